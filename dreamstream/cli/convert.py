@@ -20,8 +20,9 @@ from ..engine.verify import random_inputs
 from ..engine.weights import BOUND, FORMATS, STORED_PRODUCTS, Narrowing
 from ..errors import FormatError
 from ..models.wav2letter import is_serialized, load_wav2letter
-from .arguments import Commands
+from .arguments import Commands, at_least
 from .described import FUNCTION, MODEL_FILES, described, load_weights, require_function
+from .recognisers import read_recogniser, write_tokens
 from .run import as_taken, samples_only
 
 WORDS = (*FORMATS, "auto")
@@ -31,8 +32,9 @@ def convert(args: argparse.Namespace) -> int:
     """Read a model, write a file."""
     if os.path.splitext(args.output)[1].lower() not in MODEL_FILES:
         raise FormatError(f"the name of what is written ends in {', '.join(MODEL_FILES)}, got {args.output}")
+    folder = os.path.isdir(args.source)
     serialized = os.path.isfile(args.source) and is_serialized(args.source)
-    if not serialized:
+    if not serialized and not folder:
         require_function(args.source)
     if args.features is not None and not serialized:
         raise FormatError(f"--features goes with an acoustic model of wav2letter, a .bin, not with {args.source}")
@@ -46,7 +48,12 @@ def convert(args: argparse.Namespace) -> int:
             raise FormatError(
                 f"--weights {file} is neither a file nor one of {', '.join(WORDS)}, nor PATTERN=FORMAT"
             )
-    if source is None and files:
+    for name in () if folder else ("chunk", "left", "normalize"):
+        if getattr(args, name) is not None:
+            raise FormatError(f"--{name} goes with the folder of a recogniser, not with {args.source}")
+    if len(files) > 1 and folder:
+        raise FormatError(f"{args.source} has one file of --weights, got {', '.join(files)}")
+    if source is None and files and not folder:
         raise FormatError(
             f"--weights {files[0]} goes with FILE.py:FUNCTION; {args.source} has its weights, which can be "
             f"stored in {', '.join(WORDS)}"
@@ -55,9 +62,16 @@ def convert(args: argparse.Namespace) -> int:
         raise FormatError("--input is what --report measures on; give --report as well")
     if args.bound is not None and "auto" not in stored.values():
         raise FormatError("--bound is of --weights auto; give that as well")
-    if source is not None and args.reseal:
+    if (source is not None or folder) and args.reseal:
         raise FormatError(f"--reseal goes with a model file that was edited, not with {args.source}")
-    if serialized:
+    tokens: list[str] = []
+    if folder:
+        context = None
+        if args.chunk is not None or args.left is not None:
+            context = ds.Context(args.chunk or 16, 64 if args.left is None else args.left)
+        found = read_recogniser(args.source, files[0] if files else None, context, args.normalize)
+        wide, tokens, blank = found
+    elif serialized:
         net = load_wav2letter(args.source, args.features)
         wide, stored = ds.compile(net, net.spec, rate=net.rate), stored or {"": "fp16"}
     elif source is not None:
@@ -77,6 +91,9 @@ def convert(args: argparse.Namespace) -> int:
         if args.report:
             _report(wide, engine, args.input)
         engine.save(args.output)
+    if tokens:
+        beside = write_tokens(args.output, tokens, blank)
+        print(f"{shown(args.output)}, {shown(beside)}: dreamstream transcribe FILE --model {shown(args.output)}")
     return 0
 
 
@@ -136,12 +153,18 @@ def add(commands: Commands) -> None:
         metavar="IN",
         help="a .dsm, .json or .xml file, or FILE.py:FUNCTION, a function without arguments that returns "
         "(model, spec, rate), as ds.compile takes them; the file is executed; or an acoustic_model.bin of "
-        "wav2letter@anywhere, whose weights stay numbers of 16 bits",
+        "wav2letter@anywhere, whose weights stay numbers of 16 bits; or the folder of a CTC model of WeNet or of "
+        "transformers (wav2vec 2.0 and its like), whose tokens are written beside OUT",
     )
     parser.add_argument("output", metavar="OUT", help="a .dsm, .json or .xml file")
     parser.add_argument(
         "--features", metavar="FILE", help="its feature_extractor.bin, so that the input is samples"
     )
+    parser.add_argument("--chunk", type=at_least(1, int), metavar="N", help="of a folder: frames of a chunk (16)")
+    seen = "of a folder: frames that attention sees before a chunk (64)"
+    parser.add_argument("--left", type=at_least(0, int), metavar="N", help=seen)
+    normal = "of a folder: what samples are less, and divided by, in place of each recording's own; or none"
+    parser.add_argument("--normalize", metavar="MEAN,STD", help=normal)
     parser.add_argument(
         "--weights",
         metavar="FORMAT",

@@ -32,10 +32,16 @@ _OF_WAV2LETTER = {
 }
 
 
+#: Names that toolkits give to the blank.
+_BLANKS = ("<blank>", "<blk>")
+
+
 def add_decoder(parser: argparse._ActionsContainer, required: bool = True) -> None:
     """Add the options of a decoder."""
     parser.add_argument("--tokens", required=required, metavar="FILE", help="a token per line, or `token number`")
-    parser.add_argument("--blank", default="0", metavar="N", help="the blank, or its number (0)")
+    parser.add_argument(
+        "--blank", metavar="N", help=f"the blank, or its number (the only one of {' '.join(_BLANKS)}, or else 0)"
+    )
     parser.add_argument("--lexicon", metavar="FILE", help="a line `word token token ...` each")
     parser.add_argument("--lm", metavar="FILE", help="an n-gram language model, as ARPA")
     parser.add_argument("--lm-weight", type=float, metavar="W", help="of its base-10 logarithms (1)")
@@ -107,16 +113,17 @@ def _options(path: str) -> dict[str, Any]:
     return options
 
 
-def _blank(given: str, tokens: list[str] | bytes) -> int:
+def _blank(given: str | None, tokens: list[str] | bytes) -> int:
     """Return the number of the blank."""
-    if given.isdecimal():
+    if given is not None and given.isdecimal():
         return int(given)
-    lines = tokens if isinstance(tokens, list) else tokens.decode(errors="replace").splitlines()
-    found = [n for n, line in enumerate(lines) if line.split()[:1] == [given]]
-    if len(found) != 1:
-        raise FormatError(f"--blank {given}: expected a number, or one of the tokens, which stands there once")
-    _, *number = lines[found[0]].split()
-    return int(number[0]) if number and number[0].isdecimal() else found[0]
+    names = tokens if isinstance(tokens, list) else CTCDecoder(tokens, beam=0, sil="").tokens
+    found = [n for n, name in enumerate(names) if name in (_BLANKS if given is None else (given,))]
+    if given is None:
+        return found[0] if len(found) == 1 else 0
+    if not found:
+        raise FormatError(f"--blank {given}: expected a number, or one of the tokens")
+    return found[0]
 
 
 def _content(path: str) -> bytes:

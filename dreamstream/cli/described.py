@@ -75,7 +75,7 @@ def described(source: str) -> Iterator[tuple[Any, Any, Any]]:
 
 
 def load_weights(model: Any, path: str) -> None:
-    """Give a model the weights of a file: safetensors; for a torch model also what ``torch.save`` wrote."""
+    """Give a model the weights of a file: safetensors; for a torch model also what ``torch.save`` wrote, or icefall."""
     if isinstance(model, Module):
         model.load_state_dict(path)
         return
@@ -83,7 +83,9 @@ def load_weights(model: Any, path: str) -> None:
 
     kind = kind_of_file(path)
     if kind is not None and kind[1:] == OF_TORCH:
-        model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        found = torch.load(path, map_location="cpu", weights_only=True)
+        inner = found.get("model") if isinstance(found, dict) else None
+        model.load_state_dict(inner if isinstance(inner, dict) else found)  # icefall keeps them under "model"
     else:
         model.load_state_dict({name: torch.tensor(v) for name, v in read_safetensors(path).items()})
 

@@ -26,13 +26,19 @@ from ..stream.tree import leaves
 from .arguments import Commands, add_threads, at_least
 from .decoding import add_decoder, decoder_of, subtitles
 from .plot import plot_words, require_matplotlib
+from .recognisers import tokens_beside
 from .run import as_taken, opened, samples_only, seconds_of, steps
 
 
 def _model_of(args: argparse.Namespace) -> Any:
     """Return the engine of the model that is asked for; without one the package's own, a module."""
-    if (args.model is None) != (args.tokens is None):
-        raise FormatError("--model and --tokens go together: a model of your own has tokens of its own")
+    if args.model is not None and args.tokens is None:
+        beside = tokens_beside(args.model)
+        if not beside.exists():
+            raise FormatError(f"{args.model} needs --tokens FILE: what its scores stand for; nor is there {beside}")
+        args.tokens = str(beside)
+    if args.model is None and args.tokens is not None:
+        raise FormatError("--tokens goes with --model: the package's own model has its tokens")
     if args.model is None:
         return models.Commands(pretrained=True).eval()
     return samples_only(args.model, ds.load(args.model, threads=args.threads))

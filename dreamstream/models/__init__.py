@@ -12,6 +12,7 @@ from .tds import TDSNet
 from .transformer import StreamingTransformer
 from .u2 import U2Encoder
 from .wav2letter import load_wav2letter
+from .wenet import load_wenet
 
 __all__ = [
     "Commands",
@@ -22,6 +23,7 @@ __all__ = [
     "TDSNet",
     "U2Encoder",
     "load_wav2letter",
+    "load_wenet",
 ]
 
 COMPLETE = ("SileroVAD", "Commands")

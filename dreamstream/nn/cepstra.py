@@ -1,4 +1,7 @@
-"""What is made of features of speech: cepstra, their changes, norms, and masks in training."""
+"""What is made of features of speech: cepstra, their changes, norms, and masks in training.
+
+As in `features`, what is computed is mixed into modules of both front ends.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ..array import Tensor, cat
+from ..array import Tensor
 from ..errors import ShapeError
-from . import functional as F
-from .features import KaldiFbank, LogMel
+from .features import Bands, KaldiBands
 from .module import Module
-from .pooling import AvgPool1d
+from .native_ops import OPS
+from .routing import Shared
 
 __all__ = ["MFCC", "Deltas", "GlobalCMVN", "KaldiMFCC", "SlidingCMVN", "SpecAugment"]
 
@@ -27,17 +30,19 @@ def _cosines(of: str, kept: int, bands: int, norm: str | None) -> Any:
     return rows
 
 
-class MFCC(LogMel):
+class MelCepstra(Bands):
     """Cepstra of the mel scale: the cosine transform of `LogMel`'s bands, with torchaudio's defaults.
 
     Parameters
     ----------
-    sample_rate, n_fft, hop, n_mels, center, log, mel, floor, dtype
-        Those of `LogMel`.
+    sample_rate : int
+        Samples per second.
     n_mfcc : int
         Cepstra that are kept, the first.
     norm : {"ortho", None}
         Whether the transform keeps lengths.
+    **options
+        Those of `LogMel`, by default 128 bands of HTK's scale in decibels, of centred windows 200 samples apart.
 
     Raises
     ------
@@ -54,34 +59,22 @@ class MFCC(LogMel):
 
     _shown = "{sample_rate}, n_mfcc={n_mfcc}, n_fft={n_fft}, hop={hop}, n_mels={n_mels}, center={center}"
 
-    cosines: Tensor
+    cosines: Any
 
     def __init__(
-        self,
-        sample_rate: int = 16000,
-        n_mfcc: int = 40,
-        n_fft: int = 400,
-        hop: int = 200,
-        n_mels: int = 128,
-        center: bool = True,
-        log: str = "db",
-        mel: str = "htk",
-        floor: float = 1e-10,
-        norm: str | None = "ortho",
-        *,
-        dtype: Any = None,
+        self, sample_rate: int = 16000, n_mfcc: int = 40, norm: str | None = "ortho", **options: Any
     ) -> None:
-        super().__init__(sample_rate, n_fft, hop, n_mels, center, log, mel, floor, dtype=dtype)
+        usual = {"hop": 200, "n_mels": 128, "center": True, "log": "db", "mel": "htk"}
+        super().__init__(sample_rate, **{**usual, **options})
         self.n_mfcc, self.norm = n_mfcc, norm
-        rows = _cosines("MFCC", n_mfcc, n_mels, norm)
-        self.register_buffer("cosines", Tensor(rows.astype(self.window.numpy().dtype)))
+        self.register("cosines", _cosines("MFCC", n_mfcc, self.n_mels, norm))
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Any) -> Any:
         """Return cepstra ``(B, n_mfcc, frames)``."""
         return self.cosines @ super().forward(input)
 
 
-class KaldiMFCC(KaldiFbank):
+class KaldiCepstra(KaldiBands):
     """Kaldi's cepstra of the mel scale, without dither.
 
     Parameters
@@ -109,7 +102,7 @@ class KaldiMFCC(KaldiFbank):
 
     _shown = "{num_ceps} of {num_mel_bins} bands, {size} samples, {shift} apart, snip_edges={snip_edges}"
 
-    cosines: Tensor
+    cosines: Any
 
     def __init__(
         self, num_ceps: int = 13, cepstral_lifter: float = 22.0, use_energy: bool = False, **options: Any
@@ -120,19 +113,19 @@ class KaldiMFCC(KaldiFbank):
         if cepstral_lifter:
             turns = np.pi / cepstral_lifter * np.arange(num_ceps)
             rows *= (1 + 0.5 * cepstral_lifter * np.sin(turns))[:, None]
-        self.register_buffer("cosines", Tensor(rows.astype(self.window.numpy().dtype)))
+        self.register("cosines", rows)
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Any) -> Any:
         """Return cepstra ``(B, frames, num_ceps)``."""
         windows = self.windows(input)
-        out = F.linear(self.bands(windows), self.cosines)
+        out = self.ops.linear_of(self.bands(windows), self.cosines)
         if not self.use_energy:
             return out
         energy = (windows * windows).sum(-1, keepdim=True).clamp(min=self.floor).log()
-        return cat([energy, out[..., 1:]], -1)
+        return self.ops.cat([energy, out[..., 1:]], -1)
 
 
-class Deltas(Module):
+class Slopes(Shared):
     """How features change from frame to frame: the slope of a line through the frames around each.
 
     Parameters
@@ -165,11 +158,11 @@ class Deltas(Module):
             raise ShapeError(f"Deltas: mode is replicate, constant or reflect, got {mode!r}")
         self.win_length, self.mode = win_length, mode
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Any) -> Any:
         """Return slopes ``(B, F, L)``."""
         n = self.win_length // 2
-        frames = F.pad(input, (n, n), self.mode).unfold(-1, self.win_length, 1)
-        slope = Tensor((np.arange(-n, n + 1) / (n * (n + 1) * (2 * n + 1) / 3)).astype(frames.dtype))
+        frames = self.ops.pad(input, (n, n), self.mode).unfold(-1, self.win_length, 1)
+        slope = self.ops.constant(np.arange(-n, n + 1) / (n * (n + 1) * (2 * n + 1) / 3), frames)
         return (frames * slope).sum(-1)
 
 
@@ -203,7 +196,7 @@ class GlobalCMVN(Module):
         return x * self.istd if self.norm_var else x
 
 
-class SlidingCMVN(Module):
+class SlidingNorm(Shared):
     """Features less their mean over the frames before, and divided by their spread if that is asked for.
 
     Parameters
@@ -235,15 +228,14 @@ class SlidingCMVN(Module):
         if not 1 <= operator.index(min_cmn_window) <= operator.index(cmn_window) + 1:
             raise ShapeError(f"SlidingCMVN: the first {min_cmn_window} frames wait, in a window of {cmn_window}")
         self.cmn_window, self.min_cmn_window, self.norm_vars = cmn_window, min_cmn_window, norm_vars
-        self.mean = AvgPool1d(cmn_window + 1, 1)
 
-    def _before(self, x: Tensor) -> Tensor:
+    def _before(self, x: Any) -> Any:
         """Return means over each frame and a window of those before, with zeros before the first."""
         window, wait = self.cmn_window, self.min_cmn_window - 1
-        means = self.mean(F.pad(x, (window, 0)))[..., wait:]
-        return F.pad(means, (wait, 0), "replicate")
+        means = self.ops.avg_pool1d(self.ops.pad(x, (window, 0)), window + 1, 1)[..., wait:]
+        return self.ops.pad(means, (wait, 0), "replicate")
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Any) -> Any:
         """Return the normed features."""
         share = self._before(input[:, :1] * 0 + 1)  # of the window that has frames
         mean = self._before(input) / share
@@ -253,7 +245,7 @@ class SlidingCMVN(Module):
         return out * (self._before(input * input) / share - mean * mean) ** -0.5
 
 
-class SpecAugment(Module):
+class Masks(Shared):
     """In training, bands and frames of features are hidden; in evaluation nothing is.
 
     Parameters
@@ -281,6 +273,7 @@ class SpecAugment(Module):
     with the stream.
     """
 
+    training: bool
     _shown = "{n_freq_masks} of {freq_mask_param} bands, {time_masks} of {time_mask_param} frames"
 
     def __init__(
@@ -298,13 +291,12 @@ class SpecAugment(Module):
         self.n_freq_masks, self.freq_mask_param = n_freq_masks, freq_mask_param
         self.time_masks, self.time_mask_param, self.value = time_masks, time_mask_param, float(value)
 
-    @staticmethod
-    def _uniform(one: Tensor, n: int) -> Tensor:
+    def _uniform(self, one: Any, n: int) -> Any:
         """Return n numbers of [0, 1) for each frame, of 20 bits: dropout's, which are a stream's own."""
-        bits = F.dropout(one.unsqueeze(1).expand(-1, 20, n, -1), 0.5, True) * 0.5
-        return (bits * Tensor((0.5 ** np.arange(1, 21)).astype(bits.dtype)[:, None, None])).sum(1)
+        bits = self.ops.dropout(one.unsqueeze(1).expand(-1, 20, n, -1), 0.5, True) * 0.5
+        return (bits * self.ops.constant(0.5 ** np.arange(1, 21)[:, None, None], bits)).sum(1)
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Any) -> Any:
         """Return the features, in training with what is hidden."""
         if not self.training:
             return input
@@ -312,7 +304,7 @@ class SpecAugment(Module):
         if self.n_freq_masks and self.freq_mask_param:
             first = (one.cumsum(-1) == 1).to(one.dtype)
             drawn = (self._uniform(one, 2 * self.n_freq_masks) * first).cumsum(-1)  # the first frame's, for all
-            at = Tensor(np.arange(bands).astype(one.dtype)[:, None])
+            at = self.ops.constant(np.arange(bands)[:, None], one)
             for k in range(self.n_freq_masks):
                 width = drawn[:, 2 * k : 2 * k + 1] * min(self.freq_mask_param, bands)
                 low = (drawn[:, 2 * k + 1 : 2 * k + 2] * (bands - width)).floor()
@@ -320,7 +312,22 @@ class SpecAugment(Module):
         if self.time_masks and self.time_mask_param:
             n, (begins, width) = self.time_mask_param, self._uniform(one, 2).split(1, 1)
             left = (begins < self.time_masks / 100).to(one.dtype) * (1 + (width * n).floor())
-            runs = F.pad(left, (n - 1, 0)).unfold(-1, n, 1)  # of those before, the frames that are left
-            gone = Tensor(np.arange(n - 1, -1, -1).astype(one.dtype))
+            runs = self.ops.pad(left, (n - 1, 0)).unfold(-1, n, 1)  # of those before, the frames that are left
+            gone = self.ops.constant(np.arange(n - 1, -1, -1), one)
             out = out.masked_fill((runs - gone).amax(-1) > 0, self.value)
         return out
+
+
+class MFCC(MelCepstra, Module, ops=OPS): ...
+
+
+class KaldiMFCC(KaldiCepstra, Module, ops=OPS): ...
+
+
+class Deltas(Slopes, Module, ops=OPS): ...
+
+
+class SlidingCMVN(SlidingNorm, Module, ops=OPS): ...
+
+
+class SpecAugment(Masks, Module, ops=OPS): ...

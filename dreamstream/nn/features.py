@@ -1,4 +1,7 @@
-"""Features of speech: logarithms of spectra's power in bands of the mel scale."""
+"""Features of speech: logarithms of power in bands of the mel scale, for NumPy's tensors and for torch's.
+
+`Bands` and `KaldiBands` are mixed into modules of both front ends, whose `ops` are the functions of their tensors.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..array import Tensor, cat
 from ..array.dtypes import as_dtype, float32, require_float
 from ..errors import ShapeError
-from . import functional as F
-from .functional.arguments import checked
 from .module import Module
+from .native_ops import OPS
+from .routing import Shared
 
 __all__ = ["KaldiFbank", "LogMel"]
 
@@ -48,7 +50,17 @@ def hertz_of_htk(mel: Array) -> Array:
     return np.asarray(700 * np.expm1(mel / 1127))
 
 
-class LogMel(Module):
+class Buffers(Shared):
+    """Adds buffers of the layer's dtype, which torch's front end leaves out of state dicts."""
+
+    dtype: str
+    register_buffer: Any
+
+    def register(self, name: str, values: Array) -> None:
+        self.register_buffer(name, self.ops.tensor(values.astype(self.dtype)), self.ops.keeps_tables)
+
+
+class Bands(Buffers):
     """Logarithms of the power in bands of the mel scale, of windows of samples.
 
     Parameters
@@ -96,8 +108,8 @@ class LogMel(Module):
 
     _shown = "{sample_rate}, n_fft={n_fft}, hop={hop}, n_mels={n_mels}, center={center}"
 
-    window: Tensor
-    filters: Tensor
+    window: Any
+    filters: Any
 
     def __init__(
         self,
@@ -129,13 +141,14 @@ class LogMel(Module):
         if mel == "slaney":
             filters *= (2 / (edges[2:] - edges[:-2]))[:, None]
         window = 0.5 - 0.5 * np.cos(2 * np.pi / n_fft * np.arange(n_fft))
-        self.register_buffer("window", Tensor(window.astype(to)))
-        self.register_buffer("filters", Tensor(filters.astype(to)))
+        self.dtype = to.name
+        self.register("window", window)
+        self.register("filters", filters)
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Any) -> Any:
         """Return the bands' logarithms ``(B, n_mels, frames)``."""
-        x = checked("LogMel", input)
-        real, imag = F.stft(x, self.n_fft, self.hop, window=self.window, center=self.center)
+        x = self.ops.checked("LogMel", input)
+        real, imag = self.ops.stft(x, self.n_fft, self.hop, window=self.window, center=self.center)
         power = (self.filters @ (real * real + imag * imag)).clamp(min=self.floor)
         if self.log == "natural":
             return power.log()
@@ -158,7 +171,7 @@ def _window(kind: str, n: int) -> Array:
     return windows[kind]
 
 
-class KaldiFbank(Module):
+class KaldiBands(Buffers):
     """Kaldi's logarithms of the power in bands of the mel scale, without dither.
 
     Parameters
@@ -212,8 +225,8 @@ class KaldiFbank(Module):
 
     _shown = "{num_mel_bins}, {size} samples, {shift} apart, snip_edges={snip_edges}"
 
-    window: Tensor
-    filters: Tensor
+    window: Any
+    filters: Any
 
     def __init__(
         self,
@@ -253,36 +266,43 @@ class KaldiFbank(Module):
         low, high = htk_of_hertz(np.array([low_freq, top]))
         filters = triangles(bins, np.linspace(low, high, num_mel_bins + 2))
         filters = np.pad(filters, ((0, 0), (0, self.padded // 2 + 1 - len(bins))))
-        self.register_buffer("window", Tensor(_window(window_type, self.size).astype(to)))
-        self.register_buffer("filters", Tensor(filters.astype(to)))
+        self.dtype = to.name
+        self.register("window", _window(window_type, self.size))
+        self.register("filters", filters)
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Any) -> Any:
         """Return the bands' logarithms ``(B, frames, num_mel_bins)``."""
         return self.bands(self.windows(input))
 
-    def windows(self, input: Tensor) -> Tensor:
+    def windows(self, input: Any) -> Any:
         """Return windows of samples ``(B, frames, size)``, without their means if these are to go."""
-        x = checked("KaldiFbank", input)
+        x = self.ops.checked("KaldiFbank", input)
         x = x if self.snip_edges else self._mirrored(x)
         x = x.unfold(-1, self.size, self.shift)
         return x - x.mean(-1, keepdim=True) if self.remove_dc_offset else x
 
-    def bands(self, x: Tensor) -> Tensor:
+    def bands(self, x: Any) -> Any:
         """Return the bands of windows."""
         if self.preemphasis:
-            x = x - cat([x[..., :1], x[..., :-1]], -1) * self.preemphasis
-        real, imag = F.rfft(x * self.window, self.padded)
+            x = x - self.ops.cat([x[..., :1], x[..., :-1]], -1) * self.preemphasis
+        real, imag = self.ops.rfft(x * self.window, self.padded)
         power = real * real + imag * imag
-        bands = F.linear(power if self.use_power else power.sqrt(), self.filters)
+        bands = self.ops.linear_of(power if self.use_power else power.sqrt(), self.filters)
         return bands.clamp(min=self.floor).log() if self.use_log_fbank else bands
 
-    def _mirrored(self, x: Tensor) -> Tensor:
+    def _mirrored(self, x: Any) -> Any:
         """Return samples between their mirror images, the outermost twice.
 
         Of samples that come twice the ends are reflected, and every second one is taken.
         """
         left = self.size // 2 - self.shift // 2
         right = self.size - self.shift + self.shift // 2 - left
-        x = F.pad(x.repeat_interleave(2, -1), (0, 1), "replicate")
-        both: Tensor = F.pad(x, (2 * left, 2 * right), "reflect")[..., 1::2]
-        return both
+        pad = self.ops.pad
+        x = pad(x.repeat_interleave(2, -1), (0, 1), "replicate")
+        return pad(x, (2 * left, 2 * right), "reflect")[..., 1::2]
+
+
+class LogMel(Bands, Module, ops=OPS): ...
+
+
+class KaldiFbank(KaldiBands, Module, ops=OPS): ...

@@ -1,4 +1,4 @@
-"""What gates and experts do with NumPy's tensors (`routing`, `mixing`)."""
+"""What gates, experts and features do with NumPy's tensors (`routing`, `mixing`, `features`, `cepstra`)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from .. import array
 from ..array import Tensor, draws
 from ..errors import NotStreamableError
 from . import functional as F, init
+from .functional.arguments import checked
 from .functional.experts import DROPPED, check_experts
 from .linear import Linear, new_parameter
 
@@ -85,7 +86,7 @@ def _array(x: Any) -> Any:
 
 
 class Ops(SimpleNamespace):
-    """What gates and experts do with tensors; a name that isn't said is that of one of the modules `elsewhere`."""
+    """What shared layers do with tensors; a name that isn't said is that of one of the modules `elsewhere`."""
 
     def __getattr__(self, name: str) -> Any:
         for place in self.__dict__["elsewhere"]:
@@ -109,4 +110,9 @@ OPS = Ops(
     is_symbolic=_symbolic,
     check_experts=check_experts,
     is_whole=lambda index: index.dtype == array.int64,
+    checked=checked,
+    tensor=Tensor,
+    constant=lambda values, like: Tensor(values.astype(like.dtype)),
+    linear_of=F.linear,
+    keeps_tables=True,
 )

@@ -1,6 +1,7 @@
-"""Mixtures of experts as torch modules: those of `dreamstream.nn`, by the same names, with gradients.
+"""Features of speech and mixtures of experts as torch modules: those of `dreamstream.nn`, by the same names.
 
-On plain tensors they compute as any module does; patched they stream, and compiled they run in the engine.
+On plain tensors they compute as any module does, with gradients; patched they stream, and compiled they run in the
+engine.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from ..array import draws
 from ..errors import NotStreamableError, ShapeError
-from ..nn import functional as native, mixing, routing, routing_models
+from ..nn import cepstra, features, functional as native, mixing, routing, routing_models
 from ..nn.native_ops import Ops, first_come, rows_of
 from .forward.conversions import with_value
 from .forward.mode import current
@@ -25,8 +26,9 @@ from .run.kernels.experts import EXPERTS, check_experts
 from .tensor import StreamTensor
 
 __all__ = [
-    "DCGate", "EmbeddingGate", "Experts", "FMoE", "FMoELinear", "FMoETransformerMLP", "FasterGate", "GShardGate",
-    "GatedExperts", "NaiveGate", "NoisyGate", "SwipeGate", "SwitchGate", "TopKGate", "ZeroGate",
+    "MFCC", "DCGate", "Deltas", "EmbeddingGate", "Experts", "FMoE", "FMoELinear", "FMoETransformerMLP",
+    "FasterGate", "GShardGate", "GatedExperts", "KaldiFbank", "KaldiMFCC", "LogMel", "NaiveGate", "NoisyGate",
+    "SlidingCMVN", "SpecAugment", "SwipeGate", "SwitchGate", "TopKGate", "ZeroGate",
 ]  # fmt: skip
 
 
@@ -112,6 +114,10 @@ def _array(x: Any) -> Any:
     return (current().unwrap(x).value if is_stream(x) else x).detach().cpu().numpy()
 
 
+def _pair(spectrum: Any) -> tuple[Any, Any]:
+    return spectrum.real, spectrum.imag
+
+
 _OPS = Ops(
     elsewhere=(torch, F),
     rows=lambda x: rows_of(current().unwrap(x)) if is_stream(x) else None,
@@ -136,7 +142,36 @@ _OPS = Ops(
     module_list=torch.nn.ModuleList,
     is_module=lambda m: isinstance(m, torch.nn.Module),
     is_list=lambda m: isinstance(m, torch.nn.ModuleList),
+    checked=lambda name, x: x,
+    tensor=torch.from_numpy,
+    constant=lambda values, like: torch.from_numpy(values).to(like.dtype),
+    linear_of=F.linear,
+    keeps_tables=False,
+    rfft=lambda x, n: _pair(torch.fft.rfft(x, n)),
+    stft=lambda x, n, hop, **how: _pair(torch.stft(x, n, hop, **how | {"return_complex": True})),
 )
+
+
+# ---------------------------------------------------------------------- features of speech
+class LogMel(features.Bands, torch.nn.Module, ops=_OPS): ...
+
+
+class KaldiFbank(features.KaldiBands, torch.nn.Module, ops=_OPS): ...
+
+
+class MFCC(cepstra.MelCepstra, torch.nn.Module, ops=_OPS): ...
+
+
+class KaldiMFCC(cepstra.KaldiCepstra, torch.nn.Module, ops=_OPS): ...
+
+
+class Deltas(cepstra.Slopes, torch.nn.Module, ops=_OPS): ...
+
+
+class SlidingCMVN(cepstra.SlidingNorm, torch.nn.Module, ops=_OPS): ...
+
+
+class SpecAugment(cepstra.Masks, torch.nn.Module, ops=_OPS): ...
 
 
 # ---------------------------------------------------------------------- gates

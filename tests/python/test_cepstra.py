@@ -48,11 +48,11 @@ CASES = {
     "cmvn-variances": (lambda: nn.SlidingCMVN(12, 6, True), lambda x: sliding(x, 12, 6, True)),
     "spec-augment": (lambda: nn.SpecAugment(), lambda x: x),
     "mfcc": (
-        lambda: nn.MFCC(8000, 7, 200, 80, 20),
+        lambda: nn.MFCC(8000, 7, n_fft=200, hop=80, n_mels=20),
         lambda x: dct(20, 7) @ nn.LogMel(8000, 200, 80, 20, True, "db", "htk")(ds.tensor(x[None])).numpy()[0],
     ),
     "mfcc-natural": (
-        lambda: nn.MFCC(8000, 20, 200, 80, 20, False, "natural", "slaney", norm=None),
+        lambda: nn.MFCC(8000, 20, None, n_fft=200, hop=80, n_mels=20, center=False, log="natural", mel="slaney"),
         lambda x: dct(20, 20, False) @ nn.LogMel(8000, 200, 80, 20)(ds.tensor(x[None])).numpy()[0],
     ),
     "kaldi": (
@@ -98,20 +98,52 @@ def test_gradients_are_those_of_differences(name):
     assert difference == pytest.approx(slope, rel=0.03, abs=2e-3 * np.abs(weights).sum() * 1e-3)
 
 
-@pytest.mark.parametrize("options", [{}, {"use_energy": True}, {"num_ceps": 20, "cepstral_lifter": 10.0}])
-def test_cepstra_are_those_of_kaldi_native_fbank(options):
+KALDI = [
+    (nn.KaldiFbank, {}),
+    (nn.KaldiFbank, {"snip_edges": False}),
+    (nn.KaldiFbank, {"preemphasis_coefficient": 0.0}),
+    (nn.KaldiFbank, {"window_type": "hamming", "round_to_power_of_two": False}),
+    (nn.KaldiFbank, {"use_power": False, "use_log_fbank": True}),
+    (nn.KaldiFbank, {"sample_frequency": 8000.0}),
+    (nn.KaldiFbank, {"frame_length": 20.0, "frame_shift": 5.0}),
+    (nn.KaldiFbank, {"window_type": "rectangular"}),
+    (nn.KaldiMFCC, {}),
+    (nn.KaldiMFCC, {"use_energy": True}),
+    (nn.KaldiMFCC, {"num_ceps": 20, "cepstral_lifter": 10.0}),
+    (nn.KaldiMFCC, {"snip_edges": False, "cepstral_lifter": 0.0}),
+]
+THEIRS = {"sample_frequency": "samp_freq", "frame_length": "frame_length_ms", "frame_shift": "frame_shift_ms",
+          "preemphasis_coefficient": "preemph_coeff"}  # fmt: skip
+
+
+@pytest.mark.parametrize("layer, options", KALDI)
+def test_features_are_those_of_kaldi_native_fbank(layer, options):
+    """In float64 within its own rounding, of float32; in float32 as near to the definition as it is; in dB."""
     peer = pytest.importorskip("kaldi_native_fbank")
-    o = peer.MfccOptions()
+    x = (0.1 * RNG.standard_normal(16000) + 0.2 * np.sin(0.3 * np.arange(16000))).astype(np.float32)
+    o = peer.FbankOptions() if layer is nn.KaldiFbank else peer.MfccOptions()
     o.frame_opts.dither = o.energy_floor = 0.0
-    o.use_energy = False
+    o.mel_opts.num_bins, o.mel_opts.norm, o.mel_opts.use_slaney_mel_scale = 80, "", False
+    if layer is nn.KaldiMFCC:
+        o.mel_opts.num_bins, o.use_energy = 23, False
     for name, value in options.items():
-        setattr(o, name, value)
-    other = peer.OnlineMfcc(o)
-    other.accept_waveform(16000, SAMPLES.tolist())
+        name = THEIRS.get(name, name)
+        setattr(next(p for p in (o.frame_opts, o.mel_opts, o) if hasattr(p, name)), name, value)
+    other = (peer.OnlineFbank if layer is nn.KaldiFbank else peer.OnlineMfcc)(o)
+    other.accept_waveform(o.frame_opts.samp_freq, x.tolist())
     other.input_finished()
-    want = np.stack([other.get_frame(i) for i in range(other.num_frames_ready)])
-    got = nn.KaldiMFCC(**options)(ds.tensor(SAMPLES[None])).numpy()[0]
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-3)
+    theirs = np.stack([other.get_frame(i) for i in range(other.num_frames_ready)])
+    ours, true = (
+        layer(**options, dtype=d)(ds.tensor(x[None].astype(d))).numpy()[0] for d in ("float32", "float64")
+    )
+
+    def apart(a, b):  # in decibels, on average and at most
+        off = 10 / np.log(10) * np.abs(a.astype(float) - b)
+        return np.array([np.sqrt((off**2).mean()), off.max()])
+
+    assert theirs.shape == true.shape
+    assert (apart(theirs, true) < [1e-4, 4e-3]).all() and (apart(ours, theirs) < [1e-4, 5e-3]).all()
+    assert apart(ours, true)[0] < 1.1 * apart(theirs, true)[0]
 
 
 def hidden(layer, parts):

@@ -195,35 +195,6 @@ def test_kaldi_fbank_is_its_definition(options):
     np.testing.assert_allclose(got, kaldi_of(x, **options), rtol=1e-7, atol=1e-7)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        *KALDI,
-        {"sample_frequency": 8000.0},
-        {"frame_length": 20.0, "frame_shift": 5.0},
-        {"window_type": "rectangular"},
-    ],
-)
-def test_kaldi_fbank_is_that_of_kaldi_native_fbank(options):
-    """Whose sums are of float32: so near, of logarithms, as these come to the definition."""
-    peer = pytest.importorskip("kaldi_native_fbank")
-    x = (0.1 * RNG.standard_normal(8000) + 0.2 * np.sin(0.3 * np.arange(8000))).astype(np.float32)
-    o = peer.FbankOptions()
-    o.frame_opts.dither = o.energy_floor = 0.0
-    o.mel_opts.num_bins, o.mel_opts.norm, o.mel_opts.use_slaney_mel_scale = 80, "", False
-    theirs = {"num_mel_bins": "num_bins", "sample_frequency": "samp_freq", "frame_length": "frame_length_ms",
-              "frame_shift": "frame_shift_ms", "preemphasis_coefficient": "preemph_coeff"}  # fmt: skip
-    for name, value in options.items():
-        place = next(p for p in (o.frame_opts, o.mel_opts, o) if hasattr(p, theirs.get(name, name)))
-        setattr(place, theirs.get(name, name), value)
-    other = peer.OnlineFbank(o)
-    other.accept_waveform(o.frame_opts.samp_freq, x.tolist())
-    other.input_finished()
-    want = np.stack([other.get_frame(i) for i in range(other.num_frames_ready)])
-    got = nn.KaldiFbank(**options, dtype="float64")(ds.tensor(x[None].astype(float))).numpy()[0]
-    np.testing.assert_allclose(got, want, rtol=4e-5, atol=4e-4)
-
-
 LAYERS = {
     "log-mel": lambda: nn.LogMel(8000, 40, 16, 8, center=True),
     "kaldi": lambda: nn.KaldiFbank(5, 2000.0),

@@ -1,12 +1,15 @@
-"""Complex streams that are refused, and torchaudio's transforms where they are installed."""
+"""Features of speech, complex streams that are refused, and torchaudio's transforms where they are installed."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import dreamstream as ds
+from dreamstream import nn as native
+from dreamstream.torch import nn as features
 
 try:
     import torchaudio.transforms as transforms
@@ -136,3 +139,46 @@ def test_transforms_of_torchaudio():
         assert (got - want).abs().max() <= 1e-5 * want.abs().max(), name
     with pytest.raises(ds.NotStreamableError, match="top_db cuts below the loudest value of the whole stream"):
         ds.compile(nn.Sequential(transforms.Spectrogram(400), transforms.AmplitudeToDB(top_db=80)), ("B", "L"))
+
+
+# ---------------------------------------------------------------------- features of speech
+RNG = np.random.default_rng(0)
+FEATURES = [
+    ("LogMel", {}),
+    ("LogMel", {"center": True, "log": "db", "mel": "htk"}),
+    ("MFCC", {"n_mels": 40}),
+    ("KaldiFbank", {}),
+    ("KaldiFbank", {"snip_edges": False, "use_power": False}),
+    ("KaldiMFCC", {"use_energy": True}),
+    ("Deltas", {"mode": "reflect"}),
+    ("SlidingCMVN", {"cmn_window": 10, "min_cmn_window": 4, "norm_vars": True}),
+    ("SpecAugment", {"time_masks": 3.0, "time_mask_param": 8, "freq_mask_param": 3}),
+]
+
+
+@pytest.mark.parametrize("name, options", FEATURES)
+def test_features_are_the_native_ones(name, options):
+    """As plain modules, patched in random chunks, compiled; SpecAugment in training."""
+    sound, kaldi = name[0] in "KLM", name.startswith("Kaldi")
+    x = RNG.standard_normal(5000 if sound else (5, 200)).astype(np.float32)
+    names, spec = (("B", "L"), ("B", "L")) if sound else (("B", None, "L"), ("B", 5, "L"))
+    layer, own = getattr(features, name)(**options), getattr(native, name)(**options)
+    if name != "SpecAugment":
+        want = own.eval()(ds.tensor(x[None])).numpy()[0]
+        near = {"rtol": 1e-5, "atol": 5e-4 if sound else 1e-5}  # sums in another order, then a logarithm
+        np.testing.assert_allclose(layer.eval()(torch.from_numpy(x[None]))[0].numpy(), want, **near)
+        ds.compile(layer, spec)  # verifies it
+    wholes, online = [], ds.patch_module(layer).online()
+    for cuts in ([1], sorted(RNG.integers(0, x.shape[-1], 6))):  # what is whole in one call draws as torch does
+        parts, out = np.split(x, cuts, axis=-1), []
+        torch.manual_seed(5)
+        for k, part in enumerate(parts):
+            call = {"ids": ["a"], "sos": k == 0, "eos": k == len(parts) - 1}
+            out.append(online(ds.stream_tensor([torch.from_numpy(part)], names=names, **call))["a"].numpy())
+        wholes.append(np.concatenate(out, 0 if kaldi else 1))
+    if name == "SpecAugment":
+        np.testing.assert_array_equal(*wholes)
+        assert 0.02 < (wholes[0] == 0).mean() < 0.8 and ((wholes[0] == x) | (wholes[0] == 0)).all()
+    else:
+        for whole in wholes:
+            np.testing.assert_allclose(whole, want, **near)
