@@ -4,6 +4,7 @@ import fnmatch
 import gc
 import importlib.util
 import os
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,8 @@ NOT_FAST = {
 }  # fmt: skip
 #: Folders of which nothing is in the fast tier: not even looked at, for that takes as long as running it.
 NONE_FAST = ("c", "fuzz", "golden", "threads", "torch")
+#: Of alike models of other packages the default tier has one in so many, by turns that follow from their names.
+ONE_IN = {"test_decoders.py": 3, "test_attention_encoders.py": 2}
 #: What compiles the engine once more, with sanitizers too, comes last: the rest has told what it can by then. What
 #: takes longest of it comes first, so that no process is left alone with it at the end.
 LAST = ("fuzz", "c")
@@ -57,6 +60,8 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_collection_modifyitems(items):
     for item in items:
         folder = folder_of(item.path)
+        if zlib.crc32(item.nodeid.encode()) % ONE_IN.get(item.path.name, 1):
+            item.add_marker("slow")
         compiles = "c_build" in item.fixturenames and folder != "source"  # which looks at what is there
         slow = compiles or item.path.name in NOT_FAST or item.get_closest_marker("slow") is not None
         if folder in FAST and not slow:
