@@ -90,7 +90,7 @@ ds_cpu_words ds_cpu_read(void)
 }
 
 #if defined(__aarch64__)
-/* Bits of Linux's AT_HWCAP: ASIMD is 1, ASIMDDP 20. */
+/* Bits of Linux's AT_HWCAP: ASIMD is 1, ASIMDDP 20; and of AT_HWCAP2: BF16 is 14. */
 static ds_isa best_up_to(ds_isa cap)
 {
     return cap == DS_ISA_ARM_V8 && (ds_system_read_arm().hwcap & BIT(1)) != 0 ? cap : DS_ISA_REF;
@@ -99,6 +99,11 @@ static ds_isa best_up_to(ds_isa cap)
 bool ds_cpu_dots(void)
 {
     return (ds_system_read_arm().hwcap & BIT(20)) != 0;
+}
+
+bool ds_cpu_bf16_terms(void)
+{
+    return (ds_system_read_arm().hwcap2 & BIT(14)) != 0;
 }
 #else
 static ds_isa best_up_to(ds_isa cap)
@@ -116,6 +121,11 @@ static ds_isa best_up_to(ds_isa cap)
 }
 
 bool ds_cpu_dots(void)
+{
+    return false;
+}
+
+bool ds_cpu_bf16_terms(void)
 {
     return false;
 }

@@ -45,6 +45,8 @@ ds_isa ds_cpu_best(void);
 ds_status ds_cpu_choose(ds_isa *isa, const char *cap);
 /* Returns whether the processor is an ARM that has SDOT, sums of four products of int8. */
 bool ds_cpu_dots(void);
+/* Returns whether it is an ARM that has BFMLALB and BFMLALT, products of bf16 with sums of floats. */
+bool ds_cpu_bf16_terms(void);
 /* Returns the name of `isa` as in ds_cpu_choose, "unknown" for none. View, valid for ever. */
 const char *ds_isa_name(ds_isa isa);
 
