@@ -136,6 +136,14 @@ def test_junit(jdk, classes, models, name):
     assert " 0 tests successful" not in said, said
 
 
+def test_without_a_jdk(tmp_path, monkeypatch):
+    """The package is there all the same; who asks for the jar is told what it needs."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    said = run(sys.executable, "-m", "dreamstream.config", "--jar", tmp_path / "dreamstream.jar", status=1)
+    assert f"{tmp_path / 'bin' / 'javac'} is not found" in said and "JAVA_HOME" in said and "Traceback" not in said
+    assert not (tmp_path / "dreamstream.jar").exists()
+
+
 PLACES = {
     "jar": ([], 0),
     "folder": (["-Ddreamstream.library.path={}"], 0),

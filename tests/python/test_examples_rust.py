@@ -13,7 +13,8 @@ from dreamstream import nn
 
 SOURCE = Path(__file__).resolve().parent.parent.parent / "docs" / "examples" / "stream_frames.rs"
 LIBRARY = Path(ds.__file__).parent / "lib" / "libdreamstream.so"
-RUSTC = shutil.which("rustc", path=os.pathsep.join([os.environ.get("PATH", ""), str(Path.home() / ".cargo" / "bin")]))
+PLACES = [os.environ.get("PATH", ""), str(Path.home() / ".cargo" / "bin")]
+RUSTC = shutil.which("rustc", path=os.pathsep.join(PLACES))
 
 pytestmark = [
     pytest.mark.skipif(not SOURCE.exists(), reason="the tests are away from the sources"),
