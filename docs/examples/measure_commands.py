@@ -2,10 +2,11 @@
 
     python measure_commands.py FOLDER [--split valid] [--weights FILE] [--seed 0]
 
-FOLDER is that of train_commands.py. Strings are one to four commands by one person, cut 0 to 100 ms before and behind
-where they are loud, in noise 20 and 10 dB below them and with zeros between them. Of three strings one has its words
-joined hard (0 to 30 ms apart), one closely (30 to 150 ms), one with pauses (150 to 600 ms). Noise is the last part of
-each recording, which training doesn't have. Settings are chosen on `valid`; `test` is for the card.
+FOLDER is that of train_commands.py. Strings are one to four commands by one person, cut 0 to 100 ms before and
+behind where they are loud, in noise 20 and 10 dB below them and with zeros between them. Of three strings one
+has its words joined hard (0 to 30 ms apart), one closely (30 to 150 ms), one with pauses (150 to 600 ms). Noise
+is the last part of each recording, which training doesn't have. Settings are chosen on `valid`; `test` is for
+the card.
 """
 
 from __future__ import annotations

@@ -49,8 +49,7 @@ def read_model(model: File | None) -> bytes | str | None:
         with open(file, "rb") as opened:
             begin = opened.read(8)
     if begin.startswith(b"mmap lm "):
-        name = "lm" if isinstance(file, bytes) else file
-        raise FormatError(f"{name} is a binary of KenLM, which does not name its n-grams; give the ARPA it was made of")
+        raise FormatError("language model: a binary of KenLM doesn't name its n-grams; give its ARPA file")
     return file
 
 

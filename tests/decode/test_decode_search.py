@@ -112,7 +112,8 @@ def test_words_between_separators_with_all_options_at_once(seed):
     assert got.keys() == want.keys()
     for tokens, acoustic in want.items():
         words = [w for w in spelled(tokens, texts) if w]
-        worth = acoustic + weight * model.sentence(words) + word * len(words) + sil * tokens.count(texts.index("|"))
+        worth = acoustic + weight * model.sentence(words) + word * len(words)
+        worth += sil * tokens.count(texts.index("|"))
         worth += unk * sum(w not in WORDS for w in words)
         heard = f"|{''.join(texts[k] for k in tokens)}|"
         worth += sum(w * occurrences(f"|{p.replace(' ', '|')}|", heard) for p, w in phrases.items())

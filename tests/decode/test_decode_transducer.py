@@ -341,7 +341,7 @@ def test_in_c(networks, c_build, tmp_path, more):
 
 @pytest.mark.parametrize("options", [{"beam": 0}, {"beam": 3, "max_symbols": 2, "hotwords": ["ab"]}])
 def test_the_nth_allocation_fails(options):
-    """Whichever it is, of the networks or the search: MemoryError, the streams are as they were, nothing is lost."""
+    """Whichever it is, of the networks or the search: the streams are as they were, nothing is lost."""
     x = frames(1, 12)
 
     def fed(decoder, part):
@@ -368,8 +368,9 @@ def test_the_nth_allocation_fails(options):
                 failed.add(place)
                 faults.arm(0)
                 if decoder is not None and place in (0, 1, 2):  # once more, it is what it would have been
-                    steps = [lambda: fed(decoder, 0), lambda: decoder.snapshot("x"), lambda: fed(decoder, 1)]
-                    found += [step() for step in steps[place:]]
+                    found += [fed(decoder, 0)] if place == 0 else []
+                    found += [decoder.snapshot("x")] if place < 2 else []
+                    found += [fed(decoder, 1)]
                     assert found == want
             faults.arm(0)
             del decoder
