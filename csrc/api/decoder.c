@@ -18,7 +18,6 @@ struct ds_decoding {
     ds_decoder *decoder;
     ds_decoding *before, *after; /* in the decoder's list */
     ds_ctc_stream stream;
-    ds_ctc_reading reading;
 };
 
 /* ---------------------------------------------------------------- decoders */
@@ -67,7 +66,6 @@ ds_status ds_decoder_create(ds_decoder **decoder, const ds_decoder_options *call
 static void release_stream(ds_decoding *s)
 {
     const ds_allocator allocator = s->stream.allocator;
-    ds_ctc_reading_free(&s->reading, &allocator);
     ds_ctc_close(&s->stream);
     ds_release(&allocator, s, sizeof *s);
 }
@@ -187,8 +185,6 @@ static ds_status step_entered(ds_decoder *decoder, ds_decoding *const *streams,
         rows[i] = &streams[i]->stream;
     const ds_status status = ds_ctc_step(decoder->ctc, rows, chunks, flags, n, NULL);
     ds_release(&decoder->ctc->allocator, inner, n_bytes);
-    for (size_t i = 0; i < n; i++)
-        streams[i]->reading.is_ranked = false;
     return status;
 }
 
@@ -211,8 +207,7 @@ ds_status ds_decoding_read(ds_decoding *stream, ds_hypothesis *hypothesis, size_
     DS_TRY(ds_check_struct(hypothesis, DS_HYPOTHESIS_1, "ds_hypothesis"));
     DS_TRY(enter(stream));
     ds_hypothesis filled = {.struct_size = sizeof filled};
-    const ds_status status =
-        ds_ctc_read(stream->decoder->ctc, &stream->stream, &stream->reading, &filled, rank);
+    const ds_status status = ds_ctc_read(stream->decoder->ctc, &stream->stream, &filled, rank);
     if (status == DS_OK)
         ds_give_struct(hypothesis, &filled, sizeof filled);
     return leave(stream, status);
@@ -254,6 +249,6 @@ ds_status ds_decoding_restore(ds_decoding *stream, const void *bytes, size_t n_b
 {
     DS_CHECK(bytes, DS_ARGUMENT, "ds_decoding_restore: bytes is NULL");
     DS_TRY(enter(stream));
-    stream->reading.is_ranked = false;
+    stream->stream.reading.is_ranked = false;
     return leave(stream, ds_ctc_restore(stream->decoder->ctc, &stream->stream, bytes, n_bytes));
 }

@@ -109,10 +109,20 @@ typedef struct ds_ctc_state {
     double settled_score; /* of utterances that are over */
 } ds_ctc_state;
 
+/* Room for what is read of a stream: its hypotheses in the order of their scores, and the tokens of one. */
+typedef struct ds_ctc_reading {
+    int32_t *order;
+    double *scores;
+    ds_decoded_token *tokens;
+    size_t room_order, room_scores, room_tokens;
+    bool is_ranked;
+} ds_ctc_reading;
+
 /* One stream. */
 typedef struct ds_ctc_stream {
     ds_allocator allocator;
     ds_ctc_state now, next;
+    ds_ctc_reading reading;
     bool begun, ended;
 } ds_ctc_stream;
 
@@ -156,18 +166,13 @@ static inline const ds_path *ds_ctc_path(const ds_entry *entry)
                                                                 : &entry->after_token;
 }
 
-/* hypotheses.c: room of one reader of a stream; `is_ranked` is taken back by whoever advances the stream. */
-typedef struct ds_ctc_reading {
-    int32_t *order;
-    double *scores;
-    ds_decoded_token *tokens;
-    size_t room_order, room_scores, room_tokens;
-    bool is_ranked;
-} ds_ctc_reading;
-void ds_ctc_reading_free(ds_ctc_reading *reading, const ds_allocator *allocator);
-/* Fills a hypothesis as ds_decoding_read does; its tokens are in `reading`. Errors: DS_ARGUMENT, DS_NO_MEMORY. */
-ds_status ds_ctc_read(const ds_ctc *ctc, const ds_ctc_stream *stream, ds_ctc_reading *reading,
-                      ds_hypothesis *hypothesis, size_t rank);
+/* hypotheses.c: makes room to read all hypotheses of a state. A step does so before it is committed, so that reading what
+ * it gave can't fail for want of memory. Errors: DS_NO_MEMORY. */
+ds_status ds_ctc_make_readable(ds_ctc_stream *stream, const ds_ctc_state *state);
+void ds_ctc_reading_free(ds_ctc_stream *stream);
+/* Fills a hypothesis as ds_decoding_read does; its tokens are the stream's. Errors: DS_ARGUMENT, DS_NO_MEMORY. */
+ds_status ds_ctc_read(const ds_ctc *ctc, ds_ctc_stream *stream, ds_hypothesis *hypothesis,
+                      size_t rank);
 
 /* snapshot.c: the bytes of a stream, which only a decoder like this one can read (`bytes` NULL: their number).
  * Reading trusts none of them: what is refused leaves the stream as it was. Errors: DS_FORMAT, DS_NO_MEMORY. */

@@ -319,6 +319,8 @@ ds_status ds_ctc_step(ds_ctc *ctc, ds_ctc_stream *const *streams, const ds_input
         status = ds_ctc_advance(work, ctc, streams[i], flags && (flags[i] & DS_START),
                                 chunks[i].data, chunks[i].n_frames);
     for (size_t i = 0; status == DS_OK && i < n; i++)
+        status = ds_ctc_make_readable(streams[i], &streams[i]->next);
+    for (size_t i = 0; status == DS_OK && i < n; i++)
         ds_ctc_commit(streams[i], flags && (flags[i] & DS_END));
     ds_float_env_leave(&env);
     ds_ctc_work_destroy(atomic_exchange(&ctc->idle, work));

@@ -3,41 +3,53 @@
 
 #include "decode/ctc.h"
 
-void ds_ctc_reading_free(ds_ctc_reading *reading, const ds_allocator *allocator)
+void ds_ctc_reading_free(ds_ctc_stream *stream)
 {
-    ds_release(allocator, reading->order, reading->room_order * sizeof *reading->order);
-    ds_release(allocator, reading->scores, reading->room_scores * sizeof *reading->scores);
-    ds_release(allocator, reading->tokens, reading->room_tokens * sizeof *reading->tokens);
-    *reading = (ds_ctc_reading){0};
+    ds_ctc_reading *r = &stream->reading;
+    ds_release(&stream->allocator, r->order, r->room_order * sizeof *r->order);
+    ds_release(&stream->allocator, r->scores, r->room_scores * sizeof *r->scores);
+    ds_release(&stream->allocator, r->tokens, r->room_tokens * sizeof *r->tokens);
+    *r = (ds_ctc_reading){0};
 }
 
-static ds_status rank_all(const ds_ctc *ctc, const ds_ctc_stream *stream, ds_ctc_reading *r)
+/* Makes room for n items at least. */
+static ds_status make_room(const ds_ctc_stream *stream, void **items, size_t *room, size_t n,
+                           size_t item_bytes)
 {
-    const ds_ctc_state *s = &stream->now;
-    while (r->room_order < s->n_entries)
-        DS_TRY(ds_ctc_grow(&stream->allocator, (void **)&r->order, r->room_order, &r->room_order,
-                           sizeof *r->order));
-    while (r->room_scores < s->n_entries)
-        DS_TRY(ds_ctc_grow(&stream->allocator, (void **)&r->scores, r->room_scores, &r->room_scores,
-                           sizeof *r->scores));
-    ds_ctc_rank(ctc, s, stream->ended, r->order, r->scores);
-    r->is_ranked = true;
+    while (*room < n)
+        DS_TRY(ds_ctc_grow(&stream->allocator, items, *room, room, item_bytes));
     return DS_OK;
 }
 
-ds_status ds_ctc_read(const ds_ctc *ctc, const ds_ctc_stream *stream, ds_ctc_reading *reading,
-                      ds_hypothesis *hypothesis, size_t rank)
+ds_status ds_ctc_make_readable(ds_ctc_stream *stream, const ds_ctc_state *state)
+{
+    ds_ctc_reading *r = &stream->reading;
+    const size_t n = state->n_entries;
+    size_t n_pending = 0;
+    for (size_t i = 0; i < n; i++) {
+        const size_t own = (size_t)ds_ctc_pending(state, &state->entries[i]);
+        n_pending = own > n_pending ? own : n_pending;
+    }
+    DS_TRY(make_room(stream, (void **)&r->order, &r->room_order, n, sizeof *r->order));
+    DS_TRY(make_room(stream, (void **)&r->scores, &r->room_scores, n, sizeof *r->scores));
+    return make_room(stream, (void **)&r->tokens, &r->room_tokens, state->n_past + n_pending,
+                     sizeof *r->tokens);
+}
+
+ds_status ds_ctc_read(const ds_ctc *ctc, ds_ctc_stream *stream, ds_hypothesis *hypothesis,
+                      size_t rank)
 {
     const ds_ctc_state *s = &stream->now;
+    ds_ctc_reading *reading = &stream->reading;
     DS_CHECK(rank < s->n_entries, DS_ARGUMENT, "decoder: expected a rank below %zu, got %zu",
              s->n_entries, rank);
-    if (!reading->is_ranked)
-        DS_TRY(rank_all(ctc, stream, reading));
+    if (!reading->is_ranked) {
+        DS_TRY(ds_ctc_make_readable(stream, s));
+        ds_ctc_rank(ctc, s, stream->ended, reading->order, reading->scores);
+        reading->is_ranked = true;
+    }
     const ds_entry *entry = &s->entries[reading->order[rank]];
     const size_t n_pending = (size_t)ds_ctc_pending(s, entry), n = s->n_past + n_pending;
-    while (reading->room_tokens < n)
-        DS_TRY(ds_ctc_grow(&stream->allocator, (void **)&reading->tokens, reading->room_tokens,
-                           &reading->room_tokens, sizeof *reading->tokens));
     if (s->n_past)
         memcpy(reading->tokens, s->past, s->n_past * sizeof *s->past);
     if (n_pending)

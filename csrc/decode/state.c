@@ -229,6 +229,7 @@ void ds_ctc_close(ds_ctc_stream *stream)
 {
     ds_ctc_free(&stream->allocator, &stream->now);
     ds_ctc_free(&stream->allocator, &stream->next);
+    ds_ctc_reading_free(stream);
 }
 
 void ds_ctc_commit(ds_ctc_stream *stream, bool end)
@@ -236,6 +237,7 @@ void ds_ctc_commit(ds_ctc_stream *stream, bool end)
     const ds_ctc_state now = stream->now;
     stream->now = stream->next;
     stream->next = now;
+    stream->reading.is_ranked = false;
     stream->begun = true;
     stream->ended = end;
 }

@@ -11,7 +11,6 @@ typedef struct decoder_object {
 typedef struct decoding_object {
     PyObject_HEAD decoder_object *decoder;
     ds_ctc_stream stream;
-    ds_ctc_reading reading;
     bool busy; /* a call without the GIL is using it; the GIL guards this */
 } decoding_object;
 
@@ -231,7 +230,6 @@ static PyObject *decoder_step_rows(PyObject *self, PyObject *rows)
     for (Py_ssize_t i = 0; i < d.n_entered; i++) {
         decoding_object *s = (decoding_object *)PyTuple_GET_ITEM(PyList_GET_ITEM(rows, i), 1);
         s->busy = false;
-        s->reading.is_ranked = false;
     }
     if (arena)
         ds_give_arena(m, arena);
@@ -275,10 +273,8 @@ static PyObject *decoding_new(PyTypeObject *type, PyObject *args, PyObject *kwar
 static void decoding_dealloc(PyObject *self)
 {
     decoding_object *s = (decoding_object *)self;
-    if (s->decoder) {
-        ds_ctc_reading_free(&s->reading, &s->decoder->ctc->allocator);
+    if (s->decoder)
         ds_ctc_close(&s->stream);
-    }
     Py_XDECREF((PyObject *)s->decoder);
     ds_free_object(self);
 }
@@ -303,7 +299,7 @@ static PyObject *decoding_read(PyObject *self, PyObject *most)
     PyObject *list = PyList_New(0);
     ds_hypothesis h = {.n_hypotheses = 1}, best = h;
     for (size_t i = 0; list && i < n && i < h.n_hypotheses; i++) {
-        const ds_status status = ds_ctc_read(s->decoder->ctc, &s->stream, &s->reading, &h, i);
+        const ds_status status = ds_ctc_read(s->decoder->ctc, &s->stream, &h, i);
         if (status != DS_OK) {
             Py_DECREF(list);
             return ds_raise(m, status, NULL);
@@ -343,7 +339,7 @@ static PyObject *decoding_restore(PyObject *self, PyObject *bytes)
     Py_buffer view;
     if (!is_idle(self) || PyObject_GetBuffer(bytes, &view, PyBUF_SIMPLE) < 0)
         return NULL;
-    s->reading.is_ranked = false;
+    s->stream.reading.is_ranked = false;
     const ds_status status =
         ds_ctc_restore(s->decoder->ctc, &s->stream, view.buf, (size_t)view.len);
     PyBuffer_Release(&view);

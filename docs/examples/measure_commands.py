@@ -2,9 +2,11 @@
 
     python measure_commands.py FOLDER [--split valid] [--weights FILE] [--seed 0]
 
-FOLDER is that of train_commands.py. Strings are one to four commands by one person, cut where they are loud, 50 to
-400 ms apart, in noise 20 and 10 dB below them and with zeros between them; noise is the last part of each
-recording, which training doesn't have. Settings are chosen on `valid`; `test` is for the card.
+FOLDER is that of train_commands.py. Strings are one to four commands by one person, cut 0 to 100 ms before and
+behind where they are loud, in noise 20 and 10 dB below them and with zeros between them. Of three strings one
+has its words joined hard (0 to 30 ms apart), one closely (30 to 150 ms), one with pauses (150 to 600 ms). Noise
+is the last part of each recording, which training doesn't have. Settings are chosen on `valid`; `test` is for
+the card.
 """
 
 from __future__ import annotations
@@ -48,17 +50,23 @@ def errors(said: list[str], heard: list[str]) -> int:
     return row[-1]
 
 
+#: Seconds between the words of a string.
+GAPS = {"joined hard": (0.0, 0.03), "close": (0.03, 0.15), "with pauses": (0.15, 0.6)}
+
+
 def strings(of: Recordings, rng: Any, n: int) -> list[tuple[list[str], list[Array]]]:
     """Return `n` times the words that one person says, and their samples with zeros around them."""
     out, people = [], sorted(of.words)
-    for _ in range(n):
+    for i in range(n):
+        gap = list(GAPS.values())[i % len(GAPS)]
         by = of.words[people[rng.integers(len(people))]]
         said = [sorted(by)[rng.integers(len(by))] for _ in range(rng.integers(1, 5))]
         parts = [np.zeros(RATE // 4)]
         for word in said:
             x = by[word][rng.integers(len(by[word]))]
             begin, end = spoken(x)
-            parts += [x[max(0, begin - 800) : end + 800], np.zeros(int(rng.uniform(0.05, 0.4) * RATE))]
+            before, behind = rng.integers(0, RATE // 10, 2)
+            parts += [x[max(0, begin - before) : end + behind], np.zeros(int(rng.uniform(*gap) * RATE))]
         out.append((said, [*parts, np.zeros(RATE // 4)]))
     return out
 
@@ -68,9 +76,9 @@ def measure(model: Commands, folder: Path, split: str, seed: int = 0) -> dict[st
     of, rng, heard = Recordings(folder, split), np.random.default_rng(seed), Heard(model)
     noise = [ds.data.read_audio(path)[0] for path in sorted((folder / "_background_noise_").glob("*.flac"))]
     noise = [x[int(0.7 * len(x)) :] for x in noise]
-    made, out = strings(of, rng, 300), {}
+    made, out = strings(of, rng, 600), {}
     for name, db in (("strings, 20 dB", 20.0), ("strings, 10 dB", 10.0), ("strings, zeros between", None)):
-        wrong = 0
+        wrong = []
         for said, parts in made:
             x = np.concatenate(parts)
             if db is not None:
@@ -78,8 +86,10 @@ def measure(model: Commands, folder: Path, split: str, seed: int = 0) -> dict[st
                 n = noise[rng.integers(len(noise))]
                 n = np.resize(np.roll(n, rng.integers(len(n))), len(x))
                 x = x + n * level * 10 ** (-db / 20) / np.sqrt(np.square(n).mean() + 1e-12)
-            wrong += errors(said, heard(x))
-        out[name] = wrong / sum(len(said) for said, _ in made)
+            wrong.append(errors(said, heard(x)))
+        out[name] = sum(wrong) / sum(len(said) for said, _ in made)
+        for i, gap in enumerate(GAPS):
+            out[f"  {name}, {gap}"] = sum(wrong[i::3]) / sum(len(said) for said, _ in made[i::3])
     singles = [(word, heard(x)) for x, word in of.single]
     commands = [([word], got) for word, got in singles if word in WORDS]
     out["singles right"] = sum(said == got for said, got in commands) / len(commands)
@@ -111,4 +121,4 @@ if __name__ == "__main__":
     if args.weights is not None:
         network.load_state_dict({**network.state_dict(), **read_safetensors(args.weights)})
     for key, value in measure(network, args.folder, args.split, args.seed).items():
-        print(f"{key:34} {value:.3f}")
+        print(f"{key:36} {value:.3f}")

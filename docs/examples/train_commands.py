@@ -272,7 +272,7 @@ def main(arguments: list[str] | None = None) -> float:
     parser.add_argument("out", type=Path)
     parser.add_argument("--minutes", type=float, default=50)
     parser.add_argument("--weights", type=Path, help="to begin with, of as large a network or a smaller one")
-    parser.add_argument("--blank", type=float, default=-2.0, help="what the blank's bias gets at the end")
+    parser.add_argument("--blank", type=float, default=-1.25, help="what the blank's bias gets at the end")
     parser.add_argument("--rows", type=int, default=16, help="of a step")
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=0)

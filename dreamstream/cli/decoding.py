@@ -71,15 +71,19 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
     options: dict[str, Any] = {"beam": beam} | (
         {} if args.decoder_options is None else _options(args.decoder_options)
     )
-    for name in ("beam", "lm_weight", "word_score"):
-        if getattr(args, name) is not None:
-            options[name] = getattr(args, name)
-    for name in ("lexicon", "lm", "hotwords"):
-        if getattr(args, name) is not None:
-            options[name] = _content(getattr(args, name))
-    decoder = CTCDecoder(
-        tokens, blank=_blank(args.blank, tokens), endpoints=ENDPOINTS, rate=float(rate), **options
-    )
+    for option in ("beam", "lm_weight", "word_score"):
+        if getattr(args, option) is not None:
+            options[option] = getattr(args, option)
+    for option in ("lexicon", "lm", "hotwords"):
+        if getattr(args, option) is not None:
+            options[option] = _content(getattr(args, option))
+    try:
+        blank = _blank(args.blank, tokens)
+        decoder = CTCDecoder(tokens, blank=blank, endpoints=ENDPOINTS, rate=float(rate), **options)
+    except FormatError as error:
+        files = {"tokens": args.tokens, "lexicon": args.lexicon, "language": args.lm, "hotwords": args.hotwords}
+        path = next((path for what, path in files.items() if path and str(error).startswith(what)), None)
+        raise error if path is None else FormatError(f"{path}: {error}") from error
     if isinstance(model, Commands):
         return decoder
     output = model.outputs[0]

@@ -75,7 +75,7 @@ def described(source: str) -> Iterator[tuple[Any, Any, Any]]:
 
 
 def load_weights(model: Any, path: str) -> None:
-    """Give a model the weights of a file: safetensors; for a torch model also what ``torch.save`` wrote, or icefall."""
+    """Give a model the weights of a file: safetensors; for a torch model also ``torch.save``'s or icefall's."""
     if isinstance(model, Module):
         model.load_state_dict(path)
         return

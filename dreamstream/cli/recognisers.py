@@ -39,7 +39,7 @@ def read_recogniser(folder: str, weights: str | None, context: ds.Context | None
         if weights is not None:
             raise FormatError(f"--weights: {folder} has its weights, which transformers finds")
         return _of_transformers(path, context or ds.Context(16, 64), normalize)
-    raise FormatError(f"{folder} has neither train.yaml, as WeNet's models have, nor config.json, as transformers'")
+    raise FormatError(f"{folder} has neither WeNet's train.yaml nor the config.json of transformers")
 
 
 def write_tokens(output: str, tokens: list[str], blank: int) -> str:
@@ -110,8 +110,8 @@ def _of_transformers(folder: Path, context: ds.Context, normalize: str | None) -
     found = {re.sub(r"\.\d+\.", ".*.", name) for name, _ in model.named_modules() if re.search(layers, name)}
     if not found:
         kind = config.model_type
-        raise FormatError(f"{folder}: {kind} has no encoder.layers.*.attention, for which a context can be declared")
-    declared = {name: context for name in found}
+        raise FormatError(f"{folder}: {kind} has no encoder.layers.*.attention to declare a context for")
+    declared = dict.fromkeys(found, context)
     rate = int(front.get("sampling_rate", 16000))
     engine = ds.compile(model, ("B", "L"), rate=rate, context=declared)
     names[blank] = "<blank>"  # by which commands know it

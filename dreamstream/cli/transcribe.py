@@ -35,7 +35,7 @@ def _model_of(args: argparse.Namespace) -> Any:
     if args.model is not None and args.tokens is None:
         beside = tokens_beside(args.model)
         if not beside.exists():
-            raise FormatError(f"{args.model} needs --tokens FILE: what its scores stand for; nor is there {beside}")
+            raise FormatError(f"{args.model} needs --tokens FILE, what its scores stand for; there is no {beside}")
         args.tokens = str(beside)
     if args.model is None and args.tokens is not None:
         raise FormatError("--tokens goes with --model: the package's own model has its tokens")

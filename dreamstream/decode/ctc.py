@@ -36,7 +36,7 @@ class CTCDecoder(Decoder):
         words alone are spelled by their letters, and `sil` behind them. A file has a line ``word token token ...``
         each.
     lm : path or bytes, optional
-        An n-gram language model in ARPA format.
+        An n-gram language model in ARPA format; KenLM's binaries don't name their n-grams and are refused.
     lm_unit : {"word", "token"}
         Of what the language model is one.
     hotwords : dict of str to float, list of str, Path or bytes, optional

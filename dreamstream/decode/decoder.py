@@ -13,7 +13,7 @@ import numpy as np
 from .. import _core
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamLimitError
 from .hypotheses import Hypotheses, Texts
-from .texts import File, Spellings, as_file, read_hotwords, read_lexicon, read_tokens
+from .texts import File, Spellings, read_hotwords, read_lexicon, read_model, read_tokens
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -89,7 +89,7 @@ class Decoder:
         self._core = _core.Decoder(
             names,
             read_lexicon(lexicon, separator),
-            None if lm is None else as_file(lm),
+            read_model(lm),
             read_hotwords(hotwords),
             sil,
             blank,

@@ -38,6 +38,21 @@ def read_tokens(tokens: Sequence[str] | File, blank: int) -> bytes | str:
     return "".join(lines).encode()
 
 
+def read_model(model: File | None) -> bytes | str | None:
+    """Return a language model as the file that C reads, unless it is a binary of KenLM."""
+    if model is None:
+        return None
+    file = as_file(model)
+    if isinstance(file, bytes):
+        begin = file[:8]
+    else:
+        with open(file, "rb") as opened:
+            begin = opened.read(8)
+    if begin.startswith(b"mmap lm "):
+        raise FormatError("language model: a binary of KenLM doesn't name its n-grams; give its ARPA file")
+    return file
+
+
 Spellings = Mapping[str, str | Sequence[str] | Sequence[Sequence[str]]]
 """How each word is spelled: by tokens, or in several ways."""
 

@@ -91,21 +91,33 @@ def spelled(tokens, texts):
     return "".join(texts[k] for k in tokens).split("|")
 
 
-@pytest.mark.parametrize("order", [1, 2, 3])
-@pytest.mark.parametrize("seed", CASES)
-def test_words_between_separators(seed, order):
+PHRASES = {"a": 1.5, "ab a": 2.0, "ab": -0.5, "a b": 0.7}
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_words_between_separators_with_all_options_at_once(seed):
+    """A model of any order, words known or not, separators, phrases, any place of the blank, sums or the best."""
     rng = np.random.default_rng(seed)
-    texts = ["-", "|", "a", "b"]
-    arpa = random_arpa(rng, WORDS, order, unk=bool(seed % 2))
-    model = Ngrams(arpa)
-    x = scores(rng, 5, 4)
-    options = {"lm": arpa.encode(), "lm_weight": 0.7, "word_score": 0.4, "unk_score": -0.3, "sil_score": 0.2}
-    got = {tuple(h.tokens): h.score for h in found(x, texts, **options)}
-    for tokens, acoustic in alignments(x).items():
+    blank, best, order = int(rng.integers(0, 4)), bool(rng.integers(0, 2)), int(rng.integers(1, 5))
+    texts = ["|", "a", "b"]
+    texts.insert(blank, "-")
+    arpa = random_arpa(rng, WORDS, order, unk=bool(rng.integers(0, 2)))
+    model, x = Ngrams(arpa), scores(rng, int(rng.integers(1, 7)), 4)
+    weight, word, unk, sil = (float(v) for v in rng.normal(0, 1, 4))
+    phrases = {p: float(rng.normal(0, 2)) for p in PHRASES if rng.random() < 0.7}
+    options = {"lm": arpa.encode(), "lm_weight": weight, "word_score": word, "unk_score": unk, "sil_score": sil}
+    options |= {"hotwords": phrases} if phrases else {}
+    got = {tuple(h.tokens): h.score for h in found(x, texts, blank=blank, log_add=not best, **options)}
+    want = alignments(x, blank, best)
+    assert got.keys() == want.keys()
+    for tokens, acoustic in want.items():
         words = [w for w in spelled(tokens, texts) if w]
-        unknown = sum(w not in WORDS for w in words)
-        want = acoustic + 0.7 * model.sentence(words) + 0.4 * len(words) - 0.3 * unknown + 0.2 * tokens.count(1)
-        assert close(got[tokens], want), (tokens, words)
+        worth = acoustic + weight * model.sentence(words) + word * len(words)
+        worth += sil * tokens.count(texts.index("|"))
+        worth += unk * sum(w not in WORDS for w in words)
+        heard = f"|{''.join(texts[k] for k in tokens)}|"
+        worth += sum(w * occurrences(f"|{p.replace(' ', '|')}|", heard) for p, w in phrases.items())
+        assert close(got[tokens], worth), (tokens, words)
 
 
 @pytest.mark.parametrize("seed", CASES)
@@ -195,24 +207,16 @@ def test_unknown_words_of_a_lexicon(unk):
 
 
 # ---------------------------------------------------------------- phrases
-PHRASES = {"a": 1.5, "ab a": 2.0, "ab": -0.5, "a b": 0.7}
-
-
-@pytest.mark.parametrize("separated", [False, True])
 @pytest.mark.parametrize("seed", CASES)
-def test_phrases_add_their_weights(seed, separated):
-    """Phrases within phrases, overlapping, of negative weight; whole words where words are separated."""
+def test_phrases_add_their_weights(seed):
+    """Phrases within phrases, overlapping, of negative weight, of tokens that are words."""
     rng = np.random.default_rng(seed)
-    texts = ["-", "|" if separated else "c", "a", "b"]
-    x = scores(rng, 5, 4)
-    weights = PHRASES if separated else {"a": 1.5, "aba": 2.0, "ab": -0.5, "bcb": 0.7, "bb": 1.0}
+    texts, x = ["-", "c", "a", "b"], scores(rng, 5, 4)
+    weights = {"a": 1.5, "aba": 2.0, "ab": -0.5, "bcb": 0.7, "bb": 1.0}
     got = {tuple(h.tokens): h.score for h in found(x, texts, hotwords=weights)}
     for tokens, acoustic in alignments(x).items():
         text = "".join(texts[k] for k in tokens)
-        heard = f"|{text}|" if separated else text
-        ends = (lambda p: f"|{p.replace(' ', '|')}|") if separated else str
-        want = acoustic + sum(w * occurrences(ends(p), heard) for p, w in weights.items())
-        assert close(got[tokens], want), text
+        assert close(got[tokens], acoustic + sum(w * occurrences(p, text) for p, w in weights.items())), text
 
 
 def test_a_phrase_is_pursued_before_it_is_complete():

@@ -1,5 +1,6 @@
 """Transducers: every sequence's probability beside a sum over all alignments; chunks, batches, snapshots."""
 
+import gc
 import itertools
 import math
 import shlex
@@ -8,6 +9,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import faults
 import numpy as np
 import pytest
 from decoding import Ngrams, occurrences, random_arpa
@@ -335,3 +337,49 @@ def test_in_c(networks, c_build, tmp_path, more):
         assert done.stdout.decode() == " ".join([*heard.text.split(), f"{heard.score:.6f}\n"])
     refused = subprocess.run([program, files[1], *files[1:]], input=b"", capture_output=True, check=False)
     assert refused.returncode == 1 and b"expected a predictor" in refused.stderr
+
+
+@pytest.mark.parametrize("options", [{"beam": 0}, {"beam": 3, "max_symbols": 2, "hotwords": ["ab"]}])
+def test_the_nth_allocation_fails(options):
+    """Whichever it is, of the networks or the search: the streams are as they were, nothing is lost."""
+    x = frames(1, 12)
+
+    def fed(decoder, part):
+        call = {"sos": "x"} if part == 0 else {"eos": "x"}
+        found = decoder.step({"x": x[6 * part : 6 * part + 6]}, **call)["x"]
+        return [(h.tokens, h.score) for h in found.n_best]
+
+    undisturbed = Networks().decoder(**options)
+    want = [fed(undisturbed, 0), undisturbed.snapshot("x"), fed(undisturbed, 1)]
+    faults.install()
+    try:
+        networks, failed, blocks, place = Networks(), set(), None, "first"
+        for nth in itertools.count(1):
+            faults.arm(nth)
+            decoder, found = None, []
+            try:
+                decoder, place = networks.decoder(**options), 0
+                found, place = [fed(decoder, 0)], 1
+                found, place = [*found, decoder.snapshot("x")], 2
+                found, place = [*found, fed(decoder, 1)], 3
+                decoder.restore(want[1], "y")
+                place = "last"
+            except MemoryError:
+                failed.add(place)
+                faults.arm(0)
+                if decoder is not None and place in (0, 1, 2):  # once more, it is what it would have been
+                    found += [fed(decoder, 0)] if place == 0 else []
+                    found += [decoder.snapshot("x")] if place < 2 else []
+                    found += [fed(decoder, 1)]
+                    assert found == want
+            faults.arm(0)
+            del decoder
+            gc.collect()
+            left = faults.stats()
+            blocks = left["live_blocks"] if blocks is None else blocks
+            assert left["bad_releases"] == 0 and left["live_blocks"] <= blocks + 8  # what its networks keep
+            if place == "last":
+                break
+        assert found == want and failed >= {"first", 0, 2, 3}, failed
+    finally:
+        faults.uninstall()

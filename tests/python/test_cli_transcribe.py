@@ -127,6 +127,15 @@ def test_what_does_not_fit(call, folder):
     status, _, error = call("transcribe", "one.wav", "--tokens", "few.txt")  # which the fixture's own comes after
     assert status == 0
     assert cli.main(["transcribe", "one.wav", "--model", "levels.dsm", "--tokens", "few.txt"]) == 1
+    for option, content, says in (
+        ("--lm", b"mmap lm http://kheafield.com/code format version 5\n\0", "language model: a binary of KenLM"),
+        ("--lm", b"x", "language model: expected"),
+        ("--lexicon", b"x\n", "lexicon, line 1"),
+        ("--hotwords", b"zzz\n", "hotwords, line 1"),
+    ):
+        (folder / "wrong.txt").write_bytes(content)
+        status, _, error = call("transcribe", "one.wav", option, "wrong.txt")
+        assert status == 1 and f"dreamstream: wrong.txt: {says}" in error
     status, _, error = call("transcribe", "missing.wav")
     assert status == 1 and "missing.wav: No such file" in error
 

@@ -50,4 +50,4 @@ def test_transcribing_needs_no_model(tmp_path, capsys):
     assert cli.main(["transcribe", path, "--json"]) == 0
     assert '"words": []' in capsys.readouterr().out
     assert cli.main(["transcribe", path, "--tokens", "tokens.txt"]) == 1
-    assert "--model and --tokens go together" in capsys.readouterr().err
+    assert "--tokens goes with --model" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``dreamstream convert`` of other toolkits' recognisers, with random weights, and ``transcribe`` with what it wrote."""
+"""``dreamstream convert`` of other toolkits' recognisers, of random weights, and what they transcribe."""
 
 from __future__ import annotations
 
