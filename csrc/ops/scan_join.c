@@ -106,9 +106,9 @@ static bool factor_of(joiner *j, chain_place place, int reader, chain_factor *f)
 static bool product_of(joiner *j, chain_place place, int reader, chain_factor *f)
 {
     const int k = taken(j, place, reader, CHAIN_BINARY, DS_BINARY_MUL);
-    f[1] = (chain_factor){{CHAIN_ONE, 0, 0}, 0};
+    f[0] = (chain_factor){{CHAIN_ONE, 0, 0}, 0};
     if (k < 0)
-        return factor_of(j, place, reader, f);
+        return factor_of(j, place, reader, f + 1);
     if (!factor_of(j, j->chain->steps[k].x[0], k, f) || !factor_of(j, j->chain->steps[k].x[1], k, f + 1))
         return false;
     if (f[0].at.step == 0)
