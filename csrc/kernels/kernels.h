@@ -417,9 +417,9 @@ enum {
     DS_PANEL_COLUMNS = 32,
     DS_ATTEND_TILE = 64,
     DS_RECURRENCE_BLOCK = 512, /* elements */
-    DS_CELL = 64,          /* bytes of a column */
-    DS_INT8_DEPTH = 66000, /* the most of products of int8: sums of 255 * 127 fit 32 bits */
-    DS_BF16_DEPTH = 33000, /* and of bf16: a row of them is held on the stack */
+    DS_CELL = 64,              /* bytes of a column */
+    DS_INT8_DEPTH = 66000,     /* the most of products of int8: sums of 255 * 127 fit 32 bits */
+    DS_BF16_DEPTH = 33000,     /* and of bf16: a row of them is held on the stack */
     DS_PRODUCT_SLAB =
         64 /* rows of a gated product at a time, of others with an epilogue at least */
 };

@@ -435,7 +435,8 @@ static void chain_recur(const chain_run *c, const chain_recurrence *p)
         r.sums = chain_where(c, (chain_place){p->sums.home, p->sums.number, 0}) +
                  c->at / n * c->chain->element;
     }
-    r.room = c->rooms + (size_t)(c->chain->n_rooms + c->chain->n_once + c->chain->n_moved) * CHAIN_BYTES;
+    r.room =
+        c->rooms + (size_t)(c->chain->n_rooms + c->chain->n_once + c->chain->n_moved) * CHAIN_BYTES;
     c->w->run->k->linear_recurrence(&r);
 }
 
@@ -496,9 +497,9 @@ static void chain_show(const chain_run *c, char *left)
 size_t ds_scan_chain_bytes(const ds_scan_body *body)
 {
     const ds_scan_chain *const chain = body->chain;
-    return chain == NULL ? 0
-                         : (size_t)(chain->n_rooms + chain->n_once + chain->n_moved + 2) *
-                               CHAIN_BYTES;
+    return chain == NULL
+               ? 0
+               : (size_t)(chain->n_rooms + chain->n_once + chain->n_moved + 2) * CHAIN_BYTES;
 }
 
 void ds_scan_run_chain(const ds_scan_work *w, void *room)

@@ -28,9 +28,9 @@ static bool reads(const chain_step *s, chain_place place)
 {
     const chain_recurrence *const p = &s->recurrence;
     if (s->kind == CHAIN_RECURRENCE)
-        return same_place(p->before, place) || same_place(p->a[0].at, place) || same_place(p->a[1].at, place) ||
-               same_place(p->b[0].at, place) || same_place(p->b[1].at, place) ||
-               (p->summed && same_place(p->c.at, place));
+        return same_place(p->before, place) || same_place(p->a[0].at, place) ||
+               same_place(p->a[1].at, place) || same_place(p->b[0].at, place) ||
+               same_place(p->b[1].at, place) || (p->summed && same_place(p->c.at, place));
     return s->kind != CHAIN_GONE &&
            (same_place(s->x[0], place) || (s->kind == CHAIN_BINARY && same_place(s->x[1], place)));
 }
@@ -91,8 +91,9 @@ static bool factor_of(joiner *j, chain_place place, int reader, chain_factor *f)
     const int k = maker_of(j->chain, place, reader);
     const chain_step *const s = &j->chain->steps[k < 0 ? 0 : k];
     *f = (chain_factor){place, place.step == 0 ? 0 : SIZE_MAX};
-    if (k >= 0 && s->kind == CHAIN_SPREAD && s->rank == 2 && s->stride[1] <= 1 && s->stride[0] >= 0 &&
-        s->x[0].home != CHAIN_ROOM && s->x[0].home != CHAIN_HELD && (j->n == 0 || j->n == (size_t)s->size[1])) {
+    if (k >= 0 && s->kind == CHAIN_SPREAD && s->rank == 2 && s->stride[1] <= 1 &&
+        s->stride[0] >= 0 && s->x[0].home != CHAIN_ROOM && s->x[0].home != CHAIN_HELD &&
+        (j->n == 0 || j->n == (size_t)s->size[1])) {
         j->n = (size_t)s->size[1];
         f->at = (chain_place){s->x[0].home, s->x[0].number, (size_t)s->stride[1]};
         f->row = (size_t)s->stride[0];
@@ -109,7 +110,8 @@ static bool product_of(joiner *j, chain_place place, int reader, chain_factor *f
     f[0] = (chain_factor){{CHAIN_ONE, 0, 0}, 0};
     if (k < 0)
         return factor_of(j, place, reader, f + 1);
-    if (!factor_of(j, j->chain->steps[k].x[0], k, f) || !factor_of(j, j->chain->steps[k].x[1], k, f + 1))
+    if (!factor_of(j, j->chain->steps[k].x[0], k, f) ||
+        !factor_of(j, j->chain->steps[k].x[1], k, f + 1))
         return false;
     if (f[0].at.step == 0)
         return true;
