@@ -245,13 +245,13 @@ def experts() -> list[Row]:
     ]  # fmt: skip
 
 
-def matmul() -> Row:
-    w = np.random.default_rng(0).standard_normal((8, 32, 32), dtype=np.float32)
+def matmul(n: int) -> Row:
+    w = np.random.default_rng(0).standard_normal((8, n, n), dtype=np.float32)
     a, b = ds.tensor(w), torch.from_numpy(w)
-    return Row("matmul", "8 matrices of 32 × 32", lambda x: (x[..., None, :] @ a)[..., 0, :],
+    return Row("matmul", f"8 matrices of {n} × {n}", lambda x: (x[..., None, :] @ a)[..., 0, :],
                {FRAMES: lambda x: (x[..., None, :] @ b)[..., 0, :],
                 "heads": lambda x: torch.bmm(x[0].transpose(0, 1), b).transpose(0, 1)[None]},
-               ((8, 32),))  # fmt: skip
+               ((8, n),))  # fmt: skip
 
 
 def resample() -> Row:
@@ -266,12 +266,13 @@ def resample() -> Row:
     return Row("resample", "16 to 8 kHz", layer, {FRAMES: convolve}, ((),), unit=160)
 
 
-def pool(layer: type[nn.Module], size: int = 2) -> Row:
-    """Of windows without overlap."""
+def pool(layer: type[nn.Module], size: int = 2, stride: int = 2) -> Row:
+    """Of windows without overlap, or of one at every frame."""
     name = layer.__name__
     operator = name.removesuffix("Pool1d").lower() + "_pool"
-    theirs = {CHANNELS: getattr(torch.nn, name)(size)}
-    return Row(operator, f"{size}, 128", Channels(layer(size)), theirs, unit=size)
+    theirs = {CHANNELS: getattr(torch.nn, name)(size, stride)}
+    label = f"window {size}, 128" + (" at every frame" if stride == 1 else "")
+    return Row(operator, label, Channels(layer(size, stride)), theirs, unit=stride, past=size - stride)
 
 
 def prelu(frames_first: bool) -> Row:
@@ -364,7 +365,7 @@ def rows() -> list[Row]:
         cross_attention(),
         embedding(),
         *experts(),
-        matmul(),
+        *map(matmul, (8, 16, 32, 64)),
         resample(),
         # frames
         Row("pad", "4 before, 128", lambda x: F.pad(x, (0, 0, 4, 0)),
@@ -375,6 +376,7 @@ def rows() -> list[Row]:
         same("frame", "400 samples, 160 apart", lambda x: x.unfold(1, 400, 160).clone(), ((),), past=240,
              unit=160),
         *map(pool, (nn.MaxPool1d, nn.AvgPool1d)),
+        *[pool(layer, n, 1) for layer in (nn.MaxPool1d, nn.AvgPool1d) for n in (3, 31, 401)],
         same("repeat_frames", "twice, 128", lambda x: x.repeat_interleave(2, 1)),
         Row("overlap_add", "512 samples, 128 apart", nn.OverlapAdd(128), {CHANNELS: lambda x: T.fold(
             x, (1, 128 * (x.shape[-1] - 1) + 512), (1, 512), stride=(1, 128))[:, 0, 0]}, ((512,),)),
@@ -417,6 +419,13 @@ def rows() -> list[Row]:
         same("reduce_features", "mean of 128", lambda x: x.mean(-1)),
         same("reduce_features", "largest of 128", lambda x: x.amax(-1)),
         same("reduce_features", "variance of 128", lambda x: x.var(-1)),
+        same("reduce_features", "product of 128", lambda x: x.prod(-1)),
+        same("reduce_features", "norm of 128", lambda x: x.norm(dim=-1)),
+        same("reduce_features", "logsumexp of 128", lambda x: x.logsumexp(-1)),
+        same("quantile", "median of 128", lambda x: x.median(-1).values),
+        same("order", "sorted 128", lambda x: x.sort(-1).values),
+        same("cumulate", "sums of 128", lambda x: x.cumsum(-1)),
+        same("cumulate", "products of 128", lambda x: x.cumprod(-1)),
     ]  # fmt: skip
 
 

@@ -289,6 +289,25 @@ typedef struct ds_attend {
     uint64_t drop_key;
 } ds_attend;
 
+/* Of rows of elements: that of row r at i is x[r * row + i * step], step 0 or 1. */
+typedef struct ds_factor {
+    const void *x;
+    size_t row, step;
+} ds_factor;
+
+/* One frame of a linear recurrence over rows of n elements: h = a before + b, rounded twice; a is the product of two
+ * factors or its exponential, b a product too, of each the second with the step 1 if either has it. What sums are of:
+ * h c over each row, as `reduce` adds. */
+typedef struct ds_linear_recurrence {
+    size_t n_rows, n;
+    ds_factor a[2], b[2], c; /* c.step is 1 */
+    bool exponential;
+    const void *before;
+    void *h;    /* may be `before` */
+    void *sums; /* [n_rows]; NULL: none */
+    void *room; /* [2 * max(n, DS_RECURRENCE_BLOCK)] */
+} ds_linear_recurrence;
+
 /* A step of an optimizer for n parameters p with gradients g; what it does without is NULL. */
 typedef struct ds_update {
     void *p;
@@ -374,6 +393,7 @@ typedef struct ds_real_kernels {
     void (*gru_cell)(void *h, const void *from_x, const void *from_h, size_t n);
     /* One plain cell: h = tanh(from_x + from_h), or its positive part where relu is not 0. */
     void (*rnn_cell)(void *h, const void *from_x, const void *from_h, size_t n, int relu);
+    void (*linear_recurrence)(const ds_linear_recurrence *p);
     /* dx[i] += what dy[i], the slope of y[i], makes of it for x[i]; x and y as far as the function's line of
      * pointwise.def reads them. p as for `unary`. */
     void (*unary_slope)(ds_unary function, void *dx, const void *dy, const void *x, const void *y,
@@ -396,9 +416,10 @@ typedef struct ds_kernels {
 enum {
     DS_PANEL_COLUMNS = 32,
     DS_ATTEND_TILE = 64,
-    DS_CELL = 64,          /* bytes of a column */
-    DS_INT8_DEPTH = 66000, /* the most of products of int8: sums of 255 * 127 fit 32 bits */
-    DS_BF16_DEPTH = 33000, /* and of bf16: a row of them is held on the stack */
+    DS_RECURRENCE_BLOCK = 512, /* elements */
+    DS_CELL = 64,              /* bytes of a column */
+    DS_INT8_DEPTH = 66000,     /* the most of products of int8: sums of 255 * 127 fit 32 bits */
+    DS_BF16_DEPTH = 33000,     /* and of bf16: a row of them is held on the stack */
     DS_PRODUCT_SLAB =
         64 /* rows of a gated product at a time, of others with an epilogue at least */
 };

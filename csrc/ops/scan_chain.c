@@ -6,7 +6,7 @@
  * the chain; what is broadcast is spread over the tile.
  *
  * The functions are those of the nodes, and in their order, so that the bits are, too. */
-#include "ops/scan.h"
+#include "ops/scan_chain.h"
 
 #include <string.h>
 
@@ -14,52 +14,6 @@
 #include "ops/fused.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
-
-enum {
-    CHAIN_NODES = 32,
-    CHAIN_BYTES = 8192 /* of a tile */,
-    CHAIN_WIDE = 256 /* elements of a frame whose other nodes join */,
-    CHAIN_SUMS = 64
-};
-
-typedef enum chain_kind { CHAIN_SPREAD, CHAIN_UNARY, CHAIN_BINARY, CHAIN_SUM } chain_kind;
-
-/* Where a tile of a value is: in a room that serves others later, in one that is its own, among the slots, among what
- * is carried, in a weight. */
-typedef enum chain_home {
-    CHAIN_ROOM,
-    CHAIN_KEPT,
-    CHAIN_SLOTS,
-    CHAIN_HELD,
-    CHAIN_WEIGHT
-} chain_home;
-
-typedef struct chain_place {
-    chain_home home;
-    int number;  /* of the room, the value, the carried array or the weight */
-    size_t step; /* 0: of a frame there is one element; the tile repeats it */
-} chain_place;
-
-typedef struct chain_step {
-    chain_kind kind;
-    int function;
-    double p[3];
-    chain_place y, x[2];
-    int rank; /* of what is spread: sizes and the source's strides */
-    int64_t size[DS_MAX_RANK], stride[DS_MAX_RANK];
-} chain_step;
-
-typedef struct ds_scan_chain {
-    chain_step *once, *steps; /* what is made for a tile, and for each of its frames */
-    chain_place *home;        /* [n_values] */
-    chain_place
-        held[DS_MAX_CARRIED];   /* what goes on from frame to frame, where it isn't there yet */
-    int moved[DS_MAX_CARRIED];  /* to which carried arrays */
-    bool shown[DS_MAX_CARRIED]; /* nodes behind the chain read what was carried in */
-    int n_once, n_steps, n_moved, n_rooms;
-    bool cyclic; /* what goes on is read from what is carried */
-    size_t n, tile, element, n_sum;
-} ds_scan_chain;
 
 /* ---------------------------------------------------------------- which nodes */
 typedef struct maker {
@@ -373,6 +327,7 @@ ds_status ds_scan_make_chain(const ds_op *op, ds_scan *s, ds_scan_body *body)
                          : (size_t)last <= most ? (size_t)last
                                                 : 1;
     m.chain->tile = most / whole * whole;
+    ds_scan_join_recurrences(m.chain);
     body->chain = m.chain;
     return DS_OK;
 }
@@ -387,6 +342,9 @@ typedef struct chain_run {
     size_t slot;
 } chain_run;
 
+static const float one = 1;
+static const double wide_one = 1;
+
 static char *chain_where(const chain_run *c, chain_place place)
 {
     const size_t element = c->chain->element, offset = place.step * c->at * element;
@@ -400,6 +358,8 @@ static char *chain_where(const chain_run *c, chain_place place)
         return c->held[place.number] + offset;
     case CHAIN_WEIGHT:
         return (char *)(uintptr_t)w->run->weights[place.number] + offset;
+    case CHAIN_ONE:
+        return (char *)(uintptr_t)(element == sizeof(float) ? (const void *)&one : &wide_one);
     case CHAIN_SLOTS:
         break;
     }
@@ -447,6 +407,39 @@ static void chain_sum(const chain_run *c, const chain_step *s)
     }
 }
 
+static ds_factor chain_factor_of(const chain_run *c, const chain_factor *f, size_t rows, size_t n)
+{
+    const size_t element = c->chain->element;
+    if (f->row == SIZE_MAX || rows == 0)
+        return (ds_factor){chain_where(c, f->at), f->at.step * n, f->at.step};
+    return (ds_factor){chain_where(c, (chain_place){f->at.home, f->at.number, 0}) +
+                           c->at / rows * f->row * element,
+                       f->row, f->at.step};
+}
+
+/* Where a tile is one row, it may be rows of any length. */
+static void chain_recur(const chain_run *c, const chain_recurrence *p)
+{
+    const size_t n = p->n > 0 ? p->n : c->n % 64 == 0 ? 64 : c->n;
+    ds_linear_recurrence r = {.n_rows = c->n / n,
+                              .n = n,
+                              .exponential = p->exponential,
+                              .before = chain_where(c, p->before),
+                              .h = chain_where(c, p->h)};
+    for (int i = 0; i < 2; i++) {
+        r.a[i] = chain_factor_of(c, &p->a[i], p->n, n);
+        r.b[i] = chain_factor_of(c, &p->b[i], p->n, n);
+    }
+    if (p->summed) {
+        r.c = chain_factor_of(c, &p->c, p->n, n);
+        r.sums = chain_where(c, (chain_place){p->sums.home, p->sums.number, 0}) +
+                 c->at / n * c->chain->element;
+    }
+    r.room =
+        c->rooms + (size_t)(c->chain->n_rooms + c->chain->n_once + c->chain->n_moved) * CHAIN_BYTES;
+    c->w->run->k->linear_recurrence(&r);
+}
+
 static void chain_do(const chain_run *c, const chain_step *s)
 {
     const ds_real_kernels *const k = c->w->run->k;
@@ -463,6 +456,11 @@ static void chain_do(const chain_run *c, const chain_step *s)
         break;
     case CHAIN_SUM:
         chain_sum(c, s);
+        break;
+    case CHAIN_RECURRENCE:
+        chain_recur(c, &s->recurrence);
+        break;
+    case CHAIN_GONE:
         break;
     }
 }
@@ -499,8 +497,9 @@ static void chain_show(const chain_run *c, char *left)
 size_t ds_scan_chain_bytes(const ds_scan_body *body)
 {
     const ds_scan_chain *const chain = body->chain;
-    return chain == NULL ? 0
-                         : (size_t)(chain->n_rooms + chain->n_once + chain->n_moved) * CHAIN_BYTES;
+    return chain == NULL
+               ? 0
+               : (size_t)(chain->n_rooms + chain->n_once + chain->n_moved + 2) * CHAIN_BYTES;
 }
 
 void ds_scan_run_chain(const ds_scan_work *w, void *room)

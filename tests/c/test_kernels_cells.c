@@ -1,4 +1,4 @@
-/* lstm_cell, gru_cell and rnn_cell: against long double, and bits in every variant. */
+/* lstm_cell, gru_cell, rnn_cell and linear_recurrence: against long double, and bits in every variant. */
 #include "test_kernels.h"
 
 typedef long double real;
@@ -102,6 +102,56 @@ static void test_special(const ds_kernels *const *variants, size_t n_variants, s
     }
 }
 
+/* Factors of all steps: of rows, of what rows share, of single elements. */
+static void test_recurrence(const ds_kernels *const *variants, size_t n_variants, size_t real_at,
+                            size_t n, unsigned form)
+{
+    enum { ROWS = 37 };
+    const size_t e = variants[0]->real[real_at].element, all = ROWS * n;
+    static double x[5][ROWS * WIDEST], before[ROWS * WIDEST], room[4096];
+    ds_linear_recurrence p = {
+        .n_rows = ROWS, .n = n, .exponential = form & 1, .before = before, .room = room};
+    ds_factor *const factors[] = {&p.a[0], &p.a[1], &p.b[0], &p.b[1], &p.c};
+    for (int i = 0; i < 5; i++) {
+        const unsigned step =
+            i == 4 || i % 2 == 1 ? form >> i & 1 : form >> i & form >> (i + 1) & 1;
+        fill(x[i], e, all, -1, 1);
+        *factors[i] = (ds_factor){x[i], form >> (5 + i) & 1 ? n : step == 0, i == 4 ? 1 : step};
+    }
+    fill(before, e, all, -1, 1);
+    guarded h = guarded_new(all * e), sums = guarded_new(ROWS * e), first[2] = {h, sums};
+    for (size_t v = 0; v < n_variants; v++) {
+        guarded y[2] = {guarded_new(all * e), guarded_new(ROWS * e)};
+        p.h = y[0].data;
+        p.sums = form >> 10 & 1 ? y[1].data : NULL;
+        variants[v]->real[real_at].linear_recurrence(&p);
+        for (int i = 0; i < (p.sums ? 2 : 1); i++) {
+            if (v == 0)
+                memcpy(first[i].data, y[i].data, (i == 0 ? all : ROWS) * e);
+            CHECK(memcmp(first[i].data, y[i].data, (i == 0 ? all : ROWS) * e) == 0);
+        }
+        for (size_t r = 0; r < ROWS; r++) {
+            real sum = 0;
+            for (size_t i = 0; i < n; i++) {
+                real f[5];
+                for (int j = 0; j < 5; j++)
+                    f[j] = (real)get(factors[j]->x, e, r * factors[j]->row + i * factors[j]->step);
+                const real a = p.exponential ? expl(f[0] * f[1]) : f[0] * f[1];
+                const real wanted = a * (real)get(before, e, r * n + i) + f[2] * f[3];
+                CHECK(fabsl((real)get(p.h, e, r * n + i) - wanted) <=
+                      (e == sizeof(float) ? 0x1p-20L : 0x1p-49L));
+                sum += (real)get(p.h, e, r * n + i) * f[4];
+            }
+            CHECK(!p.sums || fabsl((real)get(p.sums, e, r) - sum) <=
+                                 (e == sizeof(float) ? 0x1p-16L : 0x1p-45L));
+        }
+        guarded_free(y[0]);
+        guarded_free(y[1]);
+    }
+    guarded_free(h);
+    guarded_free(sums);
+}
+
 int main(void)
 {
     const ds_kernels *variants[MAX_VARIANTS];
@@ -110,6 +160,9 @@ int main(void)
         for (kind which = LSTM; which < KINDS; which++)
             test_cell(which, variants, n_variants, real_at);
         test_special(variants, n_variants, real_at);
+        for (unsigned form = 0; form < 1 << 11; form += 7)
+            for (size_t n = 5; n <= 27; n += 11)
+                test_recurrence(variants, n_variants, real_at, n, form);
     }
     return check_report();
 }

@@ -103,6 +103,51 @@ def test_a_million_frames_are_as_exact_as_the_first_ones() -> None:
     assert error[-100_000:].max() <= 2 * error[:100_000].max()
 
 
+class Written(ds.nn.Module):
+    """h = a h + b, a and b as a form says, read as it is or by the sum of h c."""
+
+    def __init__(self, decay: str, given: str, summed: bool, n: int) -> None:
+        super().__init__()
+        self.decay, self.given, self.summed = decay, given, summed
+        self.table = ds.nn.Parameter(-np.random.default_rng(0).random((24, n)).astype(np.float32))
+
+    def forward(self, x: Any, w: Any) -> Any:  # (B, L, 24), (B, L, n)
+        h, ys = ds.zeros(x.size(0), *self.table.shape), []
+        for t in range(x.size(1)):
+            rows, across = x[:, t].unsqueeze(2), w[:, t].unsqueeze(1)
+            a = {
+                "table": self.table,
+                "rows": rows,
+                "across": across,
+                "outer": rows * across,
+                "weighed": rows * self.table,
+                "exp": ds.exp(rows * self.table),
+                "both": ds.exp(rows * across),
+            }[self.decay]
+            b = {"rows": rows, "across": across, "outer": rows * across, "weighed": across * self.table}[
+                self.given
+            ]
+            h = b + h * a if self.given == "rows" else a * h + b
+            ys.append((across * h).sum(-1) if self.summed else h)
+        return ds.stack(ys, 1)
+
+
+@pytest.mark.parametrize("n", [5, 16, 40])
+@pytest.mark.parametrize("summed", [False, True])
+@pytest.mark.parametrize("given", ["rows", "across", "outer", "weighed"])
+@pytest.mark.parametrize("decay", ["table", "rows", "across", "outer", "weighed", "exp", "both"])
+def test_a_linear_recurrence_has_the_bits_of_its_operators(decay: str, given: str, summed: bool, n: int) -> None:
+    rng = np.random.default_rng(n)
+    x, w = (rng.uniform(-1, 1, (1, 30, k)).astype(np.float32) for k in (24, n))
+    model = Written(decay, given, summed, n).eval()
+    engine = ds.compile(model, {"x": ("B", "L", 24), "w": ("B", "L", n)}, verify=False)
+    parts = [
+        engine.step({"s": {"x": x[0, i : i + 7], "w": w[0, i : i + 7]}}, sos=["s"] if i == 0 else [])["s"]
+        for i in range(0, 30, 7)
+    ]
+    np.testing.assert_array_equal(np.concatenate(parts), model(ds.tensor(x), ds.tensor(w)).numpy()[0])
+
+
 class StateSpace(ds.nn.Module):
     def __init__(self, outside: bool) -> None:
         super().__init__()
