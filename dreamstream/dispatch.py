@@ -15,12 +15,13 @@ from typing import Any
 import numpy.typing as npt
 
 from . import autograd
-from .array import hook, pair_terms
+from .array import hook
 from .array.batch_folding import by_lane
 from .array.derivatives import record
 from .array.forward import for_batch, held, is_static
 from .array.in_place import view_of
 from .array.loops import Body, mixed
+from .array.lowerings import lowered
 from .array.operators import operator, run, weight_of as _weight
 from .array.over_time import spread_to
 from .array.plain import ARRAYS
@@ -347,4 +348,4 @@ def _outside(
     return out
 
 
-hook.fill(apply, pair_terms.of_streams)
+hook.fill(apply, lowered)

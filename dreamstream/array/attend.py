@@ -1,13 +1,24 @@
-"""The call of the operators of attention, of keys that a stream has or that are given once."""
+"""The operators of attention, of keys that a stream has or that are given once; what scores make of values."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
-from ..errors import ShapeError
-from ..stream.mask_recognition import Recognised
-from . import hook
+from ..errors import NotStreamableError, ShapeError
+from ..operations.refusals import MASKED, SEES_ALL
+from ..source_line import user_line
+from ..stream.context import EVERYTHING, is_declared, seen_by
+from ..stream.mask_recognition import Recognised, Unrecognised
+from . import hook, pair_sums
 from .batch_constants import BatchTensor
+from .deferred import Deferred
+from .mask_terms import deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
+from .memory_terms import with_terms
+from .score_layout import KEYS, QUERIES, Axes, Heads, atoms_of, laid, shown, streams_of
+from .score_steps import Step
 
 
 def attend(
@@ -82,3 +93,138 @@ def _as_weight(x: Any) -> Any:
             f"{tuple(x.shape)}. What each stream has for itself is given once, by ds.static"
         )
     return x.squeeze(0).transpose(0, 1)
+
+
+# ---------------------------------------------------------------------- of scores
+def valued(scores: Any, v: Any, t: str, s: str, out: str) -> Any:
+    """Return the attended values.
+
+    Parameters
+    ----------
+    v : StreamTensor
+        Values.
+    t, s, out : str
+        A letter for each dimension of the values, the scores and what is returned.
+    """
+    if scores.wider:
+        scores._misuse("multiplied with a column beside them, which has no value: drop it before")
+    linear = not (scores.soft or scores._bent() or scores.terms) and not across(scores.q, scores.k)
+    if (
+        not (scores.soft or linear)
+        or scores.logarithm
+        or not getattr(v, "is_stream", False)
+        or hasattr(type(v), "valued")
+    ):
+        scores._misuse("multiplied before softmax")
+    if isinstance(v, Deferred):
+        scores._misuse("combined with values by position (Shaw's second table), which no operator has")
+    own = dict(zip(s, scores.axes.dims))
+    features = [c for c in t if c not in own]
+    v = streams_of(v)
+    theirs = None if v is None or len(t) != v.ndim or len(s) != scores.ndim else atoms_of(v, t, KEYS)
+    keys = next((c for c, dim in own.items() if dim == (KEYS,)), "")
+    queries = next((c for c, dim in own.items() if dim == (QUERIES,)), "")
+    fits = theirs is not None and theirs.get(keys) == (KEYS,) and keys not in out and queries in out
+    if not fits or not features or {*out} != {*s, *t} - {keys}:
+        scores._misuse(f"combined with what are no values, {s}, {t} -> {out}")
+    assert theirs is not None
+    for c in t:
+        size = [math.prod(getattr(a, "size", 1) for a in d) for d in (own.get(c, ()), theirs[c])]
+        if c in own and c != keys and size[1] not in (1, size[0]):
+            raise ShapeError.here(f"attention: {size[0]} heads of scores and {size[1]} of values don't fit")
+    mine = [a for c in t if c in own and theirs[c] for a in own[c] if isinstance(a, Heads)]
+    if {*mine} != {*scores.axes.heads[: len(mine)]}:
+        scores._misuse("combined with values that lack some of their heads")
+    labels = [(c,) if c in features else own[c] if theirs[c] else () for c in t]
+    sizes = [v.shape[t.index(c)] for c in features]
+    v = laid(v, labels, scores.axes.heads, (KEYS, *features))
+    if linear:
+        scores._unshifted()
+    y = pair_sums.summed(scores, v) if linear else attended(scores, v)
+    y = y if len(features) == 1 else y.unflatten(-1, sizes)
+    return shown(y, [own.get(c, (c,)) for c in out], scores.axes.heads, (QUERIES, *features))
+
+
+def attended(scores: Any, v: Any) -> Any:
+    """Return the attended values of values, both ``(B, heads, L, features)``."""
+    found, deferred, q, k, scale = recognised(scores), deferred_in(scores.steps), scores.q, scores.k, scores.scale
+    softcap = abs(scale) if scores.within else 0.0
+    if scores.within:
+        scale *= scores.within
+    if (scores.within or scores.sinks is not None) and (scores.terms is not None or across(q, k)):
+        scores._misuse("brought through tanh, or given a column, where keys are given once")
+    if scores.terms is not None:
+        if scores.terms.along != KEYS:
+            scores._misuse("given terms by queries that are given once")
+        (q, k), scale = with_terms(q * scale, k, scores.terms), 1.0
+    if found.blank is not None and not scores.zeros:
+        raise NotStreamableError.here(
+            f"attention: query {found.blank} sees no key, of which softmax makes NaN; let it see its own "
+            "frame, or take zeros, by F.scaled_dot_product_attention or nan_to_num behind softmax"
+        )
+    if found.context.waits and not k.edge.may_wait:
+        reason, remedy = SEES_ALL.words
+        raise NotStreamableError.here(
+            f'attention: {reason}; {remedy}, or unstreamable="buffer" to wait for the end of each stream'
+        )
+    groups = max(k.shape[1], v.shape[1])
+    k, v = (x if x.shape[1] == groups else x.repeat_interleave(groups // x.shape[1], 1) for x in (k, v))
+    bias = None if found.bias is None else k.edge.entry.library.bias(found, scores.steps, k)
+    rows, limits = _rows(scores, deferred, found), [x.ends for x in deferred]
+    if rows is not None:
+        said, queries, table = rows
+        limits.append(said.ends)
+        rows = queries, table, said.first
+    ends = min((n for n in limits if n is not None), default=None)
+    if ends is not None:
+        q = hook.one("limit", {"frames": ends, "of": "table"}, (q,), (), q.dims)
+    with q.edge.entry.library.dropped(scores.p) if scores.p else nullcontext():
+        return attend(q, k, v, found, scale, bias, rows, softcap, scores.sinks)
+
+
+def _rows(scores: Any, deferred: Sequence[Any], found: Recognised) -> Any:
+    """Return the term by position that is a product of its own: what is known of it, queries and table."""
+    products = [p for p in map(product_within, deferred) if p is not None]
+    if len(products) > 1:
+        scores._misuse("given several scores by position")
+    if not products:
+        return None
+    if scores.within:
+        scores._misuse("given scores by position behind tanh")
+    (places,) = products
+    try:
+        said, table = rows_by_distance(places, scores.steps, scores.k, found, scores.scale)
+    except Unrecognised as error:
+        raise _unread(error) from None
+    queries = places.queries
+    return said, queries if said.factor == 1 else queries * said.factor, table
+
+
+def recognised(scores: Any) -> Recognised:
+    """Return what is recognised in the steps."""
+    if across(scores.q, scores.k):
+        if not all(step.hides_nothing() for step in scores.steps):
+            raise NotStreamableError.here(
+                "attention: a mask of keys that are given once is not supported where queries differ; each "
+                "sees all that its stream was given, or those that a mask (B, M) shows"
+            )
+        return Recognised(EVERYTHING)
+    context = seen_by("attention", False)
+    if not deferred_in(scores.steps):
+        return Recognised(context)
+    steps = scores.steps
+    if is_declared():
+        if hide_keys(steps, scores.k):
+            raise ValueError(
+                f"attention at {user_line()}: {context} and a mask both say what a query sees; give one of them"
+            )
+        steps = [*steps, Step("keep", seen_in(context, scores.k), -math.inf, Axes([(QUERIES,), (KEYS,)], []))]
+    try:
+        return recognise(steps, scores.k)
+    except Unrecognised as error:
+        raise _unread(error) from None
+
+
+def _unread(error: Unrecognised) -> NotStreamableError:
+    remedy = MASKED.words[1]
+    return NotStreamableError.here("the mask of attention", f" does not stream: {error}; {remedy}")

@@ -102,7 +102,7 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
     try:
         out = _combine(name, operands, [dtype, dtype])
     except ShapeError:
-        if (pairs := hook.pairs(name, *operands)) is None:
+        if (pairs := hook.lowered("broadcast", name, *operands)) is None:
             raise
         return pairs
     edge = getattr(out, "edge", None) if name in RELATIONS else None

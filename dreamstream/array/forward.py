@@ -30,18 +30,14 @@ from ..stream.rules import (
 )
 from . import dtypes, hook
 from .batch_constants import BatchTensor
-from .deferred import Deferred
 from .dimension_arguments import numbered
 from .elementwise import where
 from .ends import first_frames, last_frame, last_frames
 from .feature_reductions import over_features, product, why_not_matmul
-from .masked_select import Picked
-from .merged_dimensions import Merged, merged
+from .merged_dimensions import Merged
 from .over_time import chosen, reduce_stream, require_waiting, spread
 from .reductions import Extreme
-from .scores import Scores, scores_of
 from .shape_of import Empty
-from .softmax_pooling import product as summed_product
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -226,9 +222,8 @@ def parts_of(x: StreamTensor, index: Any) -> IndexParts | Fallback:
 
 
 def getitem(x: StreamTensor, index: Any) -> Any:
-    mask = getattr(index, "is_stream", False) and index.dtype == dtypes.bool and "L" in index.dims
-    if mask and index.roles == x.roles[: index.ndim]:
-        return Picked(x.with_dims(x.dims, x.names), index)
+    if (found := hook.lowered("index", x, index)) is not None:
+        return found
     parts = parts_of(x, index)
     if any(getattr(i, "is_stream", False) for i in (index if isinstance(index, tuple) else (index,))):
         raise NotStreamableError.here("an index by a stream,", f": {'; '.join(PLACES.words)}")
@@ -287,9 +282,9 @@ def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
     except NotStreamableError:
         if x.dims[0] == f"B_{x.lanes}" and shape and isinstance(shape[0], BatchSize):
             return _behind_lanes(x, shape)
-        if (noted := merged(x, shape)) is None:
+        if (found := hook.lowered("reshape", x, shape)) is None:
             raise
-        return noted
+        return found
     names = [None if o is None else x.names[o] for o in plan.origin]
     named = [d if isinstance(d, str) else n for d, n in zip(plan.dims, names)]
     x = x.opened() if plan.steps and x.lanes else x
@@ -409,7 +404,7 @@ def expand(x: StreamTensor, sizes: Sequence[Any]) -> Any:
     each = next(
         (i for i, (s, d) in enumerate(zip(sizes, x.dims)) if isinstance(s, Length) and type(d) is int), None
     )
-    if each is not None and (pairs := hook.pairs("expand", x, each)) is not None:
+    if each is not None and (pairs := hook.lowered("broadcast", "expand", x, each)) is not None:
         return pairs.expand(*sizes)
     x = x.in_order()
     features = []
@@ -427,8 +422,8 @@ _OF_ONE = ("max", "min", "argmax", "argmin")
 
 
 def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:
-    if isinstance(x, Merged):
-        return x.reduced(kind, axes, keepdim, options)
+    if (found := hook.lowered("reduce", x, kind, axes, keepdim, options)) is not None:
+        return found
     roles = [x.dims[a] for a in axes]
     if any(isinstance(r, str) and r != "L" for r in roles):
         advice = "keep B, as in x.mean((1, 2)), or combine streams outside the forward"
@@ -508,13 +503,8 @@ def extend(tensors: Sequence[Any], axis: int) -> StreamTensor:
 
 
 def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
-    if isinstance(other, Scores):
-        return other.__rmatmul__(x)
-    if isinstance(other, Deferred):  # computed of positions
-        return other.library.defer(Tensor.__matmul__, (other, x) if reverse else (x, other), {})
-    scores = None if reverse else scores_of(x, other)
-    if scores is not None:
-        return scores
+    if (found := hook.lowered("product", x, other, reverse)) is not None:
+        return found
     if isinstance(other, StreamTensor):
         first, second = (other, x) if reverse else (x, other)
         axes = (*first.dims[-2:], *second.dims[-2:])
@@ -522,16 +512,10 @@ def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
         summed = (*first.dims[-1:], *second.dims[-2:-1])
         if "B" not in axes and ("L" not in axes or (once and "L" not in summed)):  # a frame's, or a stream's, own
             return (first.unsqueeze(-1) * second.unsqueeze(-3)).sum(-2)
-    if getattr(other, "is_stream", False) and not reverse and _sums_over_stream(x, other):
-        return summed_product(x, other)
     reason = why_not_matmul(x, other, reverse)
     if reason is not None:
         _refuse(x, f"this matrix product {reason}", "x @ W and W @ x mix features by a constant matrix W")
     return product(x, other, reverse)
-
-
-def _sums_over_stream(x: StreamTensor, other: Any) -> bool:
-    return len(x.dims) == len(other.dims) >= 2 and x.dims[-1] == other.dims[-2] == "L"
 
 
 def _narrow(x: StreamTensor, axis: int, item: slice) -> StreamTensor:

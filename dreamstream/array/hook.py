@@ -30,18 +30,18 @@ def _unfilled(*_: Any) -> NoReturn:
 
 
 _apply: Callable[..., tuple[Any, ...]] = _unfilled
-_pairs: Callable[..., Any] = _unfilled
+_lowered: Callable[..., Any] = _unfilled
 
 
-def fill(apply: Callable[..., Any], pairs: Callable[..., Any]) -> None:
-    """Set what stands behind `apply` and `pairs`."""
-    global _apply, _pairs
-    _apply, _pairs = apply, pairs
+def fill(apply: Callable[..., Any], lowered: Callable[..., Any]) -> None:
+    """Set what stands behind `apply` and `lowered`."""
+    global _apply, _lowered
+    _apply, _lowered = apply, lowered
 
 
-def pairs(name: str, *operands: Any) -> Any:
-    """Return what two streams make whose frames stand at different dimensions; None where that is nothing."""
-    return _pairs(name, *operands)
+def lowered(done: str, *given: Any) -> Any:
+    """Return what streams become that something is done with; see `dreamstream.array.lowerings.lowered`."""
+    return _lowered(done, *given)
 
 
 def explained(error: DreamStreamError, method: Callable[..., Any], x: Any, *args: Any, **kwargs: Any) -> Any:

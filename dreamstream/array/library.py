@@ -26,7 +26,7 @@ from .deferred import SERVES_FRAMES, Deferred, flat, is_deferred, to_a_copy
 from .draws import dropping
 from .einsum import table_product
 from .mask_terms import terms_by_distance
-from .score_views import OverKeys
+from .score_steps import OverKeys
 from .scores import Scores
 from .shape_of import ShapeOf, shape_alone
 from .stream_tensor import StreamTensor

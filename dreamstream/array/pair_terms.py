@@ -15,7 +15,7 @@ from .deferred import Deferred
 from .dimension_arguments import sizes_of
 from .elementwise import ones_of
 from .score_layout import KEYS, QUERIES, Axes, Dim, Heads, atoms_of, streams_of
-from .score_views import Step
+from .score_steps import Step
 from .scores import Scores
 
 

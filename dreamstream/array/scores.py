@@ -10,28 +10,25 @@ import math
 import operator
 import string
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
 from ..operations import RELATIONS
-from ..operations.refusals import MASKED, OF_VALUES, SEES_ALL
-from ..source_line import user_line
-from ..stream.context import EVERYTHING, is_declared, seen_by
-from ..stream.mask_recognition import Recognised, Unrecognised
+from ..operations.refusals import MASKED, OF_VALUES
 from ..stream.rules import Length
 from . import hook, pair_sums
-from .attend import across, attend
+from .attend import across, recognised, valued
 from .deferred import Deferred, as_deferred
-from .filled import kept
-from .mask_terms import deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
-from .memory_terms import KeyTerms, filled, read, with_terms
+from .dimension_arguments import Described, sizes_of
+from .filled import Shared, kept
+from .mask_terms import before_diagonal
+from .memory_terms import KeyTerms, filled, read
 from .protocol import refuse_the_rest
 from .reductions import Extreme
-from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, shown, streams_of
-from .score_views import OTHER, OverKeys, ScoreViews, Step, number_of, turned
+from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of
+from .score_steps import OTHER, OverKeys, Step, number_of, turned
 from .symbolic import Symbolic
 from .tensor import Tensor
 
@@ -39,6 +36,12 @@ from .tensor import Tensor
 _LEAST = float(np.finfo(np.float32).min)
 #: What stands for -inf in a score's place.
 _HIDES = -1e4
+#: What drops a column beside the keys.
+_WITHOUT = {1: slice(None, -1), -1: slice(1, None)}
+SERVES = (
+    "scores of attention are scaled, masked, given terms by position, brought through softmax and multiplied with "
+    "values"
+)
 
 
 def scores_of(x: Any, other: Any) -> Scores | None:
@@ -98,7 +101,7 @@ def paired(x: Any, s: str, other: Any, t: str, out: str) -> Scores | None:
     return Scores(q, k, Axes(axes.dims, heads))
 
 
-class Scores(ScoreViews):
+class Scores(Described, Shared):
     """The products of queries and keys.
 
     Parameters
@@ -108,6 +111,8 @@ class Scores(ScoreViews):
     axes : Axes
         What each dimension is.
     """
+
+    is_stream = takes_deferred = True
 
     def __init__(self, q: Any, k: Any, axes: Axes) -> None:
         self.q, self.k, self.axes = q, k, axes
@@ -137,6 +142,114 @@ class Scores(ScoreViews):
         if out is None:
             raise ShapeError.here(f"attention: queries {q.roles} and keys {k.roles} don't fit")
         return out
+
+    # ------------------------------------------------------------------ what it looks like
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        keys = self.k.shape[2]
+        return self.axes.sizes(self.q.shape[0], self.q.shape[2], keys + 1 if self.wider else keys)
+
+    ndim = property(lambda self: len(self.axes.dims))
+    value = None
+    _one = ()
+
+    @property
+    def dtype(self) -> Any:
+        """Element type, of the queries."""
+        return self.q.dtype
+
+    dims = parts = property(lambda self: self.axes.dims)
+    features = ()
+
+    # ------------------------------------------------------------------ its dimensions
+    def _copy(self, **changes: Any) -> Scores:
+        out = object.__new__(type(self))
+        out.__dict__.update(self.__dict__, **changes, _source=None, _taken=())
+        if "axes" in changes:
+            out._shares(self)
+        return out
+
+    def _again(self, of: Any, *_: Any) -> Any:
+        return of._copy(axes=self.axes)
+
+    def _within(self, of: Any, out: Any, *_: Any) -> Any:
+        return out._copy(axes=of.axes)
+
+    def _seen(self, dims: Sequence[Any]) -> Scores:
+        return self._copy(axes=self.axes.like(dims))
+
+    def clone(self, *_: Any, **__: Any) -> Scores:
+        return self._copy()
+
+    def _same(self, *_: Any, **__: Any) -> Scores:
+        return self
+
+    def _unshifted(self, *others: Any) -> None:
+        """Refuse what only softmax does not see, where it isn't softmax that comes next."""
+        if any(isinstance(x, Scores) and x.is_shifted for x in (self, *others)):
+            self._misuse("given a number, or less their greatest, without softmax behind it")
+
+    def tanh(self) -> Scores:
+        """Return the scores below a limit, by which they are multiplied then."""
+        if self._bent() or self.terms or any(s.name != "mul" for s in self.steps):
+            self._misuse("brought through tanh behind softmax, masks or terms")
+        self._unshifted()
+        return self._copy(within=self.scale, scale=1.0, steps=[])
+
+    def _bent(self) -> bool:
+        return bool(self.soft or self.is_exponential or self.within or self.sinks is not None)
+
+    def tril(self, diagonal: int = 0) -> Any:
+        """Return the scores with zeros where a key is further on than a diagonal."""
+        return self._with("keep", before_diagonal(self.k, diagonal), 0.0)
+
+    def t(self) -> Any:
+        return self.transpose(0, 1)
+
+    def reshape(self, *given: Any, shape: Any = (), size: Any = ()) -> Scores:
+        sizes = sizes_of(given, shape or size)
+        axes = self.axes.reshaped(sizes)
+        return self._copy(axes=axes) if axes is not None else self._misuse(f"reshaped to {tuple(sizes)}")
+
+    view = reshape
+
+    def unflatten(self, dim: int, sizes: Sequence[Any]) -> Scores:
+        at = dim % self.ndim
+        return self.reshape(*self.shape[:at], *sizes, *self.shape[at + 1 :])
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Scores:
+        first, last = start_dim % self.ndim, end_dim % self.ndim
+        dims = self.axes.dims
+        joined = tuple(a for d in dims[first : last + 1] for a in d)
+        if {QUERIES, KEYS} & {*joined} and len(joined) > 1:
+            self._misuse("flattened")
+        return self._seen([*dims[:first], joined, *dims[last + 1 :]])
+
+    def __getitem__(self, index: Any) -> Scores:
+        parts = list(index) if isinstance(index, tuple) else [index]
+        n = sum(p is not None and p is not Ellipsis for p in parts)
+        at = parts.index(Ellipsis) if Ellipsis in parts else len(parts)
+        parts[at : at + 1] = [slice(None)] * (self.ndim - n)
+        own = iter(zip(self.axes.dims, self.shape))
+        dims: list[Any] = []
+        for part in parts:
+            dim, size = ((), 1) if part is None else next(own)
+            if self.wider and self.soft and dim == (KEYS,) and part == _WITHOUT[self.wider]:
+                rest = (*parts[: len(dims)], slice(None), *parts[len(dims) + 1 :])
+                return self._copy(wider=0)[rest]
+            whole = part is None or (
+                isinstance(part, slice) and part.start in (None, 0) and part.step in (None, 1)
+            )
+            if whole and part is not None and part.stop is not None:
+                whole = isinstance(part.stop, Length) and isinstance(size, Length) and part.stop == size
+            if not whole:
+                self._misuse("cut")
+            dims.append(dim)
+        return self._seen(dims)
+
+    def _misuse(self, use: str) -> NoReturn:
+        layers = "; nn.MultiheadAttention gives none with need_weights=False" if self.soft else ""
+        raise NotStreamableError.here(f"scores of attention are {use},", f"; {SERVES}{layers}")
 
     # ------------------------------------------------------------------ what is done to it
     def _with(self, name: str, by: Any, value: Any = None, **changes: Any) -> Scores:
@@ -266,8 +379,9 @@ class Scores(ScoreViews):
         column: Any = None
         self._unshifted()
         if len(tensors) == 2 and not self.soft and self.sinks is None and self.axes.dims[dim] == (KEYS,):
-            edge, column = getattr(tensors[1 - at], "alike", (None, None))
-            column = None if edge is None or tensors[1 - at].edge is not edge else self.axes.read(column, 1)
+            other = tensors[1 - at]
+            edge, column = (None, None) if isinstance(other, Scores) else getattr(other, "alike", (None, None))
+            column = None if edge is None or other.edge is not edge else self.axes.read(column, 1)
         if column is None:
             self._misuse("joined with what is no number per head beside those of keys")
         return self._copy(sinks=column.reshape(-1).expand(self.axes.n_heads), wider=1 - 2 * at)
@@ -424,7 +538,7 @@ class Scores(ScoreViews):
     def _hidden(self, mask: Any, value: Any) -> Scores:
         """Zero weights that softmax has made zero already, as models do for queries that see no key."""
         masked = Scores(self.q, self.k, self.axes)._with("fill", self._pairs(mask), -math.inf)
-        if number_of(value) != 0 or masked._said().shows() != self._said().shows():
+        if number_of(value) != 0 or recognised(masked).shows() != recognised(self).shows():
             self._misuse("masked behind softmax otherwise than before")
         return self._copy(zeros=True)
 
@@ -448,134 +562,8 @@ class Scores(ScoreViews):
         return self.valued(v, letters, f"{lead}ji", f"{lead}ei")
 
     def valued(self, v: Any, t: str, s: str, out: str) -> Any:
-        """Return the attended values.
-
-        Parameters
-        ----------
-        v : StreamTensor
-            Values.
-        t, s, out : str
-            A letter for each dimension of the values, the scores and what is returned.
-        """
-        if self.wider:
-            self._misuse("multiplied with a column beside them, which has no value: drop it before")
-        linear = not (self.soft or self._bent() or self.terms) and not across(self.q, self.k)
-        if (
-            not (self.soft or linear)
-            or self.logarithm
-            or not getattr(v, "is_stream", False)
-            or isinstance(v, Scores)
-        ):
-            self._misuse("multiplied before softmax")
-        if isinstance(v, Deferred):
-            self._misuse("combined with values by position (Shaw's second table), which no operator has")
-        own = dict(zip(s, self.axes.dims))
-        features = [c for c in t if c not in own]
-        v = streams_of(v)
-        theirs = None if v is None or len(t) != v.ndim or len(s) != self.ndim else atoms_of(v, t, KEYS)
-        keys = next((c for c, dim in own.items() if dim == (KEYS,)), "")
-        queries = next((c for c, dim in own.items() if dim == (QUERIES,)), "")
-        fits = theirs is not None and theirs.get(keys) == (KEYS,) and keys not in out and queries in out
-        if not fits or not features or {*out} != {*s, *t} - {keys}:
-            self._misuse(f"combined with what are no values, {s}, {t} -> {out}")
-        assert theirs is not None
-        for c in t:
-            size = [math.prod(getattr(a, "size", 1) for a in d) for d in (own.get(c, ()), theirs[c])]
-            if c in own and c != keys and size[1] not in (1, size[0]):
-                raise ShapeError.here(f"attention: {size[0]} heads of scores and {size[1]} of values don't fit")
-        mine = [a for c in t if c in own and theirs[c] for a in own[c] if isinstance(a, Heads)]
-        if {*mine} != {*self.axes.heads[: len(mine)]}:
-            self._misuse("combined with values that lack some of their heads")
-        labels = [(c,) if c in features else own[c] if theirs[c] else () for c in t]
-        sizes = [v.shape[t.index(c)] for c in features]
-        v = laid(v, labels, self.axes.heads, (KEYS, *features))
-        if linear:
-            self._unshifted()
-        y = pair_sums.summed(self, v) if linear else self.attended(v)
-        y = y if len(features) == 1 else y.unflatten(-1, sizes)
-        return shown(y, [own.get(c, (c,)) for c in out], self.axes.heads, (QUERIES, *features))
-
-    def attended(self, v: Any) -> Any:
-        """Return the attended values of values, both ``(B, heads, L, features)``."""
-        found, deferred, q, k, scale = self._said(), deferred_in(self.steps), self.q, self.k, self.scale
-        softcap = abs(scale) if self.within else 0.0
-        if self.within:
-            scale *= self.within
-        if (self.within or self.sinks is not None) and (self.terms is not None or across(q, k)):
-            self._misuse("brought through tanh, or given a column, where keys are given once")
-        if self.terms is not None:
-            if self.terms.along != KEYS:
-                self._misuse("given terms by queries that are given once")
-            (q, k), scale = with_terms(q * scale, k, self.terms), 1.0
-        if found.blank is not None and not self.zeros:
-            raise NotStreamableError.here(
-                f"attention: query {found.blank} sees no key, of which softmax makes NaN; let it see its own "
-                "frame, or take zeros, by F.scaled_dot_product_attention or nan_to_num behind softmax"
-            )
-        if found.context.waits and not k.edge.may_wait:
-            reason, remedy = SEES_ALL.words
-            raise NotStreamableError.here(
-                f'attention: {reason}; {remedy}, or unstreamable="buffer" to wait for the end of each stream'
-            )
-        groups = max(k.shape[1], v.shape[1])
-        k, v = (x if x.shape[1] == groups else x.repeat_interleave(groups // x.shape[1], 1) for x in (k, v))
-        bias = None if found.bias is None else k.edge.entry.library.bias(found, self.steps, k)
-        rows, limits = self._rows(deferred, found), [x.ends for x in deferred]
-        if rows is not None:
-            said, queries, table = rows
-            limits.append(said.ends)
-            rows = queries, table, said.first
-        ends = min((n for n in limits if n is not None), default=None)
-        if ends is not None:
-            q = hook.one("limit", {"frames": ends, "of": "table"}, (q,), (), q.dims)
-        with q.edge.entry.library.dropped(self.p) if self.p else nullcontext():
-            return attend(q, k, v, found, scale, bias, rows, softcap, self.sinks)
-
-    def _rows(self, deferred: Sequence[Any], found: Recognised) -> Any:
-        """Return the term by position that is a product of its own: what is known of it, queries and table."""
-        products = [p for p in map(product_within, deferred) if p is not None]
-        if len(products) > 1:
-            self._misuse("given several scores by position")
-        if not products:
-            return None
-        if self.within:
-            self._misuse("given scores by position behind tanh")
-        (places,) = products
-        try:
-            said, table = rows_by_distance(places, self.steps, self.k, found, self.scale)
-        except Unrecognised as error:
-            raise self._unread(error) from None
-        queries = places.queries
-        return said, queries if said.factor == 1 else queries * said.factor, table
-
-    def _said(self) -> Recognised:
-        """Return what is recognised in the steps."""
-        if across(self.q, self.k):
-            if not all(step.hides_nothing() for step in self.steps):
-                raise NotStreamableError.here(
-                    "attention: a mask of keys that are given once is not supported where queries differ; each "
-                    "sees all that its stream was given, or those that a mask (B, M) shows"
-                )
-            return Recognised(EVERYTHING)
-        context = seen_by("attention", False)
-        if not deferred_in(self.steps):
-            return Recognised(context)
-        steps = self.steps
-        if is_declared():
-            if hide_keys(steps, self.k):
-                raise ValueError(
-                    f"attention at {user_line()}: {context} and a mask both say what a query sees; give one of "
-                    "them"
-                )
-            steps = [*steps, Step("keep", seen_in(context, self.k), -math.inf, Axes([(QUERIES,), (KEYS,)], []))]
-        try:
-            return recognise(steps, self.k)
-        except Unrecognised as error:
-            raise self._unread(error) from None
-
-    def _unread(self, error: Unrecognised) -> NotStreamableError:
-        remedy = MASKED.words[1]
-        return NotStreamableError.here("the mask of attention", f" does not stream: {error}; {remedy}")
+        """Return the attended values; see `attend.valued`."""
+        return valued(self, v, t, s, out)
 
     def as_output(self) -> NoReturn:
         """Refuse to be what a forward returns."""
@@ -594,4 +582,6 @@ def _refuse(scores: Scores, name: str) -> NoReturn:
     scores._misuse(f"given to {name}")
 
 
+for _name in ("to", "float", "double", "half", "bfloat16", "contiguous", "type"):
+    setattr(Scores, _name, Scores._same)
 refuse_the_rest(Scores, _refuse)

@@ -30,7 +30,6 @@ from .loop_frames import EachFrame, frame_of, number_in, set_frame
 from .loops import in_loop
 from .reductions import Extreme
 from .rolled import Rolled, rolled
-from .softmax_pooling import Weights
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor, take
@@ -185,8 +184,8 @@ def repeat_interleave(self: Any, repeats: Any, dim: Any = None, *, output_size: 
 def _across(self: Any, what: str, axis: int) -> Any:
     """Return the plain tensor for what works along B or L outside a forward; inside, what it is of streams."""
     if self.edge is not None:
-        if what == "softmax" and self.dims[axis] == "L":
-            return Weights(self)
+        if what == "softmax" and (weights := hook.lowered("softmax", self, axis)) is not None:
+            return weights
         if what == "log_softmax" and self.dims[axis] == "L":
             total = self.logsumexp(axis, keepdim=True)
             return self - (total + (total - total))  # NaN of an infinite total, as torch's

@@ -23,6 +23,7 @@ from ..source_line import user_line
 from ..stream.rules import Fallback, Length, is_whole, open_branch, stream_slice
 from . import dtypes, elementwise, forward, hook
 from .batch_constants import BatchTensor
+from .deferred import Deferred
 from .masked_select import Picked
 from .merged_dimensions import Merged
 from .stream_tensor import StreamTensor
@@ -309,7 +310,7 @@ def assign(x: StreamTensor, index: Any, value: Any) -> StreamTensor:
     ShapeError
         Where the value doesn't fit.
     """
-    if isinstance(index, Symbolic) and index.is_filled:
+    if isinstance(index, Deferred) or (isinstance(index, Symbolic) and index.is_filled):
         index = index.as_stream()
     if getattr(index, "is_stream", False):
         return _masked(x, index, value)

@@ -11,7 +11,7 @@ import torch
 from ...array import BatchTensor
 from ...array.deferred import Deferred
 from ...array.pair_terms import Terms
-from ...array.score_views import OverKeys
+from ...array.score_steps import OverKeys
 from ...array.scores import Scores
 from ...array.shape_of import Empty
 from ...array.stream_tensor import StreamTensor as NativeStream

@@ -23,7 +23,7 @@ from ...array.library import Library
 from ...array.mask_terms import terms_by_distance
 from ...array.over_time import require_waiting
 from ...array.positions import first_row, is_counted, number_of_all, streamed, unknown
-from ...array.score_views import OverKeys
+from ...array.score_steps import OverKeys
 from ...array.scores import Scores
 from ...array.shape_of import Empty, ShapeOf
 from ...array.stream_tensor import StreamTensor

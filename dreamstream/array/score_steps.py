@@ -1,0 +1,167 @@
+"""The steps that are recorded of what is done to scores, and what there is once for each query."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..stream.rules import Length
+from .deferred import Deferred
+from .protocol import refuse_the_rest
+from .score_layout import KEYS, QUERIES, Axes
+from .symbolic import Symbolic
+
+#: What added to 1 leaves it as it is, in 32 bits.
+_NOTHING = 2.0**-25
+
+
+class Step(NamedTuple):
+    """Something that is done to scores.
+
+    Attributes
+    ----------
+    name : str
+        "add", "mul", "times", "fill", "keep", or "sum": what other steps give.
+    by : Any
+        The operand: a deferred value, a number, or the steps of other scores.
+    value : float or None
+        The factor of an added value, or the number that is filled in.
+    axes : Axes
+        What the dimensions are at that time.
+    """
+
+    name: str
+    by: Any
+    value: Any
+    axes: Axes
+
+    def deferred(self) -> Iterator[Any]:
+        """Give all deferred values in it."""
+        if self.name == "sum":
+            for step in self.by:
+                yield from step.deferred()
+        elif isinstance(self.by, Deferred):
+            yield self.by
+
+    def exchanged(self, other: Callable[[Deferred], Any]) -> Step:
+        """Return it with what `other` gives in place of its deferred values."""
+        if self.name == "sum":
+            return self._replace(by=tuple(s.exchanged(other) for s in self.by))
+        return self._replace(by=other(self.by)) if isinstance(self.by, Deferred) else self
+
+    def hides_nothing(self) -> bool:
+        """Whether it is a mask that hides nothing, zeros that are added, or a factor, whatever the lengths."""
+        if not isinstance(self.by, Deferred):
+            return self.name == "mul"
+        if any(True for _ in self.by.learned()):  # zeros that may become others
+            return False
+        found = [self.by.probe(n) for n in (24, 37)]
+        return not any(bool((x == 0).any() if self.name == "keep" else (x != 0).any()) for x in found)
+
+    def turned(self) -> Step:
+        """Return it where queries are keys, and keys queries."""
+        by = tuple(s.turned() for s in self.by) if self.name == "sum" else self.by
+        return self._replace(by=by, axes=turned(self.axes))
+
+
+OTHER = {QUERIES: KEYS, KEYS: QUERIES}
+
+
+def turned(axes: Axes) -> Axes:
+    return axes.like([tuple(OTHER.get(a, a) for a in dim) for dim in axes.dims])
+
+
+class OverKeys:
+    """What there is once for each query: its greatest score, the sum of exponentials, or the logarithm of that.
+
+    Subtracting the greatest does not change what softmax gives. Dividing exponentials by their sum makes softmax
+    of scores, as does subtracting its logarithm before.
+
+    Parameters
+    ----------
+    of : Scores
+    what : str
+        "greatest", "sum", "inverse" or "logarithm".
+    is_kept : bool
+        Whether the dimension of keys stays, of one element.
+    """
+
+    is_stream = takes_deferred = True
+    dims = features = ("scores",)
+
+    def __init__(self, of: Any, what: str, is_kept: bool = True) -> None:
+        self.of, self.what, self.is_kept = of, what, is_kept
+
+    def to(self, *_: Any, **__: Any) -> OverKeys:
+        """Return it as it is, of whatever element type."""
+        return self
+
+    contiguous = to
+
+    def detach(self) -> OverKeys:
+        """Return the greatest, of which softmax has no gradient; a sum has one."""
+        return self if self.what == "greatest" else self._misuse()
+
+    def unsqueeze(self, dim: int) -> OverKeys:
+        """Return it with the dimension of keys."""
+        return (
+            self._misuse() if self.is_kept or dim not in (-1, self.of.ndim - 1) else OverKeys(self.of, self.what)
+        )
+
+    def __getitem__(self, index: Any) -> OverKeys:
+        parts = index if isinstance(index, tuple) else (index,)
+        if parts[-1] is not None or any(p is not Ellipsis and p != slice(None) for p in parts[:-1]):
+            self._misuse()
+        return self.unsqueeze(-1)
+
+    def reciprocal(self) -> OverKeys:
+        """Return one over a sum."""
+        return OverKeys(self.of, "inverse") if self.what == "sum" and self.is_kept else self._misuse()
+
+    def add(self, other: Any, alpha: float = 1) -> OverKeys:
+        """Return it with what changes no sum: beside the exponential of the greatest score, which is 1."""
+        number = number_of(other)
+        small = (
+            number is not None and 0 <= number * alpha <= _NOTHING and self.what == "sum" and self.of.is_lowered
+        )
+        return self if small else self._misuse()
+
+    __add__ = __radd__ = add
+
+    def clamp(self, min: Any = None, max: Any = None) -> OverKeys:
+        """Return a sum where it is no less than 1."""
+        number = number_of(min)
+        fits = self.what == "sum" and self.of.is_lowered and max is None and number is not None and number <= 1
+        return self if fits else self._misuse()
+
+    clamp_min = clip = clamp
+
+    def as_output(self) -> Any:
+        """Refuse to be what a forward returns."""
+        return self._misuse()
+
+    def _misuse(self, *_: Any) -> Any:
+        uses = {"greatest": "their greatest, but to be taken from them before softmax"}
+        return self.of._misuse(f"asked for {uses.get(self.what, 'a sum, but to divide their exponentials by it')}")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("device", "edge"):
+            raise AttributeError(name)
+        return self._misuse()
+
+
+refuse_the_rest(OverKeys, OverKeys._misuse)
+
+
+def number_of(x: Any) -> Any:
+    """Return the number that a constant is everywhere; None of anything else."""
+    if isinstance(x, Symbolic) and not (x.position or isinstance(x.value, Length)):
+        x = x.value
+    if isinstance(x, (int, float, np.number)):
+        return float(x)
+    if getattr(x, "is_stream", None) is False and math.prod(x.shape) == 1:
+        return float(np.asarray(x.numpy()).reshape(()))
+    return None
