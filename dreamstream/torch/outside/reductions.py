@@ -8,8 +8,9 @@ what torch gives for no elements, and NaN (-1 for places) where that is an error
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,24 @@ from ..tensor.padding import cleaned, to_device, unpad
 from .common import along, axis_of, inputs, keep, name_of, plain, rule, run
 from .pointwise import pointwise
 
-_LOWEST = ("amax", "max", "argmax")
-_HIGHEST = ("amin", "min", "argmin")
-_EXTREMES = (*_LOWEST, *_HIGHEST, "aminmax")
-_FILLS = {"sum": 0, "nansum": 0, "count_nonzero": 0, "prod": 1, "all": True, "any": False, "nanmean": np.nan}
+#: What torch gives a value of no elements.
+_OF_NOTHING = frozenset(
+    (
+        "sum",
+        "nansum",
+        "count_nonzero",
+        "prod",
+        "all",
+        "any",
+        "mean",
+        "nanmean",
+        "norm",
+        "linalg_vector_norm",
+        "logsumexp",
+    )
+)
+#: What gives places, alone or beside values.
+_WITH_PLACES = frozenset(("argmax", "argmin", "max", "min", "median", "nanmedian", "mode", "kthvalue"))
 
 
 def _bound(name: str, args: Any, kwargs: Any) -> dict[str, Any]:
@@ -67,13 +82,10 @@ class _Reduction:
         """Run torch's function on a plain tensor, over the same dimensions or another one."""
         if dim is None:
             dim = tuple(self.axes) if self.several else self.axes[0]
-        kept = {"keepdim": self.keepdim if keepdim is None else keepdim}
-        given = {"dim": dim, **({} if self.name == "count_nonzero" else kept), **self.options}
+        given = {"dim": dim, "keepdim": self.keepdim if keepdim is None else keepdim, **self.options}
+        if self.name == "count_nonzero":  # which takes no keepdim
+            return run(torch.sum, (run(torch.ne, (own, 0), {}),), given)
         return run(self.func, (own,), given)
-
-    def squeezed(self, result: Tensor) -> Tensor:
-        """Return a result in which the dimensions have size 1 as the caller wants it."""
-        return result if self.keepdim else result.squeeze(tuple(self.axes))
 
 
 @rule("number of elements", dims=False)
@@ -119,21 +131,28 @@ def reduction(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
         return _of_frames(r)
     if info.names[left[0]] != BATCH:
         report_fallback(f"{name} over {along(x, axes)}")
-    elif info.is_full(info.width_of(shape)) and (shape[axes[0]] or name not in _EXTREMES):
+    elif info.is_full(info.width_of(shape)) and all(shape[a] for a in axes):
         return r.run(plain(x))
-    return _masked(r)
+    return _by_parts(r)
 
 
 def _of_everything(func: Any, name: str, x: StreamTensor, options: dict[str, Any], keepdim: bool) -> Any:
+    info, own = x._info, plain(x)
     if name in ("argmax", "argmin"):
         report_fallback(name)
-        return run(func, (_filled(name, x, options),), {"dim": None, "keepdim": keepdim})
-    info, own = x._info, plain(x)
+        limits = (-math.inf, math.inf) if own.is_floating_point() else _limits(own.dtype)
+        fill = limits[name == "argmin"]
+        return run(func, (cleaned(own, info, fill),), {"dim": None, "keepdim": keepdim})
     if info.is_full(info.width_of(own.shape)):
         whole = {"dim": tuple(range(own.dim())), "keepdim": True} if keepdim else {}
         return run(func, (own,), {**whole, **options})
     result = run(func, (unpad(own, info),), options)
     return map_leaves(result, lambda t: t.reshape((1,) * own.dim())) if keepdim else result
+
+
+def _limits(dtype: torch.dtype) -> tuple[int, int]:
+    known = torch.iinfo(dtype)
+    return known.min, known.max
 
 
 def _of_features(r: _Reduction) -> Any:
@@ -165,107 +184,37 @@ def _mapped(result: Any, fn: Callable[[Any], Any]) -> Any:
 
 
 # ---------------------------------------------------------------- some frames of some rows
-def _fill_of(name: str, dtype: torch.dtype, options: dict[str, Any]) -> Any:
-    """Return what changes nothing in a reduction."""
-    if name in _FILLS:
-        return _FILLS[name]
-    if name in ("norm", "linalg_vector_norm"):
-        p = options.get("p", options.get("ord", 2))
-        return np.inf if isinstance(p, (int, float)) and p < 0 else 0
-    sign = 1 if name in _HIGHEST else -1
-    if dtype.is_floating_point:
-        return sign * np.inf
-    if dtype is torch.bool:
-        return sign > 0
-    return torch.iinfo(dtype).max if sign > 0 else torch.iinfo(dtype).min
+def _parts(r: _Reduction, inner: int, outer: int) -> Iterator[tuple[Tensor, Tensor | None, Any]]:
+    """Give the frames of rows of one length each, and which rows these are.
 
-
-def _filled(name: str, x: StreamTensor, options: dict[str, Any]) -> Tensor:
-    return cleaned(plain(x), x._info, _fill_of(name, plain(x).dtype, options))
-
-
-def _missing(t: Tensor) -> Tensor:
-    """Return what stands where there is no element: NaN, -1 for places."""
-    return torch.full_like(t, torch.nan if t.is_floating_point() else -1)
-
-
-def _masked(r: _Reduction) -> Any:
-    """Reduce over one of B and L, with what changes nothing in the place of padding."""
-    if r.name in ("mean", "var", "std", "var_mean", "std_mean"):
-        return _moments(r)
-    if r.name in ("median", "nanmedian", "mode", "quantile", "nanquantile", "kthvalue"):
-        return _one_by_one(r)
-    if r.name == "aminmax":
-        low, high = (_masked(replace(r, func=f, name=f.__name__, options={})) for f in (torch.amin, torch.amax))
-        return torch.return_types.aminmax((low, high))
-    filled = _filled(r.name, r.x, r.options)
-    if r.name not in _EXTREMES:
-        return r.run(filled)
-    for a in [a for a in r.axes if not filled.shape[a]]:  # one that changes nothing, so that there is an extreme
-        sizes = [1 if i == a else n for i, n in enumerate(filled.shape)]
-        filled = filled.new_full(sizes, _fill_of(r.name, filled.dtype, r.options))
-    counts = _counts(r.x, r.axes, r.keepdim, filled.device)
-    return _mapped(r.run(filled), lambda t: torch.where(counts > 0, t, _missing(t)))
-
-
-def _counts(x: StreamTensor, axes: Sequence[int], keepdim: bool, device: torch.device) -> Tensor:
-    """Return how many frames meet in each element of a result, a tensor that broadcasts to it."""
-    info = x._info
-    lengths = info.meta.lengths
-    if LENGTH in [info.names[a] for a in axes]:
-        counts, role = lengths, BATCH
+    Over B: runs of frames that the same rows have, these rows, and which frames they are.
+    """
+    own, lengths = plain(r.x), r.x.lengths
+    if r.x.names[inner] == LENGTH:
+        for n in np.unique(lengths):
+            rows = np.flatnonzero(lengths == n)
+            yield own.index_select(outer, to_device(rows, own.device)).narrow(inner, 0, int(n)), None, rows
     else:
-        width = info.width_of(plain(x).shape)
-        counts, role = (np.arange(width) < lengths[:, None]).sum(0), LENGTH
-    kept = [i for i in range(len(info.names)) if keepdim or i not in axes]
-    sizes = [len(counts) if info.names[i] == role else 1 for i in kept]
-    return to_device(np.array(counts).reshape(sizes), device)
+        for start, end in pairwise(np.unique([0, *lengths, own.shape[outer]]).tolist()):
+            index = to_device(np.flatnonzero(lengths > start), own.device)
+            yield own.narrow(outer, start, end - start).index_select(inner, index), index, range(start, end)
 
 
-def _moments(r: _Reduction) -> Any:
-    """Mean and variance: deviations are taken from the mean of the valid frames."""
-    own, info, options = plain(r.x), r.x._info, r.options
-    if r.name != "mean" or not (own.is_floating_point() or options.get("dtype")):
-        r.run(own, tuple(r.axes))  # what torch refuses
-    if options.get("dtype") is not None:
-        own = own.to(options["dtype"])
-    own = cleaned(own, info)
-    n = _counts(r.x, r.axes, True, own.device).to(own.dtype)
-    for a in r.axes:
-        if not info.is_stream(a):
-            n = n * own.shape[a]
-    mean = own.sum(r.axes, keepdim=True) / n
-    if r.name == "mean":
-        return r.squeezed(mean)
-    correction = options.get("correction", int(options.get("unbiased", True)))
-    correction = 1 if correction is None else correction
-    deviations = cleaned((own - mean).square(), info)
-    result = deviations.sum(r.axes, keepdim=True) / (n - correction).clamp_min(0)
-    result = result.relu().sqrt() if r.name.startswith("std") else result  # the gradient at 0 is 0, as torch's is
-    result = r.squeezed(result)
-    return (result, r.squeezed(mean)) if r.name.endswith("_mean") else result
-
-
-def _one_by_one(r: _Reduction) -> Any:
-    """Reduce row by row what has no neutral element (over B: frame by frame)."""
-    info, own, lengths = r.x._info, plain(r.x), r.x.lengths
-    over_length = LENGTH in [info.names[a] for a in r.axes]
-    outer = info.names.index(BATCH if over_length else LENGTH)
-    inner = info.names.index(LENGTH if over_length else BATCH)
-    results = []
-    for i in range(own.shape[outer]):
-        part = own.narrow(outer, i, 1)
-        if over_length:
-            part = part.narrow(inner, 0, int(lengths[i]))
-        else:
-            part = part.index_select(inner, to_device(np.flatnonzero(lengths > i), own.device))
-        results.append(_of_part(r, part, inner))
+def _by_parts(r: _Reduction) -> Any:
+    """Reduce over one of B and L."""
+    info, own = r.x._info, plain(r.x)
+    sides = [info.names.index(side) for side in (LENGTH, BATCH)]
+    inner, outer = sides if sides[0] in r.axes else sides[::-1]
+    parts = list(_parts(r, inner, outer))
+    results = [_of_part(r, part, inner, rows) for part, rows, _ in parts]
     if not results:
         return r.run(own)
+    places = np.argsort(np.concatenate([order for _, _, order in parts]))
 
-    def join(parts: Sequence[Tensor]) -> Tensor:
-        extra = parts[0].dim() - own.dim()  # quantile's own dimension comes first
-        whole = torch.cat(list(parts), outer + extra)
+    def join(found: Sequence[Tensor]) -> Tensor:
+        extra = found[0].dim() - own.dim()  # quantile's own dimension comes first
+        whole = torch.cat(list(found), outer + extra)
+        whole = whole.index_select(outer + extra, to_device(places, whole.device)) if len(parts) > 1 else whole
         for a in [] if r.keepdim else sorted(r.axes, reverse=True):
             whole = whole.squeeze(a + extra)
         return whole
@@ -275,8 +224,14 @@ def _one_by_one(r: _Reduction) -> Any:
     return join(results)
 
 
-def _of_part(r: _Reduction, part: Tensor, inner: int) -> Any:
-    if part.shape[inner]:
-        return r.run(part, keepdim=True)
-    sizes = [1 if i == inner else n for i, n in enumerate(part.shape)]
-    return _mapped(r.run(part.new_zeros(sizes), keepdim=True), _missing)
+def _of_part(r: _Reduction, part: Tensor, inner: int, rows: Tensor | None) -> Any:
+    if not part.shape[inner] and r.name not in _OF_NOTHING:
+        sizes = [2 if i == inner else n for i, n in enumerate(part.shape)]
+        return _mapped(
+            r.run(part.new_zeros(sizes), keepdim=True),
+            lambda t: torch.full_like(t, torch.nan if t.is_floating_point() else -1),
+        )
+    out = r.run(part, keepdim=True)
+    if rows is None or r.name not in _WITH_PLACES:
+        return out
+    return rows[out] if isinstance(out, Tensor) else type(out)((out[0], rows[out[1]]))  # among all rows
