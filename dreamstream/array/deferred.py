@@ -343,11 +343,11 @@ class Deferred(Shared, LikeOthers):
     def is_complex(self) -> bool:
         return False
 
-    def _alike(self, read: Callable[[Any], Any]) -> Any:
-        """Return what `read` gives of it if that is the same at every length; else None."""
+    def _alike(self, read: Callable[[Any], Any], short: Sequence[int] = ()) -> Any:
+        """Return what `read` gives of it if that is the same at every length, also at `short` ones; else None."""
         most = min(LONGEST, self.ends or LONGEST)
         with suppress(Unrecognised), self.library.evaluating():  # they may be too many to be tried
-            few = sorted({min(n, most) for n in (40, 41, 63, 64, 65, self.frames, self.frames + 1)})
+            few = sorted({min(n, most) for n in (*short, 40, 41, 63, 64, 65, self.frames, self.frames + 1)})
             found = {read(self.probe(n)) for n in self._input_for(few)}
             return found.pop() if len(found) == 1 else None
         return None
@@ -360,7 +360,7 @@ class Deferred(Shared, LikeOthers):
 
     def item(self, name: str = "item") -> Any:
         """Return the number that it is at every length."""
-        number = None if self.dim() else self._alike(methodcaller(name))
+        number = None if self.dim() else self._alike(methodcaller(name), _SHORT)
         if number is None:
             raise NotStreamableError.here(f"positions are made numbers by {name}", f"; {SERVES}")
         return number
@@ -369,7 +369,7 @@ class Deferred(Shared, LikeOthers):
     __float__ = partialmethod(item, "__float__")
 
     def __bool__(self) -> bool:
-        found = self._alike(bool)
+        found = self._alike(bool, _SHORT)
         if found is None:
             raise NotStreamableError.here(
                 "a comparison of positions", f" depends on the length of the stream; {SERVES}"
@@ -499,6 +499,8 @@ def as_deferred(x: Any) -> Any:
 
 #: Frames for which shapes are looked at, of the shortest stream that is asked for its length.
 _PROBED = ((96, 128, 149), (48, 64, 75), (24, 32, 37), (12, 16, 19), (6, 8, 11))
+#: Frames of short streams, of which numbers and truths are often others.
+_SHORT = (1, 2, 3, 7, 20)
 #: The most that any stream has.
 _MOST = 2**40
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
 from ..operations import BINARY, RELATIONS, UNARY
-from ..stream.rules import Length, Power
+from ..stream.rules import Length, Power, holds
 from ..stream.rules.sizes import Token
 from . import dtypes, hook
 from .base import Number, is_number
@@ -279,7 +279,7 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
         elif is_number(value):
             out.append(value.item() if isinstance(value, np.generic) else value)
         elif isinstance(value, Symbolic) and (value.roles or not isinstance(value.value, Length)):
-            out.append(value.constant())
+            out.append(value.as_stream() if stands_elsewhere(value, values) else value.constant())
         elif hasattr(type(value), "as_stream"):
             out.append(value.as_stream())
         elif isinstance(value, BatchTensor) and any(_has_streams_at(v, value) for v in values):
@@ -299,6 +299,13 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
         else:
             return None
     return out if any(isinstance(o, Tensor) for o in out) else None
+
+
+def stands_elsewhere(x: Symbolic, others: Sequence[Any]) -> bool:
+    """Whether frames of one number for all stand where a stream that they meet has none: no constant says that."""
+    places = [i - x.ndim for i, role in enumerate(x.roles) if role == "L" and not x.position]
+    dims = [o.dims for o in others if places and isinstance(o, Tensor) and o.is_stream]  # type: ignore[attr-defined]
+    return any(len(d) < -at or not (isinstance(d[at], str) and holds(d[at], "L")) for d in dims for at in places)
 
 
 def _has_streams_at(x: Any, constant: BatchTensor) -> bool:

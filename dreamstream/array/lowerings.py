@@ -227,7 +227,7 @@ LOWERINGS: dict[str, Sequence[Lowering]] = {
         Lowering(
             "what is the same at all lengths", "mul", Deferred.item,
             "y = x * float((i * 0).sum())",
-            "y = x * int((i > 5).sum())", "positions are made numbers",
+            "y = x * (2 if (i > 5).any() else 3)", "a comparison of positions",
         ),
     ),
     "output": (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...array import Tensor
-from ...array.attend import across, attend, of_all
+from ...array.attend import across, attend, attended, of_all
 from ...array.deferred import Deferred
 from ...array.draws import dropping
 from ...array.scores import Scores
@@ -234,7 +234,7 @@ def under_masks(
     if streams:
         weights = scores.softmax(-1).dropout(p)
         weights.zeros = zeros
-        out = weights.matmul(v) if q.ndim == 3 or q.shape[1] == k.shape[1] else weights.attended(v)
+        out = weights.matmul(v) if q.ndim == 3 or q.shape[1] == k.shape[1] else attended(weights, v)
     else:
         unseen = (scores == -math.inf).all(-1, keepdim=True)
         out = dropout(scores.masked_fill(unseen, 0.0).softmax(-1).masked_fill(unseen, 0.0), p) @ v

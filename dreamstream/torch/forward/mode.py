@@ -21,6 +21,7 @@ from ...array import BatchTensor
 from ...array.batch_constants import lifted, lifts, writes_into_all
 from ...array.deferred import to_a_copy
 from ...array.dtypes import nominal
+from ...array.elementwise import stands_elsewhere
 from ...array.filled import Shared
 from ...array.first_frame import first_of
 from ...array.stream_tensor import StreamTensor as NativeStream
@@ -57,6 +58,7 @@ from .names import (
     AS_ANOTHER,
     ATTRIBUTES,
     COMPLEX,
+    ELEMENTWISE,
     HANDLERS,
     IGNORED,
     OF_LENGTHS,
@@ -331,6 +333,9 @@ class Forward(TorchFunctionMode):
         given = [a if type(a) in ATOMS else self.unwrap(a) for a in args]
         if len(args) > 1 and isinstance(args[1], Symbolic) and meaning.name in ("__getitem__", "__setitem__"):
             given[1] = args[1]
+        if self._has_loose and meaning.name.strip("_") in ELEMENTWISE:
+            away = [isinstance(a, Symbolic) and stands_elsewhere(a, given) for a in args]
+            given = [a.as_stream() if at else g for a, g, at in zip(args, given, away)]
         named = {
             SPELLINGS.get(k, k): self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED
         }
