@@ -86,158 +86,116 @@ _MASKED = "(q @ k.mT).masked_fill(i > i[:, None], -1e9)"
 _LEFT_ALONE = "scores of attention are"
 _EACH_POSITION = "meet a stream"
 
-LOWERINGS: dict[str, Sequence[Lowering]] = {
+_ROWS: dict[str, Sequence[tuple[str, str, Any, str, str, str]]] = {
     "product": (
-        Lowering(
-            "values @ softmax(scores), transposed", "attention", _values_by_scores,
-            f"y = (v.mT @ {_MASKED}.softmax(-1).mT).mT",
-            f"y = v.mT @ {_MASKED}.mT", "the weights of pairs",
-        ),
-        Lowering(
-            "frames @ a function of two positions", "scan", _by_positions,
-            "y = (i[:, None] >= i).float() @ x",
-            "y = (i[:, None] - i).float() @ x", "the weights of pairs",
-        ),
-        Lowering(
-            "queries @ keys, transposed", "Scores", _queries_by_keys,
-            f"y = {_MASKED}.softmax(-1) @ v",
-            "y = (q @ k.mT).softmax(-1) @ v", "every query sees the whole stream",
-        ),
-        Lowering(
-            "softmax over L, transposed, @ frames", "softmax_sum", _over_frames,
-            "y = (x[..., :1].softmax(1).mT @ x)[:, 0]",
-            "y = x[..., :1].softmax(1) @ x[..., :1].mT", "softmax over L",
-        ),
+        ("values @ softmax(scores), transposed", "attention", _values_by_scores,
+         f"y = (v.mT @ {_MASKED}.softmax(-1).mT).mT",
+         f"y = v.mT @ {_MASKED}.mT", "the weights of pairs"),
+        ("frames @ a function of two positions", "scan", _by_positions,
+         "y = (i[:, None] >= i).float() @ x",
+         "y = (i[:, None] - i).float() @ x", "the weights of pairs"),
+        ("queries @ keys, transposed", "Scores", _queries_by_keys,
+         f"y = {_MASKED}.softmax(-1) @ v",
+         "y = (q @ k.mT).softmax(-1) @ v", "every query sees the whole stream"),
+        ("softmax over L, transposed, @ frames", "softmax_sum", _over_frames,
+         "y = (x[..., :1].softmax(1).mT @ x)[:, 0]",
+         "y = x[..., :1].softmax(1) @ x[..., :1].mT", "softmax over L"),
     ),
     "scores @ values": (
-        Lowering(
-            "softmax(scores) @ values, also by einsum", "attention", attend.valued,
-            f"y = ds.einsum('bhij,bhjd->bhid', {_MASKED}.softmax(-1), v)",
-            "y = (q @ k.mT).sin() @ v", _LEFT_ALONE,
-        ),
+        ("softmax(scores) @ values, also by einsum", "attention", attend.valued,
+         f"y = ds.einsum('bhij,bhjd->bhid', {_MASKED}.softmax(-1), v)",
+         "y = (q @ k.mT).sin() @ v", _LEFT_ALONE),
     ),
     "scores": (
-        Lowering(
-            "a comparison of positions fills scores, a function of the distance is added", "attention",
-            mask_terms.recognise,
-            "y = (q @ k.mT - (i[:, None] - i).abs() / 2).masked_fill(i > i[:, None], -1e9).softmax(-1) @ v",
-            "y = (q @ k.mT).masked_fill(i + i[:, None] < 9, -1e9).softmax(-1) @ v", "does not stream: ",
-        ),
+        ("a comparison of positions fills scores, a function of the distance is added", "attention",
+         mask_terms.recognise,
+         "y = (q @ k.mT - (i[:, None] - i).abs() / 2).masked_fill(i > i[:, None], -1e9).softmax(-1) @ v",
+         "y = (q @ k.mT).masked_fill(i + i[:, None] < 9, -1e9).softmax(-1) @ v", "does not stream: "),
     ),
     "broadcast": (
-        Lowering(
-            "frames beside frames at another dimension", "scan", pair_terms.of_streams,
-            "d = c[:, None, :, None] - c[:, None, None]\n"
-            "y = (q @ k.mT * d.masked_fill(i > i[:, None], -1e9).exp()) @ v",
-            "y = (c[:, :, None] + c[:, None]).sin()", _LEFT_ALONE,
-        ),
+        ("frames beside frames at another dimension", "scan", pair_terms.of_streams,
+         "d = c[:, None, :, None] - c[:, None, None]\n"
+         "y = (q @ k.mT * d.masked_fill(i > i[:, None], -1e9).exp()) @ v",
+         "y = (c[:, :, None] + c[:, None]).sin()", _LEFT_ALONE),
     ),
     "reshape": (
-        Lowering(
-            "features and frames behind them become one dimension", "Merged", merged,
-            "y = x.mT.flatten(1).sum(1)",
-            "y = x.mT.flatten(1).unsqueeze(1)", "of which features and frames are one dimension",
-        ),
+        ("features and frames behind them become one dimension", "Merged", merged,
+         "y = x.mT.flatten(1).sum(1)",
+         "y = x.mT.flatten(1).unsqueeze(1)", "of which features and frames are one dimension"),
     ),
     "index": (
-        Lowering(
-            "frames at a stream of bools", "Picked", _picked,
-            "y = x * 1; y[m] = y[m] * 2",
-            "y = x[m]", "of elements that a stream of bools picks",
-        ),
+        ("frames at a stream of bools", "Picked", _picked,
+         "y = x * 1; y[m] = y[m] * 2",
+         "y = x[m]", "of elements that a stream of bools picks"),
     ),
     "softmax": (
-        Lowering(
-            "softmax over L", "Weights", _softmax,
-            "y = (x[..., :1].softmax(1) * x).sum(1)",
-            "y = x.softmax(1)", "softmax over L",
-        ),
+        ("softmax over L", "Weights", _softmax,
+         "y = (x[..., :1].softmax(1) * x).sum(1)",
+         "y = x.softmax(1)", "softmax over L"),
     ),
     "reduce": (
-        Lowering(
-            "a sum over a joined dimension", "reduce_frames", _reduced,
-            "y = x.mT.flatten(1).mean(1)",
-            "y = x.mT.flatten(1).argmax(1)", "argmax of a stream",
-        ),
+        ("a sum over a joined dimension", "reduce_frames", _reduced,
+         "y = x.mT.flatten(1).mean(1)",
+         "y = x.mT.flatten(1).argmax(1)", "argmax of a stream"),
     ),
     "sum": (
-        Lowering(
-            "softmax over L times frames, summed over L", "softmax_sum", Weights.sum,
-            "y = (x * x[..., :1].softmax(1)).sum(1)",
-            "y = (x[..., :1].softmax(1) + x).sum(1)", "softmax over L",
-        ),
+        ("softmax over L times frames, summed over L", "softmax_sum", Weights.sum,
+         "y = (x * x[..., :1].softmax(1)).sum(1)",
+         "y = (x[..., :1].softmax(1) + x).sum(1)", "softmax over L"),
     ),
     "elementwise": (
-        Lowering(
-            "what one stream of bools picks, of several streams", "where", Picked.by_element,
-            "y = x * 1; y[m] = (x[m] - y[m] / 2).abs()",
-            "y = x * 1; y[m] = y[m].softmax(0)", "of elements that a stream of bools picks",
-        ),
-        Lowering(
-            "a joined dimension and a number", "mul", Merged.by_element,
-            "y = (x.mT.flatten(1) * 2).sum(1)",
-            "y = (x.mT.flatten(1) + x.flatten(1)).sum(1)", "of which features and frames are one dimension",
-        ),
+        ("what one stream of bools picks, of several streams", "where", Picked.by_element,
+         "y = x * 1; y[m] = (x[m] - y[m] / 2).abs()",
+         "y = x * 1; y[m] = y[m].softmax(0)", "of elements that a stream of bools picks"),
+        ("a joined dimension and a number", "mul", Merged.by_element,
+         "y = (x.mT.flatten(1) * 2).sum(1)",
+         "y = (x.mT.flatten(1) + x.flatten(1)).sum(1)", "of which features and frames are one dimension"),
     ),
     "setitem": (
-        Lowering(
-            "frames at bools become a function of those at the same bools", "where", same_mask,
-            "y = x * 1; y[c < -3] = x[c < -3] * 2",
-            "y = x * 1; y[m] = x[c < -3]", "a write by other bools",
-        ),
-        Lowering(
-            "frames are written into one number for all B and L", "positions", Filled.become,
-            "y = ds.zeros(x.size(0), x.size(1), 8); y[..., :4] = x[..., 4:]",
-            "y = x * 1; y[i > 3] = 0", "assignment to a mask",
-        ),
+        ("frames at bools become a function of those at the same bools", "where", same_mask,
+         "y = x * 1; y[c < -3] = x[c < -3] * 2",
+         "y = x * 1; y[m] = x[c < -3]", "a write by other bools"),
+        ("frames are written into one number for all B and L", "positions", Filled.become,
+         "y = ds.zeros(x.size(0), x.size(1), 8); y[..., :4] = x[..., 4:]",
+         "y = x * 1; y[i > 3] = 0", "assignment to a mask"),
     ),
     "cat": (
-        Lowering(
-            "scores and a column of a number per head", "attention", Scores.beside,
-            f"n = ds.zeros(1, 2, 1, 1).expand(x.size(0), 2, x.size(1), 1)\n"
-            f"y = ds.cat([{_MASKED}, n], -1).softmax(-1)[..., :-1] @ v",
-            f"y = ds.cat([{_MASKED}, q], -1).softmax(-1)", "joined with what is no number per head",
-        ),
-        Lowering(
-            "frames, and others without features", "Empty", Empty.beside,
-            "y = ds.cat([x * 2, x[..., 8:]], -1)",
-            "y = x[..., 8:]", "keeps none",
-        ),
+        ("scores and a column of a number per head", "attention", Scores.beside,
+         f"n = ds.zeros(1, 2, 1, 1).expand(x.size(0), 2, x.size(1), 1)\n"
+         f"y = ds.cat([{_MASKED}, n], -1).softmax(-1)[..., :-1] @ v",
+         f"y = ds.cat([{_MASKED}, q], -1).softmax(-1)", "joined with what is no number per head"),
+        ("frames, and others without features", "Empty", Empty.beside,
+         "y = ds.cat([x * 2, x[..., 8:]], -1)",
+         "y = x[..., 8:]", "keeps none"),
     ),
     "frames": (
-        Lowering(
-            "integers of one position meet frames", "positions", positions.streamed,
-            "y = x * (i % 3).float()[:, None]",
-            "y = x * (i * i)[:, None]", "that are no sum, product, quotient, rest or limit of one position",
-        ),
-        Lowering(
-            "a function of one position meets frames", "sin", Deferred.as_stream,
-            "y = x * (i.float() / 8).sin()[:, None]",
-            "y = x[..., :1] + (i[:, None] - i)", _EACH_POSITION,
-        ),
+        ("one number for all B and L meets frames", "add", Symbolic.constant,
+         "y = x + ds.ones(x.size(0), x.size(1), 8)",
+         "y = (x[:, :, None] + ds.zeros(1, 1, x.size(1), 1)).sum(2)", "don't line up"),
+        ("integers of one position meet frames", "positions", positions.streamed,
+         "y = x * (i % 3).float()[:, None]",
+         "y = x * (i * i)[:, None]", "that are no sum, product, quotient, rest or limit of one position"),
+        ("a function of one position meets frames", "sin", Deferred.as_stream,
+         "y = x * (i.float() / 8).sin()[:, None]",
+         "y = x[..., :1] + (i[:, None] - i)", _EACH_POSITION),
     ),
     "take": (
-        Lowering(
-            "rows of a table at positions in turn", "table", positions.first_row,
-            "y = F.embedding(i, table) + x",
-            "y = F.embedding(i // 2, table) + x", "beyond a table at lengths that streams may have",
-        ),
+        ("rows of a table at positions in turn", "table", positions.first_row,
+         "y = F.embedding(i, table) + x",
+         "y = F.embedding(i // 2, table) + x", "beyond a table at lengths that streams may have"),
     ),
     "number": (
-        Lowering(
-            "what is the same at all lengths", "mul", Deferred.item,
-            "y = x * float((i * 0).sum())",
-            "y = x * (2 if (i > 5).any() else 3)", "a comparison of positions",
-        ),
+        ("what is the same at all lengths", "mul", Deferred.item,
+         "y = x * float((i * 0).sum())",
+         "y = x * (2 if (i > 5).any() else 3)", "a comparison of positions"),
     ),
     "output": (
-        Lowering(
-            "a length", "length", Symbolic.measured,
-            "y = x.size(1) - 2",
-            "y = i > i[:, None]", _EACH_POSITION,
-        ),
+        ("a length", "length", Symbolic.measured,
+         "y = x.size(1) - 2",
+         "y = i > i[:, None]", _EACH_POSITION),
     ),
 }  # fmt: skip
+LOWERINGS = {done: tuple(Lowering(*row) for row in rows) for done, rows in _ROWS.items()}
 
 
 def lowered(done: str, *given: Any) -> Any:
