@@ -29,6 +29,9 @@ from .protocol import refuse_the_rest
 from .shape_of import ShapeOf
 from .symbolic import Symbolic
 
+#: What fills with numbers, and what adds them.
+_FILLING = frozenset(("full", "masked_fill", "full_like", "new_full", "where", "setitem", "fill"))
+_ADDING = frozenset(("add", "radd", "iadd", "sub", "rsub", "isub", "clamp", "clamp_min", "maximum", "max"))
 #: Elements of a tensor whose numbers may be positions.
 FEW = 16
 
@@ -132,13 +135,9 @@ class Deferred(Shared, LikeOthers):
 
         return self.exchanged(exchanged)
 
-    def learned(self) -> Iterator[Any]:
-        """Give the tensors in it of which a gradient is wanted."""
-        for x in self.arguments():
-            if isinstance(x, Deferred):
-                yield from x.learned()
-            elif isinstance(x, self.library.tensor) and x.requires_grad:
-                yield x
+    def learned(self) -> list[Any]:
+        """Return the tensors in it of which a gradient is wanted."""
+        return [x for _, x in self.leaves() if isinstance(x, self.library.tensor) and x.requires_grad]
 
     def varied(self, low: float) -> Any:
         """Return it with random numbers from `low` to one more in place of what is learned."""
@@ -192,26 +191,36 @@ class Deferred(Shared, LikeOthers):
         """The frames at which the first table ends that is cut to the stream's length."""
         return min((size for size, part in self._cuts() if not isinstance(part.start, Length)), default=None)
 
-    def tables(self) -> Iterator[tuple[int, ...]]:
-        """Give the shapes of tensors of many numbers, which may say something else of each position."""
+    def nodes(self) -> Iterator[Deferred]:
+        """Give it, and the deferred values that it is made of."""
+        yield self
         for x in self.arguments():
             if isinstance(x, Deferred):
-                yield from x.tables()
-            elif isinstance(x, self.library.tensor) and math.prod(x.shape) > FEW:
-                yield tuple(x.shape)
+                yield from x.nodes()
+
+    def leaves(self) -> Iterator[tuple[Deferred, Any]]:
+        """Give all other arguments in it, each with that whose argument it is."""
+        for x in self.arguments():
+            if isinstance(x, Deferred):
+                yield from x.leaves()
+            else:
+                yield self, x
+
+    def tables(self) -> list[tuple[int, ...]]:
+        """Return the shapes of tensors of many numbers, which may say something else of each position."""
+        tensors = (x for _, x in self.leaves() if isinstance(x, self.library.tensor))
+        return [tuple(x.shape) for x in tensors if math.prod(x.shape) > FEW]
 
     def numbers(self) -> Iterator[float]:
         """Give the numbers that may be positions or parts of one: all but those that fill or scale scores."""
-        name = self.func.__name__.strip("_")
-        filling = name in ("full", "masked_fill", "full_like", "new_full", "where", "setitem", "fill")
-        scaling = filling or name in ("mul", "rmul", "imul", "multiply")
-        adding = name in ("add", "radd", "iadd", "sub", "rsub", "isub", "clamp", "clamp_min", "maximum", "max")
-        yield from self.constants
-        for x in flat((*self.args, *self.kwargs.values())):
+        for node in self.nodes():
+            yield from node.constants
+        for node, x in self.leaves():
+            name = node.func.__name__.strip("_")
+            filling = name in _FILLING
+            scaling = filling or name in ("mul", "rmul", "imul", "multiply")
             found: list[float] = []
-            if isinstance(x, Deferred):
-                yield from x.numbers()
-            elif isinstance(x, Symbolic) and isinstance(x.value, int):
+            if isinstance(x, Symbolic) and isinstance(x.value, int):
                 found = [x.value]
             elif isinstance(x, self.library.tensor) and math.prod(x.shape) <= FEW:
                 found = [c for c in x.flatten().tolist() if abs(c) > 1]
@@ -221,19 +230,18 @@ class Deferred(Shared, LikeOthers):
                 real = isinstance(c, float)
                 if not math.isfinite(c) or (real and (filling or c <= MASKED or (scaling and c >= -MASKED))):
                     continue
-                yield 1 / c if 0 < abs(c) < 1 and not adding else c
+                yield 1 / c if 0 < abs(c) < 1 and name not in _ADDING else c
 
     def _cuts(self) -> Iterator[tuple[int, slice]]:
         """Give the cuts of tables, each with the size of what is cut."""
-        for x in self.arguments():
-            if isinstance(x, Deferred):
-                yield from x._cuts()
-        table = isinstance(self.args[0], (self.library.tensor, Varied)) if self.args else False
-        if self.func is self.library.tensor.__getitem__ and table:
-            index = self.args[1] if isinstance(self.args[1], tuple) else (self.args[1],)
-            for axis, part in enumerate(index):
+        for node in self.nodes():
+            if node.func is not self.library.tensor.__getitem__:
+                continue
+            table, index = node.args[:2]
+            index = index if isinstance(index, tuple) else (index,)
+            for axis, part in enumerate(index if isinstance(table, (self.library.tensor, Varied)) else ()):
                 if isinstance(part, slice) and any(isinstance(e, Length) for e in (part.start, part.stop)):
-                    yield self.args[0].shape[axis - len(index) if Ellipsis in index else axis], part
+                    yield table.shape[axis - len(index) if Ellipsis in index else axis], part
 
     def arguments(self) -> Iterator[Any]:
         """Give all arguments."""
@@ -241,15 +249,9 @@ class Deferred(Shared, LikeOthers):
 
     def lengths(self) -> Iterator[Length]:
         """Give the lengths in it."""
-        for x in flat((self.args, self.kwargs)):
-            if isinstance(x, Length):
-                yield x
-            elif isinstance(x, Symbolic):
-                yield x.length
-            elif isinstance(x, Deferred):
-                yield from x.lengths()
-            elif isinstance(x, ShapeOf):
-                yield from (s for s in x.shape if isinstance(s, Length))
+        for _, x in self.leaves():
+            inside = x.shape if isinstance(x, ShapeOf) else (x.length,) if isinstance(x, Symbolic) else (x,)
+            yield from (s for s in inside if isinstance(s, Length))
 
     def key(self, x: Any, keys: Any, tensors: list[Any]) -> Any:
         """Return the cache key of an argument; tensors that are compared by identity are appended to `tensors`."""

@@ -211,11 +211,9 @@ def _seen_by(library: Any) -> Callable[..., Any]:
 
 def product_within(x: Any) -> Places | None:
     """Return the product of queries and a table that a deferred value is made of, if there is one."""
-    if not isinstance(x, Deferred):
-        return None
-    if isinstance(x.func, Places):
-        return x.func
-    return next((p for a in x.arguments() if (p := product_within(a)) is not None), None)
+    return (
+        next((n.func for n in x.nodes() if isinstance(n.func, Places)), None) if isinstance(x, Deferred) else None
+    )
 
 
 def added(steps: Sequence[Any], n: int, keys: Any, frames: int | None = None) -> Any:

@@ -14,7 +14,7 @@ from ..source_line import user_line
 from ..stream.edge import Edge
 from ..stream.rules import Shape
 from . import hook
-from .dimension_arguments import axes_of, axis_of, sizes_of
+from .dimension_arguments import axes_of, sizes_of
 from .over_time import require_waiting
 from .stand_in import StandIn
 from .stream_tensor import StreamTensor
@@ -94,27 +94,6 @@ class Weights(StandIn):
             return Weights(view(self.scores), None, self.steps)
         return Weights(view(self.scores.expand(*self.factor.shape) if anew else self.scores), view(self.factor))
 
-    def permute(self, *given: Any, dims: Any = ()) -> Any:
-        return self._seen(lambda x: x.permute(*sizes_of(given, dims)))
-
-    def unsqueeze(self, dim: int) -> Any:
-        axis = axis_of("unsqueeze", dim, self.ndim + 1)
-        return self._seen(lambda x: x.unsqueeze(axis))
-
-    def squeeze(self, dim: Any = None) -> Any:
-        return self._seen(lambda x: x.squeeze(dim), True)
-
-    def reshape(self, *given: Any, shape: Any = (), size: Any = ()) -> Any:
-        return self._seen(lambda x: x.reshape(*sizes_of(given, shape or size)), True)
-
-    view = reshape
-
-    def expand(self, *given: Any, size: Any = ()) -> Any:
-        return self._seen(lambda x: x.expand(*sizes_of(given, size)), True)
-
-    def repeat(self, *given: Any, repeats: Any = ()) -> Any:
-        return self._seen(lambda x: x.repeat(*sizes_of(given, repeats)), True)
-
     # ------------------------------------------------------------------ what becomes of it
     def step(self, name: str, constant: Any) -> Weights:
         """Return it multiplied with or divided by a constant."""
@@ -161,6 +140,19 @@ class Weights(StandIn):
 
     def bmm(self, mat2: Any) -> Any:
         return self.matmul(mat2)
+
+
+def _viewed(name: str) -> Callable[..., Any]:
+    anew = name not in ("permute", "unsqueeze")
+
+    def view(self: Weights, *args: Any, **kwargs: Any) -> Any:
+        return self._seen(lambda x: getattr(x, name)(*args, **kwargs), anew)
+
+    return view
+
+
+for _name in ("permute", "unsqueeze", "squeeze", "reshape", "view", "expand", "repeat"):
+    setattr(Weights, _name, _viewed(_name))
 
 
 def product(x: Any, y: Any) -> Any:

@@ -413,19 +413,10 @@ def embedding(
 # ---------------------------------------------------------------------- products and attention
 @function("scaled_dot_product_attention")
 def attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *given: Any, **named: Any
 ) -> Any:
     with dropping(dropout_p):
-        return native_functional.scaled_dot_product_attention(
-            query, key, value, attn_mask, 0.0, is_causal, scale, enable_gqa
-        )
+        return native_functional.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, *given, **named)
 
 
 @function("addmm baddbmm")

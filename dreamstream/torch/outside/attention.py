@@ -37,14 +37,13 @@ def _attention(
     attn_mask: Any = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    **named: Any,
 ) -> Tensor:
     context = seen_by("scaled_dot_product_attention", is_causal or _hides(attn_mask))
     mask = _seen(context, query, key, -2)
     if attn_mask is not None and attn_mask.dtype != torch.bool:
         mask = attn_mask.masked_fill(~mask, -torch.inf)
-    return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, scale=scale, enable_gqa=enable_gqa)
+    return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, **named)
 
 
 def _heads(

@@ -216,15 +216,9 @@ def _cat_rows(parts: Sequence[StreamTensor], axis: int) -> Any:
     values = [plain(p) for p in parts]
     if length is not None:
         width = max(v.shape[length] for v in values)
-        values = [_widened(v, length, width - v.shape[length]) for v in values]
+        behind = [0, 0] * (values[0].dim() - 1 - length)
+        values = [torch.nn.functional.pad(v, (*behind, 0, width - v.shape[length])) for v in values]
     return keep(torch.cat(values, axis), info.with_rows(meta, starts))
-
-
-def _widened(x: torch.Tensor, axis: int, by: int) -> torch.Tensor:
-    if not by:
-        return x
-    shape = [by if i == axis else n for i, n in enumerate(x.shape)]
-    return torch.cat([x, x.new_zeros(shape)], axis)
 
 
 def _cat_frames(parts: Sequence[StreamTensor], axis: int) -> Any:
