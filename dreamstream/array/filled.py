@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache, partialmethod, wraps
-from typing import Any, cast
+from typing import Any
 from weakref import ref
 
 from ..stream.rules import Token
@@ -50,10 +50,9 @@ class Shared:
             self._become(out)
         return self
 
-    def _become(self, new: Any) -> None:
+    def _become(self: Any, new: Any) -> None:
         """Hold another value, and let all views hold the same views of that."""
-        own: Any = self
-        own.__class__, own.__dict__ = type(new), {**new.__dict__, "_source": self._source, "_taken": self._taken}
+        self.__class__, self.__dict__ = type(new), {**new.__dict__, "_source": self._source, "_taken": self._taken}
         for x in (at() for at in self._taken):
             if x is not None and x.shares():
                 x._become(x._again(self, *x._source[1:]))
@@ -112,99 +111,86 @@ def holds_nowhere(mask: Any) -> bool:
 class Filled(Shared):
     """The part of `Symbolic` for tensors of one number, and for sharing memory."""
 
-    value: Any
-    roles: tuple[Any, ...]
-    length: Any
-    position: bool
-    kind: str | None
-    _refuse: Callable[[str], Any]
-    _otherwise: Callable[..., Any]
-
     @property
-    def is_filled(self) -> bool:
+    def is_filled(self: Any) -> bool:
         """Whether it holds one number for all frames of streams."""
         number = isinstance(self.value, (bool, int, float))
         return number and not self.position and self.roles.count("L") == 1
 
-    def as_stream(self) -> StreamTensor:
+    def as_stream(self: Any) -> Any:
         """Return a stream of the number."""
         if not self.is_filled:
             self._refuse("a stream of the values")
         kind = self.kind or _KINDS[type(self.value)]
-        of: Any = type(self)
-        out: Any = of(0, self.roles, self.length, True).stream("int64" if kind == "bool" else kind, [1, 0])
+        out = type(self)(0, self.roles, self.length, True).stream("int64" if kind == "bool" else kind, [1, 0])
         if kind == "bool":
-            out = out.eq(0) if self.value else out.ne(0)
-        elif self.value:
-            out = out + self.value
-        made: StreamTensor = out
-        return made
+            return out.eq(0) if self.value else out.ne(0)
+        return out + self.value if self.value else out
 
-    def become(self, mask: Any = None) -> None:
+    def become(self: Any, mask: Any = None) -> None:
         """Become the stream that this stands for, with all that share its memory, since it will be written into.
 
         Where it is written into under a mask that holds nowhere it stays as it is.
         """
         if holds_nowhere(getattr(mask, "_inner", None)):
             return
-        root: Any = self
+        root = self
         while root._source is not None:
             root = root._source[0]
         root._turn(root.as_stream())
 
-    def is_floating_point(self) -> bool:
+    def is_floating_point(self: Any) -> bool:
         """Whether it holds real numbers."""
-        return "float" in str(cast("Any", self).dtype)
+        return "float" in str(self.dtype)
 
-    def full_like(self, fill_value: Any, dtype: Any = None, **_: Any) -> Any:
+    def full_like(self: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Any:
         """Return another number in its shape."""
-        of: Any = type(self)
         number = fill_value.item() if hasattr(fill_value, "item") else fill_value
-        return of(number, self.roles, self.length).to(dtype or cast("Any", self).dtype)
+        return type(self)(number, self.roles, self.length).to(dtype or self.dtype)
 
     zeros_like = partialmethod(full_like, 0)
     ones_like = partialmethod(full_like, 1)
 
-    def masked_fill(self, mask: Any, value: Any) -> Any:
+    def masked_fill(self: Any, mask: Any, value: Any) -> Any:
         """Return it where a mask is known to hold nowhere."""
         return self if holds_nowhere(mask) else self._otherwise("masked_fill", (mask, value), {})
 
-    def any(self, dim: Any = None, keepdim: bool = False) -> Any:
+    def any(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
         """Return whether one is true: all are alike."""
         if keepdim or self.position or isinstance(self.value, Token):
             return self._refuse("a reduction")
         at = None if dim is None else dim % len(self.roles)
-        of: Any = type(self)
-        return of(bool(self.value), () if at is None else self.roles[:at] + self.roles[at + 1 :], self.length)
+        return type(self)(
+            bool(self.value), () if at is None else self.roles[:at] + self.roles[at + 1 :], self.length
+        )
 
     all = any
 
-    def numel(self) -> Any:
+    def numel(self: Any) -> Any:
         """Return the number of elements, a token."""
-        return math.prod(cast("Any", self).shape)
+        return math.prod(self.shape)
 
-    def tolist(self) -> Any:
+    def tolist(self: Any) -> Any:
         """Return the lengths of streams as a list, of one: each stream is by itself."""
         return [self.value] if self.roles == ("B",) and not self.position else self._refuse("a list")
 
-    def _turn(self, stream: StreamTensor) -> None:
+    def _turn(self: Any, stream: StreamTensor) -> None:
         taken = [x for x in (at() for at in self._taken) if x is not None]
-        own: Any = self
-        own.__class__, own.__dict__ = StreamTensor, stream.__dict__
+        self.__class__, self.__dict__ = StreamTensor, stream.__dict__
         for x in taken:
             _, name, args, kwargs = x._source
-            view = getattr(own, name if isinstance(name, str) else name.__name__)(*args, **kwargs)
-            own._views = [(ref(x) if at() is view else at, certain) for at, certain in own._views]
+            view = getattr(self, name if isinstance(name, str) else name.__name__)(*args, **kwargs)
+            self._views = [(ref(x) if at() is view else at, certain) for at, certain in self._views]
             x._turn(view)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self: Any, index: Any, value: Any) -> None:
         if not self.is_filled:
             self.hold(self._otherwise("__setitem__", (index, value), {}))
             return
         self.become()
         self[index] = value
 
-    def _in_place(self, name: str, other: Any) -> Any:
+    def _in_place(self: Any, name: str, other: Any) -> Any:
         if not self.is_filled:
             return self.written(name, other)
         self.become()

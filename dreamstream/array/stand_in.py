@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..stream.edge import Edge
 from .stream_tensor import Dims, StreamTensor
@@ -19,20 +19,13 @@ class StandIn(StreamTensor):
 
     whole: StreamTensor
     _elements = "the value"  # what is read of it, for messages
+    refuse: Callable[..., Any]  # a use, at the line that runs or at another
+    #: ``(run, name, attributes, inputs, weights, dims)``: what an operator makes of it among inputs; None: frames.
+    by_element: Callable[..., Any]
 
     def _stand(self, whole: StreamTensor, dims: Dims, names: Sequence[str | None]) -> None:
         self.whole, self.dims, self._names, self._rate = whole, dims, tuple(names), whole.rate
         self._meta = self._starts = None
-
-    def refuse(self, what: str, line: str = "") -> NoReturn:
-        """Refuse a use, at the line that runs or at another."""
-        raise NotImplementedError
-
-    def by_element(
-        self, run: Any, name: str, attributes: Any, inputs: Sequence[Any], weights: Sequence[Any], dims: Any
-    ) -> tuple[Any, ...] | None:
-        """Return what an operator makes of it among `inputs`, by `run`; None where it needs frames."""
-        raise NotImplementedError
 
     @property
     def dtype(self) -> Any:
