@@ -105,7 +105,7 @@ def holds_nowhere(mask: Any) -> bool:
     """Whether a mask is known to hold nowhere, at whatever length."""
     if hasattr(type(mask), "everywhere"):
         return mask.everywhere() in (False, 0)
-    return isinstance(mask, Filled) and not mask.position and mask.value is False
+    return isinstance(mask, Filled) and getattr(mask, "value", None) is False and not getattr(mask, "position", True)
 
 
 class Filled(Shared):
