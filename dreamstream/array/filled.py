@@ -105,7 +105,8 @@ def holds_nowhere(mask: Any) -> bool:
     """Whether a mask is known to hold nowhere, at whatever length."""
     if hasattr(type(mask), "everywhere"):
         return mask.everywhere() in (False, 0)
-    return isinstance(mask, Filled) and getattr(mask, "value", None) is False and not getattr(mask, "position", True)
+    known: Any = mask if isinstance(mask, Filled) else None
+    return known is not None and not known.position and known.value is False
 
 
 class Filled(Shared):

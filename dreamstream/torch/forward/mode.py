@@ -334,7 +334,8 @@ class Forward(TorchFunctionMode):
         if len(args) > 1 and isinstance(args[1], Symbolic) and meaning.name in ("__getitem__", "__setitem__"):
             given[1] = args[1]
         if self._has_loose and meaning.name.strip("_") in ELEMENTWISE:
-            away = [isinstance(a, Symbolic) and stands_elsewhere(a, given) for a in args]
+            others = [g for a, g in zip(args, given) if not isinstance(a, Symbolic)]
+            away = [isinstance(a, Symbolic) and stands_elsewhere(a, others) for a in args]
             given = [a.as_stream() if at else g for a, g, at in zip(args, given, away)]
         named = {
             SPELLINGS.get(k, k): self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED
