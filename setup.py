@@ -71,7 +71,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def linker_flags(named: bool) -> list[str]:
-    """Each system's flags of its linker; `named`: the C programs' library, with its name and its symbols' version."""
+    """Return what this system's linker is told; `named`: of the library for C programs, which has a soname."""
     if sys.platform == "darwin":  # its linker has no versions of symbols, and takes no undefined ones anyway
         return [f"-Wl,-install_name,@rpath/{SONAME}"] if named else []
     flags = [] if SANITIZE else ["-Wl,--strip-debug"]  # names stay
