@@ -422,10 +422,10 @@ def rows() -> list[Row]:
         same("reduce_features", "product of 128", lambda x: x.prod(-1)),
         same("reduce_features", "norm of 128", lambda x: x.norm(dim=-1)),
         same("reduce_features", "logsumexp of 128", lambda x: x.logsumexp(-1)),
-        same("quantile", "median of 128", lambda x: x.median(-1).values),
-        same("order", "sorted 128", lambda x: x.sort(-1).values),
-        same("cumulate", "sums of 128", lambda x: x.cumsum(-1)),
-        same("cumulate", "products of 128", lambda x: x.cumprod(-1)),
+        same("topk", "median of 128", lambda x: x.median(-1).values),
+        same("topk", "sorted 128", lambda x: x.sort(-1).values),
+        same("add", "running sums of 128", lambda x: x.cumsum(-1)),
+        same("mul", "running products of 128", lambda x: x.cumprod(-1)),
     ]  # fmt: skip
 
 
@@ -434,6 +434,15 @@ REASONS = {
     ("log1p", "128"): "by doubles, which fix its bits",
     ("softplus", "128"): "by doubles, which fix its bits",
     ("logsigmoid", "128"): "by doubles, which fix its bits",
+    **dict.fromkeys(
+        [("log", "128"), ("log2", "128"), ("log10", "128"), ("pow", "128"), ("pow", "exp2, 128")],
+        "by doubles, which fix its bits and keep it within 0.502 units in the last place",
+    ),
+    ("topk", "median of 128"): "half of each row is sorted; torch selects",
+    ("add", "running sums of 128"): "seven additions of rows moved by 1, 2, 4, …, not one after the other",
+    ("mul", "running products of 128"): "as running sums",
+    ("reduce_features", "product of 128"): "in double, one factor after the other",
+    ("avg_pool", "window 401, 128 at every frame"): "sums are in double, torch's in float",
     ("gelu", "128"): "torch's error function is coarser: errors up to 1e-6, ours 4e-7",
     ("glu", "128"): "the gate and the product are two passes over each row",
     ("reduce_features", "mean of 128"): "sums are in double, torch's in float",
