@@ -108,7 +108,7 @@ def _smooth(x: Tensor, target: Tensor, beta: float) -> Tensor:
 
 
 #: What torch divides by at least, a float there.
-_LEAST = np.float32(1e-12)
+_EPS = np.float32(1e-12)
 
 
 @_described
@@ -128,9 +128,7 @@ def binary_cross_entropy(
     return _of_elements("binary_cross_entropy", _entropy, x, target, reduction, weight)
 
 
-@derived(
-    lambda g, a, b: g * (a - b) / np.maximum((1 - a) * a, _LEAST), lambda g, a: g * (np.log1p(-a) - np.log(a))
-)
+@derived(lambda g, a, b: g * (a - b) / np.maximum((1 - a) * a, _EPS), lambda g, a: g * (np.log1p(-a) - np.log(a)))
 def _entropy(x: Tensor, target: Tensor) -> Tensor:
     return -(target * x.log().clamp_min(-100.0) + (1 - target) * (-x).log1p().clamp_min(-100.0))
 
