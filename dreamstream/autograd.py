@@ -25,8 +25,8 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import DTypeError, ModeError, NotStreamableError, ShapeError
-from .operations.refusals import GRADIENTS
+from .errors import DTypeError, ModeError, ShapeError
+from .stream.where import refuse_gradient
 from .stream.within import within
 
 __all__ = ["enable_grad", "grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled"]
@@ -430,8 +430,7 @@ def _heeded(record: Record, output: int, gradient: Array | None) -> Array | None
         return None
     for hook in list(record.hooks.get(output, {}).values()):
         gradient = _hooked(hook, gradient)
-    tensor = record.kept[output]() if output in record.kept else None
-    if tensor is not None:
+    if output in record.kept and (tensor := record.kept[output]()) is not None:
         collect(tensor, gradient.copy())
     return gradient
 
@@ -439,9 +438,7 @@ def _heeded(record: Record, output: int, gradient: Array | None) -> Array | None
 def _hooked(hook: Callable[[Any], Any], gradient: Any) -> Array:
     with no_grad():
         given = hook(_as_tensor(gradient))
-    if given is None:
-        return gradient
-    array = np.asarray(given)
+    array = gradient if given is None else np.asarray(given)
     if array.shape != gradient.shape:
         raise ShapeError(f"a hook returned a gradient of shape {array.shape} for one of {gradient.shape}")
     return array.astype(gradient.dtype, copy=False)
@@ -456,12 +453,17 @@ def collect(tensor: Any, gradient: Array) -> None:
 
 
 # ------------------------------------------------------------------ what users call
+def _place(name: str, tensor: Any, what: str) -> Any:
+    """Return where a tensor's gradient goes, which must be somewhere."""
+    refuse_gradient(name, tensor)
+    if (place := source(tensor)) is None:
+        raise ModeError(f"{name}: {what} requires_grad=True")
+    return place
+
+
 def _root(name: str, tensor: Any, gradient: Any) -> tuple[Any, Array]:
     """Return where to begin, and the gradient there."""
-    refuse_inside(name, tensor)
-    place = source(tensor)
-    if place is None:
-        raise ModeError(f"{name}: this tensor does not follow from any with requires_grad=True")
+    place = _place(name, tensor, "this tensor does not follow from any with")
     array = tensor.value if tensor.is_stream else tensor.numpy()
     if gradient is None:
         if array.size != 1:
@@ -521,8 +523,7 @@ def backward(
     own = [None] * len(given) if grad_tensors is None else _listed(grad_tensors)
     wanted = None if inputs is None else _listed(inputs)
     roots = [_root("backward", t, g) for t, g in zip(given, own)]
-    places = None if wanted is None else _places("backward", wanted)
-    made = gradients(roots, bool(retain_graph), places)
+    made = gradients(roots, bool(retain_graph), None if wanted is None else _places("backward", wanted))
     for tensor, (_, gradient) in zip(wanted or [leaf for leaf, _ in made], made):
         if gradient is not None:
             collect(tensor, gradient)
@@ -589,20 +590,8 @@ def grad(
     return tuple(None if g is None else _as_tensor(np.array(g)) for g in found)
 
 
-def refuse_inside(name: str, tensor: Any) -> None:
-    """Refuse what asks for the gradient of a stream inside a forward."""
-    if getattr(tensor, "edge", None) is not None:
-        reason, remedy = GRADIENTS.words
-        raise NotStreamableError.here(name, f": {reason}; {remedy}")
-
-
 def _places(name: str, tensors: Sequence[Any]) -> list[Any]:
-    for t in tensors:
-        refuse_inside(name, t)
-    places = [source(t) for t in tensors]
-    if any(p is None for p in places):
-        raise ModeError(f"{name}: one of the inputs does not have requires_grad=True")
-    return places
+    return [_place(name, t, "one of the inputs does not have") for t in tensors]
 
 
 def _listed(given: Any) -> list[Any]:

@@ -21,11 +21,12 @@ typedef struct prepared_object {
     char *raw; /* the weights as they were, one after another; NULL before the first run */
     void *data;
     size_t raw_bytes, data_bytes;
-    PyObject *version; /* owned: what the caller said of the weights of the last run; NULL: nothing */
+    PyObject
+        *version; /* owned: what the caller said of the weights of the last run; NULL: nothing */
     unsigned long thread; /* whose run that is */
-    bool checked; /* whether the last run had weights of that version */
-    bool unchanged; /* whether those of the next one are the same */
-    bool busy; /* guarded by the GIL */
+    bool checked;         /* whether the last run had weights of that version */
+    bool unchanged;       /* whether those of the next one are the same */
+    bool busy;            /* guarded by the GIL */
 } prepared_object;
 
 static size_t weight_bytes(const ds_op *op, int i)
@@ -83,7 +84,8 @@ bool ds_prepared_take(ds_module *m, PyObject *object, PyObject *op)
     prepared_object *self = (prepared_object *)object;
     if (!Py_IS_TYPE(object, m->prepared_type) || self->op != op || self->busy)
         return false;
-    if (self->thread != PyThread_get_thread_ident()) { /* nobody said anything of this run's weights */
+    if (self->thread !=
+        PyThread_get_thread_ident()) { /* nobody said anything of this run's weights */
         self->unchanged = false;
         Py_CLEAR(self->version);
     }
@@ -161,7 +163,8 @@ const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels,
 
 static PyMethodDef prepared_methods[] = {
     {"expect", prepared_expect, METH_O,
-     "expect(version): of the weights of the next run; equal to the last run's, they are not compared."},
+     "expect(version): of the weights of the next run; equal to the last run's, they are not "
+     "compared."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -125,7 +125,11 @@ class Base(LikeOthers):
 
     @property
     def _own(self) -> NDArray[Any]:
-        """The array of the values that operators get, the same one while nobody replaces it."""
+        """What the values are known by: the same object while nobody replaces them."""
+        return self._array
+
+    def _unlent(self) -> NDArray[Any]:
+        """Return the values for an operator, which writes to none."""
         return self.numpy()
 
     @property
@@ -135,7 +139,7 @@ class Base(LikeOthers):
 
     def constant(self) -> Any:
         """Return the values as operators take their weights: an array in C order."""
-        array = np.asarray(self._own, order="C")
+        array = np.asarray(self._unlent(), order="C")
         noted = CONSTANTS.get()
         if noted is not None and self.requires_grad:
             noted[id(array)] = array, self

@@ -12,6 +12,7 @@ from weakref import ref
 
 from .. import autograd
 from ..errors import ModeError
+from ..stream.where import refuse_gradient
 from .tensor import Tensor, take
 
 #: What a tensor has for the tape, methods and attributes.
@@ -114,7 +115,7 @@ def _version(self: Tensor) -> int:
 
 
 def _require_gradient(x: Tensor, name: str) -> None:
-    autograd.refuse_inside(name, x)
+    refuse_gradient(name, x)
     if not x.requires_grad:
         raise ModeError(
             f"{name}: this tensor has no gradient; it does not follow from any with requires_grad=True"

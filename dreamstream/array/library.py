@@ -55,6 +55,10 @@ class Library(Sizes):
         autograd.is_grad_enabled
     )  # whether they are recorded at the moment
 
+    def is_without_gradients(self) -> bool:
+        """Whether the user has turned gradients off."""
+        return not autograd.is_grad_enabled()
+
     # ------------------------------------------------------------------ what deferred values are computed with
     def evaluating(self) -> AbstractContextManager[Any]:
         """Within it functions run unseen, and no gradient is recorded."""

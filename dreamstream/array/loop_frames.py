@@ -199,7 +199,7 @@ def row_of(table: Tensor, index: Any) -> Any:
         out: StreamTensor = rows._through("pad", {"left": -start, "right": 0}) if start < 0 else rows
         return out
 
-    known = getattr(table, "_array", table)
+    known = getattr(table, "_own", table)
     return _of_frame(loop.input((known, axis, part.off), make), parts, at)
 
 

@@ -262,7 +262,7 @@ def _written(x: Any, value: StreamTensor, what: str) -> None:
             raise NotStreamableError.here(f"{what}: {view.why}")
         root, whole = view.of, view.back(view.of, whole)
     has_gradient = getattr(root.value, "requires_grad", root.requires_grad)  # torch's values say so, or the stream
-    if has_gradient and not root.edge.entry.library.has_gradients():
+    if has_gradient and root.edge.entry.library.is_without_gradients():
         raise NotStreamableError.here(
             f"{what} under no_grad() into a stream that has a gradient", "; write into x.detach().clone()"
         )

@@ -54,6 +54,9 @@ class Parameter(Tensor):
         own: NDArray[Any] = self.__dict__["_array"]
         return own
 
+    def _unlent(self) -> NDArray[Any]:
+        return self._own
+
     @property
     def dtype(self) -> np.dtype[Any]:
         """The element type, `ds.float32` or `ds.float64`."""

@@ -14,6 +14,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, NoReturn, TypeVar, cast
 
 from ..errors import DreamStreamError, LocatedError, ModeError, NotStreamableError, refusal_like
+from ..operations.refusals import GRADIENTS
 from ..source_line import UNKNOWN, is_of_user, is_own, line_of, user_line
 from ..tracing import why_not
 from .tree import leaves
@@ -81,6 +82,13 @@ def offline_error(module: Any) -> ModeError:
     if getattr(module.__dict__.get("_patch"), "module", None) is module:
         return ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
     return ModeError(f"this {name} is a copy of one that is patched, and is not: ds.patch_module lets it stream")
+
+
+def refuse_gradient(name: str, tensor: Any) -> None:
+    """Refuse what asks for the gradient of a stream inside a forward."""
+    if getattr(tensor, "edge", None) is not None:
+        reason, remedy = GRADIENTS.words
+        raise NotStreamableError.here(name, f": {reason}; {remedy}")
 
 
 def passes_on(function: F) -> F:

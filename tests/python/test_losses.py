@@ -34,8 +34,7 @@ def both(name, arrays, options, wanted, skip=()):
         found.append([y.detach().numpy(), *(given[i].grad.numpy() for i in wanted)])
     for own, other in zip(*found, strict=True):
         assert own.shape == other.shape and own.dtype == other.dtype
-        # torch's least divisor of binary_cross_entropy is 1e-12 of single precision
-        rtol = 2e-5 if own.dtype == np.float32 else 1e-7 if name == "binary_cross_entropy" else 1e-10
+        rtol = 2e-5 if own.dtype == np.float32 else 1e-10
         scale = np.abs(other[np.isfinite(other)]).max(initial=1e-3)
         np.testing.assert_allclose(own, other, rtol=rtol, atol=rtol * scale)
 

@@ -107,6 +107,10 @@ def _smooth(x: Tensor, target: Tensor, beta: float) -> Tensor:
     return where(apart < beta, 0.5 * apart.square() / (beta or 1), apart - 0.5 * beta)
 
 
+#: What torch divides by at least, a float there.
+_EPS = np.float32(1e-12)
+
+
 @_described
 def binary_cross_entropy(
     input: Tensor,
@@ -124,7 +128,7 @@ def binary_cross_entropy(
     return _of_elements("binary_cross_entropy", _entropy, x, target, reduction, weight)
 
 
-@derived(lambda g, a, b: g * (a - b) / np.maximum((1 - a) * a, 1e-12), lambda g, a: g * (np.log1p(-a) - np.log(a)))
+@derived(lambda g, a, b: g * (a - b) / np.maximum((1 - a) * a, _EPS), lambda g, a: g * (np.log1p(-a) - np.log(a)))
 def _entropy(x: Tensor, target: Tensor) -> Tensor:
     return -(target * x.log().clamp_min(-100.0) + (1 - target) * (-x).log1p().clamp_min(-100.0))
 

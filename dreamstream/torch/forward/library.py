@@ -68,6 +68,12 @@ class TorchLibrary(Library):
     see = staticmethod(Shell.shell)
     real = staticmethod(torch.get_default_dtype)
     has_gradients = staticmethod(torch.is_grad_enabled)
+
+    def is_without_gradients(self) -> bool:
+        """Whether the user has turned gradients off, and not torch, for a Function's forward."""
+        gradients = current().gradients
+        return not torch.is_grad_enabled() and (gradients is None or not gradients.wanted)
+
     dropped = staticmethod(dropping)
 
     @property
