@@ -364,7 +364,7 @@ def put_frames(x: StreamTensor, v: StreamTensor, start: int, crop: int, step: in
     """Return x with frames of v in the place of its own."""
     x, v = x.in_order(), v.in_order()
     if step > 1:
-        v = v._through("repeat_frames", {"times": step})
+        v = forward.repeat_interleave(v, v.dims.index("L"), step)
     attributes = {"start": start, "crop": crop, "step": step}
     return x._told("put", attributes, [x.edge, v.edge], [x.value, v.value], x.dims, x._names)
 

@@ -117,7 +117,7 @@ def _transforms():
         "mel-scale": nn.Sequential(t.Spectrogram(400), t.MelScale(40, n_stft=201)),
         "mfcc": t.MFCC(16000, 13, log_mels=True, melkwargs=mel),
         "decibels": nn.Sequential(t.Spectrogram(400), t.AmplitudeToDB()),
-        "resample": t.Resample(16000, 6000),
+        "at another rate": t.Resample(16000, 6000),
         "inverse": nn.Sequential(t.Spectrogram(400, power=None), t.InverseSpectrogram(400)),
     }
 

@@ -3,8 +3,8 @@
 The fast tier holds so much of them that every planted fault is noticed: `tests/laws/test_planted.py` holds the
 faults against this selection alone. The default tier holds all laws against operators, but of the pointwise ones
 one member of each family goes through all of them: the members share all code but one expression. Models, which
-are made of operators, go through the first laws, those that run them many times by turns, and through a third of the
-others by turns.
+are made of operators, go through the first laws, by turns where these run them many times, and through a third of
+the others by turns.
 """
 
 from __future__ import annotations
