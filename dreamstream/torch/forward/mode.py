@@ -71,7 +71,7 @@ from .names import (
     meaning_of,
     writes,
 )
-from .places import Place, asked_for, handled, repeated
+from .places import REPLAY, handled, repeated
 
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 
@@ -247,20 +247,17 @@ class Forward(TorchFunctionMode):
             return own.size(*args[1:])
         meaning = meaning_of(func)
         writes_into = meaning.in_place or kwargs.get("inplace") is True
-        asked = None
         if not writes_into and meaning.name not in WRITERS:
-            asked = asked_for(self, func, args, kwargs)
-            if asked is not None and type(place := self.entry.courses.get(asked.key)) is Place:
-                return place.again(self.entry, asked)
+            out = REPLAY.call(self, func, args, kwargs)
+            if out is not NotImplemented:
+                return out
         if name != "__setitem__" and (first := first_of(args, meaning.name == "cat")) is not None:
             return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS:
             return self._anew(func, meaning, args, kwargs)
         if writes_into and (meaning.shares or is_view(args)):
             return self._anew(func, meaning, args, kwargs)
-        if writes_into:
-            asked = asked_for(self, func, args, kwargs)
-        out = repeated(self.entry, asked, self._anew, func, meaning, args, kwargs)
+        out = repeated(self, func, args, kwargs, self._anew, func, meaning, args, kwargs)
         if writes_into and out is not args[0]:
             return self._written(args[0], out, name)
         return out
