@@ -21,18 +21,33 @@ enum { PLACE_LEGS, PLACE_WEIGHTS, PLACE_RESULT };
 enum { SEEN_AT, SEEN_DIMS, SEEN_NAMES, SEEN_SHARE, N_SEEN };
 
 /* An operator: the call's own record of it, its key in the script, where its inputs are among all edges, how many of
- * them have values, weights, what runs on frames (None where `again` must), with what, and its outputs' lines. */
-enum { LEG, LEG_KEY, LEG_AT, LEG_VALUES, LEG_WEIGHTS, LEG_RUN, LEG_STEP, LEG_LINES };
+ * them have values, weights, what runs on frames and with what, its outputs' lines, what gives their counts where they
+ * are not the inputs', what gives columns, and by how many frames its output lies behind the input that it is. Where
+ * an operator has neither what runs on frames nor columns, and where these don't serve, the call's `again` runs it. */
+enum {
+    LEG,
+    LEG_KEY,
+    LEG_AT,
+    LEG_VALUES,
+    LEG_WEIGHTS,
+    LEG_RUN,
+    LEG_STEP,
+    LEG_LINES,
+    LEG_COUNTS,
+    LEG_COLUMNS,
+    LEG_SHIFT
+};
 
 #define NAMES(X)                                                                                \
     X(_inner)                                                                                   \
     X(edge)                                                                                     \
     X(entry)                                                                                    \
-    X(line) X(dims) X(_names) X(alike) X(value) X(counts) X(dtype) X(shape) X(requires_grad)    \
+    X(line)                                                                                     \
+    X(dims) X(_names) X(alike) X(value) X(counts) X(dtype) X(shape) X(requires_grad)            \
         X(requires_grad_) X(start) X(stop) X(step) X(n_done) X(script) X(over) X(fail_at)       \
             X(_follow) X(again) X(_step_back) X(keeps_tape) X(training) X(courses) X(recording) \
                 X(guard) X(drawn) X(gradients) X(running) X(_parameters) X(handle) X(made)      \
-                    X(_meta) X(_starts) X(_rate) X(rate) X(__enter__) X(__exit__)
+                    X(_meta) X(_starts) X(_rate) X(rate) X(ended) X(ids) X(__enter__) X(__exit__)
 #define NAME_NUMBER(name) N_##name,
 enum { NAMES(NAME_NUMBER) N_NAMES };
 
@@ -262,21 +277,21 @@ static int ask(const replay_object *r, PyObject *const *args, asked *a)
 
 /* ---------------------------------------------------------------- running */
 /* Whether arrays of counts hold the same; says how many frames there are. */
-static bool same_counts(PyObject *const *counts, Py_ssize_t n, int64_t *n_frames)
+static bool same_counts(PyObject *counts, int64_t *n_frames)
 {
-    PyArrayObject *first = (PyArrayObject *)counts[0];
+    const Py_ssize_t n = PyList_GET_SIZE(counts);
     for (Py_ssize_t i = 0; i < n; i++)
-        if (!PyArray_Check(counts[i]) || !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)counts[i]))
+        if (!PyArray_Check(PyList_GET_ITEM(counts, i)))
             return false;
+    PyArrayObject *first = (PyArrayObject *)PyList_GET_ITEM(counts, 0);
     const size_t n_bytes = (size_t)PyArray_NBYTES(first);
     const int64_t *data = PyArray_DATA(first);
-    for (Py_ssize_t i = 1; i < n; i++) {
-        PyArrayObject *other = (PyArrayObject *)counts[i];
-        if (other != first && ((size_t)PyArray_NBYTES(other) != n_bytes ||
-                               memcmp(PyArray_DATA(other), data, n_bytes) != 0))
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyArrayObject *other = (PyArrayObject *)PyList_GET_ITEM(counts, i);
+        if (!PyArray_IS_C_CONTIGUOUS(other) || (size_t)PyArray_NBYTES(other) != n_bytes ||
+            memcmp(PyArray_DATA(other), data, n_bytes) != 0)
             return false;
     }
-    *n_frames = 0;
     for (npy_intp row = 0; row < PyArray_DIM(first, 0); row++)
         *n_frames += data[4 * row + 2] - data[4 * row];
     return true;
@@ -335,75 +350,148 @@ static void step_back(const replay_object *r, PyObject *entry)
     PyErr_Restore(type, error, traceback);
 }
 
-/* Runs an operator of single frames, and appends its results and their edges. */
-static bool run_frames(const replay_object *r, PyObject *entry, PyObject *leg, PyObject *weights,
-                       PyObject *counts, PyObject *given, PyObject *edges, PyObject *values)
+/* What an operator works on, and where its results go. */
+typedef struct work {
+    const replay_object *r;
+    PyObject *entry, *leg, *weights;
+    PyObject *own, *given,
+        *counts;              /* lists: its edges, values of the first of them, and their counts */
+    PyObject *edges, *values; /* lists of all */
+} work;
+
+static PyObject *part(const work *w, int which)
 {
-    PyObject *step = PyTuple_GET_ITEM(leg, LEG_STEP), *lines = PyTuple_GET_ITEM(leg, LEG_LINES);
-    if (!follow(r, entry, PyTuple_GET_ITEM(leg, LEG_KEY)))
-        return false;
-    PyObject *tape = get(r, entry, N_keeps_tape), *out = NULL;
+    return PyTuple_GET_ITEM(w->leg, which);
+}
+
+/* Appends a result. */
+static bool append(const work *w, Py_ssize_t o, PyObject *value, PyObject *counts)
+{
+    PyObject *line = PyList_GET_ITEM(part(w, LEG_LINES), o);
+    return put(w->edges, new_edge(w->r, w->entry, line, counts)) == DONE &&
+           put(w->values, Py_NewRef(value)) == DONE;
+}
+
+/* The counts of the outputs, a list; new reference. */
+static PyObject *counts_after(const work *w)
+{
+    PyObject *ended = get(w->r, w->entry, N_ended), *ids = get(w->r, w->entry, N_ids);
+    PyObject *out = ended && ids ? PyObject_CallFunctionObjArgs(part(w, LEG_COUNTS), w->counts,
+                                                                ended, ids, NULL)
+                                 : NULL;
+    Py_XDECREF(ended);
+    Py_XDECREF(ids);
+    return out;
+}
+
+/* Runs an operator of single frames, after its step along the script. */
+static bool run_frames(const work *w)
+{
+    const replay_object *r = w->r;
+    PyObject *step = part(w, LEG_STEP), *lines = part(w, LEG_LINES);
+    PyObject *after = part(w, LEG_COUNTS) == Py_None ? NULL : counts_after(w);
+    PyObject *tape = get(r, w->entry, N_keeps_tape), *out = NULL;
     PyObject *operands[1 + MOST_OPERANDS] = {step};
-    const Py_ssize_t n = PyList_GET_SIZE(given), n_weights = PySequence_Fast_GET_SIZE(weights);
+    const Py_ssize_t n = PyList_GET_SIZE(w->given),
+                     n_weights = PySequence_Fast_GET_SIZE(w->weights);
     for (Py_ssize_t i = 0; i < n; i++)
-        operands[1 + i] = PyList_GET_ITEM(given, i);
+        operands[1 + i] = PyList_GET_ITEM(w->given, i);
     for (Py_ssize_t i = 0; i < n_weights; i++)
-        operands[1 + n + i] = PySequence_Fast_GET_ITEM(weights, i);
-    if (tape && set(r, step, N_training, tape))
-        out = PyObject_Vectorcall(PyTuple_GET_ITEM(leg, LEG_RUN), operands,
-                                  (size_t)(1 + n + n_weights), NULL);
-    Py_XDECREF(tape);
+        operands[1 + n + i] = PySequence_Fast_GET_ITEM(w->weights, i);
+    if (!PyErr_Occurred() && tape && set(r, step, N_training, tape))
+        out = PyObject_Vectorcall(part(w, LEG_RUN), operands, (size_t)(1 + n + n_weights), NULL);
     bool right = out != NULL;
     const bool several = right && (PyTuple_Check(out) || PyList_Check(out));
     for (Py_ssize_t o = 0; right && o < PyList_GET_SIZE(lines); o++) {
-        PyObject *value = several ? PySequence_Fast_GET_ITEM(out, o) : out;
-        right = put(edges, new_edge(r, entry, PyList_GET_ITEM(lines, o), counts)) == DONE &&
-                put(values, Py_NewRef(value)) == DONE;
+        PyObject *counts = after ? PyList_GET_ITEM(after, o) : PyList_GET_ITEM(w->counts, 0);
+        right = append(w, o, several ? PySequence_Fast_GET_ITEM(out, o) : out, counts);
     }
+    Py_XDECREF(after);
+    Py_XDECREF(tape);
     Py_XDECREF(out);
-    if (!right)
-        step_back(r, entry);
     return right;
 }
 
-/* Runs any operator by the call itself. */
-static bool run_any(const replay_object *r, PyObject *entry, PyObject *leg, PyObject *weights,
-                    PyObject *own, PyObject *given, PyObject *edges, PyObject *values)
+/* One of the integers that `Op.columns` gives of input or output 0. */
+static PyObject *column(PyObject *columns, int of_outputs, int which)
 {
-    PyObject *results = PyObject_CallMethodObjArgs(
-        entry, r->names[N_again], PyTuple_GET_ITEM(leg, LEG), own, given, weights, NULL);
+    return PyTuple_GET_ITEM(PyList_GET_ITEM(PyTuple_GET_ITEM(columns, of_outputs), 0), which);
+}
+
+/* Whether an operator that only moves frames hands its input on: all has come, and nothing is kept. If so, its result
+ * is appended, after its step along the script. -1 with an exception. */
+static int run_move(const work *w)
+{
+    enum { TAIL = 2, BEHIND = 2 };
+    const replay_object *r = w->r;
+    PyObject *after = counts_after(w), *ended = get(r, w->entry, N_ended);
+    PyObject *columns = after && ended ? PyObject_CallFunctionObjArgs(part(w, LEG_COLUMNS),
+                                                                      w->counts, after, ended, NULL)
+                                       : NULL;
+    int moves = columns ? 0 : -1;
+    if (columns && PyLong_AsLongLong(column(columns, 0, TAIL)) == 0)
+        moves = PyObject_RichCompareBool(part(w, LEG_SHIFT), column(columns, 1, BEHIND), Py_EQ);
+    if (moves == 1 && !(follow(r, w->entry, part(w, LEG_KEY)) &&
+                        append(w, 0, PyList_GET_ITEM(w->given, 0), PyList_GET_ITEM(after, 0))))
+        moves = -1;
+    Py_XDECREF(columns);
+    Py_XDECREF(ended);
+    Py_XDECREF(after);
+    return moves;
+}
+
+/* Runs any operator by the call itself. */
+static bool run_any(const work *w)
+{
+    PyObject *results = PyObject_CallMethodObjArgs(w->entry, w->r->names[N_again], part(w, LEG),
+                                                   w->own, w->given, w->weights, NULL);
     bool right = results && PyList_Check(results);
     for (Py_ssize_t o = 0; right && o < PyList_GET_SIZE(results); o++) {
         PyObject *pair = PyList_GET_ITEM(results, o);
-        right = put(values, Py_NewRef(PyTuple_GET_ITEM(pair, 0))) == DONE &&
-                put(edges, Py_NewRef(PyTuple_GET_ITEM(pair, 1))) == DONE;
+        right = put(w->values, Py_NewRef(PyTuple_GET_ITEM(pair, 0))) == DONE &&
+                put(w->edges, Py_NewRef(PyTuple_GET_ITEM(pair, 1))) == DONE;
     }
     Py_XDECREF(results);
     return right;
 }
 
-static bool run_leg(const replay_object *r, PyObject *entry, PyObject *leg, PyObject *weights,
-                    PyObject *edges, PyObject *values)
+static bool run_work(const work *w)
 {
-    PyObject *at = PyTuple_GET_ITEM(leg, LEG_AT), *counts[MOST_OPERANDS] = {NULL};
+    if (part(w, LEG_RUN) != Py_None &&
+        PyList_GET_SIZE(w->own) + PySequence_Fast_GET_SIZE(w->weights) <= MOST_OPERANDS) {
+        int64_t n_frames = 0;
+        if (!same_counts(w->counts, &n_frames) || n_frames == 0)
+            return run_any(w);
+        if (!follow(w->r, w->entry, part(w, LEG_KEY)))
+            return false;
+        const bool right = run_frames(w);
+        if (!right)
+            step_back(w->r, w->entry);
+        return right;
+    }
+    const int moved = part(w, LEG_COLUMNS) == Py_None ? 0 : run_move(w);
+    return moved ? moved > 0 : run_any(w);
+}
+
+static bool run_leg(const asked *a, PyObject *leg, PyObject *weights, PyObject *edges,
+                    PyObject *values)
+{
+    PyObject *at = PyTuple_GET_ITEM(leg, LEG_AT);
     const Py_ssize_t n = PyTuple_GET_SIZE(at);
-    PyObject *own = picked(edges, at, n);
-    PyObject *given = picked(values, at, PyLong_AsSsize_t(PyTuple_GET_ITEM(leg, LEG_VALUES)));
-    bool right = own && given, alone = PyTuple_GET_ITEM(leg, LEG_RUN) != Py_None &&
-                                       n + PySequence_Fast_GET_SIZE(weights) <= MOST_OPERANDS;
-    Py_ssize_t n_counts = 0;
-    for (; right && alone && n_counts < n; n_counts++)
-        if (!(counts[n_counts] = get(r, PyList_GET_ITEM(own, n_counts), N_counts)))
-            right = false;
-    int64_t n_frames = 0;
-    alone = alone && right && same_counts(counts, n, &n_frames) && n_frames > 0;
-    if (right)
-        right = alone ? run_frames(r, entry, leg, weights, counts[0], given, edges, values)
-                      : run_any(r, entry, leg, weights, own, given, edges, values);
-    while (n_counts > 0)
-        Py_XDECREF(counts[--n_counts]);
-    Py_XDECREF(own);
-    Py_XDECREF(given);
+    work w = {a->r, a->entry, leg, weights, .edges = edges, .values = values};
+    w.own = picked(edges, at, n);
+    w.given = picked(values, at, PyLong_AsSsize_t(PyTuple_GET_ITEM(leg, LEG_VALUES)));
+    w.counts = PyList_New(n);
+    bool right = w.own && w.given && w.counts;
+    for (Py_ssize_t i = 0; right && i < n; i++) {
+        PyObject *counts = get(a->r, PyList_GET_ITEM(w.own, i), N_counts);
+        right = counts != NULL;
+        PyList_SET_ITEM(w.counts, i, counts);
+    }
+    right = right && run_work(&w);
+    Py_XDECREF(w.own);
+    Py_XDECREF(w.given);
+    Py_XDECREF(w.counts);
     return right;
 }
 
@@ -494,7 +582,7 @@ static PyObject *replayed(const asked *a, PyObject *place)
     for (Py_ssize_t i = 0; right && i < PyTuple_GET_SIZE(legs); i++) {
         PyObject *leg = PyTuple_GET_ITEM(legs, i);
         PyObject *weights = made ? PyList_GET_ITEM(made, i) : PyTuple_GET_ITEM(leg, LEG_WEIGHTS);
-        right = run_leg(a->r, a->entry, leg, weights, edges, values);
+        right = run_leg(a, leg, weights, edges, values);
     }
     if (right)
         out = result_of(a, PyTuple_GET_ITEM(place, PLACE_RESULT), edges, values);

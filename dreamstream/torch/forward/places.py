@@ -454,11 +454,14 @@ class Place(NamedTuple):
 
 
 def _leg(leg: Leg, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, ...]:
-    """Return an operator as `_core.Replay` runs it: by its kernel where it sees single frames, else by the call."""
-    plan = leg.plan
-    alone = plan is not None and plan.of_frames and plan.follows
-    run, step = (plan.run, plan.step) if alone else (None, None)
-    return leg, leg.key, at, leg.n_values, weights, run, step, leg.lines
+    """Return an operator as `_core.Replay` runs it: its kernel on frames, or what tells whether it moves any."""
+    plan, op = leg.plan, leg.op
+    own = None, None, leg.lines, None, None, None
+    if plan is not None and plan.of_frames:
+        own = plan.run, plan.step, leg.lines, None if plan.follows else op.counts, None, None
+    elif plan is not None and plan.shift is not None and len(leg.lines) == 1 and not leg.lines[0].static:
+        own = None, None, leg.lines, op.counts, op.columns, plan.shift
+    return (leg, leg.key, at, leg.n_values, weights, *own)
 
 
 #: Stands where a function is not repeated; how many places a forward may have beside a few per operation.
