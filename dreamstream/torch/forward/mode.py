@@ -220,6 +220,9 @@ class Forward(TorchFunctionMode):
         try:
             gradients = self.gradients
             if gradients is None or gradients.quiet:
+                out = REPLAY.call(self, func, args, kwargs)
+                if out is not NotImplemented:
+                    return out
                 out = self._answer(func, args, kwargs)
             else:
                 out = self.watched(self._answer, func, args, kwargs)
@@ -247,17 +250,14 @@ class Forward(TorchFunctionMode):
             return own.size(*args[1:])
         meaning = meaning_of(func)
         writes_into = meaning.in_place or kwargs.get("inplace") is True
-        if not writes_into and meaning.name not in WRITERS:
-            out = REPLAY.call(self, func, args, kwargs)
-            if out is not NotImplemented:
-                return out
         if name != "__setitem__" and (first := first_of(args, meaning.name == "cat")) is not None:
             return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS:
             return self._anew(func, meaning, args, kwargs)
         if writes_into and (meaning.shares or is_view(args)):
             return self._anew(func, meaning, args, kwargs)
-        out = repeated(self, func, args, kwargs, self._anew, func, meaning, args, kwargs)
+        known_as = (func, "in place") if writes_into else func  # of which only the result is found again
+        out = repeated(self, known_as, args, kwargs, self._anew, func, meaning, args, kwargs)
         if writes_into and out is not args[0]:
             return self._written(args[0], out, name)
         return out
