@@ -169,6 +169,9 @@ class Held:
             elif isinstance(of, dict):
                 if len(of) == len(before) and all(map(is_, of.values(), before.values())):
                     continue
+            elif type(of) is list:
+                if len(of) == len(before) and all(map(is_, of, before)):
+                    continue
             elif not _changed(of, before):
                 continue
             now, then = home.read(of), {} if before is None else before

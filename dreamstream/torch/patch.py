@@ -147,7 +147,10 @@ class TorchPatch(Patch):
         """Take a call of the module from a forward's copy."""
         if self.around or kwargs or len(args) != 1 or type(args[0]) is not SHELL:
             return self.module(*args, **kwargs)
-        return self._inside(self.module, args, kwargs)
+        forward = current()
+        if forward.arrays is not None or forward.gradients is not None:
+            return self._inside(self.module, args, kwargs)
+        return self._ran(forward, self.module, args, kwargs)
 
     def _of_copy(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.strip(module.__dict__)

@@ -47,7 +47,8 @@ def _recurrent(kind: Any, twin: type[native.Module]) -> None:
         if getattr(module, "num_layers", 1) > 1 and getattr(module, "dropout", 0) > 0:
             return _layer_by_layer(module, twin, forward, input, hx)
         options = [getattr(module, name, None) for name in _OPTIONS]
-        weights = [getattr(module, name) for name in _names_of(module)]
+        own = module._parameters
+        weights = [own[name] if name in own else getattr(module, name) for name in _names_of(module)]
         given = (as_stream(input), hx, *options, *weights)
         return repeated(
             forward, twin, given, {}, lambda: _run(_twin(module, twin, forward), forward, input, hx)

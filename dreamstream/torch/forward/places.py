@@ -262,7 +262,8 @@ class _Recipe:
             raise _Unknown
         function, args, kwargs, _ = self._made[key]
         args, kwargs = (map_leaves(tree, self._argument) for tree in (args, kwargs))
-        nested = any(isinstance(x, (list, tuple)) for x in args) or bool(kwargs)
+        inner = [kwargs, *(x for x in args if isinstance(x, (list, tuple, dict)))]
+        nested = any(type(x) is _At for x in leaves(inner))
         self.steps.append((function, args, kwargs, nested))
         self._places[key] = self._n + len(self.steps) - 1
         self.fixed = False
@@ -275,7 +276,7 @@ class _Recipe:
             if nested:
                 made.append(function(*_filled(args, made), **_filled(kwargs, made)))
             else:
-                made.append(function(*[made[a.at] if type(a) is _At else a for a in args]))
+                made.append(function(*[made[a.at] if type(a) is _At else a for a in args], **kwargs))
         return [[made[w.at] if type(w) is _At else w for w in weights] for weights in of]
 
     def _argument(self, x: Any) -> Any:
@@ -340,7 +341,7 @@ class _Results:
                 return x
             raise _Unknown
 
-        args, kwargs = (map_leaves(tree, argument) for tree in (view.args, dict(view.kwargs)))
+        args, kwargs = (map_leaves(tree, argument) for tree in view.given())
         return _Shared(at, (view.method, view.put, args, kwargs), bool(found))
 
     def _require_value(self, x: Any) -> None:
@@ -379,9 +380,8 @@ class _Shared:
             writing.unsure(streams[self.at], out)
             return
         method, put, args, kwargs = self.how
-        if self.sized:
-            args, kwargs = (_filled(tree, tokens) for tree in (args, kwargs))
-        writing.viewed(streams[self.at], out, method, put, args, kwargs)
+        fill = partial(_filled, found=tokens) if self.sized else None
+        writing.viewed(streams[self.at], out, method, put, args, kwargs, fill)
 
 
 class _Given:
