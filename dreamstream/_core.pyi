@@ -362,6 +362,12 @@ def draws(
 ) -> NDArray[np.float64]:
     """Random numbers in [0, 1) ``(frames of all rows, width)``: of each row, frames ``[first, first + n)``."""
 
+def differing(now: list[Any], then: list[Any], /) -> list[int]:
+    """Return where containers no longer hold the very objects that they held, None standing for nothing.
+
+    Dictionaries and lists are compared; one of another kind is among them unless it is empty and was.
+    """
+
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:
     """A new array of these end to end along their first axis, in C order."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import torch
@@ -34,7 +35,7 @@ from ...source_line import user_line
 from ...stream.rules import Length, Quotient, open_branch
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused
-from ..private import active_modes, enter_mode, leave_innermost_mode, set_gradients
+from ..private import active_modes, enter_mode, leave_innermost_mode, n_modes, set_gradients
 from ..tensor.stream_tensor import SHELL, StreamTensor
 from .arguments import (
     ATOMS,
@@ -71,9 +72,13 @@ from .names import (
     meaning_of,
     writes,
 )
-from .places import REPLAY, handled, repeated
+from .places import REPLAY, handled, looked_at, recorded, repeated
 
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
+
+
+#: Returns the forward that is running, or None.
+running = _CURRENT.get
 
 
 def current() -> Forward:
@@ -125,6 +130,7 @@ class Forward(TorchFunctionMode):
         self._stand_in = torch.empty(0, device=device)
         self._beneath: NotStreamableError | None = None
         self._has_loose = False
+        self._depth = 0
 
     @passes_on
     def __torch_function__(
@@ -175,6 +181,7 @@ class Forward(TorchFunctionMode):
         self.gradients = Gradients(self.entry, self.device) if torch.is_grad_enabled() else None
         self.drawn = None
         enter_mode(self)
+        self._depth = n_modes()
         return self
 
     def leave(self, *exception: Any) -> None:
@@ -226,21 +233,39 @@ class Forward(TorchFunctionMode):
                 out = self._answer(func, args, kwargs)
             else:
                 out = self.watched(self._answer, func, args, kwargs)
-        except DreamStreamError as error:
-            error.at(user_line())
-            if (explanation := getattr(self.entry, "explanation", None)) is None:
-                raise
-            return explanation.instead(error, func, args, kwargs)
         except Exception as error:
-            if not is_of_streams(error):
-                raise
-            raise refused(resolve_name(func) or func.__name__, user_line(), error) from error
+            return self._failed(error, func, args, kwargs)
         if out is NotImplemented and not any(map(is_foreign, args)):
             raise NotStreamableError.here(
                 f"{resolve_name(func) or func.__name__} on a stream inside a forward,",
                 f": it does not stream with these operands; {INSTEAD}",
             )
         return out
+
+    def again(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a Python function of torch's that asks this mode, in a warm call without asking."""
+        if n_modes() != self._depth or "call" in self.__dict__:  # another mode is asked first, or calls are watched
+            return func(*args, **kwargs)
+        if self.gradients is not None and not self.gradients.quiet:
+            return func(*args, **kwargs)
+        try:
+            out = REPLAY.call(self, func, args, kwargs)
+        except Exception as error:
+            return self._failed(error, func, args, kwargs)
+        if out is not NotImplemented:
+            return out
+        return recorded(self, func, args, kwargs, partial(func, *args, **kwargs))
+
+    def _failed(self, error: Exception, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Raise what an error means for streams, or let an explanation of the model go on without the operation."""
+        if isinstance(error, DreamStreamError):
+            error.at(user_line())
+            if (explanation := getattr(self.entry, "explanation", None)) is None:
+                raise error
+            return explanation.instead(error, func, args, kwargs)
+        if not is_of_streams(error):
+            raise error
+        raise refused(resolve_name(func) or func.__name__, user_line(), error) from error
 
     def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = func.__name__
@@ -507,6 +532,7 @@ class Forward(TorchFunctionMode):
 
     def _written(self, target: Any, result: Any, name: str) -> Any:
         """Let a stream be the result of an operation in place."""
+        looked_at()
         if (branch := open_branch(self.entry)) is not None:
             raise branch.wrote(name)
         before = target._inner

@@ -475,12 +475,15 @@ REPLAY = _core.Replay(
 
 def repeated(forward: Any, func: Any, args: Any, kwargs: dict[str, Any], run: Callable[..., Any], *given: Any) -> Any:
     """Repeat what a function did when the same was asked for, or run it by ``run(*given)``."""
-    entry = forward.entry
     if forward.gradients is not None and forward.gradients.running is not None:
         forward.settle()
     out = REPLAY.call(forward, func, args, kwargs)
-    if out is not NotImplemented:
-        return out
+    return recorded(forward, func, args, kwargs, run, *given) if out is NotImplemented else out
+
+
+def recorded(forward: Any, func: Any, args: Any, kwargs: dict[str, Any], run: Callable[..., Any], *given: Any) -> Any:
+    """Run a function by ``run(*given)``, so that the next call of it at this place can repeat what it did."""
+    entry = forward.entry
     asked = REPLAY.ask(forward, func, args, kwargs)
     if asked is None or asked[0] in entry.courses:
         return run(*given)

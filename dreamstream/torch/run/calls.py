@@ -329,6 +329,7 @@ class TorchCall(Call):
 
 
 _COUNTS = attrgetter("counts")
+_NAMES = {torch.float32: "float32", torch.float64: "float64"}
 
 
 class _Plan:
@@ -364,7 +365,10 @@ class _Plan:
 
 def _nothing(line: Line, like: Tensor, operands: Sequence[Tensor | None]) -> Tensor:
     """Return no frames; on the tape where frames would be, so that a loss over none can be differentiated."""
-    features, dtype = line.features, dtype_of(line.dtype)
+    features = line.features
+    if line.dtype == _NAMES.get(like.dtype) and not torch.is_grad_enabled():
+        return like.new_empty(0, *features)
+    dtype = dtype_of(line.dtype)
     if dtype.is_floating_point:
         reals = [t for t in operands if t is not None and t.is_floating_point()]
         wide = dtype == torch.float64
