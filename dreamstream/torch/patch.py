@@ -206,7 +206,10 @@ class TorchPatch(Patch):
             with forward.entry.within(forward.paths.get(id(module)), module):
                 return run_module(module, args, kwargs)
         except (RuntimeError, TypeError, AttributeError) as error:
-            raise _refused(forward, error)
+            refusal = _refused(forward, error)
+            if refusal is error:
+                raise
+            raise refusal from error
 
     def _ran(self, forward: Forward, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module; its errors name it."""

@@ -1,4 +1,4 @@
-"""For the tracer: functions of torch that call users', what compiled ones were made from, and what is asked first."""
+"""For the tracer: functions of torch that call users' or the forward, and what compiled ones were made from."""
 
 from functools import partial
 from types import FunctionType

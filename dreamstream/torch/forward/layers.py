@@ -50,9 +50,7 @@ def _recurrent(kind: Any, twin: type[native.Module]) -> None:
         own = module._parameters
         weights = [own[name] if name in own else getattr(module, name) for name in _names_of(module)]
         given = (as_stream(input), hx, *options, *weights)
-        return repeated(
-            forward, twin, given, {}, lambda: _run(_twin(module, twin, forward), forward, input, hx)
-        )
+        return repeated(forward, twin, given, {}, lambda: _run(_twin(module, twin, forward), forward, input, hx))
 
     _STREAMING[kind.forward] = stream
 

@@ -244,7 +244,9 @@ class Forward(TorchFunctionMode):
 
     def again(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a Python function of torch's that asks this mode, in a warm call without asking."""
-        if n_modes() != self._depth or "call" in self.__dict__:  # another mode is asked first, or calls are watched
+        if (
+            n_modes() != self._depth or "call" in self.__dict__
+        ):  # another mode is asked first, or calls are watched
             return func(*args, **kwargs)
         if self.gradients is not None and not self.gradients.quiet:
             return func(*args, **kwargs)
@@ -257,7 +259,7 @@ class Forward(TorchFunctionMode):
         return recorded(self, func, args, kwargs, partial(func, *args, **kwargs))
 
     def _failed(self, error: Exception, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Raise what an error means for streams, or let an explanation of the model go on without the operation."""
+        """Raise what an error means for streams, or let an explanation go on without the operation."""
         if isinstance(error, DreamStreamError):
             error.at(user_line())
             if (explanation := getattr(self.entry, "explanation", None)) is None:

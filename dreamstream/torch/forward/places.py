@@ -441,8 +441,8 @@ class Place(NamedTuple):
     weights : callable or None
         Gives the operators' weights, a list, of the tensors that the function is given; None where they stay.
     result : tuple, list or callable
-        ``(edge's number, dims, names, _Shared or None)`` of a stream; a list of those of a tuple; what makes any other
-        result, of all edges, their values, and the streams and sizes that were asked about.
+        ``(edge's number, dims, names, _Shared or None)`` of a stream; a list of those of a tuple; what makes any
+        other result, of all edges, their values, and the streams and sizes that were asked about.
     held : list
         Parameters and buffers by whose identities the place is known.
     """
@@ -473,7 +473,9 @@ REPLAY = _core.Replay(
 )  # fmt: skip
 
 
-def repeated(forward: Any, func: Any, args: Any, kwargs: dict[str, Any], run: Callable[..., Any], *given: Any) -> Any:
+def repeated(
+    forward: Any, func: Any, args: Any, kwargs: dict[str, Any], run: Callable[..., Any], *given: Any
+) -> Any:
     """Repeat what a function did when the same was asked for, or run it by ``run(*given)``."""
     if forward.gradients is not None and forward.gradients.running is not None:
         forward.settle()
@@ -481,7 +483,9 @@ def repeated(forward: Any, func: Any, args: Any, kwargs: dict[str, Any], run: Ca
     return recorded(forward, func, args, kwargs, run, *given) if out is NotImplemented else out
 
 
-def recorded(forward: Any, func: Any, args: Any, kwargs: dict[str, Any], run: Callable[..., Any], *given: Any) -> Any:
+def recorded(
+    forward: Any, func: Any, args: Any, kwargs: dict[str, Any], run: Callable[..., Any], *given: Any
+) -> Any:
     """Run a function by ``run(*given)``, so that the next call of it at this place can repeat what it did."""
     entry = forward.entry
     asked = REPLAY.ask(forward, func, args, kwargs)

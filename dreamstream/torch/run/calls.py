@@ -323,7 +323,9 @@ class TorchCall(Call):
         fresh = to_device(gathered.fresh, self.device)
         found = [gathered.rows((ordinal, "carried", k), copy=True) for k in range(len(made))]
         return tuple(
-            m if f is None else torch.where(fresh.reshape(-1, *(1,) * (m.ndim - 1)), m, f)  # None: of an older state
+            m
+            if f is None
+            else torch.where(fresh.reshape(-1, *(1,) * (m.ndim - 1)), m, f)  # None: of an older state
             for m, f in zip(made, found)
         )
 
