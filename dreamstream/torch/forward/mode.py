@@ -283,7 +283,10 @@ class Forward(TorchFunctionMode):
             return self._anew(func, meaning, args, kwargs)
         if writes_into and (meaning.shares or is_view(args)):
             return self._anew(func, meaning, args, kwargs)
-        known_as = (func, "in place") if writes_into else func  # of which only the result is found again
+        known_as = func
+        if writes_into:
+            looked_at()  # a function around it can't be repeated, whose place has no writes
+            known_as = func, "in place"
         out = repeated(self, known_as, args, kwargs, self._anew, func, meaning, args, kwargs)
         if writes_into and out is not args[0]:
             return self._written(args[0], out, name)
@@ -534,7 +537,6 @@ class Forward(TorchFunctionMode):
 
     def _written(self, target: Any, result: Any, name: str) -> Any:
         """Let a stream be the result of an operation in place."""
-        looked_at()
         if (branch := open_branch(self.entry)) is not None:
             raise branch.wrote(name)
         before = target._inner
