@@ -132,6 +132,10 @@ static bool run_frames(const work *w)
         out = PyObject_Vectorcall(part(w, LEG_RUN), operands, (size_t)(1 + n + n_weights), NULL);
     bool right = out != NULL;
     const bool several = right && (PyTuple_Check(out) || PyList_Check(out));
+    if (right && (several ? PySequence_Fast_GET_SIZE(out) : 1) < PyList_GET_SIZE(lines)) {
+        PyErr_SetString(PyExc_TypeError, "a kernel has given fewer values than it has outputs");
+        right = false;
+    }
     for (Py_ssize_t o = 0; right && o < PyList_GET_SIZE(lines); o++) {
         PyObject *counts = after ? PyList_GET_ITEM(after, o) : PyList_GET_ITEM(w->counts, 0);
         right = append(w, o, several ? PySequence_Fast_GET_ITEM(out, o) : out, counts);
