@@ -77,8 +77,7 @@ from .places import REPLAY, handled, looked_at, recorded, repeated
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 
 
-#: Returns the forward that is running, or None.
-running = _CURRENT.get
+running = _CURRENT.get  #: Returns the forward that is running, or None.
 
 
 def current() -> Forward:
@@ -244,19 +243,15 @@ class Forward(TorchFunctionMode):
 
     def again(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a Python function of torch's that asks this mode, in a warm call without asking."""
-        if (
-            n_modes() != self._depth or "call" in self.__dict__
-        ):  # another mode is asked first, or calls are watched
-            return func(*args, **kwargs)
-        if self.gradients is not None and not self.gradients.quiet:
+        quiet = self.gradients is None or self.gradients.quiet
+        if not quiet or n_modes() != self._depth or "call" in self.__dict__:  # another mode, or calls are watched
             return func(*args, **kwargs)
         try:
             out = REPLAY.call(self, func, args, kwargs)
         except Exception as error:
             return self._failed(error, func, args, kwargs)
-        if out is not NotImplemented:
-            return out
-        return recorded(self, func, args, kwargs, partial(func, *args, **kwargs))
+        anew = partial(func, *args, **kwargs)
+        return recorded(self, func, args, kwargs, anew) if out is NotImplemented else out
 
     def _failed(self, error: Exception, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Raise what an error means for streams, or let an explanation go on without the operation."""
@@ -283,10 +278,9 @@ class Forward(TorchFunctionMode):
             return self._anew(func, meaning, args, kwargs)
         if writes_into and (meaning.shares or is_view(args)):
             return self._anew(func, meaning, args, kwargs)
-        known_as = func
+        known_as = (func, "in place") if writes_into else func
         if writes_into:
             looked_at()  # a function around it can't be repeated, whose place has no writes
-            known_as = func, "in place"
         out = repeated(self, known_as, args, kwargs, self._anew, func, meaning, args, kwargs)
         if writes_into and out is not args[0]:
             return self._written(args[0], out, name)
