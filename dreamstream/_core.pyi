@@ -362,6 +362,51 @@ def draws(
 ) -> NDArray[np.float64]:
     """Random numbers in [0, 1) ``(frames of all rows, width)``: of each row, frames ``[first, first + n)``."""
 
+@final
+class Replay:
+    """Repeats what a function of torch did in the call before, at the same place of a forward.
+
+    Parameters
+    ----------
+    shell, stream, edge, place : type
+        The tensor that a forward sees, what is in it, its edge, and the tuple that a call's courses hold.
+    atoms, tensors : frozenset of type
+        What has itself for a key; tensors that are known by type and shape.
+    blank, guard, records, size : callable
+        Makes a shell; keeps torch from asking modes; says whether gradients are recorded; gives the key of a size.
+    """
+
+    def __new__(
+        cls,
+        shell: type,
+        stream: type,
+        edge: type,
+        place: type,
+        atoms: frozenset[type],
+        tensors: frozenset[type],
+        blank: Callable[[type], Any],
+        guard: Callable[[], Any],
+        records: Callable[[], bool],
+        size: Callable[..., tuple[Any, ...] | None],
+        /,
+    ) -> Replay: ...
+    def call(self, forward: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
+        """Do again what a function did when the same was asked for; NotImplemented where that is not known."""
+
+    def ask(
+        self, forward: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /
+    ) -> tuple[tuple[Any, ...], list[Any], list[Any], list[Any], list[Any], list[Any]] | None:
+        """Return the key of what is asked for, and streams, edges, weights, tensors and sizes in it, or None."""
+
+    def result(self, form: Any, edges: list[Any], values: list[Any], streams: Any, tokens: Any, /) -> Any:
+        """Return the result of a place, or a part of it."""
+
+def differing(now: list[Any], then: list[Any], /) -> list[int]:
+    """Return where containers no longer hold the very objects that they held, None standing for nothing.
+
+    Dictionaries and lists are compared; one of another kind is among them unless it is empty and was.
+    """
+
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:
     """A new array of these end to end along their first axis, in C order."""
 

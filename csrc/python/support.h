@@ -24,7 +24,7 @@ enum { DS_N_STATUS = 16, DS_MAX_ARENAS = 8 };
     X(op)           \
     X(graph)        \
     X(engine)       \
-    X(live) X(stepper) X(stream) X(hold) X(prepared) X(count) X(decoder) X(decoding) X(record)
+    X(live) X(stepper) X(stream) X(hold) X(prepared) X(count) X(decoder) X(decoding) X(record) X(replay)
 #define DS_TYPE_MEMBER(name) PyTypeObject *name##_type;
 #define DS_TYPE_SPEC(name) extern PyType_Spec ds_##name##_spec;
 
@@ -113,6 +113,7 @@ void ds_give_arena(ds_module *m, ds_arena *arena);
 
 /* Functions of the module: joined.c, model.c. */
 PyObject *ds_joined(PyObject *module, PyObject *arrays);
+PyObject *ds_differing(PyObject *module, PyObject *args);
 PyObject *ds_python_draws(PyObject *module, PyObject *const *args, Py_ssize_t n_args);
 PyObject *ds_python_adam(PyObject *module, PyObject *const *args, Py_ssize_t n_args);
 PyObject *ds_python_sgd(PyObject *module, PyObject *const *args, Py_ssize_t n_args);

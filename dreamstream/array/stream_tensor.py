@@ -258,6 +258,10 @@ class StreamTensor(OfStreams, Tensor):
         if not isinstance(dim, str):
             return self.features[dim]
         library = self.edge.entry.library
+        if dim == "B":
+            return library.batch(self.edge, 1)
+        if dim == "L":
+            return library.length(self.edge)
         times = lanes_of((dim,)) or 1
         if not holds(dim, "L"):
             return library.batch(self.edge, times)

@@ -42,9 +42,11 @@ class View:
     put : callable or None
         ``(tensor, view, *args, **kwargs)``: gives the tensor into which the view was written; None where that
         can't be.
+    fill : callable or None
+        Gives arguments, of args or kwargs in which other things stand for sizes; called when they are needed.
     """
 
-    __slots__ = ("args", "kwargs", "method", "of", "put")
+    __slots__ = ("args", "fill", "kwargs", "method", "of", "put")
 
     #: Why it can't be written into, where it has no way back.
     why = (
@@ -59,21 +61,31 @@ class View:
         put: Callable[..., Any] | None,
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] = MappingProxyType({}),
+        fill: Callable[[Any], Any] | None = None,
     ) -> None:
         self.of = of
         self.method = method
         self.put = put
         self.args = args
         self.kwargs = kwargs
+        self.fill = fill
 
     def again(self, x: StreamTensor) -> None:
         """Give the tensor its value back."""
-        _set(x, self.method(self.of, *self.args, **self.kwargs))
+        args, kwargs = self.given()
+        _set(x, self.method(self.of, *args, **kwargs))
 
     def back(self, whole: Any, part: Any) -> Any:
         """Return the tensor into which the view was written."""
         assert self.put is not None
-        return self.put(whole, part, *self.args, **self.kwargs)
+        args, kwargs = self.given()
+        return self.put(whole, part, *args, **kwargs)
+
+    def given(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return the method's arguments."""
+        if self.fill is not None:
+            self.args, self.kwargs, self.fill = self.fill(self.args), self.fill(self.kwargs), None
+        return self.args, self.kwargs
 
 
 class _OfConstant(View):
@@ -138,10 +150,16 @@ def copied(x: StreamTensor) -> StreamTensor:
 
 
 def viewed(
-    x: Any, out: Any, method: Callable[..., Any], put: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    x: Any,
+    out: Any,
+    method: Callable[..., Any],
+    put: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    fill: Callable[[Any], Any] | None = None,
 ) -> Any:
     """Return `out`, as the view of x that a method gives with these arguments; see `View`."""
-    return _joined(x, out, View(x, method, put, args, kwargs))
+    return _joined(x, out, View(x, method, put, args, kwargs, fill))
 
 
 def shared(x: StreamTensor, among: Sequence[StreamTensor]) -> Any:

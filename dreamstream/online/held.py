@@ -21,6 +21,7 @@ from weakref import ref
 
 import numpy as np
 
+from .. import _core
 from ..array.base import Base
 from ..array.stand_in import StandIn
 from ..array.stream_tensor import StreamTensor
@@ -69,6 +70,7 @@ class Held:
         self._generators: Sequence[Any] = ()
         self._now: list[Home] = []
         self._before: list[Any] = []
+        self._places: list[Any] = []
         self._states: list[tuple[Callable[[Any], Any], Any]] = []
         self._changing: set[int] = set()  # large places that calls change
         self._kept: list[_Kept] = []
@@ -95,9 +97,12 @@ class Held:
         noted = self._homes if first else self._small
         if not first and self._changing:
             noted = [*noted, *(h for h in self._homes if _key(h.of) in self._changing)]
-        before = self._before = []
-        for home in noted:
-            before.append(home.read(home.of) if home.of else None)  # noqa: PERF401 (one Python call less)
+        if noted is self._now:  # what was noted before the last call mostly holds
+            for i in self._differing():
+                self._before[i] = _read(noted[i])
+        else:
+            self._before = list(map(_read, noted))
+            self._places = [home.of for home in noted]
         self._now, self._kept_before = noted, self._kept
         self._states = self._settings() if self._generators or self.watched or self._sets else []
         self.noted = True
@@ -158,20 +163,17 @@ class Held:
             put(state)
         self._kept = self._kept_before  # and its places are those that it had: they need not be looked for again
 
+    def _differing(self) -> list[int]:
+        """Return which of the places that were noted hold something else."""
+        found = _core.differing(self._places, self._before)
+        return [i for i in found if _changed(self._places[i], self._before[i])]
+
     def _changes(self) -> list[_Kept]:
         """Return what has changed: the place, its key there, and what is there now and was there before."""
         out: list[_Kept] = []
-        for home, before in zip(self._now, self._before):
-            of = home.of
-            if before is None:
-                if not of:
-                    continue
-            elif isinstance(of, dict):
-                if len(of) == len(before) and all(map(is_, of.values(), before.values())):
-                    continue
-            elif not _changed(of, before):
-                continue
-            now, then = home.read(of), {} if before is None else before
+        for i in self._differing():
+            home, before = self._now[i], self._before[i]
+            now, then = home.read(home.of), {} if before is None else before
             if isinstance(now, dict):
                 changed = ((key, value, then.get(key, _MISSING)) for key, value in now.items())
                 out += [(home, key, value, other) for key, value, other in changed if other is not value]
@@ -203,6 +205,11 @@ def undone(held: Held) -> Iterator[None]:
 
 
 # ---------------------------------------------------------------------- places
+def _read(home: Home) -> Any:
+    """Return what a place holds, None for nothing."""
+    return home.read(home.of) if home.of else None
+
+
 def _has(home: Home, key: Any, value: Any) -> bool:
     """Whether a place holds this very value at a key, or all of these."""
     if key is _WHOLE:

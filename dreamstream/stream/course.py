@@ -62,12 +62,13 @@ class Recording:
         self._values = [*(x.value for x in inputs), *(None for _ in edges)]
         self._legs: list[Leg] = []
         self._weights: list[Sequence[Any]] = []
+        self._sources: list[tuple[int, ...]] = []
         self._whole = True
 
     def add(self, leg: Leg, request: Request, results: Sequence[tuple[Any, Edge]]) -> None:
         """Append an operator that ran."""
         places = self.places()
-        sources = [places.get(id(e), -1) for e in request.edges]
+        sources = tuple([places.get(id(e), -1) for e in request.edges])
         if min(sources) < 0 or any(self._values[i] is not v for i, v in zip(sources, request.values)):
             self._whole = False
             return
@@ -76,6 +77,7 @@ class Recording:
         leg.weighs = bool(request.weights)
         self._weights.append(request.weights)
         self._legs.append(leg)
+        self._sources.append(sources)
         for value, edge in results:
             self._values.append(value)
             self._edges.append(edge)

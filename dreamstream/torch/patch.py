@@ -126,7 +126,8 @@ class TorchPatch(Patch):
     @passes_on
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Take a call of the module from torch."""
-        if torch.compiler.is_compiling() and not _streams(args, kwargs):  # else what follows can't be compiled
+        inside = len(args) == 1 and type(args[0]) is SHELL
+        if not inside and torch.compiler.is_compiling() and not _streams(args, kwargs):  # which can't be compiled
             return self.module._call_impl(*args, **kwargs)
         module, caller = self.module, sys._getframe(1)
         if caller.f_code.co_name == _CALLER and (found := caller.f_locals.get("self")) is not module:
@@ -140,6 +141,16 @@ class TorchPatch(Patch):
         finally:
             private.set_compiler(compiler)
         return (self.compiled or module._call_impl)(*args, **kwargs)
+
+    @passes_on
+    def direct(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Take a call of the module from a forward's copy."""
+        if self.around or kwargs or len(args) != 1 or type(args[0]) is not SHELL:
+            return self.module(*args, **kwargs)
+        forward = current()
+        if forward.arrays is not None or forward.gradients is not None:
+            return self._inside(self.module, args, kwargs)
+        return self._ran(forward, self.module, args, kwargs)
 
     def _of_copy(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.strip(module.__dict__)
@@ -189,20 +200,26 @@ class TorchPatch(Patch):
         forward = current()
         if forward.gradients is not None:
             forward.settle()  # where what came before it is refused, it is not at fault
-        if hasattr(forward.entry, "within"):
+        if forward.arrays is None:
+            return self._ran(forward, module, args, kwargs)
+        try:
             with forward.entry.within(forward.paths.get(id(module)), module):
-                return _run(module, args, kwargs)
-        return self._ran(forward, module, args, kwargs)
+                return run_module(module, args, kwargs)
+        except (RuntimeError, TypeError, AttributeError) as error:
+            refusal = _refused(forward, error)
+            if refusal is error:
+                raise
+            raise refusal from error
 
     def _ran(self, forward: Forward, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module; its errors name it."""
         try:
-            out = _run(module, args, kwargs)
+            out = run_module(module, args, kwargs)
             if forward.gradients is not None:
                 forward.settle()
             return out
         except Exception as error:
-            raise_explained(error, self.path, type(module).__name__)
+            raise_explained(_refused(forward, error), self.path, type(module).__name__)
 
     def _outermost(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Any]
@@ -390,15 +407,26 @@ def _measured(x: Any) -> Any:
     return StreamTensor.shell(measured(x)) if isinstance(x, (Length, Gathered, FirstFrame)) else x
 
 
-def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run what streams in place of a module's forward, or the forward."""
-    try:
-        return run_module(module, args, kwargs)
-    except (RuntimeError, TypeError, AttributeError) as error:
-        refusal = None if isinstance(error, DreamStreamError) else current().refusal(error)
-        if refusal is None:
-            raise
-        raise refusal from error
+def _refused(forward: Forward, error: Exception) -> Exception:
+    """Return the refusal that an error of torch's or Python's is, or the error."""
+    if isinstance(error, (RuntimeError, TypeError, AttributeError)) and not isinstance(error, DreamStreamError):
+        refusal = forward.refusal(error)
+        if refusal is not None:
+            refusal.__cause__ = error
+            return refusal
+    return error
+
+
+def _direct(module: Any) -> Any:
+    """Return what a forward's copy calls in the place of a module, if its handle takes its calls."""
+    state = module.__dict__
+    own = state.get(_CALLED)
+    if type(own) is TorchPatch and own.module is module and "_orig_mod" not in state["_modules"]:
+        return own.direct
+    return None
+
+
+TRACER.direct[torch.nn.Module.__call__] = _direct
 
 
 @passes_on

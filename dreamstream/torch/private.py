@@ -41,6 +41,7 @@ __all__ = [
     "is_transformed",
     "kept_by_checkpoint",
     "leave_innermost_mode",
+    "n_modes",
     "onnx_type",
     "original_of",
     "own_buffers",
@@ -66,6 +67,7 @@ CALLS_USERS = {
     ("torch.nn.modules.module", "_call_impl"),
     ("torch.nn.modules.module", "_wrapped_call_impl"),
     ("torch.nn.modules.container", "forward"),
+    ("torch.nn.modules.normalization", "forward"),
     ("torch.nn.parallel.data_parallel", "forward"),
     ("torch.nn.parallel.distributed", "forward"),
     ("torch.nn.parallel.distributed", "_run_ddp_forward"),
@@ -116,6 +118,7 @@ def is_of_checkpoint(frame: FrameType | None) -> bool:
 #: A mode of torch functions becomes the innermost one; the innermost one is left.
 enter_mode = torch._C._push_on_torch_function_stack
 leave_innermost_mode = torch._C._pop_torch_function_stack
+n_modes: Callable[[], int] = torch._C._len_torch_function_stack
 
 #: Returns what is called with tensors that are saved for a backward, or None.
 saved_tensors_hooks_on_top = torch._C._autograd._top_saved_tensors_default_hooks

@@ -53,6 +53,8 @@ class Callees:
         self._by_code: dict[int, Callee] = {}
         self._by_name: dict[str, Callee] = {}
         self._awaited: set[str] = set()  # modules of `_by_name`
+        #: By the ``__call__`` of their class: gives what is called in an object's place, or None.
+        self.direct: dict[Any, Callable[[Any], Callee | None]] = {}
         for original, replacement in self.instead.items():
             self.stand_in(original, replacement)
 
@@ -188,6 +190,8 @@ class Callees:
         if found is not None:
             return found
         call = kind.__call__
+        if call in self.direct and (direct := self.direct[call](f)) is not None:
+            return direct
         if type(call) is not types.FunctionType:
             if kind is functools.partial:
                 inner = self.of(f.func)

@@ -6,9 +6,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F
-from torch import nn
+from torch import nn, overrides
+from torch.overrides import TorchFunctionMode
 
 import dreamstream as ds
+from dreamstream import _core
 from dreamstream.torch.forward import places
 from dreamstream.torch.forward.mode import Forward
 
@@ -297,3 +299,63 @@ def test_positions_that_meet_frames_twice():
         chunk = ds.stream_tensor([x[:, at : at + 2]], ids=["a"], sos=at == 0, eos=at >= 8, names=("B", "C", "L"))
         parts.append(model(chunk)["a"])
     assert torch.allclose(torch.cat(parts, 1), want, atol=1e-6)
+
+
+class Counting(TorchFunctionMode):
+    """Counts the functions of torch.nn.functional that it is asked about."""
+
+    asked = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.asked += function is F.relu
+        return function(*args, **(kwargs or {}))
+
+
+def test_functions_are_repeated_without_torchs_way_of_asking(monkeypatch):
+    model = ds.patch_module(Of(lambda m, x: F.relu(m.conv(x))).eval()).online()
+    chunks_of(model, [torch.randn(4, 3)] * 5)  # the first are watched for random numbers
+    asked, handle = [], overrides.handle_torch_function
+    monkeypatch.setattr(
+        F, "handle_torch_function", lambda *given, **named: asked.append(1) or handle(*given, **named)
+    )
+    model(ds.stream_tensor([torch.randn(4, 3)], ids=["a"]))
+    assert not asked
+
+
+def test_a_mode_within_a_forward_is_asked_first():
+    counting = Counting()
+
+    def function(m, x):
+        with counting:
+            return F.relu(m.conv(x))
+
+    chunks_of(ds.patch_module(Of(function).eval()).online(), [torch.randn(4, 3)] * 4)
+    assert counting.asked == 4
+
+
+def test_what_changed_between_calls_comes_back_when_one_fails():
+    def function(m, x):
+        m.kept["calls"] = m.kept["calls"] + 1
+        m.order = [m.kept["calls"]]
+        return m.conv(x) if m.right else x.frobnicate()
+
+    model = Of(function).eval()
+    model.kept, model.order, model.right = {"calls": 0}, [], True
+    ds.patch_module(model).online()
+    chunks_of(model, [torch.randn(4, 3)] * 3)
+    model.kept["calls"], model.kept["more"], model.right = 10, "mine", False
+    with pytest.raises(AttributeError):
+        model(ds.stream_tensor([torch.randn(4, 3)], ids=["a"]))
+    assert model.kept == {"calls": 10, "more": "mine"} and model.order == [3]
+
+
+def test_replay_refuses_what_it_was_not_made_for():
+    with pytest.raises(TypeError, match="Replay takes 10"):
+        _core.Replay()
+    for given in [(), (None, len, [], {}), (None, len, (), None)]:
+        with pytest.raises(TypeError, match="a forward, a function, a tuple and a dict"):
+            places.REPLAY.call(*given)
+    with pytest.raises(AttributeError, match="entry"):
+        places.REPLAY.ask(None, len, (), {})
+    with pytest.raises(ValueError, match="equal length"):
+        _core.differing([], [1])

@@ -32,6 +32,7 @@ def with_features(dims: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(p for d in dims if isinstance(d, str) and "_" in d for p in _parts(d) if isinstance(p, int))
 
 
+@lru_cache(maxsize=4096)
 def lanes_of(dims: tuple[Any, ...]) -> int:
     """Return how many lanes a frame has; 0 where no features are joined with B."""
     sizes = with_features(dims)

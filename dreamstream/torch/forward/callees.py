@@ -1,7 +1,30 @@
-"""For the tracer: which functions of torch call users' functions, and what compiled ones were made from."""
+"""For the tracer: functions of torch that call users' or the forward, and what compiled ones were made from."""
 
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from ...online.tracer import TRACER
 from ...tracing.callees import GOES_ON, ORIGINALS
 from ..private import CALLS_USERS, original_of
+from ..tensor.stream_tensor import SHELL
+from .mode import running
 
 GOES_ON.update(CALLS_USERS)
 ORIGINALS.append(original_of)
+
+
+def _of_streams(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Run a function that asks the forward; torch would do so by way of ten functions of its own."""
+    forward = running()
+    if forward is None or not args or type(args[0]) is not SHELL:
+        return function(*args, **kwargs)
+    return forward.again(function, args, kwargs)
+
+
+for _function in [*vars(torch.nn.functional).values()]:
+    asks = type(_function) is FunctionType and "handle_torch_function" in _function.__code__.co_names
+    if asks and TRACER.stands_for(_function) is None:
+        TRACER.stand_in(_function, partial(_of_streams, _function))

@@ -15,7 +15,7 @@ from ..private import recurrent_weights
 from .constants import Constant
 from .mode import Forward, as_stream, current
 from .names import HANDLERS, enter
-from .places import asked_for, repeated
+from .places import repeated
 
 Reason = tuple[str, str]
 
@@ -47,10 +47,10 @@ def _recurrent(kind: Any, twin: type[native.Module]) -> None:
         if getattr(module, "num_layers", 1) > 1 and getattr(module, "dropout", 0) > 0:
             return _layer_by_layer(module, twin, forward, input, hx)
         options = [getattr(module, name, None) for name in _OPTIONS]
-        weights = [getattr(module, name) for name in _names_of(module)]
+        own = module._parameters
+        weights = [own[name] if name in own else getattr(module, name) for name in _names_of(module)]
         given = (as_stream(input), hx, *options, *weights)
-        asked = asked_for(forward, twin, given, {})
-        return repeated(forward.entry, asked, lambda: _run(_twin(module, twin, forward), forward, input, hx))
+        return repeated(forward, twin, given, {}, lambda: _run(_twin(module, twin, forward), forward, input, hx))
 
     _STREAMING[kind.forward] = stream
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import torch
@@ -34,7 +35,7 @@ from ...source_line import user_line
 from ...stream.rules import Length, Quotient, open_branch
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused
-from ..private import active_modes, enter_mode, leave_innermost_mode, set_gradients
+from ..private import active_modes, enter_mode, leave_innermost_mode, n_modes, set_gradients
 from ..tensor.stream_tensor import SHELL, StreamTensor
 from .arguments import (
     ATOMS,
@@ -71,9 +72,12 @@ from .names import (
     meaning_of,
     writes,
 )
-from .places import Place, asked_for, handled, repeated
+from .places import REPLAY, handled, looked_at, recorded, repeated
 
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
+
+
+running = _CURRENT.get  #: Returns the forward that is running, or None.
 
 
 def current() -> Forward:
@@ -125,6 +129,7 @@ class Forward(TorchFunctionMode):
         self._stand_in = torch.empty(0, device=device)
         self._beneath: NotStreamableError | None = None
         self._has_loose = False
+        self._depth = 0
 
     @passes_on
     def __torch_function__(
@@ -175,6 +180,7 @@ class Forward(TorchFunctionMode):
         self.gradients = Gradients(self.entry, self.device) if torch.is_grad_enabled() else None
         self.drawn = None
         enter_mode(self)
+        self._depth = n_modes()
         return self
 
     def leave(self, *exception: Any) -> None:
@@ -220,24 +226,43 @@ class Forward(TorchFunctionMode):
         try:
             gradients = self.gradients
             if gradients is None or gradients.quiet:
+                out = REPLAY.call(self, func, args, kwargs)
+                if out is not NotImplemented:
+                    return out
                 out = self._answer(func, args, kwargs)
             else:
                 out = self.watched(self._answer, func, args, kwargs)
-        except DreamStreamError as error:
-            error.at(user_line())
-            if (explanation := getattr(self.entry, "explanation", None)) is None:
-                raise
-            return explanation.instead(error, func, args, kwargs)
         except Exception as error:
-            if not is_of_streams(error):
-                raise
-            raise refused(resolve_name(func) or func.__name__, user_line(), error) from error
+            return self._failed(error, func, args, kwargs)
         if out is NotImplemented and not any(map(is_foreign, args)):
             raise NotStreamableError.here(
                 f"{resolve_name(func) or func.__name__} on a stream inside a forward,",
                 f": it does not stream with these operands; {INSTEAD}",
             )
         return out
+
+    def again(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a Python function of torch's that asks this mode, in a warm call without asking."""
+        quiet = self.gradients is None or self.gradients.quiet
+        if not quiet or n_modes() != self._depth or "call" in self.__dict__:  # another mode, or calls are watched
+            return func(*args, **kwargs)
+        try:
+            out = REPLAY.call(self, func, args, kwargs)
+        except Exception as error:
+            return self._failed(error, func, args, kwargs)
+        anew = partial(func, *args, **kwargs)
+        return recorded(self, func, args, kwargs, anew) if out is NotImplemented else out
+
+    def _failed(self, error: Exception, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Raise what an error means for streams, or let an explanation go on without the operation."""
+        if isinstance(error, DreamStreamError):
+            error.at(user_line())
+            if (explanation := getattr(self.entry, "explanation", None)) is None:
+                raise error
+            return explanation.instead(error, func, args, kwargs)
+        if not is_of_streams(error):
+            raise error
+        raise refused(resolve_name(func) or func.__name__, user_line(), error) from error
 
     def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = func.__name__
@@ -247,20 +272,16 @@ class Forward(TorchFunctionMode):
             return own.size(*args[1:])
         meaning = meaning_of(func)
         writes_into = meaning.in_place or kwargs.get("inplace") is True
-        asked = None
-        if not writes_into and meaning.name not in WRITERS:
-            asked = asked_for(self, func, args, kwargs)
-            if asked is not None and type(place := self.entry.courses.get(asked.key)) is Place:
-                return place.again(self.entry, asked)
         if name != "__setitem__" and (first := first_of(args, meaning.name == "cat")) is not None:
             return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS:
             return self._anew(func, meaning, args, kwargs)
         if writes_into and (meaning.shares or is_view(args)):
             return self._anew(func, meaning, args, kwargs)
+        known_as = (func, "in place") if writes_into else func
         if writes_into:
-            asked = asked_for(self, func, args, kwargs)
-        out = repeated(self.entry, asked, self._anew, func, meaning, args, kwargs)
+            looked_at()  # a function around it can't be repeated, whose place has no writes
+        out = repeated(self, known_as, args, kwargs, self._anew, func, meaning, args, kwargs)
         if writes_into and out is not args[0]:
             return self._written(args[0], out, name)
         return out

@@ -9,26 +9,28 @@ and which of them share the memory of an argument. So the native front end is as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 
+from ... import _core
 from ...array import writing
 from ...array.deferred import Deferred
 from ...array.ends import Later, last_frames
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...stream.context import times_asked
-from ...stream.course import Recording, is_number
+from ...stream.course import Leg, Recording, is_number
 from ...stream.edge import Edge
 from ...stream.rules import Token
 from ...stream.tree import leaves, map_leaves
 from ..private import without_functions
 from ..run.kernels import attention
-from ..tensor.stream_tensor import SHELL, StreamTensor
+from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
 _NUMBERS = frozenset((int, bool))
@@ -46,123 +48,99 @@ class _Unknown(Exception):
     """An argument, or a result, of which a place can't be known or repeated."""
 
 
-class Asked:
-    """What a call of a torch function asks for.
+class Asked(NamedTuple):
+    """What a call of a torch function asks for, as `_core.Replay` reads it.
 
     Attributes
     ----------
-    key : tuple or None
-        Equal where the same is asked for; None where that can't be told.
+    key : tuple
+        Equal where the same is asked for.
     streams : list
         The native tensors among the arguments.
-    tokens : list
-        The sizes among them.
     edges : list of Edge
-        Whose frames these count.
+        Whose frames the sizes among them count.
     held : list
         Parameters and buffers, which are compared by identity.
     made : list
         All other tensors, which are compared by type and shape.
+    tokens : list
+        The sizes.
     """
 
-    __slots__ = ("_entry", "_known", "edges", "held", "key", "made", "streams", "tokens")
+    key: tuple[Any, ...]
+    streams: list[Any]
+    edges: list[Edge]
+    held: list[Any]
+    made: list[Any]
+    tokens: list[Token]
 
-    def __init__(
-        self, entry: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: dict[int, Any]
-    ) -> None:
-        self.streams: list[Any] = []
-        self.edges: list[Edge] = []
-        self.held: list[Any] = []
-        self.made: list[Any] = []
-        self.tokens: list[Token] = []
-        self._entry, self._known = entry, known
-        key: list[Any] = [func]
-        try:
-            self._add(args, key)
-            if kwargs:
-                key += kwargs
-                self._add(kwargs.values(), key)
-        except _Unknown:
-            self.key = None
-            return
-        # What was written into runs operators when it is looked at, as has happened by now.
-        key.append(entry.n_done)
-        self.key = tuple(key) if self.streams else None
 
-    def _add(self, items: Iterable[Any], key: list[Any]) -> None:
-        """Add arguments to a key."""
-        for x in items:
-            kind = type(x)
-            if kind is SHELL:
-                inner = x._inner
-                if type(inner) is NativeStream:
-                    edge = inner.edge
-                    if edge is None or edge.entry is not self._entry or inner.alike[0] is not None:
-                        raise _Unknown
-                    key += (edge.line, inner.dims, inner._names)
-                    self.streams.append(inner)
-                elif type(inner) is Deferred:
-                    self._add_deferred(inner, key)
-                else:
-                    raise _Unknown
-            elif kind in _NUMBERS:
-                key += (kind, x)
-            elif kind in _ATOMS:
-                key.append(x)
-            elif kind is float:
-                key.append(x.hex())
-            elif kind is tuple or kind is list:
-                key += (kind, len(x))
-                self._add(x, key)
-            elif id(x) in self._known:
-                key.append(id(x))
-                self.held.append(x)
-            elif kind is torch.Tensor or kind is torch.nn.Parameter:
-                key += (x.dtype, x.shape, x.requires_grad)
-                self.made.append(x)
-            elif kind is slice:
-                key.append(slice)
-                self._add((x.start, x.stop, x.step), key)
-            elif kind in _SIZES:
-                self.tokens.append(x)
-                key.append(kind)
-                if kind is not TorchLength:
-                    key.append(x.times)
-                if kind is not TorchBatch:
-                    self._add_length(x if kind is TorchLength else x.length, key)
-            else:
-                raise _Unknown
+def _of_size(x: Any, entry: Any, edges: list[Edge], tokens: list[Token]) -> tuple[Any, ...] | None:
+    """Return a key of a size, or of what is computed of lengths; None where there can be none.
 
-    def _add_length(self, x: Any, key: list[Any]) -> None:
-        key += (TorchLength, x.plus, len(x.terms))
-        for times, atom in x.terms:
-            if type(atom) is not Edge:  # what was rounded
-                key.append(atom.by)
-                self._add_length(atom.length, key)
-            else:
-                if atom.entry is not self._entry:
-                    raise _Unknown
-                key += (times, atom.line)
-                self.edges.append(atom)
+    The size, and the edges whose frames it counts, are appended to the lists.
+    """
+    kind = type(x)
+    try:
+        if kind is Deferred:
+            return _of_deferred(x, entry, edges)
+        if kind not in _SIZES:
+            return None
+        tokens.append(x)
+        times = () if kind is TorchLength else (x.times,)
+        if kind is TorchBatch:
+            return kind, *times
+        return kind, *times, *_of_length(x if kind is TorchLength else x.length, entry, edges)
+    except _Unknown:
+        return None
 
-    def _add_deferred(self, x: Deferred, key: list[Any]) -> None:
-        """Add what is computed of lengths; one that holds tensors is not known."""
-        found = x.__dict__.get("_asked")
-        if found is None:
-            own, parts = Asked(self._entry, x.func, (), {}, {}), [x.func, x.constants]
-            for part in (*x.args, *(p for item in x.kwargs.items() for p in item)):
-                if type(part) is Deferred:
-                    own._add_deferred(part, parts)
-                elif type(part) is Symbolic:
-                    parts += (part.roles, part.position, part.kind)
-                    own._add((part.length, part.value), parts)
-                else:
-                    own._add((part,), parts)
-            if own.made:
-                raise _Unknown
-            found = x.__dict__["_asked"] = (tuple(parts), own.edges)
-        key.append(found[0])
-        self.edges += found[1]
+
+def _of_length(x: Any, entry: Any, edges: list[Edge]) -> tuple[Any, ...]:
+    key: list[Any] = [x.plus]
+    for times, atom in x.terms:
+        if type(atom) is not Edge:  # what was rounded
+            key += (atom.by, _of_length(atom.length, entry, edges))
+        elif atom.entry is not entry:
+            raise _Unknown
+        else:
+            key += (times, atom.line)
+            edges.append(atom)
+    return tuple(key)
+
+
+def _of_deferred(x: Deferred, entry: Any, edges: list[Edge]) -> tuple[Any, ...]:
+    """Return a key of what is computed of lengths; what holds tensors has none."""
+    found = x.__dict__.get("_asked")
+    if found is None:
+        own: list[Edge] = []
+        parts = (*x.args, *(p for item in x.kwargs.items() for p in item))
+        key = (Deferred, x.func, x.constants, *[_of_part(part, entry, own) for part in parts])
+        found = x.__dict__["_asked"] = key, own
+    edges += found[1]
+    key = found[0]
+    return key
+
+
+def _of_part(x: Any, entry: Any, edges: list[Edge]) -> Any:
+    """Return a key of an argument of what is computed of lengths."""
+    kind = type(x)
+    if kind is Symbolic:
+        given = [_of_part(part, entry, edges) for part in (x.length, x.value)]
+        return (x.roles, x.position, x.kind, *given)
+    if kind is tuple or kind is list:
+        return (kind, *[_of_part(part, entry, edges) for part in x])
+    if kind is slice:
+        return (kind, *[_of_part(part, entry, edges) for part in (x.start, x.stop, x.step)])
+    if kind is float:
+        return x.hex()
+    if kind in _ATOMS:
+        return x
+    if kind in _NUMBERS:
+        return kind, x
+    key = _of_size(x, entry, edges, [])
+    if key is None:
+        raise _Unknown
+    return key
 
 
 #: What a recording of the function that runs now notes.
@@ -232,8 +210,10 @@ class Noted(Recording):
             return None
         try:
             recipe = _Recipe(self.asked, self.steps)
-            legs = [(leg, recipe.of(weights)) for leg, weights in zip(self._legs, self._weights)]
-            return Place(legs, recipe.steps, recipe.fixed, _Results(self, out).form(out), self.asked.held)
+            weights = [recipe.of(each) for each in self._weights]
+            legs = tuple(map(_leg, self._legs, self._sources, weights))
+            making = None if recipe.fixed else partial(recipe.weights, weights)
+            return Place(legs, making, _Results(self, out).form(out), self.asked.held)
         except _Unknown:
             return None
 
@@ -282,11 +262,22 @@ class _Recipe:
             raise _Unknown
         function, args, kwargs, _ = self._made[key]
         args, kwargs = (map_leaves(tree, self._argument) for tree in (args, kwargs))
-        nested = any(isinstance(x, (list, tuple)) for x in args) or bool(kwargs)
+        inner = [kwargs, *(x for x in args if isinstance(x, (list, tuple, dict)))]
+        nested = any(type(x) is _At for x in leaves(inner))
         self.steps.append((function, args, kwargs, nested))
         self._places[key] = self._n + len(self.steps) - 1
         self.fixed = False
         return _At(self._places[key])
+
+    def weights(self, of: Sequence[Any], given: Sequence[torch.Tensor]) -> list[Any]:
+        """Return the weights of operators, in which `_At` stands for those of the tensors that are given."""
+        made = list(given)
+        for function, args, kwargs, nested in self.steps:
+            if nested:
+                made.append(function(*_filled(args, made), **_filled(kwargs, made)))
+            else:
+                made.append(function(*[made[a.at] if type(a) is _At else a for a in args], **kwargs))
+        return [[made[w.at] if type(w) is _At else w for w in weights] for weights in of]
 
     def _argument(self, x: Any) -> Any:
         if isinstance(x, Token) or getattr(x, "is_stream", False):
@@ -310,9 +301,10 @@ class _Results:
         if isinstance(out, StreamTensor):
             return self._of_stream(out._inner)
         if type(out) is tuple or type(out) is list or hasattr(out, "_fields"):
-            return _Several(type(out), [self.form(x) for x in out])
+            parts = [self.form(x) for x in out]
+            return parts if type(out) is tuple else partial(_several, type(out), parts)
         if type(out) in _RESULTS:
-            return _Same(out)
+            return partial(_same, out)
         raise _Unknown
 
     def _of_stream(self, x: Any) -> Any:
@@ -323,16 +315,16 @@ class _Results:
         self._require_value(x)
         for i, own in enumerate(self._inputs):
             if own is x:  # or has become what was written into it
-                return _Given(i) if x.edge is self._given[i] else _Seen(*self._seen(x), None)
+                return _Given(i) if x.edge is self._given[i] else (*self._seen(x), None)
         shared = writing.shared(x, [*self._inputs, *(y for y in self._outputs if y is not x)])
         if shared is NotImplemented or (shared is not None and shared[0] >= len(self._inputs)):
             raise _Unknown
-        return _Seen(*self._seen(x), shared if shared is None else self._shared(shared))
+        return (*self._seen(x), shared if shared is None else self._shared(shared))
 
     def _shared(self, shared: Any) -> Any:
         at, view = shared
         if view is None:
-            return at, None, ()
+            return _Shared(at, None, False)
         found: list[tuple[Any, ...]] = []
         places = {id(x): i for i, x in enumerate(self._tokens)}
 
@@ -349,8 +341,8 @@ class _Results:
                 return x
             raise _Unknown
 
-        args, kwargs = (map_leaves(tree, argument) for tree in (view.args, dict(view.kwargs)))
-        return at, (view.method, view.put, args, kwargs), bool(found)
+        args, kwargs = (map_leaves(tree, argument) for tree in view.given())
+        return _Shared(at, (view.method, view.put, args, kwargs), bool(found))
 
     def _require_value(self, x: Any) -> None:
         """Refuse what is computed where it is used: looking at its edge would be a use."""
@@ -365,32 +357,31 @@ class _Results:
         return at, x.dims, x._names
 
 
-class _Seen:
-    """A stream as it is seen, which may share the memory of an argument."""
+class _Shared:
+    """Notes that a result shares, or may share, the memory of an argument; see `writing.shared`.
 
-    __slots__ = ("at", "dims", "names", "shared")
+    Parameters
+    ----------
+    at : int
+        Which stream's memory.
+    how : (method, put, args, kwargs) or None
+        How the result is taken of it, with `_At` for sizes; None where it isn't certain that they share memory.
+    sized : bool
+        Whether there are any sizes.
+    """
 
-    def __init__(self, at: int, dims: Any, names: Any, shared: Any) -> None:
-        self.at, self.dims, self.names, self.shared = at, dims, names, shared
+    __slots__ = ("at", "how", "sized")
 
-    def made(self, edges: list[Any], values: list[Any], asked: Asked) -> Any:
-        """Return the native tensor."""
-        edge = edges[self.at]
-        out = NativeStream.inside(values[self.at], self.dims, edge, self.names)
-        if self.shared is not None:
-            at, how, sized = self.shared
-            of = asked.streams[at]
-            if how is None:
-                writing.unsure(of, out)
-            else:
-                method, put, args, kwargs = how
-                if sized:
-                    args, kwargs = (_filled(tree, asked.tokens) for tree in (args, kwargs))
-                writing.viewed(of, out, method, put, args, kwargs)
-        return out
+    def __init__(self, at: int, how: Any, sized: bool) -> None:
+        self.at, self.how, self.sized = at, how, sized
 
-    def __call__(self, edges: list[Any], values: list[Any], asked: Asked) -> Any:
-        return StreamTensor.shell(self.made(edges, values, asked))
+    def __call__(self, out: Any, streams: list[Any], tokens: list[Any]) -> None:
+        if self.how is None:
+            writing.unsure(streams[self.at], out)
+            return
+        method, put, args, kwargs = self.how
+        fill = partial(_filled, found=tokens) if self.sized else None
+        writing.viewed(streams[self.at], out, method, put, args, kwargs, fill)
 
 
 class _Given:
@@ -401,8 +392,8 @@ class _Given:
     def __init__(self, at: int) -> None:
         self.at = at
 
-    def __call__(self, edges: list[Any], values: list[Any], asked: Asked) -> Any:
-        return StreamTensor.shell(asked.streams[self.at])
+    def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
+        return StreamTensor.shell(streams[self.at])
 
 
 class _Last:
@@ -411,36 +402,22 @@ class _Last:
     __slots__ = ("count", "of")
 
     def __init__(self, of: tuple[int, Any, Any], count: int) -> None:
-        (at, dims, names), self.count = of, count
-        self.of = _Seen(at, dims, names, None)
+        self.of, self.count = of, count
 
-    def __call__(self, edges: list[Any], values: list[Any], asked: Asked) -> Any:
-        return StreamTensor.shell(last_frames(self.of.made(edges, values, asked), self.count))
-
-
-class _Same:
-    """What is no stream."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __call__(self, *_: Any) -> Any:
-        return self.value
+    def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
+        at, dims, names = self.of
+        return StreamTensor.shell(last_frames(NativeStream.inside(values[at], dims, edges[at], names), self.count))
 
 
-class _Several:
-    """A tuple, a named one, or a list of results."""
+def _same(value: Any, *_: Any) -> Any:
+    """Return what is no stream."""
+    return value
 
-    __slots__ = ("kind", "parts")
 
-    def __init__(self, kind: Any, parts: list[Any]) -> None:
-        self.kind, self.parts = kind, parts
-
-    def __call__(self, edges: list[Any], values: list[Any], asked: Asked) -> Any:
-        items = [part(edges, values, asked) for part in self.parts]
-        return self.kind(*items) if hasattr(self.kind, "_fields") else self.kind(items)
+def _several(kind: Any, parts: list[Any], *given: Any) -> Any:
+    """Return a named tuple, or a list, of results."""
+    items = [REPLAY.result(part, *given) for part in parts]
+    return kind(*items) if hasattr(kind, "_fields") else kind(items)
 
 
 def _filled(tree: Any, found: Sequence[Any]) -> Any:
@@ -454,99 +431,74 @@ def _filled(tree: Any, found: Sequence[Any]) -> Any:
     return map_leaves(tree, fill)
 
 
-class Place:
-    """What one call of a torch function did.
+class Place(NamedTuple):
+    """What one call of a torch function did; `csrc/python/replay.c` does it again.
 
-    Parameters
+    Attributes
     ----------
-    legs : list of (Leg, weights)
-        The operators that ran.
-    steps : list
-        What makes weights of the tensors that are given; see `_Recipe`.
-    fixed : bool
-        Whether no weight is made.
-    form : callable
-        Gives the results, of all edges and their values.
+    legs : tuple
+        The operators that ran, each as `_leg` gives it.
+    weights : callable or None
+        Gives the operators' weights, a list, of the tensors that the function is given; None where they stay.
+    result : tuple, list or callable
+        ``(edge's number, dims, names, _Shared or None)`` of a stream; a list of those of a tuple; what makes any
+        other result, of all edges, their values, and the streams and sizes that were asked about.
     held : list
         Parameters and buffers by whose identities the place is known.
     """
 
-    __slots__ = ("_fixed", "_form", "_held", "_legs", "_steps")
+    legs: tuple[Any, ...]
+    weights: Callable[[Sequence[torch.Tensor]], list[Any]] | None
+    result: Any
+    held: list[Any]
 
-    def __init__(self, legs: Any, steps: list[Any], fixed: bool, form: Any, held: list[Any]) -> None:
-        self._legs, self._steps, self._fixed, self._form, self._held = legs, steps, fixed, form, held
 
-    def again(self, entry: Any, asked: Asked) -> Any:
-        """Do the same once more."""
-        streams = asked.streams
-        if len(streams) == 1:
-            edges, values = [streams[0].edge], [streams[0].value]
-        else:
-            edges, values = [x.edge for x in streams], [x.value for x in streams]
-        if asked.edges:
-            edges += asked.edges
-            values += [None] * len(asked.edges)
-        with without_functions():
-            made = () if self._fixed else self._made(asked.made)
-            for leg, weights in self._legs:
-                if made:
-                    weights = [made[w.at] if type(w) is _At else w for w in weights]
-                given = leg.of(values)
-                if len(given) > leg.n_values:
-                    given = given[: leg.n_values]
-                for value, edge in entry.again(leg, leg.of(edges), given, weights):
-                    values.append(value)
-                    edges.append(edge)
-            return self._form(edges, values, asked)
-
-    def _made(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return the tensors that were given, and what is made of them."""
-        made = list(given)
-        for function, args, kwargs, nested in self._steps:
-            if nested:
-                made.append(function(*_filled(args, made), **_filled(kwargs, made)))
-            else:
-                made.append(function(*[made[a.at] if type(a) is _At else a for a in args]))
-        return made
+def _leg(leg: Leg, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, ...]:
+    """Return an operator as `_core.Replay` runs it: its kernel on frames, or what tells whether it moves any."""
+    plan, op = leg.plan, leg.op
+    own = None, None, leg.lines, None, None, None
+    if plan is not None and plan.of_frames:
+        own = plan.run, plan.step, leg.lines, None if plan.follows else op.counts, None, None
+    elif plan is not None and plan.shift is not None and len(leg.lines) == 1 and not leg.lines[0].static:
+        own = None, None, leg.lines, op.counts, op.columns, plan.shift
+    return (leg, leg.key, at, leg.n_values, weights, *own)
 
 
 #: Stands where a function is not repeated; how many places a forward may have beside a few per operation.
 _ANEW, _MOST = object(), 1024
 
+REPLAY = _core.Replay(
+    SHELL, NativeStream, Edge, Place, _ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)),
+    STAND_IN.as_subclass, without_functions, torch.is_grad_enabled, _of_size,
+)  # fmt: skip
 
-def asked_for(forward: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Asked | None:
-    """Return what is asked for; None where nothing is repeated."""
-    entry = forward.entry
-    if (
-        entry.courses is None
-        or entry.recording is not None
-        or entry.guard is not None
-        or forward.drawn is not None
-    ):
-        return None
+
+def repeated(
+    forward: Any, func: Any, args: Any, kwargs: dict[str, Any], run: Callable[..., Any], *given: Any
+) -> Any:
+    """Repeat what a function did when the same was asked for, or run it by ``run(*given)``."""
     if forward.gradients is not None and forward.gradients.running is not None:
         forward.settle()
-        if forward.gradients.running is not None:
-            return None
-    asked = Asked(entry, func, args, kwargs, forward._parameters)
-    return None if asked.key is None else asked
+    out = REPLAY.call(forward, func, args, kwargs)
+    return recorded(forward, func, args, kwargs, run, *given) if out is NotImplemented else out
 
 
-def repeated(entry: Any, asked: Asked | None, run: Callable[..., Any], *given: Any) -> Any:
-    """Repeat what a function did when the same was asked for, or run it by ``run(*given)``."""
-    if asked is None:
+def recorded(
+    forward: Any, func: Any, args: Any, kwargs: dict[str, Any], run: Callable[..., Any], *given: Any
+) -> Any:
+    """Run a function by ``run(*given)``, so that the next call of it at this place can repeat what it did."""
+    entry = forward.entry
+    asked = REPLAY.ask(forward, func, args, kwargs)
+    if asked is None or asked[0] in entry.courses:
         return run(*given)
-    courses = entry.courses
-    place = courses.get(asked.key)
-    if place is not None:
-        return run(*given) if place is _ANEW else place.again(entry, asked)
-    with Noted(asked) as recording:
+    with Noted(Asked(*asked)) as recording:
         entry.recording = recording
         try:
             out = run(*given)
         finally:
             entry.recording = None
+    courses = entry.courses
     if len(courses) > _MOST + 8 * entry.n_done:  # numbers that differ from call to call
         courses.clear()
-    courses[asked.key] = recording.place(out) or _ANEW
+    courses[asked[0]] = recording.place(out) or _ANEW
     return out

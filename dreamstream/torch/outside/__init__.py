@@ -130,12 +130,16 @@ def _into(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return out
 
 
+#: Arguments that are no names, and hold none.
+_WITHOUT_NAMES = frozenset((int, float, bool, type(None)))
+
+
 def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of tensors that takes dimensions by name, too."""
 
     @wraps(method)
     def named(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if any(isinstance(a, (str, list, tuple)) for a in (*args, *kwargs.values())):
+        if kwargs or not _WITHOUT_NAMES.issuperset(map(type, args)):
             names = self.names
 
             def number(a: Any) -> Any:

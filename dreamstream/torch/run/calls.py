@@ -275,7 +275,7 @@ class TorchCall(Call):
                 made = kernel.run(step, *windows, *weights)
                 results = made if isinstance(made, tuple) else (made,)
             else:
-                carried = self._carried(ordinal, kernel, step, weights, like, static)
+                carried = self._carried(ordinal, plan, kernel, step, weights, like, static)
                 results, state = kernel.run(step, windows, weights, carried)
                 for k, part in enumerate(() if static else state):
                     self.store.write((ordinal, "carried", k), part, self.index)
@@ -300,6 +300,7 @@ class TorchCall(Call):
     def _carried(
         self,
         ordinal: int,
+        plan: _Plan,
         kernel: Kernel,
         step: Step,
         constants: Sequence[Tensor | None],
@@ -308,26 +309,29 @@ class TorchCall(Call):
     ) -> tuple[Tensor, ...]:
         """Return the carried tensors of all rows: those of new streams are made, the others found."""
         assert kernel.carries is not None
-        made = kernel.carries(step, constants, like)
-        rows = len(self.ids)
-        if static:
-            return tuple(m.expand(rows, *m.shape[1:]) for m in made)
-        found = [self.gathered.rows((ordinal, "carried", k), copy=True) for k in range(len(made))]
-        if self.gathered.fresh.all():
-            return tuple(m.expand(rows, *m.shape[1:]) for m in made)
-        some = self.gathered.fresh.any()
-        fresh = to_device(self.gathered.fresh, self.device)
+        rows, gathered = len(self.ids), self.gathered
+        found: list[Any] = []
+        if not static and not gathered.some_fresh:
+            while (f := gathered.rows((ordinal, "carried", len(found)), copy=True)) is not None:
+                found.append(f)
+        if len(found) == plan.n_carried and not (static or gathered.some_fresh):
+            return tuple(found)
+        made = tuple(m.expand(rows, *m.shape[1:]) for m in kernel.carries(step, constants, like))
+        plan.n_carried = len(made)
+        if static or gathered.fresh.all():
+            return made
+        fresh = to_device(gathered.fresh, self.device)
+        found = [gathered.rows((ordinal, "carried", k), copy=True) for k in range(len(made))]
         return tuple(
-            m.expand(rows, *m.shape[1:])
-            if f is None  # of a state that is older than what is carried
-            else torch.where(fresh.reshape(-1, *(1,) * (m.ndim - 1)), m, f)
-            if some
-            else f
+            m
+            if f is None
+            else torch.where(fresh.reshape(-1, *(1,) * (m.ndim - 1)), m, f)  # None: of an older state
             for m, f in zip(made, found)
         )
 
 
 _COUNTS = attrgetter("counts")
+_NAMES = {torch.float32: "float32", torch.float64: "float64"}
 
 
 class _Plan:
@@ -340,6 +344,8 @@ class _Plan:
         moves = self.kernel.shift if not len(weights) else None
         self.shift = None if moves is None else moves(op.attributes)
         self.holds = op.name == "hold"
+        #: How many tensors it carries from call to call, once that is known.
+        self.n_carried: int | None = None
         self.checked = getattr(op, "checked_input", None)
         self.arrays = any(isinstance(w, np.ndarray) for w in weights)
         frames = tuple(features for _, features, _, _ in leg.signatures[: leg.n_values])
@@ -361,7 +367,10 @@ class _Plan:
 
 def _nothing(line: Line, like: Tensor, operands: Sequence[Tensor | None]) -> Tensor:
     """Return no frames; on the tape where frames would be, so that a loss over none can be differentiated."""
-    features, dtype = line.features, dtype_of(line.dtype)
+    features = line.features
+    if line.dtype == _NAMES.get(like.dtype) and not torch.is_grad_enabled():
+        return like.new_empty(0, *features)
+    dtype = dtype_of(line.dtype)
     if dtype.is_floating_point:
         reals = [t for t in operands if t is not None and t.is_floating_point()]
         wide = dtype == torch.float64

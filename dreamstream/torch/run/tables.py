@@ -153,6 +153,7 @@ class Gathered:
         self.n_rows = len(places)
         self._stores: list[tuple[Any, Ints, Ints]] = []
         self.fresh = np.array([p is None for p in places], bool)
+        self.some_fresh = None in places
         for store in {id(p.store): p.store for p in places if p is not None}.values():
             found = [(i, p.row) for i, p in enumerate(places) if p is not None and p.store is store]
             own, rows = np.array(found, np.int64).T
@@ -160,7 +161,7 @@ class Gathered:
         self._device = device
         self._indices: dict[tuple[int, bool], Tensor] = {}
         self._run: slice | None = None  # where all rows lie evenly in one store
-        if len(self._stores) == 1 and not self.fresh.any():
+        if len(self._stores) == 1 and not self.some_fresh:
             index = rows_index(self._stores[0][1].tolist(), device)
             self._run = index if isinstance(index, slice) else None
 

@@ -29,7 +29,7 @@ from .padding import cleaned, pad, unpad
 Call = Callable[..., Any]
 
 #: What a shell is made of: nothing ever looks at its values.
-_STAND_IN = torch.empty(0)
+STAND_IN = torch.empty(0)
 _NUMBER = torch.zeros((), dtype=torch.int64)  # taken where torch takes numbers
 
 
@@ -207,7 +207,7 @@ class StreamTensor(OfStreams, torch.Tensor):
             if isinstance(inner, Symbolic) and not inner.roles:
                 out = _NUMBER.as_subclass(_Shell)
             else:
-                out = _STAND_IN.as_subclass(_Shell)
+                out = STAND_IN.as_subclass(_Shell)
                 if torch.is_grad_enabled():  # so that torch records Functions of the user (forward/custom.py)
                     out.requires_grad_()
         out._inner = inner

@@ -16,7 +16,7 @@ from .registry import Step, Window, framewise, windowed
 def layer_norm(step: Step, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """Return frames normalised over their trailing feature axes."""
     shape = step.features[0][-step.attributes["axes"] :]
-    return F.layer_norm(x, shape, weight, bias, step.attributes["eps"])
+    return torch.layer_norm(x, shape, weight, bias, step.attributes["eps"], torch.backends.cudnn.enabled)
 
 
 @framewise("rms_norm")
@@ -37,7 +37,8 @@ def batch_norm(
         y = (x - mean) * (scale if weight is None else scale * weight)
         return y if bias is None else y + bias
     rows = x.reshape(-1, x.shape[-1])
-    return F.batch_norm(rows, mean, variance, weight, bias, False, 0.0, eps).reshape(x.shape)
+    fast = torch.backends.cudnn.enabled
+    return torch.batch_norm(rows, weight, bias, mean, variance, False, 0.0, eps, fast).reshape(x.shape)
 
 
 @windowed("group_norm", repeats=lambda step, weights: int(step.attributes["over"] != "stream"))

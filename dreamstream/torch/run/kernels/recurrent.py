@@ -126,7 +126,7 @@ def _along(
     n = frames.shape[1]
     if n == 0:
         return frames.new_zeros(frames.shape[0], 0, step.features[0][-1]), state
-    if even if traced() else bool((lengths == n).all()):
+    if even or (not traced() and bool((lengths == n).all())):
         starts = tuple(s.transpose(0, 1) for s in state)
         y, *after = _layers(step, (frames,), starts, _split(step, weights)[0], (True,))
         return y, tuple(s.transpose(0, 1) for s in after)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -12,8 +14,13 @@ from .registry import Step, each_frame, framewise
 @framewise("permute")
 def permute(step: Step, x: Tensor) -> Tensor:
     """Return the feature axes in another order."""
-    lead = x.dim() - step.ranks[0]
-    return x.permute(*range(lead), *(lead + axis for axis in step.attributes["order"]))
+    return x.permute(_behind(x.dim() - step.ranks[0], tuple(step.attributes["order"])))
+
+
+@lru_cache(maxsize=256)
+def _behind(lead: int, order: tuple[int, ...]) -> tuple[int, ...]:
+    """Return an order of axes behind `lead` axes that stay."""
+    return (*range(lead), *(lead + axis for axis in order))
 
 
 @framewise("narrow")

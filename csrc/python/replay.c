@@ -1,0 +1,247 @@
+/* _core.Replay: repeats what a function of torch did in the call before, at the same place of a forward.
+ *
+ * What is asked for is a key: the function, the lines and dimensions of streams, numbers, sizes, lists, weights by
+ * identity, other tensors by type and shape. Under it the call's courses hold a place, a tuple (see PLACE_*): the
+ * operators that ran, each a tuple (see LEG_*), and how the result is seen. An operator of single frames whose inputs
+ * have equal counts runs here, all others by the call's own `again`. `dreamstream.torch.forward.places` makes places.
+ *
+ * Invariants: attributes are read and set as Python would, nothing of a call is kept from one to the next, and where
+ * an operator fails the call has stepped back behind it. */
+#include "python/replay.h"
+
+/* A place: operators; what makes weights of given tensors, or None; the result; the tensors of its key, which stay
+ * alive. A result is a tuple (SEEN_*) for a stream, a list for a tuple of results, else a function of all edges, their
+ * values, the streams and the sizes that were asked about. */
+enum { PLACE_LEGS, PLACE_WEIGHTS, PLACE_RESULT };
+
+/* A stream: which edge it is, its dimensions, their names, and what notes that it shares memory, or None. */
+enum { SEEN_AT, SEEN_DIMS, SEEN_NAMES, SEEN_SHARE, N_SEEN };
+/* ---------------------------------------------------------------- results */
+static PyObject *shell_around(const replay_object *r, PyObject *inner)
+{
+    PyObject *out = PyObject_CallOneArg(of(r, BLANK), of(r, SHELL));
+    PyObject *records = out ? PyObject_CallNoArgs(of(r, RECORDS)) : NULL;
+    if (records == Py_True) /* so that torch records Functions of the user */
+        Py_XSETREF(records, PyObject_CallMethodNoArgs(out, r->names[N_requires_grad_]));
+    if (!records || !set(r, out, N__inner, inner))
+        Py_CLEAR(out);
+    Py_XDECREF(records);
+    return out;
+}
+
+/* A native tensor of a running forward. */
+static PyObject *stream_of(const replay_object *r, PyObject *value, PyObject *edge, PyObject *dims,
+                           PyObject *names)
+{
+    PyObject *line = get(r, edge, N_line), *rate = line ? get(r, line, N_rate) : NULL;
+    PyObject *none = rate ? PyTuple_New(0) : NULL;
+    PyObject *out =
+        none ? PyBaseObject_Type.tp_new((PyTypeObject *)of(r, STREAM), none, NULL) : NULL;
+    if (out && !(set(r, out, N_value, value) && set(r, out, N_dims, dims) &&
+                 set(r, out, N__names, names) && set(r, out, N__meta, Py_None) &&
+                 set(r, out, N__starts, Py_None) && set(r, out, N__rate, rate) &&
+                 set(r, out, N_edge, edge)))
+        Py_CLEAR(out);
+    Py_XDECREF(line);
+    Py_XDECREF(rate);
+    Py_XDECREF(none);
+    return out;
+}
+
+static PyObject *seen_result(const asked *a, PyObject *seen, PyObject *edges, PyObject *values)
+{
+    const Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(seen, SEEN_AT));
+    PyObject *share = PyTuple_GET_ITEM(seen, SEEN_SHARE), *out = NULL;
+    PyObject *inner =
+        stream_of(a->r, PyList_GET_ITEM(values, at), PyList_GET_ITEM(edges, at),
+                  PyTuple_GET_ITEM(seen, SEEN_DIMS), PyTuple_GET_ITEM(seen, SEEN_NAMES));
+    PyObject *shared = !inner ? NULL
+                       : share == Py_None
+                           ? Py_NewRef(Py_None)
+                           : PyObject_CallFunctionObjArgs(share, inner, a->streams,
+                                                          a->tokens ? a->tokens : Py_None, NULL);
+    if (shared)
+        out = shell_around(a->r, inner);
+    Py_XDECREF(shared);
+    Py_XDECREF(inner);
+    return out;
+}
+
+static PyObject *result_of(const asked *a, PyObject *form, PyObject *edges, PyObject *values)
+{
+    if (PyTuple_CheckExact(form) && PyTuple_GET_SIZE(form) == N_SEEN)
+        return seen_result(a, form, edges, values);
+    if (!PyList_CheckExact(form))
+        return PyObject_CallFunctionObjArgs(form, edges, values, a->streams,
+                                            a->tokens ? a->tokens : Py_None, NULL);
+    PyObject *out = PyTuple_New(PyList_GET_SIZE(form));
+    for (Py_ssize_t i = 0; out && i < PyList_GET_SIZE(form); i++) {
+        PyObject *part = result_of(a, PyList_GET_ITEM(form, i), edges, values);
+        if (part)
+            PyTuple_SET_ITEM(out, i, part);
+        else
+            Py_CLEAR(out);
+    }
+    return out;
+}
+
+/* Runs a place's operators, and returns what its function did. */
+static PyObject *replayed(asked *a, PyObject *place)
+{
+    PyObject *legs = PyTuple_GET_ITEM(place, PLACE_LEGS), *edges = PyList_New(0),
+             *values = PyList_New(0);
+    PyObject *making = PyTuple_GET_ITEM(place, PLACE_WEIGHTS), *made = NULL, *out = NULL;
+    bool right = edges && values;
+    for (Py_ssize_t i = 0; right && i < PyList_GET_SIZE(a->streams); i++) {
+        PyObject *x = PyList_GET_ITEM(a->streams, i);
+        right =
+            put(edges, get(a->r, x, N_edge)) == DONE && put(values, get(a->r, x, N_value)) == DONE;
+    }
+    for (Py_ssize_t i = 0; right && a->edges && i < PyList_GET_SIZE(a->edges); i++)
+        right = put(edges, Py_NewRef(PyList_GET_ITEM(a->edges, i))) == DONE &&
+                put(values, Py_NewRef(Py_None)) == DONE;
+    if (right && making != Py_None)
+        right =
+            need(&a->made) && (made = PyObject_CallOneArg(making, a->made)) && PyList_Check(made);
+    for (Py_ssize_t i = 0; right && i < PyTuple_GET_SIZE(legs); i++) {
+        PyObject *leg = PyTuple_GET_ITEM(legs, i);
+        PyObject *weights = made ? PyList_GET_ITEM(made, i) : PyTuple_GET_ITEM(leg, LEG_WEIGHTS);
+        right = ds_replay_leg(a, leg, weights, edges, values);
+    }
+    if (right)
+        out = result_of(a, PyTuple_GET_ITEM(place, PLACE_RESULT), edges, values);
+    Py_XDECREF(edges);
+    Py_XDECREF(values);
+    Py_XDECREF(made);
+    return out;
+}
+
+/* The same while torch asks no subclass and no mode: kernels see plain tensors only. */
+static PyObject *replayed_within(asked *a, PyObject *place)
+{
+    PyObject *guard = PyObject_CallNoArgs(of(a->r, GUARD)), *type, *error, *traceback;
+    PyObject *entered = guard ? PyObject_CallMethodNoArgs(guard, a->r->names[N___enter__]) : NULL;
+    PyObject *out = entered ? replayed(a, place) : NULL;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyObject *left = !entered ? NULL
+                              : PyObject_CallMethodObjArgs(guard, a->r->names[N___exit__], Py_None,
+                                                           Py_None, Py_None, NULL);
+    if (type)
+        PyErr_Restore(type, error, traceback);
+    else if (!left)
+        Py_CLEAR(out);
+    Py_XDECREF(left);
+    Py_XDECREF(entered);
+    Py_XDECREF(guard);
+    return out;
+}
+
+/* ---------------------------------------------------------------- the object */
+static bool check_arguments(PyObject *const *args, Py_ssize_t n)
+{
+    const bool right = n == 4 && PyTuple_Check(args[2]) && PyDict_Check(args[3]);
+    if (!right)
+        PyErr_SetString(PyExc_TypeError, "expected a forward, a function, a tuple and a dict");
+    return right;
+}
+
+static PyObject *replay_call(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+    const replay_object *r = (replay_object *)self;
+    asked a;
+    if (!check_arguments(args, n_args))
+        return NULL;
+    const int done = ds_replay_ask(r, args, &a);
+    if (done != DONE)
+        return done == FAILED ? NULL : Py_NewRef(Py_NotImplemented);
+    PyObject *courses = get(r, a.entry, N_courses), *out = NULL;
+    PyObject *place =
+        courses && PyDict_Check(courses) ? PyDict_GetItemWithError(courses, a.key) : NULL;
+    Py_XINCREF(place);
+    if (place && (PyObject *)Py_TYPE(place) == of(r, PLACE))
+        out = replayed_within(&a, place);
+    else if (courses && !PyErr_Occurred())
+        out = Py_NewRef(Py_NotImplemented);
+    Py_XDECREF(place);
+    Py_XDECREF(courses);
+    ds_replay_forget(&a);
+    return out;
+}
+
+static PyObject *replay_ask(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+    asked a;
+    if (!check_arguments(args, n_args))
+        return NULL;
+    const int done = ds_replay_ask((replay_object *)self, args, &a);
+    if (done != DONE)
+        return done == FAILED ? NULL : Py_NewRef(Py_None);
+    const bool right = need(&a.edges) && need(&a.held) && need(&a.made) && need(&a.tokens);
+    PyObject *out =
+        !right ? NULL : PyTuple_Pack(6, a.key, a.streams, a.edges, a.held, a.made, a.tokens);
+    ds_replay_forget(&a);
+    return out;
+}
+
+static PyObject *replay_result(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+    if (n_args != 5 || !PyList_Check(args[1]) || !PyList_Check(args[2]))
+        return PyErr_Format(PyExc_TypeError, "expected a result and four lists");
+    const asked a = {.r = (replay_object *)self, .streams = args[3], .tokens = args[4]};
+    return result_of(&a, args[0], args[1], args[2]);
+}
+
+static int replay_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((replay_object *)self)->given);
+    return 0;
+}
+
+static void replay_dealloc(PyObject *self)
+{
+    replay_object *r = (replay_object *)self;
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(r->given);
+    for (int i = 0; i < N_NAMES; i++)
+        Py_XDECREF(r->names[i]);
+    ds_free_object(self);
+}
+
+static PyObject *replay_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+#define NAME_TEXT(name) #name,
+    static const char *const texts[] = {NAMES(NAME_TEXT)};
+    if (PyTuple_GET_SIZE(args) != N_GIVEN || (kwargs && PyDict_GET_SIZE(kwargs)) ||
+        !PyType_Check(PyTuple_GET_ITEM(args, SHELL)) ||
+        !PyType_Check(PyTuple_GET_ITEM(args, STREAM)) ||
+        !PyType_Check(PyTuple_GET_ITEM(args, EDGE)) ||
+        !PyAnySet_Check(PyTuple_GET_ITEM(args, ATOMS)) ||
+        !PyAnySet_Check(PyTuple_GET_ITEM(args, TENSORS)))
+        return PyErr_Format(PyExc_TypeError, "Replay takes %d classes and functions", N_GIVEN);
+    replay_object *self = (replay_object *)type->tp_alloc(type, 0);
+    if (!self)
+        return NULL;
+    self->given = Py_NewRef(args);
+    for (int i = 0; i < N_NAMES; i++)
+        if (!(self->names[i] = PyUnicode_InternFromString(texts[i]))) {
+            Py_DECREF(self);
+            return NULL;
+        }
+    return (PyObject *)self;
+}
+
+static PyMethodDef replay_methods[] = {
+    {"call", (PyCFunction)(void (*)(void))replay_call, METH_FASTCALL,
+     "call(forward, function, args, kwargs) -> what it did before, done again, or NotImplemented"},
+    {"ask", (PyCFunction)(void (*)(void))replay_ask, METH_FASTCALL,
+     "ask(forward, function, args, kwargs) -> (key, streams, edges, held, made, tokens), or None"},
+    {"result", (PyCFunction)(void (*)(void))replay_result, METH_FASTCALL,
+     "result(form, edges, values, streams, tokens) -> the result of a place, or a part of it"},
+    {NULL, NULL, 0, NULL},
+};
+
+DS_SPEC(replay, "Replay", replay_object, Py_TPFLAGS_HAVE_GC,
+        "Replay(shell, stream, edge, place, atoms, tensors, blank, guard, records, size)",
+        {Py_tp_new, replay_new}, {Py_tp_dealloc, replay_dealloc}, {Py_tp_traverse, replay_traverse},
+        {Py_tp_methods, replay_methods});
