@@ -9,6 +9,7 @@ from frame to frame, in an attribute perhaps, would show there.
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import partial
@@ -25,19 +26,8 @@ from .batch_constants import BatchTensor
 from .dimension_arguments import numbered
 from .elementwise import where
 from .first_frame import FirstFrame, with_first
-from .loop_frames import (
-    Counted,
-    EachFrame,
-    Frames,
-    Gathered,
-    GatheredParts,
-    Grown,
-    Numbers,
-    Together,
-    along,
-    from_before,
-    last_of,
-)
+from .loop_frames import Counted, EachFrame, Frames, Numbers, Together, along, from_before, last_of
+from .loop_lists import Gathered, GatheredParts, Grown, History
 from .loops import Body, FrameNumber, Loop, mixed, refuse
 from .stream_tensor import StreamTensor
 
@@ -59,8 +49,9 @@ def _is_of_body(x: Any) -> bool:
 def _walk(value: Any, at: Callable[[Any, tuple[Any, ...]], Any], path: tuple[Any, ...] = ()) -> Any:
     """Return a value with `at` applied to all leaves of its tuples, lists and dicts."""
     if type(value) in (Grown, list):
-        made = [_walk(v, at, (*path, i)) for i, v in enumerate(list.__iter__(value))]
-        return made
+        return [_walk(v, at, (*path, i)) for i, v in enumerate(list.__iter__(value))]
+    if type(value) is deque:
+        return deque([_walk(v, at, (*path, i)) for i, v in enumerate(value)], value.maxlen)
     if isinstance(value, tuple):
         items = [_walk(v, at, (*path, i)) for i, v in enumerate(value)]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
@@ -133,6 +124,8 @@ def _reversed(over: Any) -> Any:
 
 
 def _len(x: Any) -> Any:
+    if type(x) is Grown:
+        return x.length()
     frames = frames_in(x)
     if frames is not None:
         return frames.length
@@ -181,6 +174,7 @@ class ForLoop:
         names = dict.fromkeys((*self.site.names, *self.site.held))
         self._values = {n: found.get(n, Hooks.unbound) for n in names}
         self._counts: dict[Any, FrameNumber] = {}
+        self._histories: dict[str, History] = {}
         return self._rounds()
 
     def _open(self, frames: Frames) -> None:
@@ -250,7 +244,7 @@ class ForLoop:
             return leaf
 
         if type(value) is list or type(value) is Grown:
-            return Grown(_walk(value, at))
+            return Grown(_walk(value, at), self.loop, self._histories.get(name))
         return _walk(value, at)
 
     def _key(self, name: str, path: tuple[Any, ...], dims: Any, edge: Any) -> Any:
@@ -291,13 +285,13 @@ class ForLoop:
         """End a round; return whether all that is carried is as it was when it began."""
         carried: dict[Any, Any] = {}
         outputs: dict[Any, Any] = {}
-        steady = not self.loop.of_one_frame
+        steady = True
         values: dict[str, Any] = {}
         for name in self._started:
             value = seen.get(name, Hooks.unbound)
             live = name in self.site.live
             if isinstance(value, Grown):
-                self._appended(name, value, outputs)
+                self._appended(name, value, carried, outputs)
                 value = [*list.__iter__(value)][: value.before]
             values[name] = value
             if live:
@@ -306,6 +300,7 @@ class ForLoop:
             self._leave(name, value, live, carried, outputs)
         grown = [v for v in seen.values() if isinstance(v, Grown)]
         self._require_own_memory([item for v in grown for item in list.__iter__(v)][: 1 << 10])
+        steady = steady and not self.loop.of_one_frame
         self.loop.end(carried, outputs)
         self._values = values
         return steady
@@ -357,11 +352,17 @@ class ForLoop:
 
         _walk(value, at)
 
-    def _appended(self, name: str, value: Grown, outputs: dict[Any, Any]) -> None:
+    def _appended(self, name: str, value: Grown, carried: dict[Any, Any], outputs: dict[Any, Any]) -> None:
         """Note what was appended to a list."""
         more = [*list.__iter__(value)][value.before :]
         if len(more) > 1:
             refuse("several values for each frame in one list; keep them in several lists")
+        if more and value.is_moved:
+            refuse("a loop over frames appends to a list, and moves, inserts or removes items; append alone")
+        if more and value.history is None and value.is_counted:
+            self.loop.of_one_frame = True
+        if more:
+            self._histories.setdefault(name, History(name, self._gathered))
         for item in more:
             parts = _parts(item)
             for key, part in ((("each", name), item),) if parts is None else zip(_each(name), parts):
@@ -370,7 +371,14 @@ class ForLoop:
                 inner = _inner(part).in_order()
                 outputs[key] = inner.edge
                 self._given[key] = inner.dims
+            if parts is None:
+                self._histories[name].append(self.loop, inner, carried)
             self._items[name] = item
+
+    def _gathered(self, native: StreamTensor) -> Any:
+        """Return what stands for what an earlier frame gathered, which may not be written into."""
+        self._stand_ins += [(0, native, native.edge)] * 2
+        return self._see(native)
 
     # ------------------------------------------------------------------ after the loop
     def _finish(self) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from ..errors import NotStreamableError, ShapeError
-from ..operations.refusals import LOOPS, LOOPS_GROW
-from ..source_line import user_line
+from ..operations.refusals import LOOPS
 from ..stream.rules import Length
 from .elementwise import ones_of
 from .loops import FrameNumber, Loop, mixed, refuse
@@ -203,110 +201,7 @@ def row_of(table: Tensor, index: Any) -> Any:
     return _of_frame(loop.input((known, axis, part.off), make), parts, at)
 
 
-# ---------------------------------------------------------------------- lists
-class Grown(list[Any]):
-    """A list within a loop: what is appended leaves the loop frame by frame."""
-
-    def __init__(self, items: Sequence[Any]) -> None:
-        super().__init__(items)
-        self.before = len(self)
-
-    def _whole(self) -> None:
-        if len(self) > self.before or not self.before:
-            refuse(LOOPS_GROW)
-
-    def __iter__(self) -> Any:
-        self._whole()
-        return super().__iter__()
-
-    def __add__(self, other: Any) -> Any:
-        out = Grown(self)
-        out.before = self.before
-        out.extend(other)
-        return out
-
-
-class Gathered:
-    """What a list is after the loop that appended to it: frames, one for each of the loop.
-
-    Parameters
-    ----------
-    frames : StreamTensor
-        With L behind B.
-    dims : tuple
-        The dimensions of one frame.
-    see : callable
-        Shows a stream as a front end's own tensor.
-    """
-
-    def __init__(self, frames: StreamTensor, dims: tuple[Any, ...], see: Any) -> None:
-        self.frames, self._dims, self._see = frames, dims, see
-        self._line = user_line()
-
-    @property
-    def length(self) -> Any:
-        """How many there are."""
-        return self._stream(0).shape[0]
-
-    def _stream(self, axis: int) -> StreamTensor:
-        dims = (*self._dims[:axis], "L", *self._dims[axis:])
-        return self.frames.with_dims(dims)
-
-    def stacked(self, dim: int = 0) -> Any:
-        """Return what ``stack`` gives."""
-        n = len(self._dims) + 1
-        if not -n <= dim < n:
-            raise ShapeError(f"stack: dimension {dim} of {n}")
-        return self._see(self._stream(dim % n))
-
-    def joined(self, dim: int = 0) -> Any:
-        """Return what ``cat`` gives, of frames that have one element along the dimension."""
-        n = len(self._dims)
-        if not -n <= dim < n:
-            raise ShapeError(f"cat: dimension {dim} of {n}")
-        axis = dim % n
-        own = self._dims[axis]
-        if isinstance(own, str) or self.frames.features[own] != 1:
-            refuse("cat of what has more than one element for each frame along that dimension")
-        stream: Any = self.frames.with_dims((*self._dims[:axis], "L", *self._dims[axis:])).squeeze(axis + 1)
-        return self._see(stream)
-
-    def __getitem__(self, index: Any) -> Any:
-        if index == -1:
-            return self._see(self._stream(0)[-1])
-        refuse("one frame of those that a loop gathered, by its number")
-
-    def __iter__(self) -> NoReturn:
-        refuse(LOOPS)
-
-    def as_output(self) -> NoReturn:
-        """Refuse to leave the forward."""
-        raise NotStreamableError(f"{self._line}: {'; '.join(LOOPS.words)}")
-
-    def each(self) -> EachFrame:
-        """Return what a loop over it goes over."""
-        return EachFrame(self._stream(0), 0)
-
-
-class GatheredParts(Gathered):
-    """The same of complex tensors; `make` puts two parts together."""
-
-    def __init__(self, real: Gathered, imag: Gathered, make: Any) -> None:
-        super().__init__(real.frames, real._dims, None)
-        self._parts, self._make = (real, imag), make
-
-    def stacked(self, dim: int = 0) -> Any:
-        """Return what ``stack`` gives."""
-        return self._make([part.stacked(dim) for part in self._parts])
-
-    def joined(self, dim: int = 0) -> Any:
-        """Return what ``cat`` gives."""
-        return self._make([part.joined(dim) for part in self._parts])
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._make([part[index] for part in self._parts])
-
-
+# ---------------------------------------------------------------------- behind the loop
 def along(frames: StreamTensor, dims: tuple[Any, ...]) -> StreamTensor:
     """Return the frames of what has these dimensions, with L behind B."""
     at = 1 + dims.index("B") if "B" in dims else 0

@@ -26,8 +26,8 @@ from .stream_tensor import StreamTensor
 
 #: All values of a body advance together, frame by frame.
 FRAME = ("frame",)
-#: How many frames a loop may look back at what it wrote.
-_FAR = 8
+#: How many frames a loop may look back at what it wrote or gathered.
+FAR = 8
 
 
 def refuse(why: str | Refusal) -> NoReturn:
@@ -58,6 +58,8 @@ class FrameNumber(Token):
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
+        if isinstance(other, FrameNumber) and other.loop is self.loop:
+            return self.off - other.off
         if type(other) is not int:
             self._misuse("subtracted like this")
         return FrameNumber(self.loop, self.off - other)
@@ -265,7 +267,7 @@ class Loop:
             frame = self.frame(y, 0).in_order()
             before: Any = frame.edge
             outputs["written", i] = before
-            for k in range(1, min(len(self.rounds) - since, _FAR) + 2):
+            for k in range(1, min(len(self.rounds) - since, FAR) + 2):
                 key = self._slot(i, k, before)
                 carried[key], before = before, self.place(key, frame)
         for edge in (*carried.values(), *outputs.values()):
@@ -307,8 +309,8 @@ class Loop:
         if off < 0 and i is None:
             self._read_back.append(x)
         if off < 0 and i is not None:
-            if off < -_FAR:
-                refuse(f"a frame that the loop wrote {-off} frames before: at most {_FAR} are kept")
+            if off < -FAR:
+                refuse(f"a frame that the loop wrote {-off} frames before: at most {FAR} are kept")
             if len(self.rounds) + off >= self.written[i][1]:
                 like = self.rounds[-1].outputs["written", i]
                 edge = self.place(self._slot(i, -off, like), None, None, like.line)
