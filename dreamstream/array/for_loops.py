@@ -160,8 +160,8 @@ class ForLoop:
     solved = False
     scans = False
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
+    def __init__(self, site: Site, homes_of: Callable[..., Any] | None = None) -> None:
+        self.site, self._homes_of = site, homes_of
 
     def begin(self, frames: Frames, found: dict[str, Any]) -> Iterator[Any]:
         """Return the rounds of a loop over frames; `found` are the function's variables."""
@@ -175,6 +175,7 @@ class ForLoop:
         self._values = {n: found.get(n, Hooks.unbound) for n in names}
         self._counts: dict[Any, FrameNumber] = {}
         self._histories: dict[str, History] = {}
+        self._reachable = {n: v for n, v in found.items() if n in self.site.live}
         return self._rounds()
 
     def _open(self, frames: Frames) -> None:
@@ -185,6 +186,8 @@ class ForLoop:
             refuse("a loop over frames in an if that only some streams enter")
         self._see = entry.library.see
         self._courses = entry.courses
+        #: Whether this loop runs at a place where none has run before, as in all captures.
+        self._is_new = entry.n_done >= len(entry.script) if hasattr(entry, "script") else True
 
     def _target(self, number: FrameNumber) -> Any:
         return _walk(self._frames.at(number), lambda x, _: self._see(x) if type(x) is StreamTensor else x)
@@ -214,6 +217,8 @@ class ForLoop:
             if not first.does_as(second, needed):
                 refuse(LOOPS_ELSEWHERE)
             self.loop.rounds.pop()
+            if self._is_new and self._homes_of is not None:
+                self._require_own_state()
             self._finish()
         finally:
             entry.courses = self._courses
@@ -280,6 +285,14 @@ class ForLoop:
     def carried(self, name: str) -> Any:
         """Return what a name holds at the head of the body."""
         return self._started[name]
+
+    def _require_own_state(self) -> None:
+        """Refuse a queue in an attribute, an object or another function: it still holds an earlier round's frames."""
+        for home in self._homes_of(self._reachable, functions=True).homes:  # type: ignore[misc]
+            held = home.read(home.of)
+            for value in held.values() if isinstance(held, dict) else held:
+                if _is_of_body(value) and _inner(value).edge.entry is not self.loop.body:
+                    refuse(LOOPS_ELSEWHERE)
 
     def _end(self, seen: dict[str, Any]) -> bool:
         """End a round; return whether all that is carried is as it was when it began."""
@@ -413,9 +426,8 @@ class ForLoop:
                     made = made.squeeze(1 + before[0].axis)
                 made = with_first(made, before[0], self.loop.left_out)
                 self._made["each", name] = made.unsqueeze(1 + before[0].axis) if before[0].keeps else made
-            elif before:
-                refuse("a list that held something before the loop gathers frames")
-            return Gathered(self._made["each", name], self._given["each", name], self._see)
+                before = ()
+            return Gathered(self._made["each", name], self._given["each", name], self._see, len(before))
         if _each(name)[0] in self._made:
             if self._initial[name]:
                 refuse("a list that held something before the loop gathers complex frames")

@@ -74,6 +74,9 @@ class Together(Frames):
         for part in parts[1:]:
             if part.first != self.first:
                 refuse("zip of frames that begin at different positions")
+            more: Any = self.length - part.length
+            if isinstance(more, int) and more > 0:
+                self.length = part.length
 
     def at(self, number: FrameNumber) -> Any:
         return tuple(p.at(number) for p in self._parts)

@@ -200,10 +200,12 @@ class Gathered:
         The dimensions of one frame.
     see : callable
         Shows a stream as a front end's own tensor.
+    before : int
+        How many items the list held before the loop: they serve in the loop, and are left out behind it.
     """
 
-    def __init__(self, frames: StreamTensor, dims: tuple[Any, ...], see: Any) -> None:
-        self.frames, self._dims, self._see = frames, dims, see
+    def __init__(self, frames: StreamTensor, dims: tuple[Any, ...], see: Any, before: int = 0) -> None:
+        self.frames, self._dims, self._see, self._before = frames, dims, see, before
         self._line = user_line()
 
     @property
@@ -212,6 +214,11 @@ class Gathered:
         return self._stream(0).shape[0]
 
     def _stream(self, axis: int) -> StreamTensor:
+        if self._before:
+            refuse(
+                "a list that held something before the loop gathers frames, and is used as a whole; leave out what it "
+                f"held, ys[{self._before}:], or append in the loop alone"
+            )
         dims = (*self._dims[:axis], "L", *self._dims[axis:])
         return self.frames.with_dims(dims)
 
@@ -235,6 +242,8 @@ class Gathered:
         return self._see(stream)
 
     def __getitem__(self, index: Any) -> Any:
+        if type(index) is slice and index == slice(self._before or None, None):
+            return Gathered(self.frames, self._dims, self._see)
         if index == -1:
             return self._see(self._stream(0)[-1])
         refuse("one frame of those that a loop gathered, by its number")

@@ -332,7 +332,9 @@ class Loop:
 
     def shifted(self, x: StreamTensor, off: int) -> StreamTensor:
         """Return the stream whose frame n is the frame of x that is `off` from the n-th of the loop."""
-        start, crop = self.first + off, self.left_out - off
+        clock: Any = self.entry.library.length(self.clock)
+        more: Any = 0 if x.edge is self.clock else self.entry.library.length(x.edge) - clock
+        start, crop = self.first + off, self.left_out - off + (more if isinstance(more, int) else 0)
         if crop < 0:
             refuse(f"a frame behind the last one; let the loop end {-crop} frame(s) earlier")
         if start < 0:

@@ -178,7 +178,7 @@ def summed(scores: Any, v: Any) -> Any:
     q, k, v, *gates = (x if x.shape[1] == n_heads else _repeated(x, n_heads) for x in (q, k, v, *gates))
     y = _loop(q, k, v, found.ahead, lost, gates)
     if found.power:
-        ones = ones_of(v.narrow(-1, 0, 1)).to(v.dtype)
+        ones = ones_of(v.narrow(-1, 0, 1), v.dtype)
         y = y / _loop(ones, ones, ones, found.ahead, lost, ()) ** found.power
     plain = (found.factor == 1).all() and not learned_in(scores.steps, scores.k)
     return y if plain else y * factor.reshape(-1, 1, 1)
@@ -316,7 +316,7 @@ def over_keys(scores: Any, dim: Any, keepdim: bool, of: Any) -> Any:
 
 def total(scores: Any, dim: Any, keepdim: bool) -> Any:
     """Return the sum of scores over keys."""
-    ones = ones_of(scores.k.narrow(-1, 0, 1)).to(scores.k.dtype)
+    ones = ones_of(scores.k.narrow(-1, 0, 1), scores.k.dtype)
     return over_keys(scores, dim, keepdim, lambda: summed(scores, ones))
 
 

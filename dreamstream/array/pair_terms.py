@@ -33,7 +33,7 @@ class Terms(Scores):
     is_of_queries = False
 
     def __init__(self, rows: Any, columns: Any, axes: Axes) -> None:
-        super().__init__(ones_of(rows).to(rows.dtype), ones_of(columns).to(columns.dtype), axes)
+        super().__init__(ones_of(rows, rows.dtype), ones_of(columns, columns.dtype), axes)
         self.gates = rows, columns
 
     def add(self, other: Any, alpha: float = 1) -> Any:
@@ -208,7 +208,7 @@ def weighted(weights: Any, s: str, x: Any, t: str, out: str) -> Any:
     axes = Axes(dims, [d for dim in dims for d in dim if isinstance(d, Heads)])
     order = [i for i, d in enumerate(x.dims) if isinstance(d, int)]
     one: Any = x.permute(x.dims.index("B"), x.dims.index("L"), *order).flatten(2).narrow(-1, 0, 1)
-    one = ones_of(one).to(x.dtype).unsqueeze(1)
+    one = ones_of(one, x.dtype).unsqueeze(1)
     t, out = (y.replace(free[-1], "*") for y in (t, out))
     return Scores(one, one, axes).mul(weights).valued(x, t, "".join(letters), out)
 

@@ -33,6 +33,7 @@ from ..tracing import Hooks, NoCopy, Site, variables
 from ..tracing.callees import wanted
 from ..tracing.copies import converted
 from . import registered
+from .homes import homes_of
 
 #: Frames for which a function is asked whether it makes a tensor.
 _TRIED = 48
@@ -283,7 +284,7 @@ class Tracer(Hooks):
 
     # ------------------------------------------------------------------ loops
     def loop(self, site: Site) -> Any:
-        return _While() if site.kind == "while" else for_loops.ForLoop(site)
+        return _While() if site.kind == "while" else for_loops.ForLoop(site, homes_of)
 
     def iterate(self, iterable: Any, site: Site, loop: Any) -> Any:
         return for_loops.iterate(iterable, site, loop, variables(sys._getframe(1)))
