@@ -216,8 +216,8 @@ class Gathered:
     def _stream(self, axis: int) -> StreamTensor:
         if self._before:
             refuse(
-                "a list that held something before the loop gathers frames, and is used as a whole; leave out what it "
-                f"held, ys[{self._before}:], or append in the loop alone"
+                "a list that held something before the loop gathers frames, and is used as a whole; leave out "
+                f"what it held, ys[{self._before}:], or append in the loop alone"
             )
         dims = (*self._dims[:axis], "L", *self._dims[axis:])
         return self.frames.with_dims(dims)

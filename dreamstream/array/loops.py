@@ -239,6 +239,10 @@ class Loop:
         self.written: list[tuple[StreamTensor, int]] = []
         self._frames_now: dict[int, StreamTensor] = {}
         self._read_back: list[StreamTensor] = []
+        #: Streams whose first frame is read in the loop, with what that is carried as.
+        self._firsts: list[tuple[StreamTensor, Any]] = []
+        #: Streams whose frames are read or written.
+        self.seen: dict[int, StreamTensor] = {}
 
     # ------------------------------------------------------------------ rounds
     @property
@@ -270,6 +274,8 @@ class Loop:
             for k in range(1, min(len(self.rounds) - since, FAR) + 2):
                 key = self._slot(i, k, before)
                 carried[key], before = before, self.place(key, frame)
+        for x, key in self._firsts if not self.rounds else ():
+            carried[key] = self.frame(x, -self.first).edge  # type: ignore[assignment]
         for edge in (*carried.values(), *outputs.values()):
             if edge.entry is not self.body:
                 mixed([edge.entry, self.body])
@@ -287,9 +293,12 @@ class Loop:
     def write(self, y: StreamTensor, frame: StreamTensor) -> None:
         """Let a frame be what was written at this position."""
         i = self._place_of(y)
+        self.seen[id(y)] = y
         if i is None:
             i = len(self.written)
             self.written.append((y, len(self.rounds)))
+            if any(x.edge is y.edge for x, _ in self._firsts):
+                refuse("the first frame of what a loop over frames writes; carry it in a variable")
             if any(x is y for x in self._read_back):
                 self.of_one_frame = True
         self._frames_now[i] = frame
@@ -301,6 +310,7 @@ class Loop:
 
     def frame(self, x: StreamTensor, off: int) -> StreamTensor:
         """Return the frame of a stream that is `off` from the one that the loop is at."""
+        self.seen[id(x)] = x
         if self.position + off < 0:
             refuse(f"a frame before the first; ask `if t >= {-off}`")
         i = self._place_of(x)
@@ -316,9 +326,34 @@ class Loop:
                 edge = self.place(self._slot(i, -off, like), None, None, like.line)
                 return StreamTensor.inside(None, numbered([d for d in x.dims if d != "L"]), edge)
             self.of_one_frame = True
-        return self.input((x.edge, x.value, off), lambda: self.shifted(x.in_order(), off))
+        return self.input(*self._read_at(x, off))
 
     # ------------------------------------------------------------------ what the body reads
+    def first_frame(self, x: StreamTensor) -> StreamTensor:
+        """Return the first frame of a stream: in the first round its own, carried on to all later ones."""
+        if self._place_of(x) is not None:
+            refuse("the first frame of what a loop over frames writes; carry it in a variable")
+        key = next((k for known, k in self._firsts if known.edge is x.edge and known.dims == x.dims), None)
+        if key is None:
+            edge: Any = x.edge
+            key = (f"first[{len(self._firsts)}]", edge.dtype, tuple(edge.features))
+            self._firsts.append((x.with_dims(x.dims), key))
+            now = self.body
+            for round_ in self.rounds[:1]:
+                self.body = round_.body
+                round_.carried[key] = self.input(*self._read_at(x, -self.first)).edge  # type: ignore[assignment]
+            self.body = now
+        if not self.rounds:
+            self.of_one_frame = True
+            return self.frame(x, -self.first)
+        line = Line(FRAME, x.edge.rate, x.edge.dtype, x.edge.features)  # type: ignore[union-attr]
+        own = self.place(key, None, None, line)
+        return StreamTensor.inside(None, numbered([d for d in x.dims if d != "L"]), own)
+
+    def _read_at(self, x: StreamTensor, off: int) -> tuple[Any, Any]:
+        """Return the key of a frame that the loop reads, and what makes the stream of these."""
+        return (x.edge, x.value, off), lambda: self.shifted(x.in_order(), off)
+
     def input(self, key: Any, make: Any) -> StreamTensor:
         """Return the frame of a stream that `make` gives, once for each key."""
         i = next((i for i, (known, _) in enumerate(self.inputs) if _same(known, key)), len(self.inputs))

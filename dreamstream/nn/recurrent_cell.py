@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ..array import Tensor
 from ..array.batch_constants import BatchTensor
 from ..array.dtypes import require_same
-from ..array.elementwise import ones_of
+from ..array.elementwise import repeated
 from ..array.loops import Body, refuse
 from ..dispatch import apply
 from ..errors import NotStreamableError, ShapeError
@@ -112,7 +112,7 @@ def _of_frame(x: Any, h: Any) -> Any:
         return h
     if not isinstance(h, BatchTensor) or h.batch_axis or h.each.ndim != 2:
         refuse(LOOPS_ELSEWHERE)
-    return ones_of(x.narrow(-1, 0, 1), x.dtype) * h.constant
+    return repeated(h, x)
 
 
 @_described

@@ -147,7 +147,7 @@ def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> Stat
 
 def bodies_of(step: Step, frames: Sequence[Tensor], weights: Sequence[Any]) -> list[_Body]:
     """Return the bodies of a loop over the frames of inputs ``(rows, frames, ...)``."""
-    # Sizes of features are numbers, also where torch traces sizes: a traced one may not enter an autograd Function.
+    # Also where torch traces sizes these are numbers: a traced size may not enter an autograd Function.
     signatures = tuple((name_of(nominal(x.dtype)), tuple(map(int, x.shape[2:])), 1, 1) for x in frames)
     return _program(step.attributes["body"], signatures, tuple(map(_kind, weights)))[1]
 
