@@ -112,6 +112,24 @@ def _place(parts: Sequence[Any]) -> tuple[int, int]:
     return found[0], sum(p is not None for p in parts[: found[0]])
 
 
+def placed(x: StreamTensor, index: Any, least: int = 0) -> Any:
+    """Return an index in which a frame's position, from `least` on, is the number of a frame of the open loop.
+
+    A counter is such a position in the loop's first round, and the number of a frame in later ones.
+    """
+    loop = getattr(x.edge.entry, "loop", None) if x.edge is not None and "L" in x.dims else None
+    if loop is None or x.edge.entry is not loop.entry:  # type: ignore[union-attr]
+        return index
+    parts = parts_of(index, x.ndim)
+    places = [i for i, p in enumerate(parts) if p is not None]
+    axis = x.dims.index("L")
+    if axis >= len(places) or type(parts[places[axis]]) is not int or parts[places[axis]] < least:
+        return index
+    loop.of_one_frame = True
+    parts[places[axis]] = FrameNumber(loop, parts[places[axis]] - loop.position)
+    return tuple(parts)
+
+
 def is_all(part: Any) -> bool:
     """Whether a part of an index takes all of its dimension."""
     return type(part) is slice and part.start is None and part.stop is None and part.step in (None, 1)

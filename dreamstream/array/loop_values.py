@@ -13,7 +13,7 @@ from .stream_tensor import StreamTensor
 
 def inner_of(x: Any) -> Any:
     """Return the native value that a front end's tensor is."""
-    return x._inner if hasattr(type(x), "inner_of") else x
+    return x._inner if hasattr(type(x), "_inner") else x
 
 
 def is_of_body(x: Any) -> bool:

@@ -382,7 +382,7 @@ class Loop:
         """Return what has to be carried for what is given."""
         found: set[Any] = set()
         while True:
-            more = set().union(*(r.reads(found) for r in self.rounds)) if self.rounds else set()
+            more = set().union(*(r.reads(found)[0] for r in self.rounds)) if self.rounds else set()
             if more <= found:
                 return found
             found |= more
@@ -437,10 +437,12 @@ class _Round:
         pairs = [(a, b) for r, s in zip(self.body.nodes, other.body.nodes) for a, b in zip(r.weights, s.weights)]
         return all(a is b or _equal(a, b) for a, b in pairs)
 
-    def reads(self, carried: Any) -> set[Any]:
-        """Return what is read of what is carried, for the outputs and for what is carried on of these."""
+    def reads(self, carried: Any) -> tuple[set[Any], set[int]]:
+        """Return what is read of what is carried, and which nodes run, for the outputs and what is carried on."""
         waiting = [*self.outputs.values(), *(e for k, e in self.carried.items() if k in carried)]
-        found, seen = set(), set()
+        found: set[Any] = set()
+        seen = {j for j, note in self.body.notes.items() if " " in note}  # they draw random numbers
+        waiting += [e for j in seen for e in self.body.nodes[j].edges]
         while waiting:
             handle: Any = waiting.pop().handle
             if isinstance(handle, int):
@@ -450,7 +452,7 @@ class _Round:
                     waiting += self.body.nodes[node].edges
             elif handle[0] == "carried":
                 found.add(handle[1])
-        return found
+        return found, seen
 
 
 class _Read:
@@ -559,7 +561,7 @@ class _Program:
     def _number(self, handle: Any) -> int:
         carried = len(self.read.edges)
         if isinstance(handle, int):
-            return self._made(len(self.read.nodes) + handle)
+            return self._made(len(self.read.nodes) + self._values[handle])
         kind, key = handle
         return self._read_at(self.read.at[key]) if kind == "input" else carried + self._carried.index(key)
 
@@ -579,11 +581,15 @@ class _Program:
         }
 
     def _body(self, round_: _Round) -> dict[str, Any]:
+        body, runs = round_.body, sorted(round_.reads(self._loop.carried)[1])
+        ends = [*body.firsts[1:], body.n_values]
+        #: By the value of a body, its number among those of the nodes that run.
+        self._values = {v: i for i, v in enumerate(v for j in runs for v in range(body.firsts[j], ends[j]))}
         nodes = [self._node(r, [*map(self._read_at, inputs)]) for r, inputs in self.read.nodes]
         nodes += [
             self._node(r, [self._number(e.handle) for e in r.edges])
-            | ({"note": round_.body.notes[j]} if j in round_.body.notes else {})
-            for j, r in enumerate(round_.body.nodes)
+            | ({"note": body.notes[j]} if j in body.notes else {})
+            for j, r in ((j, body.nodes[j]) for j in runs)
         ]
         kept = [round_.carried[k].handle if k in round_.carried else ("carried", k) for k in self._carried]
         return {

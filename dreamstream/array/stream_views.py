@@ -27,7 +27,7 @@ from .elementwise import filling, repeated, where
 from .ends import is_each, where_counted
 from .first_frame import FirstFrame, first_frame, with_first
 from .lengths_of import SAME_ORDER
-from .loop_frames import EachFrame, frame_of, number_in, set_frame
+from .loop_frames import EachFrame, frame_of, number_in, placed, set_frame
 from .loops import in_loop
 from .reductions import Extreme
 from .rolled import Rolled, rolled
@@ -51,7 +51,7 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
         return self.stream(index)
     if index is SAME_ORDER:
         return self
-    if number_in(index):
+    if number_in(index := placed(self, index, 1)):
         return frame_of(self, index)
     if self.edge is not None and (first := first_frame(self, index)) is not None:
         return first
@@ -506,7 +506,7 @@ def _plain_only(name: str, inside: Callable[..., Any] | None = None) -> Callable
 
 # ---------------------------------------------------------------------- writing, inside a forward
 def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
-    if number_in(index):
+    if number_in(index := placed(self, index)):
         set_frame(self, index, value)
         writing.forget_views(self)
         return
@@ -524,7 +524,7 @@ def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
 
 def _put(x: StreamTensor, v: Any, index: Any) -> StreamTensor:
     """Return what x is after a part of it was written into."""
-    if not number_in(index):
+    if not number_in(index := placed(x, index)):
         return writing.assign(x, index, v)
     set_frame(x, index, v)
     return x
