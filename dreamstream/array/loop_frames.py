@@ -232,7 +232,8 @@ def along(frames: StreamTensor, dims: tuple[Any, ...]) -> StreamTensor:
 def last_of(frames: StreamTensor, dims: tuple[Any, ...]) -> Any:
     """Return what is carried after the last frame, known at the stream's end; zeros of a stream without frames."""
     stream: Any = along(frames, dims)
-    return stream.select(stream.dims.index("L"), -1)
+    before = stream._through("pad", {"left": 1, "right": 0})
+    return before.with_dims(stream.dims).select(stream.dims.index("L"), -1)
 
 
 def from_before(frames: StreamTensor, dims: tuple[Any, ...]) -> tuple[Any, Any, Any]:

@@ -6,6 +6,7 @@ what the gates between them leave of it. Products of weights by position and fra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,9 +113,8 @@ class Terms(Scores):
         steps = []
         for step in self.steps:
             if step.name in ("fill", "keep"):
-                if step.value > -1e4:
-                    self._misuse(f"filled with {step.value}")
-                steps.append(step._replace(value=0.0))
+                # what is filled with other numbers has no weight by gates, and must become 0 by a later step
+                steps.append(step._replace(value=0.0 if step.value <= -1e4 else math.nan))
             elif step.name == "add":
                 steps.append(Step("times", (step.by * step.value).exp(), None, step.axes))
             else:
