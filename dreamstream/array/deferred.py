@@ -71,6 +71,10 @@ class Varied:
         return self.shape, str(self.tensor.dtype), self.low
 
 
+class Whatever(list[Any]):
+    """Tensors of a cache key that holds whatever the values are of what is learned."""
+
+
 class Deferred(Shared, LikeOthers):
     """A tensor that nothing can compute yet, such as a mask: a function and its arguments.
 
@@ -265,6 +269,8 @@ class Deferred(Shared, LikeOthers):
         if isinstance(x, Length):
             return tuple(frames_at(x, n, keys, frames_for(keys, n)[0]) for n in (LONGEST, LONGEST + 1))
         if isinstance(x, self.library.tensor):
+            if type(tensors) is Whatever and x.requires_grad:
+                return "learned", tuple(x.shape), str(x.dtype)
             return self.library.key(x, tensors)
         if isinstance(x, slice):
             return self.key((x.start, x.stop, x.step), keys, tensors)

@@ -297,7 +297,7 @@ class Loop:
         if i is None:
             i = len(self.written)
             self.written.append((y, len(self.rounds)))
-            if any(x.edge is y.edge for x, _ in self._firsts):
+            if any(x is y for x, _ in self._firsts):
                 refuse("the first frame of what a loop over frames writes; carry it in a variable")
             if any(x is y for x in self._read_back):
                 self.of_one_frame = True
@@ -337,7 +337,7 @@ class Loop:
         if key is None:
             edge: Any = x.edge
             key = (f"first[{len(self._firsts)}]", edge.dtype, tuple(edge.features))
-            self._firsts.append((x.with_dims(x.dims), key))
+            self._firsts.append((x, key))
             now = self.body
             for round_ in self.rounds[:1]:
                 self.body = round_.body
