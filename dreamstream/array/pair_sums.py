@@ -113,7 +113,7 @@ def _weights(steps: Sequence[Any], n: int, keys: Any) -> Any:
             out = library.as_terms(out) * library.as_terms(at)
         else:
             out = out.masked_fill(at == 0 if step.name == "keep" else at != 0, step.value)
-    if bool((out != out).any()):
+    if any(step.value != step.value for step in steps) and bool((out != out).any()):
         raise Unrecognised("something other than 0 stands in the place of scores")
     return out
 
