@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from ..operations.refusals import LOOPS
 from ..stream.rules import Length
+from . import writing
 from .elementwise import ones_of
 from .loops import FrameNumber, Loop, mixed, refuse
 from .stream_tensor import StreamTensor
@@ -164,6 +165,7 @@ def frame_of(x: StreamTensor, index: Any) -> Any:
 
 def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
     """Do ``y[:, t] = value`` in the body of a loop over frames."""
+    writing.forget_views(y)
     parts = parts_of(index, y.ndim)
     at, axis = _place(parts)
     part = parts[at]
@@ -184,6 +186,14 @@ def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
     frame: Any = before.with_dims(before.dims)
     frame[rest] = value
     loop.write(y, frame)
+
+
+def put(x: StreamTensor, value: Any, index: Any) -> StreamTensor:
+    """Return what x is after a view of it was written into, which an index takes."""
+    if not number_in(index := placed(x, index)):
+        return writing.assign(x, index, value)
+    set_frame(x, index, value)
+    return x
 
 
 def _count(part: slice) -> int:

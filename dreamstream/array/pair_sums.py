@@ -232,9 +232,9 @@ def _loop(q: Any, k: Any, v: Any, ahead: int, lost: Any, gates: Sequence[Any]) -
     shape = (v.shape[1], v.shape[3], k.shape[3])
     # What slow decays take is subtracted, as exact as it is small; fast ones multiply.
     slow = None if gone is None else gone * (gone < 0.5).to(gone.dtype)
-    decays = () if gone is None else (slow, 1 - (gone - slow), 1 - gone)
+    decays: Any = () if gone is None else (slow, 1 - (gone - slow), 1 - gone)
     streams = [q, k, v, *(decays if gates else ())]
-    constant = () if gates else tuple(x.squeeze(-1) for x in decays)
+    constant: Any = () if gates else [x.squeeze(-1) for x in decays]
 
     def body(pairs: Any, rest: Any, q: Any, k: Any, v: Any, *more: Any) -> Any:
         new, kept = v.unsqueeze(-1) * k.unsqueeze(-2), pairs

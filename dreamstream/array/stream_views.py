@@ -19,7 +19,7 @@ from ..operations.refusals import LOOPS
 from ..stream.rules import BatchSize, Length, join, require_same
 from ..stream.where import INSTEAD
 from . import chunks, forward, hook, prefix_frames, reductions, views, writing  # noqa: F401  (plain methods that are taken up)
-from .batch_constants import BatchTensor
+from .batch_constants import repeats
 from .creation import cat, full_like
 from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
 from .dtypes import require_float
@@ -27,7 +27,7 @@ from .elementwise import filling, repeated, where
 from .ends import is_each, where_counted
 from .first_frame import FirstFrame, first_frame, with_first
 from .lengths_of import SAME_ORDER
-from .loop_frames import EachFrame, frame_of, number_in, placed, set_frame
+from .loop_frames import EachFrame, frame_of, number_in, placed, put, set_frame
 from .loops import in_loop
 from .reductions import Extreme
 from .rolled import Rolled, rolled
@@ -276,15 +276,10 @@ def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
             )
         if first.dims[axis] == "L":
             return forward.extend(tensors, axis)
-        if first.dims[0] == "B" and "L" not in first.dims and all(_repeats(t, first) for t in tensors):
+        if first.dims[0] == "B" and "L" not in first.dims and all(repeats(t, first) for t in tensors):
             return _cat(first, [t if t.is_stream else repeated(t, first) for t in tensors], dim)
         raise _refuse(first, "cat with a plain tensor")
     return _methods(first).cat(tensors, axis)
-
-
-def _repeats(t: Any, like: StreamTensor) -> bool:
-    """Whether it is a frame, or a constant that every frame of a loop has alike."""
-    return t.is_stream or (isinstance(t, BatchTensor) and t.batch_axis == 0 and t.ndim == like.ndim > 1)
 
 
 # ---------------------------------------------------------------- comparing as a whole
@@ -506,12 +501,11 @@ def _plain_only(name: str, inside: Callable[..., Any] | None = None) -> Callable
 
 # ---------------------------------------------------------------------- writing, inside a forward
 def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
-    if number_in(index := placed(self, index)):
-        set_frame(self, index, value)
-        writing.forget_views(self)
-        return
     if isinstance(self._view, Rolled):
         self._view.write(self, index, value)
+        return
+    if number_in(index := placed(self, index)):
+        set_frame(self, index, value)
         return
     if isinstance(value, FirstFrame) and (at := first_frame(self, index)) is not None and self.edge is not None:
         rest = self[((slice(None),) * at.axis + (slice(1, None),))]
@@ -520,14 +514,6 @@ def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
     if self.edge is None:
         raise NotStreamableError.here("a stream's frames can't be assigned to outside a forward")
     writing.write(self, writing.assign(self, index, value), "assignment")
-
-
-def _put(x: StreamTensor, v: Any, index: Any) -> StreamTensor:
-    """Return what x is after a part of it was written into."""
-    if not number_in(index := placed(x, index)):
-        return writing.assign(x, index, v)
-    set_frame(x, index, v)
-    return x
 
 
 def _write(self: Any, name: str, value: Any) -> Any:
@@ -601,6 +587,6 @@ take(
 take(
     StreamTensor,
     **{name: writing.viewing(method, back) for name, (method, back) in VIEWS.items()},
-    __getitem__=writing.viewing(__getitem__, _put, copies=writing.picks),
+    __getitem__=writing.viewing(__getitem__, put, copies=writing.picks),
     **{f.__name__: writing.viewing(f, None, certain=False) for f in (reshape, flatten, contiguous, detach)},
 )
