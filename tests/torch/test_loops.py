@@ -364,9 +364,9 @@ def counting_in_an_attribute(m, x):
 def in_a_queue(m, x):
     m.earlier, ys = deque([torch.zeros(x.size(0), 4)] * 3, maxlen=3), []
     for t in range(x.size(1)):
-        m.earlier.append(m.cell(x[:, t], m.earlier[0]))
-        ys.append(m.line(x[:, t]))
-    return torch.stack(ys, 1) + m.earlier[0]
+        ys.append(m.cell(x[:, t], m.earlier[0]))
+        m.earlier.append(ys[-1])
+    return torch.stack(ys, 1)
 
 
 def put_in_front(m, x):
