@@ -20,7 +20,7 @@ from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_CHANGE, LOOPS_ELSEWHERE
 from ..stream.edge import Line
 from ..stream.rules import Length, open_branch
 from ..tracing import Hooks, Site, variables
-from . import writing
+from . import hook, writing
 from .batch_constants import BatchTensor
 from .dimension_arguments import numbered
 from .elementwise import where
@@ -116,8 +116,8 @@ class ForLoop:
     solved = False
     scans = False
 
-    def __init__(self, site: Site, homes_of: Callable[..., Any] | None = None) -> None:
-        self.site, self._homes_of = site, homes_of
+    def __init__(self, site: Site) -> None:
+        self.site = site
 
     def begin(self, frames: Frames, found: dict[str, Any]) -> Iterator[Any]:
         """Return the rounds of a loop over frames; `found` are the function's variables."""
@@ -131,7 +131,7 @@ class ForLoop:
         self._values = {n: found.get(n, Hooks.unbound) for n in names}
         self._counts: dict[Any, FrameNumber] = {}
         self._histories: dict[str, History] = {}
-        self._reachable = {n: v for n, v in found.items() if n in self.site.live}
+        self._reachable = {n: v for n, v in found.items() if n in (*self.site.live, self.site.function)}
         return self._rounds()
 
     def _open(self, frames: Frames) -> None:
@@ -174,7 +174,7 @@ class ForLoop:
             if not first.does_as(second, needed):
                 refuse(LOOPS_ELSEWHERE)
             self.loop.rounds.pop()
-            if self._is_new and self._homes_of is not None:
+            if self._is_new:
                 self._require_own_state()
             entry.loop = None
             self._finish()
@@ -256,7 +256,7 @@ class ForLoop:
 
     def _require_own_state(self) -> None:
         """Refuse queues in attributes, objects and other functions: they still hold an earlier round's frames."""
-        for home in self._homes_of(self._reachable, functions=True).homes:  # type: ignore[misc]
+        for home in hook.homes_of(self._reachable):
             held = home.read(home.of)
             for value in held.values() if isinstance(held, dict) else held:
                 if is_of_body(value) and inner_of(value).edge.entry is not self.loop.body:
@@ -545,7 +545,7 @@ def scan(
     over = _frames_of(xs, dim)
     loop = ForLoop(_CARRY)
     if isinstance(over, Frames):
-        over = loop.begin(over, {"carry": carry, "ys": ys})
+        over = loop.begin(over, {"carry": carry, "ys": ys, "scan": f})
     for x in over:
         if loop.scans:
             carry, ys = loop.carried("carry"), loop.carried("ys")

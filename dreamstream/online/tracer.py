@@ -13,7 +13,7 @@ from functools import partial
 from types import FrameType, FunctionType
 from typing import Any, ClassVar, NoReturn, cast
 
-from ..array import for_loops
+from ..array import for_loops, hook
 from ..array.deferred import Deferred
 from ..array.symbolic import Symbolic
 from ..stream.rules import (
@@ -284,7 +284,7 @@ class Tracer(Hooks):
 
     # ------------------------------------------------------------------ loops
     def loop(self, site: Site) -> Any:
-        return _While() if site.kind == "while" else for_loops.ForLoop(site, homes_of)
+        return _While() if site.kind == "while" else for_loops.ForLoop(site)
 
     def iterate(self, iterable: Any, site: Site, loop: Any) -> Any:
         return for_loops.iterate(iterable, site, loop, variables(sys._getframe(1)))
@@ -320,6 +320,7 @@ class Tracer(Hooks):
 
 
 TRACER = Tracer()
+hook.fill_homes(homes_of)
 
 
 def forward_of(module: Any) -> Callable[..., Any]:
