@@ -27,7 +27,7 @@ from .distance_tables import Places
 from .filled import Shared, kept
 from .protocol import refuse_the_rest
 from .shape_of import ShapeOf
-from .symbolic import Symbolic
+from .symbolic import Symbolic, Whatever
 
 #: What fills with numbers, and what adds them.
 _FILLING = frozenset(("full", "masked_fill", "full_like", "new_full", "where", "setitem", "fill"))
@@ -69,10 +69,6 @@ class Varied:
     def key(self) -> Any:
         """Return what answers depend on: not on what is learned."""
         return self.shape, str(self.tensor.dtype), self.low
-
-
-class Whatever(list[Any]):
-    """Tensors of a cache key that holds whatever the values are of what is learned."""
 
 
 class Deferred(Shared, LikeOthers):
