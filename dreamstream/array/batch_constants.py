@@ -298,3 +298,8 @@ def writes_into_all(name: str) -> NotStreamableError:
 
 def _unlike(name: str) -> NotStreamableError:
     return NotStreamableError.here(name, " of a constant that all streams have alike: each would have another")
+
+
+def repeats(t: Any, like: StreamTensor) -> bool:
+    """Whether it is a stream, or a constant that every frame of a loop has alike."""
+    return t.is_stream or (isinstance(t, BatchTensor) and t.batch_axis == 0 and t.ndim == like.ndim > 1)

@@ -19,7 +19,7 @@ from .deferred import Deferred, as_deferred, library_of
 from .dimension_arguments import axis_of, sizes_of
 from .hook import made
 from .lengths_of import lengths_of
-from .loop_frames import Gathered
+from .loop_lists import Gathered
 from .symbolic import Symbolic, positions
 from .tensor import Tensor, each, take
 

@@ -27,7 +27,7 @@ from .distance_tables import Places
 from .filled import Shared, kept
 from .protocol import refuse_the_rest
 from .shape_of import ShapeOf
-from .symbolic import Symbolic
+from .symbolic import Symbolic, Whatever
 
 #: What fills with numbers, and what adds them.
 _FILLING = frozenset(("full", "masked_fill", "full_like", "new_full", "where", "setitem", "fill"))
@@ -265,6 +265,8 @@ class Deferred(Shared, LikeOthers):
         if isinstance(x, Length):
             return tuple(frames_at(x, n, keys, frames_for(keys, n)[0]) for n in (LONGEST, LONGEST + 1))
         if isinstance(x, self.library.tensor):
+            if type(tensors) is Whatever and x.requires_grad:
+                return "learned", tuple(x.shape), str(x.dtype)
             return self.library.key(x, tensors)
         if isinstance(x, slice):
             return self.key((x.start, x.stop, x.step), keys, tensors)

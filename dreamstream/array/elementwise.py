@@ -449,6 +449,14 @@ def rows_at(table: Tensor, parts: Sequence[Any]) -> Tensor | None:
     return out.unflatten(-1, shape) if shape else out.squeeze(-1)
 
 
-def ones_of(x: Any) -> Any:
+def ones_of(x: Any, dtype: Any = "float32") -> Any:
     """Return ones, as many as x has elements."""
-    return (x.eq(x) | x.ne(x)).to("float32")
+    return (x.eq(x) | x.ne(x)).to(dtype)
+
+
+def repeated(constant: Any, x: Any) -> Any:
+    """Return a constant of all streams, ``(B, ...)``, for each frame of ``(B, ...)`` in the body of a loop."""
+    one = x
+    for axis in range(1, x.ndim):
+        one = one.narrow(axis, 0, 1)
+    return ones_of(one, constant.dtype) * constant.constant

@@ -268,8 +268,11 @@ def held(first: FirstFrame) -> StreamTensor:
     return out.with_dims(numbered(first.stream.dims))
 
 
-def first_frame(x: StreamTensor, index: Any) -> FirstFrame | None:
-    """Return what an index takes where that is the first frame alone; None for all other indices."""
+def first_frame(x: StreamTensor, index: Any) -> Any:
+    """Return what an index takes where that is the first frame alone; None for all other indices.
+
+    In the body of a loop that is a frame which the loop carries on.
+    """
     if "L" not in x.dims or (x.edge is not None and x.edge.line.static):
         return None
     parts = parts_of(index, x.ndim)
@@ -282,6 +285,12 @@ def first_frame(x: StreamTensor, index: Any) -> FirstFrame | None:
     keeps = {int, type(None)}.issuperset(map(type, ends)) and ends in ((None, 1, None), (0, 1, None), (None, 1, 1))
     if not keeps and not (type(part) is int and part == 0):
         return None
+    loop = getattr(x.edge.entry, "loop", None) if x.edge is not None else None
+    if isinstance(loop, Loop) and x.edge.entry is loop.entry:  # type: ignore[union-attr]
+        frame: Any = loop.first_frame(x)
+        own = [slice(None)] if keeps else []
+        taken = (*parts[: places[axis]], *own, *parts[places[axis] + 1 :])
+        return (frame.unsqueeze(axis) if keeps else frame)[taken]
     if all(map(is_all, parts[:axis] + parts[axis + 1 :])):
         return FirstFrame(x.with_dims(x.dims), axis, keeps)
     if len(places) < len(parts) or not all(map(is_all, parts[:axis])):

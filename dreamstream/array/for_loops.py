@@ -9,7 +9,7 @@ from frame to frame, in an attribute perhaps, would show there.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -20,72 +20,19 @@ from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_CHANGE, LOOPS_ELSEWHERE
 from ..stream.edge import Line
 from ..stream.rules import Length, open_branch
 from ..tracing import Hooks, Site, variables
-from . import writing
+from . import hook, writing
 from .batch_constants import BatchTensor
 from .dimension_arguments import numbered
 from .elementwise import where
 from .first_frame import FirstFrame, with_first
-from .loop_frames import (
-    Counted,
-    EachFrame,
-    Frames,
-    Gathered,
-    GatheredParts,
-    Grown,
-    Numbers,
-    Together,
-    along,
-    from_before,
-    last_of,
-)
-from .loops import Body, FrameNumber, Loop, mixed, refuse
+from .loop_frames import Counted, EachFrame, Frames, Numbers, Together, along, from_before, last_of
+from .loop_lists import Gathered, GatheredParts, Grown, History
+from .loop_values import PARTS, inner_of, is_of_body, parts_of, put_together, walk
+from .loops import FrameNumber, Loop, mixed, refuse
 from .stream_tensor import StreamTensor
 
 #: Most rounds of a body: more kinds of frames are a loop whose values change their kind in every frame.
 _MOST = 9
-
-
-# ---------------------------------------------------------------------- values of either front end
-def _inner(x: Any) -> Any:
-    """Return the native value that a front end's tensor is."""
-    return x._inner if hasattr(type(x), "_inner") else x
-
-
-def _is_of_body(x: Any) -> bool:
-    inner = _inner(x)
-    return type(inner) is StreamTensor and inner.edge is not None and isinstance(inner.edge.entry, Body)
-
-
-def _walk(value: Any, at: Callable[[Any, tuple[Any, ...]], Any], path: tuple[Any, ...] = ()) -> Any:
-    """Return a value with `at` applied to all leaves of its tuples, lists and dicts."""
-    if type(value) in (Grown, list):
-        made = [_walk(v, at, (*path, i)) for i, v in enumerate(list.__iter__(value))]
-        return made
-    if isinstance(value, tuple):
-        items = [_walk(v, at, (*path, i)) for i, v in enumerate(value)]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if type(value) is dict:
-        return {k: _walk(v, at, (*path, k)) for k, v in value.items()}
-    parts = _parts(value)
-    if parts is not None:
-        return _put_together(value, [_inner(at(part, (*path, name))) for name, part in zip(_PARTS, parts)])
-    return at(value, path)
-
-
-_PARTS = ("real", "imag")
-
-
-def _parts(value: Any) -> tuple[Any, Any] | None:
-    """Return the parts of a complex value; None for any other."""
-    inner = _inner(value)
-    return (inner.real, inner.imag) if getattr(type(inner), "in_parts", False) else None
-
-
-def _put_together(like: Any, parts: Sequence[Any]) -> Any:
-    """Return the complex value of two parts, as another one is seen."""
-    inner = _inner(like)
-    whole = type(inner)(*parts)
-    return whole if inner is like else type(like).shell(whole)
 
 
 def frames_in(x: Any) -> Frames | None:
@@ -94,7 +41,7 @@ def frames_in(x: Any) -> Frames | None:
         return x
     if isinstance(x, Gathered):
         return x.each()
-    inner = _inner(x)
+    inner = inner_of(x)
     if type(inner) is StreamTensor and inner.edge is not None and inner.dims[:1] == ("L",):
         return EachFrame(inner, 0)
     return None
@@ -133,10 +80,12 @@ def _reversed(over: Any) -> Any:
 
 
 def _len(x: Any) -> Any:
+    if type(x) is Grown:
+        return x.length()
     frames = frames_in(x)
     if frames is not None:
         return frames.length
-    inner = _inner(x)
+    inner = inner_of(x)
     streams = type(inner) is StreamTensor and inner.edge is not None and inner.dims[:1] == ("B",)
     return inner.shape[0] if streams else len(x)
 
@@ -158,7 +107,7 @@ INSTEAD: dict[Any, Callable[..., Any]] = {
 # ---------------------------------------------------------------------- the statement
 def _each(name: str) -> list[Any]:
     """Return the outputs that the parts are which a list gathers."""
-    return [("each", name, part) for part in _PARTS]
+    return [("each", name, part) for part in PARTS]
 
 
 class ForLoop:
@@ -181,6 +130,8 @@ class ForLoop:
         names = dict.fromkeys((*self.site.names, *self.site.held))
         self._values = {n: found.get(n, Hooks.unbound) for n in names}
         self._counts: dict[Any, FrameNumber] = {}
+        self._histories: dict[str, History] = {}
+        self._reachable = {n: v for n, v in found.items() if n in (*self.site.live, self.site.function)}
         return self._rounds()
 
     def _open(self, frames: Frames) -> None:
@@ -191,13 +142,16 @@ class ForLoop:
             refuse("a loop over frames in an if that only some streams enter")
         self._see = entry.library.see
         self._courses = entry.courses
+        #: Whether this loop runs at a place where none has run before, as in all captures.
+        self._is_new = entry.n_done >= len(entry.script) if hasattr(entry, "script") else True
 
     def _target(self, number: FrameNumber) -> Any:
-        return _walk(self._frames.at(number), lambda x, _: self._see(x) if type(x) is StreamTensor else x)
+        return walk(self._frames.at(number), lambda x, _: self._see(x) if type(x) is StreamTensor else x)
 
     def _rounds(self) -> Iterator[Any]:
         entry = self.loop.entry
         entry.courses = None  # what happens within is recorded by the loop
+        entry.loop = self.loop
         try:
             steady = False
             for _ in range(_MOST):
@@ -220,9 +174,12 @@ class ForLoop:
             if not first.does_as(second, needed):
                 refuse(LOOPS_ELSEWHERE)
             self.loop.rounds.pop()
+            if self._is_new:
+                self._require_own_state()
+            entry.loop = None
             self._finish()
         finally:
-            entry.courses = self._courses
+            entry.courses, entry.loop = self._courses, None
 
     # ------------------------------------------------------------------ one round
     def _start(self, name: str, value: Any) -> Any:
@@ -233,7 +190,7 @@ class ForLoop:
             return value
 
         def at(leaf: Any, path: tuple[Any, ...]) -> Any:
-            inner = _inner(leaf)
+            inner = inner_of(leaf)
             if isinstance(inner, BatchTensor):
                 return self._begins_as(name, path, inner)
             if type(leaf) is int and (number := self._counts.get((name, path))) is not None:
@@ -243,15 +200,15 @@ class ForLoop:
             if isinstance(leaf, FirstFrame):
                 self.loop.of_one_frame = True
                 return self._see(leaf.frame(self.loop))
-            if _is_of_body(leaf):
+            if is_of_body(leaf):
                 dims = inner.dims
                 edge = self.loop.place(self._key(name, path, dims, inner.edge), inner)
                 return self._placed(inner, StreamTensor.inside(None, dims, edge))
             return leaf
 
         if type(value) is list or type(value) is Grown:
-            return Grown(_walk(value, at))
-        return _walk(value, at)
+            return Grown(walk(value, at), self.loop, self._histories.get(name))
+        return walk(value, at)
 
     def _key(self, name: str, path: tuple[Any, ...], dims: Any, edge: Any) -> Any:
         return (name + "".join(f"[{p}]" for p in path), dims, edge.dtype, tuple(edge.features))
@@ -277,27 +234,45 @@ class ForLoop:
         written = [(of, native) for of, native, edge in self._stand_ins if native.edge is not edge]
         for of, native in written:
             shared = sum(other == of for other, _, _ in self._stand_ins) > 1
-            if shared or any(_inner(item) is native for item in gathered):
+            if shared or any(inner_of(item) is native for item in gathered):
                 refuse(
                     "a loop over frames writes in place into a tensor that another variable, or a list, holds, "
                     "too; compute a new tensor instead"
+                )
+
+    def _require_one_view(self) -> None:
+        """Refuse what the loop writes into one tensor, and reads of another that shares its memory."""
+        for y, _ in self.loop.written:
+            family = writing.sharing(y)
+            if any(i in family for i, x in self.loop.seen.items() if x is not y):
+                refuse(
+                    "a loop over frames writes into one view of a tensor, and reads or writes another one; "
+                    "do both in the tensor itself"
                 )
 
     def carried(self, name: str) -> Any:
         """Return what a name holds at the head of the body."""
         return self._started[name]
 
+    def _require_own_state(self) -> None:
+        """Refuse queues in attributes, objects and other functions: they still hold an earlier round's frames."""
+        for home in hook.homes_of(self._reachable):
+            held = home.read(home.of)
+            for value in held.values() if isinstance(held, dict) else held:
+                if is_of_body(value) and inner_of(value).edge.entry is not self.loop.body:
+                    refuse(LOOPS_ELSEWHERE)
+
     def _end(self, seen: dict[str, Any]) -> bool:
         """End a round; return whether all that is carried is as it was when it began."""
         carried: dict[Any, Any] = {}
         outputs: dict[Any, Any] = {}
-        steady = not self.loop.of_one_frame
+        steady = True
         values: dict[str, Any] = {}
         for name in self._started:
             value = seen.get(name, Hooks.unbound)
             live = name in self.site.live
             if isinstance(value, Grown):
-                self._appended(name, value, outputs)
+                self._appended(name, value, carried, outputs)
                 value = [*list.__iter__(value)][: value.before]
             values[name] = value
             if live:
@@ -306,6 +281,8 @@ class ForLoop:
             self._leave(name, value, live, carried, outputs)
         grown = [v for v in seen.values() if isinstance(v, Grown)]
         self._require_own_memory([item for v in grown for item in list.__iter__(v)][: 1 << 10])
+        self._require_one_view()
+        steady = steady and not self.loop.of_one_frame
         self.loop.end(carried, outputs)
         self._values = values
         return steady
@@ -313,7 +290,7 @@ class ForLoop:
     def _count(self, name: str, value: Any) -> None:
         """Note integers that are one more after each frame: they are the frame's number and a constant more."""
         numbers = {found[0]: found[1] for found in self._before[name] if type(found[1]) is int and len(found) == 2}
-        _walk(value, lambda x, path: self._is_more(name, path, numbers.get(path), x))
+        walk(value, lambda x, path: self._is_more(name, path, numbers.get(path), x))
 
     def _is_more(self, name: str, path: Any, before: int | None, now: Any) -> None:
         if type(now) is int and before is not None and now == before + 1:
@@ -324,8 +301,8 @@ class ForLoop:
         found: list[Any] = []
 
         def at(leaf: Any, path: tuple[Any, ...]) -> Any:
-            inner = _inner(leaf)
-            if _is_of_body(leaf):
+            inner = inner_of(leaf)
+            if is_of_body(leaf):
                 found.append((path, self._key(name, path, inner.dims, inner.edge)))
             elif type(leaf) in (int, float, bool, str, type(None)):
                 found.append((path, leaf))
@@ -335,15 +312,15 @@ class ForLoop:
                 found.append((path, "object", id(inner)))
             return leaf
 
-        _walk(value, at)
+        walk(value, at)
         return found
 
     def _leave(self, name: str, value: Any, live: bool, carried: dict[Any, Any], outputs: dict[Any, Any]) -> None:
         """Note what goes on to the next frame, and what is used after the loop."""
 
         def at(leaf: Any, path: tuple[Any, ...]) -> Any:
-            if _is_of_body(leaf):
-                inner = _inner(leaf).in_order()
+            if is_of_body(leaf):
+                inner = inner_of(leaf).in_order()
                 if inner.edge.entry is not self.loop.body:
                     mixed([inner.edge.entry, self.loop.body])
                 if live:
@@ -355,22 +332,35 @@ class ForLoop:
                     self._given["last", name, path] = inner.dims
             return leaf
 
-        _walk(value, at)
+        walk(value, at)
 
-    def _appended(self, name: str, value: Grown, outputs: dict[Any, Any]) -> None:
+    def _appended(self, name: str, value: Grown, carried: dict[Any, Any], outputs: dict[Any, Any]) -> None:
         """Note what was appended to a list."""
         more = [*list.__iter__(value)][value.before :]
         if len(more) > 1:
             refuse("several values for each frame in one list; keep them in several lists")
+        if more and value.is_moved:
+            refuse("a loop over frames appends to a list, and moves, inserts or removes items; append alone")
+        if more and value.history is None and value.is_counted:
+            self.loop.of_one_frame = True
+        if more:
+            self._histories.setdefault(name, History(name, self._gathered))
         for item in more:
-            parts = _parts(item)
+            parts = parts_of(item)
             for key, part in ((("each", name), item),) if parts is None else zip(_each(name), parts):
-                if not _is_of_body(part):
+                if not is_of_body(part):
                     refuse("a list gathers what is no tensor of the loop's frames")
-                inner = _inner(part).in_order()
+                inner = inner_of(part).in_order()
                 outputs[key] = inner.edge
                 self._given[key] = inner.dims
+            if parts is None:
+                self._histories[name].append(self.loop, inner, carried)
             self._items[name] = item
+
+    def _gathered(self, native: StreamTensor) -> Any:
+        """Return what stands for what an earlier frame gathered, which may not be written into."""
+        self._stand_ins += [(0, native, native.edge)] * 2
+        return self._see(native)
 
     # ------------------------------------------------------------------ after the loop
     def _finish(self) -> None:
@@ -405,21 +395,20 @@ class ForLoop:
                     made = made.squeeze(1 + before[0].axis)
                 made = with_first(made, before[0], self.loop.left_out)
                 self._made["each", name] = made.unsqueeze(1 + before[0].axis) if before[0].keeps else made
-            elif before:
-                refuse("a list that held something before the loop gathers frames")
-            return Gathered(self._made["each", name], self._given["each", name], self._see)
+                before = ()
+            return Gathered(self._made["each", name], self._given["each", name], self._see, len(before))
         if _each(name)[0] in self._made:
             if self._initial[name]:
                 refuse("a list that held something before the loop gathers complex frames")
-            real, imag = (Gathered(self._made[k], self._given[k], _inner) for k in _each(name))
-            return GatheredParts(real, imag, partial(_put_together, self._items[name]))
+            real, imag = (Gathered(self._made[k], self._given[k], inner_of) for k in _each(name))
+            return GatheredParts(real, imag, partial(put_together, self._items[name]))
         value = self._values[name]
         if name in self.site.names and name not in self.site.later:
             return Hooks.unbound
 
         firsts: dict[Any, Any] = {}
         if self._initial[name] is not Hooks.unbound:
-            _walk(self._initial[name], lambda x, path: firsts.update({path: x}))
+            walk(self._initial[name], lambda x, path: firsts.update({path: x}))
 
         def at(leaf: Any, path: tuple[Any, ...]) -> Any:
             if type(leaf) is FrameNumber:
@@ -429,7 +418,7 @@ class ForLoop:
                 return leaf
             return self._last(self._made[key], self._given[key], firsts.get(path))
 
-        return _walk(value, at)
+        return walk(value, at)
 
     def _last(self, frames: StreamTensor, dims: Any, first: Any) -> Any:
         """Return what is carried when a stream has ended: in one without frames what it began as."""
@@ -440,7 +429,7 @@ class ForLoop:
             whole = with_first(own.squeeze(1 + first.axis) if first.keeps else own, first, self.loop.left_out)
             last = whole.select(whole.dims.index("L"), -1)
             return self._see(last.unsqueeze(first.axis) if first.keeps else last)
-        inner = _inner(first)
+        inner = inner_of(first)
         constant = inner.constant if isinstance(inner, BatchTensor) else first
         once = type(inner) is StreamTensor
         if first is None or (not once and _is_zero(constant)):
@@ -449,7 +438,7 @@ class ForLoop:
         if once:
             constant = inner.unsqueeze(stream.dims.index("L"))
         if hasattr(constant, "dim") and not hasattr(constant, "is_stream"):  # another front end's own
-            made = _inner(self._see(before).where(self._see(there), constant))
+            made = inner_of(self._see(before).where(self._see(there), constant))
         else:
             made = where(there, before, constant)
         return self._see(made.select(stream.dims.index("L"), -1))
@@ -492,11 +481,11 @@ class Comprehension(ForLoop):
     def gather(self, made: list[Any]) -> Any:
         """Return what is gathered."""
         self.loop.entry.courses = self._courses
-        if len(made) != 2 or not all(map(_is_of_body, made)):
+        if len(made) != 2 or not all(map(is_of_body, made)):
             refuse("a comprehension over frames must give a tensor for each, all alike")
         for item, body in zip(made, self._bodies):
             self.loop.body = body
-            inner = _inner(item).in_order()
+            inner = inner_of(item).in_order()
             self.loop.end({}, {"each": inner.edge})
         second = self.loop.rounds.pop()
         if not self.loop.rounds[0].does_as(second, ()):
@@ -518,7 +507,7 @@ def gathered(made: list[Any]) -> Any:
     if not opened or len(made) != 2:
         return made
     here = opened[-1]
-    if not (_is_of_body(made[1]) and _inner(made[1]).edge.entry is here.loop.body):
+    if not (is_of_body(made[1]) and inner_of(made[1]).edge.entry is here.loop.body):
         return made
     _OPEN.set(opened[:-1])
     return here.gather(made)
@@ -538,7 +527,7 @@ def _frames_of(xs: Any, dim: int) -> Any:
         if streams and len(streams) < len(parts):
             refuse("frames and a plain tensor are gone through together")
         return Together(streams) if streams else zip(*parts)
-    inner = _inner(xs)
+    inner = inner_of(xs)
     if type(inner) is StreamTensor and inner.edge is not None:
         axis = inner._axis("scan", dim)
         if inner.dims[axis] != "L":
@@ -556,7 +545,7 @@ def scan(
     over = _frames_of(xs, dim)
     loop = ForLoop(_CARRY)
     if isinstance(over, Frames):
-        over = loop.begin(over, {"carry": carry, "ys": ys})
+        over = loop.begin(over, {"carry": carry, "ys": ys, "scan": f})
     for x in over:
         if loop.scans:
             carry, ys = loop.carried("carry"), loop.carried("ys")

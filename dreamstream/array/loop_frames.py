@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from ..errors import NotStreamableError, ShapeError
-from ..operations.refusals import LOOPS, LOOPS_GROW
-from ..source_line import user_line
+from ..operations.refusals import LOOPS
 from ..stream.rules import Length
+from . import writing
 from .elementwise import ones_of
 from .loops import FrameNumber, Loop, mixed, refuse
 from .stream_tensor import StreamTensor
@@ -76,6 +75,9 @@ class Together(Frames):
         for part in parts[1:]:
             if part.first != self.first:
                 refuse("zip of frames that begin at different positions")
+            more: Any = self.length - part.length
+            if isinstance(more, int) and more > 0:
+                self.length = part.length
 
     def at(self, number: FrameNumber) -> Any:
         return tuple(p.at(number) for p in self._parts)
@@ -109,6 +111,24 @@ def _place(parts: Sequence[Any]) -> tuple[int, int]:
     if len(found) > 1:
         refuse("two numbers of frames in one index")
     return found[0], sum(p is not None for p in parts[: found[0]])
+
+
+def placed(x: StreamTensor, index: Any, least: int = 0) -> Any:
+    """Return an index in which a frame's position, from `least` on, is the number of a frame of the open loop.
+
+    A counter is such a position in the loop's first round, and the number of a frame in later ones.
+    """
+    loop = getattr(x.edge.entry, "loop", None) if x.edge is not None and "L" in x.dims else None
+    if loop is None or x.edge.entry is not loop.entry:  # type: ignore[union-attr]
+        return index
+    parts = parts_of(index, x.ndim)
+    places = [i for i, p in enumerate(parts) if p is not None]
+    axis = x.dims.index("L")
+    if axis >= len(places) or type(parts[places[axis]]) is not int or parts[places[axis]] < least:
+        return index
+    loop.of_one_frame = True
+    parts[places[axis]] = FrameNumber(loop, parts[places[axis]] - loop.position)
+    return tuple(parts)
 
 
 def is_all(part: Any) -> bool:
@@ -145,6 +165,7 @@ def frame_of(x: StreamTensor, index: Any) -> Any:
 
 def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
     """Do ``y[:, t] = value`` in the body of a loop over frames."""
+    writing.forget_views(y)
     parts = parts_of(index, y.ndim)
     at, axis = _place(parts)
     part = parts[at]
@@ -165,6 +186,14 @@ def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
     frame: Any = before.with_dims(before.dims)
     frame[rest] = value
     loop.write(y, frame)
+
+
+def put(x: StreamTensor, value: Any, index: Any) -> StreamTensor:
+    """Return what x is after a view of it was written into, which an index takes."""
+    if not number_in(index := placed(x, index)):
+        return writing.assign(x, index, value)
+    set_frame(x, index, value)
+    return x
 
 
 def _count(part: slice) -> int:
@@ -203,110 +232,7 @@ def row_of(table: Tensor, index: Any) -> Any:
     return _of_frame(loop.input((known, axis, part.off), make), parts, at)
 
 
-# ---------------------------------------------------------------------- lists
-class Grown(list[Any]):
-    """A list within a loop: what is appended leaves the loop frame by frame."""
-
-    def __init__(self, items: Sequence[Any]) -> None:
-        super().__init__(items)
-        self.before = len(self)
-
-    def _whole(self) -> None:
-        if len(self) > self.before or not self.before:
-            refuse(LOOPS_GROW)
-
-    def __iter__(self) -> Any:
-        self._whole()
-        return super().__iter__()
-
-    def __add__(self, other: Any) -> Any:
-        out = Grown(self)
-        out.before = self.before
-        out.extend(other)
-        return out
-
-
-class Gathered:
-    """What a list is after the loop that appended to it: frames, one for each of the loop.
-
-    Parameters
-    ----------
-    frames : StreamTensor
-        With L behind B.
-    dims : tuple
-        The dimensions of one frame.
-    see : callable
-        Shows a stream as a front end's own tensor.
-    """
-
-    def __init__(self, frames: StreamTensor, dims: tuple[Any, ...], see: Any) -> None:
-        self.frames, self._dims, self._see = frames, dims, see
-        self._line = user_line()
-
-    @property
-    def length(self) -> Any:
-        """How many there are."""
-        return self._stream(0).shape[0]
-
-    def _stream(self, axis: int) -> StreamTensor:
-        dims = (*self._dims[:axis], "L", *self._dims[axis:])
-        return self.frames.with_dims(dims)
-
-    def stacked(self, dim: int = 0) -> Any:
-        """Return what ``stack`` gives."""
-        n = len(self._dims) + 1
-        if not -n <= dim < n:
-            raise ShapeError(f"stack: dimension {dim} of {n}")
-        return self._see(self._stream(dim % n))
-
-    def joined(self, dim: int = 0) -> Any:
-        """Return what ``cat`` gives, of frames that have one element along the dimension."""
-        n = len(self._dims)
-        if not -n <= dim < n:
-            raise ShapeError(f"cat: dimension {dim} of {n}")
-        axis = dim % n
-        own = self._dims[axis]
-        if isinstance(own, str) or self.frames.features[own] != 1:
-            refuse("cat of what has more than one element for each frame along that dimension")
-        stream: Any = self.frames.with_dims((*self._dims[:axis], "L", *self._dims[axis:])).squeeze(axis + 1)
-        return self._see(stream)
-
-    def __getitem__(self, index: Any) -> Any:
-        if index == -1:
-            return self._see(self._stream(0)[-1])
-        refuse("one frame of those that a loop gathered, by its number")
-
-    def __iter__(self) -> NoReturn:
-        refuse(LOOPS)
-
-    def as_output(self) -> NoReturn:
-        """Refuse to leave the forward."""
-        raise NotStreamableError(f"{self._line}: {'; '.join(LOOPS.words)}")
-
-    def each(self) -> EachFrame:
-        """Return what a loop over it goes over."""
-        return EachFrame(self._stream(0), 0)
-
-
-class GatheredParts(Gathered):
-    """The same of complex tensors; `make` puts two parts together."""
-
-    def __init__(self, real: Gathered, imag: Gathered, make: Any) -> None:
-        super().__init__(real.frames, real._dims, None)
-        self._parts, self._make = (real, imag), make
-
-    def stacked(self, dim: int = 0) -> Any:
-        """Return what ``stack`` gives."""
-        return self._make([part.stacked(dim) for part in self._parts])
-
-    def joined(self, dim: int = 0) -> Any:
-        """Return what ``cat`` gives."""
-        return self._make([part.joined(dim) for part in self._parts])
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._make([part[index] for part in self._parts])
-
-
+# ---------------------------------------------------------------------- behind the loop
 def along(frames: StreamTensor, dims: tuple[Any, ...]) -> StreamTensor:
     """Return the frames of what has these dimensions, with L behind B."""
     at = 1 + dims.index("B") if "B" in dims else 0
@@ -316,7 +242,8 @@ def along(frames: StreamTensor, dims: tuple[Any, ...]) -> StreamTensor:
 def last_of(frames: StreamTensor, dims: tuple[Any, ...]) -> Any:
     """Return what is carried after the last frame, known at the stream's end; zeros of a stream without frames."""
     stream: Any = along(frames, dims)
-    return stream.select(stream.dims.index("L"), -1)
+    before = stream._through("pad", {"left": 1, "right": 0})
+    return before.with_dims(stream.dims).select(stream.dims.index("L"), -1)
 
 
 def from_before(frames: StreamTensor, dims: tuple[Any, ...]) -> tuple[Any, Any, Any]:

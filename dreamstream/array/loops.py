@@ -7,27 +7,25 @@ the Python statement is followed stands above (`array/for_loops.py`).
 
 from __future__ import annotations
 
-import json
-import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ..autograd import is_grad_enabled, set_grad_enabled
 from ..errors import NotStreamableError
-from ..operations import ELEMENTWISE
 from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_ELSEWHERE, LOOPS_TO_LAST, LOOPS_WHOLE, Refusal
 from ..source_line import user_line
 from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.rules import Length, Token
 from .dimension_arguments import numbered
+from .loop_program import Program
 from .operators import run
 from .stream_tensor import StreamTensor
 
 #: All values of a body advance together, frame by frame.
 FRAME = ("frame",)
-#: How many frames a loop may look back at what it wrote.
-_FAR = 8
+#: How many frames a loop may look back at what it wrote or gathered.
+FAR = 8
 
 
 def refuse(why: str | Refusal) -> NoReturn:
@@ -58,6 +56,8 @@ class FrameNumber(Token):
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
+        if isinstance(other, FrameNumber) and other.loop is self.loop:
+            return self.off - other.off
         if type(other) is not int:
             self._misuse("subtracted like this")
         return FrameNumber(self.loop, self.off - other)
@@ -229,7 +229,7 @@ class Loop:
         self.inputs: list[tuple[Any, StreamTensor]] = []
         #: By what is carried: its place, line and first value.
         self.carried: dict[Any, tuple[Line, Any]] = {}
-        self.rounds: list[_Round] = []
+        self.rounds: list[Round] = []
         self.of_one_frame = False
         self.body = Body(self)
         #: What is written into frame by frame, with the first round in which it is; what it is at this frame; and
@@ -237,6 +237,10 @@ class Loop:
         self.written: list[tuple[StreamTensor, int]] = []
         self._frames_now: dict[int, StreamTensor] = {}
         self._read_back: list[StreamTensor] = []
+        #: Streams whose first frame is read in the loop, with what that is carried as.
+        self._firsts: list[tuple[StreamTensor, Any]] = []
+        #: Streams whose frames are read or written.
+        self.seen: dict[int, StreamTensor] = {}
 
     # ------------------------------------------------------------------ rounds
     @property
@@ -265,13 +269,15 @@ class Loop:
             frame = self.frame(y, 0).in_order()
             before: Any = frame.edge
             outputs["written", i] = before
-            for k in range(1, min(len(self.rounds) - since, _FAR) + 2):
+            for k in range(1, min(len(self.rounds) - since, FAR) + 2):
                 key = self._slot(i, k, before)
                 carried[key], before = before, self.place(key, frame)
+        for x, key in self._firsts if not self.rounds else ():
+            carried[key] = self.frame(x, -self.first).edge  # type: ignore[assignment]
         for edge in (*carried.values(), *outputs.values()):
             if edge.entry is not self.body:
                 mixed([edge.entry, self.body])
-        self.rounds.append(_Round(self.body, carried, outputs, self.of_one_frame))
+        self.rounds.append(Round(self.body, carried, outputs, self.of_one_frame))
 
     # ------------------------------------------------------------------ what it writes, and reads again
     @staticmethod
@@ -285,20 +291,24 @@ class Loop:
     def write(self, y: StreamTensor, frame: StreamTensor) -> None:
         """Let a frame be what was written at this position."""
         i = self._place_of(y)
+        self.seen[id(y)] = y
         if i is None:
             i = len(self.written)
             self.written.append((y, len(self.rounds)))
+            if any(x is y for x, _ in self._firsts):
+                refuse("the first frame of what a loop over frames writes; carry it in a variable")
             if any(x is y for x in self._read_back):
                 self.of_one_frame = True
         self._frames_now[i] = frame
 
-    def unwritten(self, round_: _Round, i: int) -> Edge:
+    def unwritten(self, round_: Round, i: int) -> Edge:
         """Return the frame of what is written only later, in a round that has ended."""
         self.body = round_.body
         return self.input((self.written[i][0].edge, self.written[i][0].value, 0), lambda: self.written[i][0]).edge  # type: ignore[return-value]
 
     def frame(self, x: StreamTensor, off: int) -> StreamTensor:
         """Return the frame of a stream that is `off` from the one that the loop is at."""
+        self.seen[id(x)] = x
         if self.position + off < 0:
             refuse(f"a frame before the first; ask `if t >= {-off}`")
         i = self._place_of(x)
@@ -307,16 +317,41 @@ class Loop:
         if off < 0 and i is None:
             self._read_back.append(x)
         if off < 0 and i is not None:
-            if off < -_FAR:
-                refuse(f"a frame that the loop wrote {-off} frames before: at most {_FAR} are kept")
+            if off < -FAR:
+                refuse(f"a frame that the loop wrote {-off} frames before: at most {FAR} are kept")
             if len(self.rounds) + off >= self.written[i][1]:
                 like = self.rounds[-1].outputs["written", i]
                 edge = self.place(self._slot(i, -off, like), None, None, like.line)
                 return StreamTensor.inside(None, numbered([d for d in x.dims if d != "L"]), edge)
             self.of_one_frame = True
-        return self.input((x.edge, x.value, off), lambda: self.shifted(x.in_order(), off))
+        return self.input(*self._read_at(x, off))
 
     # ------------------------------------------------------------------ what the body reads
+    def first_frame(self, x: StreamTensor) -> StreamTensor:
+        """Return the first frame of a stream: in the first round its own, carried on to all later ones."""
+        if self._place_of(x) is not None:
+            refuse("the first frame of what a loop over frames writes; carry it in a variable")
+        key = next((k for known, k in self._firsts if known.edge is x.edge and known.dims == x.dims), None)
+        if key is None:
+            edge: Any = x.edge
+            key = (f"first[{len(self._firsts)}]", edge.dtype, tuple(edge.features))
+            self._firsts.append((x, key))
+            now = self.body
+            for round_ in self.rounds[:1]:
+                self.body = round_.body
+                round_.carried[key] = self.input(*self._read_at(x, -self.first)).edge  # type: ignore[assignment]
+            self.body = now
+        if not self.rounds:
+            self.of_one_frame = True
+            return self.frame(x, -self.first)
+        line = Line(FRAME, x.edge.rate, x.edge.dtype, x.edge.features)  # type: ignore[union-attr]
+        own = self.place(key, None, None, line)
+        return StreamTensor.inside(None, numbered([d for d in x.dims if d != "L"]), own)
+
+    def _read_at(self, x: StreamTensor, off: int) -> tuple[Any, Any]:
+        """Return the key of a frame that the loop reads, and what makes the stream of these."""
+        return (x.edge, x.value, off), lambda: self.shifted(x.in_order(), off)
+
     def input(self, key: Any, make: Any) -> StreamTensor:
         """Return the frame of a stream that `make` gives, once for each key."""
         i = next((i for i, (known, _) in enumerate(self.inputs) if _same(known, key)), len(self.inputs))
@@ -330,7 +365,9 @@ class Loop:
 
     def shifted(self, x: StreamTensor, off: int) -> StreamTensor:
         """Return the stream whose frame n is the frame of x that is `off` from the n-th of the loop."""
-        start, crop = self.first + off, self.left_out - off
+        clock: Any = self.entry.library.length(self.clock)
+        more: Any = 0 if x.edge is self.clock else self.entry.library.length(x.edge) - clock
+        start, crop = self.first + off, self.left_out - off + (more if isinstance(more, int) else 0)
         if crop < 0:
             refuse(f"a frame behind the last one; let the loop end {-crop} frame(s) earlier")
         if start < 0:
@@ -343,7 +380,7 @@ class Loop:
         """Return what has to be carried for what is given."""
         found: set[Any] = set()
         while True:
-            more = set().union(*(r.reads(found) for r in self.rounds)) if self.rounds else set()
+            more = set().union(*(r.reads(found)[0] for r in self.rounds)) if self.rounds else set()
             if more <= found:
                 return found
             found |= more
@@ -354,7 +391,7 @@ class Loop:
         self.carried = {k: v for k, v in self.carried.items() if k in needed}
         if not self.inputs:
             refuse("a loop over frames that reads no frame of a stream")
-        program = _Program(self, outputs)
+        program = Program(self, outputs)
         edges, values = program.read.edges, program.read.values
         with set_grad_enabled(self.has_gradients and is_grad_enabled()):
             made = run(Request("scan", {"body": program.text()}, edges, values, program.weights))
@@ -377,7 +414,7 @@ def _equal(a: Any, b: Any) -> bool:
     return bool(((a == b) | ((a != a) & (b != b))).all())
 
 
-class _Round:
+class Round:
     """One round of the body."""
 
     def __init__(self, body: Body, carried: dict[Any, Edge], outputs: dict[Any, Edge], of_one_frame: bool) -> None:
@@ -391,17 +428,19 @@ class _Round:
         carried = {k: e.handle for k, e in self.carried.items() if k in needed}
         return nodes, carried, {k: e.handle for k, e in self.outputs.items()}, self.body.notes
 
-    def does_as(self, other: _Round, needed: Any) -> bool:
+    def does_as(self, other: Round, needed: Any) -> bool:
         """Whether another round does the same, with the same weights."""
         if self.told(needed) != other.told(needed):
             return False
         pairs = [(a, b) for r, s in zip(self.body.nodes, other.body.nodes) for a, b in zip(r.weights, s.weights)]
         return all(a is b or _equal(a, b) for a, b in pairs)
 
-    def reads(self, carried: Any) -> set[Any]:
-        """Return what is read of what is carried, for the outputs and for what is carried on of these."""
+    def reads(self, carried: Any) -> tuple[set[Any], set[int]]:
+        """Return what is read of what is carried, and which nodes run, for the outputs and what is carried on."""
         waiting = [*self.outputs.values(), *(e for k, e in self.carried.items() if k in carried)]
-        found, seen = set(), set()
+        found: set[Any] = set()
+        seen = {j for j, note in self.body.notes.items() if " " in note}  # they draw random numbers
+        waiting += [e for j in seen for e in self.body.nodes[j].edges]
         while waiting:
             handle: Any = waiting.pop().handle
             if isinstance(handle, int):
@@ -411,163 +450,4 @@ class _Round:
                     waiting += self.body.nodes[node].edges
             elif handle[0] == "carried":
                 found.add(handle[1])
-        return found
-
-
-class _Read:
-    """The streams that a loop reads.
-
-    In a capture, what is larger than what it is made of by single elements, as ``exp(dt[..., None] * A)``, is made
-    in the body, where it needs no memory.
-
-    Attributes
-    ----------
-    edges, values
-        Of the streams.
-    nodes : list of (Request, numbers of its inputs)
-        What the bodies begin with.
-    at : list of (bool, int)
-        Of each input of the loop, whether a node gives it, and its number among these or among the streams.
-    """
-
-    def __init__(self, loop: Loop) -> None:
-        self._captures = hasattr(loop.entry, "maker")
-        self._maker: Any = loop.entry.maker if self._captures else None
-        self.edges: list[Edge] = []
-        self.values: list[Any] = []
-        self.nodes: list[tuple[Request, list[tuple[bool, int]]]] = []
-        self._known: dict[Any, tuple[bool, int]] = {}
-        self.at = [self._place(x.edge, x.value) for _, x in loop.inputs]
-
-    def _place(self, edge: Any, value: Any) -> tuple[bool, int]:
-        if self._captures:
-            made, sources = self._made_of(edge)
-            if sum(map(_size, sources)) < _size(edge):
-                for each in sources:
-                    self._stream(each, None)
-                for each in made:
-                    self._add(each)
-        return self._stream(edge, value)
-
-    def _made_of(self, edge: Edge) -> tuple[list[Edge], list[Edge]]:
-        """Return what operations on single elements that give as many as a value has make of others; and these.
-
-        The former in the order in which they were made, the value last; each once, however often it is read.
-        """
-        made, sources, waiting = dict[Any, Edge](), dict[Any, Edge](), [edge]
-        while waiting:
-            x = waiting.pop()
-            if x.handle in made or x.handle in sources:
-                continue
-            request = self._maker(x)
-            moves = request is not None and request.name == "reshape"
-            if moves or (request is not None and request.name in ELEMENTWISE and _size(x) >= _size(edge)):
-                made[x.handle] = x
-                waiting += request.edges
-            else:
-                sources[x.handle] = x
-        return [made[handle] for handle in sorted(made)], list(sources.values())
-
-    def _add(self, edge: Edge) -> None:
-        """Make a value in the bodies, of what is known there by now."""
-        if edge.handle not in self._known:
-            request = self._maker(edge)
-            self.nodes.append((request, [self._known[e.handle] for e in request.edges]))
-            self._known[edge.handle] = (True, len(self.nodes) - 1)
-
-    def _stream(self, edge: Edge, value: Any) -> tuple[bool, int]:
-        key = edge.handle if self._captures else id(edge)
-        if key not in self._known:
-            self._known[key] = (False, len(self.edges))
-            self.edges.append(edge)
-            self.values.append(value)
-        return self._known[key]
-
-
-def _size(edge: Edge) -> int:
-    return math.prod(edge.line.features)
-
-
-class _Program:
-    """The text of a loop's bodies, and their weights."""
-
-    def __init__(self, loop: Loop, outputs: Sequence[Any]) -> None:
-        self._loop, self.read = loop, _Read(loop)
-        self._carried = list(loop.carried)
-        firsts = [first for _, first in loop.carried.values()]
-        self.weights: list[Any] = [None if f is None else f for f in firsts]
-        self._known = {id(w): i for i, w in enumerate(self.weights) if w is not None}
-        #: Of each output, where among those of the operator it is; what is the same in all rounds is given once.
-        self.places: list[int] = []
-        self._outputs: list[Any] = []
-        told: dict[Any, int] = {}
-        for key in outputs:
-            handles = tuple(r.outputs[key].handle for r in loop.rounds)
-            if handles not in told:
-                told[handles] = len(self._outputs)
-                self._outputs.append(key)
-            self.places.append(told[handles])
-
-    def _weight(self, weight: Any) -> int | None:
-        if weight is None:
-            return None
-        at = self._known.get(id(weight))
-        if at is None:
-            at = self._known[id(weight)] = len(self.weights)
-            self.weights.append(weight)
-        return at
-
-    def _number(self, handle: Any) -> int:
-        carried = len(self.read.edges)
-        if isinstance(handle, int):
-            return self._made(len(self.read.nodes) + handle)
-        kind, key = handle
-        return self._read_at(self.read.at[key]) if kind == "input" else carried + self._carried.index(key)
-
-    def _made(self, node: int) -> int:
-        """Return the number of what a node gives, by its number among all values that nodes give."""
-        return len(self.read.edges) + len(self._carried) + node
-
-    def _read_at(self, at: tuple[bool, int]) -> int:
-        return self._made(at[1]) if at[0] else at[1]
-
-    def _node(self, request: Request, inputs: list[int]) -> dict[str, Any]:
-        return {
-            "op": request.name,
-            "attributes": {k: _plain(v) for k, v in request.op.attributes.items()},
-            "inputs": inputs,
-            "weights": [self._weight(w) for w in request.weights],
-        }
-
-    def _body(self, round_: _Round) -> dict[str, Any]:
-        nodes = [self._node(r, [*map(self._read_at, inputs)]) for r, inputs in self.read.nodes]
-        nodes += [
-            self._node(r, [self._number(e.handle) for e in r.edges])
-            | ({"note": round_.body.notes[j]} if j in round_.body.notes else {})
-            for j, r in enumerate(round_.body.nodes)
-        ]
-        kept = [round_.carried[k].handle if k in round_.carried else ("carried", k) for k in self._carried]
-        return {
-            "nodes": nodes,
-            "carried": [self._number(h) for h in kept],
-            "outputs": [self._number(round_.outputs[k].handle) for k in self._outputs],
-        }
-
-    def text(self) -> str:
-        """Return the attribute `body` of the operator; what the nodes read of weights is gathered on the way."""
-        named: dict[str, int] = {}
-        carried = []
-        for key, (line, _) in self._loop.carried.items():
-            name = key[0]
-            named[name] = named.get(name, 0) + 1
-            unique = name if named[name] == 1 else f"{name}'{named[name]}"
-            carried.append({"name": unique, "dtype": line.dtype, "shape": list(line.features)})
-        bodies = [self._body(r) for r in self._loop.rounds]
-        return json.dumps({"carried": carried, "bodies": bodies}, separators=(",", ":"))
-
-
-def _plain(value: Any) -> Any:
-    """Return an attribute as JSON has it."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    return list(value) if isinstance(value, (tuple, list)) else value
+        return found, seen

@@ -22,6 +22,7 @@ from .loops import FRAME, Loop
 from .mask_terms import end_of_tables, frames_of_one, learned_in, operand
 from .score_layout import KEYS, QUERIES, Axes, laid, shown, streams_of
 from .stream_tensor import StreamTensor
+from .symbolic import Whatever
 
 Array = npt.NDArray[Any]
 
@@ -105,13 +106,16 @@ def _weights(steps: Sequence[Any], n: int, keys: Any) -> Any:
     for step in steps:
         if step.name == "mul":
             continue
-        if step.name not in ("times", "fill", "keep") or (step.name != "times" and step.value != 0):
+        filled = step.name in ("fill", "keep") and (step.value == 0 or step.value != step.value)
+        if not filled and step.name != "times":
             raise Unrecognised("something other than 0 stands, or is added, in the place of scores")
         at = operand(step, n, keys, given)
         if step.name == "times":
             out = library.as_terms(out) * library.as_terms(at)
         else:
-            out = out.masked_fill(at == 0 if step.name == "keep" else at != 0, 0.0)
+            out = out.masked_fill(at == 0 if step.name == "keep" else at != 0, step.value)
+    if any(step.value != step.value for step in steps) and bool((out != out).any()):
+        raise Unrecognised("something other than 0 stands in the place of scores")
     return out
 
 
@@ -142,14 +146,24 @@ def recognise(steps: Sequence[Any], keys: Any) -> tuple[Decays, Any, Any]:
     deferred = [x for step in steps for x in step.deferred()]
     if not deferred:
         raise Unrecognised("queries see all keys, which are there at the stream's end")
-    key = ("decays", *(deferred[0].key(step, keys, tensors) for step in steps))
     library = deferred[0].library
+    learned = learned_in(steps, keys)
+
+    def key(held: list[Any]) -> Any:
+        return "decays", *(deferred[0].key(step, keys, held) for step in steps)
 
     def made() -> tuple[Decays, Any, Any]:
-        found = _said(steps, deferred, keys)
+        found = now() if learned else _said(steps, deferred, keys)
         return found, library.array(found.lost), library.array(found.factor)
 
-    found, lost, factor = deferred[0].answered(key, tensors, made)
+    def now() -> Decays:
+        """Look at the first frames alone, as long as what is learned leaves the form that was recognised."""
+        held = Whatever()
+        kept = deferred[0].answered(key(held), held, lambda: _said(steps, deferred, keys))
+        found = decays(np.asarray(_weights(steps, _FAR + 2 + 2 * abs(kept.ahead), keys).cpu().numpy()))
+        return found if found.ahead == kept.ahead and found.power == kept.power else _said(steps, deferred, keys)
+
+    found, lost, factor = deferred[0].answered(key(tensors), tensors, made)
     heads, row = np.arange(len(found.far)), int(found.far.max()) + max(0, -found.ahead)
     column = row + found.ahead
 
@@ -178,7 +192,7 @@ def summed(scores: Any, v: Any) -> Any:
     q, k, v, *gates = (x if x.shape[1] == n_heads else _repeated(x, n_heads) for x in (q, k, v, *gates))
     y = _loop(q, k, v, found.ahead, lost, gates)
     if found.power:
-        ones = ones_of(v.narrow(-1, 0, 1)).to(v.dtype)
+        ones = ones_of(v.narrow(-1, 0, 1), v.dtype)
         y = y / _loop(ones, ones, ones, found.ahead, lost, ()) ** found.power
     plain = (found.factor == 1).all() and not learned_in(scores.steps, scores.k)
     return y if plain else y * factor.reshape(-1, 1, 1)
@@ -212,16 +226,28 @@ def _loop(q: Any, k: Any, v: Any, ahead: int, lost: Any, gates: Sequence[Any]) -
         gates = [*gates[:1], *(_cut(_moved(x, -ahead), -ahead) for x in gates[1:])]
     if gates:
         v = v * (gates[0] + gates[1]).exp()
-    streams = [q, k, v, *([_gained(gates[0], "replicate").exp()] if gates else [])]
+    gone = -_gained(gates[0], "replicate").expm1() if gates else None
+    if lost is not None:
+        lost = lost.reshape(-1, 1, 1)
+        gone = lost if gone is None else gone + lost - gone * lost
     shape = (v.shape[1], v.shape[3], k.shape[3])
+    # What slow decays take is subtracted, as exact as it is small; fast ones multiply.
+    slow = None if gone is None else gone * (gone < 0.5).to(gone.dtype)
+    decays: Any = () if gone is None else (slow, 1 - (gone - slow), 1 - gone)
+    streams = [q, k, v, *(decays if gates else ())]
+    constant: Any = () if gates else [x.squeeze(-1) for x in decays]
 
-    def body(state: Any, q: Any, k: Any, v: Any, fall: Any = None) -> Any:
-        state = state if fall is None else state * fall.unsqueeze(-1)
-        state = state if lost is None else state - state * lost.reshape(-1, 1, 1)
-        state = state + v.unsqueeze(-1) * k.unsqueeze(-2)
-        return state, (state * q.unsqueeze(-2)).sum(-1)
+    def body(pairs: Any, rest: Any, q: Any, k: Any, v: Any, *more: Any) -> Any:
+        new, kept = v.unsqueeze(-1) * k.unsqueeze(-2), pairs
+        if decays:
+            slow, fast, left = (x.unsqueeze(-1) for x in more or constant)
+            new, kept = new + rest * left - pairs * slow, pairs * fast
+        else:
+            new = new + rest
+        pairs = kept + new
+        return pairs, new - (pairs - kept), (pairs * q.unsqueeze(-2)).sum(-1)
 
-    y = _run("pairs", body, streams, shape)
+    y = _run(("pairs", "rest"), body, streams, shape)
     return y._through("slice", {"start": ahead, "crop": 0, "step": 1}) if ahead > 0 else y
 
 
@@ -238,29 +264,30 @@ def _gained(rows: Any, mode: str) -> Any:
     return rows - _cut(rows.in_order()._through("pad", {"left": 1, "right": 0, "mode": mode, "value": np.inf}), 1)
 
 
-def _run(name: str, body: Any, streams: Sequence[Any], shape: tuple[int, ...]) -> Any:
+def _run(names: Sequence[str], body: Any, streams: Sequence[Any], shape: tuple[int, ...]) -> Any:
     """Return the outputs ``(B, heads, L, features)`` of a loop over the frames of streams of that kind.
 
     Parameters
     ----------
-    name : str
+    names : tuple of str
         Of what is carried.
     body : callable
-        ``(carried, *frames)``, frames ``(B, heads, features)``: gives what is carried on, and the output.
+        ``(*carried, *frames)``, frames ``(B, heads, features)``: gives what is carried on, and the output.
     shape : tuple of int
-        Of what is carried, which begins as zeros.
+        Of each that is carried, which begins as zeros.
     """
     streams = [x.in_order() for x in streams]
     loop = Loop(streams[0].shape[2], 0)
-    entry, key = loop.entry, (name,)
+    entry, keys = loop.entry, [(name,) for name in names]
     courses, entry.courses = entry.courses, None  # what happens within is recorded by the loop
     try:
         loop.begin()
         frames = [loop.frame(x, 0) for x in streams]
         line = Line(FRAME, loop.clock.rate, streams[0].edge.dtype, shape)
-        state = StreamTensor.inside(None, ("B", *range(len(shape))), loop.place(key, None, None, line))
-        state, y = (x.in_order() for x in body(state, *frames))
-        loop.end({key: state.edge}, {"y": y.edge})
+        dims = ("B", *range(len(shape)))
+        given = [StreamTensor.inside(None, dims, loop.place(key, None, None, line)) for key in keys]
+        *carried, y = (x.in_order() for x in body(*given, *frames))
+        loop.end({key: x.edge for key, x in zip(keys, carried)}, {"y": y.edge})
     finally:
         entry.courses = courses
     return loop.run(["y"])["y"].with_dims(("B", "L", 0, 1)).permute(0, 2, 1, 3)
@@ -316,7 +343,7 @@ def over_keys(scores: Any, dim: Any, keepdim: bool, of: Any) -> Any:
 
 def total(scores: Any, dim: Any, keepdim: bool) -> Any:
     """Return the sum of scores over keys."""
-    ones = ones_of(scores.k.narrow(-1, 0, 1)).to(scores.k.dtype)
+    ones = ones_of(scores.k.narrow(-1, 0, 1), scores.k.dtype)
     return over_keys(scores, dim, keepdim, lambda: summed(scores, ones))
 
 
@@ -333,4 +360,4 @@ def greatest(terms: Any, dim: Any, keepdim: bool) -> Any:
         return most, most
 
     streams = [rows + columns, _gained(rows, "constant")]  # the first frame has gained -inf
-    return over_keys(terms, dim, keepdim, lambda: _run("greatest", body, streams, (n_heads, 1)))
+    return over_keys(terms, dim, keepdim, lambda: _run(("greatest",), body, streams, (n_heads, 1)))

@@ -6,6 +6,7 @@ what the gates between them leave of it. Products of weights by position and fra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ class Terms(Scores):
     is_of_queries = False
 
     def __init__(self, rows: Any, columns: Any, axes: Axes) -> None:
-        super().__init__(ones_of(rows).to(rows.dtype), ones_of(columns).to(columns.dtype), axes)
+        super().__init__(ones_of(rows, rows.dtype), ones_of(columns, columns.dtype), axes)
         self.gates = rows, columns
 
     def add(self, other: Any, alpha: float = 1) -> Any:
@@ -112,9 +113,8 @@ class Terms(Scores):
         steps = []
         for step in self.steps:
             if step.name in ("fill", "keep"):
-                if step.value > -1e4:
-                    self._misuse(f"filled with {step.value}")
-                steps.append(step._replace(value=0.0))
+                # what is filled with other numbers has no weight by gates, and must become 0 by a later step
+                steps.append(step._replace(value=0.0 if step.value <= -1e4 else math.nan))
             elif step.name == "add":
                 steps.append(Step("times", (step.by * step.value).exp(), None, step.axes))
             else:
@@ -208,7 +208,7 @@ def weighted(weights: Any, s: str, x: Any, t: str, out: str) -> Any:
     axes = Axes(dims, [d for dim in dims for d in dim if isinstance(d, Heads)])
     order = [i for i, d in enumerate(x.dims) if isinstance(d, int)]
     one: Any = x.permute(x.dims.index("B"), x.dims.index("L"), *order).flatten(2).narrow(-1, 0, 1)
-    one = ones_of(one).to(x.dtype).unsqueeze(1)
+    one = ones_of(one, x.dtype).unsqueeze(1)
     t, out = (y.replace(free[-1], "*") for y in (t, out))
     return Scores(one, one, axes).mul(weights).valued(x, t, "".join(letters), out)
 

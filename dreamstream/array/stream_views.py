@@ -19,14 +19,15 @@ from ..operations.refusals import LOOPS
 from ..stream.rules import BatchSize, Length, join, require_same
 from ..stream.where import INSTEAD
 from . import chunks, forward, hook, prefix_frames, reductions, views, writing  # noqa: F401  (plain methods that are taken up)
+from .batch_constants import repeats
 from .creation import cat, full_like
 from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
 from .dtypes import require_float
-from .elementwise import filling, where
+from .elementwise import filling, repeated, where
 from .ends import is_each, where_counted
 from .first_frame import FirstFrame, first_frame, with_first
 from .lengths_of import SAME_ORDER
-from .loop_frames import EachFrame, frame_of, number_in, set_frame
+from .loop_frames import EachFrame, frame_of, number_in, placed, put, set_frame
 from .loops import in_loop
 from .reductions import Extreme
 from .rolled import Rolled, rolled
@@ -50,7 +51,7 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
         return self.stream(index)
     if index is SAME_ORDER:
         return self
-    if number_in(index):
+    if number_in(index := placed(self, index, 1)):
         return frame_of(self, index)
     if self.edge is not None and (first := first_frame(self, index)) is not None:
         return first
@@ -275,6 +276,8 @@ def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
             )
         if first.dims[axis] == "L":
             return forward.extend(tensors, axis)
+        if first.dims[0] == "B" and "L" not in first.dims and all(repeats(t, first) for t in tensors):
+            return _cat(first, [t if t.is_stream else repeated(t, first) for t in tensors], dim)
         raise _refuse(first, "cat with a plain tensor")
     return _methods(first).cat(tensors, axis)
 
@@ -498,11 +501,11 @@ def _plain_only(name: str, inside: Callable[..., Any] | None = None) -> Callable
 
 # ---------------------------------------------------------------------- writing, inside a forward
 def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
-    if number_in(index):
-        set_frame(self, index, value)
-        return
     if isinstance(self._view, Rolled):
         self._view.write(self, index, value)
+        return
+    if number_in(index := placed(self, index)):
+        set_frame(self, index, value)
         return
     if isinstance(value, FirstFrame) and (at := first_frame(self, index)) is not None and self.edge is not None:
         rest = self[((slice(None),) * at.axis + (slice(1, None),))]
@@ -584,6 +587,6 @@ take(
 take(
     StreamTensor,
     **{name: writing.viewing(method, back) for name, (method, back) in VIEWS.items()},
-    __getitem__=writing.viewing(__getitem__, lambda x, v, i: writing.assign(x, i, v), copies=writing.picks),
+    __getitem__=writing.viewing(__getitem__, put, copies=writing.picks),
     **{f.__name__: writing.viewing(f, None, certain=False) for f in (reshape, flatten, contiguous, detach)},
 )

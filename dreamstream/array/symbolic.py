@@ -72,6 +72,10 @@ def _number(x: Any) -> Any:
     return x.item() if plain and math.prod(x.shape) == 1 else x
 
 
+class Whatever(list[Any]):
+    """Tensors of a cache key that holds whatever the values are of what is learned."""
+
+
 class _NoFormula(Exception):
     """No formula says what is asked for. It is caught in every call of a mask, so it does not look for a line."""
 

@@ -296,6 +296,28 @@ def _written(x: Any, value: StreamTensor, what: str) -> None:
     _set(x, value)
 
 
+def forget_views(x: Any) -> None:
+    """Let views of x, whose frame a loop has written, be taken again when they are asked for."""
+    family: dict[int, Any] = {}
+    _gather(x, family)
+    for member in family.values():
+        if member is not x:
+            member.forget()
+
+
+def sharing(x: Any) -> dict[int, Any]:
+    """Return all that shares x's memory, or may share it, by id."""
+    family, waiting = {id(x): x}, [x]
+    while waiting:
+        member = waiting.pop()
+        of = [member._view.of] if isinstance(member._view, View) else []
+        for other in (*of, *(other for other, _ in member._relatives())):
+            if id(other) not in family:
+                family[id(other)] = other
+                waiting.append(other)
+    return family
+
+
 def _gather(x: Any, family: dict[int, Any]) -> None:
     """Add all that is certain to share memory with x."""
     for other, certain in x._relatives():

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ..array import Tensor
+from ..array.batch_constants import BatchTensor
 from ..array.dtypes import require_same
+from ..array.elementwise import repeated
 from ..array.loops import Body, refuse
 from ..dispatch import apply
 from ..errors import NotStreamableError, ShapeError
@@ -82,9 +84,9 @@ class Cell(Module):
         """Return the next state; `state` holds h, and c if there is one, or nothing for zeros."""
         name = type(self).__name__
         x = checked(name, input)
+        if isinstance(getattr(getattr(x, "edge", None), "entry", None), Body):
+            state = [_of_frame(x, h) for h in state]
         if x.is_stream and not all(getattr(h, "is_stream", False) for h in state):
-            if isinstance(getattr(getattr(x, "edge", None), "entry", None), Body):
-                refuse(LOOPS_ELSEWHERE)
             raise NotStreamableError(
                 f"{name}: the state of a stream's frames is one per frame, a stream like them, or None for "
                 f"zeros; what goes on from frame to frame is a layer's: nn.{name.removesuffix('Cell')}"
@@ -102,6 +104,15 @@ class Cell(Module):
             raise ShapeError(f"{name}: expected hx of shape {expected}, got {[h.shape for h in state]}")
         weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         return apply(self._operator, self._attributes(), (x, *state), weights, (..., 0))
+
+
+def _of_frame(x: Any, h: Any) -> Any:
+    """Return a state that all streams have alike as one of a loop's frame; any other as it is."""
+    if getattr(h, "is_stream", False):
+        return h
+    if not isinstance(h, BatchTensor) or h.batch_axis or h.each.ndim != 2:
+        refuse(LOOPS_ELSEWHERE)
+    return repeated(h, x)
 
 
 @_described

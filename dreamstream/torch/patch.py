@@ -19,7 +19,7 @@ from torch.nn.utils import parametrize
 from ..array.dtypes import name_of, nominal
 from ..array.first_frame import FirstFrame
 from ..array.lengths_of import LengthsOf
-from ..array.loop_frames import Gathered
+from ..array.loop_lists import Gathered
 from ..array.stream_tensor import StreamTensor as Native
 from ..array.symbolic import as_symbolic, measured
 from ..errors import DreamStreamError, ModeError, StreamMismatchError

@@ -303,8 +303,13 @@ class _Head:
             self.store(s)
 
 
-def live_at_head(body: list[ast.stmt], target: ast.expr | None = None) -> tuple[str, ...]:
-    """Return the names that a loop's body reads before it has surely assigned them."""
+def live_at_head(
+    body: list[ast.stmt], target: ast.expr | None = None, after: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Return the names that a loop's body, or what stands behind it, reads before it has surely assigned them."""
     head = _Head(() if target is None else stores(target))
     head.block(body)
-    return tuple(head.live)
+    if any(isinstance(n, ast.Continue) for s in body for n in own(s)):
+        head.done = set()
+    assigned = Block(body).names
+    return tuple(dict.fromkeys((*head.live, *(n for n in after if n in assigned and n not in head.done))))

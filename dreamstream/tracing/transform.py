@@ -197,7 +197,7 @@ def _loop_names(
             n for n, line, node in read if id(node) not in inside and (outer or line is None or line > loop.lineno)
         }
         assigned = Block(loop.body, elsewhere).names
-        live = tuple(n for n in live_at_head(loop.body, loop.target) if n in local)
+        live = tuple(n for n in live_at_head(loop.body, loop.target, sorted(after)) if n in local)
         used = {*assigned, *(n for s in loop.body for n in reads(s))}
         looked_at = tuple(n for n in assigned if n in local and (n in live or n in after))
         held = tuple(n for n in live if n not in assigned)

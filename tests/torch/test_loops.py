@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+from collections import deque
 
 import numpy as np
 import pytest
@@ -360,6 +361,28 @@ def counting_in_an_attribute(m, x):
     return torch.stack(ys, 1)
 
 
+def in_a_queue(m, x):
+    m.earlier, ys = deque([torch.zeros(x.size(0), 4)] * 3, maxlen=3), []
+    for t in range(x.size(1)):
+        ys.append(m.cell(x[:, t], m.earlier[0]))
+        m.earlier.append(ys[-1])
+    return torch.stack(ys, 1)
+
+
+def put_in_front(m, x):
+    ys = []
+    for t in range(x.size(1)):
+        ys.insert(0, m.line(x[:, t]))
+    return torch.stack(ys, 1)
+
+
+def written_by_another_view(m, x):
+    y = torch.zeros_like(x)
+    for t in range(1, x.size(1)):
+        y.transpose(0, 1)[t] = x[:, t] + 0.5 * y[:, t - 1]
+    return y
+
+
 def in_another_function(m, x):
     h = None
 
@@ -413,6 +436,9 @@ def sums_of_the_first_frame(m, x):
     [
         (in_an_attribute, "carry it in a variable"),
         (counting_in_an_attribute, "carry it in a variable"),
+        (in_a_queue, "carry it in a variable"),
+        (put_in_front, "append alone"),
+        (written_by_another_view, "in the tensor itself"),
         (in_another_function, "carry it in a variable"),
         (written_and_held, "compute a new tensor instead"),
         (written_and_gathered, "compute a new tensor instead"),
@@ -436,7 +462,8 @@ def called_once(model):
 
 
 @pytest.mark.parametrize(
-    "name", ["gated_cell", "selective_scan", "running_maximum", "lstm_cell_writes", "gates_over_their_greatest"]
+    "name",
+    ["gated_cell", "a_first_frame_that_is_gathered", "running_maximum", "a_counter", "gates_over_their_greatest"],
 )
 def test_graphs_of_onnx_have_loops_as_scans(name):
     package = pytest.importorskip("onnx")
@@ -476,7 +503,7 @@ class Retention(torch.nn.Module):
         return ((q @ k.mT) * (self.gamma ** (at[:, None] - at)).tril()) @ v
 
 
-@pytest.mark.parametrize("gamma", [0.9, 1 - 2**-12])
+@pytest.mark.parametrize("gamma", [0.9, 1 - 2**-7, 1 - 2**-12, 1.0])
 def test_sums_over_pairs_are_exact_after_many_frames(gamma):
     x = np.random.default_rng(0).standard_normal((100_000, 6)).astype("float32")
     engine = ds.compile(Retention(gamma), ("B", "L", 6))
@@ -484,4 +511,4 @@ def test_sums_over_pairs_are_exact_after_many_frames(gamma):
     whole = x.astype("float64")
     decay = float(np.float32(gamma)) ** np.arange(len(whole) - 1, -1, -1.0)
     wanted = (whole[-1, :2] @ whole[:, 2:4].T * decay) @ whole[:, 4:]
-    assert len(got[1]) == 10_000 and np.abs(got[1][-1] - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    assert len(got[1]) == 10_000 and np.abs(got[1][-1] - wanted).max() <= 3e-7 * np.abs(wanted).max()

@@ -164,7 +164,10 @@ def to(x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> A
             ", but an engine computes in float32: leave the cast out, and ask compile for narrow weights= or "
             "products=",
         )
-    return with_value(x.to(nominal(dtype)), lambda value: value.to(dtype))
+    made = x.to(nominal(dtype))
+    if getattr(made, "value", made) is None and str(dtype) == f"torch.{made.dtype}":
+        return made  # in a loop's body, whose kernels know the type
+    return with_value(made, lambda value: value.to(dtype))
 
 
 def _cast(name: str) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ...array.loop_frames import Gathered
+from ...array.loop_lists import Gathered
 from ...online.tracer import TRACER
 
 

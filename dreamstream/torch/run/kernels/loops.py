@@ -129,7 +129,7 @@ def _program(
 
 
 def _kind(x: Tensor | None) -> Any:
-    return None if x is None else (name_of(nominal(x.dtype)), tuple(x.shape))
+    return None if x is None else (name_of(nominal(x.dtype)), tuple(map(int, x.shape)))
 
 
 def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State:
@@ -147,7 +147,8 @@ def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> Stat
 
 def bodies_of(step: Step, frames: Sequence[Tensor], weights: Sequence[Any]) -> list[_Body]:
     """Return the bodies of a loop over the frames of inputs ``(rows, frames, ...)``."""
-    signatures = tuple((name_of(nominal(x.dtype)), tuple(x.shape[2:]), 1, 1) for x in frames)
+    # Also where torch traces sizes these are numbers: a traced size may not enter an autograd Function.
+    signatures = tuple((name_of(nominal(x.dtype)), tuple(map(int, x.shape[2:])), 1, 1) for x in frames)
     return _program(step.attributes["body"], signatures, tuple(map(_kind, weights)))[1]
 
 

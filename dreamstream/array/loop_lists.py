@@ -1,0 +1,279 @@
+"""Lists that a loop over frames appends to: what they hold within the loop, and behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn, SupportsIndex
+
+from ..errors import NotStreamableError, ShapeError
+from ..operations.refusals import LOOPS, LOOPS_GROW
+from ..source_line import user_line
+from .loop_frames import EachFrame
+from .loops import FAR, FrameNumber, Loop, refuse
+from .stream_tensor import StreamTensor
+
+
+class History:
+    """What was appended to a list, once in each round that has ended.
+
+    Parameters
+    ----------
+    name : str
+        The list's.
+    see : callable
+        Gives what stands for a frame that was appended, `(native, k)`: k frames before.
+    """
+
+    def __init__(self, name: str, see: Any) -> None:
+        self._name, self._see = name, see
+        self.dims: tuple[Any, ...] | None = None
+        self._line: Any = None
+
+    def slot(self, k: int, edge: Any) -> Any:
+        """Return what the frame is carried as that was appended k frames before."""
+        return (f"{self._name}[{-k}]", edge.dtype, tuple(edge.features))
+
+    def append(self, loop: Loop, item: StreamTensor, carried: dict[Any, Any]) -> None:
+        """Carry on what is appended in this round, and what was in those before."""
+        edge: Any = item.edge
+        self.dims, self._line = item.dims, edge.line
+        for k in range(1, min(len(loop.rounds), FAR) + 2):
+            key = self.slot(k, edge)
+            carried[key], edge = edge, loop.place(key, None, None, edge.line)
+
+    def at(self, loop: Loop, k: int) -> Any:
+        """Return what was appended k frames before."""
+        if self.dims is None or k > FAR:
+            refuse(f"a frame that the loop gathered {k} frames before: at most {FAR} are kept, of one real tensor")
+        edge = loop.place(self.slot(k, self._line), None, None, self._line)
+        return self._see(StreamTensor.inside(None, self.dims, edge))
+
+
+class Grown(list[Any]):
+    """A list within a loop: what is appended leaves the loop frame by frame.
+
+    Parameters
+    ----------
+    items : sequence
+        What it held before the loop.
+    loop : Loop
+    history : History or None
+        Of a list to which earlier frames have appended.
+    """
+
+    def __init__(self, items: Sequence[Any], loop: Loop, history: History | None = None) -> None:
+        super().__init__(items)
+        self.before, self._loop, self.history = len(self), loop, history
+        #: Whether something was computed from how many items there are; whether items were moved.
+        self.is_counted = self.is_moved = False
+
+    def length(self) -> Any:
+        """Return how many items there are, a number that follows from the frame's in a list that has grown."""
+        n = list.__len__(self)
+        if self.history is None:
+            self.is_counted = True
+            return n
+        return FrameNumber(self._loop, n - self._loop.first)
+
+    def __bool__(self) -> bool:
+        return bool(self.length() > 0)
+
+    def _from_end(self, k: int) -> Any:
+        """Return the item that stands k before the end."""
+        if k > 0 and self.history is None:
+            self.is_counted = True
+            return list.__getitem__(self, -k)
+        own = list.__len__(self) - self.before
+        if 0 < k <= own:
+            return list.__getitem__(self, -k)
+        if k <= 0 or self.history is None:
+            raise IndexError("list index out of range")
+        earlier, rounds = k - own, len(self._loop.rounds)
+        if earlier <= rounds:
+            return self.history.at(self._loop, earlier)
+        self._loop.of_one_frame = True
+        if earlier - rounds > self.before:
+            raise IndexError("list index out of range")
+        return list.__getitem__(self, self.before - (earlier - rounds))
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, FrameNumber):
+            if self.history is not None:
+                return self._from_end(self.length() - index)
+            self._loop.of_one_frame = True
+            return list.__getitem__(self, self._loop.position + index.off)
+        if isinstance(index, slice):
+            return self._some(index)
+        if index < 0:
+            return self._from_end(-index)
+        if index >= self.before and (self.history is not None or index < list.__len__(self)):
+            refuse("one frame of those that a loop gathers, by its number; from the end, ys[-1], it serves")
+        return list.__getitem__(self, index)
+
+    def _some(self, index: slice) -> Any:
+        start, stop = index.start, index.stop
+        from_end = type(start) is int and start < 0 and (stop is None or (type(stop) is int and stop < 0))
+        if self.history is None:
+            self.is_counted = True
+            return list.__getitem__(self, index)
+        if not from_end or index.step not in (None, 1):
+            refuse(LOOPS_GROW)
+        last = 0 if stop is None else -stop
+        return [self._from_end(k) for k in range(-start, last, -1) if self.length() >= k]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        n = list.__len__(self)
+        own = type(index) is int and (-index <= n - self.before if index < 0 else index < self.before)
+        if self.history is not None and not own:
+            refuse("an item that a loop gathered in an earlier frame is assigned; append what is final")
+        self.is_counted = True
+        list.__setitem__(self, index, value)
+
+    def _whole(self) -> None:
+        if self.history is not None or list.__len__(self) > self.before or not self.before:
+            refuse(LOOPS_GROW)
+
+    def __iter__(self) -> Any:
+        self._whole()
+        return super().__iter__()
+
+    def __add__(self, other: Any) -> Any:
+        out = Grown((), self._loop, self.history)
+        list.extend(out, [*list.__iter__(self), *other])
+        out.before, out.is_counted, out.is_moved = self.before, self.is_counted, self.is_moved
+        return out
+
+    def _move(self) -> None:
+        if self.history is not None:
+            refuse(LOOPS_GROW)
+        self.is_moved = True
+
+    def insert(self, index: SupportsIndex, item: Any) -> None:
+        self._move()
+        super().insert(index, item)
+
+    def pop(self, index: SupportsIndex = -1) -> Any:
+        self._move()
+        return super().pop(index)
+
+    def reverse(self) -> None:
+        self._move()
+        super().reverse()
+
+    def clear(self) -> None:
+        self._move()
+        super().clear()
+
+    def remove(self, item: Any) -> None:
+        self._move()
+        super().remove(item)
+
+    def sort(self, **options: Any) -> None:
+        self._move()
+        super().sort(**options)
+
+    def __delitem__(self, index: Any) -> None:
+        self._move()
+        super().__delitem__(index)
+
+    def copy(self) -> list[Any]:
+        self._whole()
+        return super().copy()
+
+    def __contains__(self, item: Any) -> bool:
+        self._whole()
+        return super().__contains__(item)
+
+    def __reversed__(self) -> Any:
+        self._whole()
+        return super().__reversed__()
+
+
+class Gathered:
+    """What a list is after the loop that appended to it: frames, one for each of the loop.
+
+    Parameters
+    ----------
+    frames : StreamTensor
+        With L behind B.
+    dims : tuple
+        The dimensions of one frame.
+    see : callable
+        Shows a stream as a front end's own tensor.
+    before : int
+        How many items the list held before the loop: they serve in the loop, and are left out behind it.
+    """
+
+    def __init__(self, frames: StreamTensor, dims: tuple[Any, ...], see: Any, before: int = 0) -> None:
+        self.frames, self._dims, self._see, self._before = frames, dims, see, before
+        self._line = user_line()
+
+    @property
+    def length(self) -> Any:
+        """How many there are."""
+        return self._stream(0).shape[0]
+
+    def _stream(self, axis: int) -> StreamTensor:
+        if self._before:
+            refuse(
+                "a list that held something before the loop gathers frames, and is used as a whole; leave out "
+                f"what it held, ys[{self._before}:], or append in the loop alone"
+            )
+        dims = (*self._dims[:axis], "L", *self._dims[axis:])
+        return self.frames.with_dims(dims)
+
+    def stacked(self, dim: int = 0) -> Any:
+        """Return what ``stack`` gives."""
+        n = len(self._dims) + 1
+        if not -n <= dim < n:
+            raise ShapeError(f"stack: dimension {dim} of {n}")
+        return self._see(self._stream(dim % n))
+
+    def joined(self, dim: int = 0) -> Any:
+        """Return what ``cat`` gives, of frames that have one element along the dimension."""
+        n = len(self._dims)
+        if not -n <= dim < n:
+            raise ShapeError(f"cat: dimension {dim} of {n}")
+        axis = dim % n
+        own = self._dims[axis]
+        if isinstance(own, str) or self.frames.features[own] != 1:
+            refuse("cat of what has more than one element for each frame along that dimension")
+        stream: Any = self.frames.with_dims((*self._dims[:axis], "L", *self._dims[axis:])).squeeze(axis + 1)
+        return self._see(stream)
+
+    def __getitem__(self, index: Any) -> Any:
+        if type(index) is slice and index == slice(self._before or None, None):
+            return Gathered(self.frames, self._dims, self._see)
+        if index == -1:
+            return self._see(self._stream(0)[-1])
+        refuse("one frame of those that a loop gathered, by its number")
+
+    def __iter__(self) -> NoReturn:
+        refuse(LOOPS)
+
+    def as_output(self) -> NoReturn:
+        """Refuse to leave the forward."""
+        raise NotStreamableError(f"{self._line}: {'; '.join(LOOPS.words)}")
+
+    def each(self) -> EachFrame:
+        """Return what a loop over it goes over."""
+        return EachFrame(self._stream(0), 0)
+
+
+class GatheredParts(Gathered):
+    """The same of complex tensors; `make` puts two parts together."""
+
+    def __init__(self, real: Gathered, imag: Gathered, make: Any) -> None:
+        super().__init__(real.frames, real._dims, None)
+        self._parts, self._make = (real, imag), make
+
+    def stacked(self, dim: int = 0) -> Any:
+        """Return what ``stack`` gives."""
+        return self._make([part.stacked(dim) for part in self._parts])
+
+    def joined(self, dim: int = 0) -> Any:
+        """Return what ``cat`` gives."""
+        return self._make([part.joined(dim) for part in self._parts])
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._make([part[index] for part in self._parts])
