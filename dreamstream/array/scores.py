@@ -22,7 +22,7 @@ from ..source_line import user_line
 from ..stream.context import EVERYTHING, is_declared, seen_by
 from ..stream.mask_recognition import Recognised, Unrecognised
 from ..stream.rules import Length
-from . import hook, pair_sums
+from . import hook, pair_sums, score_rates
 from .attend import across, attend
 from .deferred import Deferred, as_deferred
 from .filled import kept
@@ -183,10 +183,9 @@ class Scores(ScoreViews):
 
     def _divided(self, other: OverKeys, what: str) -> Scores:
         """Return what softmax makes of scores: their exponentials, divided by the sum of all of a query."""
-        same = other.of.q is self.q and other.of.k is self.k and other.of.axes is self.axes
-        alike = (
-            same and len(other.of.steps) == len(self.steps) and all(map(operator.is_, self.steps, other.of.steps))
-        )
+        of = other.of
+        alike = of.q is self.q and of.k is self.k and of.axes is self.axes and len(of.steps) == len(self.steps)
+        alike = alike and all(map(operator.is_, self.steps, of.steps))
         if not (alike and self.is_exponential and other.what == what and other.is_kept):
             self._misuse("divided by what is not the sum of their exponentials over the keys")
         return self._copy(is_exponential=False, soft=True)
@@ -460,17 +459,12 @@ class Scores(ScoreViews):
         if self.wider:
             self._misuse("multiplied with a column beside them, which has no value: drop it before")
         linear = not (self.soft or self._bent() or self.terms) and not across(self.q, self.k)
-        if (
-            not (self.soft or linear)
-            or self.logarithm
-            or not getattr(v, "is_stream", False)
-            or isinstance(v, Scores)
-        ):
+        is_stream = getattr(v, "is_stream", False) and not isinstance(v, Scores)
+        if not (self.soft or linear) or self.logarithm or not is_stream:
             self._misuse("multiplied before softmax")
         if isinstance(v, Deferred):
             self._misuse("combined with values by position (Shaw's second table), which no operator has")
-        own = dict(zip(s, self.axes.dims))
-        features = [c for c in t if c not in own]
+        own, features = dict(zip(s, self.axes.dims)), [c for c in t if c not in s]
         v = streams_of(v)
         theirs = None if v is None or len(t) != v.ndim or len(s) != self.ndim else atoms_of(v, t, KEYS)
         keys = next((c for c, dim in own.items() if dim == (KEYS,)), "")
@@ -497,6 +491,8 @@ class Scores(ScoreViews):
 
     def attended(self, v: Any) -> Any:
         """Return the attended values of values, both ``(B, heads, L, features)``."""
+        if not across(self.q, self.k) and score_rates.ratio(self.q, self.k) != 1:
+            return score_rates.attended(self, v)
         found, deferred, q, k, scale = self._said(), deferred_in(self.steps), self.q, self.k, self.scale
         softcap = abs(scale) if self.within else 0.0
         if self.within:
@@ -507,11 +503,8 @@ class Scores(ScoreViews):
             if self.terms.along != KEYS:
                 self._misuse("given terms by queries that are given once")
             (q, k), scale = with_terms(q * scale, k, self.terms), 1.0
-        if found.blank is not None and not self.zeros:
-            raise NotStreamableError.here(
-                f"attention: query {found.blank} sees no key, of which softmax makes NaN; let it see its own "
-                "frame, or take zeros, by F.scaled_dot_product_attention or nan_to_num behind softmax"
-            )
+        if found.blank is not None:
+            self.sees_none(found.blank)
         if found.context.waits and not k.edge.may_wait:
             reason, remedy = SEES_ALL.words
             raise NotStreamableError.here(
@@ -531,6 +524,14 @@ class Scores(ScoreViews):
         with q.edge.entry.library.dropped(self.p) if self.p else nullcontext():
             return attend(q, k, v, found, scale, bias, rows, softcap, self.sinks)
 
+    def sees_none(self, query: int) -> None:
+        """Refuse a query that sees no key, unless zeros are wanted of it."""
+        if not self.zeros:
+            raise NotStreamableError.here(
+                f"attention: query {query} sees no key, of which softmax makes NaN; let it see its own frame, or "
+                "take zeros, by F.scaled_dot_product_attention or nan_to_num behind softmax"
+            )
+
     def _rows(self, deferred: Sequence[Any], found: Recognised) -> Any:
         """Return the term by position that is a product of its own: what is known of it, queries and table."""
         products = [p for p in map(product_within, deferred) if p is not None]
@@ -540,11 +541,11 @@ class Scores(ScoreViews):
             return None
         if self.within:
             self._misuse("given scores by position behind tanh")
-        (places,) = products
+        places = products[0]
         try:
             said, table = rows_by_distance(places, self.steps, self.k, found, self.scale)
         except Unrecognised as error:
-            raise self._unread(error) from None
+            raise self.unread(error) from None
         queries = places.queries
         return said, queries if said.factor == 1 else queries * said.factor, table
 
@@ -571,9 +572,10 @@ class Scores(ScoreViews):
         try:
             return recognise(steps, self.k)
         except Unrecognised as error:
-            raise self._unread(error) from None
+            raise self.unread(error) from None
 
-    def _unread(self, error: Unrecognised) -> NotStreamableError:
+    def unread(self, error: Unrecognised | str) -> NotStreamableError:
+        """Return what a mask that isn't recognised is refused with."""
         remedy = MASKED.words[1]
         return NotStreamableError.here("the mask of attention", f" does not stream: {error}; {remedy}")
 

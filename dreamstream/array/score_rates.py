@@ -1,0 +1,113 @@
+"""Attention of streams of unequal rates: keys, or queries, of which there is one for several frames of the others.
+
+Keys are put at frames of the queries, with hidden ones between them; queries are repeated, and of what is attended
+only their own frames are kept. The mask is looked at where both are, and continued between these places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+from ..stream.context import is_declared
+from ..stream.edge import Request
+from ..stream.mask_recognition import MASKED, Unrecognised
+from . import hook
+from .mask_terms import added, answered, deferred_in, frames_shown, frames_shown_at_most, product_within, recognise
+from .operators import run
+from .score_layout import KEYS, QUERIES, Axes, Spread
+from .score_views import Step
+
+#: What a score is less by where there is no key.
+_HIDDEN = 1e30
+_DIMS = "B", 0, "L", 1
+
+
+def ratio(q: Any, k: Any) -> Fraction:
+    """Return how many queries there are for a key."""
+    return Fraction(q.edge.rate, k.edge.rate) if q.edge.rate and k.edge.rate else Fraction(1)
+
+
+def attended(scores: Any, v: Any) -> Any:
+    """Return the attended values of values ``(B, heads, L, features)``, of which there are as many as keys."""
+    times = ratio(scores.q, scores.k)
+    along, n = (KEYS, int(times)) if times > 1 else (QUERIES, int(1 / times))
+    plain = scores.within or scores.sinks is not None or scores.terms is not None
+    masks = deferred_in(scores.steps)
+    fits = n in (times, 1 / times) and v.edge.rate == scores.k.edge.rate
+    if not fits or plain or not masks or is_declared() or any(product_within(x) for x in masks):
+        scores._misuse(f"those of {times} queries for a key, without a mask of positions that says which it sees")
+    few, many = (scores.k, scores.q) if along == KEYS else (scores.q, scores.k)
+    places = [p for p in _places(along, n) if ((few.shape[2] - 1) * n + p.first < many.shape[2]) is True]
+    spread, blank = answered(("spread", *places), scores.steps, many, lambda: _chosen(scores.steps, places, many))
+    if spread is None:
+        raise scores.unread(blank)
+    if blank is not None:
+        scores.sees_none(blank)
+    steps = [_spread(s, spread) for s in scores.steps]
+    if along == QUERIES:
+        out = scores._copy(q=_so_long(few.repeat_interleave(n, 2), many.shape[2]), steps=steps).attended(v)
+        return out[:, :, spread.first :: n][:, :, : few.shape[2]]
+    q, k = _joined(scores.q, scores.k, spread, scores.scale)
+    return scores._copy(q=q, k=k, steps=steps).attended(_at_frames(v, spread, q.shape[2]))
+
+
+def _chosen(steps: Sequence[Step], places: Sequence[Spread], many: Any) -> tuple[Spread | None, Any]:
+    """Return the first place at which a mask is recognised, and a query that sees no key but hidden ones.
+
+    Where there is no such place: None, and why.
+    """
+    why: Any = "of keys and queries, the rarer go on when the others have ended"
+    for spread in places:
+        own = [_spread(s, spread) for s in steps]
+        try:
+            recognise(own, many)
+        except Unrecognised as error:
+            why = str(error)
+            continue
+        n = min(frames_shown(own), frames_shown_at_most(own))
+        seen = added(own, n, many).cpu().numpy()[:, :, spread.first :: spread.times] > MASKED
+        blank = ~seen.any(2)
+        return spread, int(blank.any(0).argmax()) if spread.along == KEYS and blank.any() else None
+    return None, why
+
+
+def _places(along: str, n: int) -> Iterator[Spread]:
+    """Give the ways in which one of n frames may stand among them, and pairs between these be continued."""
+    for first in range(n):
+        for diagonal in (True, False):
+            yield Spread(along, n, first, diagonal)
+
+
+def _spread(step: Step, spread: Spread) -> Step:
+    by = tuple(_spread(s, spread) for s in step.by) if step.name == "sum" else step.by
+    return step._replace(by=by, axes=Axes(step.axes.dims, step.axes.heads, spread))
+
+
+def _joined(q: Any, k: Any, spread: Spread, scale: float) -> tuple[Any, Any]:
+    """Return queries and keys of one length, with one more feature each: its products hide what is no key."""
+    one = {"axis": 1, "left": 0, "right": 1, "value": 1.0}
+    k = hook.one("pad_features", one, (k,), (), _DIMS)
+    k = _at_frames(k, spread, q.shape[2])
+    is_key = k[..., -1:]
+    hidden = (is_key - 1) * min(max(_HIDDEN / (scale or 1.0), -3e38), 3e38)
+    k = hook.one("cat", {"axis": 1}, (k[..., :-1], hidden), (), _DIMS)
+    return hook.one("pad_features", one, (q,), (), _DIMS), k
+
+
+def _at_frames(x: Any, spread: Spread, length: Any) -> Any:
+    """Return a stream ``(B, heads, L, features)`` of another's length, with zeros between its frames."""
+    own = x.unsqueeze(3)
+    sides = {"left": spread.first, "right": spread.times - 1 - spread.first}
+    own = hook.one("pad_features", {"axis": 1, **sides, "value": 0.0}, (own,), (), ("B", 0, "L", 1, 2))
+    return _so_long(own.flatten(2, 3), length)
+
+
+def _so_long(x: Any, length: Any) -> Any:
+    """Return a stream cut to a length, or with zeros up to it."""
+    if (x.shape[2] >= length) is True:
+        return x[:, :, :length]
+    more = {"left": 0, "mode": "constant", "value": 0.0, "length": length.steps(), "longest": 0}
+    ((out, edge),) = run(Request("pad_to", more, [x.edge, length.of], [x.value]))
+    return type(x).inside(out, x.dims, edge, x.names)
