@@ -15,13 +15,13 @@ from ..stream.edge import Request
 from ..stream.mask_recognition import MASKED, Unrecognised
 from . import hook
 from .mask_terms import added, answered, deferred_in, frames_shown, frames_shown_at_most, product_within, recognise
+from .memory_terms import between, with_one
 from .operators import run
 from .score_layout import KEYS, QUERIES, Axes, Spread
 from .score_views import Step
 
 #: What a score is less by where there is no key.
 _HIDDEN = 1e30
-_DIMS = "B", 0, "L", 1
 
 
 def ratio(q: Any, k: Any) -> Fraction:
@@ -87,20 +87,15 @@ def _spread(step: Step, spread: Spread) -> Step:
 
 def _joined(q: Any, k: Any, spread: Spread, scale: float) -> tuple[Any, Any]:
     """Return queries and keys of one length, with one more feature each: its products hide what is no key."""
-    one = {"axis": 1, "left": 0, "right": 1, "value": 1.0}
-    k = hook.one("pad_features", one, (k,), (), _DIMS)
-    k = _at_frames(k, spread, q.shape[2])
-    is_key = k[..., -1:]
-    hidden = (is_key - 1) * min(max(_HIDDEN / (scale or 1.0), -3e38), 3e38)
-    k = hook.one("cat", {"axis": 1}, (k[..., :-1], hidden), (), _DIMS)
-    return hook.one("pad_features", one, (q,), (), _DIMS), k
+    k = _at_frames(with_one(k), spread, q.shape[2])
+    hidden = (k[..., -1:] - 1) * min(max(_HIDDEN / (scale or 1.0), -3e38), 3e38)
+    return with_one(q), hook.one("cat", {"axis": 1}, (k[..., :-1], hidden), (), ("B", 0, "L", 1))
 
 
 def _at_frames(x: Any, spread: Spread, length: Any) -> Any:
     """Return a stream ``(B, heads, L, features)`` of another's length, with zeros between its frames."""
-    own = x.unsqueeze(3)
-    sides = {"left": spread.first, "right": spread.times - 1 - spread.first}
-    own = hook.one("pad_features", {"axis": 1, **sides, "value": 0.0}, (own,), (), ("B", 0, "L", 1, 2))
+    behind = spread.times - 1 - spread.first
+    own = between(x.unsqueeze(3), spread.first, behind, 0.0, ("B", 0, "L", 1, 2))
     return _so_long(own.flatten(2, 3), length)
 
 
