@@ -11,12 +11,11 @@ from fractions import Fraction
 from typing import Any
 
 from ..stream.context import is_declared
-from ..stream.edge import Request
 from ..stream.mask_recognition import MASKED, Unrecognised
 from . import hook
+from .ends import padded_to
 from .mask_terms import added, answered, deferred_in, frames_shown, frames_shown_at_most, product_within, recognise
 from .memory_terms import between, with_one
-from .operators import run
 from .score_layout import KEYS, QUERIES, Axes, Spread
 from .score_views import Step
 
@@ -103,6 +102,4 @@ def _so_long(x: Any, length: Any) -> Any:
     """Return a stream cut to a length, or with zeros up to it."""
     if (x.shape[2] >= length) is True:
         return x[:, :, :length]
-    more = {"left": 0, "mode": "constant", "value": 0.0, "length": length.steps(), "longest": 0}
-    ((out, edge),) = run(Request("pad_to", more, [x.edge, length.of], [x.value]))
-    return type(x).inside(out, x.dims, edge, x.names)
+    return padded_to(x, length, 0, "constant", 0.0)

@@ -448,6 +448,15 @@ class Symbolic(Described, Filled):
         roles = [1 if i == at else r for i, r in enumerate(self.roles) if keepdim or i != at]
         return self._like(self.length if self.value else 0, roles)
 
+    def cumsum(self, dim: builtins.int, *args: Any, **kwargs: Any) -> Any:
+        """Return sums of the frames so far: of a mask that covers them, their number."""
+        at = axis_of("cumsum", dim, self.ndim)
+        counts = self.roles[at] == "L" and self.roles.count("L") == 1 and not self.position and self.value in (0, 1)
+        if not counts or args or kwargs:
+            return self._otherwise("cumsum", (dim, *args), kwargs)
+        value = self.value if isinstance(self.value, builtins.float) else builtins.int(self.value)
+        return Symbolic(value, self.roles, self.length, bool(value), self.kind) if value else self
+
     def sort(self, *_: Any, **__: Any) -> tuple[Symbolic, Any]:
         """Return lengths in the order in which they are, and that order."""
         return (self, SAME_ORDER) if self.roles == ("B",) else self._refuse("the order")
@@ -561,6 +570,10 @@ def _arithmetic(name: str, keeps: builtins.bool) -> None:
     function = getattr(operator, name)
 
     def forwards(self: Symbolic, other: Any) -> Any:
+        if isinstance(other, Symbolic) and self.position != other.position:  # one of them is a number everywhere
+            at, same = (self, other) if self.position else (other, self)
+            if type(same.value) in (int, float) and self._met(other)[0] == at.roles:
+                return getattr(at, f"__{name}__" if at is self else f"__r{name}__")(same.value)
         return self._apply(other, function, keeps and (name == "add" or not getattr(other, "position", False)))
 
     def backwards(self: Symbolic, other: Any) -> Any:

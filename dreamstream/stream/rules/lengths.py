@@ -561,6 +561,11 @@ class BatchLength(Rows):
         part = rows._part(other)
         return self.length * part if isinstance(other, BatchSize) else type(self)(self.length, part)
 
+    def __add__(self, other: object) -> Uncounted:
+        return Uncounted(self.edge)
+
+    __radd__ = __sub__ = __rsub__ = __add__
+
     def _frames(self, other: object) -> Any:
         if type(other) is int and other == 0:
             return 0
@@ -578,6 +583,14 @@ class BatchLength(Rows):
 
     def __repr__(self) -> str:
         return f"<number of streams * {self.length * self.times!r}>"
+
+
+class Uncounted(Rows):
+    """A sum with the number of frames of all streams, which seeds of random numbers are made of: it serves nowhere."""
+
+    __slots__ = ()
+    _what = "a sum with the number of frames of all streams"
+    _serves = "It depends on the other streams."
 
 
 class Sizes:
