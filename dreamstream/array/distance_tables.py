@@ -91,7 +91,8 @@ def strided(x: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
     given = (*stride, *([] if storage_offset is None else [storage_offset]))
     if not isinstance(x.func, Places) or not all(isinstance(s, Stride) for s in given):
         raise NotStreamableError.here(
-            "as_strided", ": where elements lie in memory is known of products with a table by distance, by stride()"
+            "as_strided",
+            ": where elements lie in memory is known of products with a table by distance, by stride()",
         )
     start = (0,) * len(stride) if storage_offset is None else storage_offset.times
     return x.then(_strided, tuple(size), tuple(s.times for s in stride), start)

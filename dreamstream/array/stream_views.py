@@ -137,7 +137,9 @@ def squeeze(self: Any, dim: Any = None) -> Any:
 
 
 def expand(self: Any, *given: Any, size: Any = ()) -> Any:
-    if (own := later(self)) is not None and (out := repeated(self, _times(own.of, sizes_of(given, size)))) is not None:
+    if (own := later(self)) is not None and (
+        out := repeated(self, _times(own.of, sizes_of(given, size)))
+    ) is not None:
         return out
     return _methods(self).expand(self, sizes_of(given, size))
 

@@ -451,7 +451,9 @@ class Symbolic(Described, Filled):
     def cumsum(self, dim: builtins.int, *args: Any, **kwargs: Any) -> Any:
         """Return sums of the frames so far: of a mask that covers them, their number."""
         at = axis_of("cumsum", dim, self.ndim)
-        counts = self.roles[at] == "L" and self.roles.count("L") == 1 and not self.position and self.value in (0, 1)
+        counts = (
+            self.roles[at] == "L" and self.roles.count("L") == 1 and not self.position and self.value in (0, 1)
+        )
         if not counts or args or kwargs:
             return self._otherwise("cumsum", (dim, *args), kwargs)
         value = self.value if isinstance(self.value, builtins.float) else builtins.int(self.value)
@@ -481,8 +483,8 @@ class Symbolic(Described, Filled):
 
     def _of_positions(self, first: Any, relation: str, positions: Symbolic) -> Any:
         """Return how all frames' positions compare, if the first differs by `first`; None where that depends."""
-        frames = positions.length
-        far = frames - 1 if positions is self else 1 - frames
+        far = positions.length - 1 if positions is self else 1 - positions.length
+        frames = positions.length.counting()  # where there are none, nothing is compared
         answers = {
             difference.compares(relation, frames)
             if isinstance(difference, Length)
