@@ -71,8 +71,8 @@ class Later:
         """Give the tensor its value."""
         if not isinstance(self.times, int):
             raise NotStreamableError(
-                f"the last frame, at {self.line}: it is repeated as often as the stream's length says, which is known "
-                "at its end; torch.cat([x, last], L) puts it behind its own stream, as F.pad with replicate does"
+                f"the last frame, at {self.line}: it is repeated as often as the stream's length says, which is "
+                "known at its end; torch.cat([x, last], L) puts it behind its own stream, as F.pad does"
             )
         out._view = None
         made = _last_window(self.of, self.count)
@@ -111,12 +111,13 @@ def last_frames(x: StreamTensor, count: int, times: Any = 1) -> StreamTensor:
 def padded_to(x: Any, length: Length, left: int, mode: str, value: float, longest: int = 0) -> Any:
     """Return a stream with frames at its end, until it has a length; by mode "replicate" so many at most."""
     attributes = {"left": left, "mode": mode, "value": value, "length": length.steps(), "longest": longest}
-    ((out, edge),) = run(Request("pad_to", attributes, [x.edge, length.of], [x.value]))
+    of: Any = length.of
+    ((out, edge),) = run(Request("pad_to", attributes, [x.edge, of], [x.value]))
     return type(x).inside(out, x.dims, edge, x.names)
 
 
 def continued(x: Any, times: Any) -> Any:
-    """Return a stream with its last frame so often behind it; in an if that some streams enter, 0 times in others."""
+    """Return a stream with its last frame so often behind it."""
     branch: Any = open_branch(x.edge.entry)
     if branch is not None:
         size = x.size(x.dims.index("L"))
@@ -135,7 +136,7 @@ def _continued(x: Any, times: Any) -> Any:
 
 
 def ends_repeated(tensors: Sequence[Any], axis: int) -> tuple[list[Any], Any]:
-    """Return tensors to be joined along L without a stream's last frame at their end, and how often that stood there."""
+    """Return what is joined along L without a stream's last frame behind it, and how often that stood there."""
     rest, times = list(tensors), 0
     while len(rest) > 1 and (own := later(rest[-1])) is not None:
         before = next((t for t in reversed(rest[:-1]) if later(t) is None), None)

@@ -70,14 +70,20 @@ class Axes:
         All of them, in the order in which operators have them.
     spread : Spread, optional
         How keys stand among more queries, or queries among more keys.
+    picked : slice, optional
+        Which heads are read.
     """
 
     def __init__(
-        self, dims: Sequence[tuple[Any, ...]], heads: Sequence[Heads], spread: Spread | None = None
+        self,
+        dims: Sequence[tuple[Any, ...]],
+        heads: Sequence[Heads],
+        spread: Spread | None = None,
+        picked: slice | None = None,
     ) -> None:
         self.dims = tuple(dims)
         self.heads = tuple(heads)
-        self.spread = spread
+        self.spread, self.picked = spread, picked
 
     @property
     def n_heads(self) -> int:
@@ -88,13 +94,13 @@ class Axes:
         return self.dims.index(atoms) if atoms in self.dims else None
 
     def like(self, dims: Sequence[tuple[Any, ...]]) -> Axes:
-        return Axes(dims, self.heads)
+        return Axes(dims, self.heads, self.spread, self.picked)
 
     def key(self) -> tuple[Any, ...]:
         """Return a key that is equal for equal dimensions and equal numbers of heads."""
         at = {h: i for i, h in enumerate(self.heads)}
         dims = tuple(tuple(at.get(a, a) for a in dim) for dim in self.dims)
-        return tuple(h.size for h in self.heads), dims, self.spread
+        return tuple(h.size for h in self.heads), dims, self.spread, str(self.picked)
 
     def sizes(self, batch: Any, queries: Any, keys: Any) -> tuple[Any, ...]:
         """Return the size of each dimension."""
@@ -148,7 +154,8 @@ class Axes:
             out = self.spread.continued(out, n)
         if all(s == 1 for s in out.shape[:-2]):
             return out.reshape(1, *out.shape[-2:]).expand(1, n, n)
-        return out.expand(*(h.size for h in self.heads), n, n).reshape(self.n_heads, n, n)
+        out = out.expand(*(h.size for h in self.heads), n, n).reshape(self.n_heads, n, n)
+        return out if self.picked is None else out[self.picked]
 
 
 def _taken(left: list[Any], heads: list[Heads], size: Any, end: int) -> tuple[Any, ...] | None:

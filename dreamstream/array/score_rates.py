@@ -81,7 +81,7 @@ def _places(along: str, n: int) -> Iterator[Spread]:
 
 def _spread(step: Step, spread: Spread) -> Step:
     by = tuple(_spread(s, spread) for s in step.by) if step.name == "sum" else step.by
-    return step._replace(by=by, axes=Axes(step.axes.dims, step.axes.heads, spread))
+    return step._replace(by=by, axes=Axes(step.axes.dims, step.axes.heads, spread, step.axes.picked))
 
 
 def _joined(q: Any, k: Any, spread: Spread, scale: float) -> tuple[Any, Any]:

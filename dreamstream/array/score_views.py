@@ -15,7 +15,7 @@ from .dimension_arguments import Described, sizes_of
 from .filled import Shared
 from .mask_terms import before_diagonal
 from .protocol import refuse_the_rest
-from .score_layout import KEYS, QUERIES, Axes
+from .score_layout import KEYS, QUERIES, Axes, Heads
 from .symbolic import Symbolic
 
 V = TypeVar("V", bound="ScoreViews")
@@ -55,6 +55,7 @@ class ScoreViews(Described, Shared):
     is_shifted: bool
     within: float
     sinks: Any
+    picked: slice | None = None  # which of the heads
     scale: float
     steps: Any
     terms: Any
@@ -149,6 +150,12 @@ class ScoreViews(Described, Shared):
         n = sum(p is not None and p is not Ellipsis for p in parts)
         at = parts.index(Ellipsis) if Ellipsis in parts else len(parts)
         parts[at : at + 1] = [slice(None)] * (self.ndim - n)
+        inner = [i for i, p in enumerate(parts) if p is not None]
+        for i, part, dim in zip(inner, (parts[i] for i in inner), self.axes.dims):
+            if dim and dim == self.axes.heads and (isinstance(part, int) or part != slice(None)):
+                cut = self._of_heads(inner.index(i), part)
+                kept = [*parts[:i], *([] if isinstance(part, int) else [slice(None)]), *parts[i + 1 :]]
+                return cut[tuple(kept)]
         own = iter(zip(self.axes.dims, self.shape))
         dims: list[Any] = []
         for part in parts:
@@ -165,6 +172,26 @@ class ScoreViews(Described, Shared):
                 self._misuse("cut")
             dims.append(dim)
         return self._seen(dims)
+
+    def _of_heads(self: V, at: int, part: Any) -> V:
+        """Return the scores of some heads, next to each other; of one by its number without their dimension."""
+        whole = self.axes.n_heads
+        picked = range(whole)[slice(part, part + 1 or None) if isinstance(part, int) else part]
+        if self.picked is not None or self.terms is not None or picked.step != 1 or not picked:
+            self._misuse("cut")
+        own = slice(picked.start, picked.stop)
+        heads = [Heads(len(picked))] if len(picked) > 1 else []
+        dims = list(self.axes.dims)
+        dims[at : at + 1] = [] if isinstance(part, int) else [tuple(heads)]
+        k = self.k if self.k.shape[1] in (1, whole) else self.k.repeat_interleave(whole // self.k.shape[1], 1)
+        return self._copy(
+            q=self.q[:, own],
+            k=k if k.shape[1] == 1 else k[:, own],
+            axes=Axes(dims, heads),
+            steps=[s.of_heads(own) for s in self.steps],
+            sinks=None if self.sinks is None else self.sinks[own],
+            picked=own,
+        )
 
     def _misuse(self, use: str) -> NoReturn:
         layers = "; nn.MultiheadAttention gives none with need_weights=False" if self.soft else ""
@@ -214,6 +241,11 @@ class Step(NamedTuple):
             return False
         found = [self.by.probe(n) for n in (24, 37)]
         return not any(bool((x == 0).any() if self.name == "keep" else (x != 0).any()) for x in found)
+
+    def of_heads(self, picked: slice) -> Step:
+        """Return it for some heads."""
+        by = tuple(s.of_heads(picked) for s in self.by) if self.name == "sum" else self.by
+        return self._replace(by=by, axes=Axes(self.axes.dims, self.axes.heads, picked=picked))
 
     def turned(self) -> Step:
         """Return it where queries are keys, and keys queries."""

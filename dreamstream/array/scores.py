@@ -150,8 +150,7 @@ class Scores(ScoreViews):
             self._misuse("changed with a column beside them")
         if name == "times":
             self._unshifted()
-        steps = [*self.steps, Step(name, kept(by), value, self.axes)]
-        return self._copy(steps=steps, is_lowered=False, **changes)
+        return self._copy(steps=[*self.steps, Step(name, kept(by), value, self.axes)], is_lowered=False, **changes)
 
     def mul(self, other: Any) -> Scores:
         if isinstance(other, OverKeys):
@@ -546,7 +545,9 @@ class Scores(ScoreViews):
             said, table = rows_by_distance(places, self.steps, self.k, found, self.scale)
         except Unrecognised as error:
             raise self.unread(error) from None
-        queries = places.queries
+        queries, heads = places.queries, self.picked or slice(None)
+        queries = queries if queries.shape[1] == 1 else queries[:, heads]
+        table = table if table.shape[0] == 1 else table[heads]
         return said, queries if said.factor == 1 else queries * said.factor, table
 
     def _said(self) -> Recognised:
@@ -564,10 +565,8 @@ class Scores(ScoreViews):
         steps = self.steps
         if is_declared():
             if hide_keys(steps, self.k):
-                raise ValueError(
-                    f"attention at {user_line()}: {context} and a mask both say what a query sees; give one of "
-                    "them"
-                )
+                both = f"{context} and a mask both say what a query sees; give one of them"
+                raise ValueError(f"attention at {user_line()}: {both}")
             steps = [*steps, Step("keep", seen_in(context, self.k), -math.inf, Axes([(QUERIES,), (KEYS,)], []))]
         try:
             return recognise(steps, self.k)

@@ -140,37 +140,6 @@ def strided_mask_of_starts(m, x):
     return merge(m, F.scaled_dot_product_attention(*split(m, y), attn_mask=seen[:, 2::2, 2::2]))
 
 
-@idiom(Context(), delay=0)
-def every_third_key(m, x):
-    q, k, v = split(m, x)
-    i, j = torch.arange(x.size(1))[:, None], torch.arange(0, x.size(1), 3)
-    att = q @ k[:, :, ::3].mT - m.slopes[:, None, None] * (i - j)
-    return merge(m, att.masked_fill(j > i, -torch.inf).softmax(-1) @ v[:, :, ::3])
-
-
-@idiom(Context(left=6), delay=1)
-def odd_keys_of_a_table(m, x):
-    """Some queries see no key."""
-    q, k, v = split(m, x)
-    seen = m.table[0, 0].triu(-6)[: x.size(1), : x.size(1)][:, 1::2] > 0
-    return merge(m, F.scaled_dot_product_attention(q, k[:, :, 1::2], v[:, :, 1::2], attn_mask=seen))
-
-
-@idiom(Context(left=8), delay=3)
-def queries_that_are_pooled(m, x):
-    q, k, v = split(m, x)
-    q = q[:, :, : x.size(1) // 4 * 4].unflatten(2, (x.size(1) // 4, 4)).mean(3)
-    i, j = torch.arange(q.size(2))[:, None], torch.arange(x.size(1))
-    return merge(m, F.scaled_dot_product_attention(q, k, v, attn_mask=(j <= 4 * i + 3) & (j >= 4 * i - 5)))
-
-
-@refused("query 0 sees no key")
-def odd_keys(m, x):
-    q, k, v = split(m, x)
-    i, j = torch.arange(x.size(1))[:, None], torch.arange(1, x.size(1), 2)
-    return merge(m, (q @ k[:, :, 1::2].mT).masked_fill(j > i, -torch.inf).softmax(-1) @ v[:, :, 1::2])
-
-
 @idiom(Context(chunk=4), delay=8)
 def derived_length(m, x):
     y = m.down(x.transpose(1, 2)).transpose(1, 2)

@@ -586,7 +586,7 @@ class BatchLength(Rows):
 
 
 class Uncounted(Rows):
-    """A sum with the number of frames of all streams, which seeds of random numbers are made of: it serves nowhere."""
+    """A sum with the number of frames of all streams, which seeds are made of: it serves nowhere."""
 
     __slots__ = ()
     _what = "a sum with the number of frames of all streams"

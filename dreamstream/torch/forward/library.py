@@ -252,7 +252,8 @@ def _type_of(x: Any) -> Any:
 _OURS = ("scaled_dot_product_attention", "multi_head_attention_forward", "einsum", "baddbmm")
 #: What is read of a deferred value.
 _READ = (
-    "__bool__", "__int__", "__float__", "item", "size", "dim", "is_floating_point", "is_complex", "stride", "as_strided"
+    "__bool__", "__int__", "__float__", "item", "size", "dim", "stride", "as_strided", "is_floating_point",
+    "is_complex",
 )  # fmt: skip
 _NUMBERS = ("__index__", "__len__", "__iter__", "tolist", "numpy", "__array__")
 
