@@ -100,6 +100,19 @@ def repeated(x: StreamTensor, times: Sequence[Any]) -> StreamTensor | None:
     return last_frames(own.of, 1, times[axis])
 
 
+def expanded(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor | None:
+    """Return the last frame as often as sizes to which it is expanded say; None as `repeated`."""
+    own = later(x)
+    if own is None or len(sizes) != own.of.ndim:
+        return None
+
+    def same(size: Any, of: Any) -> bool:
+        return (isinstance(size, int) and size == -1) or size is of or (type(size) is type(of) and size == of)
+
+    of = zip(sizes, own.of.shape, own.of.dims)
+    return repeated(x, [size if d == "L" else 1 if same(size, n) else 0 for size, n, d in of])
+
+
 def last_frames(x: StreamTensor, count: int, times: Any = 1) -> StreamTensor:
     """Return the last frames, ``count`` of them in L's place, once a stream of as many has ended."""
     out = x.with_dims(x.dims, x.names)

@@ -23,7 +23,7 @@ from .creation import cat, full_like
 from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
 from .dtypes import require_float
 from .elementwise import filling, where
-from .ends import continued, ends_repeated, is_each, later, repeated, where_counted
+from .ends import continued, ends_repeated, expanded, is_each, repeated, where_counted
 from .first_frame import FirstFrame, first_frame, with_first
 from .lengths_of import SAME_ORDER
 from .loop_frames import EachFrame, frame_of, number_in, set_frame
@@ -137,10 +137,8 @@ def squeeze(self: Any, dim: Any = None) -> Any:
 
 
 def expand(self: Any, *given: Any, size: Any = ()) -> Any:
-    if (own := later(self)) is not None and (
-        out := repeated(self, _times(own.of, sizes_of(given, size)))
-    ) is not None:
-        return out
+    if (last := expanded(self, sizes_of(given, size))) is not None:
+        return last
     return _methods(self).expand(self, sizes_of(given, size))
 
 
@@ -262,16 +260,6 @@ def unfold(self: Any, dimension: Any, size: int, step: int) -> Any:
     if size < 1 or step < 1:
         raise ShapeError(f"unfold: size and step must be at least 1, got {size} and {step}")
     return _methods(self).unfold(self, self._axis("unfold", dimension), size, step)
-
-
-def _times(x: Any, sizes: Sequence[Any]) -> list[Any]:
-    """Return how often the last frame of a stream stands in each dimension that is expanded to a size."""
-
-    def same(size: Any, own: Any) -> bool:
-        return (isinstance(size, int) and size == -1) or size is own or (type(size) is type(own) and size == own)
-
-    own = [(n, d) for n, d in zip(x.shape, x.dims)] if len(sizes) == x.ndim else []
-    return [size if d == "L" else 1 if same(size, n) else 0 for size, (n, d) in zip(sizes, own)]
 
 
 def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
