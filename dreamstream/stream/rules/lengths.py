@@ -561,10 +561,7 @@ class BatchLength(Rows):
         part = rows._part(other)
         return self.length * part if isinstance(other, BatchSize) else type(self)(self.length, part)
 
-    def __add__(self, other: object) -> Uncounted:
-        return Uncounted(self.edge)
-
-    __radd__ = __sub__ = __rsub__ = __add__
+    __add__ = __radd__ = __sub__ = __rsub__ = lambda self, other: Uncounted(self.edge)
 
     def _frames(self, other: object) -> Any:
         if type(other) is int and other == 0:
@@ -589,8 +586,7 @@ class Uncounted(Rows):
     """A sum with the number of frames of all streams, which seeds are made of: it serves nowhere."""
 
     __slots__ = ()
-    _what = "a sum with the number of frames of all streams"
-    _serves = "It depends on the other streams."
+    _what, _serves = "a sum with the number of frames of all streams", "It depends on the other streams."
 
 
 class Sizes:
