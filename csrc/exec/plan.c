@@ -12,7 +12,8 @@ static ds_status check_dtypes(const ds_graph *g)
     bool wide = false;
     for (size_t i = 0; i < g->n_inputs && !wide; i++)
         wide = g->edges[g->inputs[i]].signature.dtype == DS_F64;
-    DS_CHECK(!wide, DS_DTYPE, "input: the engine computes in float32; float64 runs in eager mode only");
+    DS_CHECK(!wide, DS_DTYPE,
+             "input: the engine computes in float32; float64 runs in eager mode only");
     for (size_t e = 0; e < g->n_edges; e++) /* those of nodes that nobody reads are gone */
         DS_CHECK(g->edges[e].node < 0 || g->edges[e].signature.dtype != DS_F64, DS_DTYPE,
                  "%s: the engine computes in float32; float64 runs in eager mode only",
