@@ -238,7 +238,7 @@ def _is_module(x: Any) -> bool:
 
 
 def _own(x: Any) -> Any:
-    """Return an object's attributes; where it has none, its ``__getattr__`` isn't asked, which may raise anything."""
+    """Return an object's attributes, without asking its ``__getattr__``, which may raise anything."""
     try:
         return object.__getattribute__(x, "__dict__")
     except AttributeError:
