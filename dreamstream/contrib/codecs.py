@@ -34,7 +34,7 @@ def whole_frames(module: Any, x: Any, *_: Any, **__: Any) -> Any:
 
 @register("moshi.modules.conv.StreamingConv1d")
 def behind_its_start(module: Any, x: Any) -> Any:
-    """Moshi's convolutions begin with zeros, or the first frame; they keep what their own way of streaming needs."""
+    """Moshi's convolutions begin with zeros, or the first frame; what they keep serves their own streaming."""
     if module._streaming_state is not None:
         return own_forward(module, x)
     left = module._padding_total
