@@ -9,10 +9,15 @@
 
 static ds_status check_dtypes(const ds_graph *g)
 {
-    for (size_t e = 0; e < g->n_edges; e++)
-        DS_CHECK(g->edges[e].signature.dtype != DS_F64, DS_DTYPE,
+    bool wide = false;
+    for (size_t i = 0; i < g->n_inputs && !wide; i++)
+        wide = g->edges[g->inputs[i]].signature.dtype == DS_F64;
+    DS_CHECK(!wide, DS_DTYPE,
+             "input: the engine computes in float32; float64 runs in eager mode only");
+    for (size_t e = 0; e < g->n_edges; e++) /* those of nodes that nobody reads are gone */
+        DS_CHECK(g->edges[e].node < 0 || g->edges[e].signature.dtype != DS_F64, DS_DTYPE,
                  "%s: the engine computes in float32; float64 runs in eager mode only",
-                 g->edges[e].node < 0 ? "input" : g->nodes[g->edges[e].node].op->def->name);
+                 g->nodes[g->edges[e].node].op->def->name);
     return DS_OK;
 }
 
@@ -230,8 +235,8 @@ static ds_status make(ds_plan *p, int64_t skew, size_t max_bytes, ds_arena *scra
 {
     DS_CHECK(p->model->n_inputs > 0 && p->model->n_outputs > 0, DS_ARGUMENT,
              "a graph needs an input and an output");
-    DS_TRY(check_dtypes(p->model));
     DS_TRY(rewrite(p, skew));
+    DS_TRY(check_dtypes(p->graph)); /* without what nobody reads */
     DS_PUSH_ZEROED(&p->arena, p->edges, p->graph->n_edges);
     DS_PUSH_ZEROED(&p->arena, p->nodes, p->graph->n_nodes);
     DS_TRY(lay_out_block(p));

@@ -8,17 +8,17 @@ from contextlib import nullcontext
 from typing import Any
 
 from ..errors import NotStreamableError, ShapeError
-from ..operations.refusals import MASKED, SEES_ALL
+from ..operations.refusals import SEES_ALL
 from ..source_line import user_line
 from ..stream.context import EVERYTHING, is_declared, seen_by
 from ..stream.mask_recognition import Recognised, Unrecognised
-from . import hook, pair_sums
+from . import hook, pair_sums, score_rates
 from .batch_constants import BatchTensor
 from .deferred import Deferred
 from .mask_terms import deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
 from .memory_terms import with_terms
 from .score_layout import KEYS, QUERIES, Axes, Heads, atoms_of, laid, shown, streams_of
-from .score_steps import Step
+from .score_steps import Step, require_zeros, unread
 
 
 def attend(
@@ -147,6 +147,9 @@ def valued(scores: Any, v: Any, t: str, s: str, out: str) -> Any:
 
 def attended(scores: Any, v: Any) -> Any:
     """Return the attended values of values, both ``(B, heads, L, features)``."""
+    if not across(scores.q, scores.k) and score_rates.ratio(scores.q, scores.k) != 1:
+        scores, v, of_queries = score_rates.at_one_rate(scores, v)
+        return of_queries(attended(scores, v))
     found, deferred, q, k, scale = recognised(scores), deferred_in(scores.steps), scores.q, scores.k, scores.scale
     softcap = abs(scale) if scores.within else 0.0
     if scores.within:
@@ -157,11 +160,8 @@ def attended(scores: Any, v: Any) -> Any:
         if scores.terms.along != KEYS:
             scores._misuse("given terms by queries that are given once")
         (q, k), scale = with_terms(q * scale, k, scores.terms), 1.0
-    if found.blank is not None and not scores.zeros:
-        raise NotStreamableError.here(
-            f"attention: query {found.blank} sees no key, of which softmax makes NaN; let it see its own "
-            "frame, or take zeros, by F.scaled_dot_product_attention or nan_to_num behind softmax"
-        )
+    if found.blank is not None:
+        require_zeros(scores, found.blank)
     if found.context.waits and not k.edge.may_wait:
         reason, remedy = SEES_ALL.words
         raise NotStreamableError.here(
@@ -191,12 +191,14 @@ def _rows(scores: Any, deferred: Sequence[Any], found: Recognised) -> Any:
         return None
     if scores.within:
         scores._misuse("given scores by position behind tanh")
-    (places,) = products
+    places = products[0]
     try:
         said, table = rows_by_distance(places, scores.steps, scores.k, found, scores.scale)
     except Unrecognised as error:
-        raise _unread(error) from None
-    queries = places.queries
+        raise unread(error) from None
+    queries, heads = places.queries, scores.picked or slice(None)
+    queries = queries if queries.shape[1] == 1 else queries[:, heads]
+    table = table if table.shape[0] == 1 else table[heads]
     return said, queries if said.factor == 1 else queries * said.factor, table
 
 
@@ -222,9 +224,4 @@ def recognised(scores: Any) -> Recognised:
     try:
         return recognise(steps, scores.k)
     except Unrecognised as error:
-        raise _unread(error) from None
-
-
-def _unread(error: Unrecognised) -> NotStreamableError:
-    remedy = MASKED.words[1]
-    return NotStreamableError.here("the mask of attention", f" does not stream: {error}; {remedy}")
+        raise unread(error) from None

@@ -23,11 +23,11 @@ from ..stream.mask_recognition import LONGEST, MASKED, Unrecognised, long_enough
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import map_leaves
 from .dimension_arguments import LikeOthers
-from .distance_tables import Places
-from .filled import Shared, kept
+from .distance_tables import Places, stride_of, strided
+from .filled import Shared, Whatever, kept
 from .protocol import refuse_the_rest
 from .shape_of import ShapeOf
-from .symbolic import Symbolic, Whatever
+from .symbolic import Symbolic
 
 #: What fills with numbers, and what adds them.
 _FILLING = frozenset(("full", "masked_fill", "full_like", "new_full", "where", "setitem", "fill"))
@@ -436,7 +436,7 @@ class Deferred(Shared, LikeOthers):
     def is_floating_point(self) -> bool:
         return "float" in str(self.dtype)
 
-    view_as = LikeOthers.reshape_as
+    view_as, stride, as_strided = LikeOthers.reshape_as, stride_of, strided
 
     def __getattr__(self, name: str) -> Any:
         func = getattr(self.library.tensor, name, None)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import NotStreamableError
 from ..stream.context import Context
 from ..stream.mask_recognition import Recognised, Unrecognised, expected
 from .score_layout import QUERIES, STREAMS, Heads, atoms_of, laid
@@ -47,6 +48,63 @@ class Rows(NamedTuple):
     picked: Array
     first: int
     ends: int | None
+
+
+class Stride:
+    """How far elements of a product are apart that are next along a dimension: a sum of multiples of these.
+
+    Parameters
+    ----------
+    times : tuple
+        How often the stride of each dimension is taken, as an int or a Length.
+    """
+
+    def __init__(self, times: tuple[Any, ...]) -> None:
+        self.times = times
+
+    def __add__(self, other: Any) -> Any:
+        if not isinstance(other, Stride):
+            return NotImplemented
+        return type(self)(tuple(b + a if isinstance(a, int) else a + b for a, b in zip(self.times, other.times)))
+
+    def __neg__(self) -> Stride:
+        return self * -1
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other if isinstance(other, Stride) else NotImplemented
+
+    def __mul__(self, other: Any) -> Stride:
+        return type(self)(tuple(other * t if t else 0 for t in self.times))
+
+    __rmul__ = __mul__
+
+
+def stride_of(x: Any, dim: int | None = None) -> Any:
+    """Return the stride of a deferred value along a dimension, or those of all."""
+    n, kind = x.ndim, x.library.stride
+    every = tuple(kind(tuple(int(i == d) for i in range(n))) for d in range(n))
+    return every if dim is None else every[dim]
+
+
+def strided(x: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
+    """Return a product of queries and a table by distance as elements at strides of its own."""
+    given = (*stride, *([] if storage_offset is None else [storage_offset]))
+    if not isinstance(x.func, Places) or not all(isinstance(s, Stride) for s in given):
+        raise NotStreamableError.here(
+            "as_strided",
+            ": where elements lie in memory is known of products with a table by distance, by stride()",
+        )
+    start = (0,) * len(stride) if storage_offset is None else storage_offset.times
+    return x.then(_strided, tuple(size), tuple(s.times for s in stride), start)
+
+
+def _strided(x: Any, size: Any, stride: Any, start: Any) -> Any:
+    own = x.contiguous().stride()
+
+    def steps(times: Any) -> int:
+        return sum(int(t) * s for t, s in zip(times, own))
+
+    return x.contiguous().as_strided(size, [steps(s) for s in stride], steps(start))
 
 
 class Places:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..errors import ShapeError
-from ..stream.rules import Length
+from ..errors import NotStreamableError, ShapeError
+from ..source_line import user_line
+from ..stream.edge import Request
+from ..stream.rules import Length, open_branch
 from .elementwise import where, with_frames
 from .lengths_of import SAME_ORDER
+from .operators import run
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -47,24 +51,113 @@ def first_frames(x: StreamTensor, count: int) -> StreamTensor:
 
 
 class Later:
-    """In a view's place: the last frames are computed where they are used, for a model's cache seldom is."""
+    """In a view's place: the last frames are computed where they are used, for a model's cache seldom is.
 
-    def __init__(self, of: StreamTensor, count: int) -> None:
-        self.of, self.count = of, count
+    Parameters
+    ----------
+    of : StreamTensor
+    count : int
+        How many of its frames.
+    times : int or Length
+        How often they stand there, one behind the other.
+    """
+
+    def __init__(self, of: StreamTensor, count: int, times: Any = 1) -> None:
+        self.of, self.count, self.times = of, count, times
+        self.is_once = isinstance(times, int) and times == 1
+        self.line = user_line()
 
     def again(self, out: StreamTensor) -> None:
         """Give the tensor its value."""
+        if not isinstance(self.times, int):
+            raise NotStreamableError(
+                f"the last frame, at {self.line}: it is repeated as often as the stream's length says, which is "
+                "known at its end; torch.cat([x, last], L) puts it behind its own stream, as F.pad does"
+            )
         out._view = None
         made = _last_window(self.of, self.count)
+        if self.times > 1:
+            axis = self.of.dims.index("L")
+            made = made.repeat(*[self.times if i == axis else 1 for i in range(made.ndim)])
         out.value, out.edge, out.dims, out._names = made.value, made.edge, made.dims, made._names
 
 
-def last_frames(x: StreamTensor, count: int) -> StreamTensor:
+def later(x: Any) -> Later | None:
+    """Return what a tensor stands for that is the last frames of a stream."""
+    own: Later | None = getattr(x, "_ends", None)
+    return own
+
+
+def end_repeated(x: StreamTensor, times: Sequence[Any]) -> StreamTensor | None:
+    """Return the last frame so often as numbers of repeats say; None where it isn't repeated along L alone."""
+    own = later(x)
+    if own is None or own.count != 1 or not own.is_once or len(times) != own.of.ndim:
+        return None
+    axis = own.of.dims.index("L")
+    others = (n for i, n in enumerate(times) if i != axis)
+    if any(not isinstance(n, int) or n != 1 for n in others):
+        return None
+    return last_frames(own.of, 1, times[axis])
+
+
+def expanded(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor | None:
+    """Return the last frame as often as sizes to which it is expanded say; None as `end_repeated`."""
+    own = later(x)
+    if own is None or len(sizes) != own.of.ndim:
+        return None
+
+    def same(size: Any, of: Any) -> bool:
+        return (isinstance(size, int) and size == -1) or size is of or (type(size) is type(of) and size == of)
+
+    of = zip(sizes, own.of.shape, own.of.dims)
+    return end_repeated(x, [size if d == "L" else 1 if same(size, n) else 0 for size, n, d in of])
+
+
+def last_frames(x: StreamTensor, count: int, times: Any = 1) -> StreamTensor:
     """Return the last frames, ``count`` of them in L's place, once a stream of as many has ended."""
     out = x.with_dims(x.dims, x.names)
     out.forget()
-    out._view = Later(x, count)
+    out._view = out._ends = Later(x, count, times)
     return out
+
+
+def padded_to(x: Any, length: Length, left: int, mode: str, value: float, longest: int = 0) -> Any:
+    """Return a stream with frames at its end, until it has a length; by mode "replicate" so many at most."""
+    attributes = {"left": left, "mode": mode, "value": value, "length": length.steps(), "longest": longest}
+    of: Any = length.of
+    ((out, edge),) = run(Request("pad_to", attributes, [x.edge, of], [x.value]))
+    return type(x).inside(out, x.dims, edge, x.names)
+
+
+def continued(x: Any, times: Any) -> Any:
+    """Return a stream with its last frame so often behind it."""
+    branch: Any = open_branch(x.edge.entry)
+    if branch is not None:
+        size = x.size(x.dims.index("L"))
+        return branch.padded(x, [0, times], 1, size, lambda y, pads: _continued(y, pads[1]))
+    return _continued(x, times)
+
+
+def _continued(x: Any, times: Any) -> Any:
+    if isinstance(times, int):
+        return x._through("pad", {"left": 0, "right": times, "mode": "replicate", "value": 0.0})
+    if (most := times.most()) is None:
+        raise NotStreamableError.here(
+            f"a stream continued by its last frame {times!r} times: there is no bound to that; pad with a number"
+        )
+    return padded_to(x, x.size(x.dims.index("L")) + times, 0, "replicate", 0.0, most)
+
+
+def ends_repeated(tensors: Sequence[Any], axis: int) -> tuple[list[Any], Any]:
+    """Return what is joined along L without a stream's last frame behind it, and how often that stood there."""
+    rest, times = list(tensors), 0
+    while len(rest) > 1 and (own := later(rest[-1])) is not None:
+        before = next((t for t in reversed(rest[:-1]) if later(t) is None), None)
+        fits = own.count == 1 and own.of.dims[axis : axis + 1] == ("L",)
+        if not fits or getattr(before, "edge", None) is not own.of.edge:
+            break
+        times, rest = own.times + times, rest[:-1]
+    return rest, times
 
 
 def is_each(index: Any) -> bool:

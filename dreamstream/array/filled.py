@@ -19,6 +19,10 @@ from .stream_tensor import StreamTensor
 _KINDS = {bool: "bool", float: "float32", int: "int64"}
 
 
+class Whatever(list[Any]):
+    """Tensors of a cache key that holds whatever the values are of what is learned."""
+
+
 class Shared:
     """A tensor without values, the variable that a forward holds; others may share its memory.
 

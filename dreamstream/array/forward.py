@@ -32,7 +32,7 @@ from . import dtypes, hook
 from .batch_constants import BatchTensor
 from .dimension_arguments import numbered
 from .elementwise import where
-from .ends import first_frames, last_frame, last_frames
+from .ends import first_frames, last_frame, last_frames, later
 from .feature_reductions import over_features, product, why_not_matmul
 from .merged_dimensions import Merged
 from .over_time import chosen, reduce_stream, require_waiting, spread
@@ -236,6 +236,9 @@ def getitem(x: StreamTensor, index: Any) -> Any:
         x = x.in_order()
     if "L" in x.dims and not is_whole(parts.length):
         branch = open_branch(cast(Any, x.edge).entry)
+        begins = only_slices and branch is not None and getattr(parts.length, "start", None) is not None
+        if begins and later(last := slice_stream(x, parts.length)) is not None:
+            return last
         if branch is not None:
             if not only_slices or not all(is_whole(i) for i in parts.features):
                 _refuse(x, "an index of features besides, in an if that some streams enter", "index them after it")

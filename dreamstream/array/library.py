@@ -23,6 +23,7 @@ from ..stream.tree import map_leaves
 from . import creation, positions
 from .batch_constants import plain_beside
 from .deferred import SERVES_FRAMES, Deferred, flat, is_deferred, to_a_copy
+from .distance_tables import Stride
 from .draws import dropping
 from .einsum import table_product
 from .mask_terms import terms_by_distance
@@ -45,9 +46,12 @@ class Library(Sizes):
         Its element types, by Python's types and by their names.
     device : Any
         Where its tensors are.
+    stride : type
+        How far elements of deferred values are apart.
     """
 
     tensor: Any = Tensor
+    stride: Any = Stride
     types: Mapping[Any, Any] = TYPES
     device: Any = "cpu"
     see: Callable[[Any], Any] = staticmethod(lambda native: native)  # shows a stream as the user's code sees it

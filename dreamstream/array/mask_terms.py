@@ -46,11 +46,10 @@ def recognise(steps: Sequence[Any], keys: Any) -> Recognised:
         Where it is nothing that streams.
     """
     span = frames_of_one(keys)
-    ends = (x.ends for x in deferred_in(steps) if x.ends is not None)
-    most = min(ends, default=LONGEST) // span
+    most = frames_shown_at_most(steps) // span
 
     def tried(steps: Sequence[Any]) -> Recognised:
-        n = max(64, _shown(steps) // span)
+        n = max(64, frames_shown(steps) // span)
         table = min(end_of_tables(deferred_in(steps)) // span, most)
         return recognised(lambda n: _added_always(steps, n, keys), min(n, most), most, table)
 
@@ -82,7 +81,7 @@ def recognise(steps: Sequence[Any], keys: Any) -> Recognised:
         return found
     if found is not None and getattr(_entry(keys), "keeps_tape", True):
         raise Unrecognised(found)  # what is learned would not have all of its gradient
-    out: Recognised = _answered((), steps, keys, made)
+    out: Recognised = answered((), steps, keys, made)
     return out
 
 
@@ -109,7 +108,7 @@ def _whatever_is_learned(steps: Sequence[Any], keys: Any) -> Recognised | str:
         same = all(map(found[0].holds, found))
         return found[0] if same else "what a query sees depends on what is learned"
 
-    out: Recognised | str = _answered(("whatever is learned",), drawn(LOWEST[0]), keys, made)
+    out: Recognised | str = answered(("whatever is learned",), drawn(LOWEST[0]), keys, made)
     return out
 
 
@@ -153,9 +152,9 @@ def hide_keys(steps: Sequence[Any], keys: Any) -> bool:
     """Whether steps hide a key from any query."""
 
     def made() -> bool:
-        return bool((_added_always(steps, min(max(64, _shown(steps)), LONGEST), keys) <= MASKED).any())
+        return bool((_added_always(steps, min(max(64, frames_shown(steps)), LONGEST), keys) <= MASKED).any())
 
-    return bool(_answered(("hides",), steps, keys, made))
+    return bool(answered(("hides",), steps, keys, made))
 
 
 def rows_by_distance(
@@ -168,10 +167,10 @@ def rows_by_distance(
         return _table(places, n, keys)
 
     def made() -> tuple[Rows, Any]:
-        said = rows_of(places, found, scale, lambda n: _added_always(steps, n, keys), table, _shown(steps))
+        said = rows_of(places, found, scale, lambda n: _added_always(steps, n, keys), table, frames_shown(steps))
         return said, table(said.keys)[:, said.picked]
 
-    said, rows = _answered(("rows", scale), [(places.table,), *steps], keys, made, steps)
+    said, rows = answered(("rows", scale), [(places.table,), *steps], keys, made, steps)
     library = places.table.library
     return said, library.table(lambda: _table(places, said.keys, keys)[:, said.picked], rows, keys)
 
@@ -252,11 +251,20 @@ def added(steps: Sequence[Any], n: int, keys: Any, frames: int | None = None) ->
 
 def operand(step: Any, n: int, keys: Any, given: int) -> Any:
     """Return what a step does to n scores, ``(1 or heads, n, n)``, for so many frames of the forward's input."""
-    whole = step.by.at(lambda length: frames_at(length, n, keys, given))
-    at = step.axes.read(whole, n)
+    spread = step.axes.spread
+    if spread:  # the last pairs between others are continued from later ones
+        more = frames_for(keys, n + spread.times)[0] - frames_for(keys, n)[0]
+        at = step.axes.read(_whole(step, n + spread.times, keys, given + more), n + spread.times)
+        if at is not None:
+            return at[:, :n, :n]
+    at = step.axes.read(whole := _whole(step, n, keys, given), n)
     if at is None:
         raise Unrecognised(f"it has the shape {tuple(whole.shape)} at {n} frames")
     return at
+
+
+def _whole(step: Any, n: int, keys: Any, given: int) -> Any:
+    return step.by.at(lambda length: frames_at(length, n, keys, given))
 
 
 def deferred_in(steps: Sequence[Any]) -> list[Deferred]:
@@ -264,16 +272,21 @@ def deferred_in(steps: Sequence[Any]) -> list[Deferred]:
     return [x for step in steps for x in step.deferred()]
 
 
-def _shown(steps: Sequence[Any]) -> int:
+def frames_shown(steps: Sequence[Any]) -> int:
     """Return how many frames show all that the steps' numbers say."""
     return max(x.frames for x in deferred_in(steps))
+
+
+def frames_shown_at_most(steps: Sequence[Any]) -> int:
+    """Return how many frames they can be looked at, as their tables end there."""
+    return min((x.ends for x in deferred_in(steps) if x.ends is not None), default=LONGEST)
 
 
 def _numbers(steps: Sequence[Any]) -> set[int]:
     return {math.ceil(abs(c)) for x in deferred_in(steps) for c in x.numbers()}
 
 
-def _answered(
+def answered(
     what: tuple[Any, ...], known: Sequence[Any], keys: Any, make: Callable[[], Any], steps: Sequence[Any] = ()
 ) -> Any:
     """Return the cached answer for equal steps; make it where there is none."""

@@ -100,5 +100,15 @@ def with_terms(q: Any, k: Any, terms: KeyTerms) -> tuple[Any, Any]:
     s = terms.values.to(k.dtype)
     n = max(k.shape[1], s.shape[1])
     s, k = (x if x.shape[1] == n else x.repeat_interleave(n // x.shape[1], 1) for x in (s, k))
-    one = {"axis": 1, "left": 0, "right": 1, "value": 1.0}
-    return hook.one("pad_features", one, (q,), (), q.dims), hook.one("cat", {"axis": 1}, (k, s), (), k.dims)
+    return with_one(q), hook.one("cat", {"axis": 1}, (k, s), (), k.dims)
+
+
+def with_one(x: Any) -> Any:
+    """Return a stream ``(B, heads, L, features)`` with one more feature, which is 1."""
+    return between(x, 0, 1, 1.0, ("B", 0, "L", 1))
+
+
+def between(x: Any, left: int, right: int, value: float, dims: tuple[Any, ...]) -> Any:
+    """Return a stream with a number before and behind its second axis of features."""
+    sides = {"axis": 1, "left": left, "right": right, "value": value}
+    return hook.one("pad_features", sides, (x,), (), dims)

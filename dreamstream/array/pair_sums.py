@@ -18,11 +18,11 @@ from ..stream.edge import Line
 from ..stream.mask_recognition import Unrecognised
 from .deferred import frames_for
 from .elementwise import ones_of
+from .filled import Whatever
 from .loops import FRAME, Loop
 from .mask_terms import end_of_tables, frames_of_one, learned_in, operand
 from .score_layout import KEYS, QUERIES, Axes, laid, shown, streams_of
 from .stream_tensor import StreamTensor
-from .symbolic import Whatever
 
 Array = npt.NDArray[Any]
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..stream.rules import BatchSize, Length
 
@@ -25,6 +27,38 @@ class Heads:
         self.size = size
 
 
+class Spread(NamedTuple):
+    """How keys or queries, of which there is one for several frames of the others, stand among these.
+
+    Attributes
+    ----------
+    along : str
+        `KEYS` or `QUERIES`.
+    times, first : int
+        How far they are apart, and where the first one is.
+    diagonal : bool
+        Whether pairs between them are those before them on a diagonal; else they are those of the frame before.
+    """
+
+    along: str
+    times: int
+    first: int
+    diagonal: bool
+
+    def continued(self, x: Any, n: int) -> Any:
+        """Return pairs ``(*, n, n)`` of a tensor that has those of some frames along its dimension."""
+        size = x.shape[-1 if self.along == KEYS else -2]
+        if size == 1:
+            return x
+        at, beside = np.meshgrid(np.arange(n), np.arange(n))
+        own = np.clip((at - self.first) // self.times, 0, size - 1)
+        gone = at - self.first - own * self.times
+        next_one = (gone > beside) & (own + 1 < size) & self.diagonal
+        own, gone = own + next_one, gone - next_one * self.times
+        others = np.clip(beside - gone * self.diagonal, 0, n - 1)
+        return x[..., others, own] if self.along == KEYS else x[..., own.T, others.T]
+
+
 class Axes:
     """What each dimension is made of, in row-major order: `STREAMS`, `QUERIES`, `KEYS` and `Heads`.
 
@@ -34,11 +68,22 @@ class Axes:
         An empty tuple is a dimension of size 1.
     heads : sequence of Heads
         All of them, in the order in which operators have them.
+    spread : Spread, optional
+        How keys stand among more queries, or queries among more keys.
+    picked : slice, optional
+        Which heads are read.
     """
 
-    def __init__(self, dims: Sequence[tuple[Any, ...]], heads: Sequence[Heads]) -> None:
+    def __init__(
+        self,
+        dims: Sequence[tuple[Any, ...]],
+        heads: Sequence[Heads],
+        spread: Spread | None = None,
+        picked: slice | None = None,
+    ) -> None:
         self.dims = tuple(dims)
         self.heads = tuple(heads)
+        self.spread, self.picked = spread, picked
 
     @property
     def n_heads(self) -> int:
@@ -49,12 +94,13 @@ class Axes:
         return self.dims.index(atoms) if atoms in self.dims else None
 
     def like(self, dims: Sequence[tuple[Any, ...]]) -> Axes:
-        return Axes(dims, self.heads)
+        return Axes(dims, self.heads, self.spread, self.picked)
 
     def key(self) -> tuple[Any, ...]:
         """Return a key that is equal for equal dimensions and equal numbers of heads."""
         at = {h: i for i, h in enumerate(self.heads)}
-        return (tuple(h.size for h in self.heads), tuple(tuple(at.get(a, a) for a in dim) for dim in self.dims))
+        dims = tuple(tuple(at.get(a, a) for a in dim) for dim in self.dims)
+        return tuple(h.size for h in self.heads), dims, self.spread, str(self.picked)
 
     def sizes(self, batch: Any, queries: Any, keys: Any) -> tuple[Any, ...]:
         """Return the size of each dimension."""
@@ -93,8 +139,10 @@ class Axes:
         shape = (1,) * (len(self.dims) - len(shape)) + shape
         atoms = [a for dim in self.dims for a in dim]
         sizes: list[int] = []
+        along = self.spread and self.spread.along
         for size, dim in zip(shape, self.dims):
-            whole = [a.size if isinstance(a, Heads) else 1 if a == STREAMS else n for a in dim]
+            fewer = size if (along,) == dim else n
+            whole = [a.size if isinstance(a, Heads) else 1 if a == STREAMS else fewer for a in dim]
             if size not in (1, math.prod(whole)):
                 return None
             sizes += whole if size == math.prod(whole) else [1] * len(dim)
@@ -102,9 +150,12 @@ class Axes:
         out = x.reshape(sizes).permute(order)
         if STREAMS in atoms:
             out = out.squeeze(0)
+        if self.spread:
+            out = self.spread.continued(out, n)
         if all(s == 1 for s in out.shape[:-2]):
             return out.reshape(1, *out.shape[-2:]).expand(1, n, n)
-        return out.expand(*(h.size for h in self.heads), n, n).reshape(self.n_heads, n, n)
+        out = out.expand(*(h.size for h in self.heads), n, n).reshape(self.n_heads, n, n)
+        return out if self.picked is None else out[self.picked]
 
 
 def _taken(left: list[Any], heads: list[Heads], size: Any, end: int) -> tuple[Any, ...] | None:

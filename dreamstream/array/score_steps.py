@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..errors import NotStreamableError
+from ..operations.refusals import MASKED
+from ..stream.mask_recognition import Unrecognised
 from ..stream.rules import Length
 from .deferred import Deferred
 from .protocol import refuse_the_rest
-from .score_layout import KEYS, QUERIES, Axes
+from .score_layout import KEYS, QUERIES, Axes, Heads
 from .symbolic import Symbolic
 
 #: What added to 1 leaves it as it is, in 32 bits.
@@ -60,6 +63,11 @@ class Step(NamedTuple):
             return False
         found = [self.by.probe(n) for n in (24, 37)]
         return not any(bool((x == 0).any() if self.name == "keep" else (x != 0).any()) for x in found)
+
+    def of_heads(self, picked: slice) -> Step:
+        """Return it for some heads."""
+        by = tuple(s.of_heads(picked) for s in self.by) if self.name == "sum" else self.by
+        return self._replace(by=by, axes=Axes(self.axes.dims, self.axes.heads, picked=picked))
 
     def turned(self) -> Step:
         """Return it where queries are keys, and keys queries."""
@@ -165,3 +173,39 @@ def number_of(x: Any) -> Any:
     if getattr(x, "is_stream", None) is False and math.prod(x.shape) == 1:
         return float(np.asarray(x.numpy()).reshape(()))
     return None
+
+
+def unread(error: Unrecognised | str) -> NotStreamableError:
+    """Return what a mask that isn't recognised is refused with."""
+    remedy = MASKED.words[1]
+    return NotStreamableError.here("the mask of attention", f" does not stream: {error}; {remedy}")
+
+
+def require_zeros(scores: Any, query: int) -> None:
+    """Refuse a query that sees no key, unless zeros are wanted of it."""
+    if not scores.zeros:
+        raise NotStreamableError.here(
+            f"attention: query {query} sees no key, of which softmax makes NaN; let it see its own frame, or "
+            "take zeros, by F.scaled_dot_product_attention or nan_to_num behind softmax"
+        )
+
+
+def of_heads(scores: Any, at: int, part: Any) -> Any:
+    """Return the scores of some heads, next to each other; of one by its number without their dimension."""
+    whole = scores.axes.n_heads
+    picked = range(whole)[slice(part, part + 1 or None) if isinstance(part, int) else part]
+    if scores.picked is not None or scores.terms is not None or picked.step != 1 or not picked:
+        scores._misuse("cut")
+    own = slice(picked.start, picked.stop)
+    heads = [Heads(len(picked))] if len(picked) > 1 else []
+    dims = list(scores.axes.dims)
+    dims[at : at + 1] = [] if isinstance(part, int) else [tuple(heads)]
+    k = scores.k if scores.k.shape[1] in (1, whole) else scores.k.repeat_interleave(whole // scores.k.shape[1], 1)
+    return scores._copy(
+        q=scores.q[:, own],
+        k=k if k.shape[1] == 1 else k[:, own],
+        axes=Axes(dims, heads),
+        steps=[s.of_heads(own) for s in scores.steps],
+        sinks=None if scores.sinks is None else scores.sinks[own],
+        picked=own,
+    )

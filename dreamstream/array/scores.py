@@ -28,7 +28,7 @@ from .memory_terms import KeyTerms, filled, read
 from .protocol import refuse_the_rest
 from .reductions import Extreme
 from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of
-from .score_steps import OTHER, OverKeys, Step, number_of, turned
+from .score_steps import OTHER, OverKeys, Step, number_of, of_heads, turned
 from .symbolic import Symbolic
 from .tensor import Tensor
 
@@ -129,6 +129,7 @@ class Scores(Described, Shared):
         self.zeros = False  # whether a query that sees no key gets zeros, in the place of NaN
         self.within = 0.0  # what products were multiplied by before tanh; 0 where they were not
         self.sinks: Any = None  # a score per head beside those of keys
+        self.picked: slice | None = None  # which of the heads
         self.gates: tuple[Any, Any] | None = None  # of queries and keys: their sum's exponential is a factor
         self.wider = 0  # where that stands in the scores: 1 behind the keys, -1 before them, 0 once it is dropped
 
@@ -230,6 +231,12 @@ class Scores(Described, Shared):
         n = sum(p is not None and p is not Ellipsis for p in parts)
         at = parts.index(Ellipsis) if Ellipsis in parts else len(parts)
         parts[at : at + 1] = [slice(None)] * (self.ndim - n)
+        inner = [i for i, p in enumerate(parts) if p is not None]
+        for i, part, dim in zip(inner, (parts[i] for i in inner), self.axes.dims):
+            if dim and dim == self.axes.heads and (isinstance(part, int) or part != slice(None)):
+                cut = of_heads(self, inner.index(i), part)
+                others = [*parts[:i], *([] if isinstance(part, int) else [slice(None)]), *parts[i + 1 :]]
+                return cut[tuple(others)]
         own = iter(zip(self.axes.dims, self.shape))
         dims: list[Any] = []
         for part in parts:
@@ -263,8 +270,7 @@ class Scores(Described, Shared):
             self._misuse("changed with a column beside them")
         if name == "times":
             self._unshifted()
-        steps = [*self.steps, Step(name, kept(by), value, self.axes)]
-        return self._copy(steps=steps, is_lowered=False, **changes)
+        return self._copy(steps=[*self.steps, Step(name, kept(by), value, self.axes)], is_lowered=False, **changes)
 
     def mul(self, other: Any) -> Scores:
         if isinstance(other, OverKeys):
@@ -296,10 +302,9 @@ class Scores(Described, Shared):
 
     def _divided(self, other: OverKeys, what: str) -> Scores:
         """Return what softmax makes of scores: their exponentials, divided by the sum of all of a query."""
-        same = other.of.q is self.q and other.of.k is self.k and other.of.axes is self.axes
-        alike = (
-            same and len(other.of.steps) == len(self.steps) and all(map(operator.is_, self.steps, other.of.steps))
-        )
+        of = other.of
+        alike = of.q is self.q and of.k is self.k and of.axes is self.axes and len(of.steps) == len(self.steps)
+        alike = alike and all(map(operator.is_, self.steps, of.steps))
         if not (alike and self.is_exponential and other.what == what and other.is_kept):
             self._misuse("divided by what is not the sum of their exponentials over the keys")
         return self._copy(is_exponential=False, soft=True)
@@ -561,9 +566,7 @@ class Scores(Described, Shared):
         letters = f"{lead[self.ndim - getattr(v, 'ndim', self.ndim) :]}ej"
         return self.valued(v, letters, f"{lead}ji", f"{lead}ei")
 
-    def valued(self, v: Any, t: str, s: str, out: str) -> Any:
-        """Return the attended values; see `attend.valued`."""
-        return valued(self, v, t, s, out)
+    valued = valued
 
     def as_output(self) -> NoReturn:
         """Refuse to be what a forward returns."""

@@ -24,7 +24,7 @@ from .creation import cat, full_like
 from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
 from .dtypes import require_float
 from .elementwise import filling, repeated, where
-from .ends import is_each, where_counted
+from .ends import continued, end_repeated, ends_repeated, expanded, is_each, where_counted
 from .first_frame import FirstFrame, first_frame, with_first
 from .lengths_of import SAME_ORDER
 from .loop_frames import EachFrame, frame_of, number_in, placed, put, set_frame
@@ -137,7 +137,8 @@ def squeeze(self: Any, dim: Any = None) -> Any:
 
 
 def expand(self: Any, *given: Any, size: Any = ()) -> Any:
-    return _methods(self).expand(self, sizes_of(given, size))
+    last = expanded(self, sizes_of(given, size))
+    return _methods(self).expand(self, sizes_of(given, size)) if last is None else last
 
 
 def gather(self: Any, dim: int, index: Any) -> Any:
@@ -151,6 +152,8 @@ def gather(self: Any, dim: int, index: Any) -> Any:
 
 def repeat(self: Any, *given: Any, repeats: Any = ()) -> Any:
     times = sizes_of(given, repeats)
+    if (last := end_repeated(self, times)) is not None:
+        return last
     x = self
     if any(isinstance(n, BatchSize) for n in times) and all(isinstance(n, BatchSize) or n == 1 for n in times):
         return self.expand(*(n if isinstance(n, BatchSize) else -1 for n in times))
@@ -261,6 +264,10 @@ def unfold(self: Any, dimension: Any, size: int, step: int) -> Any:
 def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
     first = next(t for t in tensors if t.is_stream)
     axis = first._axis("cat", dim)
+    tensors, times = ends_repeated(tensors, axis)
+    if isinstance(times, Length) or times:
+        out = tensors[0] if len(tensors) == 1 else _cat(self, tensors, dim)
+        return continued(out, times)
     framed = [t.is_stream and t.edge is not None and t.dims[axis : axis + 1] == ("L",) for t in tensors]
     if any(t.is_stream and not f and forward.is_static(t) for t, f in zip(tensors, framed)) and any(framed):
         return prefix_frames.joined(tensors, axis, framed.index(True))

@@ -72,10 +72,6 @@ def _number(x: Any) -> Any:
     return x.item() if plain and math.prod(x.shape) == 1 else x
 
 
-class Whatever(list[Any]):
-    """Tensors of a cache key that holds whatever the values are of what is learned."""
-
-
 class _NoFormula(Exception):
     """No formula says what is asked for. It is caught in every call of a mask, so it does not look for a line."""
 
@@ -200,7 +196,7 @@ class Symbolic(Described, Filled):
             value: Tensor = self.value.reshape(self.value.shape[0], *(1,) * behind)
             return value
         if self.position:
-            return self.stream("float32" if isinstance(self.value, builtins.float) else "int64")
+            return self.stream((self.kind or "float32") if isinstance(self.value, builtins.float) else "int64")
         if isinstance(self.value, Token):
             if not isinstance(self.value, Length) or self.roles[:1] != ("B",) or "L" in self.roles:
                 self._refuse("elements")
@@ -436,13 +432,10 @@ class Symbolic(Described, Filled):
     max = amax = partialmethod(_reduced, True)
     min = amin = partialmethod(_reduced, False)
 
-    def maximum(self, other: Any) -> Any:
-        """Return the larger one."""
-        return self.clamp(min=_number(other))
+    def _limited(self, other: Any, side: str) -> Any:
+        return self.clamp(**{side: _number(other)})
 
-    def minimum(self, other: Any) -> Any:
-        """Return the smaller one."""
-        return self.clamp(max=_number(other))
+    maximum, minimum = partialmethod(_limited, side="min"), partialmethod(_limited, side="max")
 
     def sum(self, dim: builtins.int, keepdim: builtins.bool = False) -> Symbolic:
         """Return the sum over the frames of each stream: of a mask that covers them, their number."""
@@ -451,6 +444,13 @@ class Symbolic(Described, Filled):
             self._refuse("a sum")
         roles = [1 if i == at else r for i, r in enumerate(self.roles) if keepdim or i != at]
         return self._like(self.length if self.value else 0, roles)
+
+    def cumsum(self, dim: builtins.int, *args: Any, **kwargs: Any) -> Any:
+        """Return sums of the frames so far: of a mask that covers them, their number."""
+        covers = self.roles.count("L") == 1 and not self.position and self.value == 1
+        if not covers or self.roles[axis_of("cumsum", dim, self.ndim)] != "L" or args or kwargs:
+            return self._otherwise("cumsum", (dim, *args), kwargs)
+        return Symbolic(self.value if self.value is not True else 1, self.roles, self.length, True, self.kind)
 
     def sort(self, *_: Any, **__: Any) -> tuple[Symbolic, Any]:
         """Return lengths in the order in which they are, and that order."""
@@ -476,13 +476,13 @@ class Symbolic(Described, Filled):
 
     def _of_positions(self, first: Any, relation: str, positions: Symbolic) -> Any:
         """Return how all frames' positions compare, if the first differs by `first`; None where that depends."""
-        frames = positions.length
-        far = frames - 1 if positions is self else 1 - frames
+        far = positions.length - 1 if positions is self else 1 - positions.length
+        frames = positions.length.counting()  # where there are none, nothing is compared
         answers = {
-            difference.compares(relation, frames)
-            if isinstance(difference, Length)
-            else getattr(operator, relation)(difference, 0)
-            for difference in (first, first + far)
+            apart.compares(relation, frames)
+            if isinstance(apart, Length)
+            else getattr(operator, relation)(apart, 0)
+            for apart in (first, first + far)
         }
         return answers.pop() if len(answers) == 1 else None
 
@@ -565,6 +565,10 @@ def _arithmetic(name: str, keeps: builtins.bool) -> None:
     function = getattr(operator, name)
 
     def forwards(self: Symbolic, other: Any) -> Any:
+        if isinstance(other, Symbolic) and self.position != other.position:
+            at, same = (self, other) if self.position else (other, self)
+            if type(same.value) in (int, float) and self._met(other)[0] == at.roles:  # a number everywhere
+                return getattr(at, f"__{name}__" if at is self else f"__r{name}__")(same.value)
         return self._apply(other, function, keeps and (name == "add" or not getattr(other, "position", False)))
 
     def backwards(self: Symbolic, other: Any) -> Any:

@@ -215,7 +215,7 @@ def viewing(
             return hook.explained(error, getattr(Tensor, method.__name__), self, *args, **kwargs)
         if isinstance(out, Merged) and not isinstance(self, Merged):
             out.whole = unsure(self, copied(out.whole))
-        if self.edge is None or type(out) is not type(self):
+        if type(out) is not type(self) or (out._ends is None and self.edge is None):
             return out
         if copies(*args, **kwargs):
             return copied(out) if out is self else out

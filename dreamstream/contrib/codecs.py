@@ -32,6 +32,21 @@ def whole_frames(module: Any, x: Any, *_: Any, **__: Any) -> Any:
     return module.norm(y) if getattr(module, "norm_type", None) == "time_group_norm" else y
 
 
+@register("moshi.modules.conv.StreamingConv1d")
+def behind_its_start(module: Any, x: Any) -> Any:
+    """Moshi's convolutions begin with zeros, or the first frame; what they keep serves their own streaming."""
+    if module._streaming_state is not None:
+        return own_forward(module, x)
+    left = module._padding_total
+    mode = "replicate" if left and module.pad_mode == "replicate" else "constant"
+    for fits in (x.size(-1) % module._stride == 0, mode == "constant" or x.size(-1) >= left):
+        if isinstance(fits, bool):
+            assert fits, "frames that the convolution's stride leaves over"
+        else:
+            fits.require()
+    return module.conv(torch.nn.functional.pad(x, (left, 0), mode=mode) if left else x)
+
+
 @register("dac.nn.layers.Snake1d")
 @register("snac.layers.Snake1d")
 def snake(module: Any, x: Any) -> Any:

@@ -225,7 +225,7 @@ def _home(x: Any, path: str, name: str) -> Home | None:
     if isinstance(x, type):
         return None if is_foreign(x) else Home(Attributes(x, ()), path, "")
     if _is_module(x) or not (is_foreign(x) or isinstance(x, ModuleType)):
-        own = getattr(x, "__dict__", None)
+        own = _own(x)
         if isinstance(own, dict):
             return Home(own, path, "")
         slots = [n for kind in type(x).__mro__ for n in _slots(kind)]
@@ -234,7 +234,15 @@ def _home(x: Any, path: str, name: str) -> Home | None:
 
 
 def _is_module(x: Any) -> bool:
-    return isinstance(getattr(x, "__dict__", {}).get("_modules"), dict)
+    return isinstance((_own(x) or {}).get("_modules"), dict)
+
+
+def _own(x: Any) -> Any:
+    """Return an object's attributes, without asking its ``__getattr__``, which may raise anything."""
+    try:
+        return object.__getattribute__(x, "__dict__")
+    except AttributeError:
+        return None
 
 
 def _slots(kind: type) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Scores by relative position that models shift by pads and views: exact, or refused by their line."""
+"""Scores by relative position that models shift, and of unequal rates: exact, or refused by line."""
 
 from __future__ import annotations
 
@@ -13,6 +13,38 @@ from dreamstream import Context
 
 IDIOMS = Idioms(__file__.rpartition("/")[2])
 idiom, refused = IDIOMS.idiom, IDIOMS.refused
+
+
+# ---------------------------------------------------------------- every second key, or query
+@idiom(Context(), delay=0)
+def every_third_key(m, x):
+    q, k, v = split(m, x)
+    i, j = torch.arange(x.size(1))[:, None], torch.arange(0, x.size(1), 3)
+    att = q @ k[:, :, ::3].mT - m.slopes[:, None, None] * (i - j)
+    return merge(m, att.masked_fill(j > i, -torch.inf).softmax(-1) @ v[:, :, ::3])
+
+
+@idiom(Context(left=6), delay=1)
+def odd_keys_of_a_table(m, x):
+    """Some queries see no key."""
+    q, k, v = split(m, x)
+    seen = m.table[0, 0].triu(-6)[: x.size(1), : x.size(1)][:, 1::2] > 0
+    return merge(m, F.scaled_dot_product_attention(q, k[:, :, 1::2], v[:, :, 1::2], attn_mask=seen))
+
+
+@idiom(Context(left=8), delay=3)
+def queries_that_are_pooled(m, x):
+    q, k, v = split(m, x)
+    q = q[:, :, : x.size(1) // 4 * 4].unflatten(2, (x.size(1) // 4, 4)).mean(3)
+    i, j = torch.arange(q.size(2))[:, None], torch.arange(x.size(1))
+    return merge(m, F.scaled_dot_product_attention(q, k, v, attn_mask=(j <= 4 * i + 3) & (j >= 4 * i - 5)))
+
+
+@refused("query 0 sees no key")
+def odd_keys(m, x):
+    q, k, v = split(m, x)
+    i, j = torch.arange(x.size(1))[:, None], torch.arange(1, x.size(1), 2)
+    return merge(m, (q @ k[:, :, 1::2].mT).masked_fill(j > i, -torch.inf).softmax(-1) @ v[:, :, 1::2])
 
 
 # ---------------------------------------------------------------- shifted scores
@@ -51,6 +83,22 @@ def shifted_by_zeros(m, x):
     hidden = (d[:, None] < d) | (d[:, None] - d > 2)
     att = torch.softmax(att.masked_fill(hidden, torch.finfo(att.dtype).min), dim=-1).masked_fill(hidden, 0.0)
     return merge(m, torch.matmul(m.drop(att), v))
+
+
+@idiom(Context(chunk=4, left=8))
+def shifted_by_strides(m, x):
+    """As icefall has it, whose Zipformer uses the weights of its first heads once more."""
+    n, d = x.size(1), torch.arange(x.size(1)) // 4
+    qu, qv, k, v, p = by_positions(m, x, cut_around(m, x))
+    bd = torch.matmul(qv, p.transpose(-2, -1))
+    apart = [bd.stride(i) for i in range(4)]
+    steps = (apart[0], apart[1], apart[2] - apart[3], apart[3])
+    bd = bd.as_strided((x.size(0), HEADS, n, n), steps, storage_offset=apart[3] * (n - 1))
+    att = (qu @ k.mT + bd) * HEAD**-0.5
+    att = att.masked_fill((d[:, None] < d) | (d[:, None] - d > 2), -1000).softmax(-1)
+    return merge(
+        m, torch.cat([att[:, :2] @ v[:, 2:], att[:, :1] @ v[:, :1], (att[:, 0] @ v[:, 1]).unsqueeze(1)], 1)
+    )
 
 
 @idiom(Context())

@@ -10,11 +10,10 @@ import numpy as np
 
 from ...array import Tensor
 from ...array.deferred import Deferred
-from ...array.operators import run
+from ...array.ends import padded_to
 from ...array.scores import Scores
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
-from ...stream.edge import Request
 from ...stream.rules import Length, open_branch
 from .arguments import checked, frame_dims
 from .texts import described, torch_lacks
@@ -159,10 +158,7 @@ def _pad_to(x: Any, axis: int, left: int, right: Length, mode: str, value: float
         )
     if left < 0:
         x, left = _crop(x, axis, "L", -left, 0), 0
-    attributes = {"left": left, "mode": mode, "value": value, "length": wanted.steps(), "longest": most or 0}
-    edges = [x.edge, wanted.of]
-    ((out, edge),) = run(Request("pad_to", attributes, edges, [x.value]))
-    return type(x).inside(out, x.dims, edge, x.names)
+    return padded_to(x, wanted, left, mode, value, most or 0)
 
 
 def _crop(x: Any, axis: int, role: Any, left: int, right: int) -> Tensor:

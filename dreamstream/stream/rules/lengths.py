@@ -561,6 +561,8 @@ class BatchLength(Rows):
         part = rows._part(other)
         return self.length * part if isinstance(other, BatchSize) else type(self)(self.length, part)
 
+    __add__ = __radd__ = __sub__ = __rsub__ = lambda self, other: Uncounted(self.edge)
+
     def _frames(self, other: object) -> Any:
         if type(other) is int and other == 0:
             return 0
@@ -578,6 +580,13 @@ class BatchLength(Rows):
 
     def __repr__(self) -> str:
         return f"<number of streams * {self.length * self.times!r}>"
+
+
+class Uncounted(Rows):
+    """A sum with the number of frames of all streams, which seeds are made of: it serves nowhere."""
+
+    __slots__ = ()
+    _what, _serves = "a sum with the number of frames of all streams", "It depends on the other streams."
 
 
 class Sizes:

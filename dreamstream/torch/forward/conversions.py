@@ -161,7 +161,8 @@ def to(x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> A
     if dtype in (torch.float16, torch.bfloat16) and edge is not None and edge.counts is None:
         raise DTypeError.here(
             f"a stream becomes {str(dtype).removeprefix('torch.')}",
-            ", but an engine computes in float32: leave the cast out, and ask compile for narrow weights= or "
+            ", but an engine computes in float32: leave the cast out, or cast what the engine gives; ask "
+            "compile for narrow weights= or "
             "products=",
         )
     made = x.to(nominal(dtype))

@@ -41,7 +41,7 @@ from .complex_pair import Complex
 from .constants import Constant
 from .mode import current
 from .places import dropping, looked_at
-from .sizes import TorchBatch, TorchBatchLength, TorchLength
+from .sizes import TorchBatch, TorchBatchLength, TorchLength, TorchStride
 
 #: Bytes of a tensor that is known by its values; greater ones are known by what they are a view of.
 _FEW = 1 << 15
@@ -61,7 +61,7 @@ class TorchLibrary(Library):
     """torch's tensors, and its functions."""
 
     tensor = torch.Tensor
-    batch, length, joined = TorchBatch, TorchLength, TorchBatchLength
+    batch, length, joined, stride = TorchBatch, TorchLength, TorchBatchLength, TorchStride
     types = {bool: torch.bool, float: torch.float32, int: torch.int64} | {
         name: getattr(torch, name) for name in ("bool", "float32", "float64", "int64")
     }
@@ -257,7 +257,10 @@ def _type_of(x: Any) -> Any:
 #: What has a handler that takes deferred values.
 _OURS = ("scaled_dot_product_attention", "multi_head_attention_forward", "einsum", "baddbmm")
 #: What is read of a deferred value.
-_READ = ("__bool__", "__int__", "__float__", "item", "size", "dim", "is_floating_point", "is_complex")
+_READ = (
+    "__bool__", "__int__", "__float__", "item", "size", "dim", "stride", "as_strided", "is_floating_point",
+    "is_complex",
+)  # fmt: skip
 _NUMBERS = ("__index__", "__len__", "__iter__", "tolist", "numpy", "__array__")
 
 

@@ -20,7 +20,7 @@ import torch
 from ... import _core
 from ...array import writing
 from ...array.deferred import Deferred
-from ...array.ends import Later, last_frames
+from ...array.ends import last_frames, later
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...stream.context import times_asked
@@ -310,8 +310,10 @@ class _Results:
     def _of_stream(self, x: Any) -> Any:
         if type(x) is not NativeStream or x.alike[0] is not None:
             raise _Unknown
-        if type(x._view) is Later and "edge" not in vars(x):
-            return _Last(self._seen(x._view.of), x._view.count)
+        if "edge" not in vars(x) and (last := later(x)) is not None:
+            if x._view is not last or not last.is_once:
+                raise _Unknown
+            return _Last(self._seen(last.of), last.count)
         self._require_value(x)
         for i, own in enumerate(self._inputs):
             if own is x:  # or has become what was written into it

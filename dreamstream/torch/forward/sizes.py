@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ...array.distance_tables import Stride
 from ...array.protocol import refuse_the_rest
 from ...errors import NotStreamableError
 from ...stream.rules import BatchLength, BatchSize, Length
@@ -32,6 +33,10 @@ class TorchLength(Length, torch.SymInt):
 
 class TorchBatchLength(BatchLength, torch.SymInt):  # type: ignore[misc]
     """``x.size(B) * x.size(L)``."""
+
+
+class TorchStride(Stride, torch.SymInt):  # type: ignore[misc]
+    """``x.stride(0)`` of what is deferred."""
 
 
 class TensorOfSizes:
