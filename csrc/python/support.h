@@ -24,7 +24,8 @@ enum { DS_N_STATUS = 16, DS_MAX_ARENAS = 8 };
     X(op)           \
     X(graph)        \
     X(engine)       \
-    X(live) X(stepper) X(stream) X(hold) X(prepared) X(count) X(decoder) X(decoding) X(record) X(replay)
+    X(live)         \
+    X(stepper) X(stream) X(hold) X(prepared) X(count) X(decoder) X(decoding) X(record) X(replay)
 #define DS_TYPE_MEMBER(name) PyTypeObject *name##_type;
 #define DS_TYPE_SPEC(name) extern PyType_Spec ds_##name##_spec;
 
