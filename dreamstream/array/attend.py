@@ -150,7 +150,8 @@ def attended(scores: Any, v: Any) -> Any:
     if not across(scores.q, scores.k) and score_rates.ratio(scores.q, scores.k) != 1:
         scores, v, of_queries = score_rates.at_one_rate(scores, v)
         return of_queries(attended(scores, v))
-    found, deferred, q, k, scale = recognised(scores), deferred_in(scores.steps), scores.q, scores.k, scores.scale
+    found, deferred = seen_by_queries(scores), deferred_in(scores.steps)
+    q, k, scale = scores.q, scores.k, scores.scale
     softcap = abs(scale) if scores.within else 0.0
     if scores.within:
         scale *= scores.within
@@ -202,8 +203,8 @@ def _rows(scores: Any, deferred: Sequence[Any], found: Recognised) -> Any:
     return said, queries if said.factor == 1 else queries * said.factor, table
 
 
-def recognised(scores: Any) -> Recognised:
-    """Return what is recognised in the steps."""
+def seen_by_queries(scores: Any) -> Recognised:
+    """Return what queries see by the steps, and what these add."""
     if across(scores.q, scores.k):
         if not all(step.hides_nothing() for step in scores.steps):
             raise NotStreamableError.here(

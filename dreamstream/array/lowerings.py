@@ -1,9 +1,11 @@
-"""What is made where something is done with what is deferred: one table, by what is done.
+"""Which operator a deferred value becomes, by what is done with it: one table.
 
-The methods of streams ask it (`hook.lowered`): the rows of what they do are tried in their order. Where a row's
-function is a method, the deferred value's own class has it. Each row has an example, and one that is refused: code
-that sets y, of a stream x ``(B, L, 8)``, queries, keys and values q, k, v ``(B, 2, L, 4)`` that follow from it,
-bools m and falling numbers c ``(B, L)``, positions i, and a table of 40 rows.
+Methods of streams whose argument may be deferred ask it (`hook.lowered`) for products, indices, reshapes,
+sums and softmax, and for what broadcasts: the rows under that name are tried in their order. The other rows
+are there to be read and tested: they name the method of the deferred value's own class. Each row has an
+example, and one that is refused: code that sets y, of a stream x ``(B, L, 8)``, queries, keys and values q,
+k, v ``(B, 2, L, 4)`` that follow from it, bools m and falling numbers c ``(B, L)``, positions i, and a table
+of 40 rows.
 """
 
 from __future__ import annotations

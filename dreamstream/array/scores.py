@@ -19,7 +19,7 @@ from ..operations import RELATIONS
 from ..operations.refusals import MASKED, OF_VALUES
 from ..stream.rules import Length
 from . import hook, pair_sums
-from .attend import across, recognised, valued
+from .attend import across, seen_by_queries, valued
 from .deferred import Deferred, as_deferred
 from .dimension_arguments import Described, sizes_of
 from .filled import Shared, kept
@@ -543,7 +543,7 @@ class Scores(Described, Shared):
     def _hidden(self, mask: Any, value: Any) -> Scores:
         """Zero weights that softmax has made zero already, as models do for queries that see no key."""
         masked = Scores(self.q, self.k, self.axes)._with("fill", self._pairs(mask), -math.inf)
-        if number_of(value) != 0 or recognised(masked).shows() != recognised(self).shows():
+        if number_of(value) != 0 or seen_by_queries(masked).shows() != seen_by_queries(self).shows():
             self._misuse("masked behind softmax otherwise than before")
         return self._copy(zeros=True)
 
