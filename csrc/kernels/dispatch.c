@@ -1,5 +1,6 @@
 /* kernels/dispatch.c: which table serves an instruction set. The tables are constants of their
  * variants; nothing is stored here. */
+#include "cpu/float_env.h"
 #include "kernels/variants.h"
 
 /* Ascending. */
@@ -18,13 +19,25 @@ static const struct {
 
 enum { N_VARIANTS = sizeof variants / sizeof *variants };
 
+#if DSK_X86
+/* Whatever the host has set for its thread. */
+static bool pairs_agree(void)
+{
+    ds_float_env callers;
+    ds_float_env_enter(&callers);
+    const bool agree = dsk_pairs_agree();
+    ds_float_env_leave(&callers);
+    return agree;
+}
+#endif
+
 static const ds_kernels *best(ds_isa isa, bool blas)
 {
     size_t i = N_VARIANTS - 1;
     while (i > 0 && isa < variants[i].level)
         i--;
 #if DSK_X86
-    if (variants[i].level == DS_ISA_X86_BF16 && !dsk_pairs_agree())
+    if (variants[i].level == DS_ISA_X86_BF16 && !pairs_agree())
         i--;
 #endif
     return variants[i].table(blas);

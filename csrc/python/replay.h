@@ -19,7 +19,7 @@ enum { LEG_COLUMNS = LEG_COUNTS + 1, LEG_SHIFT };
     X(requires_grad) X(requires_grad_) X(start) X(stop) X(step) X(n_done) X(script) X(over) X(fail_at) \
     X(_follow) X(again) X(_step_back) X(keeps_tape) X(training) X(courses) X(recording) X(guard) X(drawn) \
     X(gradients) X(running) X(_parameters) X(handle) X(made) X(_meta) X(_starts) X(_rate) X(rate) X(ended) \
-    X(ids) X(__enter__) X(__exit__) X(_ends)
+    X(ids) X(__enter__) X(__exit__)
 /* clang-format on */
 #define NAME_NUMBER(name) N_##name,
 enum { NAMES(NAME_NUMBER) N_NAMES };

@@ -11,22 +11,21 @@ static int put_attribute(const asked *a, PyObject *x, int name)
 
 static int add(asked *a, PyObject *x);
 
-/* Whether a stream is what is computed where it is used: the last frames of one. */
-static int waits(const replay_object *r, PyObject *inner)
+/* Whether a stream has its value; else it is computed where it is used, and that may be refused. */
+static int has_value(const replay_object *r, PyObject *inner)
 {
-    const int none = is(r, inner, N__ends, Py_None);
-    PyObject *own = none == 0 ? PyObject_GenericGetDict(inner, NULL) : NULL;
-    const int has_edge = own ? PyDict_Contains(own, r->names[N_edge]) : -1;
+    PyObject *own = PyObject_GenericGetDict(inner, NULL);
+    const int found = own ? PyDict_Contains(own, r->names[N_edge]) : -1;
     Py_XDECREF(own);
-    return none ? (none < 0 ? FAILED : 0) : has_edge < 0 ? FAILED : !has_edge;
+    return found;
 }
 
 static int add_stream(const asked *a, PyObject *inner)
 {
     const replay_object *r = a->r;
-    const int waiting = waits(r, inner);
-    if (waiting)
-        return waiting < 0 ? FAILED : UNKNOWN;
+    const int found = has_value(r, inner);
+    if (found != 1)
+        return found < 0 ? FAILED : UNKNOWN;
     PyObject *edge = get(r, inner, N_edge);
     if (!edge || edge == Py_None) {
         Py_XDECREF(edge);

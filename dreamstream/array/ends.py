@@ -84,7 +84,7 @@ class Later:
 
 def later(x: Any) -> Later | None:
     """Return what a tensor stands for that is the last frames of a stream."""
-    own: Later | None = getattr(x, "_ends", None)
+    own: Later | None = getattr(x, "__dict__", {}).get("_ends")
     return own
 
 

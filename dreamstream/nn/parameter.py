@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,9 @@ class Parameter(Tensor):
     Source: torch.nn.Parameter.
     """
 
+    __slots__ = ("_own",)
+    _own: NDArray[Any]
+
     def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
         if getattr(data, "is_stream", False):
             raise DTypeError("a parameter is a constant; a stream can't be one")
@@ -47,25 +51,13 @@ class Parameter(Tensor):
 
     @_array.setter
     def _array(self, array: NDArray[Any]) -> None:
-        self.__dict__["_array"] = kept(array)
-
-    @property
-    def _own(self) -> NDArray[Any]:
-        own: NDArray[Any] = self.__dict__["_array"]
-        return own
+        self._own = kept(array)
 
     def _unlent(self) -> NDArray[Any]:
         return self._own
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The element type, `ds.float32` or `ds.float64`."""
-        return self._own.dtype
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        """Sizes of all dimensions."""
-        return self._own.shape
+    dtype = property(attrgetter("_own.dtype"), doc="The element type, `ds.float32` or `ds.float64`.")
+    shape = property(attrgetter("_own.shape"), doc="Sizes of all dimensions.")
 
     @property
     def data(self) -> Tensor:
@@ -76,9 +68,12 @@ class Parameter(Tensor):
     def data(self, values: Any) -> None:
         self._array = as_tensor(values).numpy()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_array": self._own}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self._array = state.pop("_array")
         self.__dict__.update(state)
-        self._array = state["_array"]
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"

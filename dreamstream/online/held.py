@@ -98,7 +98,7 @@ class Held:
         if not first and self._changing:
             noted = [*noted, *(h for h in self._homes if _key(h.of) in self._changing)]
         if noted is self._now:  # what was noted before the last call mostly holds
-            for i in self._differing():
+            for i in _core.differing(self._places, self._before):
                 self._before[i] = _read(noted[i])
         else:
             self._before = list(map(_read, noted))
@@ -163,16 +163,13 @@ class Held:
             put(state)
         self._kept = self._kept_before  # and its places are those that it had: they need not be looked for again
 
-    def _differing(self) -> list[int]:
-        """Return which of the places that were noted hold something else."""
-        found = _core.differing(self._places, self._before)
-        return [i for i in found if _changed(self._places[i], self._before[i])]
-
     def _changes(self) -> list[_Kept]:
         """Return what has changed: the place, its key there, and what is there now and was there before."""
         out: list[_Kept] = []
-        for i in self._differing():
+        for i in _core.differing(self._places, self._before):
             home, before = self._now[i], self._before[i]
+            if not _changed(home.of, before):
+                continue
             now, then = home.read(home.of), {} if before is None else before
             if isinstance(now, dict):
                 changed = ((key, value, then.get(key, _MISSING)) for key, value in now.items())

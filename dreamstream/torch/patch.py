@@ -202,14 +202,14 @@ class TorchPatch(Patch):
             forward.settle()  # where what came before it is refused, it is not at fault
         if forward.arrays is None:
             return self._ran(forward, module, args, kwargs)
-        try:
-            with forward.entry.within(forward.paths.get(id(module)), module):
+        with forward.entry.within(forward.paths.get(id(module)), module):
+            try:
                 return run_module(module, args, kwargs)
-        except (RuntimeError, TypeError, AttributeError) as error:
-            refusal = _refused(forward, error)
-            if refusal is error:
-                raise
-            raise refusal from error
+            except (RuntimeError, TypeError, AttributeError) as error:
+                refusal = _refused(forward, error)
+                if refusal is error:
+                    raise
+                raise refusal from error
 
     def _ran(self, forward: Forward, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module; its errors name it."""

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch._C._dynamo import eval_frame
 from torch._ops import OpOverloadPacket
-from torch.nn.modules import module as modules
+from torch.nn.modules import module as modules, transformer
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.overrides import _get_current_function_mode_stack as active_modes
 from torch.utils import _pytree as pytree
@@ -34,6 +34,7 @@ __all__ = [
     "graph_task",
     "has_hooks",
     "has_lost_what_it_saved",
+    "is_hint_of_causality",
     "is_of_checkpoint",
     "is_pointwise_operator",
     "is_random_operator",
@@ -230,3 +231,11 @@ def onnx_type(value: Any) -> Any:
 
     kind = JitScalarType.from_value(value, JitScalarType.UNDEFINED)
     return None if kind == JitScalarType.UNDEFINED else kind.onnx_type()
+
+
+def is_hint_of_causality() -> bool:
+    """Whether torch asks if a mask is the causal one, by which it chooses how to compute the same."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not transformer._detect_is_causal_mask.__code__:
+        frame = frame.f_back
+    return frame is not None

@@ -190,9 +190,10 @@ class Callees:
         if found is not None:
             return found
         call = kind.__call__
-        if call in self.direct and (direct := self.direct[call](f)) is not None:
+        is_function = type(call) is types.FunctionType  # others may have no hash
+        if is_function and call in self.direct and (direct := self.direct[call](f)) is not None:
             return direct
-        if type(call) is not types.FunctionType:
+        if not is_function:
             if kind is functools.partial:
                 inner = self.of(f.func)
                 return f if inner is f.func else functools.partial(inner, *f.args, **f.keywords)

@@ -194,7 +194,7 @@ def test_what_is_drawn_is_the_same(front, variant, tmp_path):
 
 
 KILLED = """
-import os, signal, sys
+import contextlib, os, signal, sys
 sys.path.insert(0, {folder!r})
 import test_checkpoints as t
 front, variant, path, at, where, told = sys.argv[1:]
@@ -211,7 +211,7 @@ def note(trainer):
 if where != "step":
     import dreamstream.train.checkpoint as checkpoint
     plain = checkpoint.replacing
-    @t.contextmanager
+    @contextlib.contextmanager
     def replacing(path):
         with plain(path) as file:
             yield t.Halved(file, kill) if where == "half" else file

@@ -110,7 +110,7 @@ def test_wenet(tmp_path, speech, capsys, kind, more):
         (lambda f: torch.save([1], f / "final.pt"), "no checkpoint of tensors by name"),
         (lambda f: (f / "final.pt").write_bytes(b"junk"), "no checkpoint of tensors only"),
         (lambda f: (f / "final.pt").rename(f / "a.pt").with_name("b.pt").write_bytes(b""), "found a.pt, b.pt"),
-        (lambda f: (f / "train.yaml").unlink(), "neither train.yaml"),
+        (lambda f: (f / "train.yaml").unlink(), "has neither WeNet's train.yaml"),
     ],
 )
 def test_what_is_no_model_of_wenet(tmp_path, capsys, change, words):

@@ -87,13 +87,14 @@ SPELLINGS = {
 @pytest.mark.parametrize("exponent", EXACT)
 def test_bits_are_those_of_torch(exponent, spelling, dtype):
     x, write = values(dtype), SPELLINGS[spelling](exponent)
-    expected = write(torch.from_numpy(x)).numpy()
+    of_torch = write(torch.from_numpy(x)).numpy()
     for name, got in fronts(write, x):
-        got = got.astype(dtype)
-        if dtype == "float64" and abs(exponent) == 0.5:  # torch's roots of doubles are not the nearest ones
-            assert np.allclose(got, expected, rtol=5e-16, atol=0, equal_nan=True), name
-        else:
-            assert np.array_equal(got, expected, equal_nan=True), name
+        got, expected = got.astype(dtype), of_torch
+        if abs(exponent) == 0.5 and name != "torch":  # torch's roots are not the nearest ones on each processor
+            assert np.allclose(got, of_torch, rtol=2 * np.finfo(dtype).eps, atol=0, equal_nan=True), name
+            with np.errstate(invalid="ignore", divide="ignore"):
+                expected = np.sqrt(x) if exponent > 0 else 1 / np.sqrt(x)
+        assert np.array_equal(got, expected, equal_nan=True), name
         finite = ~np.isnan(expected)
         assert np.array_equal(np.signbit(got)[finite], np.signbit(expected)[finite]), name
 

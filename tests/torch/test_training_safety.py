@@ -87,15 +87,14 @@ def test_a_call_interrupted_at_any_operation_is_as_none(name, variant, monkeypat
 
     plain, model = online(name, variant)
     xs = sequences(np.random.default_rng(1), {"a": 17, "b": 12})
-    compute = TorchCall.compute
+    begin = TorchCall.begin
     stop = [None]
 
-    def stopping(self, *args):
-        if self.n_done - 1 == stop[0]:
-            raise KeyboardInterrupt
-        return compute(self, *args)
+    def beginning(self, *args):
+        self.fail_at = stop[0]
+        begin(self, *args)
 
-    monkeypatch.setattr(TorchCall, "compute", stopping)
+    monkeypatch.setattr(TorchCall, "begin", beginning)
     ys = []
     for x in calls(xs, {"a": [5, 6, 6], "b": [4, 0, 8]}):
         done = False

@@ -561,7 +561,12 @@ class BatchLength(Rows):
         part = rows._part(other)
         return self.length * part if isinstance(other, BatchSize) else type(self)(self.length, part)
 
-    __add__ = __radd__ = __sub__ = __rsub__ = lambda self, other: Uncounted(self.edge)
+    def __add__(self, other: object) -> Uncounted:
+        if type(other) is not int and not isinstance(other, Token):
+            self._misuse(f"added to {type(other).__name__}")
+        return Uncounted(self.edge)
+
+    __radd__ = __sub__ = __rsub__ = __add__
 
     def _frames(self, other: object) -> Any:
         if type(other) is int and other == 0:

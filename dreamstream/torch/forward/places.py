@@ -9,7 +9,7 @@ and which of them share the memory of an argument. So the native front end is as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
@@ -481,8 +481,20 @@ def repeated(
     """Repeat what a function did when the same was asked for, or run it by ``run(*given)``."""
     if forward.gradients is not None and forward.gradients.running is not None:
         forward.settle()
+    _compute(args)
+    _compute(kwargs.values())
     out = REPLAY.call(forward, func, args, kwargs)
     return recorded(forward, func, args, kwargs, run, *given) if out is NotImplemented else out
+
+
+def _compute(items: Iterable[Any]) -> None:
+    """Compute the values of streams that were written into; last frames are computed where they are used."""
+    for x in items:
+        kind = type(x)
+        if kind is tuple or kind is list:
+            _compute(x)
+        elif kind is SHELL and type(x._inner) is NativeStream and later(x._inner) is None:
+            _ = x._inner.edge
 
 
 def recorded(
