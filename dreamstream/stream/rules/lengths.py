@@ -26,7 +26,7 @@ from ._ints import as_int
 from .bits import Bits
 from .compare import Comparison, compared
 from .for_every_stream import Formula, constant, holds, stairs, total
-from .sizes import Edge, Rows, Token
+from .sizes import Edge, Rows, Token, Uncounted
 
 __all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
 
@@ -585,13 +585,6 @@ class BatchLength(Rows):
 
     def __repr__(self) -> str:
         return f"<number of streams * {self.length * self.times!r}>"
-
-
-class Uncounted(Rows):
-    """A sum with the number of frames of all streams, which seeds are made of: it serves nowhere."""
-
-    __slots__ = ()
-    _what, _serves = "a sum with the number of frames of all streams", "It depends on the other streams."
 
 
 class Sizes:

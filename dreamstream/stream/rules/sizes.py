@@ -136,3 +136,10 @@ class Rows(Token):
 
     def __trunc__(self) -> Rows:
         return self
+
+
+class Uncounted(Rows):
+    """A sum with the number of frames of all streams, which seeds are made of: it serves nowhere."""
+
+    __slots__ = ()
+    _what, _serves = "a sum with the number of frames of all streams", "It depends on the other streams."
