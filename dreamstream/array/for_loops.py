@@ -20,7 +20,7 @@ from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_CHANGE, LOOPS_ELSEWHERE
 from ..stream.edge import Line
 from ..stream.rules import Length, open_branch
 from ..tracing import Hooks, Site, variables
-from . import hook, writing
+from . import writing
 from .batch_constants import BatchTensor
 from .dimension_arguments import numbered
 from .elementwise import where
@@ -256,7 +256,7 @@ class ForLoop:
 
     def _require_own_state(self) -> None:
         """Refuse queues in attributes, objects and other functions: they still hold an earlier round's frames."""
-        for home in hook.homes_of(self._reachable):
+        for home in self.loop.entry.homes_of(self._reachable):
             held = home.read(home.of)
             for value in held.values() if isinstance(held, dict) else held:
                 if is_of_body(value) and inner_of(value).edge.entry is not self.loop.body:

@@ -31,19 +31,6 @@ def _unfilled(*_: Any) -> NoReturn:
 
 _apply: Callable[..., tuple[Any, ...]] = _unfilled
 _lowered: Callable[..., Any] = _unfilled
-_homes: Callable[..., Any] = _unfilled
-
-
-def fill_homes(homes: Callable[..., Any]) -> None:
-    """Set what stands behind `homes_of`."""
-    global _homes
-    _homes = homes
-
-
-def homes_of(held: Any) -> list[Any]:
-    """Return the places where objects and functions hold values (`dreamstream.online.homes`)."""
-    found: list[Any] = _homes(held, functions=True).homes
-    return found
 
 
 def fill(apply: Callable[..., Any], lowered: Callable[..., Any]) -> None:

@@ -16,6 +16,7 @@ from ..array.library import NATIVE, Library
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import as_symbolic, measured
 from ..errors import CaptureError, NotStreamableError
+from ..online.homes import homes_of
 from ..source_line import user_line
 from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.rules import entry
@@ -129,6 +130,10 @@ class Capture:
         """Return the exception for a use that streams can't have."""
         self.misused = NotStreamableError.here(message, rest)
         return self.misused
+
+    def homes_of(self, held: Any) -> list[Any]:
+        """Return the places where objects and functions hold values."""
+        return homes_of(held, functions=True).homes
 
 
 def _place(array: Any) -> Any:

@@ -38,6 +38,7 @@ from ..stream.where import RETURNED
 from .draws import Draws, mixed
 from .given import Given, Kind, Static, take_given
 from .groups import Groups
+from .homes import homes_of
 from .segments import StreamState, flatten
 
 C = TypeVar("C", bound="Call")
@@ -455,6 +456,10 @@ class Call:
         """Return the exception for a use that streams can't have."""
         self.misused = NotStreamableError.here(message, rest)
         return self.misused
+
+    def homes_of(self, held: Any) -> list[Any]:
+        """Return the places where objects and functions hold values."""
+        return homes_of(held, functions=True).homes
 
     # ---------------------------------------------------------------- one operation
     def run(self, request: Request) -> list[tuple[Any, Edge]]:

@@ -13,7 +13,7 @@ from functools import partial
 from types import FrameType, FunctionType
 from typing import Any, ClassVar, NoReturn, cast
 
-from ..array import for_loops, hook
+from ..array import for_loops
 from ..array.deferred import Deferred
 from ..array.symbolic import Symbolic
 from ..stream.rules import (
@@ -33,7 +33,6 @@ from ..tracing import Hooks, NoCopy, Site, variables
 from ..tracing.callees import wanted
 from ..tracing.copies import converted
 from . import registered
-from .homes import homes_of
 
 #: Frames for which a function is asked whether it makes a tensor.
 _TRIED = 48
@@ -320,7 +319,6 @@ class Tracer(Hooks):
 
 
 TRACER = Tracer()
-hook.fill_homes(homes_of)
 
 
 def forward_of(module: Any) -> Callable[..., Any]:

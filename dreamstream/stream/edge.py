@@ -217,3 +217,6 @@ class Entry(Protocol):
 
     def misuse(self, message: str, rest: str | None = None) -> Exception:
         """Return the exception for a use that streams can't have."""
+
+    def homes_of(self, held: Any) -> list[Any]:
+        """Return the places where objects and functions hold values (`dreamstream.online.homes`)."""
