@@ -84,8 +84,7 @@ class Later:
 
 def later(x: Any) -> Later | None:
     """Return what a tensor stands for that is the last frames of a stream."""
-    own: Later | None = getattr(x, "__dict__", {}).get("_ends")
-    return own
+    return x._ends if isinstance(x, StreamTensor) else None
 
 
 def end_repeated(x: StreamTensor, times: Sequence[Any]) -> StreamTensor | None:

@@ -211,6 +211,16 @@ def retention(lib: Any, m: Any, x: Any) -> Any:
 def quasi_recurrent(lib: Any, m: Any, x: Any) -> Any:
     z, f, o = lib.tanh(m.a(x)), lib.sigmoid(m.b(x)), lib.sigmoid(m.c(x))
     c, ys = None, []
+    for zt, ft, ot in zip(z.unbind(1), f.unbind(1), o.unbind(1)):
+        c = (1 - ft) * zt if c is None else ft * c + (1 - ft) * zt
+        ys.append(ot * c)
+    return lib.stack(ys, 1)
+
+
+@case
+def streams_of_other_lengths(lib: Any, m: Any, x: Any) -> Any:
+    z, f, o = lib.tanh(m.a(x)), lib.sigmoid(m.b(x)), lib.sigmoid(m.c(x))
+    c, ys = None, []
     for zt, ft, ot in zip(z.unbind(1), f.unbind(1), o[:, 1:].unbind(1)):
         c = (1 - ft) * zt if c is None else ft * c + (1 - ft) * zt
         ys.append(ot * c)
@@ -232,6 +242,17 @@ def complex_units_in_pairs(lib: Any, m: Any, x: Any) -> Any:
 
 @case
 def second_order_filter(lib: Any, m: Any, x: Any) -> Any:
+    x1 = x2 = y1 = y2 = lib.zeros(x.size(0), D)
+    ys = []
+    for n in range(x.size(1)):
+        y = 0.2 * x[:, n] + 0.3 * x1 + 0.1 * x2 + 0.5 * y1 - 0.3 * y2
+        x2, x1, y2, y1 = x1, x[:, n], y1, y
+        ys.append(y)
+    return lib.stack(ys, 1)
+
+
+@case
+def a_filter_by_a_queue(lib: Any, m: Any, x: Any) -> Any:
     y1 = y2 = zero = lib.zeros(x.size(0), D)
     ys, xs = [], deque([zero, zero], maxlen=2)
     for n in range(x.size(1)):
@@ -244,6 +265,19 @@ def second_order_filter(lib: Any, m: Any, x: Any) -> Any:
 
 @case
 def earlier_frames(lib: Any, m: Any, x: Any) -> Any:
+    ys = []
+    for t in range(x.size(1)):
+        y = x[:, t]
+        if t > 0:
+            y = y - 0.97 * x[:, t - 1]
+        if t >= 3:
+            y = y + x[:, t - 3]
+        ys.append(y)
+    return lib.stack(ys, 1)
+
+
+@case
+def the_first_frame_and_earlier_ones(lib: Any, m: Any, x: Any) -> Any:
     ys = []
     for t in range(x.size(1)):
         y = x[:, t]
@@ -266,6 +300,18 @@ def later_frames(lib: Any, m: Any, x: Any) -> Any:
 
 @case
 def what_was_written(lib: Any, m: Any, x: Any) -> Any:
+    fast, slow = lib.zeros_like(x), lib.zeros_like(x)
+    for t in range(x.size(1)):
+        if t > 0:
+            fast[:, t] = 0.3 * x[:, t] + 0.7 * fast[:, t - 1]
+            slow[:, t] = lib.tanh(fast[:, t - 1]) + 0.5 * slow[:, t - 1]
+        else:
+            fast[:, t] = x[:, t]
+    return fast - slow
+
+
+@case
+def sums_in_place(lib: Any, m: Any, x: Any) -> Any:
     fast, slow = lib.zeros_like(x), lib.zeros_like(x)
     for t in range(x.size(1)):
         if t > 0:
@@ -296,6 +342,16 @@ def rows_of_a_table(lib: Any, m: Any, x: Any) -> Any:
 
 @case
 def a_counter(lib: Any, m: Any, x: Any) -> Any:
+    h, i, ys = lib.zeros(x.size(0), D), 0, []
+    for frame in x.unbind(1):
+        h = 0.5 * h + frame * m.table[i]
+        i += 1  # noqa: SIM113
+        ys += [h]
+    return lib.stack(ys, 1)
+
+
+@case
+def a_counter_that_says_where(lib: Any, m: Any, x: Any) -> Any:
     h, i, y, early = lib.zeros(x.size(0), D), 0, lib.zeros_like(x), None
     unused = h
     for frame in x.unbind(1):
@@ -328,6 +384,15 @@ def two_loops(lib: Any, m: Any, x: Any) -> Any:
 
 @case
 def a_learnt_beginning(lib: Any, m: Any, x: Any) -> Any:
+    h, ys = m.first.expand(x.size(0), -1), []
+    for t in range(x.size(1)):
+        h = lib.tanh(m.a(x[:, t]) + m.u * h)
+        ys.append(h)
+    return lib.stack(ys, 1), h
+
+
+@case
+def a_beginning_by_a_cell(lib: Any, m: Any, x: Any) -> Any:
     h, ys = None, []
     for t in range(x.size(1)):
         h = m.gru(x[:, t], m.first.expand(x.size(0), -1)) if t == 0 else lib.tanh(m.a(x[:, t]) + m.u * h)
@@ -360,6 +425,18 @@ def names_that_change_places(lib: Any, m: Any, x: Any) -> Any:
 def first_frames_left_out(lib: Any, m: Any, x: Any) -> Any:
     h, ys = lib.zeros(x.size(0), H), []
     for t in range(x.size(1)):
+        if t < 2:
+            ys.append(h)
+            continue
+        h = m.gru(x[:, t], h)
+        ys.append(h)
+    return lib.stack(ys, 1)
+
+
+@case
+def as_many_as_were_gathered(lib: Any, m: Any, x: Any) -> Any:
+    h, ys = lib.zeros(x.size(0), H), []
+    for t in range(x.size(1)):
         if len(ys) < 2:
             ys.append(h)
             continue
@@ -383,6 +460,16 @@ def extremes_so_far(lib: Any, m: Any, x: Any) -> Any:
     for frame in x.unbind(1):
         total = total + frame
         best = frame if best is None else lib.maximum(best, frame)
+        ys.append(best + total)
+    return lib.stack(ys, 1)
+
+
+@case
+def less_what_was_gathered_last(lib: Any, m: Any, x: Any) -> Any:
+    total, best, ys = 0.0, None, []
+    for frame in x.unbind(1):
+        total = total + frame
+        best = frame if best is None else lib.maximum(best, frame)
         ys.append(best + total - (0.5 * ys[-1] if ys else 0))
     return lib.stack(ys, 1)
 
@@ -397,6 +484,15 @@ def a_beginning_with_the_first_frame(lib: Any, m: Any, x: Any) -> Any:
 
 @case
 def a_first_frame_that_is_gathered(lib: Any, m: Any, x: Any) -> Any:
+    h, ys = x[:, :1], [x[:, :1]]
+    for t in range(1, x.size(1)):
+        h = 0.5 * h + x[:, t : t + 1]
+        ys.append(h)
+    return lib.cat(ys, 1), h
+
+
+@case
+def sums_of_what_was_gathered(lib: Any, m: Any, x: Any) -> Any:
     ys = [x[:, :1]]
     for t in range(1, x.size(1)):
         ys.append(0.5 * ys[-1] + x[:, t : t + 1] - sum(0.1 * y for y in ys[-2:]))

@@ -209,7 +209,9 @@ def test_serialized_modules(tmp_path, name):
     for n in (0, 1, 3, 10, 17, 700):  # more frames than the 332 at which their version of it overflows
         x = RNG.standard_normal((n, net.spec[2])).astype(np.float32)
         want, whole = run(x), streamed(engine, x, 10_000)
-        assert whole.shape == want.shape and abs(whole - want).max(initial=0) < 1e-4
+        assert whole.shape == want.shape and abs(whole - want).max(initial=0) < (
+            1e-5 if name.startswith("convolution") else 1e-4
+        )
         for chunk in (1, 7, 50):
             assert np.array_equal(streamed(engine, x, chunk), whole)
 

@@ -463,7 +463,15 @@ def called_once(model):
 
 @pytest.mark.parametrize(
     "name",
-    ["gated_cell", "a_first_frame_that_is_gathered", "running_maximum", "a_counter", "gates_over_their_greatest"],
+    [
+        "gated_cell",
+        "selective_scan",
+        "running_maximum",
+        "lstm_cell_writes",
+        "gates_over_their_greatest",
+        "sums_of_what_was_gathered",
+        "a_counter_that_says_where",
+    ],
 )
 def test_graphs_of_onnx_have_loops_as_scans(name):
     package = pytest.importorskip("onnx")
