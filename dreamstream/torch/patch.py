@@ -389,14 +389,8 @@ class TorchPatch(Patch):
         return values[0].device if own is None else own
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            **super().__getstate__(),
-            "_names": None,
-            "_named": [],
-            "_types": [],
-            "_versions": None,
-            "compiled": None,
-        }
+        own = {"_names": None, "_named": [], "_types": [], "_versions": None, "compiled": None}
+        return {**super().__getstate__(), **own}
 
 
 def _measured(x: Any) -> Any:

@@ -23,6 +23,7 @@ class ByHand(nn.Module):
 
 
 REFUSED = {
+    "every query sees the whole stream": lambda x, q, k, v, i: (q @ k.mT).softmax(-1) @ v,
     "its mask depends on the frames' values": lambda x, q, k, v, i: F.scaled_dot_product_attention(
         q, k, v, attn_mask=q.sum(-1, keepdim=True) > 0
     ),
@@ -34,6 +35,7 @@ REFUSED = {
         (q @ k.mT).masked_fill(i[:, None] - i == 3, 0).masked_fill(i > i[:, None], -1e9).softmax(-1) @ v
     ),
     "positions are made numbers by tolist": lambda x, q, k, v, i: q * len((i[:, None] - i).tolist()),
+    "meet a stream": lambda x, q, k, v, i: q * (i[:, None] - i).float(),
 }  # fmt: skip
 
 

@@ -29,21 +29,10 @@ from .common import along, axis_of, inputs, keep, name_of, plain, rule, run
 from .pointwise import pointwise
 
 #: What torch gives a value of no elements.
-_OF_NOTHING = frozenset(
-    (
-        "sum",
-        "nansum",
-        "count_nonzero",
-        "prod",
-        "all",
-        "any",
-        "mean",
-        "nanmean",
-        "norm",
-        "linalg_vector_norm",
-        "logsumexp",
-    )
-)
+_OF_NOTHING = frozenset((
+    "sum", "nansum", "count_nonzero", "prod", "all", "any", "mean", "nanmean", "norm", "linalg_vector_norm",
+    "logsumexp",
+))  # fmt: skip
 #: What gives places, alone or beside values.
 _WITH_PLACES = frozenset(("argmax", "argmin", "max", "min", "median", "nanmedian", "mode", "kthvalue"))
 
@@ -151,6 +140,8 @@ def _of_everything(func: Any, name: str, x: StreamTensor, options: dict[str, Any
 
 
 def _limits(dtype: torch.dtype) -> tuple[int, int]:
+    if dtype is torch.bool:
+        return False, True
     known = torch.iinfo(dtype)
     return known.min, known.max
 
