@@ -389,7 +389,7 @@ class TorchPatch(Patch):
         return values[0].device if own is None else own
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {"_names": None, "_named": [], "_types": [], "_versions": None, "compiled": None}
+        own: dict[str, Any] = {"_names": None, "_named": [], "_types": [], "_versions": None, "compiled": None}
         return {**super().__getstate__(), **own}
 
 
