@@ -79,8 +79,9 @@ def pytest_xdist_make_scheduler(config, log):
     return WorkStealingScheduling(config, log)
 
 
-def pytest_collection_finish():
-    """What thousands of tests are made of stays to the end: the collector need not walk through it each time."""
+@pytest.fixture(scope="module", autouse=True)
+def passed_by():
+    """What came before a file's tests mostly stays to the end: the collector need not walk through it each time."""
     gc.collect()
     gc.freeze()
 

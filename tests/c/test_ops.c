@@ -149,6 +149,7 @@ static bool try_op(const op_text *text)
     ds_op *op = NULL;
     const ds_kernels *all[8];
     const size_t n_all = ds_kernels_list(all, 8);
+    const ds_isa best = ds_cpu_best();
     trial t = {.op = NULL};
     if (create_op(&op, text) != DS_OK)
         return false;
@@ -167,7 +168,7 @@ static bool try_op(const op_text *text)
             t.x[r][i] = random_values(&op->in[i], t.lengths[r][i], n_indices);
     }
     for (size_t v = 0; v < n_all && fits; v++) {
-        if (all[v]->isa <= ds_cpu_best() && !try_kernels(&t, all[v])) {
+        if (all[v]->isa <= best && !try_kernels(&t, all[v])) {
             print_op(text);
             CHECK(!"the same bits in pieces, and by all kernels");
         }

@@ -18,6 +18,8 @@ import numpy as np
 
 #: Python's own names in a module that change when it warns or is asked for its annotations.
 PYTHONS = ("__warningregistry__", "__annotations__", "__builtins__")
+#: What torch keeps on a function, in a closure and in a namespace when these are used for the first time.
+KEPT_BY_TORCH = ("__dynamo_disable", "_check_pystubs_once.<locals>.inner", "_OpNamespace")
 MISSING = object()
 
 
@@ -56,9 +58,12 @@ class Process:
     """
 
     def __init__(self) -> None:
+        gc.unfreeze()  # what the collector passes by (tests/conftest.py) is asked for, too
         gc.collect()
+        everything = gc.get_objects()
+        gc.freeze()
         self.functions, self.classes, self.objects = [], [], []
-        for x in gc.get_objects():
+        for x in everything:
             kind = type(x)
             if kind is types.FunctionType:
                 state = (x.__code__, x.__defaults__, x.__kwdefaults__)
@@ -68,7 +73,9 @@ class Process:
             elif issubclass(kind, type):
                 if not _own(x):
                     self.classes.append((x, dict(vars(x)), set(map(id, type.__subclasses__(x)))))
-            elif kind.__dictoffset__ and not _own(kind) and kind is not types.ModuleType:
+            elif kind.__dictoffset__ and not (
+                _own(kind) or kind is types.ModuleType or kind.__name__ in KEPT_BY_TORCH
+            ):
                 try:
                     self.objects.append((x, kind, dict(object.__getattribute__(x, "__dict__"))))
                 except (AttributeError, TypeError):
@@ -87,11 +94,11 @@ class Process:
             now = (f.__code__, f.__defaults__, f.__kwdefaults__)
             if not _same(now, state):
                 out.append(f"code or defaults of {f.__module__}.{f.__qualname__}")
-            if not _own(f) and not _same(_cells(f), cells):
+            if not (_own(f) or f.__qualname__ in KEPT_BY_TORCH or _same(_cells(f), cells)):
                 out.append(f"closure of {f.__module__}.{f.__qualname__}")
         for cls, members, subclasses in self.classes:
             out += _changes(f"class {cls.__module__}.{cls.__qualname__}", dict(vars(cls)), members)
-            new = [c for c in type.__subclasses__(cls) if id(c) not in subclasses and not _own(c)]
+            new = [c for c in type.__subclasses__(cls) if id(c) not in subclasses and c.__module__ in self.modules]
             out += [f"class {cls.__qualname__} has the subclass {c.__module__}.{c.__qualname__}" for c in new]
         for x, kind, attributes in self.objects:
             if type(x) is not kind:
@@ -117,7 +124,7 @@ def _of_module(module: Any) -> dict[str, Any]:
 
 
 def _changes(where: str, now: dict[Any, Any], then: dict[Any, Any]) -> list[str]:
-    keys = [k for k in {**then, **now} if k not in PYTHONS]
+    keys = [k for k in {**then, **now} if k not in (*PYTHONS, *KEPT_BY_TORCH)]
     return [f"{where}: {k}" for k in keys if not _is(now.get(k, MISSING), then.get(k, MISSING))]
 
 
