@@ -81,7 +81,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.fixture(scope="module", autouse=True)
 def passed_by():
-    """What came before a file's tests mostly stays to the end: the collector need not walk through it each time."""
+    """What came before a file mostly stays to the end: the collector need not walk through it each time."""
     gc.collect()
     gc.freeze()
 

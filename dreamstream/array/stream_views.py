@@ -296,7 +296,7 @@ def equal(self: Any, other: Any) -> bool:
         if other is self or (getattr(other, "edge", None) is self.edge and other.dims == self.dims):
             return True
         raise _refuse(self, "equal")
-    if not other.is_stream:
+    if not getattr(other, "is_stream", False):
         return Tensor.equal(chunks.fall_back(self, "equal with a plain tensor"), other)
     a, b = self.in_order(), other.in_order()
     return bool(a.meta == b.meta and a.dims == b.dims and np.array_equal(a.value, b.value))
@@ -306,7 +306,7 @@ def allclose(self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equa
     """Return whether abs(self - other) <= atol + rtol * abs(other) on all frames of the same streams."""
     if self.edge is not None:
         raise _refuse(self, "allclose")
-    if not other.is_stream:
+    if not getattr(other, "is_stream", False):
         plain = chunks.fall_back(self, "allclose with a plain tensor")
         return Tensor.allclose(plain, other, rtol, atol, equal_nan)
     require_same([self.meta, other.meta], [self.starts, other.starts], "allclose")
