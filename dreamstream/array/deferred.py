@@ -25,6 +25,7 @@ from ..stream.tree import map_leaves
 from .dimension_arguments import LikeOthers
 from .distance_tables import Places, stride_of, strided
 from .filled import Shared, Whatever, kept
+from .loops import number_in
 from .protocol import refuse_the_rest
 from .shape_of import ShapeOf
 from .symbolic import Symbolic
@@ -470,6 +471,8 @@ _WRITERS = ("copy_", "fill_", "zero_")
 
 def _operator(name: str) -> Callable[..., Any]:
     def method(self: Deferred, *others: Any) -> Any:
+        if name == "__getitem__" and number_in(others[0]):
+            return self.as_stream()[others[0]]
         if any(getattr(type(x), "takes_deferred", False) for x in others):
             return NotImplemented  # they know what is done to them
         return self.then(getattr(self.library.tensor, name), *others)

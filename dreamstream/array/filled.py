@@ -13,6 +13,7 @@ from typing import Any
 from weakref import ref
 
 from ..stream.rules import Token
+from .loops import number_in
 from .stream_tensor import StreamTensor
 
 #: Element types of Python's numbers.
@@ -207,6 +208,14 @@ def sharing(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def taken(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if name == "__getitem__" and number_in(args[0]):
+            if self.position:
+                known = self.__dict__
+                if "_stream" not in known:
+                    known["_stream"] = self.constant()
+                return known["_stream"][args[0]]
+            self.become()  # a loop reads a frame, which it may write into
+            return self[args[0]]
         out = method(self, *args, **kwargs)
         if isinstance(out, Filled) and out is not self:
             out._shares(self, name, args, kwargs)

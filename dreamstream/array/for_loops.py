@@ -242,7 +242,7 @@ class ForLoop:
 
     def _require_one_view(self) -> None:
         """Refuse what the loop writes into one tensor, and reads of another that shares its memory."""
-        for y, _ in self.loop.written:
+        for y, *_ in self.loop.written:
             family = writing.sharing(y)
             if any(i in family for i, x in self.loop.seen.items() if x is not y):
                 refuse(
@@ -375,11 +375,16 @@ class ForLoop:
                     refuse(f"`{key[1]}` gathers nothing but at some of the first frames")
                 del round_.outputs[key]
         self._made = self.loop.run(list(outputs)) if outputs else {}
-        for i, (y, _) in enumerate(self.loop.written):
+        for i, (y, _, at) in enumerate(self.loop.written):
             frames = self._made["written", i]
             frames = frames.with_dims(numbered(y.dims))
-            if self.loop.first or self.loop.left_out:
-                frames = writing.put_frames(y, frames, self.loop.first, self.loop.left_out)
+            start, more = self.loop.first + at, self.loop.behind(y)
+            if not isinstance(more, int):
+                refuse(f"a loop over {self.loop.clock!r} writes frames of a stream of another length")
+            if self.loop.left_out + more < at:
+                refuse(f"a frame behind the last one; let the loop end {at - self.loop.left_out - more} frame(s) earlier")
+            if start or self.loop.left_out + more > at:
+                frames = writing.put_frames(y, frames, start, self.loop.left_out + more - at)
             writing.write(y, frames, "an assignment to frames")
 
     def see(self, seen: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from ..operations.refusals import LOOPS
 from ..stream.rules import Length
 from . import writing
 from .elementwise import ones_of
-from .loops import FrameNumber, Loop, mixed, refuse
+from .loops import FrameNumber, Loop, mixed, number_in, refuse
 from .stream_tensor import StreamTensor
 from .tables import table as table_rows
 from .tensor import Tensor
@@ -84,14 +84,6 @@ class Together(Frames):
 
 
 # ---------------------------------------------------------------------- indices
-def number_in(index: Any) -> bool:
-    """Whether the number of a loop's frame is among the parts of an index."""
-    for part in index if type(index) is tuple else (index,):
-        if type(part) is FrameNumber or (type(part) is slice and type(part.start) is FrameNumber):
-            return True
-    return False
-
-
 def parts_of(index: Any, ndim: int) -> list[Any]:
     """Return the parts of an index without its ellipsis."""
     parts = list(index) if type(index) is tuple else [index]
@@ -173,19 +165,19 @@ def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
     loop: Loop = number.loop
     if y.edge is None or y.edge.entry is not loop.entry or axis >= y.ndim or y.dims[axis] != "L":
         refuse(f"the number of a frame in an assignment to {y.roles}, which is not its frames")
-    if number.off != 0 or (part is not number and _count(part) != 1):
-        refuse("another frame than the loop's own is written; write each frame where the loop is at it")
+    if part is not number and _count(part) != 1:
+        refuse("several frames are written at a time; write one in each round")
     if part is not number and getattr(value, "ndim", 0) > axis and value.shape[axis] == 1:
         value = value.squeeze(axis)
     rest = (*parts[:at], *parts[at + 1 :])
-    before = loop.frame(y, 0)
+    before = loop.frame(y, number.off)
     whole = all(map(is_all, rest))
     if whole and isinstance(value, StreamTensor) and value.roles == before.roles and value.dtype == before.dtype:
-        loop.write(y, value.with_dims(value.dims))
+        loop.write(y, value.with_dims(value.dims), number.off)
         return
     frame: Any = before.with_dims(before.dims)
     frame[rest] = value
-    loop.write(y, frame)
+    loop.write(y, frame, number.off)
 
 
 def put(x: StreamTensor, value: Any, index: Any) -> StreamTensor:

@@ -108,6 +108,14 @@ class FrameNumber(Token):
         return "<number of a frame>" if not self.off else f"<number of a frame {self.off:+d}>"
 
 
+def number_in(index: Any) -> bool:
+    """Whether the number of a loop's frame is among the parts of an index."""
+    for part in index if type(index) is tuple else (index,):
+        if type(part) is FrameNumber or (type(part) is slice and type(part.start) is FrameNumber):
+            return True
+    return False
+
+
 # ---------------------------------------------------------------------- one frame
 class Body:
     """The entry of a loop's body: operations on one frame are recorded.
@@ -236,11 +244,11 @@ class Loop:
         self.rounds: list[Round] = []
         self.of_one_frame = False
         self.body = Body(self)
-        #: What is written into frame by frame, with the first round in which it is; what it is at this frame; and
-        #: what was read of frames before in this round.
-        self.written: list[tuple[StreamTensor, int]] = []
+        #: What is written into frame by frame, with the first round in which it is, and how far from the loop's
+        #: frame the written one is; what it is at this frame; and which frames were read in this round.
+        self.written: list[tuple[StreamTensor, int, int]] = []
         self._frames_now: dict[int, StreamTensor] = {}
-        self._read_back: list[StreamTensor] = []
+        self._read: list[tuple[StreamTensor, int]] = []
         #: Streams whose first frame is read in the loop, with what that is carried as.
         self._firsts: list[tuple[StreamTensor, Any]] = []
         #: Streams whose frames are read or written.
@@ -256,7 +264,7 @@ class Loop:
         """Begin a round."""
         self.body = Body(self)
         self.of_one_frame = False
-        self._frames_now, self._read_back = {}, []
+        self._frames_now, self._read = {}, []
         return FrameNumber(self)
 
     def place(self, key: Any, like: StreamTensor | None, first: Any = None, line: Line | None = None) -> Edge:
@@ -269,8 +277,8 @@ class Loop:
 
     def end(self, carried: dict[Any, Edge], outputs: dict[Any, Edge]) -> None:
         """End a round with what is carried on, and what is given for its frame."""
-        for i, (y, since) in enumerate(self.written):
-            frame = self.frame(y, 0).in_order()
+        for i, (y, since, at) in enumerate(self.written):
+            frame = self.frame(y, at).in_order()
             before: Any = frame.edge
             outputs["written", i] = before
             for k in range(1, min(len(self.rounds) - since, FAR) + 2):
@@ -290,25 +298,34 @@ class Loop:
         return (f"written[{i}]", k, edge.dtype, tuple(edge.features))
 
     def _place_of(self, x: StreamTensor) -> int | None:
-        return next((i for i, (y, _) in enumerate(self.written) if y is x), None)
+        return next((i for i, (y, *_) in enumerate(self.written) if y is x), None)
 
-    def write(self, y: StreamTensor, frame: StreamTensor) -> None:
-        """Let a frame be what was written at this position."""
+    def write(self, y: StreamTensor, frame: StreamTensor, off: int) -> None:
+        """Let a frame be what was written into the frame of `y` that is `off` from the one that the loop is at."""
         i = self._place_of(y)
         self.seen[id(y)] = y
         if i is None:
             i = len(self.written)
-            self.written.append((y, len(self.rounds)))
+            if self.first + off < 0:
+                refuse(f"a frame before the first is written; let the loop begin at {-off}")
+            self.written.append((y, len(self.rounds), off))
             if any(x is y for x, _ in self._firsts):
                 refuse("the first frame of what a loop over frames writes; carry it in a variable")
-            if any(x is y for x in self._read_back):
+            if any(x is y and before < off for x, before in self._read):
                 self.of_one_frame = True
+        elif self.written[i][2] != off:
+            refuse("a loop over frames writes several frames of one tensor at a time; write one of them in each")
         self._frames_now[i] = frame
 
     def unwritten(self, round_: Round, i: int) -> Edge:
         """Return the frame of what is written only later, in a round that has ended."""
         self.body = round_.body
-        return self.input((self.written[i][0].edge, self.written[i][0].value, 0), lambda: self.written[i][0]).edge  # type: ignore[return-value]
+        y, _, off = self.written[i]
+        return self.input(*self._read_at(y, off)).edge  # type: ignore[return-value]
+
+    def behind(self, x: StreamTensor) -> Any:
+        """Return how many more frames a stream has than the loop's clock."""
+        return 0 if x.edge is self.clock else self.entry.library.length(x.edge) - self.entry.library.length(self.clock)
 
     def frame(self, x: StreamTensor, off: int) -> StreamTensor:
         """Return the frame of a stream that is `off` from the one that the loop is at."""
@@ -316,16 +333,19 @@ class Loop:
         if self.position + off < 0:
             refuse(f"a frame before the first; ask `if t >= {-off}`")
         i = self._place_of(x)
-        if i is not None and off == 0 and i in self._frames_now:
+        if i is None:
+            self._read.append((x, off))
+            return self.input(*self._read_at(x, off))
+        _, since, at = self.written[i]
+        ago = at - off
+        if ago == 0 and i in self._frames_now:
             return self._frames_now[i].with_dims(self._frames_now[i].dims)
-        if off < 0 and i is None:
-            self._read_back.append(x)
-        if off < 0 and i is not None:
-            if off < -FAR:
-                refuse(f"a frame that the loop wrote {-off} frames before: at most {FAR} are kept")
-            if len(self.rounds) + off >= self.written[i][1]:
+        if ago > 0:
+            if ago > FAR:
+                refuse(f"a frame that the loop wrote {ago} frames before: at most {FAR} are kept")
+            if len(self.rounds) - ago >= since:
                 like = self.rounds[-1].outputs["written", i]
-                edge = self.place(self._slot(i, -off, like), None, None, like.line)
+                edge = self.place(self._slot(i, ago, like), None, None, like.line)
                 return StreamTensor.inside(None, numbered([d for d in x.dims if d != "L"]), edge)
             self.of_one_frame = True
         return self.input(*self._read_at(x, off))
@@ -369,8 +389,7 @@ class Loop:
 
     def shifted(self, x: StreamTensor, off: int) -> StreamTensor:
         """Return the stream whose frame n is the frame of x that is `off` from the n-th of the loop."""
-        clock: Any = self.entry.library.length(self.clock)
-        more: Any = 0 if x.edge is self.clock else self.entry.library.length(x.edge) - clock
+        more = self.behind(x)
         start, crop = self.first + off, self.left_out - off + (more if isinstance(more, int) else 0)
         if crop < 0:
             refuse(f"a frame behind the last one; let the loop end {-crop} frame(s) earlier")

@@ -27,8 +27,8 @@ from .elementwise import filling, repeated, where
 from .ends import continued, end_repeated, ends_repeated, expanded, is_each, where_counted
 from .first_frame import FirstFrame, first_frame, with_first
 from .lengths_of import SAME_ORDER
-from .loop_frames import EachFrame, frame_of, number_in, placed, put, set_frame
-from .loops import in_loop
+from .loop_frames import EachFrame, frame_of, placed, put, set_frame
+from .loops import in_loop, number_in
 from .reductions import Extreme
 from .rolled import Rolled, rolled
 from .stream_tensor import StreamTensor

@@ -20,6 +20,7 @@ from ...array.batch_constants import plain_beside
 from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, count_of, flat, is_deferred
 from ...array.einsum import table_product
 from ...array.library import Library
+from ...array.loops import number_in
 from ...array.mask_terms import terms_by_distance
 from ...array.over_time import require_waiting
 from ...array.positions import first_row, is_counted, number_of_all, streamed, unknown
@@ -205,6 +206,8 @@ class TorchLibrary(Library):
             and _streams((args, kwargs))
         ):
             raise NotStreamableError.here("frames' values are written into positions,", f"; {SERVES}")
+        if len(args) > 1 and isinstance(args[0], Deferred) and number_in(args[1]):
+            return args[0][args[1]]
         if args and isinstance(args[0], Deferred) and name in _READ:
             return getattr(args[0], name)(*args[1:], **kwargs)
         if name == "cat" and kinds & {Scores, Empty}:
