@@ -52,7 +52,7 @@ def _range(*args: Any) -> Any:
     if not any(isinstance(a, (Length, FrameNumber)) for a in args):
         return range(*args)
     if len(args) > 2 and args[2] != 1:
-        refuse(LOOPS_BACKWARDS if type(args[2]) is int and args[2] < 0 else "a step over frames")
+        refuse(LOOPS_BACKWARDS if type(args[2]) is int and args[2] < 0 else "a step over frames; take every k-th one before the loop, x[:, ::k]")
     start, stop = (0, args[0]) if len(args) == 1 else args[:2]
     if isinstance(stop, FrameNumber) or isinstance(start, FrameNumber):
         refuse(LOOPS_GROW)
@@ -71,7 +71,7 @@ def _zip(*parts: Any, **options: Any) -> Any:
     if not any(f is not None for f in frames):
         return zip(*parts, **options)
     if any(f is None for f in frames):
-        refuse("zip of frames and something else")
+        refuse("zip of frames and something else; index that by the frame's number: for t, frame in enumerate(…)")
     return Together(frames)  # type: ignore[arg-type]
 
 
@@ -349,7 +349,7 @@ class ForLoop:
             parts = parts_of(item)
             for key, part in ((("each", name), item),) if parts is None else zip(_each(name), parts):
                 if not is_of_body(part):
-                    refuse("a list gathers what is no tensor of the loop's frames")
+                    refuse("a list gathers what is no tensor of the loop's frames; append each of several tensors to its own list")
                 inner = inner_of(part).in_order()
                 outputs[key] = inner.edge
                 self._given[key] = inner.dims
@@ -368,11 +368,11 @@ class ForLoop:
         for round_ in self.loop.rounds:
             for key in [k for k in outputs if k not in round_.outputs]:
                 if key[0] != "written":
-                    refuse(f"`{key[1]}` is no tensor of the frame, or gathers none, at some of the first frames")
+                    refuse(f"`{key[1]}` is no tensor of the frame, or gathers none, at some of the first frames; let it begin at the others, or leave these out after the loop")
                 round_.outputs[key] = self.loop.unwritten(round_, key[1])
             for key in [k for k in round_.outputs if k not in outputs]:
                 if key[0] == "each":
-                    refuse(f"`{key[1]}` gathers nothing but at some of the first frames")
+                    refuse(f"`{key[1]}` gathers nothing but at some of the first frames; read these outside the forward")
                 del round_.outputs[key]
         self._made = self.loop.run(list(outputs)) if outputs else {}
         for i, (y, _, at) in enumerate(self.loop.written):
@@ -401,7 +401,9 @@ class ForLoop:
                 made = with_first(made, before[0], self.loop.left_out)
                 self._made["each", name] = made.unsqueeze(1 + before[0].axis) if before[0].keeps else made
                 before = ()
-            return Gathered(self._made["each", name], self._given["each", name], self._see, len(before))
+            made, dims = self._made["each", name], self._given["each", name]
+            last = partial(self._last, made, dims, before[-1]) if before else None
+            return Gathered(made, dims, self._see, len(before), last)
         if _each(name)[0] in self._made:
             if self._initial[name]:
                 refuse("a list that held something before the loop gathers complex frames")
@@ -466,7 +468,7 @@ class Comprehension(ForLoop):
     def begin(self, frames: Frames, found: dict[str, Any]) -> Iterator[Any]:
         """Return the rounds."""
         if not self.site.single:
-            refuse("a comprehension over frames with ifs, or with several loops")
+            refuse("a comprehension over frames that has ifs or several loops, or is no list; use a `for`")
         self._open(frames)
         _OPEN.set((*_OPEN.get(), self))
         entry = self.loop.entry

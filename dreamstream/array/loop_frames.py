@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from ..operations.refusals import LOOPS
+from ..operations.refusals import LOOPS, LOOPS_GROW
 from ..stream.rules import Length
 from . import writing
 from .elementwise import ones_of
@@ -53,6 +53,8 @@ class EachFrame(Frames):
         return frame.unsqueeze(self._axis) if self._keeps else frame
 
     def __getitem__(self, number: Any) -> Any:
+        if type(number) is slice:
+            return EachFrame(self._stream[(slice(None),) * self._axis + (number,)], self._axis, self._keeps)
         edge: Any = self._stream.edge
         return edge.entry.library.see(self.at(number))
 
@@ -95,14 +97,21 @@ def parts_of(index: Any, ndim: int) -> list[Any]:
 
 def _place(parts: Sequence[Any]) -> tuple[int, int]:
     """Return where the frame's number stands, among the parts and among the dimensions."""
-    found = [
-        i
-        for i, p in enumerate(parts)
-        if type(p) is FrameNumber or (type(p) is slice and type(p.start) is FrameNumber)
-    ]
+    found = [i for i, p in enumerate(parts) if number_in(p)]
     if len(found) > 1:
         refuse("two numbers of frames in one index")
     return found[0], sum(p is not None for p in parts[: found[0]])
+
+
+def _from_number(part: Any) -> tuple[Any, FrameNumber]:
+    """Return a part of an index, and the number of the first frame that it takes."""
+    if type(part) is FrameNumber or type(part.start) is FrameNumber:
+        return part, getattr(part, "start", part)
+    loop = part.stop.loop
+    if type(part.start) not in (int, type(None)) or not loop.of_one_frame:  # x[:, :t + 1]
+        refuse(LOOPS_GROW)
+    number = FrameNumber(loop, (part.start or 0) - loop.position)
+    return slice(number, part.stop, part.step), number
 
 
 def placed(x: StreamTensor, index: Any, least: int = 0) -> Any:
@@ -138,8 +147,7 @@ def frame_of(x: StreamTensor, index: Any) -> Any:
     """Return ``x[:, t]`` and the like in the body of a loop over frames, of the whole stream."""
     parts = parts_of(index, x.ndim)
     at, axis = _place(parts)
-    part = parts[at]
-    number = part if type(part) is FrameNumber else part.start
+    part, number = _from_number(parts[at])
     loop: Loop = number.loop
     if x.edge is None or x.edge.entry is not loop.entry:
         mixed([None if x.edge is None else x.edge.entry, loop.body])
@@ -160,8 +168,7 @@ def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
     writing.forget_views(y)
     parts = parts_of(index, y.ndim)
     at, axis = _place(parts)
-    part = parts[at]
-    number = part if type(part) is FrameNumber else part.start
+    part, number = _from_number(parts[at])
     loop: Loop = number.loop
     if y.edge is None or y.edge.entry is not loop.entry or axis >= y.ndim or y.dims[axis] != "L":
         refuse(f"the number of a frame in an assignment to {y.roles}, which is not its frames")
@@ -201,7 +208,7 @@ def row_of(table: Tensor, index: Any) -> Any:
     """Return ``table[t]``: the row of a table at the position of the frame."""
     parts = parts_of(index, table.ndim)
     at, axis = _place(parts)
-    part = parts[at]
+    part, _ = _from_number(parts[at])
     if type(part) is slice:
         if _count(part) != 1:
             refuse("several rows of a table at one frame")

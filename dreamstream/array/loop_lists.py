@@ -202,10 +202,14 @@ class Gathered:
         Shows a stream as a front end's own tensor.
     before : int
         How many items the list held before the loop: they serve in the loop, and are left out behind it.
+    last : callable, optional
+        Returns the last item: where the loop had no frames, one of those.
     """
 
-    def __init__(self, frames: StreamTensor, dims: tuple[Any, ...], see: Any, before: int = 0) -> None:
-        self.frames, self._dims, self._see, self._before = frames, dims, see, before
+    def __init__(
+        self, frames: StreamTensor, dims: tuple[Any, ...], see: Any, before: int = 0, last: Any = None
+    ) -> None:
+        self.frames, self._dims, self._see, self._before, self._last = frames, dims, see, before, last
         self._line = user_line()
 
     @property
@@ -242,10 +246,12 @@ class Gathered:
         return self._see(stream)
 
     def __getitem__(self, index: Any) -> Any:
-        if type(index) is slice and index == slice(self._before or None, None):
-            return Gathered(self.frames, self._dims, self._see)
+        if type(index) is slice and (index.start or 0) >= self._before:
+            start = (index.start or 0) - self._before
+            part = slice(start or None, index.stop if (index.stop or -1) < 0 else index.stop - self._before, index.step)
+            return Gathered(self.frames[:, part], self._dims, self._see)
         if index == -1:
-            return self._see(self._stream(0)[-1])
+            return self._see(self._stream(0)[-1]) if self._last is None else self._last()
         refuse("one frame of those that a loop gathered, by its number")
 
     def __iter__(self) -> NoReturn:

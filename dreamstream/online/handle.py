@@ -20,6 +20,7 @@ from .. import autograd
 from ..array.deferred import Deferred
 from ..array.dtypes import name_of
 from ..array.lengths_of import LengthsOf
+from ..array.loops import mixed
 from ..array.scores import Scores
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import Symbolic, as_symbolic, measured
@@ -369,6 +370,7 @@ class Patch:
             not tensors and any(isinstance(x, (Scores, Symbolic, Deferred)) for x in leaves((args, kwargs)))
         ):
             if inside and inside.count(inside[0]) < len(inside):
+                mixed(inside)
                 raise StreamMismatchError("tensors of different forwards meet in one module")
             if len(inside) < len(tensors):
                 raise StreamMismatchError("a StreamTensor from outside meets streams inside a forward")

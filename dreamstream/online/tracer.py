@@ -15,7 +15,9 @@ from typing import Any, ClassVar, NoReturn, cast
 
 from ..array import for_loops
 from ..array.deferred import Deferred
+from ..array.loops import refuse
 from ..array.symbolic import Symbolic
+from ..operations.refusals import LOOPS_WHILE
 from ..stream.rules import (
     Apart,
     Branch,
@@ -292,6 +294,8 @@ class Tracer(Hooks):
         return for_loops.gathered(made)
 
     def rounds(self, loop: Any, w: Comparison, site: Site, seen: dict[str, Any]) -> bool:
+        if site.indexes:
+            refuse(LOOPS_WHILE)
         if site.escapes or site.effects or changed_in_place(site, seen) is not None:
             w.refuse()
         return cast(_While, loop).again(w, site, sys._getframe(1), seen)

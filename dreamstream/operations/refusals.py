@@ -27,6 +27,7 @@ __all__ = [
     "LOOPS_GROW",
     "LOOPS_LEFT",
     "LOOPS_TO_LAST",
+    "LOOPS_WHILE",
     "LOOPS_WHOLE",
     "MASKED",
     "OF_VALUES",
@@ -180,7 +181,7 @@ LOOPS_BACKWARDS = Refusal(
 LOOPS_TO_LAST = Refusal(
     "`if t == T - 1` in a loop over frames",
     "whether a frame is the last one is known when the stream has ended",
-    "do behind the loop what is of the last frame alone",
+    "do behind the loop what is of the last frame alone; pad the stream where the frame after it is read",
 )
 LOOPS_GROW = Refusal(
     "what a loop over frames has gathered so far, in the loop: `torch.stack(ys)`, `for y in ys`",
@@ -191,7 +192,13 @@ LOOPS_CHANGE = Refusal(
     "a loop over frames that carries what changes its kind or shape in every frame: "
     "`h = torch.cat([h, x[:, t]], 1)`",
     "no state of a fixed size holds it",
-    "keep a fixed number of frames, or use attention with a context",
+    "append frames to a list that is a variable, and stack it after the loop; keep a fixed number of frames, or use "
+    "attention with a context",
+)
+LOOPS_WHILE = Refusal(
+    "`while t < T: h = f(x[:, t], h); t += 1`, with T a stream's length",
+    "which frames it goes through is known when the stream has ended",
+    "write `for t in range(T)`",
 )
 LOOPS_ELSEWHERE = Refusal(
     "what a loop over frames keeps in an attribute, or in a variable of another function: "

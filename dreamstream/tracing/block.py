@@ -37,6 +37,14 @@ def own(node: ast.AST) -> Iterator[ast.AST]:
             yield from own(child)
 
 
+def indexes(body: Iterable[ast.stmt], names: Iterable[str]) -> bool:
+    """Whether statements take elements at one of the names, ``x[:, t]`` or ``x[t - 1]``."""
+    found = (n.slice for s in body for n in own(s) if isinstance(n, ast.Subscript))
+    parts = (p for index in found for p in (index.elts if isinstance(index, ast.Tuple) else [index]))
+    read = (n for p in parts if not isinstance(p, ast.Slice) for n in own(p))
+    return any(isinstance(n, ast.Name) and n.id in names for n in read)
+
+
 class Block(ast.NodeVisitor):
     """What a block does.
 

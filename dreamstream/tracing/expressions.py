@@ -184,7 +184,7 @@ class Expressions(ast.NodeTransformer):
         return node
 
     def _comprehension(self, node: _Comprehension) -> ast.expr:
-        single = len(node.generators) == 1 and not node.generators[0].ifs
+        single = isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs
         no_walrus = self._no_walrus
         for g in node.generators:
             site = self.site("comprehension", g.iter, g.iter, Block([node], self._elsewhere), single=single)
@@ -196,7 +196,7 @@ class Expressions(ast.NodeTransformer):
         for field in ("elt", "key", "value"):
             if hasattr(node, field):
                 setattr(node, field, self.visit(getattr(node, field)))
-        return placed(hook("gathered", node), node) if single and isinstance(node, ast.ListComp) else node
+        return placed(hook("gathered", node), node) if single else node
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
 

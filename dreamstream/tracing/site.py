@@ -32,7 +32,7 @@ class Site(NamedTuple):
     held: tuple[str, ...] = ()
     """Names that are live and never assigned in the loop: what they hold may still be changed."""
     single: bool = False
-    """Whether a comprehension has one ``for`` and no ``if``."""
+    """Whether a comprehension is a list of one ``for`` and no ``if``."""
     end: int = 0
     """The last line of what it decides."""
     again: bool = False
@@ -41,6 +41,8 @@ class Site(NamedTuple):
     """Whether an if's branches only assign what they pad, crop or compute of numbers, as far as names tell."""
     even: tuple[str, ...] = ()
     """Names that a ``while`` moves by the same amount in every round, with its condition."""
+    indexes: bool = False
+    """Whether a ``while`` takes elements at a name that it moves, ``x[:, t]``."""
 
     @property
     def lines(self) -> range:

@@ -8,7 +8,7 @@ import ast
 from typing import NamedTuple, TypeVar
 
 from .amounts import even_names, only_amounts
-from .block import Block, always_raises, live_at_head, own, parameters, reads
+from .block import Block, always_raises, indexes, live_at_head, own, parameters, reads
 from .expressions import Expressions
 from .lowering import Declarations, Returns
 from .nodes import assign, attribute, hook, is_not, method, name, placed, put_back, undecided, walrus, when
@@ -125,7 +125,7 @@ class Statements(Expressions):
             self._whiles -= 1
             return [node]
         done = Block(node.body, self._elsewhere)
-        site = self.site("while", node, node.test, done, even=even_names(node, done.names))
+        site = self.site("while", node, node.test, done, even=even_names(node, done.names), indexes=indexes(node.body, done.names))
         w, loop = self.temporary("w"), self.temporary("l")
         holds = ast.Compare(walrus(w, self.truth(node.test)), [ast.Is()], [ast.Constant(True)])
         fails = ast.Compare(name(w), [ast.Is()], [ast.Constant(False)])

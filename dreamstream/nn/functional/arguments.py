@@ -14,6 +14,7 @@ from ...array import BatchTensor, Tensor
 from ...array.deferred import is_deferred
 from ...array.dimension_arguments import numbered
 from ...array.dtypes import require_float, require_same
+from ...array.first_frame import FirstFrame
 from ...array.symbolic import Symbolic
 from ...errors import DTypeError, NotStreamableError, ShapeError
 from ...stream.rules import BatchSize
@@ -33,6 +34,8 @@ def checked(name: str, input: Any) -> Tensor:
     if is_deferred(input):
         positions = isinstance(input, Symbolic) and not input.is_filled
         input = input.constant() if positions else input.as_stream()
+    if isinstance(input, FirstFrame):
+        input.refuse(name)
     if not isinstance(input, Tensor):
         hint = "; wrap it in ds.tensor(...)" if isinstance(input, (np.ndarray, list)) else ""
         kind = type(input).__name__

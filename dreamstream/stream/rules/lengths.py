@@ -193,6 +193,8 @@ class Length(Bits):
     # ------------------------------------------------------------------ comparisons
     def compare(self, other: object, relation: str) -> Any:
         """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""
+        if hasattr(other, "loop"):  # the number of a frame knows what it is compared with
+            return NotImplemented
         if isinstance(other, Quotient):
             return (self * other.by).compare(other.over, relation)
         kind = type(other).__name__
