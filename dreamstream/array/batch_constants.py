@@ -66,6 +66,13 @@ class BatchTensor(HasShape):
         self.rows, self.fresh = rows, fresh
         self.batch_axis = axis_of("the number of streams", axes[0], each.ndim)
 
+    def as_output(self) -> NoReturn:
+        """Refuse to leave the forward."""
+        raise NotStreamableError.here(
+            "an output that is a constant for every stream of a batch,",
+            ": no frame of an input is in it; make it outside the forward",
+        )
+
     @property
     def value(self) -> Tensor:
         """The value, with size 1 along the batch dimension."""

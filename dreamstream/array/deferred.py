@@ -424,17 +424,9 @@ class Deferred(Shared, LikeOthers):
         """Return what a forward returns."""
         return self.library.output_of(self)
 
-    @property
-    def T(self) -> Any:
-        return self.t()
-
-    @property
-    def mT(self) -> Any:
-        return self.transpose(-2, -1)
-
-    @property
-    def device(self) -> Any:
-        return self.library.device
+    T = property(lambda self: self.t())
+    mT = property(lambda self: self.transpose(-2, -1))
+    device = property(lambda self: self.library.device)
 
     def is_floating_point(self) -> bool:
         return "float" in str(self.dtype)

@@ -30,6 +30,7 @@ from .base import Number, is_number
 from .batch_constants import BatchTensor
 from .deferred import as_deferred, library_of
 from .in_place import check
+from .loops import FRAME
 from .plain import INTEGERS
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -96,7 +97,8 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
     if name in REAL and not dtypes.is_float(dtype):
         dtype = dtypes.float32
     if name in RELATIONS and not dtypes.is_float(dtype) and _any_stream(operands):
-        dtype = dtypes.float32 if dtype == dtypes.bool or _small(operands) else dtypes.int64
+        real = (dtype == dtypes.bool or _small(operands)) and not any(map(_of_loop, operands))
+        dtype = dtypes.float32 if real else dtypes.int64
     if name.startswith("logical_"):
         operands, dtype = [as_flags(o) for o in operands], dtypes.bool
     try:
@@ -349,6 +351,12 @@ def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dty
         told = choice.compared(a, b, out.numpy())
         return out if told is None else Tensor._plain(told)
     return out
+
+
+def _of_loop(x: Any) -> bool:
+    """Whether it is a frame in the body of a loop, in which float32 and float64 don't meet."""
+    edge = getattr(x, "edge", None)
+    return edge is not None and edge.cid == FRAME
 
 
 def _small(operands: Sequence[Tensor | Number]) -> bool:

@@ -200,7 +200,7 @@ class FirstFrame:
             f"{name} of the first frame of a stream, taken at {self.line}: one frame of a stream is neither its "
             "first nor its last for ever; use a slice (x[..., a:], x[..., :-b], x[..., ::k]), or pick the frame "
             "outside the forward. It may be computed with by elements, stand before frames (cat), and a loop over "
-            "frames may begin with it"
+            "frames may begin with it, which is written for t in range(x.size(1)), not by while"
         )
 
     def as_output(self) -> NoReturn:

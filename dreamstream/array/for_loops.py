@@ -52,7 +52,11 @@ def _range(*args: Any) -> Any:
     if not any(isinstance(a, (Length, FrameNumber)) for a in args):
         return range(*args)
     if len(args) > 2 and args[2] != 1:
-        refuse(LOOPS_BACKWARDS if type(args[2]) is int and args[2] < 0 else "a step over frames; take every k-th one before the loop, x[:, ::k]")
+        refuse(
+            LOOPS_BACKWARDS
+            if type(args[2]) is int and args[2] < 0
+            else "a step over frames; take every k-th one before the loop, x[:, ::k]"
+        )
     start, stop = (0, args[0]) if len(args) == 1 else args[:2]
     if isinstance(stop, FrameNumber) or isinstance(start, FrameNumber):
         refuse(LOOPS_GROW)
@@ -349,7 +353,7 @@ class ForLoop:
             parts = parts_of(item)
             for key, part in ((("each", name), item),) if parts is None else zip(_each(name), parts):
                 if not is_of_body(part):
-                    refuse("a list gathers what is no tensor of the loop's frames; append each of several tensors to its own list")
+                    refuse("a list gathers what is no tensor of the loop's frames; append to one list for each")
                 inner = inner_of(part).in_order()
                 outputs[key] = inner.edge
                 self._given[key] = inner.dims
@@ -368,11 +372,14 @@ class ForLoop:
         for round_ in self.loop.rounds:
             for key in [k for k in outputs if k not in round_.outputs]:
                 if key[0] != "written":
-                    refuse(f"`{key[1]}` is no tensor of the frame, or gathers none, at some of the first frames; let it begin at the others, or leave these out after the loop")
+                    refuse(
+                        f"`{key[1]}` is no tensor of the frame, or gathers none, at some of the first "
+                        "frames; leave these out after the loop"
+                    )
                 round_.outputs[key] = self.loop.unwritten(round_, key[1])
             for key in [k for k in round_.outputs if k not in outputs]:
                 if key[0] == "each":
-                    refuse(f"`{key[1]}` gathers nothing but at some of the first frames; read these outside the forward")
+                    refuse(f"`{key[1]}` gathers nothing but at some of the first frames; read x[:, :k] instead")
                 del round_.outputs[key]
         self._made = self.loop.run(list(outputs)) if outputs else {}
         for i, (y, _, at) in enumerate(self.loop.written):
@@ -382,7 +389,7 @@ class ForLoop:
             if not isinstance(more, int):
                 refuse(f"a loop over {self.loop.clock!r} writes frames of a stream of another length")
             if self.loop.left_out + more < at:
-                refuse(f"a frame behind the last one; let the loop end {at - self.loop.left_out - more} frame(s) earlier")
+                refuse(f"a frame behind the last one; let the loop end {at - self.loop.left_out - more} earlier")
             if start or self.loop.left_out + more > at:
                 frames = writing.put_frames(y, frames, start, self.loop.left_out + more - at)
             writing.write(y, frames, "an assignment to frames")

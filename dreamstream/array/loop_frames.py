@@ -44,19 +44,35 @@ class Numbers(Frames):
 class EachFrame(Frames):
     """``x.unbind(L)``, ``x.split(1, L)``, a stream that is iterated along L; ``keeps``: L stays, of one frame."""
 
-    def __init__(self, stream: StreamTensor, axis: int, keeps: bool = False) -> None:
-        self._stream, self._axis, self._keeps = stream, axis, keeps
+    def __init__(self, stream: StreamTensor, axis: int, keeps: bool = False, first: int = 0) -> None:
+        self._stream, self._axis, self._keeps, self.first = stream, axis, keeps, first
         self.length = stream.shape[axis]
 
     def at(self, number: FrameNumber) -> Any:
         frame: Any = self._stream[(slice(None),) * self._axis + (number,)]
         return frame.unsqueeze(self._axis) if self._keeps else frame
 
+    def sliced(self) -> EachFrame:
+        """Return the same of a stream that begins with the first of these frames."""
+        if not self.first:
+            return self
+        rest = self._stream[(slice(None),) * self._axis + (slice(self.first, None),)]
+        return EachFrame(rest, self._axis, self._keeps)
+
     def __getitem__(self, number: Any) -> Any:
         if type(number) is slice:
-            return EachFrame(self._stream[(slice(None),) * self._axis + (number,)], self._axis, self._keeps)
-        edge: Any = self._stream.edge
-        return edge.entry.library.see(self.at(number))
+            if (
+                type(number.start) is int
+                and number.start >= 0
+                and number.stop is None
+                and number.step in (None, 1)
+            ):
+                return EachFrame(self._stream, self._axis, self._keeps, self.first + number.start)
+            return EachFrame(
+                self.sliced()._stream[(slice(None),) * self._axis + (number,)], self._axis, self._keeps
+            )
+        frame, edge = self.at(number), self._stream.edge
+        return edge.entry.library.see(frame) if type(frame) is StreamTensor else frame  # type: ignore[union-attr]
 
 
 class Counted(Frames):
@@ -73,6 +89,8 @@ class Together(Frames):
     """``zip``."""
 
     def __init__(self, parts: Sequence[Frames]) -> None:
+        if len({p.first for p in parts}) > 1:
+            parts = [p.sliced() if isinstance(p, EachFrame) else p for p in parts]
         self._parts, self.length, self.first = parts, parts[0].length, parts[0].first
         for part in parts[1:]:
             if part.first != self.first:

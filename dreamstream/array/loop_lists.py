@@ -248,11 +248,13 @@ class Gathered:
     def __getitem__(self, index: Any) -> Any:
         if type(index) is slice and (index.start or 0) >= self._before:
             start = (index.start or 0) - self._before
-            part = slice(start or None, index.stop if (index.stop or -1) < 0 else index.stop - self._before, index.step)
+            part = slice(
+                start or None, index.stop if (index.stop or -1) < 0 else index.stop - self._before, index.step
+            )
             return Gathered(self.frames[:, part], self._dims, self._see)
         if index == -1:
             return self._see(self._stream(0)[-1]) if self._last is None else self._last()
-        refuse("one frame of those that a loop gathered, by its number")
+        refuse("one frame of those that a loop gathered, by its number; stack them, and take frames of that")
 
     def __iter__(self) -> NoReturn:
         refuse(LOOPS)

@@ -44,8 +44,8 @@ class FrameNumber(Token):
     off: int
     _what = "the number of a frame"
     _serves = (
-        "It serves to index streams and tables along L (`x[:, t]`, `x[:, t - 1]`), and in `if t >= k`. What is computed "
-        "of it is a table: `at = torch.arange(x.size(1))` before the loop, and in it `h / (at[t] + 1)` or "
+        "It serves to index streams and tables along L (`x[:, t]`, `x[:, t - 1]`), and in `if t >= k`. What is "
+        "computed of it is a table: `at = torch.arange(x.size(1))` before the loop, and in it `h / (at[t] + 1)` or "
         "`torch.where(at[t] % 2 == 0, a, b)`."
     )
 
@@ -115,7 +115,9 @@ class FrameNumber(Token):
 def number_in(index: Any) -> bool:
     """Whether the number of a loop's frame is among the parts of an index."""
     for part in index if type(index) is tuple else (index,):
-        if type(part) is FrameNumber or (type(part) is slice and FrameNumber in (type(part.start), type(part.stop))):
+        if type(part) is FrameNumber or (
+            type(part) is slice and FrameNumber in (type(part.start), type(part.stop))
+        ):
             return True
     return False
 
@@ -231,8 +233,8 @@ class Loop:
         terms: Any = getattr(length, "terms", ())
         if len(terms) != 1 or terms[0][0] != 1 or not hasattr(terms[0][1], "entry") or length.plus > 0:
             refuse(
-                f"a loop over {length!r}, which are not the frames of a stream but for the first and the last ones; "
-                "give the frames that it goes through a tensor of their own, as x[:, ::2], and take its size"
+                f"a loop over {length!r}, which are no stream's but for the first and the last ones; "
+                "loop over a tensor of these frames, as x[:, ::2]"
             )
         #: The edge whose frames are counted; how many of its first and last ones are left out.
         self.clock: Edge = terms[0][1]
@@ -330,7 +332,11 @@ class Loop:
 
     def behind(self, x: StreamTensor) -> Any:
         """Return how many more frames a stream has than the loop's clock."""
-        return 0 if x.edge is self.clock else self.entry.library.length(x.edge) - self.entry.library.length(self.clock)
+        return (
+            0
+            if x.edge is self.clock
+            else self.entry.library.length(x.edge) - self.entry.library.length(self.clock)
+        )
 
     def frame(self, x: StreamTensor, off: int) -> StreamTensor:
         """Return the frame of a stream that is `off` from the one that the loop is at."""

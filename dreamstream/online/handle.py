@@ -19,6 +19,7 @@ import numpy as np
 from .. import autograd
 from ..array.deferred import Deferred
 from ..array.dtypes import name_of
+from ..array.first_frame import FirstFrame
 from ..array.lengths_of import LengthsOf
 from ..array.loops import mixed
 from ..array.scores import Scores
@@ -367,7 +368,8 @@ class Patch:
         tensors = [x for x in leaves((args, kwargs)) if isinstance(x, StreamTensor)]
         inside = [x.edge.entry for x in tensors if x.edge is not None]
         if inside or (
-            not tensors and any(isinstance(x, (Scores, Symbolic, Deferred)) for x in leaves((args, kwargs)))
+            not tensors
+            and any(isinstance(x, (Scores, Symbolic, Deferred, FirstFrame)) for x in leaves((args, kwargs)))
         ):
             if inside and inside.count(inside[0]) < len(inside):
                 mixed(inside)

@@ -192,8 +192,8 @@ LOOPS_CHANGE = Refusal(
     "a loop over frames that carries what changes its kind or shape in every frame: "
     "`h = torch.cat([h, x[:, t]], 1)`",
     "no state of a fixed size holds it",
-    "append frames to a list that is a variable, and stack it after the loop; keep a fixed number of frames, or use "
-    "attention with a context",
+    "append frames to a list that is a variable, and stack it after the loop; keep a fixed number of frames, or "
+    "use attention with a context",
 )
 LOOPS_WHILE = Refusal(
     "`while t < T: h = f(x[:, t], h); t += 1`, with T a stream's length",

@@ -125,7 +125,14 @@ class Statements(Expressions):
             self._whiles -= 1
             return [node]
         done = Block(node.body, self._elsewhere)
-        site = self.site("while", node, node.test, done, even=even_names(node, done.names), indexes=indexes(node.body, done.names))
+        site = self.site(
+            "while",
+            node,
+            node.test,
+            done,
+            even=even_names(node, done.names),
+            indexes=indexes(node.body, done.names),
+        )
         w, loop = self.temporary("w"), self.temporary("l")
         holds = ast.Compare(walrus(w, self.truth(node.test)), [ast.Is()], [ast.Constant(True)])
         fails = ast.Compare(name(w), [ast.Is()], [ast.Constant(False)])

@@ -421,28 +421,25 @@ def names_that_change_places(lib: Any, m: Any, x: Any) -> Any:
     return lib.stack(ys, 1), a, b
 
 
-@case
-def first_frames_left_out(lib: Any, m: Any, x: Any) -> Any:
+def _left_out(lib: Any, m: Any, x: Any, by_number: bool) -> Any:
     h, ys = lib.zeros(x.size(0), H), []
     for t in range(x.size(1)):
-        if t < 2:
+        if t < 2 if by_number else len(ys) < 2:
             ys.append(h)
             continue
         h = m.gru(x[:, t], h)
         ys.append(h)
     return lib.stack(ys, 1)
+
+
+@case
+def first_frames_left_out(lib: Any, m: Any, x: Any) -> Any:
+    return _left_out(lib, m, x, True)
 
 
 @case
 def as_many_as_were_gathered(lib: Any, m: Any, x: Any) -> Any:
-    h, ys = lib.zeros(x.size(0), H), []
-    for t in range(x.size(1)):
-        if len(ys) < 2:
-            ys.append(h)
-            continue
-        h = m.gru(x[:, t], h)
-        ys.append(h)
-    return lib.stack(ys, 1)
+    return _left_out(lib, m, x, False)
 
 
 @case
@@ -454,24 +451,23 @@ def slices_of_one_frame(lib: Any, m: Any, x: Any) -> Any:
     return lib.cat(ys, 1)
 
 
-@case
-def extremes_so_far(lib: Any, m: Any, x: Any) -> Any:
+def _extremes(lib: Any, x: Any, less: float) -> Any:
     total, best, ys = 0.0, None, []
     for frame in x.unbind(1):
         total = total + frame
         best = frame if best is None else lib.maximum(best, frame)
-        ys.append(best + total)
+        ys.append(best + total - (less * ys[-1] if less and ys else 0))
     return lib.stack(ys, 1)
+
+
+@case
+def extremes_so_far(lib: Any, m: Any, x: Any) -> Any:
+    return _extremes(lib, x, 0)
 
 
 @case
 def less_what_was_gathered_last(lib: Any, m: Any, x: Any) -> Any:
-    total, best, ys = 0.0, None, []
-    for frame in x.unbind(1):
-        total = total + frame
-        best = frame if best is None else lib.maximum(best, frame)
-        ys.append(best + total - (0.5 * ys[-1] if ys else 0))
-    return lib.stack(ys, 1)
+    return _extremes(lib, x, 0.5)
 
 
 @case

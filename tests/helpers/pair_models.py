@@ -1,15 +1,50 @@
-"""Sums over pairs of frames without softmax as people write them; ``lib`` is torch or dreamstream.
+"""More loops over frames, and sums over pairs of frames without softmax, which become loops.
 
-They become loops over frames, and are tested with these. What the functions get says `loop_models.py`.
+What the functions get says `loop_models.py`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from loop_models import CASES, N, case
+from loop_models import CASES, D, H, N, case
 
 __all__ = ["CASES"]
+
+
+@case
+def states_with_what_they_began_as(lib: Any, m: Any, x: Any) -> Any:
+    later, rows, frames = x[:, 1:], x.size(0), x.size(1)
+    states, means, sums = lib.zeros(rows, frames + 1, H), lib.zeros(rows, frames, D), x * 0.5
+    states[:, 0] = 0.5
+    for t in range(frames):
+        states[:, t + 1] = m.gru(x[:, t], states[:, t].clone())
+        means[:, t] += x[:, max(t - 2, 0) : t + 1].mean(1)
+    for t in range(1, later.size(1) - 1):
+        sums[:, t] = later[:, t] + sums[:, t - 1]
+    return states[:, 1:], states[:, -1], means, sums
+
+
+@case
+def positions_as_numbers(lib: Any, m: Any, x: Any) -> Any:
+    at, total, ys = lib.arange(x.size(1)), lib.zeros(x.size(0), D), []
+    rows = m.table[at % 4]
+    for t in range(x.size(1)):
+        total = total + x[:, t]
+        ys.append(lib.where(at[t] % 2 == 0, total / (at[t] + 1), x[:, t] * rows[t]))
+    return lib.stack(ys, 1)
+
+
+@case
+def slices_of_frames(lib: Any, m: Any, x: Any) -> Any:
+    frames, states = x.unbind(1), [m.first.expand(x.size(0), -1)]
+    y, ys = frames[0], [frames[0]]
+    for frame in frames[1:]:
+        y = 0.5 * y + frame
+        ys.append(y)
+    for before, frame in zip(frames, frames[1:]):
+        states.append(m.gru(frame - before, states[-1]))
+    return lib.stack(ys, 1), lib.stack(states[1:], 1), lib.stack(states[2:], 1), states[-1]
 
 
 def _split(m: Any, x: Any) -> Any:

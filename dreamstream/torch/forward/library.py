@@ -207,7 +207,7 @@ class TorchLibrary(Library):
         ):
             raise NotStreamableError.here("frames' values are written into positions,", f"; {SERVES}")
         if len(args) > 1 and isinstance(args[0], Deferred) and number_in(args[1]):
-            return args[0][args[1]]
+            return args[0].as_stream()[args[1]]
         if args and isinstance(args[0], Deferred) and name in _READ:
             return getattr(args[0], name)(*args[1:], **kwargs)
         if name == "cat" and kinds & {Scores, Empty}:
