@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import DTypeError, ShapeError
 from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_CHANGE, LOOPS_ELSEWHERE, LOOPS_GROW, LOOPS_LEFT
 from ..stream.edge import Line
 from ..stream.rules import Length, open_branch
@@ -386,12 +387,9 @@ class ForLoop:
             frames = self._made["written", i]
             frames = frames.with_dims(numbered(y.dims))
             start, more = self.loop.first + at, self.loop.behind(y)
-            if not isinstance(more, int):
-                refuse(f"a loop over {self.loop.clock!r} writes frames of a stream of another length")
-            if self.loop.left_out + more < at:
-                refuse(f"a frame behind the last one; let the loop end {at - self.loop.left_out - more} earlier")
-            if start or self.loop.left_out + more > at:
-                frames = writing.put_frames(y, frames, start, self.loop.left_out + more - at)
+            crop = self.loop.left_out - at + (more if isinstance(more, int) else 0)
+            if start or crop or not isinstance(more, int):
+                frames = writing.put_frames(y, frames, start, crop)
             writing.write(y, frames, "an assignment to frames")
 
     def see(self, seen: dict[str, Any]) -> None:
@@ -472,6 +470,8 @@ _OPEN: ContextVar[tuple[Comprehension, ...]] = ContextVar("dreamstream_comprehen
 class Comprehension(ForLoop):
     """A comprehension over frames: two rounds, of which the values must be alike, and are gathered."""
 
+    ended = False
+
     def begin(self, frames: Frames, found: dict[str, Any]) -> Iterator[Any]:
         """Return the rounds."""
         if not self.site.single:
@@ -491,6 +491,7 @@ class Comprehension(ForLoop):
             yield self._target(number)
             if self.loop.of_one_frame:
                 refuse("a condition on the frame's number in a comprehension; use a `for`")
+        self.ended = True
 
     def gather(self, made: list[Any]) -> Any:
         """Return what is gathered."""
@@ -518,13 +519,11 @@ def iterate(iterable: Any, site: Site, loop: Any, found: dict[str, Any]) -> Any:
 def gathered(made: list[Any]) -> Any:
     """Return the value of a list comprehension."""
     opened = _OPEN.get()
-    if not opened or len(made) != 2:
+    ended = next((i for i, each in enumerate(opened) if each.ended), None)
+    if ended is None:  # of no frames, or within one that goes on
         return made
-    here = opened[-1]
-    if not (is_of_body(made[1]) and inner_of(made[1]).edge.entry is here.loop.body):
-        return made
-    _OPEN.set(opened[:-1])
-    return here.gather(made)
+    _OPEN.set(opened[:ended])
+    return opened[ended].gather(made)
 
 
 # ---------------------------------------------------------------------- loops that are functions
@@ -533,37 +532,68 @@ _CARRY = Site(
 )
 
 
-def _frames_of(xs: Any, dim: int) -> Any:
+def _frames_of(xs: Any, dim: int, name: str) -> Any:
     """Return what a loop over frames, or over parts of plain tensors, goes over."""
-    if isinstance(xs, (tuple, list)):
-        parts = [_frames_of(x, dim) for x in xs]
+    if type(dim) is not int:
+        raise DTypeError.here(f"{name}: dim must be an integer, got {type(dim).__name__}")
+    if isinstance(xs, (tuple, list)) and xs:
+        parts = [_frames_of(x, dim, name) for x in xs]
         streams = [p for p in parts if isinstance(p, Frames)]
         if streams and len(streams) < len(parts):
-            refuse("frames and a plain tensor are gone through together")
-        return Together(streams) if streams else zip(*parts)
+            refuse(
+                "frames and a plain tensor are gone through together; index that, or take its first x.size(L) rows"
+            )
+        counts: list[Any] = [p.length for p in streams] or [*map(len, parts)]
+        if any(isinstance(more := n - counts[0], int) and more for n in counts):
+            raise ShapeError.here(
+                f"{name}: tensors of {', '.join(map(repr, counts))} frames are gone through together"
+            )
+        return Together(streams) if streams else [*zip(*parts)]
     inner = inner_of(xs)
     if type(inner) is StreamTensor and inner.edge is not None:
-        axis = inner._axis("scan", dim)
+        axis = inner._axis(name, dim)
         if inner.dims[axis] != "L":
-            refuse(f"scan goes along L, which is not dimension {dim} of {inner.roles}")
+            refuse(f"{name} goes along L, which is not dimension {dim} of {inner.roles}")
         return EachFrame(inner, axis)
+    if not hasattr(xs, "unbind"):
+        raise DTypeError.here(f"{name}: expected tensors with frames, or tuples of these, got {type(xs).__name__}")
     return xs.unbind(dim)
 
 
+def _stepped(f: Callable[[Any, Any], tuple[Any, Any]], carry: Any, x: Any) -> Any:
+    """Return what is carried on, and what a frame gives."""
+    made = f(carry, x)
+    if not isinstance(made, (tuple, list)) or len(made) != 2:
+        of = f" of {len(made)}" if isinstance(made, (tuple, list)) else ""
+        raise DTypeError.here(f"scan: f must return a tuple (carry, y), got {type(made).__name__}{of}")
+    if made[1] is not None and not hasattr(made[1], "shape"):
+        raise DTypeError.here(
+            f"scan: y, of which f returns (carry, y), must be a tensor or None, got {type(made[1]).__name__}"
+        )
+    return made
+
+
 def scan(
-    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, dim: int, stack: Callable[..., Any]
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    dim: int,
+    stack: Callable[..., Any],
+    name: str = "scan",
 ) -> tuple[Any, Any]:
     """Do what the public functions of this name say; `stack` is the front end's."""
     carry: Any = init
     ys: Any = []
-    over = _frames_of(xs, dim)
+    if not callable(f):
+        raise DTypeError.here(f"scan: f must be a function (carry, x), got {type(f).__name__}")
+    over = _frames_of(xs, dim, name)
     loop = ForLoop(_CARRY)
     if isinstance(over, Frames):
         over = loop.begin(over, {"carry": carry, "ys": ys, "scan": f})
     for x in over:
         if loop.scans:
             carry, ys = loop.carried("carry"), loop.carried("ys")
-        carry, y = f(carry, x)
+        carry, y = _stepped(f, carry, x)
         if y is not None:
             ys.append(y)
     if loop.scans:

@@ -45,7 +45,7 @@ class FrameNumber(Token):
     _what = "the number of a frame"
     _serves = (
         "It serves to index streams and tables along L (`x[:, t]`, `x[:, t - 1]`), and in `if t >= k`. What is "
-        "computed of it is a table: `at = torch.arange(x.size(1))` before the loop, and in it `h / (at[t] + 1)` or "
+        "computed of it is a table: `at = torch.arange(x.size(1))` before the loop, in it `h / (at[t] + 1)` or "
         "`torch.where(at[t] % 2 == 0, a, b)`."
     )
 
@@ -403,7 +403,7 @@ class Loop:
         more = self.behind(x)
         start, crop = self.first + off, self.left_out - off + (more if isinstance(more, int) else 0)
         if crop < 0:
-            refuse(f"a frame behind the last one; let the loop end {-crop} frame(s) earlier")
+            refuse(f"a frame behind the last one; let the loop end {-crop} earlier")
         if start < 0:
             x = x._through("pad", {"left": -start, "right": 0})
         if start > 0 or crop > 0:

@@ -48,4 +48,4 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, dim: int 
 
 def linear_recurrence(a: Any, b: Any, h0: Any = None, dim: int = 1) -> Any:
     """As `dreamstream.nn.functional.linear_recurrence`, of torch's tensors."""
-    return for_loops.scan(for_loops.recurrence_step, h0, (a, b), dim, torch.stack)[1]
+    return for_loops.scan(for_loops.recurrence_step, h0, (a, b), dim, torch.stack, "linear_recurrence")[1]

@@ -55,6 +55,14 @@ def changing(x: Any) -> Any:
     return h
 
 
+def counting(x: Any) -> Any:
+    y, t = x.clone(), 1
+    while t < x.size(2):
+        y[..., t] = y[..., t] - y[..., t - 1]
+        t += 1
+    return y
+
+
 class Keeping(nn.Module):
     """Carries a state in an attribute."""
 
@@ -91,6 +99,7 @@ SAMPLES: dict[str, nn.Module | Forward] = {
     "`if t": lambda x: ds.stack([x[..., t] * (t == x.size(2) - 1) for t in range(x.size(2))]),
     "what a loop over frames has": lambda x: growing(x),
     "a loop over frames that carries": lambda x: changing(x),
+    "`while t": lambda x: counting(x),
     "what a loop over frames keeps": Keeping(),
     "in a loop over frames": lambda x: ds.stack([x[..., t] + x[:, 0] for t in range(x.size(2))], 2),
     "`int": lambda x: x * int(x.size(2)),
@@ -308,6 +317,7 @@ REMEDIES: dict[str, list[Any]] = {
     "`if t": [stored],
     "what a loop over frames has": [stored, lambda x: _attention(x, is_causal=True)],
     "a loop over frames that carries": [stored, lambda x: _attention(x, is_causal=True)],
+    "`while t": [stored],
     "what a loop over frames keeps": [stored],
     "in a loop over frames": [nn.Conv1d(4, 4, 3, padding=1)],
     "`int": [lambda x: x.reshape(x.size(0), 2, 2, x.size(2)), lambda x: x * ds.ones(99)[: x.size(2)]],

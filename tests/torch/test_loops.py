@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from architectures import schedule
 from given_once import driven, require_gradients, stepped
-from loop_models import D, layers
+from loop_models import D, functional, layers
 from pair_models import CASES
 
 import dreamstream as ds
@@ -427,6 +427,46 @@ def behind_the_last(m, x):
     return torch.stack([x[:, t + 1] for t in range(x.size(1))], 1)
 
 
+def written_twice(m, x):
+    y = torch.zeros(x.size(0), x.size(1) + 1, D)
+    for t in range(x.size(1)):
+        y[:, t] += x[:, t]
+        y[:, t + 1] += x[:, t]
+    return y
+
+
+def the_frame_behind_the_last_one(m, x):
+    y = torch.zeros_like(x)
+    for t in range(x.size(1)):
+        y[:, t + 1] = x[:, t]
+    return y
+
+
+def means_so_far(m, x):
+    return torch.stack([x[:, t] / (t + 1) for t in range(x.size(1))], 1)
+
+
+def all_so_far(m, x):
+    return torch.stack([x[:, : t + 1].sum(1) for t in range(x.size(1))], 1)
+
+
+def tuples(m, x):
+    ys = [(x[:, t], x[:, t] * 2) for t in range(x.size(1))]
+    return torch.stack([a + b for a, b in ys], 1)
+
+
+def how_many(m, x):
+    return x * len([0 for _ in x.unbind(1)])
+
+
+def a_generator(m, x):
+    return torch.stack(list(m.line(frame) for frame in x.unbind(1)), 1)  # noqa: C400
+
+
+def a_cell_of_the_first_frame(m, x):
+    return x + m.cell(x[:, 0], torch.zeros(x.size(0), 4)).sum()
+
+
 def sums_of_the_first_frame(m, x):
     return x - x[:, :1].cumsum(1)
 
@@ -446,6 +486,14 @@ def sums_of_the_first_frame(m, x):
         (before_the_first, "ask `if t >= 1`"),
         (behind_the_last, "behind the last one"),
         (sums_of_the_first_frame, "neither its first nor its last"),
+        (written_twice, "write one of them in each"),
+        (the_frame_behind_the_last_one, "let the loop end 1 earlier"),
+        (means_so_far, "before the loop, in it"),
+        (all_so_far, "grows with every frame"),
+        (tuples, "must give a tensor for each"),
+        (how_many, "must give a tensor for each"),
+        (a_generator, "or is no list; use a"),
+        (a_cell_of_the_first_frame, "written for t in range"),
     ],
 )
 def test_what_could_go_wrong_unseen_is_refused_by_line(f, words):
@@ -459,6 +507,59 @@ def called_once(model):
     x = ds.stream_tensor(torch.randn(1, 3, D), names=("B", "L", None), ids=["a"], sos=True)
     with torch.no_grad():
         ds.patch_module(model).online()(x)
+
+
+WRONG = {
+    "got str": lambda lib, f, x: f.scan(_sums, lib.zeros(x.size(0), D), x, "L"),
+    "got int": lambda lib, f, x: f.scan(3, lib.zeros(x.size(0), D), x),
+    "got tuple of 3": lambda lib, f, x: f.scan(lambda c, u: (c, u, u), lib.zeros(x.size(0), D), x),
+    "got NoneType": lambda lib, f, x: f.scan(lambda c, u: None, lib.zeros(x.size(0), D), x),
+    "tensor or None, got float": lambda lib, f, x: f.scan(lambda c, u: (c + u, 1.0), lib.zeros(x.size(0), D), x),
+    "tuples of these, got dict": lambda lib, f, x: f.scan(_sums, lib.zeros(x.size(0), D), {"x": x}),
+    "tuples of these, got tuple": lambda lib, f, x: f.scan(_sums, lib.zeros(x.size(0), D), ()),
+    "frames are gone": lambda lib, f, x: f.scan(lambda c, u: (c, u[0]), lib.zeros(x.size(0), D), (x, x[:, 1:])),
+    "linear_recurrence: expected": lambda lib, f, x: f.linear_recurrence(0.5, x),
+}
+
+
+def either(library, function):
+    plain = Loop(function).eval()
+    return plain if library is torch else NativeLoop(function, plain).eval()
+
+
+def _sums(carry, frame):
+    return carry + frame, carry
+
+
+@pytest.mark.parametrize("words", WRONG)
+@pytest.mark.parametrize("library", [torch, ds])
+def test_wrong_arguments_of_scans_are_named(library, words):
+    def function(lib, m, x):
+        return WRONG[words](lib, functional(lib), x)
+
+    model = either(library, function)
+    whole = torch.randn(1, 3, D) if library is torch else ds.tensor(np.zeros((1, 3, D), np.float32))
+    for run in (lambda: model(whole), lambda: ds.compile(model, ("B", "L", D))):
+        with pytest.raises((ds.errors.DTypeError, ds.errors.ShapeError), match=words) as error:
+            run()
+        assert "test_loops.py" in str(error.value)
+
+
+@pytest.mark.parametrize("library", [torch, ds])
+def test_constants_are_no_outputs(library):
+    def function(lib, m, x):
+        return x, lib.zeros(x.size(0), D)
+
+    model = either(library, function)
+    frames = [torch.randn(3, D) if library is torch else np.zeros((3, D), np.float32)]
+    for run in (
+        lambda: ds.compile(model, ("B", "L", D)),
+        lambda: ds.patch_module(model).online()(
+            ds.stream_tensor(frames, names=("B", "L", None), ids=["a"], sos=True)
+        ),
+    ):
+        with pytest.raises(ds.NotStreamableError, match="make it outside the forward"):
+            run()
 
 
 @pytest.mark.parametrize(

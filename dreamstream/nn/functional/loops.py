@@ -36,6 +36,8 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, dim: int 
     ------
     NotStreamableError
         Where `f` does what a loop over frames can't.
+    DTypeError, ShapeError
+        Where `f` is no function that returns two values, or `xs` no tensors of as many frames.
 
     Notes
     -----
@@ -68,9 +70,11 @@ def linear_recurrence(a: Any, b: Any, h0: Any = None, dim: int = 1) -> Any:
     ------
     NotStreamableError
         Where `dim` is not L.
+    DTypeError, ShapeError
+        Where `a` and `b` are no tensors of as many frames.
 
     Notes
     -----
     **Streaming.** No delay; h is the state.
     """
-    return for_loops.scan(for_loops.recurrence_step, h0, (a, b), dim, stack)[1]
+    return for_loops.scan(for_loops.recurrence_step, h0, (a, b), dim, stack, "linear_recurrence")[1]
