@@ -134,6 +134,8 @@ class ForLoop:
         self._initial = {n: found.get(n, Hooks.unbound) for n in (*self.site.names, *self.site.held)}
         names = dict.fromkeys((*self.site.names, *self.site.held))
         self._values = {n: found.get(n, Hooks.unbound) for n in names}
+        lists = [id(v) for v in found.values() if type(v) is list]
+        self._shared = {n for n, v in self._initial.items() if lists.count(id(v)) > 1}
         self._counts: dict[Any, FrameNumber] = {}
         self._histories: dict[str, History] = {}
         self._reachable = {n: v for n, v in found.items() if n in (*self.site.live, self.site.function)}
@@ -344,6 +346,8 @@ class ForLoop:
         more = [*list.__iter__(value)][value.before :]
         if len(more) > 1:
             refuse("several values for each frame in one list; keep them in several lists")
+        if more and name in self._shared:
+            refuse("a loop over frames appends to a list that another variable holds, too; give each its own")
         if more and value.is_moved:
             refuse("a loop over frames appends to a list, and moves, inserts or removes items; append alone")
         if more and value.history is None and value.is_counted:

@@ -256,8 +256,15 @@ class Gathered:
             return self._see(self._stream(0)[-1]) if self._last is None else self._last()
         refuse("one frame of those that a loop gathered, by its number; stack them, and take frames of that")
 
-    def __iter__(self) -> NoReturn:
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_") or not hasattr(list, name):
+            raise AttributeError(name)
+        refuse(f"`{name}` of a list that a loop gathered; stack it, and do so with the tensor")
+
+    def _whole(self, *_: Any) -> NoReturn:
         refuse(LOOPS)
+
+    __iter__ = __contains__ = __add__ = __radd__ = __mul__ = __bool__ = __setitem__ = __delitem__ = _whole
 
     def as_output(self) -> NoReturn:
         """Refuse to leave the forward."""

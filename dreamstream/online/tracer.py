@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NoReturn, cast
 
 from ..array import for_loops
 from ..array.deferred import Deferred
+from ..array.loop_lists import Gathered
 from ..array.loops import refuse
 from ..array.symbolic import Symbolic
 from ..operations.refusals import LOOPS_WHILE
@@ -212,7 +213,7 @@ class Tracer(Hooks):
         """Return the comparison of lengths that says whether something is true; None for what Python is to ask."""
         if value is True or value is False or isinstance(value, Comparison):
             return value
-        number = _bared(value)
+        number = value.length if isinstance(value, Gathered) else _bared(value)
         if isinstance(number, Length):
             return number.compare(0, "ne")
         return number if isinstance(number, Comparison) else None

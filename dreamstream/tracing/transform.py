@@ -158,7 +158,9 @@ class Statements(Expressions):
         over = placed(hook("iterate", self.visit(node.iter), site, name(loop)), node.iter)
         body, orelse = self.block(node.body), self.block(node.orelse)
         if names:
-            begin, end = put_back(names, loop, "carried"), put_back(names, loop, "after")
+            targets = Block([node.target]).names
+            begin = put_back([n for n in names if n not in targets], loop, "carried")
+            end = put_back(names, loop, "after")
             see = ast.Expr(method(loop, "see", hook("seen")))
             body = [placed(when(attribute(loop, "scans"), begin), node.iter), *body]
             orelse = [placed(when(attribute(loop, "scans"), [see, *end]), node.iter), *orelse]

@@ -47,6 +47,15 @@ def slices_of_frames(lib: Any, m: Any, x: Any) -> Any:
     return lib.stack(ys, 1), lib.stack(states[1:], 1), lib.stack(states[2:], 1), states[-1]
 
 
+@case
+def a_target_that_is_assigned(lib: Any, m: Any, x: Any) -> Any:
+    h, ys = lib.zeros(x.size(0), D), []
+    for frame in x.unbind(1):
+        h, frame = frame + 0.5 * h, h
+        ys.append(h - frame)
+    return lib.stack(ys, 1) if ys else x, frame
+
+
 def _split(m: Any, x: Any) -> Any:
     """Queries, keys and values (B, 2, L, 2 or 3)."""
     return (y.unflatten(-1, (2, -1)).transpose(1, 2) for y in (m.n(x), m.o(x), m.a(x)))

@@ -455,6 +455,21 @@ def tuples(m, x):
     return torch.stack([a + b for a, b in ys], 1)
 
 
+def held_twice(m, x):
+    ys = zs = []
+    for t in range(x.size(1)):
+        ys.append(x[:, t])
+    return torch.stack(zs, 1)
+
+
+def appended_to_behind_it(m, x):
+    ys = []
+    for t in range(x.size(1)):
+        ys.append(x[:, t])
+    ys.append(x[:, -1])
+    return torch.stack(ys, 1)
+
+
 def how_many(m, x):
     return x * len([0 for _ in x.unbind(1)])
 
@@ -491,6 +506,8 @@ def sums_of_the_first_frame(m, x):
         (means_so_far, "before the loop, in it"),
         (all_so_far, "grows with every frame"),
         (tuples, "must give a tensor for each"),
+        (held_twice, "give each its own"),
+        (appended_to_behind_it, "do so with the tensor"),
         (how_many, "must give a tensor for each"),
         (a_generator, "or is no list; use a"),
         (a_cell_of_the_first_frame, "written for t in range"),
