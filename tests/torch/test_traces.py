@@ -396,6 +396,44 @@ class Refused(torch.nn.Module):
         return self.conv(x) - self.conv(x).mean(2, keepdim=True)
 
 
+class Looping(torch.nn.Module):
+    """Goes through frames in its forward, by a closure, in a static method and in a comprehension."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.line, self.held = torch.nn.GRUCell(4, 4), torch.nn.Linear(4, 4), [torch.zeros(4)]
+        self.register_buffer("start", torch.ones(4))
+        self.line.register_forward_hook(lambda module, args, out: out * 2)
+
+    def forward(self, x):
+        def step(frame, h):
+            return self.cell(frame, h) + self.held[0] * scale
+
+        scale, h, ys = 0.5, torch.zeros(x.size(0), 4) + self.start, []
+        for t, frame in enumerate(x.unbind(2)):
+            h = step(frame, h) if t else frame
+            ys.append(h)
+        return torch.stack([self.line(y) for y in self.summed(torch.stack(ys, 2)).unbind(2)], 2)
+
+    @staticmethod
+    def summed(x):
+        y = torch.zeros_like(x)
+        for t in range(x.size(2)):
+            y[..., t] = x[..., t] + (y[..., t - 1] if t > 0 else 0)
+        return y
+
+
+class Leaving(Refused):
+    """Is refused in its second loop."""
+
+    def forward(self, x):
+        y = Looping.summed(x)
+        for t in range(x.size(2)):
+            if t == 3:
+                break
+        return y
+
+
 def everything(model):
     """Do all that there is to a model; yield after what leaves it patched, and at the end."""
     try:
@@ -421,6 +459,8 @@ def warm():
     import torch._dynamo  # by the first function that torch runs without values
 
     list(everything(torch.nn.Conv1d(4, 4, 3).eval()))
+    proto = pytest.importorskip("onnx").AttributeProto
+    assert proto.INT != proto.GRAPH  # a message's class gets such a name when it is first read
 
 
 def differences(model):
@@ -437,7 +477,7 @@ def differences(model):
     return out
 
 
-@pytest.mark.parametrize("make", [Mixed, Padded, Masked, Refused])
+@pytest.mark.parametrize("make", [Mixed, Padded, Masked, Refused, Looping, Leaving])
 def test_nothing_around_a_model_changes(make, warm):
     """Functions, classes, all objects' attributes, Python's modules, and what is set for the process."""
     assert differences(make().eval()) == []
