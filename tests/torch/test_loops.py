@@ -409,14 +409,6 @@ def two_for_each(m, x):
     return torch.stack(ys, 1)
 
 
-def before_the_first(m, x):
-    return torch.stack([x[:, t] - x[:, t - 1] for t in range(x.size(1))], 1)
-
-
-def behind_the_last(m, x):
-    return torch.stack([x[:, t + 1] for t in range(x.size(1))], 1)
-
-
 def written_twice(m, x):
     y = torch.zeros(x.size(0), x.size(1) + 1, D)
     for t in range(x.size(1)):
@@ -430,14 +422,6 @@ def the_frame_behind_the_last_one(m, x):
     for t in range(x.size(1)):
         y[:, t + 1] = x[:, t]
     return y
-
-
-def means_so_far(m, x):
-    return torch.stack([x[:, t] / (t + 1) for t in range(x.size(1))], 1)
-
-
-def all_so_far(m, x):
-    return torch.stack([x[:, : t + 1].sum(1) for t in range(x.size(1))], 1)
 
 
 def tuples(m, x):
@@ -460,22 +444,6 @@ def appended_to_behind_it(m, x):
     return torch.stack(ys, 1)
 
 
-def how_many(m, x):
-    return x * len([0 for _ in x.unbind(1)])
-
-
-def a_generator(m, x):
-    return torch.stack(list(m.line(frame) for frame in x.unbind(1)), 1)  # noqa: C400
-
-
-def a_cell_of_the_first_frame(m, x):
-    return x + m.cell(x[:, 0], torch.zeros(x.size(0), 4)).sum()
-
-
-def sums_of_the_first_frame(m, x):
-    return x - x[:, :1].cumsum(1)
-
-
 @pytest.mark.parametrize(
     "f, words",
     [
@@ -488,19 +456,19 @@ def sums_of_the_first_frame(m, x):
         (written_and_held, "compute a new tensor instead"),
         (written_and_gathered, "compute a new tensor instead"),
         (two_for_each, "several values for each frame"),
-        (before_the_first, "ask `if t >= 1`"),
-        (behind_the_last, "behind the last one"),
-        (sums_of_the_first_frame, "neither its first nor its last"),
+        (lambda m, x: torch.stack([x[:, t] - x[:, t - 1] for t in range(x.size(1))], 1), "ask `if t >= 1`"),
+        (lambda m, x: torch.stack([x[:, t + 1] for t in range(x.size(1))], 1), "behind the last one"),
+        (lambda m, x: x - x[:, :1].cumsum(1), "neither its first nor its last"),
         (written_twice, "write one of them in each"),
         (the_frame_behind_the_last_one, "let the loop end 1 earlier"),
-        (means_so_far, "before the loop, in it"),
-        (all_so_far, "grows with every frame"),
+        (lambda m, x: torch.stack([x[:, t] / (t + 1) for t in range(x.size(1))], 1), "before the loop, in it"),
+        (lambda m, x: torch.stack([x[:, : t + 1].sum(1) for t in range(x.size(1))], 1), "grows with every frame"),
         (tuples, "must give a tensor for each"),
         (held_twice, "give each its own"),
         (appended_to_behind_it, "do so with the tensor"),
-        (how_many, "must give a tensor for each"),
-        (a_generator, "or is no list; use a"),
-        (a_cell_of_the_first_frame, "written for t in range"),
+        (lambda m, x: x * len([0 for _ in x.unbind(1)]), "must give a tensor for each"),
+        (lambda m, x: torch.stack(tuple(m.line(frame) for frame in x.unbind(1)), 1), "or is no list; use a"),
+        (lambda m, x: x + m.cell(x[:, 0], torch.zeros(x.size(0), 4)).sum(), "written for t in range"),
     ],
 )
 def test_what_could_go_wrong_unseen_is_refused_by_line(f, words):
