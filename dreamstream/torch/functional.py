@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ..array import for_loops
+from ..array import scans
 from ..nn import functional as native
 from .forward.mode import current
 
@@ -43,9 +43,9 @@ globals().update({name: of_streams(getattr(native, name)) for name in __all__})
 
 def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, dim: int = 1) -> tuple[Any, Any]:
     """As `dreamstream.nn.functional.scan`, of torch's tensors, of streams inside a forward and of plain ones."""
-    return for_loops.scan(f, init, xs, dim, torch.stack)
+    return scans.scan(f, init, xs, dim, torch.stack)
 
 
 def linear_recurrence(a: Any, b: Any, h0: Any = None, dim: int = 1) -> Any:
     """As `dreamstream.nn.functional.linear_recurrence`, of torch's tensors."""
-    return for_loops.scan(for_loops.recurrence_step, h0, (a, b), dim, torch.stack, "linear_recurrence")[1]
+    return scans.scan(scans.recurrence_step, h0, (a, b), dim, torch.stack, "linear_recurrence")[1]

@@ -217,4 +217,4 @@ def test_comprehensions():
         "{a: 1 for a in x}",
     ]
     single = [[s.single for s in sites(f"y = {t}") if s.kind == "comprehension"] for t in texts]
-    assert single == [[True], [False], [False, False], [True], [True]]
+    assert single == [[True], [False], [False, False], [False], [False]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...array import for_loops
+from ...array import scans
 from ...array.creation import stack
 from .texts import torch_lacks
 
@@ -45,7 +45,7 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, dim: int 
 
     Source: jax.lax.scan.
     """
-    return for_loops.scan(f, init, xs, dim, stack)
+    return scans.scan(f, init, xs, dim, stack)
 
 
 @torch_lacks
@@ -77,4 +77,4 @@ def linear_recurrence(a: Any, b: Any, h0: Any = None, dim: int = 1) -> Any:
     -----
     **Streaming.** No delay; h is the state.
     """
-    return for_loops.scan(for_loops.recurrence_step, h0, (a, b), dim, stack, "linear_recurrence")[1]
+    return scans.scan(scans.recurrence_step, h0, (a, b), dim, stack, "linear_recurrence")[1]
