@@ -232,10 +232,14 @@ class Record:
             raise ModeError(f"backward: {self.back}")
         for array, edits in self.reads:
             if edits_of(array) != edits:
-                raise ModeError(
-                    f"backward: {self.name} needs {self.called(array)} as it was, but it was written "
-                    "into in place after that; use .clone() before the write, or compute a new tensor"
-                )
+                raise self.overwritten(array)
+
+    def overwritten(self, array: Array) -> ModeError:
+        """Return what says that an array that it reads is no longer what it was."""
+        return ModeError(
+            f"backward: {self.name} needs {self.called(array)} as it was, but it was written "
+            "into in place after that; use .clone() before the write, or compute a new tensor"
+        )
 
     def called(self, array: Array) -> str:
         """Return what an array that it reads is called in messages."""
