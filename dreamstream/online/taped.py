@@ -224,7 +224,7 @@ class _OfOperator(autograd.Record):
     contents: list[Contents]
 
     def check(self) -> None:
-        """Raise ModeError where a parameter was written into, by NumPy too where a gradient goes to the call before."""
+        """Raise ModeError where a parameter was written into; by NumPy, too, where whole files are trained."""
         super().check()
         for c in self.contents:
             if not c.are_now:

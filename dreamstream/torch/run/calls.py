@@ -310,7 +310,7 @@ class TorchCall(Call):
     ) -> tuple[Tensor, ...]:
         """Return the carried tensors of all rows: those of new streams are made, the others found.
 
-        In training those of streams that have had no frames here are made, too: what they begin with may be learned.
+        In training a stream is new until it has had frames here: what it begins with may be learned.
         """
         assert kernel.carries is not None
         rows, gathered = len(self.ids), self.gathered

@@ -37,7 +37,7 @@ class Versions:
         self._checked = -1
 
     def of_now(self, whole_files: bool) -> Versions:
-        """Return the versions of a new call: these, if nothing was written into; for whole files with checksums."""
+        """Return the versions of a new call, with checksums if it is of whole files: these, if they hold still."""
         if not self.are_now or self._overwritten():
             return Versions(self.names, self.parameters).of_now(whole_files)
         if whole_files and self._contents is None:
