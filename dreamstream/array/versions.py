@@ -63,7 +63,7 @@ def version_of(arrays: Sequence[Array | None]) -> tuple[int, ...] | None:
 
 def checksum(array: Array) -> int:
     """Return a number that is another one where the array holds other bytes."""
-    return crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 class Contents:
