@@ -99,8 +99,7 @@ class TapedCall(EagerCall):
             n_outputs = len(results) + self.hands_on * len(self.ids)
             record = _OfOperator(op.name, [*parents, *old], back, read, n_outputs)
             record.module = self.module
-            found = [Contents.of(w, self.session.contents) for w in read if self.hands_on]
-            record.contents = [c for c in found if c is not None]
+            record.contents = {id(w): Contents.of(w, self.session.contents) for w in read if self.hands_on}
             for o, (value, edge) in enumerate(results):
                 if value.dtype.kind == "f":
                     edge.made = record, o
@@ -221,18 +220,12 @@ class _OfOperator(autograd.Record):
 
     fresh = True
     module: Any
-    contents: list[Contents]
+    contents: dict[int, Contents | None]
 
-    def check(self) -> None:
-        """Raise ModeError where a parameter was written into; by NumPy, too, where whole files are trained."""
-        super().check()
-        for c in self.contents:
-            if not c.are_now:
-                raise self.overwritten(c.array)
-
-    def free(self) -> None:
-        super().free()
-        self.contents = []
+    def has_changed(self, array: Any, edits: int) -> bool:
+        """Return whether an array was written into; parameters by NumPy, too, where whole files are trained."""
+        known = self.contents.get(id(array))
+        return super().has_changed(array, edits) or (known is not None and not known.are_now)
 
     def called(self, array: Any) -> str:
         """Return what a weight is called."""
