@@ -118,7 +118,6 @@ class Record:
     """One call of an operator, as its backward reads it; docs/internals/gradients.md."""
 
     op: Op
-    n_bytes: int  # of values, outputs, states and saved arrays that it refers to
     held: tuple[Any, ...]  # tuples of arrays and bytes that it refers to, counts among them, but no weights
     reads: tuple[NDArray[Any] | None, ...]  # values, then outputs; None for those that backward does not read
 

@@ -2,15 +2,13 @@
 
 An operation on tensors of which one wants a gradient leaves a `Record`: the records and leaves that its inputs
 came from, and a function that makes gradients of its inputs out of those of its outputs. Tensors refer to
-records, records to earlier ones and to leaves, nothing refers to what comes later: a tape is freed with the last
-tensor that needs it.
+records, records to earlier ones and to leaves: a tape is freed with the last tensor that needs it.
 
 `gradients` visits records in the order in which they were made, last first: what reads a value was recorded
 after it, so a gradient is whole when its record's turn comes. All that can be refused is refused before the
 first visit, and leaves get their gradients after the last: a backward that raises leaves no gradient half done.
 
-Tensors are whatever has `grad_fn`, `requires_grad` and `grad` (`dreamstream.array`); gradients on their way are
-arrays.
+Tensors are whatever has `grad_fn`, `requires_grad` and `grad`; gradients on their way are arrays.
 """
 
 from __future__ import annotations
@@ -231,11 +229,15 @@ class Record:
         if isinstance(self.back, str):
             raise ModeError(f"backward: {self.back}")
         for array, edits in self.reads:
-            if edits_of(array) != edits:
+            if self.has_changed(array, edits):
                 raise ModeError(
                     f"backward: {self.name} needs {self.called(array)} as it was, but it was written "
                     "into in place after that; use .clone() before the write, or compute a new tensor"
                 )
+
+    def has_changed(self, array: Array, edits: int) -> bool:
+        """Return whether an array that it reads was written into since, when that had been done so often."""
+        return edits_of(array) != edits
 
     def called(self, array: Array) -> str:
         """Return what an array that it reads is called in messages."""
@@ -261,8 +263,7 @@ def noting() -> AbstractContextManager[Any]:
 
 def of_constant(noted: Mapping[int, tuple[Array, Any]], array: Any) -> Any:
     """Return where the gradient of a constant's array goes."""
-    found = noted.get(id(array))
-    return None if found is None else source(found[1])
+    return source(noted.get(id(array), (None, None))[1])
 
 
 def source(tensor: Any) -> Any:

@@ -59,13 +59,16 @@ static PyObject *those_read(PyObject *items, int n, unsigned reads)
     return tuple;
 }
 
-/* The states before the call: their bytes, or where these are not read whether there are any. */
-static PyObject *states_read(const ds_op_call *c)
+/* The states before the call: their bytes, or pairs of a state and what was added, which records share; where these
+ * are not read whether there are any. */
+static PyObject *states_read(const ds_op_call *c, PyObject *states)
 {
     PyObject *tuple = PyTuple_New(c->n_rows);
     for (Py_ssize_t r = 0; tuple && r < c->n_rows; r++) {
         PyObject *flat = PyList_GET_ITEM(c->flat, r);
         const bool read = flat == Py_None || (c->op->reads & ~(unsigned)DS_READS_Y) != 0;
+        if (read && PyBytes_Check(flat) && PyTuple_Check(PyList_GET_ITEM(states, r)))
+            flat = PyList_GET_ITEM(states, r);
         PyTuple_SET_ITEM(tuple, r, Py_NewRef(read ? flat : Py_True));
     }
     return tuple;
@@ -84,7 +87,7 @@ PyObject *ds_record_make(const ds_op_call *c, PyObject *op, PyObject *const *arg
     self->out = PySequence_Tuple(args[2]);
     self->ended = Py_NewRef(args[3]);
     self->weights = Py_NewRef(weights);
-    self->states = states_read(c);
+    self->states = states_read(c, args[4]);
     self->outputs = those_read(outputs, c->op->n_outputs, reads & DS_READS_Y ? ~0u : 0);
     self->saved = Py_NewRef(saved);
     self->drop = Py_NewRef(drop);
@@ -238,8 +241,12 @@ static PyObject *read_states(reading *b, const record *self, PyObject *given, bo
         PyObject *after = none ? Py_None : PyList_GET_ITEM(given, r);
         size_t n_bytes;
         int64_t n_kept[DS_MAX_INPUTS];
-        c->states[r] = held == Py_None ? NULL : held == Py_True ? "" : PyBytes_AS_STRING(held);
-        if (ds_op_call_state_bytes(c, r, false, n_kept, &n_bytes) < 0 ||
+        PyObject *flat = PyTuple_Check(held) ? ds_op_call_flatten(c, held) : Py_NewRef(held);
+        const int failed = !flat || PyList_Append(b->flat, flat) < 0;
+        Py_XDECREF(flat); /* the list keeps it */
+        if (!failed)
+            c->states[r] = flat == Py_None ? NULL : flat == Py_True ? "" : PyBytes_AS_STRING(flat);
+        if (failed || ds_op_call_state_bytes(c, r, false, n_kept, &n_bytes) < 0 ||
             (after != Py_None && read_after(b, r, after) < 0)) {
             Py_CLEAR(list);
             break;
@@ -333,19 +340,6 @@ static PyObject *record_backward(PyObject *object, PyObject *const *args, Py_ssi
 }
 
 /* ---------------------------------------------------------------- facts */
-static size_t n_bytes_of(PyObject *items)
-{
-    size_t n = 0;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); i++) {
-        PyObject *item = PyTuple_GET_ITEM(items, i);
-        if (PyArray_Check(item))
-            n += (size_t)PyArray_NBYTES((PyArrayObject *)item);
-        else if (PyBytes_Check(item))
-            n += (size_t)PyBytes_GET_SIZE(item);
-    }
-    return n;
-}
-
 static PyObject *record_get(PyObject *object, void *which)
 {
     const record *self = (const record *)object;
@@ -353,11 +347,8 @@ static PyObject *record_get(PyObject *object, void *which)
         return Py_NewRef(self->op);
     if (*(const char *)which == 'r')
         return PySequence_Concat(self->values, self->outputs);
-    if (*(const char *)which == 'h')
-        return Py_BuildValue("(OOOOOO)", self->values, self->outputs, self->states, self->saved,
-                             self->in, self->out);
-    return PyLong_FromSize_t(n_bytes_of(self->values) + n_bytes_of(self->outputs) +
-                             n_bytes_of(self->states) + n_bytes_of(self->saved));
+    return Py_BuildValue("(OOOOOO)", self->values, self->outputs, self->states, self->saved,
+                         self->in, self->out);
 }
 
 static PyGetSetDef record_getset[] = {
@@ -365,9 +356,8 @@ static PyGetSetDef record_getset[] = {
     {"reads", record_get, NULL, "Values, then outputs; None for those that backward doesn't read.",
      "r"},
     {"held", record_get, NULL,
-     "Arrays and bytes that it refers to, counts among them, but no weights.", "h"},
-    {"n_bytes", record_get, NULL,
-     "Bytes of values, outputs, states and saved arrays that it refers to.", "n"},
+     "Values, outputs, states, saved arrays and counts that it refers to; None for those not read.",
+     "h"},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

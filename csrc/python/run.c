@@ -3,7 +3,8 @@
  * A row's state is None or a dict: "kept.0", … are the frames that are kept of each input, as far as there are
  * any, then come the arrays that the operator carries, under their names. They lie one after another in one
  * bytes object. New states are new objects; the old ones are only read, so whoever still holds them can go
- * back. A state that has only grown is a pair (state before, what was added). */
+ * back. A state that has only grown is a pair (state before, what was added of each input): records of a growing
+ * state share all that came before, so that they take as much memory as there are frames. */
 #include <string.h>
 
 #include "python/run.h"
@@ -82,15 +83,26 @@ int ds_op_call_state_bytes(const ds_op_call *c, Py_ssize_t r, bool now, int64_t 
     return status == DS_OK ? 0 : -1;
 }
 
-/* Whether the row only adds frames to what it keeps: then its state is a new segment. */
-static bool only_grows(const ds_op_call *c, Py_ssize_t r)
+/* Whether the row only adds frames to what it keeps: then its state is a new segment on top of the old one. Where
+ * it gives output, too, all of its state is read, so that a segment saves memory only if a record keeps that. */
+static bool only_grows(const ds_op_call *c, Py_ssize_t r, PyObject *old, bool record)
 {
     const ds_op *op = c->op;
-    if (op->n_carried || ds_op_n_values(op) != 1 || new_frames(&c->out[0][r]))
+    const int n_values = ds_op_n_values(op);
+    const bool named = n_values == 1 || !PyDict_Check(old) || !PyDict_GetItemString(old, "");
+    if (op->n_carried || !n_values || !named || (!record && new_frames(&c->out[0][r])))
         return false;
-    const ds_counts *in = &c->in[0][r];
-    return ds_eager_kept_from(op, 0, in->before, c->out[0][r].before) ==
-           ds_eager_kept_from(op, 0, in->now, c->out[0][r].now);
+    bool any = false;
+    for (int i = 0; i < n_values; i++) {
+        const ds_counts *in = &c->in[i][r];
+        const int64_t from = ds_eager_kept_from(op, i, in->before, c->out[0][r].before);
+        const int64_t from_now = ds_eager_kept_from(op, i, in->now, c->out[0][r].now);
+        const bool keeps = from < in->before.known || from_now < in->now.known;
+        if (keeps && from != from_now)
+            return false;
+        any |= keeps;
+    }
+    return any;
 }
 
 /* What a state's arrays are called: those of the inputs, then those that are carried (new reference). */
@@ -151,13 +163,25 @@ PyObject *ds_op_call_state(const ds_op_call *c, const int64_t *n, PyObject *byte
     return state;
 }
 
-/* The state after a call in which a row only kept n frames more: a segment on top of the old state. */
-static PyObject *grown_state(const ds_op_call *c, PyObject *old, const char *fresh, int64_t n)
+/* The state after a call in which a row only kept new frames, which begin at fresh[i]: a segment on top of the old
+ * state. n_kept: what it keeps now. */
+static PyObject *grown_state(const ds_op_call *c, Py_ssize_t r, PyObject *old,
+                             const char *const *fresh, const int64_t *n_kept)
 {
-    if (!n)
-        return Py_NewRef(old);
-    const Py_ssize_t n_bytes = (Py_ssize_t)((size_t)n * ds_signature_bytes(&c->op->in[0]));
-    PyObject *segment = ds_op_call_state(c, &n, PyBytes_FromStringAndSize(fresh, n_bytes));
+    int64_t n[DS_MAX_INPUTS];
+    size_t n_bytes[DS_MAX_INPUTS], sum = 0;
+    for (int i = 0; i < ds_op_n_values(c->op); i++) {
+        n[i] = n_kept[i] ? new_frames(&c->in[i][r]) : 0;
+        sum += n_bytes[i] = (size_t)n[i] * ds_signature_bytes(&c->op->in[i]);
+    }
+    PyObject *bytes = sum ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)sum) : NULL;
+    if (!bytes)
+        return sum ? NULL : Py_NewRef(old);
+    char *to = PyBytes_AS_STRING(bytes);
+    for (int i = 0; i < ds_op_n_values(c->op); to += n_bytes[i++])
+        if (n_bytes[i])
+            memcpy(to, fresh[i], n_bytes[i]);
+    PyObject *segment = ds_op_call_state(c, n, bytes);
     return segment && old != Py_None ? Py_BuildValue("ON", old, segment) : segment;
 }
 
@@ -174,27 +198,43 @@ static PyObject *bytes_of(PyObject *state)
     return bytes;
 }
 
-/* A state's bytes in one piece, those of segments end to end (new reference). */
-PyObject *ds_op_call_flatten(PyObject *state)
+/* Bytes that segments have of an array, copied to where `end` says that they end; those of the newest first. */
+static size_t copy_segments(PyObject *state, PyObject *name, char *end)
 {
-    PyObject *whole = bytes_of(state);
+    size_t n = 0;
+    for (bool grown = true; grown;) {
+        grown = PyTuple_Check(state);
+        PyObject *segment = grown ? PyTuple_GET_ITEM(state, 1) : state;
+        PyObject *array = PyDict_GetItemWithError(segment, name);
+        if (!grown && !array) /* of a state that came as bytes: one array without a name */
+            array = PyDict_GetItemString(segment, "");
+        const size_t n_bytes = array ? (size_t)PyArray_NBYTES((PyArrayObject *)array) : 0;
+        n += n_bytes;
+        if (end && n_bytes)
+            memcpy(end - n, PyArray_DATA((PyArrayObject *)array), n_bytes);
+        state = grown ? PyTuple_GET_ITEM(state, 0) : NULL;
+    }
+    return n;
+}
+
+PyObject *ds_op_call_flatten(const ds_op_call *c, PyObject *state)
+{
+    PyObject *whole = bytes_of(state), *segment = state;
     if (whole)
         return Py_NewRef(whole);
-    PyObject *pieces = PyList_New(0), *none = PyBytes_FromStringAndSize(NULL, 0), *flat = NULL;
-    bool right = pieces && none;
-    while (right && state != Py_None) {
-        const bool grown = PyTuple_Check(state) && PyTuple_GET_SIZE(state) == 2;
-        PyObject *bytes = bytes_of(grown ? PyTuple_GET_ITEM(state, 1) : state);
-        if (!bytes)
-            PyErr_SetString(PyExc_TypeError,
+    size_t n[DS_MAX_INPUTS], sum = 0;
+    while (PyTuple_Check(segment) && PyTuple_GET_SIZE(segment) == 2 &&
+           bytes_of(PyTuple_GET_ITEM(segment, 1)))
+        segment = PyTuple_GET_ITEM(segment, 0);
+    if (!bytes_of(segment))
+        return PyErr_Format(PyExc_TypeError,
                             "a state is a dict of arrays that lie in one bytes object");
-        right = bytes && PyList_Append(pieces, bytes) == 0;
-        state = grown ? PyTuple_GET_ITEM(state, 0) : Py_None;
-    }
-    if (right && PyList_Reverse(pieces) == 0)
-        flat = PyObject_CallMethod(none, "join", "O", pieces);
-    Py_XDECREF(none);
-    Py_XDECREF(pieces);
+    for (int i = 0; i < ds_op_n_values(c->op); i++)
+        sum += n[i] = copy_segments(state, PyTuple_GET_ITEM(c->names, i), NULL);
+    PyObject *flat = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)sum);
+    char *end = flat ? PyBytes_AS_STRING(flat) : NULL;
+    for (int i = 0; flat && i < ds_op_n_values(c->op); i++)
+        (void)copy_segments(state, PyTuple_GET_ITEM(c->names, i), end += n[i]);
     return flat;
 }
 
@@ -203,7 +243,7 @@ static int read_state(ds_op_call *c, Py_ssize_t r, PyObject *old)
 {
     size_t expected;
     int64_t n_kept[DS_MAX_INPUTS];
-    PyObject *flat = old == Py_None ? Py_NewRef(old) : ds_op_call_flatten(old);
+    PyObject *flat = old == Py_None ? Py_NewRef(old) : ds_op_call_flatten(c, old);
     if (!flat || PyList_Append(c->flat, flat) < 0 ||
         ds_op_call_state_bytes(c, r, false, n_kept, &expected) < 0) {
         Py_XDECREF(flat);
@@ -218,28 +258,29 @@ static int read_state(ds_op_call *c, Py_ssize_t r, PyObject *old)
     return 0;
 }
 
-/* Reads every row's state before and makes room for the state after. A row that only keeps its new
- * frames needs neither: they become a segment on top of the old state. */
-static int prepare_states(ds_op_call *c, PyObject *states)
+/* Reads every row's state before and makes room for the state after. A row that only grows needs no such room, and
+ * where it gives nothing none of its state before. */
+static int prepare_states(ds_op_call *c, PyObject *states, bool record)
 {
-    const int n_values = ds_op_n_values(c->op);
-    const char *fresh = c->values[0];
+    const char *fresh[DS_MAX_INPUTS];
     DS_EXPECT(states == Py_None || (PyList_Check(states) && PyList_GET_SIZE(states) == c->n_rows),
               PyExc_TypeError, "%s: states must be a list, one per row", c->op->def->name);
+    for (int i = 0; i < ds_op_n_values(c->op); i++)
+        fresh[i] = c->values[i];
     for (Py_ssize_t r = 0; r < c->n_rows; r++) {
         PyObject *old = states == Py_None ? Py_None : PyList_GET_ITEM(states, r), *state;
-        const bool ended = c->eager.ended[r], grows = n_values && !ended && only_grows(c, r);
-        const int64_t n_fresh = n_values ? new_frames(&c->in[0][r]) : 0;
+        const bool ended = c->eager.ended[r], grows = !ended && only_grows(c, r, old, record);
         size_t now;
         int64_t n_kept[DS_MAX_INPUTS];
         if (ds_op_call_state_bytes(c, r, true, n_kept, &now) < 0 ||
-            (grows ? PyList_Append(c->flat, old == Py_None ? old : Py_True)
-                   : read_state(c, r, old)) < 0)
+            (grows && !new_frames(&c->out[0][r])
+                 ? PyList_Append(c->flat, old == Py_None ? old : Py_True)
+                 : read_state(c, r, old)) < 0)
             return -1;
         if (ended || !now)
             state = Py_NewRef(Py_None);
         else if (grows)
-            state = grown_state(c, old, fresh, n_fresh);
+            state = grown_state(c, r, old, fresh, n_kept);
         else {
             PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)now);
             c->new_states[r] = bytes ? PyBytes_AS_STRING(bytes) : NULL;
@@ -248,8 +289,9 @@ static int prepare_states(ds_op_call *c, PyObject *states)
         if (!state)
             return -1;
         PyList_SET_ITEM(c->news, r, state);
-        if (n_fresh)
-            fresh += (size_t)n_fresh * ds_signature_bytes(&c->op->in[0]);
+        for (int i = 0; i < ds_op_n_values(c->op); i++)
+            if (new_frames(&c->in[i][r]))
+                fresh[i] += (size_t)new_frames(&c->in[i][r]) * ds_signature_bytes(&c->op->in[i]);
     }
     return 0;
 }
@@ -331,7 +373,7 @@ static PyObject *run_call(ds_op_call *c, PyObject *const *args, const extras *x,
     c->eager.new_states = c->new_states;
     c->flat = PyList_New(0);
     c->news = PyList_New(c->n_rows);
-    if (c->flat && c->news && prepare_states(c, args[4]) == 0)
+    if (c->flat && c->news && prepare_states(c, args[4], x->record) == 0)
         outputs = make_outputs(c);
     if (outputs && x->record)
         saved = ds_record_saved(c);

@@ -30,7 +30,7 @@ int ds_op_call_state_bytes(const ds_op_call *c, Py_ssize_t r, bool now, int64_t 
  * then what is carried. */
 PyObject *ds_op_call_state(const ds_op_call *c, const int64_t *n, PyObject *bytes);
 /* A state's bytes in one piece, those of segments end to end (new reference). */
-PyObject *ds_op_call_flatten(PyObject *state);
+PyObject *ds_op_call_flatten(const ds_op_call *c, PyObject *state);
 /* Reads counts (args 1 and 2), ended (3) and blas (6) of run's arguments, and values; those that are None are not
  * there. */
 int ds_op_call_parse(ds_op_call *c, PyObject *const *args, PyObject *values);

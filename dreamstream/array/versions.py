@@ -14,6 +14,7 @@ from itertools import count
 from sys import getrefcount
 from typing import Any
 from weakref import ref
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,3 +59,40 @@ def version_of(arrays: Sequence[Array | None]) -> tuple[int, ...] | None:
             return None
         found.append(known[0])
     return tuple(found)
+
+
+def checksum(array: Array) -> int:
+    """Return a number that is another one where the array holds other bytes."""
+    return crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+class Contents:
+    """What a parameter held when an operator read it.
+
+    Its checksum is made anew only where somebody may have written to it since.
+    """
+
+    __slots__ = ("_checksum", "_version", "array")
+
+    def __init__(self, array: Array) -> None:
+        self.array, self._version, self._checksum = array, version_of([array]), checksum(array)
+
+    @classmethod
+    def of(cls, array: Array, known: dict[int, Contents]) -> Contents | None:
+        """Return what a parameter holds now, found among those that are known; None of other arrays."""
+        if id(array) not in _versions:
+            return None
+        found = known.get(id(array))
+        if found is None or found.array is not array or not found.are_now:
+            found = known[id(array)] = cls(array)
+        return found
+
+    @property
+    def are_now(self) -> bool:
+        """Whether it holds the same still."""
+        version = version_of([self.array])
+        if version is None or version != self._version:
+            if checksum(self.array) != self._checksum:
+                return False
+            self._version = version
+        return True

@@ -32,13 +32,15 @@ class StreamState:
 
 def flatten(state: Any) -> bytes | None:
     """Return an operation's state as the bytes in which its arrays lie: growing ones are kept in segments."""
-    if state is None:
-        return None
-    segments: list[bytes] = []
+    if not isinstance(state, tuple):
+        return None if state is None else _bytes_of(state)
+    segments: list[Mapping[str, Any]] = []
     while isinstance(state, tuple):
         state, segment = state
-        segments.append(_bytes_of(segment))
-    return b"".join([_bytes_of(state), *reversed(segments)]) if segments else _bytes_of(state)
+        segments.append(segment)
+    segments = [state, *reversed(segments)]
+    names = sorted({name for s in segments for name in s}, key=lambda name: (len(name), name))
+    return b"".join(s[name].tobytes() for name in names for s in segments if name in s)
 
 
 def _bytes_of(arrays: Mapping[str, Any]) -> bytes:

@@ -19,7 +19,7 @@ import numpy as np
 from .. import _core
 from ..array.dtypes import nominal
 from ..array.library import NATIVE, Library
-from ..array.versions import version_of
+from ..array.versions import Contents, version_of
 from ..errors import (
     DreamStreamError,
     DTypeError,
@@ -124,6 +124,7 @@ class Session:
         self._dirty = False  # a commit was cut off before the ended streams were taken out
         self._lock = threading.Lock()
         self._prepared: dict[int, _core.Prepared] = {}
+        self.contents: dict[int, Contents] = {}  # of parameters that the tapes of live streams read
 
     # ---------------------------------------------------------------- streams
     @property

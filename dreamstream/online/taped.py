@@ -19,6 +19,7 @@ from .. import autograd
 from ..array.creation import cat, stack
 from ..array.stream_tensor import StreamTensor
 from ..array.tensor import Tensor
+from ..array.versions import Contents
 from ..errors import ModeError, StreamMismatchError
 from ..stream.course import Leg
 from ..stream.edge import Edge
@@ -62,6 +63,8 @@ class TapedCall(EagerCall):
         """Say whose parameters these are, and whether gradients of states are handed on."""
         self.module, self.hands_on = ref(module), hands_on
         self.left = []
+        if self.fresh:
+            self.session.contents.clear()
 
     def compute(
         self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
@@ -96,6 +99,7 @@ class TapedCall(EagerCall):
             n_outputs = len(results) + self.hands_on * len(self.ids)
             record = _OfOperator(op.name, [*parents, *old], back, read, n_outputs)
             record.module = self.module
+            record.contents = {id(w): Contents.of(w, self.session.contents) for w in read if self.hands_on}
             for o, (value, edge) in enumerate(results):
                 if value.dtype.kind == "f":
                     edge.made = record, o
@@ -212,10 +216,16 @@ def _back(known: Any, wanted: Sequence[bool], n_values: int, n_outputs: int, n_r
 class _OfOperator(autograd.Record):
     """What an operator did in a module's forward, whose parameters messages call by their names."""
 
-    __slots__ = ("module",)
+    __slots__ = ("contents", "module")
 
     fresh = True
     module: Any
+    contents: dict[int, Contents | None]
+
+    def has_changed(self, array: Any, edits: int) -> bool:
+        """Return whether an array was written into; parameters by NumPy, too, where whole files are trained."""
+        known = self.contents.get(id(array))
+        return super().has_changed(array, edits) or (known is not None and not known.are_now)
 
     def called(self, array: Any) -> str:
         """Return what a weight is called."""

@@ -91,22 +91,10 @@ class AdamW(Adam):
 
     Parameters
     ----------
-    params : iterable of Parameter, of (name, Parameter), or of dict
-        What changes, in groups with options of their own if they are dicts.
-    lr : float
-        The learning rate.
-    betas : (float, float)
-        Which part of the means of gradients and of their squares stays in a step.
-    eps : float
-        What is added to the root.
+    params, lr, betas, eps, amsgrad, maximize, foreach, capturable, differentiable, fused
+        As of `Adam`.
     weight_decay : float
         Times the learning rate, how much of the parameter goes in a step.
-    amsgrad : bool
-        Whether the largest mean of squares so far divides.
-    maximize : bool
-        Whether steps follow the gradient.
-    foreach, capturable, differentiable, fused : object
-        For torch's sake: they change nothing.
 
     Notes
     -----

@@ -247,9 +247,8 @@ class TorchPatch(Patch):
             call.begin(device, taped, self.options.train_variant == "chunk-wise-aligned")
             outputs = TorchOutputs(call, self.options.train_variant, module.training, taped)
             if taped:
-                if not self._versions.are_now:
-                    self._versions = Versions(self._versions.names, self._versions.parameters)
-                outputs.versions = self._versions
+                whole_files = self.options.train_variant != "chunk-wise-aligned"
+                outputs.versions = self._versions = self._versions.of_now(whole_files)
             forward = outputs.forward = Forward(call, device)
             held = forward.held = session.held = session.held or TorchHeld(module)
             held.noted = False

@@ -12,6 +12,7 @@ import pytest
 
 import dreamstream as ds
 from dreamstream import autograd, nn
+from dreamstream.array.versions import Contents
 from dreamstream.errors import ModeError
 from dreamstream.online import session, taped
 
@@ -248,8 +249,9 @@ def mid_file_let_through(monkeypatch):
 
 
 def edits_let_through(monkeypatch):
-    """Nobody counts edits."""
+    """Nobody counts edits, or looks whether parameters are what they were."""
     monkeypatch.setattr(autograd, "edits_of", lambda array: 0)
+    monkeypatch.setattr(Contents, "are_now", True)
 
 
 def gradients_given_early(monkeypatch):

@@ -500,22 +500,63 @@ def test_a_backward_in_mid_file(lib):
     assert "anna" in error.value.ids and all(p.grad is None for p in trainer.model.parameters())
 
 
-@pytest.mark.parametrize("variant", VARIANTS[:2])
-def test_weights_that_are_edited_before_their_backward(lib, variant):
+def stepped(lib, model, w):
+    for p in model.parameters():
+        p.grad = lib.ones_like(p)
+    lib.optim.SGD(model.parameters(), 0.1).step()
+
+
+EDITS = {
+    "under no_grad": lambda lib, model, w: w.mul_(0.5),
+    "an optimizer": stepped,
+    "a part": lambda lib, model, w: w[0].zero_(),
+    "detach": lambda lib, model, w: w.detach().add_(1),
+    "state dict": lambda lib, model, w: model.load_state_dict({k: v * 2 for k, v in model.state_dict().items()}),
+    "of a state dict": lambda lib, model, w: model.state_dict()["conv.weight"].neg_(),
+    "initialisation": lambda lib, model, w: lib.nn.init.uniform_(w),
+    "data": lambda lib, model, w: w.data.mul_(2),
+    "a part of data": lambda lib, model, w: w.data[0].zero_(),
+    "numpy": lambda lib, model, w: w.detach().numpy().fill(1),
+    "numpy of data": lambda lib, model, w: np.negative(w.data.numpy(), out=w.data.numpy()),
+    "asarray": lambda lib, model, w: np.asarray(w.detach()).__imul__(2),
+    "dlpack": lambda lib, model, w: np.copyto(np.from_dlpack(w.detach().numpy()), 3),
+    "exchanged": lambda lib, model, w: w.detach().numpy().sort(0),
+}
+NO_EDITS = {
+    "numpy": lambda lib, model, w: w.detach().numpy().copy(),
+    "state dict": lambda lib, model, w: model.state_dict(),
+    "other memory": lambda lib, model, w: setattr(w, "data", w.data.clone()),
+}
+
+
+def edited(lib, variant, edit, calls):
+    """Train an epoch, with an edit of a weight behind some calls."""
     inputs, targets = arrays()
-    trainer = trainer_of(lib, model_of(lib, variant=variant))
-    own, calls = trainer.loss, []
+    trainer, n = trainer_of(lib, model_of(lib, variant=variant)), []
+    own = trainer.loss
 
     def loss(y, target):
-        calls.append(1)
-        if len(calls) == 3:
-            with ds.no_grad() if lib is ds else lib.no_grad():
-                trainer.model.conv.weight.mul_(0.5)
+        n.append(1)
+        if len(n) in calls:
+            with lib.no_grad():
+                edit(lib, trainer.model, trainer.model.conv.weight)
         return own(y, target)
 
     trainer.loss = loss
-    with pytest.raises(ModeError, match=r"the parameter conv\.weight"):
-        trainer.epoch(inputs, targets)
+    trainer.epoch(inputs, targets)
+
+
+@pytest.mark.parametrize(("variant", "edit"), [(VARIANTS[0], "under no_grad"), *((VARIANTS[1], e) for e in EDITS)])
+@pytest.mark.parametrize("calls", [(3,), (2, 3)])
+def test_weights_that_are_edited_before_their_backward(lib, variant, edit, calls):
+    """For whole files also where neither library knows of it, and an edit takes the one before back."""
+    with pytest.raises(ModeError, match=r"the parameter (conv|rnn)\."):
+        edited(lib, variant, EDITS[edit], calls)
+
+
+@pytest.mark.parametrize("look", NO_EDITS)
+def test_weights_that_are_looked_at_before_their_backward(lib, look):
+    edited(lib, VARIANTS[1], NO_EDITS[look], (2, 3))
 
 
 @pytest.mark.parametrize("variant", VARIANTS[1:])

@@ -97,6 +97,45 @@ def test_memory_that_tensors_share_counts_once():
     assert said < 6 * 8 * 100 * 4
 
 
+class Looking(nn.Module):
+    """Attention whose queries see all that came before."""
+
+    def __init__(self):
+        super().__init__()
+        self.all, self.out = nn.Linear(6, 18), nn.Linear(6, 2)
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(-1, (3, 2)).transpose(1, 2) for t in self.all(x.mT).chunk(3, -1))
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(y.transpose(1, 2).flatten(2)).tanh()
+
+
+def test_keys_that_only_grow_are_kept_once():
+    """Every call adds as much, gradients are the whole file's, and states are the same as in evaluation."""
+    ids, n_calls, files = ["anna", "bob"], 30, np.random.default_rng(5).standard_normal((2, 6, 90))
+    options = {"train_variant": VARIANTS[1], "chunk": 3, "ids": ids, "n_calls": n_calls}
+    said = ds.audit(Looking(), ("B", 6, "L"), **options).training
+    assert len(set(said[1:])) == 1 and said[1] < 5000
+    model = ds.patch_module(Looking().double(), train_variant=VARIANTS[1]).train().online()
+    outputs, states = [], []
+    for training in (False, True):
+        model.reset()
+        model.train(training)
+        for k in range(n_calls):
+            if k == n_calls - 1:
+                states.append(model.get_state())
+            rows = list(files[:, :, 3 * k : 3 * k + 3])
+            y = model(ds.stream_tensor(rows, ids=ids, sos=k == 0, eos=k == n_calls - 1))
+            outputs += [y] * training
+    assert states[0] == states[1]
+    sum((y.square().sum() for y in outputs), ds.zeros((), dtype=ds.float64)).backward()
+    got = [p.grad for p in model.parameters()]
+    model.zero_grad()
+    model.offline()(ds.tensor(files)).square().sum().backward()
+    for a, p in zip(got, model.parameters()):
+        np.testing.assert_allclose(a, p.grad, rtol=1e-11, atol=1e-11)
+
+
 def network_of(library):
     nn = library.nn
 

@@ -186,6 +186,27 @@ def test_a_chunks_gradient_is_that_of_constant_keys_and_values():
     assert first.grad is None
 
 
+def test_a_learned_initial_state_has_its_gradient_behind_an_empty_chunk():
+    class Begun(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn, self.h = torch.nn.GRU(3, 3, batch_first=True), torch.nn.Parameter(torch.ones(1, 1, 3))
+
+        def forward(self, x):
+            return self.rnn(x.transpose(1, 2), self.h.expand(1, x.size(0), 3))[0]
+
+    model, found = ds.patch_module(Begun()).train().online(), []
+    for empty in ({"a", "b"}, {"b"}, set()):
+        model.zero_grad()
+        model.reset()
+        first = [torch.ones(3, 0 if i in empty else 2) for i in "ab"]
+        model(ds.stream_tensor(first, ids=["a", "b"], sos=True)).sum().backward()
+        if empty:
+            model(ds.stream_tensor([torch.ones(3, 2)] * len(empty), ids=sorted(empty))).sum().backward()
+        found.append(model.h.grad.clone())
+    assert torch.allclose(found[0], found[2]) and torch.allclose(found[1], found[2])
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_chunks_loss_has_no_gradient_in_earlier_chunks(name):
     rng = np.random.default_rng(7)

@@ -275,7 +275,7 @@ class TorchCall(Call):
                 made = kernel.run(step, *windows, *weights)
                 results = made if isinstance(made, tuple) else (made,)
             else:
-                carried = self._carried(ordinal, plan, kernel, step, weights, like, static)
+                carried = self._carried(ordinal, plan, kernel, step, inputs, weights, like, static)
                 results, state = kernel.run(step, windows, weights, carried)
                 for k, part in enumerate(() if static else state):
                     self.store.write((ordinal, "carried", k), part, self.index)
@@ -303,24 +303,31 @@ class TorchCall(Call):
         plan: _Plan,
         kernel: Kernel,
         step: Step,
+        inputs: Sequence[Counts],
         constants: Sequence[Tensor | None],
         like: Tensor,
         static: bool,
     ) -> tuple[Tensor, ...]:
-        """Return the carried tensors of all rows: those of new streams are made, the others found."""
+        """Return the carried tensors of all rows: those of new streams are made, the others found.
+
+        In training a stream is new until it has had frames here: what it begins with may be learned.
+        """
         assert kernel.carries is not None
         rows, gathered = len(self.ids), self.gathered
         found: list[Any] = []
-        if not static and not gathered.some_fresh:
+        begins = gathered.fresh
+        if self.keeps_tape and not static:
+            begins = begins | np.logical_and.reduce([c[:, 0] == 0 for c in inputs])
+        if not static and not begins.any():
             while (f := gathered.rows((ordinal, "carried", len(found)), copy=True)) is not None:
                 found.append(f)
-        if len(found) == plan.n_carried and not (static or gathered.some_fresh):
+        if len(found) == plan.n_carried and not (static or begins.any()):
             return tuple(found)
         made = tuple(m.expand(rows, *m.shape[1:]) for m in kernel.carries(step, constants, like))
         plan.n_carried = len(made)
-        if static or gathered.fresh.all():
+        if static or begins.all():
             return made
-        fresh = to_device(gathered.fresh, self.device)
+        fresh = to_device(begins, self.device)
         found = [gathered.rows((ordinal, "carried", k), copy=True) for k in range(len(made))]
         return tuple(
             m
