@@ -182,10 +182,9 @@ class Recurrence(Module):
         if isinstance(rows, str) and holds(rows, "L"):
             return (rows, 0, 1) if self.batch_first else (0, rows, 1)
         if self.bidirectional and x.edge is not None and not x.edge.may_wait:
-            reason, remedy = BACKWARDS.words
             raise NotStreamableError.here(
                 type(self).__name__,
-                f' can\'t stream: {reason}; {remedy}, or unstreamable="buffer" to wait for the end of each stream',
+                f' can\'t stream: {BACKWARDS.text}, or unstreamable="buffer" to wait for the end of each stream',
             )
         return dims
 

@@ -28,7 +28,7 @@ from .forms import FORMS
 from .graph import FunctionalNode
 from .integers import UNENDED, Counter
 from .module import FunctionalModule
-from .window import PaddedWindow, zero_behind
+from .window import PaddedWindow, hide, zero_behind
 
 
 @dataclass
@@ -343,7 +343,7 @@ class StaticCall:
             return kept
         ends = any(self._sees_end(node) for node in self.readers.get(e, []))
         if ends or (course.lead < 0 and kept is not None):
-            x = _where(self.valid(e, course.early, extent(x, 1), ends), x, 0)
+            x = hide(x, ~self.valid(e, course.early, extent(x, 1), ends), 0)
         if course.early:
             early, x = x[:, : course.early], x[:, course.early :]
             kept = early if kept is None else self._begun(early, kept)
@@ -502,7 +502,7 @@ class SteadyWindow:
         back = extent(self._frames, 1) - self._new - low
         if back <= 0 and self._call.schedule.course(self._e).lead >= 0 and not self._ends:
             return y
-        return _where(self._call.valid(self._e, back, n, self._ends), y, fill)
+        return hide(y, ~self._call.valid(self._e, back, n, self._ends), fill)
 
     def take(self, positions: Tensor, fill: float = 0.0) -> Tensor:
         """Return the frames at positions, which are the same for all rows."""
@@ -569,8 +569,3 @@ class MovingWindow(PaddedWindow):
             x = torch.stack([row.index_select(0, i) for row, i in zip(x.unbind(0), at.unbind(0))])
         lengths = self.known - self.before
         return zero_behind(x, lengths), lengths
-
-
-def _where(condition: Tensor, x: Tensor, otherwise: float) -> Tensor:
-    """Return ``(B, n, *features)``, another value where ``condition (B, n)`` doesn't hold."""
-    return x.masked_fill(~condition.reshape(condition.shape + (1,) * (x.dim() - 2)), otherwise)

@@ -45,7 +45,7 @@ class PaddedWindow:
         hidden = (positions < self._least[:, None]) | (positions >= self.known[:, None])
         index = (positions - self._at[:, None]).masked_fill(hidden, 0)
         frames = rows_of(self._frames, index)
-        return frames.masked_fill(hidden.reshape(hidden.shape + (1,) * (frames.dim() - 2)), fill)
+        return hide(frames, hidden, fill)
 
     def new(self) -> tuple[Tensor, Tensor]:
         """Return this call's frames ``(B, most, *features)``, zeros behind each row's, and how many ``(B,)``."""
@@ -72,7 +72,12 @@ def zero_behind(frames: Tensor, lengths: Tensor) -> Tensor:
     that it could turn round, ONNX Runtime gives 0 for -0.
     """
     hidden = torch.arange(frames.shape[1], device=frames.device) >= lengths[:, None]
-    return frames.masked_fill(hidden.reshape(hidden.shape + (1,) * (frames.dim() - 2)), 0)
+    return hide(frames, hidden, 0)
+
+
+def hide(frames: Tensor, hidden: Tensor, fill: float) -> Tensor:
+    """Return ``(B, n, *features)`` with another value where ``hidden (B, n)`` holds."""
+    return frames.masked_fill(hidden.reshape(hidden.shape + (1,) * (frames.dim() - 2)), fill)
 
 
 def fit(frames: Tensor, n: int) -> Tensor:
