@@ -28,7 +28,7 @@ from .forms import FORMS
 from .graph import FunctionalNode
 from .integers import UNENDED, Counter
 from .module import FunctionalModule
-from .window import PaddedWindow, hide, zero_behind
+from .window import Counts, PaddedWindow, hide, zero_behind
 
 
 @dataclass
@@ -427,13 +427,18 @@ class StaticCall:
         carries = kernel.carries is not None and node.name != "attention"
         begins = [self.begin(e) if carries else self._at_first(e) for e in node.outputs]
         step.first, step.ended = begins, torch.ones(self.n_rows, dtype=torch.bool)
-        step.inputs = _Counts(self, node.inputs)
+        step.inputs = Counts(node.inputs, self._counts)
         if kernel.carries is None:
             return kernel.run(step, *windows, *weights), carried
         out, carried = kernel.run(step, windows, weights, tuple(carried))
         if not carries:
             return out, carried
         return tuple(self._in_place(e, y) for e, y in zip(node.outputs, out)), carried
+
+    def _counts(self, e: int) -> tuple[Tensor, ...]:
+        """Return what is known of an edge and its total, before the call and now, as where the stream ends."""
+        window = MovingWindow(self, e, True)
+        return window.before, window.total, window.known, window.total
 
     def _at_first(self, e: int) -> Tensor:
         """Return the position of an edge's first column."""
@@ -462,20 +467,6 @@ class StaticCall:
             return y[:, :n] if extent(y, 1) > n else y
         at = (torch.arange(extent(y, 1)) - by[:, None]).clamp(min=0)
         return torch.stack([row.index_select(0, i) for row, i in zip(y.unbind(0), at.unbind(0))])
-
-
-class _Counts(Sequence[Tensor]):
-    """``(B, 4)`` per input: known and total before the call and now, as where the stream ends."""
-
-    def __init__(self, call: StaticCall, edges: Sequence[int]) -> None:
-        self._call, self._edges = call, edges
-
-    def __len__(self) -> int:
-        return len(self._edges)
-
-    def __getitem__(self, i: Any) -> Any:
-        window = MovingWindow(self._call, self._edges[i], True)
-        return torch.stack([window.before, window.total, window.known, window.total], 1)
 
 
 class SteadyWindow:
