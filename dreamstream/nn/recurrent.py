@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, ClassVar
@@ -16,12 +15,11 @@ from ..dispatch import apply
 from ..errors import DTypeError, NotStreamableError, ShapeError
 from ..operations.refusals import BACKWARDS
 from ..stream.rules import holds
-from . import init
 from .functional.arguments import checked
 from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
-from .recurrent_cell import RECURRENT
+from .recurrent_cell import RECURRENT, Cell
 
 __all__ = ["GRU", "LSTM", "RNN"]
 
@@ -131,11 +129,7 @@ class Recurrence(Module):
         """Return the operator's attributes."""
         return {"layers": self.num_layers, "bias": int(self.bias), "bidirectional": int(self.bidirectional)}
 
-    def reset_parameters(self) -> None:
-        """Draw new initial values: evenly over ± 1 / sqrt(hidden_size)."""
-        bound = 1 / math.sqrt(self.hidden_size)
-        for parameter in self.parameters():
-            init.uniform_(parameter, -bound, bound)
+    reset_parameters = Cell.reset_parameters
 
     def flatten_parameters(self) -> None:
         """Do nothing: weights lie as they should."""

@@ -113,7 +113,7 @@ class Expressions(ast.NodeTransformer):
         self._unused.update(sides)
         return [ast.copy_location(ast.Expr(side), side) for side in sides]
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         if self._no_walrus:
             return self.generic_visit(node)
         is_or = isinstance(node.op, ast.Or)
@@ -135,10 +135,10 @@ class Expressions(ast.NodeTransformer):
             whole = placed(ast.IfExp(further, joined, name(v)), node)
         return whole
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         return self.truth(node) if isinstance(node.op, ast.Not) else self.generic_visit(node)
 
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         """``a if c else b``: where c is undecided, both are evaluated, with a hook before each."""
         if self._no_walrus:
             return self.generic_visit(node)
@@ -152,7 +152,7 @@ class Expressions(ast.NodeTransformer):
         otherwise = ast.IfExp(second, ast.Constant(None), self.visit(node.orelse))
         return placed(hook("pick", then, otherwise, name(w)), node)
 
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
         if self._no_walrus and len(node.ops) > 1:
             return self.generic_visit(node)
         rest = node.comparators
