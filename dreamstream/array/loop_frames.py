@@ -101,12 +101,8 @@ def parts_of(index: Any, ndim: int) -> list[Any]:
     return parts
 
 
-def _placed(index: Any, ndim: int) -> tuple[list[Any], int, int, Any, FrameNumber]:
-    """Return an index's parts, where the frame's number stands among these and among the dimensions, and that.
-
-    Beside the number itself there is the part that has it, which may be a slice.
-    """
-    parts = parts_of(index, ndim)
+def _place(parts: Sequence[Any]) -> tuple[int, int]:
+    """Return where the frame's number stands, among the parts and among the dimensions."""
     found = [
         i
         for i, p in enumerate(parts)
@@ -114,9 +110,7 @@ def _placed(index: Any, ndim: int) -> tuple[list[Any], int, int, Any, FrameNumbe
     ]
     if len(found) > 1:
         refuse("two numbers of frames in one index")
-    part = parts[found[0]]
-    number = part if type(part) is FrameNumber else part.start
-    return parts, found[0], sum(p is not None for p in parts[: found[0]]), part, number
+    return found[0], sum(p is not None for p in parts[: found[0]])
 
 
 def placed(x: StreamTensor, index: Any, least: int = 0) -> Any:
@@ -150,7 +144,10 @@ def _of_frame(frame: Any, parts: Sequence[Any], at: int) -> Any:
 
 def frame_of(x: StreamTensor, index: Any) -> Any:
     """Return ``x[:, t]`` and the like in the body of a loop over frames, of the whole stream."""
-    parts, at, axis, part, number = _placed(index, x.ndim)
+    parts = parts_of(index, x.ndim)
+    at, axis = _place(parts)
+    part = parts[at]
+    number = part if type(part) is FrameNumber else part.start
     loop: Loop = number.loop
     if x.edge is None or x.edge.entry is not loop.entry:
         mixed([None if x.edge is None else x.edge.entry, loop.body])
@@ -169,7 +166,10 @@ def frame_of(x: StreamTensor, index: Any) -> Any:
 def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
     """Do ``y[:, t] = value`` in the body of a loop over frames."""
     writing.forget_views(y)
-    parts, at, axis, part, number = _placed(index, y.ndim)
+    parts = parts_of(index, y.ndim)
+    at, axis = _place(parts)
+    part = parts[at]
+    number = part if type(part) is FrameNumber else part.start
     loop: Loop = number.loop
     if y.edge is None or y.edge.entry is not loop.entry or axis >= y.ndim or y.dims[axis] != "L":
         refuse(f"the number of a frame in an assignment to {y.roles}, which is not its frames")
@@ -207,7 +207,9 @@ def _count(part: slice) -> int:
 
 def row_of(table: Tensor, index: Any) -> Any:
     """Return ``table[t]``: the row of a table at the position of the frame."""
-    parts, at, axis, part, _ = _placed(index, table.ndim)
+    parts = parts_of(index, table.ndim)
+    at, axis = _place(parts)
+    part = parts[at]
     if type(part) is slice:
         if _count(part) != 1:
             refuse("several rows of a table at one frame")
