@@ -164,9 +164,8 @@ def attended(scores: Any, v: Any) -> Any:
     if found.blank is not None:
         require_zeros(scores, found.blank)
     if found.context.waits and not k.edge.may_wait:
-        reason, remedy = SEES_ALL.words
         raise NotStreamableError.here(
-            f'attention: {reason}; {remedy}, or unstreamable="buffer" to wait for the end of each stream'
+            f'attention: {SEES_ALL.text}, or unstreamable="buffer" to wait for the end of each stream'
         )
     groups = max(k.shape[1], v.shape[1])
     k, v = (x if x.shape[1] == groups else x.repeat_interleave(groups // x.shape[1], 1) for x in (k, v))

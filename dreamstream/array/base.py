@@ -125,12 +125,8 @@ class Base(LikeOthers):
 
     @property
     def _own(self) -> NDArray[Any]:
-        """What the values are known by: the same object while nobody replaces them."""
+        """The values for an operator, which writes to none: the same object while nobody replaces them."""
         return self._array
-
-    def _unlent(self) -> NDArray[Any]:
-        """Return the values for an operator, which writes to none."""
-        return self.numpy()
 
     @property
     def _learned(self) -> bool:
@@ -139,7 +135,7 @@ class Base(LikeOthers):
 
     def constant(self) -> Any:
         """Return the values as operators take their weights: an array in C order."""
-        array = np.asarray(self._unlent(), order="C")
+        array = np.asarray(self.numpy() if self.is_stream else self._own, order="C")
         noted = CONSTANTS.get()
         if noted is not None and self.requires_grad:
             noted[id(array)] = array, self

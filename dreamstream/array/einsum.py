@@ -73,7 +73,7 @@ def of_streams(equation: Any, *operands: Any) -> Any:
         x, letters, w, others = (a, s, b, t) if a.is_stream else (b, t, a, s)
         return _product(x, letters, w, others, out)
     union = [*s, *(c for c in t if c not in s)]
-    return _summed(_spread(a, s, union) * _spread(b, t, union), "".join(union), out)
+    return _summed(spread(a, s, union) * spread(b, t, union), "".join(union), out)
 
 
 def _by_pairs(terms: Sequence[str], out: str, operands: Sequence[Any]) -> Any:
@@ -211,7 +211,7 @@ def _summed(x: Any, letters: str, out: str) -> Any:
     return y.permute([kept.index(c) for c in out])
 
 
-def _spread(x: Any, letters: str, union: list[str]) -> Any:
+def spread(x: Any, letters: str, union: Sequence[str]) -> Any:
     """Return x with a dimension for every letter of `union`, in that order."""
     y = x.permute([letters.index(c) for c in union if c in letters])
     for axis, c in enumerate(union):

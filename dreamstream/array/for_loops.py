@@ -127,7 +127,7 @@ class ForLoop:
         """Return the rounds of a loop over frames; `found` are the function's variables."""
         leave = next((e for e in self.site.escapes if e[0] not in ("continue", "del")), None)
         if leave is not None:
-            refuse(f"`{leave[0]}` at line {leave[1]}: {'; '.join(LOOPS_LEFT.words)}")
+            refuse(f"`{leave[0]}` at line {leave[1]}: {LOOPS_LEFT.text}")
         self._open(frames)
         self.scans = True
         self._initial = {n: found.get(n, Hooks.unbound) for n in (*self.site.names, *self.site.held)}

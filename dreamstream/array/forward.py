@@ -226,7 +226,7 @@ def getitem(x: StreamTensor, index: Any) -> Any:
         return found
     parts = parts_of(x, index)
     if any(getattr(i, "is_stream", False) for i in (index if isinstance(index, tuple) else (index,))):
-        raise NotStreamableError.here("an index by a stream,", f": {'; '.join(PLACES.words)}")
+        raise NotStreamableError.here("an index by a stream,", f": {PLACES.text}")
     if isinstance(parts, Fallback):
         _refuse(x, f"this index ({parts.reason})", "index one axis at a time with slices")
     if not is_whole(parts.batch):

@@ -268,7 +268,7 @@ class Gathered:
 
     def as_output(self) -> NoReturn:
         """Refuse to leave the forward."""
-        raise NotStreamableError(f"{self._line}: {'; '.join(LOOPS.words)}")
+        raise NotStreamableError(f"{self._line}: {LOOPS.text}")
 
     def each(self) -> EachFrame:
         """Return what a loop over it goes over."""

@@ -30,7 +30,7 @@ FAR = 8
 
 def refuse(why: str | Refusal) -> NoReturn:
     """Refuse what a loop over frames does."""
-    raise NotStreamableError(f"{user_line()}: {why if isinstance(why, str) else '; '.join(why.words)}")
+    raise NotStreamableError(f"{user_line()}: {why if isinstance(why, str) else why.text}")
 
 
 class FrameNumber(Token):
@@ -180,8 +180,7 @@ class Body:
         if any(e.entry is not self for e in edges):
             mixed(e.entry for e in edges)
         if not op.framewise or getattr(op, "in_python", False):
-            reason, remedy = LOOPS_WHOLE.words
-            refuse(f"{name}: {reason}; {remedy}")
+            refuse(f"{name}: {LOOPS_WHOLE.text}")
         if self.loop.has_gradients and not self.library.has_gradients():
             self.notes[len(self.nodes)] = "no_grad"
         self.nodes.append(request)

@@ -24,11 +24,9 @@ from .stream_tensor import StreamTensor
 def require_waiting(what: str, edge: Edge, where: str = "", why: Refusal = AT_THE_END) -> None:
     """Refuse what has to wait for the stream's end where nothing may; `where` it stands, if not here."""
     if not edge.may_wait:
-        reason, remedy = why.words
         raise NotStreamableError.here(
             what,
-            f": {reason}; {remedy}, or patch or compile with "
-            'unstreamable="buffer" to wait for the end of each stream',
+            f': {why.text}, or patch or compile with unstreamable="buffer" to wait for the end of each stream',
             where,
         )
 

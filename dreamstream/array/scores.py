@@ -580,8 +580,7 @@ class Scores(Described, Shared):
 
 def _refuse(scores: Scores, name: str) -> NoReturn:
     if name in RELATIONS:
-        reason, remedy = OF_VALUES.words
-        raise NotStreamableError.here(f"{name} of scores of attention: {reason}; {remedy}")
+        raise NotStreamableError.here(f"{name} of scores of attention: {OF_VALUES.text}")
     scores._misuse(f"given to {name}")
 
 

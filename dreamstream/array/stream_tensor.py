@@ -446,7 +446,7 @@ class StreamTensor(OfStreams, Tensor):
                 return iter(self.unbind(0))
             why = "x.unbind(dim) and x.chunk(n, dim) take features apart"
             if self.dims[0] == "L":
-                why = "; ".join(LOOPS.words)
+                why = LOOPS.text
             what = f"a loop over a stream {self.roles} inside a forward"
             raise NotStreamableError.here(f"{what},", f"; {why}")
         raise TypeError("iterate over y.ids and take y[id], or over y.unpad_sequence()")

@@ -38,7 +38,7 @@ from .tensor import Tensor, take
 
 def _refuse(x: StreamTensor, what: str, axis: int | None = None) -> NotStreamableError:
     loops = axis is not None and x.dims[axis] == "L"
-    why = "; ".join(LOOPS.words) if loops else f"it is not among the operations that stream; {INSTEAD}"
+    why = LOOPS.text if loops else f"it is not among the operations that stream; {INSTEAD}"
     return NotStreamableError.here(f"{what} on a stream {x.roles} inside a forward,", f": {why}")
 
 

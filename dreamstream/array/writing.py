@@ -174,18 +174,9 @@ def shared(x: StreamTensor, among: Sequence[StreamTensor]) -> Any:
     at = [i for i, y in enumerate(among) if any(y is of for of in near)]
     if len(near) == 1 and at:
         return at[0], own
-    family: dict[int, Any] = {id(x): x}
-    left = [x]
-    while left:  # what it was made of by way of others
-        member = left.pop()
-        view = member._view
-        if view is not None and type(view) is not View:
-            return NotImplemented
-        for other in ([] if view is None else [view.of]) + [other for other, _ in member._relatives()]:
-            if id(other) not in family:
-                family[id(other)] = other
-                left.append(other)
-    return NotImplemented if any(id(y) in family for y in among) else None
+    family = sharing(x)  # what it was made of by way of others
+    strange = any(y._view is not None and type(y._view) is not View for y in family.values())
+    return NotImplemented if strange or any(id(y) in family for y in among) else None
 
 
 def viewing(
@@ -285,8 +276,7 @@ def _written(x: Any, value: StreamTensor, what: str) -> None:
             f"{what} under no_grad() into a stream that has a gradient", "; write into x.detach().clone()"
         )
     _set(root, whole)
-    family = {id(root): root}
-    _gather(root, family)
+    family = sharing(root, surely=True)
     for member in family.values():
         for other, certain in member._relatives():
             if not certain:
@@ -298,41 +288,33 @@ def _written(x: Any, value: StreamTensor, what: str) -> None:
 
 def forget_views(x: Any) -> None:
     """Let views of x, whose frame a loop has written, be taken again when they are asked for."""
-    family: dict[int, Any] = {}
-    _gather(x, family)
-    for member in family.values():
+    for member in sharing(x, surely=True).values():
         if member is not x:
             member.forget()
 
 
-def sharing(x: Any) -> dict[int, Any]:
-    """Return all that shares x's memory, or may share it, by id."""
+def sharing(x: Any, surely: bool = False) -> dict[int, Any]:
+    """Return all that shares x's memory, or may share it, by id; `surely`: the views of x and of these alone."""
     family, waiting = {id(x): x}, [x]
     while waiting:
         member = waiting.pop()
-        of = [member._view.of] if isinstance(member._view, View) else []
-        for other in (*of, *(other for other, _ in member._relatives())):
-            if id(other) not in family:
-                family[id(other)] = other
-                waiting.append(other)
+        near = [other for other, certain in member._relatives() if certain] if surely else _near(member)
+        waiting += [other for other in near if id(other) not in family]
+        family.update((id(other), other) for other in near)
     return family
 
 
-def _gather(x: Any, family: dict[int, Any]) -> None:
-    """Add all that is certain to share memory with x."""
-    for other, certain in x._relatives():
-        if certain and id(other) not in family:
-            family[id(other)] = other
-            _gather(other, family)
+def _near(x: Any) -> list[Any]:
+    """Return what x is a view of, and what is a view of x, or may share its memory."""
+    of = [x._view.of] if isinstance(x._view, View) and x._view.of is not None else []
+    return [*of, *(other for other, _ in x._relatives())]
 
 
 def _undecide(x: Any, family: dict[int, Any], why: _Undecided) -> None:
     """Let all that is connected with x, and no member of the family, be read no more."""
     if id(x) in family or x._view is why:
         return
-    near = [other for other, _ in x._relatives()] + (
-        [x._view.of] if isinstance(x._view, View) and x._view.of is not None else []
-    )
+    near = _near(x)
     x.forget()
     x._view = why
     for other in near:

@@ -59,6 +59,11 @@ def add_numbers(parser: argparse.ArgumentParser, name: str, lowest: float, kind:
     parser.add_argument(name, type=read, nargs="+", action=_Joined, default=default, metavar="N", help=text)
 
 
+def add_command(commands: Commands, name: str, about: str, further: str = ".") -> argparse.ArgumentParser:
+    """Add a command, of which is said what it does, and `further` in its own help; return its parser."""
+    return commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}{further}")
+
+
 def add_threads(parser: argparse.ArgumentParser) -> None:
     """Add ``--threads N``."""
     parser.add_argument(

@@ -20,7 +20,7 @@ from ..engine.verify import random_inputs
 from ..engine.weights import BOUND, FORMATS, STORED_PRODUCTS, Narrowing
 from ..errors import FormatError
 from ..models.wav2letter import is_serialized, load_wav2letter
-from .arguments import Commands, at_least
+from .arguments import Commands, add_command, at_least
 from .described import FUNCTION, MODEL_FILES, described, load_weights, require_function
 from .recognisers import read_recogniser, write_tokens
 from .run import as_taken, samples_only
@@ -142,12 +142,11 @@ def _compiled(source: str, files: Sequence[str]) -> ds.Engine:
 
 def add(commands: Commands) -> None:
     """Add the command to the command line's."""
-    parser = commands.add_parser(
-        "convert",
-        help="write a model file",
-        description="Write a model file: of another one, in the form that the suffix of OUT says, or of a model "
-        "in Python. What has been converted back is the same, byte by byte.",
+    further = (
+        ": of another one, in the form that the suffix of OUT says, or of a model in Python. What has been "
+        "converted back is the same, byte by byte."
     )
+    parser = add_command(commands, "convert", "write a model file", further)
     parser.add_argument(
         "source",
         metavar="IN",

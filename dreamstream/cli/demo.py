@@ -21,7 +21,7 @@ from ..data import AudioReader
 from ..data.progress import Progress
 from ..decode import CTCDecoder
 from ..models import Commands as Recogniser
-from .arguments import Commands, add_threads, at_least
+from .arguments import Commands, add_command, add_threads, at_least
 from .decoding import ENDPOINTS
 
 Array = npt.NDArray[Any]
@@ -276,8 +276,7 @@ def demo(args: argparse.Namespace) -> int:
 
 def add(commands: Commands) -> None:
     """Add the command to the command line's."""
-    about = "transcribe many calls at once, and compare with the offline model"
-    parser = commands.add_parser("demo", help=about, description=f"{about[0].upper()}{about[1:]}.")
+    parser = add_command(commands, "demo", "transcribe many calls at once, and compare with the offline model")
     parser.add_argument("--streams", type=at_least(1, int), default=24, metavar="N", help="calls (24)")
     parser.add_argument(
         "--words", type=at_least(0, int), default=6, metavar="N", help="that a caller says at most (6)"

@@ -17,7 +17,7 @@ from .._core import shown
 from ..container import Tensor
 from ..engine.load import container_of
 from ..engine.text import parts_of
-from .arguments import Commands
+from .arguments import Commands, add_command
 
 BLOCK = 1 << 20  # elements looked at together
 
@@ -164,13 +164,11 @@ def _lines(about: dict[str, Any]) -> Iterator[str]:
 
 def add(commands: Commands) -> None:
     """Add the command to the command line's."""
-    about = "say what a model file holds"
-    parser = commands.add_parser(
-        "info",
-        help=about,
-        description="Say what a model file holds: inputs, outputs, delay, state per stream, weights (and which "
-        "of them are NaN or infinite), layers with the shape of a frame, and the bytes of weights and state.",
+    further = (
+        ": inputs, outputs, delay, state per stream, weights (and which of them are NaN or infinite), layers with "
+        "the shape of a frame, and the bytes of weights and state."
     )
+    parser = add_command(commands, "info", "say what a model file holds", further)
     parser.add_argument("model", metavar="MODEL", help="a .dsm, .json or .xml file")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=info, threads=1)

@@ -26,7 +26,7 @@ from ..engine.verify import TOLERANCE, difference
 from ..errors import DreamStreamError, FormatError
 from ..stream.tree import leaves
 from . import folder
-from .arguments import Commands, add_threads, at_least, fault_of
+from .arguments import Commands, add_command, add_threads, at_least, fault_of
 from .audio_file import AudioFile
 from .described import FUNCTION, named_model
 from .outputs import Output, check_path, open_output
@@ -354,13 +354,11 @@ def _output_path(text: str) -> str:
 
 def add(commands: Commands) -> None:
     """Add the command to the command line's."""
-    about = "stream audio files through a model"
-    parser = commands.add_parser(
-        "run",
-        help=about,
-        description=f"{about[0].upper()}{about[1:]}, all of them at the same time. Files of another sample "
-        "rate are resampled, in the stream; of several channels the mean is taken.",
+    further = (
+        ", all of them at the same time. Files of another sample rate are resampled, in the stream; of several "
+        "channels the mean is taken."
     )
+    parser = add_command(commands, "run", "stream audio files through a model", further)
     parser.add_argument("model", metavar="MODEL", help=f"a .dsm file, or one of {', '.join(models.COMPLETE)}")
     parser.add_argument(
         "audio",

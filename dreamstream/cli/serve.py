@@ -20,7 +20,7 @@ from .. import models
 from .._core import shown
 from ..errors import DreamStreamError, FormatError
 from ..serve.limits import Limits
-from .arguments import Commands, add_threads, at_least
+from .arguments import Commands, add_command, add_threads, at_least
 from .decoding import add_decoder, decoder_of
 from .described import named_model
 
@@ -149,8 +149,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    text = "serve models to live streams over WebSockets"
-    parser = commands.add_parser("serve", help=text, description=f"{text[0].upper()}{text[1:]}.")
+    parser = add_command(commands, "serve", "serve models to live streams over WebSockets")
     parser.add_argument(
         "models", nargs="+", metavar="MODEL", help="a .dsm, or a model's name; NAME=MODEL gives it another"
     )

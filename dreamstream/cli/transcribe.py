@@ -23,7 +23,7 @@ from ..decode import log_probabilities
 from ..decode.hypotheses import Word, as_dict
 from ..errors import FormatError
 from ..stream.tree import leaves
-from .arguments import Commands, add_threads, at_least
+from .arguments import Commands, add_command, add_threads, at_least
 from .decoding import add_decoder, decoder_of, subtitles
 from .plot import plot_words, require_matplotlib
 from .recognisers import tokens_beside
@@ -171,8 +171,7 @@ def _microphone(source: str | None, rate: int, n: int) -> Iterator[Iterator[npt.
 def add(commands: Commands) -> None:
     """Add the commands."""
     own = "a .dsm that gives scores of --tokens; by default the ten commands that come with the package"
-    text = "print what is said in recordings"
-    parser = commands.add_parser("transcribe", help=text, description=f"{text[0].upper()}{text[1:]}.")
+    parser = add_command(commands, "transcribe", "print what is said in recordings")
     parser.add_argument("audio", nargs="+", metavar="FILE", help="recordings; - is standard input")
     parser.add_argument("--model", metavar="MODEL", help=own)
     add_decoder(parser, required=False)
@@ -185,8 +184,7 @@ def add(commands: Commands) -> None:
     drawn = "draw the first recordings, their words, and when each was final; needs matplotlib"
     parser.add_argument("--plot", metavar="PNG", help=drawn)
     parser.set_defaults(run=transcribe)
-    text = "print what is said right now"
-    parser = commands.add_parser("listen", help=text, description=f"{text[0].upper()}{text[1:]}.")
+    parser = add_command(commands, "listen", "print what is said right now")
     said = "a microphone's name or number; - is standard input, raw samples of 16 bits at the model's rate"
     parser.add_argument("source", nargs="?", metavar="DEVICE", help=said)
     parser.add_argument("--model", metavar="MODEL", help=own)

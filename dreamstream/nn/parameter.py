@@ -53,9 +53,6 @@ class Parameter(Tensor):
     def _array(self, array: NDArray[Any]) -> None:
         self._own = kept(array)
 
-    def _unlent(self) -> NDArray[Any]:
-        return self._own
-
     dtype = property(attrgetter("_own.dtype"), doc="The element type, `ds.float32` or `ds.float64`.")
     shape = property(attrgetter("_own.shape"), doc="Sizes of all dimensions.")
 

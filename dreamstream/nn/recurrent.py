@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, ClassVar
@@ -16,12 +15,11 @@ from ..dispatch import apply
 from ..errors import DTypeError, NotStreamableError, ShapeError
 from ..operations.refusals import BACKWARDS
 from ..stream.rules import holds
-from . import init
 from .functional.arguments import checked
 from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
-from .recurrent_cell import RECURRENT
+from .recurrent_cell import RECURRENT, Cell
 
 __all__ = ["GRU", "LSTM", "RNN"]
 
@@ -131,11 +129,7 @@ class Recurrence(Module):
         """Return the operator's attributes."""
         return {"layers": self.num_layers, "bias": int(self.bias), "bidirectional": int(self.bidirectional)}
 
-    def reset_parameters(self) -> None:
-        """Draw new initial values: evenly over ± 1 / sqrt(hidden_size)."""
-        bound = 1 / math.sqrt(self.hidden_size)
-        for parameter in self.parameters():
-            init.uniform_(parameter, -bound, bound)
+    reset_parameters = Cell.reset_parameters
 
     def flatten_parameters(self) -> None:
         """Do nothing: weights lie as they should."""
@@ -182,10 +176,9 @@ class Recurrence(Module):
         if isinstance(rows, str) and holds(rows, "L"):
             return (rows, 0, 1) if self.batch_first else (0, rows, 1)
         if self.bidirectional and x.edge is not None and not x.edge.may_wait:
-            reason, remedy = BACKWARDS.words
             raise NotStreamableError.here(
                 type(self).__name__,
-                f' can\'t stream: {reason}; {remedy}, or unstreamable="buffer" to wait for the end of each stream',
+                f' can\'t stream: {BACKWARDS.text}, or unstreamable="buffer" to wait for the end of each stream',
             )
         return dims
 

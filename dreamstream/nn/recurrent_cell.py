@@ -70,7 +70,7 @@ class Cell(Module):
             self.register_parameter(name, given)
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
+    def reset_parameters(self: Any) -> None:
         """Draw new initial values: evenly over ± 1 / sqrt(hidden_size)."""
         bound = 1 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():

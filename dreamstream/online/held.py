@@ -185,9 +185,8 @@ class Held:
         found = assignment_of(name, functions, is_variable=home.is_variable)
         if is_buffer or (found is not None and found.read_before):
             path = home.path if home.name and not is_buffer else ".".join(filter(None, (home.path, name)))
-            reason, remedy = KEPT.words
             line = "" if found is None else f", at {found.line}"
-            raise NotStreamableError(f"{path} keeps frames{line}: {reason}; {remedy}")
+            raise NotStreamableError(f"{path} keeps frames{line}: {KEPT.text}")
 
 
 @contextmanager

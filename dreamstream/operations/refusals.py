@@ -63,6 +63,11 @@ class Refusal:
         """Reason and remedy as messages have them."""
         return self.reason.replace("`", ""), self.remedy.replace("`", "")
 
+    @property
+    def text(self) -> str:
+        """Both, behind the colon of a message."""
+        return "; ".join(self.words)
+
 
 BACKWARDS = Refusal(
     "bidirectional LSTM, GRU, RNN",

@@ -87,8 +87,7 @@ def offline_error(module: Any) -> ModeError:
 def refuse_gradient(name: str, tensor: Any) -> None:
     """Refuse what asks for the gradient of a stream inside a forward."""
     if getattr(tensor, "edge", None) is not None:
-        reason, remedy = GRADIENTS.words
-        raise NotStreamableError.here(name, f": {reason}; {remedy}")
+        raise NotStreamableError.here(name, f": {GRADIENTS.text}")
 
 
 def passes_on(function: F) -> F:

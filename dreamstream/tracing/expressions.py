@@ -113,9 +113,9 @@ class Expressions(ast.NodeTransformer):
         self._unused.update(sides)
         return [ast.copy_location(ast.Expr(side), side) for side in sides]
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         if self._no_walrus:
-            return self._generic(node)
+            return self.generic_visit(node)
         is_or = isinstance(node.op, ast.Or)
         sites = [self._operand_site(node, i) for i in range(1, len(node.values))]
         truths = list(map(_is_truth, node.values))
@@ -135,13 +135,13 @@ class Expressions(ast.NodeTransformer):
             whole = placed(ast.IfExp(further, joined, name(v)), node)
         return whole
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
-        return self.truth(node) if isinstance(node.op, ast.Not) else self._generic(node)
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        return self.truth(node) if isinstance(node.op, ast.Not) else self.generic_visit(node)
 
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         """``a if c else b``: where c is undecided, both are evaluated, with a hook before each."""
         if self._no_walrus:
-            return self._generic(node)
+            return self.generic_visit(node)
         w = self.temporary("w")
         sides = self._sides(node, [node.body, node.orelse])
         site = self.site("conditional", node, node.test, Block(sides, self._elsewhere))
@@ -152,9 +152,9 @@ class Expressions(ast.NodeTransformer):
         otherwise = ast.IfExp(second, ast.Constant(None), self.visit(node.orelse))
         return placed(hook("pick", then, otherwise, name(w)), node)
 
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
         if self._no_walrus and len(node.ops) > 1:
-            return self._generic(node)
+            return self.generic_visit(node)
         rest = node.comparators
         sites = [self.site("and", node, node, Block(rest[i:], self._elsewhere)) for i in range(1, len(rest))]
         values = [self.visit(v) for v in (node.left, *rest)]
@@ -179,7 +179,7 @@ class Expressions(ast.NodeTransformer):
     # ------------------------------------------------------------------------------------------ calls, loops
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """``f(…)``: f is looked up by a hook, and called here."""
-        self._generic(node)
+        self.generic_visit(node)
         node.func = placed(hook("of", node.func), node.func)
         return node
 
@@ -204,12 +204,3 @@ class Expressions(ast.NodeTransformer):
         """A condition where only a decided truth will do."""
         site = self.site("guard", test, test)
         return placed(hook("sure", self.truth(test), site), test)
-
-    def _generic(self, node: ast.expr) -> ast.expr:
-        """Transform what is within an expression."""
-        for field, old in ast.iter_fields(node):
-            if isinstance(old, list):
-                setattr(node, field, [self.visit(v) if isinstance(v, ast.AST) else v for v in old])
-            elif isinstance(old, ast.AST):
-                setattr(node, field, self.visit(old))
-        return node

@@ -27,9 +27,8 @@ __all__ = ["scaled_dot_product_attention"]
 
 def refused(name: str, refusal: Refusal) -> NotStreamableError:
     """Return the error for what a row of the refusals names."""
-    reason, remedy = refusal.words
     waits = ', or unstreamable="buffer" to wait for the end of each stream' if refusal.waits else ""
-    return NotStreamableError.here(f"{name}: {reason}; {remedy}{waits}")
+    return NotStreamableError.here(f"{name}: {refusal.text}{waits}")
 
 
 def streamed(name: str, x: Any, is_causal: bool, context: Context | None) -> Context:

@@ -340,9 +340,8 @@ def _require_buffer(name: str, x: Tensor) -> None:
     """Refuse parts of a stream that goes on."""
     edge = x.edge if x.is_stream else None  # type: ignore[attr-defined]
     if edge is not None and not edge.may_wait:
-        reason, remedy = ADAPTIVE.words
         raise NotStreamableError.here(
             name,
-            f" can't stream: {reason}; {remedy}, or patch or compile with "
+            f" can't stream: {ADAPTIVE.text}, or patch or compile with "
             'unstreamable="buffer" to wait for the end of each stream',
         )

@@ -235,9 +235,8 @@ def _by_group(name: str, x: Any, groups: int, weight: Tensor | None, bias: Tenso
                 "statistics of its own"
             )
         if over == "stream" and x.edge is not None and not x.edge.may_wait:
-            reason, remedy = OVER_STREAM.words
             raise NotStreamableError.here(
-                name, f' {reason}; {remedy}, or unstreamable="buffer" to wait for the end'
+                name, f' {OVER_STREAM.text}, or unstreamable="buffer" to wait for the end'
             )
     attributes = {"groups": groups, "eps": float(eps), "over": over}
     return apply("group_norm", attributes, (x,), (weight, bias), dims)[0]

@@ -137,8 +137,7 @@ def _resized(x: Tensor, axis: int, size: int | None, factor: float | None, by_si
 
 def _refused(size: int | str | None, factor: float | None) -> NotStreamableError:
     asked = f"scale_factor={factor}" if size is None else f"size={size}"
-    reason, remedy = RESIZED.words
-    return NotStreamableError.here(f"interpolate({asked}) along the stream: {reason}; {remedy}")
+    return NotStreamableError.here(f"interpolate({asked}) along the stream: {RESIZED.text}")
 
 
 def _linear(x: Tensor, axis: int, size: int | None, factor: float | None, by_sizes: bool, corners: bool) -> Tensor:

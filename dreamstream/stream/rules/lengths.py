@@ -211,7 +211,7 @@ class Length(Bits):
 
     def __index__(self) -> NoReturn:
         use, line = "used as an integer (range, index, array size)", user_line()
-        more = f" {'; '.join(LOOPS.words)}." if "range(" in line else ""
+        more = f" {LOOPS.text}." if "range(" in line else ""
         self._misuse(use, more)
 
     def __bool__(self) -> bool:

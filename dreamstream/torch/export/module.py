@@ -17,7 +17,7 @@ from .forms import kernel_of
 from .graph import FunctionalEdge, FunctionalNode, Graph
 from .integers import Counter
 from .manifest import make_manifest, unique
-from .window import PaddedWindow, fit, zero_behind
+from .window import Counts, PaddedWindow, fit, zero_behind
 
 
 class Port:
@@ -276,7 +276,7 @@ class _Call:
             node,
             first=[self.before[e][0] for e in node.outputs],
             n=[self.most(self.graph.edges[e]) for e in node.outputs],
-            inputs=_Counts(self, node.inputs),
+            inputs=Counts(node.inputs, lambda e: (*self.before[e], *self.now[e])),
             ended=self.eos,
         )
         if kernel.framewise:
@@ -298,20 +298,6 @@ class _Call:
         if "L" not in port.dims:
             y = y[:, 0]
         return y.permute(port.outward), lengths
-
-
-class _Counts(Sequence[Tensor]):
-    """``(B, 4)`` per input, made when asked for: few kernels do."""
-
-    def __init__(self, call: _Call, edges: Sequence[int]) -> None:
-        self._call, self._edges = call, edges
-
-    def __len__(self) -> int:
-        return len(self._edges)
-
-    def __getitem__(self, i: Any) -> Any:
-        e = self._edges[i]
-        return torch.stack([*self._call.before[e], *self._call.now[e]], 1)
 
 
 # ---------------------------------------------------------------------- what TorchScript compiles in its place

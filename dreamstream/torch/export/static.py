@@ -28,7 +28,7 @@ from .forms import FORMS
 from .graph import FunctionalNode
 from .integers import UNENDED, Counter
 from .module import FunctionalModule
-from .window import PaddedWindow, zero_behind
+from .window import Counts, PaddedWindow, hide, zero_behind
 
 
 @dataclass
@@ -343,7 +343,7 @@ class StaticCall:
             return kept
         ends = any(self._sees_end(node) for node in self.readers.get(e, []))
         if ends or (course.lead < 0 and kept is not None):
-            x = _where(self.valid(e, course.early, extent(x, 1), ends), x, 0)
+            x = hide(x, ~self.valid(e, course.early, extent(x, 1), ends), 0)
         if course.early:
             early, x = x[:, : course.early], x[:, course.early :]
             kept = early if kept is None else self._begun(early, kept)
@@ -427,13 +427,18 @@ class StaticCall:
         carries = kernel.carries is not None and node.name != "attention"
         begins = [self.begin(e) if carries else self._at_first(e) for e in node.outputs]
         step.first, step.ended = begins, torch.ones(self.n_rows, dtype=torch.bool)
-        step.inputs = _Counts(self, node.inputs)
+        step.inputs = Counts(node.inputs, self._counts)
         if kernel.carries is None:
             return kernel.run(step, *windows, *weights), carried
         out, carried = kernel.run(step, windows, weights, tuple(carried))
         if not carries:
             return out, carried
         return tuple(self._in_place(e, y) for e, y in zip(node.outputs, out)), carried
+
+    def _counts(self, e: int) -> tuple[Tensor, ...]:
+        """Return what is known of an edge and its total, before the call and now, as where the stream ends."""
+        window = MovingWindow(self, e, True)
+        return window.before, window.total, window.known, window.total
 
     def _at_first(self, e: int) -> Tensor:
         """Return the position of an edge's first column."""
@@ -464,20 +469,6 @@ class StaticCall:
         return torch.stack([row.index_select(0, i) for row, i in zip(y.unbind(0), at.unbind(0))])
 
 
-class _Counts(Sequence[Tensor]):
-    """``(B, 4)`` per input: known and total before the call and now, as where the stream ends."""
-
-    def __init__(self, call: StaticCall, edges: Sequence[int]) -> None:
-        self._call, self._edges = call, edges
-
-    def __len__(self) -> int:
-        return len(self._edges)
-
-    def __getitem__(self, i: Any) -> Any:
-        window = MovingWindow(self._call, self._edges[i], True)
-        return torch.stack([window.before, window.total, window.known, window.total], 1)
-
-
 class SteadyWindow:
     """Frames of an edge in mid-stream, by positions from the base on, which are plain numbers."""
 
@@ -502,7 +493,7 @@ class SteadyWindow:
         back = extent(self._frames, 1) - self._new - low
         if back <= 0 and self._call.schedule.course(self._e).lead >= 0 and not self._ends:
             return y
-        return _where(self._call.valid(self._e, back, n, self._ends), y, fill)
+        return hide(y, ~self._call.valid(self._e, back, n, self._ends), fill)
 
     def take(self, positions: Tensor, fill: float = 0.0) -> Tensor:
         """Return the frames at positions, which are the same for all rows."""
@@ -569,8 +560,3 @@ class MovingWindow(PaddedWindow):
             x = torch.stack([row.index_select(0, i) for row, i in zip(x.unbind(0), at.unbind(0))])
         lengths = self.known - self.before
         return zero_behind(x, lengths), lengths
-
-
-def _where(condition: Tensor, x: Tensor, otherwise: float) -> Tensor:
-    """Return ``(B, n, *features)``, another value where ``condition (B, n)`` doesn't hold."""
-    return x.masked_fill(~condition.reshape(condition.shape + (1,) * (x.dim() - 2)), otherwise)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -45,7 +48,7 @@ class PaddedWindow:
         hidden = (positions < self._least[:, None]) | (positions >= self.known[:, None])
         index = (positions - self._at[:, None]).masked_fill(hidden, 0)
         frames = rows_of(self._frames, index)
-        return frames.masked_fill(hidden.reshape(hidden.shape + (1,) * (frames.dim() - 2)), fill)
+        return hide(frames, hidden, fill)
 
     def new(self) -> tuple[Tensor, Tensor]:
         """Return this call's frames ``(B, most, *features)``, zeros behind each row's, and how many ``(B,)``."""
@@ -56,6 +59,27 @@ class PaddedWindow:
         """Return the last n known frames, which are the state after the call."""
         first = (self.known - n - self._at)[:, None]
         return rows_of(self._frames, first + torch.arange(n, device=first.device))
+
+
+class Counts(Sequence[Tensor]):
+    """``(B, 4)`` per input of an operator, made when asked for: few kernels do.
+
+    Parameters
+    ----------
+    edges : sequence of int
+        The inputs.
+    of : callable
+        Gives the counts of an edge: known and total before the call, known and total now.
+    """
+
+    def __init__(self, edges: Sequence[int], of: Callable[[int], Sequence[Tensor]]) -> None:
+        self._edges, self._of = edges, of
+
+    def __len__(self) -> int:
+        return len(self._edges)
+
+    def __getitem__(self, i: Any) -> Any:
+        return torch.stack(list(self._of(self._edges[i])), 1)
 
 
 def rows_of(frames: Tensor, index: Tensor) -> Tensor:
@@ -72,7 +96,12 @@ def zero_behind(frames: Tensor, lengths: Tensor) -> Tensor:
     that it could turn round, ONNX Runtime gives 0 for -0.
     """
     hidden = torch.arange(frames.shape[1], device=frames.device) >= lengths[:, None]
-    return frames.masked_fill(hidden.reshape(hidden.shape + (1,) * (frames.dim() - 2)), 0)
+    return hide(frames, hidden, 0)
+
+
+def hide(frames: Tensor, hidden: Tensor, fill: float) -> Tensor:
+    """Return ``(B, n, *features)`` with another value where ``hidden (B, n)`` holds."""
+    return frames.masked_fill(hidden.reshape(hidden.shape + (1,) * (frames.dim() - 2)), fill)
 
 
 def fit(frames: Tensor, n: int) -> Tensor:

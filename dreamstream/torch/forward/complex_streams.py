@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -266,29 +267,27 @@ enter(
 
 
 # ---------------------------------------------------------------------- put together, and written into
-def _together(join: Callable[..., Any], tensors: Any, dim: int) -> Complex:
-    real, imag = zip(*map(_both, tensors))
-    return Complex(join(list(real), dim), join(list(imag), dim))
+def _of_both(join: Callable[..., Any], *operands: Any) -> Complex:
+    """Return what is made of the real parts, and of the imaginary ones."""
+    return Complex(*(join(*parts) for parts in zip(*map(_both, operands))))
 
 
-def _joined(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Complex:
-    return _together(cat, tensors, dim if axis is None else axis)
+def _joined(tensors: Any, dim: int = 0, *, axis: int | None = None, join: Callable[..., Any] = cat) -> Complex:
+    return _of_both(lambda *parts: join(list(parts), dim if axis is None else axis), *tensors)
 
 
 def _chosen(condition: Any, input: Any, other: Any) -> Complex:
-    (p, q), (r, s) = _both(input), _both(other)
-    return Complex(where(condition, p, r), where(condition, q, s))
+    return _of_both(lambda x, y: where(condition, x, y), input, other)
 
 
 def _filled(z: Any, mask: Any, value: Any) -> Complex:
-    real, imag = _both(value)
-    return Complex(z.real.masked_fill(mask, real), z.imag.masked_fill(mask, imag))
+    return _of_both(lambda part, of_value: part.masked_fill(mask, of_value), z, value)
 
 
 def _padded(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Complex:
-    real, imag = _both(0.0 if value is None else value)
-    given = (None, None) if mode != "constant" else (float(real), float(imag))
-    return Complex(F.pad(input.real, pad, mode, given[0]), F.pad(input.imag, pad, mode, given[1]))
+    fixed = mode == "constant"
+    by = 0.0 if value is None else value
+    return _of_both(lambda part, v: F.pad(part, pad, mode, float(v) if fixed else None), input, by)
 
 
 def _assign(z: Any, index: Any, value: Any) -> None:
@@ -307,7 +306,7 @@ enter(
     COMPLEX,
     {
         "cat concat concatenate": _joined,
-        "stack": lambda tensors, dim=0: _together(stack, tensors, dim),
+        "stack": partial(_joined, join=stack),
         "where_function": _chosen,
         "masked_fill": _filled,
         "pad": _padded,

@@ -30,7 +30,7 @@ from ...errors import DTypeError, ModeError, NotStreamableError
 from ...nn import functional as native_functional
 from ...nn.functional.attention import hides_nothing, of_memory, under_masks, unread, weights_of
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
-from ...operations.refusals import FREQUENCIES, GRADIENTS, PLACES
+from ...operations.refusals import FREQUENCIES, GRADIENTS, PLACES, Refusal
 from ...stream.rules import Length, Rows, Token
 from ..run.kernels.weights import looking_up
 from ..tensor import StreamTensor
@@ -87,15 +87,16 @@ def _of_gradients(what: str, otherwise: Any = None) -> Callable[..., Any]:
     def refuse(x: Any, *_: Any, **__: Any) -> Any:
         if not _requires_grad(x):
             return x if otherwise is None else otherwise(x)
-        return _refused_gradients(what)()
+        return _refused(what, GRADIENTS)()
 
     return refuse
 
 
-def _refused_gradients(what: str) -> Callable[..., Any]:
+def _refused(name: str, why: Refusal = PLACES) -> Callable[..., Any]:
+    """Refuse a function, whatever it is given: by default one that picks frames."""
+
     def refuse(*_: Any, **__: Any) -> Any:
-        reason, remedy = GRADIENTS.words
-        raise NotStreamableError.here(f"{what}: {reason}; {remedy}")
+        raise NotStreamableError.here(f"{name}: {why.text}")
 
     return refuse
 
@@ -194,7 +195,7 @@ enter(
             name: _of_gradients(name)
             for name in ("retain_grad", "register_hook", "register_post_accumulate_grad_hook")
         },
-        **{name: _refused_gradients(name) for name in ("grad", "backward")},
+        **{name: _refused(name, GRADIENTS) for name in ("grad", "backward")},
         "is_floating_point": lambda input: _dtype(input).is_floating_point,
         "is_complex is_nonzero is_inference is_conj is_neg": lambda input: False,
         "get_device": lambda x: -1 if current().device.type == "cpu" else current().device.index or 0,
@@ -347,16 +348,6 @@ def _cell(kind: type[Cell], **attributes: Any) -> Callable[..., Any]:
     return step
 
 
-def _refused(name: str) -> Callable[..., Any]:
-    """Refuse to pick frames."""
-
-    def refuse(*_: Any, **__: Any) -> Any:
-        reason, remedy = PLACES.words
-        raise NotStreamableError.here(f"{name}: {reason}; {remedy}")
-
-    return refuse
-
-
 def _where(*args: Any, **kwargs: Any) -> Any:
     alone = len(args) + len(kwargs) == 1
     return (_refused("torch.where of a condition alone") if alone else where)(*args, **kwargs)
@@ -406,8 +397,7 @@ def embedding(
 ) -> Any:
     """Look rows up; options that concern gradients go to the kernel."""
     if scale_grad_by_freq and getattr(weight, "_learned", False) and current().goes_on:
-        reason, remedy = FREQUENCIES.words
-        raise NotStreamableError.here(f"embedding: {reason}; {remedy}")
+        raise NotStreamableError.here(f"embedding: {FREQUENCIES.text}")
     if padding_idx is not None or scale_grad_by_freq or sparse:
         looked_at()
     with looking_up(padding_idx, scale_grad_by_freq, sparse):

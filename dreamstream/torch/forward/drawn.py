@@ -77,8 +77,7 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 
 def _refusal(line: str) -> NotStreamableError:
-    reason, remedy = DRAWN.words
-    return NotStreamableError(f"numbers drawn at {line}: {reason}; {remedy}")
+    return NotStreamableError(f"numbers drawn at {line}: {DRAWN.text}")
 
 
 def _states(device: torch.device, generator: Any = None) -> list[Tensor]:

@@ -18,7 +18,7 @@ from ...array import creation
 from ...array.attend import of_all
 from ...array.batch_constants import plain_beside
 from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, count_of, flat, is_deferred
-from ...array.einsum import table_product
+from ...array.einsum import letters_of, spread, table_product
 from ...array.library import Library
 from ...array.loops import number_in
 from ...array.mask_terms import terms_by_distance
@@ -395,23 +395,10 @@ def _without_sums(func: Callable[..., Any], name: str, args: tuple[Any, ...]) ->
         if 1 in [s for s in (a.shape[-1], b.shape[-2]) if isinstance(s, int)]:
             return torch.mul, (a, b)
     if name == "einsum" and len(args) == 3:
-        inputs, _, made = args[0].replace(" ", "").partition("->")
-        if inputs.count("...") == 1:
-            own = next(i for i, part in enumerate(inputs.split(",")) if "..." in part)
-            more = "ABCDEFGH"[: args[1 + own].ndim - len(inputs.split(",")[own]) + 3]
-            inputs, made = inputs.replace("...", more), made.replace("...", more)
-        letters = inputs.split(",")
+        letters, made = letters_of(args[0], args[1:])
         if {*made} == {*letters[0], *letters[1]}:
-            return torch.mul, tuple(_spread(x, own, made) for x, own in zip(args[1:], letters))
+            return torch.mul, tuple(spread(x, own, made) for x, own in zip(args[1:], letters))
     return func, args
-
-
-def _spread(x: Any, own: str, made: str) -> Any:
-    """Return a tensor with the dimensions `own` so that it broadcasts to `made`."""
-    x = x.permute(*(own.index(c) for c in made if c in own))
-    for i, c in enumerate(made):
-        x = x if c in own else x.unsqueeze(i)
-    return x
 
 
 # ---------------------------------------------------------------------- tables

@@ -80,8 +80,7 @@ def _moved(value: torch.Tensor, scale: Any, shift: Any) -> torch.Tensor:
 def _require_own_numbers(name: str, x: Any, of_channels: bool = False) -> None:
     """Raise where frames of several calls would share what is drawn."""
     if (of_channels or (x.edge is not None and x.edge.line.static)) and current().goes_on:
-        reason, remedy = DRAWN.words
-        raise NotStreamableError.here(f"{name}: {reason}; {remedy}")
+        raise NotStreamableError.here(f"{name}: {DRAWN.text}")
 
 
 def _numbers(of: Callable[..., Any]) -> Callable[..., torch.Tensor]:

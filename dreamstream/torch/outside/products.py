@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ...array.derivatives import letters_of
 from ..tensor import StreamTensor
 from .common import agree, fall_back, inputs, keep, kept, name_of, plain, rule, run, streams_in, unknown
 
@@ -77,13 +78,10 @@ def einsum(func: Any, *args: Any) -> Any:
     equation, operands = args[0], args[1:]
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
-    if not isinstance(equation, str) or "..." in equation:
+    if not isinstance(equation, str):
         return unknown(func, *args)
     info = agree(streams_in(operands), "einsum")
-    left, arrow, out = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if not arrow:
-        out = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
+    terms, out = letters_of(equation, [x.dim() for x in operands])
     fits = len(terms) == len(operands) and len(out) == len(set(out))
     found = _roles(terms, out, operands) if fits else None
     if found is None:

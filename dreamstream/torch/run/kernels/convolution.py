@@ -146,14 +146,19 @@ def _planes_alone(step: Step, weights: Sequence[Any]) -> Callable[..., Tensor] |
     return lambda step, x, weight, bias: run(step, x.unsqueeze(0), weight, bias)[0]
 
 
+def _of_images(run: Callable[..., Tensor], step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return what becomes of images that are frames."""
+    images = x.run(step.first[0], step.n[0])
+    y = run(step, images.flatten(0, 1), weight, bias, images=True)
+    return y.reshape(*images.shape[:2], *y.shape[1:])
+
+
 @windowed("conv2d", numbers=True, repeats=_plane_repeats, alone=_planes_alone)
 def conv2d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the products of windows over (stream, positions), or over the images that frames are."""
     a = step.attributes
     if step.ranks[0] == 3:
-        images = x.run(step.first[0], step.n[0])
-        y = _convolved(step, images.flatten(0, 1), weight, bias, images=True)
-        return y.reshape(*images.shape[:2], *y.shape[1:])
+        return _of_images(_convolved, step, x, weight, bias)
     stride, dilation = (a["stride"] or (1, 1))[0], (a["dilation"] or (1, 1))[0]
     span = dilation * (extent(plane_weight(weight, a["axis"]), 2) - 1) + 1
     first = step.first[0] * stride - (a["padding"] or (0,))[0]
@@ -211,9 +216,7 @@ def conv_transpose2d(step: Step, x: Window, weight: Tensor, bias: Tensor | None)
     """Return the sums of all inputs that reach the new frames, or the images that frames become."""
     a = step.attributes
     if step.ranks[0] == 3:
-        images = x.run(step.first[0], step.n[0])
-        y = _transposed(step, images.flatten(0, 1), weight, bias, images=True)
-        return y.reshape(*images.shape[:2], *y.shape[1:])
+        return _of_images(_transposed, step, x, weight, bias)
     stride, dilation, padding, added = ((a[name] or default)[0] for name, default in _PLANES.items())
     reach = dilation * (extent(plane_weight(weight, a["axis"]), 2) - 1)
     frames, offset, more = _reaching(step, x, stride, padding, reach, added)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .positions import extent, padded_run, repeats_by_zeros, run_from, strided_run, there
+from .positions import extent, padded_run, repeats_by_zeros, run_from, spread, strided_run, there, valid
 from .registry import Step, Window, windowed
 
 
@@ -28,8 +28,7 @@ def pad(step: Step, x: Window, more: Tensor | None = None) -> Tensor:
     at = first[:, None] + torch.arange(step.n[0], device=first.device)
     own = (at >= a["left"]) & (at < a["left"] + x.total[:, None])
     rows = torch.where(at < a["left"], at, at - x.total[:, None]).clamp(0, len(more) - 1)
-    own, rows = there(own.reshape(*own.shape, *(1,) * (out.dim() - 2)), out), there(rows, out)
-    return torch.where(own, out, more[rows])
+    return torch.where(spread(own, out), out, more[there(rows, out)])
 
 
 @windowed("pad_to_multiple")
@@ -56,8 +55,7 @@ def put(step: Step, x: Window, v: Window) -> Tensor:
     at = step.first[0][:, None] + torch.arange(step.n[0], device=step.first[0].device)
     replaced = (at >= a["start"]) & (at < x.total[:, None] - a["crop"]) & ((at - a["start"]) % a["step"] == 0)
     own, other = x.run(step.first[0], step.n[0]), v.run(step.first[0] - a["start"], step.n[0])
-    replaced = there(replaced.reshape(*replaced.shape, *(1,) * (own.dim() - 2)), own)
-    return torch.where(replaced, other, own)
+    return torch.where(spread(replaced, own), other, own)
 
 
 @windowed("sync", numbers=True, repeats=1, shift=lambda a: 0)
@@ -154,8 +152,5 @@ def sort(step: Step, x: Window) -> tuple[Tensor, Tensor]:
         last = -torch.inf if down else torch.nan
     else:
         last = torch.iinfo(wide.dtype).min if down else torch.iinfo(wide.dtype).max
-    places = torch.arange(frames.shape[1], device=frames.device)
-    valid = places < there(x.total, frames)[:, None]
-    valid = valid.reshape(*valid.shape, *(1,) * (frames.dim() - 2))
-    values, indices = torch.where(valid, wide, last).sort(stable=True, dim=1, descending=down)
+    values, indices = torch.where(valid(frames, x.total), wide, last).sort(stable=True, dim=1, descending=down)
     return values.to(frames.dtype), indices

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .positions import extent, there
+from .positions import extent, spread, there
 from .registry import Step, Window, windowed
 
 
@@ -115,11 +115,8 @@ def _parts_of_streams(step: Step, x: Window) -> Tensor:
     size = -(-(parts + 1) * total // n_parts) - first  # (B, parts)
     within = torch.arange(int(size.max()), device=total.device)
     frames = x.take((first[..., None] + within).flatten(1)).unflatten(1, (n_parts, -1))
-    valid = there(within < size[..., None], frames)
-    valid = valid.reshape(*valid.shape, *(1,) * (frames.dim() - 3))
+    valid = spread(within < size[..., None], frames)
     if step.attributes["kind"] == "max":
         return torch.where(valid, frames, -torch.inf).max(2).values
-    some = valid.sum(2).clamp(min=1) * there(total > 0, frames).reshape(
-        -1, *(1,) * (frames.dim() - 2)
-    )  # of none: NaN
-    return torch.where(valid, frames, 0).sum(2) / some
+    sums = torch.where(valid, frames, 0).sum(2)
+    return sums / (valid.sum(2).clamp(min=1) * spread(total > 0, sums))  # of none: NaN

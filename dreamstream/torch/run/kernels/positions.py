@@ -16,6 +16,18 @@ def there(tensor: Tensor, like: Tensor) -> Tensor:
     return tensor.to(like.device, non_blocking=True)
 
 
+def spread(numbers: Tensor, like: Tensor) -> Tensor:
+    """Return numbers of rows, or of their frames, where `like` is, so that they meet its features."""
+    numbers = there(numbers, like)
+    return numbers.reshape(*numbers.shape, *(1,) * (like.dim() - numbers.dim()))
+
+
+def valid(frames: Tensor, n: Tensor) -> Tensor:
+    """Return which frames of ``(B, most, *features)`` are some of each row's n."""
+    places = torch.arange(frames.shape[1], device=frames.device)
+    return spread(places < there(n, frames)[:, None], frames)
+
+
 def traced() -> bool:
     """Return whether a graph is being made, so that nothing may depend on the numbers at hand."""
     return torch.compiler.is_compiling() or is_traced()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .positions import there
+from .positions import spread, there, valid
 from .registry import Step, Window, framewise, windowed
 
 
@@ -38,18 +38,6 @@ def _of_one_axis(kind: str, x: Tensor, axes: list[int], kept: bool) -> Tensor:
         for axis in axes:
             y = y.unsqueeze(axis + x.dim())
     return y
-
-
-def _of_rows(numbers: Tensor, like: Tensor) -> Tensor:
-    """Return numbers of rows, or of their frames, where they meet values."""
-    numbers = there(numbers, like)
-    return numbers.reshape(*numbers.shape, *(1,) * (like.dim() - numbers.dim()))
-
-
-def _valid(frames: Tensor, n: Tensor) -> Tensor:
-    """Return which frames of ``(B, most, *features)`` are some of each row's n."""
-    places = torch.arange(frames.shape[1], device=frames.device)
-    return _of_rows(places < there(n, frames)[:, None], frames)
 
 
 # ---------------------------------------------------------------------- what frames are folded into
@@ -84,8 +72,8 @@ def _fold(kind: str, window: Window, state: Sequence[Tensor]) -> tuple[Tensor, .
     """Return what is carried once a call's frames are folded into it."""
     frames, n = window.new()
     so_far, *more = state
-    valid = _valid(frames, n)
-    wide = torch.where(valid, frames.to(so_far.dtype), _start(kind, frames))
+    real = valid(frames, n)
+    wide = torch.where(real, frames.to(so_far.dtype), _start(kind, frames))
     if kind in ("sum", "mean"):
         return (so_far + wide.sum(1),)
     if kind == "prod":
@@ -104,16 +92,16 @@ def _fold(kind: str, window: Window, state: Sequence[Tensor]) -> tuple[Tensor, .
     if not more:
         return (found,)
     if not kind.startswith("arg"):
-        return _shared(found, so_far, more[0], wide, valid)
+        return _shared(found, so_far, more[0], wide, real)
     hits = (every == found[:, None]) | ((every != every) & (found != found)[:, None])
     places = torch.cat([more[0][:, None], _places(window, wide).expand_as(wide)], 1)
     return found, torch.where(hits, places, torch.iinfo(torch.int64).max).amin(1)
 
 
-def _shared(found: Tensor, so_far: Tensor, count: Tensor, wide: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+def _shared(found: Tensor, so_far: Tensor, count: Tensor, wide: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     """Return the extremes `found`, whose gradients all equal frames share, and how many of these there were."""
     before = torch.where(so_far == found, count, 0).detach()
-    equal = (valid & (wide == found[:, None])).to(wide.dtype)
+    equal = (real & (wide == found[:, None])).to(wide.dtype)
     n = before + equal.sum(1)
     if wide.requires_grad or so_far.requires_grad:
         whole = torch.where(
@@ -135,7 +123,7 @@ def _of_gradient(x: Tensor) -> Tensor:
 def _places(window: Window, frames: Tensor) -> Tensor:
     """Return where new frames stand in their streams."""
     behind = torch.arange(frames.shape[1], device=frames.device)
-    return _of_rows(there(window.before, frames)[:, None] + behind, frames)
+    return spread(there(window.before, frames)[:, None] + behind, frames)
 
 
 def _centre(largest: Tensor) -> Tensor:
@@ -158,7 +146,7 @@ def cumulative(step: Step, windows: Sequence[Window], weights: Sequence[Any], st
         y = so_far[:, None] + wide.cumsum(1)
         if kind == "mean":
             first = step.first[0]
-            y = y / _of_rows(first[:, None] + torch.arange(1, frames.shape[1] + 1, device=first.device), y)
+            y = y / spread(first[:, None] + torch.arange(1, frames.shape[1] + 1, device=first.device), y)
     elif kind == "prod":
         y = so_far[:, None] * wide.cumprod(1)
     elif kind == "logsumexp":
@@ -167,10 +155,10 @@ def cumulative(step: Step, windows: Sequence[Window], weights: Sequence[Any], st
     else:
         every = torch.cat([so_far[:, None], wide], 1)
         y, at = every.cummax(1) if kind.endswith("max") else every.cummin(1)
-        last = _of_rows(there(n, at)[:, None], at).expand(-1, -1, *at.shape[2:])
+        last = spread(there(n, at)[:, None], at).expand(-1, -1, *at.shape[2:])
         folded, y = (y.gather(1, last)[:, 0],), y[:, 1:]  # of equals the last has the gradient
         if more:
-            began = _of_rows(there(x.before, at)[:, None], at)
+            began = spread(there(x.before, at)[:, None], at)
             at = torch.where(at == 0, more[0][:, None], began + at - 1)
             folded, y = (*folded, at.gather(1, last)[:, 0]), at[:, 1:]
     return (y if kind.startswith("arg") else y.to(frames.dtype),), folded
@@ -184,10 +172,10 @@ def reduce_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any],
     y = folded[0] if kind in ("max", "min") else folded[-1]
     if kind == "mean":
         assert step.ended is not None
-        y = y / _of_rows(windows[0].known.maximum((~step.ended).to(torch.int64)), y)  # of no frames: NaN
+        y = y / spread(windows[0].known.maximum((~step.ended).to(torch.int64)), y)  # of no frames: NaN
     if kind == "logsumexp":
         assert step.ended is not None
-        y = _log(folded[0], y, _of_rows(step.ended, y).expand_as(y))
+        y = _log(folded[0], y, spread(step.ended, y).expand_as(y))
     return ((y if kind.startswith("arg") else y.to(like.dtype))[:, None][:, : step.n[0]],), folded
 
 
@@ -202,11 +190,11 @@ def chosen_frame(step: Step, windows: Sequence[Window], weights: Sequence[Any], 
     frames, n = x.new()
     folded = so_far
     if frames.shape[1]:
-        wide = torch.where(_valid(frames, n), frames.to(so_far.dtype), _start(kind, frames))
+        wide = torch.where(valid(frames, n), frames.to(so_far.dtype), _start(kind, frames))
         found = (wide.max(1) if kind == "max" else wide.min(1)).values
         better = (found > so_far if kind == "max" else found < so_far) | (found != found)
-        better = torch.where(_of_rows(x.before, found) == 0, True, better & (so_far == so_far))
-        folded = torch.where(better & _of_rows(n > 0, found), found, so_far)
+        better = torch.where(spread(x.before, found) == 0, True, better & (so_far == so_far))
+        folded = torch.where(better & spread(n > 0, found), found, so_far)
     return (folded.to(frames.dtype)[:, None][:, : step.n[0]],), (folded,)
 
 
@@ -222,7 +210,7 @@ def _zeros(n: int) -> Callable[..., tuple[Tensor, ...]]:
 def _of_ended(step: Step, quotient: Tensor, divisor: Tensor, like: Tensor) -> tuple[Tensor]:
     """Return the quotients of streams that end, whose gradients no other row's division by zero reaches."""
     assert step.ended is not None
-    y = quotient / torch.where(_of_rows(step.ended, divisor), divisor, 1)
+    y = quotient / torch.where(spread(step.ended, divisor), divisor, 1)
     return (y.to(like.dtype)[:, None][:, : step.n[0]],)
 
 
@@ -232,12 +220,12 @@ def var_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any], st
     (x,), (mean, squares) = windows, state
     frames, n = x.new()
     wide = frames.double()
-    new, before = (_of_rows(numbers, mean).to(mean) for numbers in (n, x.before))
+    new, before = (spread(numbers, mean).to(mean) for numbers in (n, x.before))
     own = wide.sum(1) / new.clamp(min=1)
     apart, share = own - mean, new / (before + new).clamp(min=1)
-    off = torch.where(_valid(wide, n), wide - own[:, None], 0)
+    off = torch.where(valid(wide, n), wide - own[:, None], 0)
     squares = squares + off.square().sum(1) + apart.square() * before * share
-    lost = (_of_rows(x.known, mean).to(mean) - step.attributes["correction"]).clamp(min=0)
+    lost = (spread(x.known, mean).to(mean) - step.attributes["correction"]).clamp(min=0)
     return _of_ended(step, squares, lost, frames), (mean + apart * share, squares)
 
 
@@ -248,15 +236,15 @@ def softmax_sum(step: Step, windows: Sequence[Window], weights: Sequence[Any], s
     a, n = scores.new()
     frames, _ = values.new()
     aligned = a.reshape(*a.shape[:2], *(1,) * (step.ranks[1] - step.ranks[0]), *a.shape[2:]).expand_as(frames)
-    hidden = torch.where(_valid(frames, n), aligned, -torch.inf).double()
-    started = _of_rows(scores.before, top) > 0
+    hidden = torch.where(valid(frames, n), aligned, -torch.inf).double()
+    started = spread(scores.before, top) > 0
     so_far = torch.where(started, top, -torch.inf)
     largest = torch.cat([so_far[:, None], hidden], 1).detach().amax(1)
     centre = torch.where(largest == -torch.inf, 0, largest)
     by = (hidden - centre[:, None]).exp()
     kept = torch.where(started, (so_far - centre).exp(), 0)
     divisor, total = divisor * kept + by.sum(1), total * kept + (by * frames).sum(1)
-    weights_of_some = torch.where(_of_rows(scores.known, divisor) > 0, divisor, 1)
+    weights_of_some = torch.where(spread(scores.known, divisor) > 0, divisor, 1)
     return _of_ended(step, total, weights_of_some, frames), (largest, divisor, total)
 
 
