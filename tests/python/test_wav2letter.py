@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from cereal import written
@@ -214,6 +216,48 @@ def test_serialized_modules(tmp_path, name):
         )
         for chunk in (1, 7, 50):
             assert np.array_equal(streamed(engine, x, chunk), whole)
+
+
+def authors_numbers(path):
+    """The arrays of numbers in the first of the tests in a file of wav2letter's own, by name."""
+    if not path.is_file():
+        pytest.skip(f"there is no {path}")
+    first = path.read_text().split("TEST(")[1]
+    return {k: np.float32(v.split(",")) for k, v in re.findall(r"(\w+) = \{([-.\d,\s]+)\}", first)}
+
+
+def authors_convolution(given, weights, bias):
+    return "Conv1dFbGemm", given[weights].reshape(2, 3, 2), given[bias], 5, 1, 1, 1
+
+
+def authors_block(given):
+    def line(name):
+        return "LinearFbGemm", given[f"{name}_weights"].reshape(10, 10), given[f"{name}_bias"]
+
+    conv = "Residual", ("Sequential", authors_convolution(given, "conv_weights", "conv_bias"), ("Relu",))
+    lines = "Residual", ("Sequential", line("lin1"), ("Relu",), line("lin2"))
+    return "TDSBlock", conv, ("LayerNorm", 10, 1.0, 0.0), lines, ("LayerNorm", 10, 1.0, 0.0)
+
+
+AUTHORS = {
+    "Conv1dTest": (
+        lambda given: authors_convolution(given, "weightsValues", "biasValues"), "inputValues", "targetValues"
+    ),
+    "TDSBlockTest": (authors_block, "in", "expectedOutput"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AUTHORS)
+def test_numbers_of_the_authors(data_folder, tmp_path, name):
+    """Outputs that stand in wav2letter's tests of a convolution and of a block, to four digits."""
+    given, (make, x, y) = authors_numbers(data_folder / "wav2letter" / f"{name}.cpp"), AUTHORS[name]
+    (tmp_path / "acoustic_model.bin").write_bytes(written(make(given)))
+    net = load_wav2letter(tmp_path / "acoustic_model.bin")
+    engine = ds.compile(net, net.spec, rate=net.rate)
+    x, want = given[x].reshape(10, 10), given[y].reshape(10, 10)
+    whole = streamed(engine, x, 10)
+    assert abs(whole - want).max() < 2e-3
+    assert all(np.array_equal(streamed(engine, x, chunk), whole) for chunk in (1, 3, 7))
 
 
 def test_its_text_describes_the_same_network(tmp_path):
