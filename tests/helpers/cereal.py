@@ -10,7 +10,7 @@ NAME = "w2l::streaming::"
 
 
 class Writer:
-    """Writes modules; names of types and objects are numbered as they come. Matrices fill whole rooms of numbers."""
+    """Writes modules; names of types and objects are numbered as they come. Matrices fill whole rooms."""
 
     def __init__(self, room=512):
         self.room = room
