@@ -218,39 +218,34 @@ def test_serialized_modules(tmp_path, name):
             assert np.array_equal(streamed(engine, x, chunk), whole)
 
 
-def authors_numbers(path):
-    """The arrays of numbers in the first of the tests in a file of wav2letter's own, by name."""
-    if not path.is_file():
-        pytest.skip(f"there is no {path}")
-    first = path.read_text().split("TEST(")[1]
-    return {k: np.float32(v.split(",")) for k, v in re.findall(r"(\w+) = \{([-.\d,\s]+)\}", first)}
-
-
-def authors_convolution(given, weights, bias):
-    return "Conv1dFbGemm", given[weights].reshape(2, 3, 2), given[bias], 5, 1, 1, 1
+def authors_convolution(given, prefix=""):
+    weight, bias = (given[f"{prefix}_{k}" if prefix else f"{k}Values"] for k in ("weights", "bias"))
+    return "Conv1dFbGemm", weight.reshape(2, 3, 2), bias, 5, 1, 1, 1
 
 
 def authors_block(given):
-    def line(name):
-        return "LinearFbGemm", given[f"{name}_weights"].reshape(10, 10), given[f"{name}_bias"]
-
-    conv = "Residual", ("Sequential", authors_convolution(given, "conv_weights", "conv_bias"), ("Relu",))
-    lines = "Residual", ("Sequential", line("lin1"), ("Relu",), line("lin2"))
-    return "TDSBlock", conv, ("LayerNorm", 10, 1.0, 0.0), lines, ("LayerNorm", 10, 1.0, 0.0)
+    first, second = (
+        ("LinearFbGemm", given[f"lin{i}_weights"].reshape(10, 10), given[f"lin{i}_bias"]) for i in (1, 2)
+    )
+    conv = "Residual", ("Sequential", authors_convolution(given, "conv"), ("Relu",))
+    norm = "LayerNorm", 10, 1.0, 0.0
+    return "TDSBlock", conv, norm, ("Residual", ("Sequential", first, ("Relu",), second)), norm
 
 
 AUTHORS = {
-    "Conv1dTest": (
-        lambda given: authors_convolution(given, "weightsValues", "biasValues"), "inputValues", "targetValues"
-    ),
+    "Conv1dTest": (authors_convolution, "inputValues", "targetValues"),
     "TDSBlockTest": (authors_block, "in", "expectedOutput"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", AUTHORS)
 def test_numbers_of_the_authors(data_folder, tmp_path, name):
     """Outputs that stand in wav2letter's tests of a convolution and of a block, to four digits."""
-    given, (make, x, y) = authors_numbers(data_folder / "wav2letter" / f"{name}.cpp"), AUTHORS[name]
+    path, (make, x, y) = data_folder / "wav2letter" / f"{name}.cpp", AUTHORS[name]
+    if not path.is_file():
+        pytest.skip(f"there is no {path}")
+    first = re.findall(r"(\w+) = \{([-.\d,\s]+)\}", path.read_text().split("TEST(")[1])
+    given = {key: np.float32(numbers.split(",")) for key, numbers in first}
     (tmp_path / "acoustic_model.bin").write_bytes(written(make(given)))
     net = load_wav2letter(tmp_path / "acoustic_model.bin")
     engine = ds.compile(net, net.spec, rate=net.rate)
