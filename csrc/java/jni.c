@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Methods are handed their class, and some an environment, that they have no use for. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 /* What JNI_OnLoad looks up. */
 static jclass exception_class;
 static jmethodID exception_init; /* (int status, byte[] message) */
@@ -21,7 +24,6 @@ enum { METHODS_VERSION = 1 };
 
 JNIEXPORT jint JNI_OnLoad(JavaVM *vm, void *reserved)
 {
-    (void)reserved;
     JNIEnv *env = NULL;
     if ((*vm)->GetEnv(vm, (void **)&env, JNI_VERSION_1_8) != JNI_OK)
         return JNI_ERR;
@@ -50,9 +52,7 @@ static jlong number(const void *p)
 /* A byte[] of `n` bytes; NULL with an exception pending if there is no memory. */
 static jbyteArray new_bytes(JNIEnv *env, const void *bytes, size_t n)
 {
-    if (n > INT32_MAX) {
-        n = INT32_MAX;
-    }
+    n = n > INT32_MAX ? INT32_MAX : n;
     const jbyteArray array = (*env)->NewByteArray(env, (jsize)n);
     if (array != NULL)
         (*env)->SetByteArrayRegion(env, array, 0, (jsize)n, bytes);
@@ -119,21 +119,18 @@ static int allocated(JNIEnv *env, const void *p)
 /* Native's number of this file; the interface that it was compiled for and the one that is running. */
 JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_versions(JNIEnv *env, jclass self)
 {
-    (void)self;
     const jlong values[] = {METHODS_VERSION, DS_ABI_VERSION, (jlong)ds_abi_version()};
     return new_longs(env, values, 3);
 }
 
 JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_version(JNIEnv *env, jclass self)
 {
-    (void)self;
     return new_text(env, ds_version());
 }
 
 /* The name of backend `index`, if this machine can run it, else null. */
 JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_backend(JNIEnv *env, jclass self, jlong index)
 {
-    (void)self;
     ds_backend_info info = {.struct_size = sizeof info};
     if (!good(env, ds_backend_at(&info, (size_t)index)) || !info.usable)
         return NULL;
@@ -142,15 +139,12 @@ JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_backend(JNIEnv *env, jclass
 
 JNIEXPORT jlong JNICALL Java_dreamstream_Native_backends(JNIEnv *env, jclass self)
 {
-    (void)env;
-    (void)self;
     return (jlong)ds_backend_count();
 }
 
 /* Where a direct buffer's first byte lies. */
 JNIEXPORT jlong JNICALL Java_dreamstream_Native_address(JNIEnv *env, jclass self, jobject buffer)
 {
-    (void)self;
     return number((*env)->GetDirectBufferAddress(env, buffer));
 }
 
@@ -158,8 +152,6 @@ JNIEXPORT jlong JNICALL Java_dreamstream_Native_address(JNIEnv *env, jclass self
 JNIEXPORT void JNICALL Java_dreamstream_Native_copy(JNIEnv *env, jclass self, jlong to, jlong from,
                                                     jlong n)
 {
-    (void)env;
-    (void)self;
     if (n > 0)
         memcpy(pointer(to), pointer(from), (size_t)n);
 }
@@ -172,7 +164,6 @@ JNIEXPORT jlong JNICALL Java_dreamstream_Native_load(JNIEnv *env, jclass self, j
                                                      jlong bytes, jlong n_bytes, jlongArray numbers,
                                                      jbyteArray backend)
 {
-    (void)self;
     jlong values[4];
     ds_model *model = NULL;
     ds_model_options options = DS_MODEL_OPTIONS_INIT;
@@ -195,8 +186,6 @@ JNIEXPORT jlong JNICALL Java_dreamstream_Native_load(JNIEnv *env, jclass self, j
 
 JNIEXPORT jint JNICALL Java_dreamstream_Native_closeModel(JNIEnv *env, jclass self, jlong model)
 {
-    (void)env;
-    (void)self;
     return (jint)ds_model_close(pointer(model));
 }
 
@@ -204,7 +193,6 @@ JNIEXPORT jint JNICALL Java_dreamstream_Native_closeModel(JNIEnv *env, jclass se
 JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_modelInfo(JNIEnv *env, jclass self,
                                                                jlong model)
 {
-    (void)self;
     ds_model_info info = {.struct_size = sizeof info};
     if (!good(env, ds_model_query(pointer(model), &info)))
         return NULL;
@@ -231,7 +219,6 @@ JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_modelInfo(JNIEnv *env, jcla
 JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_modelText(JNIEnv *env, jclass self,
                                                                jlong model, jboolean backend)
 {
-    (void)self;
     ds_model_info info = {.struct_size = sizeof info};
     if (!good(env, ds_model_query(pointer(model), &info)))
         return NULL;
@@ -249,7 +236,6 @@ static ds_status port_of(jlong model, jboolean output, jlong index, ds_port_info
 JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_portInfo(JNIEnv *env, jclass self, jlong model,
                                                               jboolean output, jlong index)
 {
-    (void)self;
     ds_port_info info;
     if (!good(env, port_of(model, output, index, &info)))
         return NULL;
@@ -268,7 +254,6 @@ JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_portInfo(JNIEnv *env, jclas
 JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_portName(JNIEnv *env, jclass self, jlong model,
                                                               jboolean output, jlong index)
 {
-    (void)self;
     ds_port_info info;
     return good(env, port_of(model, output, index, &info)) ? new_text(env, info.name) : NULL;
 }
@@ -277,7 +262,6 @@ JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_portName(JNIEnv *env, jclas
 
 JNIEXPORT jlong JNICALL Java_dreamstream_Native_open(JNIEnv *env, jclass self, jlong model)
 {
-    (void)self;
     ds_stream *stream = NULL;
     (void)good(env, ds_stream_open(&stream, pointer(model)));
     return number(stream);
@@ -285,20 +269,16 @@ JNIEXPORT jlong JNICALL Java_dreamstream_Native_open(JNIEnv *env, jclass self, j
 
 JNIEXPORT jint JNICALL Java_dreamstream_Native_closeStream(JNIEnv *env, jclass self, jlong stream)
 {
-    (void)env;
-    (void)self;
     return (jint)ds_stream_close(pointer(stream));
 }
 
 JNIEXPORT void JNICALL Java_dreamstream_Native_reset(JNIEnv *env, jclass self, jlong stream)
 {
-    (void)self;
     (void)good(env, ds_stream_reset(pointer(stream)));
 }
 
 JNIEXPORT jlong JNICALL Java_dreamstream_Native_fork(JNIEnv *env, jclass self, jlong stream)
 {
-    (void)self;
     ds_stream *fork = NULL;
     (void)good(env, ds_stream_fork(&fork, pointer(stream)));
     return number(fork);
@@ -308,7 +288,6 @@ JNIEXPORT jlong JNICALL Java_dreamstream_Native_fork(JNIEnv *env, jclass self, j
 JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_streamInfo(JNIEnv *env, jclass self,
                                                                 jlong stream)
 {
-    (void)self;
     ds_stream_info info = {.struct_size = sizeof info};
     if (!good(env, ds_stream_query(pointer(stream), &info)))
         return NULL;
@@ -321,7 +300,6 @@ JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_streamInfo(JNIEnv *env, jcl
 JNIEXPORT jlong JNICALL Java_dreamstream_Native_frames(JNIEnv *env, jclass self, jlong stream,
                                                        jlong index)
 {
-    (void)self;
     int64_t n = 0;
     (void)good(env, ds_stream_frames(pointer(stream), (size_t)index, &n));
     return (jlong)n;
@@ -330,7 +308,6 @@ JNIEXPORT jlong JNICALL Java_dreamstream_Native_frames(JNIEnv *env, jclass self,
 JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_snapshot(JNIEnv *env, jclass self,
                                                               jlong stream)
 {
-    (void)self;
     size_t n = 0;
     if (!good(env, ds_stream_snapshot_size(pointer(stream), &n)))
         return NULL;
@@ -349,7 +326,6 @@ JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_snapshot(JNIEnv *env, jclas
 JNIEXPORT void JNICALL Java_dreamstream_Native_restore(JNIEnv *env, jclass self, jlong stream,
                                                        jbyteArray snapshot)
 {
-    (void)self;
     char *bytes = copy_text(env, snapshot);
     if (allocated(env, bytes))
         (void)good(env, ds_stream_restore(pointer(stream), bytes,
@@ -408,7 +384,6 @@ JNIEXPORT void JNICALL Java_dreamstream_Native_step(JNIEnv *env, jclass self, jl
                                                     jlongArray array, jint n_streams, jint n_inputs,
                                                     jint n_outputs)
 {
-    (void)self;
     jlong numbers[NUMBERS_ON_STACK];
     ds_stream *streams[ON_STACK];
     uint32_t flags[ON_STACK];

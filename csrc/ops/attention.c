@@ -143,15 +143,6 @@ static ds_status attention_check_rows(const ds_op *op)
     return DS_OK;
 }
 
-static ds_status attention_check_sinks(const ds_op *op)
-{
-    const ds_signature *sinks = &op->weight[SINKS];
-    DS_CHECK(sinks->rank == 1 && sinks->shape[0] == op->in[Q].shape[0], DS_SHAPE,
-             "attention: its weight 'sinks' must have shape (%lld), got %s",
-             (long long)op->in[Q].shape[0], DS_SHAPE_TEXT(sinks));
-    return DS_OK;
-}
-
 static ds_status check_heads(ds_op *op)
 {
     int64_t n[3] = {0};
@@ -197,7 +188,7 @@ static ds_status attention_infer(ds_op *op)
         DS_TRY(attention_check_bias(op));
     DS_TRY(attention_check_rows(op));
     if (ds_op_has_weight(op, SINKS))
-        DS_TRY(attention_check_sinks(op));
+        DS_TRY(ds_op_require_weight(op, SINKS, "sinks", 1, &op->in[Q].shape[0]));
     DS_CHECK(op->attr[SOFTCAP].x >= 0, DS_ARGUMENT, "attention: softcap must be above 0, got %g",
              op->attr[SOFTCAP].x);
     op->whole = op->attr[CHUNK].i == 0 || op->attr[RIGHT].i == UNBOUNDED;

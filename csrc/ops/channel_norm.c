@@ -60,14 +60,6 @@ static void scale_rows(const ds_real_kernels *k, void *y, const void *x, size_t 
                     at + SHIFT * n_bytes);
 }
 
-/* DS_SHAPE unless there are channels. */
-static ds_status require_channels(const ds_op *op)
-{
-    DS_CHECK(op->in[0].rank >= 1, DS_SHAPE,
-             "%s: expected an input of shape (..., channels), got ()", op->def->name);
-    return DS_OK;
-}
-
 static size_t channels(const ds_op *op)
 {
     return (size_t)op->in[0].shape[op->in[0].rank - 1];
@@ -84,7 +76,6 @@ static const ds_attr_def batch_norm_attrs[] = {
 static ds_status batch_norm_infer(ds_op *op)
 {
     static const char *const names[] = {"running_mean", "running_var", "weight", "bias"};
-    DS_TRY(require_channels(op));
     for (int i = BATCH_MEAN; i <= BATCH_BIAS; i++)
         if (i <= BATCH_VARIANCE || ds_op_has_weight(op, i))
             DS_TRY(ds_op_require_weight(op, i, names[i], 1, &op->in[0].shape[op->in[0].rank - 1]));
@@ -158,7 +149,7 @@ static void batch_norm_backward(const ds_op *op, const ds_back *b)
 
 const ds_op_def ds_op_batch_norm = {
     DS_OPERATOR(batch_norm, "every channel normalised by statistics that are constants"),
-    .flags = DS_OP_INPLACE | DS_OP_REAL,
+    .flags = DS_OP_INPLACE | DS_OP_REAL | DS_OP_FEATURES,
     .attrs = batch_norm_attrs,
     .weights = "running_mean running_var weight? bias?",
     DS_PREPARED(batch_norm),
@@ -187,7 +178,6 @@ static bool group_norm_single(const ds_op *op)
 static ds_status group_norm_infer(ds_op *op)
 {
     const int64_t groups = op->attr[GROUPS].i;
-    DS_TRY(require_channels(op));
     const int64_t n = (int64_t)channels(op);
     DS_CHECK(groups >= 1 && n % groups == 0, DS_ARGUMENT,
              "group_norm: groups must divide the %lld channels, got %lld", (long long)n,
@@ -299,7 +289,7 @@ static void group_norm_backward(const ds_op *op, const ds_back *b)
 
 const ds_op_def ds_op_group_norm = {
     DS_OPERATOR(group_norm, "normalisation over all positions and the channels of each group"),
-    .flags = DS_OP_REAL,
+    .flags = DS_OP_REAL | DS_OP_FEATURES,
     .attrs = group_norm_attrs,
     .weights = "weight? bias?",
     .counts = group_norm_counts,

@@ -83,21 +83,18 @@ static ds_status conv_check_weight(const ds_op *op)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
     const char *name = op->def->name;
-    const bool vectors = ds_planes_vectors(op);
     const int64_t groups = ds_planes_attr(op, GROUPS)->i, n_in = in->shape[in->rank - 1];
     const int64_t n_out = weight->shape[0];
-    char text[160];
-    DS_CHECK(!vectors || (weight->rank == 3 && n_out >= 1), DS_SHAPE,
-             "%s: its weight 'weight' must have shape (out_channels, in_channels / groups, "
-             "kernel_size), got %s",
-             name, ds_signature_text(weight, text, sizeof text));
+    if (ds_planes_vectors(op))
+        DS_TRY(ds_op_require_axes(op, WEIGHT, "weight",
+                                  "out_channels, in_channels / groups, kernel_size"));
     DS_CHECK(groups >= 1 && n_in % groups == 0 && n_out % groups == 0, DS_ARGUMENT,
              "%s: groups must divide %lld input and %lld output channels, got %lld", name,
              (long long)n_in, (long long)n_out, (long long)groups);
     DS_CHECK(weight->shape[1] == n_in / groups, DS_SHAPE,
              "%s: expected an input of %lld channels, as its weight of shape %s has, got %lld",
              name, (long long)((uint64_t)weight->shape[1] * (uint64_t)groups),
-             ds_signature_text(weight, text, sizeof text), (long long)n_in);
+             DS_SHAPE_TEXT(weight), (long long)n_in);
     return ds_require_optional(op, BIAS, "bias", 1, &n_out);
 }
 

@@ -124,12 +124,9 @@ static ds_status conv_transpose_check_weight(const ds_op *op, int64_t *n_out)
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
     const char *name = op->def->name;
     const int64_t groups = ds_planes_attr(op, GROUPS)->i, n_in = in->shape[in->rank - 1];
-    if (ds_planes_vectors(op)) {
-        DS_CHECK(weight->rank == 3 && weight->shape[1] >= 1, DS_SHAPE,
-                 "%s: its weight 'weight' must have shape (in_channels, out_channels / groups, "
-                 "kernel_size), got %s",
-                 name, DS_SHAPE_TEXT(weight));
-    }
+    if (ds_planes_vectors(op))
+        DS_TRY(ds_op_require_axes(op, WEIGHT, "weight",
+                                  "in_channels, out_channels / groups, kernel_size"));
     DS_CHECK(weight->shape[0] == n_in, DS_SHAPE,
              "%s: expected an input of %lld channels, as its weight of shape %s has, got %lld",
              name, (long long)weight->shape[0], DS_SHAPE_TEXT(weight), (long long)n_in);

@@ -20,12 +20,7 @@ static ds_status embedding_infer(ds_op *op)
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
     DS_CHECK(in->dtype == DS_I64, DS_DTYPE, "embedding: its input must be int64, got %s",
              ds_dtype_name(in->dtype));
-    DS_CHECK(
-        ds_op_has_weight(op, WEIGHT) && weight->rank == 2 && weight->shape[0] >= 1 &&
-            weight->shape[1] >= 1,
-        DS_SHAPE,
-        "embedding: its weight 'weight' must have shape (num_embeddings, embedding_dim), got %s",
-        DS_SHAPE_TEXT(weight));
+    DS_TRY(ds_op_require_axes(op, WEIGHT, "weight", "num_embeddings, embedding_dim"));
     DS_CHECK(ds_is_real(weight->dtype), DS_DTYPE,
              "embedding: its weight must be float32 or float64, got %s",
              ds_dtype_name(weight->dtype));

@@ -68,12 +68,7 @@ static ds_status expert_linear_check(const ds_op *op)
                  (!ds_op_has_weight(op, BIAS) || op->weight[BIAS].dtype == x->dtype),
              DS_DTYPE,
              "expert_linear: its input and weights must be of one type, float32 or float64");
-    DS_CHECK(weight->rank == 3 && weight->shape[0] >= 1 && weight->shape[1] >= 1 &&
-                 weight->shape[2] >= 1,
-             DS_SHAPE,
-             "expert_linear: its weight 'weight' must have shape (experts, out_features, "
-             "in_features), got %s",
-             DS_SHAPE_TEXT(weight));
+    DS_TRY(ds_op_require_axes(op, WEIGHT, "weight", "experts, out_features, in_features"));
     DS_CHECK(tokens_match(x, index) && index->shape[index->rank - 1] >= 1, DS_SHAPE,
              "expert_linear: an index of shape %s doesn't fit an input of shape %s",
              DS_SHAPE_TEXT(index), DS_SHAPE_TEXT(x));

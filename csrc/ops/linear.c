@@ -49,34 +49,26 @@ static sizes linear_sizes_of(const ds_op *op)
 static ds_status linear_check_shapes(const ds_op *op)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
-    char text[128];
-    DS_CHECK(in->rank >= 1, DS_SHAPE, "%s: expected an input of shape (..., in_features), got ()",
-             op->def->name);
-    DS_CHECK(weight->rank == 2 && weight->shape[0] >= 1 && weight->shape[1] >= 1, DS_SHAPE,
-             "%s: its weight 'weight' must have shape (out_features, in_features), got %s",
-             op->def->name, ds_signature_text(weight, text, sizeof text));
+    DS_TRY(ds_op_require_axes(op, WEIGHT, "weight", "out_features, in_features"));
     DS_CHECK(in->shape[in->rank - 1] == weight->shape[1], DS_SHAPE,
              "%s: expected an input of shape (..., %lld), got %s", op->def->name,
-             (long long)weight->shape[1], ds_signature_text(in, text, sizeof text));
+             (long long)weight->shape[1], DS_SHAPE_TEXT(in));
     return ds_require_optional(op, BIAS, "bias", 1, &weight->shape[0]);
 }
 
 static ds_status matmul_check_shapes(const ds_op *op)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
-    char given[128], wanted[128];
-    ds_signature_text(in, wanted, sizeof wanted);
-    ds_signature_text(weight, given, sizeof given);
     DS_CHECK(
         weight->rank >= 2 && in->rank >= weight->rank - 1, DS_SHAPE,
         "matmul: its weight 'weight' must have shape (..., n, k) with at most one axis more than "
         "the input %s, got %s",
-        wanted, given);
+        DS_SHAPE_TEXT(in), DS_SHAPE_TEXT(weight));
     bool fits = weight->shape[weight->rank - 1] == in->shape[in->rank - 1];
     for (int i = 0; i + 2 < weight->rank; i++)
         fits = fits && (weight->shape[i] == 1 || weight->shape[i] == in->shape[i]);
-    DS_CHECK(fits, DS_SHAPE, "matmul: matrices of shape %s don't fit an input of shape %s", given,
-             wanted);
+    DS_CHECK(fits, DS_SHAPE, "matmul: matrices of shape %s don't fit an input of shape %s",
+             DS_SHAPE_TEXT(weight), DS_SHAPE_TEXT(in));
     return DS_OK;
 }
 
@@ -256,10 +248,10 @@ static void router_backward(const ds_op *op, const ds_back *b)
     linear_backward(op, &back);
 }
 
-#define PRODUCT(op, functions, text, names)                                                  \
-    DS_OPERATOR_OF(op, text, 1, 1, -1), .flags = DS_OP_PACKS | DS_OP_REAL, .weights = names, \
-        .infer = linear_infer, DS_PREPARED(functions), .forward = functions##_forward,       \
-        .backward = functions##_backward, .reads = DS_READS_X
+#define PRODUCT(op, functions, text, names)                                                 \
+    DS_OPERATOR_OF(op, text, 1, 1, -1), .flags = DS_OP_PACKS | DS_OP_REAL | DS_OP_FEATURES, \
+        .weights = names, .infer = linear_infer, DS_PREPARED(functions),                    \
+        .forward = functions##_forward, .backward = functions##_backward, .reads = DS_READS_X
 
 const ds_op_def ds_op_linear = {
     PRODUCT(linear, linear, "y = x W^T + b over the last feature axis", "weight bias?"),

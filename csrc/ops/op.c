@@ -546,6 +546,17 @@ ds_status ds_op_require_weight(const ds_op *op, int i, const char *name, int ran
     return DS_OK;
 }
 
+ds_status ds_op_require_axes(const ds_op *op, int i, const char *name, const char *axes)
+{
+    int rank = 1;
+    for (const char *at = axes; *at; at++)
+        rank += *at == ',';
+    DS_CHECK(ds_op_has_weight(op, i) && op->weight[i].rank == rank, DS_SHAPE,
+             "%s: its weight '%s' must have shape (%s), got %s", op->def->name, name, axes,
+             i < op->n_weights ? DS_SHAPE_TEXT(&op->weight[i]) : "none");
+    return DS_OK;
+}
+
 bool ds_op_has_weight(const ds_op *op, int i)
 {
     return i >= 0 && i < op->n_weights && (int)op->weight[i].dtype != 0;

@@ -323,6 +323,8 @@ ds_status ds_op_require_real(const ds_op *op);
 /* DS_SHAPE unless weight i is present with exactly this shape. */
 ds_status ds_op_require_weight(const ds_op *op, int i, const char *name, int rank,
                                const int64_t *shape);
+/* DS_SHAPE unless weight i is present with one axis for each of the names, which commas part. */
+ds_status ds_op_require_axes(const ds_op *op, int i, const char *name, const char *axes);
 bool ds_op_has_weight(const ds_op *op, int i);
 /* Bytes of one element of input 0. */
 size_t ds_op_element(const ds_op *op);

@@ -23,6 +23,7 @@ MODULES = (
     ("LogMelFeature", 8, 25, 10, 16000),
 )
 FILE = written(*MODULES)
+SMALL = written(*MODULES, room=1)
 
 
 def load(content, tmp_path):
@@ -32,16 +33,21 @@ def load(content, tmp_path):
 
 def test_files_that_are_cut(tmp_path):
     load(FILE, tmp_path)
-    for at in (*range(400), *range(400, len(FILE), 31)):
+    for cut in (*(SMALL[:n] for n in range(len(SMALL))), *(FILE[:n] for n in range(400, len(FILE), 31))):
         with pytest.raises(ds.FormatError, match=r"model\.bin: byte"):
-            load(FILE[:at], tmp_path)
+            load(cut, tmp_path)
     with pytest.raises(ds.FormatError, match="1 bytes follow"):
         load(FILE + b"x", tmp_path)
 
 
-def test_files_with_wrong_bytes(tmp_path):
-    rng = np.random.default_rng(0)
-    tracemalloc.start()
+def wrong_everywhere(data):
+    """The file with each of its bytes changed: by a bit, and by all."""
+    for at, byte in enumerate(data):
+        for other in (byte ^ 1, byte ^ 255):
+            yield data[:at] + bytes([other]) + data[at + 1 :]
+
+
+def wrong_at_random(rng):
     for _ in range(1500):
         data = bytearray(FILE)
         if rng.integers(2):  # a part stands in another's place, or twice, or nowhere
@@ -49,8 +55,14 @@ def test_files_with_wrong_bytes(tmp_path):
             data[at : at + rng.integers(40)] = data[begin : max(begin, end)]
         for at in rng.integers(0, 700, rng.integers(1, 4)):
             data[at] = rng.choice([0, 1, 127, 128, 255, rng.integers(256)])
+        yield bytes(data)
+
+
+def test_files_with_wrong_bytes(tmp_path):
+    tracemalloc.start()
+    for data in (*wrong_everywhere(SMALL), *wrong_at_random(np.random.default_rng(0))):
         with contextlib.suppress(ds.FormatError):
-            load(bytes(data), tmp_path)
+            load(data, tmp_path)
     assert tracemalloc.get_traced_memory()[1] < 1 << 26
     tracemalloc.stop()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import faults
 import numpy as np
 import pytest
+from c_library import needs_library
 from decoding import Ngrams, occurrences, random_arpa
 
 import dreamstream as ds
@@ -312,14 +313,10 @@ def test_words_are_told_once(networks, kind):
 
 
 EXAMPLE = Path(__file__).parent.parent.parent / "docs" / "examples" / "transducer.c"
-LIBRARY = Path(ds.__file__).parent / "lib" / "libdreamstream.so"
 
 
 @pytest.mark.skipif(not EXAMPLE.exists(), reason="the tests are away from the sources")
-@pytest.mark.skipif(
-    not LIBRARY.exists() or b"__asan_init" in (data := LIBRARY.read_bytes()) or b"__tsan_init" in data,
-    reason="libdreamstream.so is not built, or with sanitizers",
-)
+@needs_library
 @pytest.mark.parametrize("more", [[], ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]])
 def test_in_c(networks, c_build, tmp_path, more):
     """The example hears what the decoder in Python does, of frames in chunks of ten."""

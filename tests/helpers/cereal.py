@@ -10,9 +10,10 @@ NAME = "w2l::streaming::"
 
 
 class Writer:
-    """Writes modules; names of types and objects are numbered as they come."""
+    """Writes modules; names of types and objects are numbered as they come. Matrices fill whole rooms."""
 
-    def __init__(self):
+    def __init__(self, room=512):
+        self.room = room
         self.parts, self._types, self._n_objects = [], {}, 0
 
     def bytes(self):
@@ -97,14 +98,14 @@ class Writer:
 
     def _packed(self, matrix):
         rows, columns = matrix.shape
-        size = -(-rows * columns // 512) * 512
+        size = -(-rows * columns // self.room) * self.room
         self.put("8i", rows, columns, 512, rows, 16, 1, -(-columns // 16), size)
         self.put("Q", size)
         self.parts.append(np.pad(matrix.astype("<f2").reshape(-1), (0, size - matrix.size)).tobytes())
 
 
-def written(*modules):
+def written(*modules, room=512):
     """The bytes of a file with these modules."""
-    writer = Writer()
+    writer = Writer(room)
     writer.module(("Sequential", *modules), "Sequential")
     return writer.bytes()

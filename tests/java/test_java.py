@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_library import needs_library
 
 import dreamstream as ds
 from dreamstream import nn
@@ -17,14 +18,10 @@ from dreamstream.config.jar import java_home
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 JUNIT = ("junit-*.jar", "opentest4j*.jar", "apiguardian-api*.jar", "picocli.jar", "univocity-parsers*.jar")
-LIBRARY = Path(ds.__file__).parent / "lib" / "libdreamstream.so"
 
 pytestmark = [
     pytest.mark.skipif(not (ROOT / "csrc" / "java").is_dir(), reason="the tests are away from the sources"),
-    pytest.mark.skipif(
-        not LIBRARY.exists() or b"__asan_init" in (data := LIBRARY.read_bytes()) or b"__tsan_init" in data,
-        reason="libdreamstream.so is not built, or with sanitizers",
-    ),
+    needs_library,
 ]
 
 

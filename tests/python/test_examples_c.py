@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_library import LIBRARY, needs_library
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
@@ -21,17 +22,13 @@ from dreamstream.models import Commands
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "docs" / "examples"
 STRICT = ["-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-LIBRARY = Path(ds.__file__).parent / "lib" / "libdreamstream.so"
 SPEECH = Path(ds.__file__).parent / "assets" / "speech.wav"
 VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--trace-children=yes"]
 SANITIZED = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 pytestmark = [
     pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the tests are away from the sources"),
-    pytest.mark.skipif(
-        not LIBRARY.exists() or b"__asan_init" in (data := LIBRARY.read_bytes()) or b"__tsan_init" in data,
-        reason="libdreamstream.so is not built, or with sanitizers",
-    ),
+    needs_library,
 ]
 
 

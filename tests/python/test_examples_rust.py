@@ -7,21 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_library import LIBRARY, needs_library
 
 import dreamstream as ds
 from dreamstream import nn
 
 SOURCE = Path(__file__).resolve().parent.parent.parent / "docs" / "examples" / "stream_frames.rs"
-LIBRARY = Path(ds.__file__).parent / "lib" / "libdreamstream.so"
 PLACES = [os.environ.get("PATH", ""), str(Path.home() / ".cargo" / "bin")]
 RUSTC = shutil.which("rustc", path=os.pathsep.join(PLACES))
 
 pytestmark = [
     pytest.mark.skipif(not SOURCE.exists(), reason="the tests are away from the sources"),
-    pytest.mark.skipif(
-        not LIBRARY.exists() or b"__asan_init" in (data := LIBRARY.read_bytes()) or b"__tsan_init" in data,
-        reason="libdreamstream.so is not built, or with sanitizers",
-    ),
+    needs_library,
     pytest.mark.skipif(RUSTC is None, reason="no compiler of Rust"),
 ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from cereal import written
@@ -214,6 +216,43 @@ def test_serialized_modules(tmp_path, name):
         )
         for chunk in (1, 7, 50):
             assert np.array_equal(streamed(engine, x, chunk), whole)
+
+
+def authors_convolution(given, prefix=""):
+    weight, bias = (given[f"{prefix}_{k}" if prefix else f"{k}Values"] for k in ("weights", "bias"))
+    return "Conv1dFbGemm", weight.reshape(2, 3, 2), bias, 5, 1, 1, 1
+
+
+def authors_block(given):
+    first, second = (
+        ("LinearFbGemm", given[f"lin{i}_weights"].reshape(10, 10), given[f"lin{i}_bias"]) for i in (1, 2)
+    )
+    conv = "Residual", ("Sequential", authors_convolution(given, "conv"), ("Relu",))
+    norm = "LayerNorm", 10, 1.0, 0.0
+    return "TDSBlock", conv, norm, ("Residual", ("Sequential", first, ("Relu",), second)), norm
+
+
+AUTHORS = {
+    "Conv1dTest": (authors_convolution, "inputValues", "targetValues"),
+    "TDSBlockTest": (authors_block, "in", "expectedOutput"),
+}
+
+
+@pytest.mark.parametrize("name", AUTHORS)
+def test_numbers_of_the_authors(data_folder, tmp_path, name):
+    """Outputs that stand in wav2letter's tests of a convolution and of a block, to four digits."""
+    path, (make, x, y) = data_folder / "wav2letter" / f"{name}.cpp", AUTHORS[name]
+    if not path.is_file():
+        pytest.skip(f"there is no {path}")
+    first = re.findall(r"(\w+) = \{([-.\d,\s]+)\}", path.read_text().split("TEST(")[1])
+    given = {key: np.float32(numbers.split(",")) for key, numbers in first}
+    (tmp_path / "acoustic_model.bin").write_bytes(written(make(given)))
+    net = load_wav2letter(tmp_path / "acoustic_model.bin")
+    engine = ds.compile(net, net.spec, rate=net.rate)
+    x, want = given[x].reshape(10, 10), given[y].reshape(10, 10)
+    whole = streamed(engine, x, 10)
+    assert abs(whole - want).max() < 2e-3
+    assert all(np.array_equal(streamed(engine, x, chunk), whole) for chunk in (1, 3, 7))
 
 
 def test_its_text_describes_the_same_network(tmp_path):

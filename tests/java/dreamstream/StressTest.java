@@ -4,6 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -20,6 +22,28 @@ import org.junit.jupiter.api.Test;
 class StressTest {
     private static final int THREADS = 12;
     private static final int SHARED = 6;
+
+    /** What a program may hand over by mistake: null, nothing, too much, or bytes of something else. */
+    private static byte[] damaged(Random random, byte[] bytes) {
+        switch (random.nextInt(4)) {
+            case 0 -> bytes = null;
+            case 1 -> bytes = new byte[random.nextInt(2) * 1_000_000];
+            case 2 -> bytes = Arrays.copyOf(bytes, random.nextInt(2 * bytes.length + 1));
+            default -> bytes[random.nextInt(bytes.length)] ^= (byte) (1 << random.nextInt(8));
+        }
+        return bytes;
+    }
+
+    private static Tensor unfit(Random random) {
+        ByteBuffer buffer = ByteBuffer.allocateDirect(8 * random.nextInt(40));
+        return switch (random.nextInt(5)) {
+            case 0 -> null;
+            case 1 -> Tensor.allocate(DType.F64, Integer.MAX_VALUE, random.nextInt(3) * (1L << 40));
+            case 2 -> Tensor.of(buffer.asReadOnlyBuffer().order(ByteOrder.nativeOrder()), DType.F32);
+            case 3 -> Tensor.of(buffer.order(ByteOrder.nativeOrder()), DType.F32, random.nextInt(3), 4);
+            default -> Tensor.allocate(DType.values()[random.nextInt(DType.values().length)], random.nextInt(50));
+        };
+    }
 
     private static void together(Callable<Void> work) throws Exception {
         ExecutorService pool = Executors.newFixedThreadPool(THREADS);
@@ -63,7 +87,7 @@ class StressTest {
             engines.set(i, new Engine());
         }
         for (int i = 0; i < SHARED; i++) {
-            models.set(i, engines.get(i % 2).load(Files.path("samples.dsm")));
+            models.set(i, engines.get(i % 2).load(Files.path(i < 2 ? "rates.dsm" : "samples.dsm")));
             streams.set(i, models.get(i).open());
             tensors.set(i, Tensor.allocate(DType.F32, 100 * i));
         }
@@ -76,7 +100,7 @@ class StressTest {
                 Stream stream = streams.get(random.nextInt(SHARED));
                 Tensor tensor = tensors.get(random.nextInt(SHARED));
                 try {
-                    switch (random.nextInt(40)) {
+                    switch (random.nextInt(48)) {
                         case 0 -> model.close();
                         case 1, 2, 3 -> stream.close();
                         case 4, 5 -> models.set(i, engines.get(i % 2).load(Files.path("samples.dsm")));
@@ -107,11 +131,23 @@ class StressTest {
                             model.step(batch, in, out, null);
                         }
                         case 25, 26 -> model.open().step(0, tensor); // forgotten at once
+                        case 27, 28 -> stream.restore(damaged(random, streams.get(i).snapshot()));
+                        case 29 -> stream.step(tensor, tensor, 0); // an output on its own input
+                        case 30 -> stream.step(unfit(random), unfit(random), random.nextInt(5));
+                        case 31 -> stream.step(Arrays.asList(tensor, unfit(random)).toArray(new Tensor[2]), new Tensor[] {tensor}, 0);
+                        case 32 -> stream.step(new float[random.nextInt(3) * 100_000], random.nextInt(4));
+                        case 33 -> stream.step(random.nextBoolean() ? null : new short[random.nextInt(99)], 0);
+                        case 34 -> {
+                            byte[] file = damaged(random, java.nio.file.Files.readAllBytes(Files.path("rates.dsm")));
+                            ByteBuffer bytes = ByteBuffer.allocateDirect(file.length).put(file).flip();
+                            models.set(i, engines.get(i % 2).load(bytes, new Options().copy(random.nextBoolean())));
+                        }
+                        case 35 -> model.step(new Stream[] {stream, null, stream}, null, new Tensor[3][], new int[random.nextInt(4)]);
                         default -> stream.step(random.nextInt(8) == 0 ? Stream.START : 0, tensor);
                     }
                     done.incrementAndGet();
                 } catch (IllegalStateException | IllegalArgumentException | DreamStreamException
-                        | java.nio.BufferOverflowException expected) {
+                        | NullPointerException | java.nio.BufferOverflowException expected) {
                     refused.incrementAndGet();
                 }
             }
