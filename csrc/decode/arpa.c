@@ -111,6 +111,11 @@ static ds_status add_word(reader *r, ds_span text, ds_gram gram)
 {
     ds_ngram *m = r->model;
     uint32_t word = (uint32_t)m->n_words;
+    uint64_t hash = DS_HASH_EMPTY;
+    for (size_t i = 0; m->spelled && i < text.n; i++) {
+        hash = ds_hash(hash, text.text + i, 1);
+        DS_TRY(ds_map_put(&m->beginnings, hash, &(uint32_t){0}));
+    }
     DS_TRY(ds_map_put(&m->words, ds_hash(DS_HASH_EMPTY, text.text, text.n), &word));
     DS_CHECK(word == m->n_words, DS_FORMAT,
              "language model, line %zu: expected each word once, got %s again", r->lines.number,

@@ -121,6 +121,21 @@ def test_words_between_separators_with_all_options_at_once(seed):
 
 
 @pytest.mark.parametrize("seed", CASES)
+def test_a_word_is_charged_as_unknown_as_soon_as_no_word_begins_like_it(seed):
+    """Else beams would fill with words that are spelled on for ever."""
+    rng = np.random.default_rng(seed)
+    arpa, texts = random_arpa(rng, WORDS), ["-", "|", "a", "b"]
+    model, x = Ngrams(arpa), scores(rng, 5, 4)
+    decoder = CTCDecoder(texts, lm=arpa.encode(), unk_score=-9.0, **ALL)
+    got = {tuple(h.tokens): h.score for h in decoder.step({"a": x}, sos="a")["a"].n_best}
+    for tokens, acoustic in alignments(x).items():
+        *words, last = spelled(tokens, texts)
+        words = [w for w in words if w] + [last] * (not any(w.startswith(last) for w in WORDS))
+        worth = sum(model.score(["<s>", *words[:i]], w) - 9 * (w not in WORDS) for i, w in enumerate(words))
+        assert close(got[tokens], acoustic + worth), tokens
+
+
+@pytest.mark.parametrize("seed", CASES)
 def test_words_that_begin_with_a_mark(seed):
     rng = np.random.default_rng(seed)
     texts = ["-", "▁", "▁a", "b"]
