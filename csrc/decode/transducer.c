@@ -264,29 +264,6 @@ static ds_status extend(ds_ctc_work *w, const ds_ctc *ctc, const row *r, int32_t
     return DS_OK;
 }
 
-/* The numbers of the best of n, none far below the best of all, in their order. */
-static ds_status select_best(ds_ctc_work *w, const ds_ctc *ctc, size_t *n, double best)
-{
-    const size_t beam = ctc->options.beam > 0 ? (size_t)ctc->options.beam : 1;
-    size_t n_left = 0;
-    for (size_t i = 0; i < *n; i++)
-        if (w->keys[i] >= best - ctc->options.beam_threshold && !isinf(w->keys[i]))
-            w->order[n_left++] = (int32_t)i;
-    if (n_left > beam) {
-        DS_TRY(RESERVE(w, map, *n));
-        ds_select_best(w->keys, w->order, n_left, beam);
-        memset(w->map, 0, *n * sizeof *w->map);
-        for (size_t i = 0; i < beam; i++)
-            w->map[w->order[i]] = 1;
-        n_left = 0;
-        for (size_t i = 0; i < *n; i++)
-            if (w->map[i])
-                w->order[n_left++] = (int32_t)i;
-    }
-    *n = n_left;
-    return DS_OK;
-}
-
 /* Writes down the last token of a hypothesis, for those that come behind it. */
 static ds_status record(const row *r, hypothesis *h)
 {
@@ -343,7 +320,7 @@ static ds_status open_best(ds_ctc_work *w, const ds_ctc *ctc, row *r, int32_t sy
         w->keys[i] = t->extensions[i].total;
         best = fmax(best, w->keys[i]);
     }
-    DS_TRY(select_best(w, ctc, &n, best));
+    DS_TRY(ds_ctc_select(w, ctc, &n, best));
     for (size_t i = 0; status == DS_OK && i < n; i++) {
         hypothesis h;
         status = make(r, &t->extensions[w->order[i]], now, &h);
@@ -412,7 +389,7 @@ static ds_status prune(ds_ctc_work *w, const ds_ctc *ctc, row *r)
         r->state->prefixes[h->prefix].entry = -1;
         best = fmax(best, w->keys[i]);
     }
-    DS_TRY(select_best(w, ctc, &n, best));
+    DS_TRY(ds_ctc_select(w, ctc, &n, best));
     for (size_t i = 0; i < n; i++)
         r->closed.items[i] = r->closed.items[w->order[i]]; /* whose order they keep */
     r->closed.n = n;
