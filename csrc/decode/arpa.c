@@ -77,18 +77,7 @@ static ds_status read_count(reader *r)
 
 static ds_status add_gram(ds_ngram *m, ds_gram gram)
 {
-    if (m->n == m->room) {
-        const size_t room = m->room ? 2 * m->room : 64;
-        size_t n_bytes;
-        void *grams;
-        DS_TRY(ds_array_bytes(&n_bytes, room, sizeof *m->grams));
-        DS_TRY(ds_allocate(&m->allocator, &grams, n_bytes));
-        if (m->n)
-            memcpy(grams, m->grams, m->n * sizeof *m->grams);
-        ds_release(&m->allocator, m->grams, m->room * sizeof *m->grams);
-        m->grams = grams;
-        m->room = room;
-    }
+    DS_TRY(ds_array_grow(&m->allocator, (void **)&m->grams, m->n, &m->room, sizeof gram));
     m->grams[m->n++] = gram;
     return DS_OK;
 }

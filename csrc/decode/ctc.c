@@ -128,8 +128,8 @@ static ds_status next_path(ds_ctc_work *w, const ds_allocator *allocator, ds_ctc
         return DS_OK;
     int32_t *record = &w->records[2 * from + (before == &entry->after_token)];
     if (*record < 0) {
-        DS_TRY(ds_ctc_grow(allocator, (void **)&s->aligned, s->n_aligned, &s->room_aligned,
-                           sizeof *s->aligned));
+        DS_TRY(ds_array_grow(allocator, (void **)&s->aligned, s->n_aligned, &s->room_aligned,
+                             sizeof *s->aligned));
         *record = (int32_t)s->n_aligned++;
         s->aligned[*record] =
             (ds_sounded){before->before, before->probability, before->start, before->end};
@@ -276,8 +276,8 @@ static ds_status extend(ds_ctc_work *w, const ds_ctc *ctc, ds_ctc_state *s, size
         return DS_OK;
     if (w->n >= w->room) {
         if (w->room < s->n_entries + 8 * (size_t)ctc->options.beam + 1024)
-            DS_TRY(ds_ctc_grow(&w->allocator, (void **)&w->candidates, w->n, &w->room,
-                               sizeof *w->candidates));
+            DS_TRY(ds_array_grow(&w->allocator, (void **)&w->candidates, w->n, &w->room,
+                                 sizeof *w->candidates));
         else
             DS_TRY(thin_out(w, ctc, s->n_entries));
     }
@@ -367,8 +367,8 @@ static ds_status keep_best(ds_ctc_work *w, const ds_ctc *ctc, size_t n_stay, siz
 
 static ds_status new_prefix(const ds_allocator *allocator, ds_ctc_state *s, candidate *c)
 {
-    DS_TRY(ds_ctc_grow(allocator, (void **)&s->prefixes, s->n_prefixes, &s->room_prefixes,
-                       sizeof *s->prefixes));
+    DS_TRY(ds_array_grow(allocator, (void **)&s->prefixes, s->n_prefixes, &s->room_prefixes,
+                         sizeof *s->prefixes));
     const int32_t parent = s->entries[c->from].prefix;
     c->prefix = (int32_t)s->n_prefixes++;
     s->prefixes[c->prefix] = (ds_prefix){.sense = c->sense,
@@ -432,8 +432,8 @@ static ds_status next_beam(ds_ctc_work *w, const ds_ctc *ctc, const ds_allocator
     for (size_t i = 0; i < s->n_entries; i++)
         s->prefixes[s->entries[i].prefix].entry = -1;
     for (size_t i = s->room_entries; i < n; i = s->room_entries)
-        DS_TRY(
-            ds_ctc_grow(allocator, (void **)&s->entries, i, &s->room_entries, sizeof *s->entries));
+        DS_TRY(ds_array_grow(allocator, (void **)&s->entries, i, &s->room_entries,
+                             sizeof *s->entries));
     memcpy(s->entries, w->entries, n * sizeof *s->entries);
     s->n_entries = n;
     return DS_OK;

@@ -116,7 +116,7 @@ static ds_status make_room(ds_ctc_work *w, const ds_ctc *ctc, size_t n)
 
 static ds_status push(ds_transducing *t, list *to, const hypothesis *item)
 {
-    DS_TRY(ds_ctc_grow(&t->allocator, (void **)&to->items, to->n, &to->room, sizeof *to->items));
+    DS_TRY(ds_array_grow(&t->allocator, (void **)&to->items, to->n, &to->room, sizeof *to->items));
     to->items[to->n++] = *item;
     return DS_OK;
 }
@@ -248,8 +248,8 @@ static ds_status extend(ds_ctc_work *w, const ds_ctc *ctc, const row *r, int32_t
     const hypothesis *h = &r->open.items[from];
     for (int32_t k = 0; k < w->n_chosen; k++) {
         const int32_t token = w->chosen[k], child = find_child(s, h->prefix, token);
-        DS_TRY(ds_ctc_grow(&t->allocator, (void **)&t->extensions, t->n, &t->room_extensions,
-                           sizeof *t->extensions));
+        DS_TRY(ds_array_grow(&t->allocator, (void **)&t->extensions, t->n, &t->room_extensions,
+                             sizeof *t->extensions));
         extension *e = &t->extensions[t->n++];
         e->sense = child >= 0 ? s->prefixes[child].sense
                               : ds_language_follow(&ctc->language, &s->prefixes[h->prefix].sense,
@@ -270,8 +270,8 @@ static ds_status record(const row *r, hypothesis *h)
     ds_ctc_state *s = r->state;
     if (h->prefix == s->root || h->record >= 0)
         return DS_OK;
-    DS_TRY(ds_ctc_grow(r->allocator, (void **)&s->aligned, s->n_aligned, &s->room_aligned,
-                       sizeof *s->aligned));
+    DS_TRY(ds_array_grow(r->allocator, (void **)&s->aligned, s->n_aligned, &s->room_aligned,
+                         sizeof *s->aligned));
     h->record = (int32_t)s->n_aligned++;
     s->aligned[h->record] =
         (ds_sounded){h->path.before, h->path.probability, h->path.start, h->path.end};
@@ -292,8 +292,8 @@ static ds_status make(const row *r, const extension *e, int64_t now, hypothesis 
         -1};
     if (e->prefix >= 0)
         return DS_OK;
-    DS_TRY(ds_ctc_grow(r->allocator, (void **)&s->prefixes, s->n_prefixes, &s->room_prefixes,
-                       sizeof *s->prefixes));
+    DS_TRY(ds_array_grow(r->allocator, (void **)&s->prefixes, s->n_prefixes, &s->room_prefixes,
+                         sizeof *s->prefixes));
     made->prefix = (int32_t)s->n_prefixes++;
     s->prefixes[made->prefix] = (ds_prefix){.sense = e->sense,
                                             .parent = from->prefix,
@@ -402,8 +402,8 @@ static ds_status end_frame(ds_ctc_work *w, const ds_ctc *ctc, row *r)
     const int64_t now = s->frame * ctc->options.max_symbols;
     const ds_path nowhere = {-INFINITY, 0, now, now, -1};
     for (size_t i = s->room_entries; i < r->closed.n; i = s->room_entries)
-        DS_TRY(ds_ctc_grow(r->allocator, (void **)&s->entries, i, &s->room_entries,
-                           sizeof *s->entries));
+        DS_TRY(ds_array_grow(r->allocator, (void **)&s->entries, i, &s->room_entries,
+                             sizeof *s->entries));
     for (size_t i = 0; i < r->closed.n; i++) {
         const hypothesis *h = &r->closed.items[i];
         s->entries[i] = (ds_entry){h->score, -INFINITY, h->score, h->path, nowhere, h->prefix};

@@ -130,21 +130,19 @@ def test_pyctcdecode_prunes_by_history(tmp_path):
     assert decoder.decode(x, **ALL) == second[0]
 
 
+def flashlights(kind, **more):
+    """flashlight-text, and options of a decoder for five tokens that loses nothing."""
+    library = pytest.importorskip("flashlight.lib.text.decoder")
+    more |= {"beam_size": 5_000, "beam_size_token": 5, "beam_threshold": 1e9, "lm_weight": 0.0, "sil_score": 0.0}
+    return library, getattr(library, kind)(criterion_type=library.CriterionType.CTC, **more)
+
+
 @pytest.mark.parametrize("seed", CASES)
 def test_flashlight_text(seed):
     """Without spaces, whose score is counted for every frame there."""
-    flashlight = pytest.importorskip("flashlight.lib.text.decoder")
+    flashlight, options = flashlights("LexiconFreeDecoderOptions", log_add=True)
     x = ending_in_a_letter(np.random.default_rng(seed), 6)
     x[:, 1] = -200
-    options = flashlight.LexiconFreeDecoderOptions(
-        beam_size=5_000,
-        beam_size_token=5,
-        beam_threshold=1e9,
-        lm_weight=0.0,
-        sil_score=0.0,
-        log_add=True,
-        criterion_type=flashlight.CriterionType.CTC,
-    )
     decoder = flashlight.LexiconFreeDecoder(options, flashlight.ZeroLM(), 1, 0, [])
     theirs = []
     for h in decoder.decode(x.ctypes.data, *x.shape):
@@ -160,23 +158,13 @@ def test_flashlight_text_with_a_lexicon(seed, log_add):
 
     By the best alignment both give each text the same score; by the sum, theirs is the sum of all of ours with it.
     """
-    flashlight = pytest.importorskip("flashlight.lib.text.decoder")
+    more = {"word_score": 0.0, "unk_score": -np.inf, "log_add": log_add}
+    flashlight, options = flashlights("LexiconDecoderOptions", **more)
     x, tokens = scores(np.random.default_rng(seed), 6, 5), ["-", "|", *LETTERS]
     words = {"a": "a |", "ab": "a b |", "ba": "b a |"}
     trie = flashlight.Trie(len(tokens), 1)
     for number, spelling in enumerate(words.values()):
         trie.insert([tokens.index(token) for token in spelling.split()], number, 0.0)
-    options = flashlight.LexiconDecoderOptions(
-        beam_size=5_000,
-        beam_size_token=len(tokens),
-        beam_threshold=1e9,
-        lm_weight=0.0,
-        word_score=0.0,
-        unk_score=-np.inf,
-        sil_score=0.0,
-        log_add=log_add,
-        criterion_type=flashlight.CriterionType.CTC,
-    )
     decoder = flashlight.LexiconDecoder(options, trie, flashlight.ZeroLM(), 1, 0, len(words), [], False)
     theirs, ours = {}, defaultdict(lambda: -np.inf)
     for h in decoder.decode(x.ctypes.data, *x.shape):

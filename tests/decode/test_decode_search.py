@@ -52,6 +52,17 @@ def test_hypotheses_come_best_first(seed):
 
 
 @pytest.mark.parametrize("seed", CASES)
+def test_of_thousands_of_tokens_the_best_are_kept_in_whatever_order_they_come(seed):
+    x = scores(np.random.default_rng(seed), 12, 1_500)
+    tokens = [f"t{i}" for i in range(1_500)]
+    options = {"beam": 4, "n_best": 4, "blank": 0}
+    want = found(x, tokens, **options)
+    got = found(x[:, ::-1], tokens[::-1], **{**options, "blank": 1_499})
+    assert [h.text for h in got] == [h.text for h in want]
+    assert all(close(a.score, b.score) for a, b in zip(got, want))
+
+
+@pytest.mark.parametrize("seed", CASES)
 def test_times_are_those_of_the_best_alignment(seed):
     rng = np.random.default_rng(seed)
     x = scores(rng, 6, 4, 0.2)
