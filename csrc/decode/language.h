@@ -56,8 +56,6 @@ static inline bool ds_language_is_within(const ds_sense *sense)
     return sense->trie != 0;
 }
 
-/* The mark with which SentencePiece begins words. */
-#define DS_MARK "\xE2\x96\x81"
 static inline bool ds_is_marked(ds_span text)
 {
     return text.n >= 3 && text.text[0] == DS_MARK[0] && text.text[1] == DS_MARK[1] &&

@@ -233,10 +233,8 @@ class SlidingNorm(Shared):
         """Return means over each frame and a window of those before, with zeros before the first."""
         window, wait = self.cmn_window, self.min_cmn_window - 1
         means = self.ops.avg_pool1d(self.ops.pad(x, (window, 0)), window + 1, 1)
-        if not wait:
-            return means
         later = self.ops.pad(means, (0, wait), "replicate")[..., wait:]  # of a short stream the last
-        return self.ops.pad(later, (wait, 0), "replicate")[..., :-wait]
+        return self.ops.pad(later, (wait, 0), "replicate")[..., : -wait or None]
 
     def forward(self, input: Any) -> Any:
         """Return the normed features."""

@@ -109,7 +109,7 @@ FILES = {
     "hotwords": b"ab\t2.5\n\ta b b\t1\nba\n",
     "lm": MODEL.encode(),
 }
-PIECES = b"|\n|\t| |\0|\xff|-|1e999|nan|\\end\\|\r".split(b"|") + [b"9" * 30, b"a" * 3000]
+PIECES = [*b"|\n|\t| |\0|\xff|-|1e999|nan|\\end\\|\r".split(b"|"), b"9" * 30, b"a" * 3000]
 
 
 @pytest.mark.parametrize("kind", FILES)
