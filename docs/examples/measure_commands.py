@@ -106,11 +106,11 @@ CHANGES: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def wordless(noise: list[Array]) -> dict[str, Array]:
-    """Return sounds of a minute each in which nothing is said."""
-    rng, t = np.random.default_rng(5), np.arange(60 * RATE) / RATE
-    notes = np.repeat(220 * 2 ** (rng.integers(0, 24, 480) / 12), RATE // 8)
-    fading = np.tile(np.exp(-np.arange(RATE // 2) / 3000), 120)
+def wordless(noise: list[Array], seconds: int) -> dict[str, Array]:
+    """Return sounds in which nothing is said, of so many seconds each."""
+    rng, t = np.random.default_rng(5), np.arange(seconds * RATE) / RATE
+    notes = np.repeat(220 * 2 ** (rng.integers(0, 24, 8 * seconds) / 12), RATE // 8)
+    fading = np.tile(np.exp(-np.arange(RATE // 2) / 3000), 2 * seconds)
     sounds = {f"noise {i}": np.resize(x, len(t)) for i, x in enumerate(noise, 1)}
     return sounds | {
         "white noise": 0.1 * rng.standard_normal(len(t)),
@@ -122,8 +122,10 @@ def wordless(noise: list[Array]) -> dict[str, Array]:
     }
 
 
-def measure(model: Commands, folder: Path, split: str, seed: int = 0, few: int = 150) -> dict[str, float]:
-    """Return the rates of errors, by what they are of; `few` strings are changed."""
+def measure(
+    model: Commands, folder: Path, split: str, seed: int = 0, few: int = 150, seconds: int = 60
+) -> dict[str, float]:
+    """Return the rates of errors, by what they are of; `few` strings are changed, sounds last `seconds`."""
     of, rng, heard = Recordings(folder, split), np.random.default_rng(seed), Heard(model)
     noise = [ds.data.read_audio(path)[0] for path in sorted((folder / "_background_noise_").glob("*.flac"))]
     noise = [x[int(0.7 * len(x)) :] for x in noise]
@@ -138,14 +140,14 @@ def measure(model: Commands, folder: Path, split: str, seed: int = 0, few: int =
                 n = np.resize(np.roll(n, rng.integers(len(n))), len(x))
                 x = x + n * level * 10 ** (-db / 20) / np.sqrt(np.square(n).mean() + 1e-12)
             wrong.append(errors(said, heard(x)))
-            sounds.append(x)
+            sounds += [x] * (len(sounds) < few)
         out[name] = sum(wrong) / sum(len(said) for said, _ in made)
         for i, gap in enumerate(GAPS):
             out[f"  {name}, {gap}"] = sum(wrong[i::3]) / sum(len(said) for said, _ in made[i::3])
         for change in CHANGES if db == 20 else ():
             many = sum(errors(said, heard(CHANGES[change](x))) for (said, _), x in zip(made[:few], sounds))
             out[f"  {few} of these, {change}"] = many / sum(len(said) for said, _ in made[:few])
-    out |= {f"words in a minute of {name}": len(heard(x)) for name, x in wordless(noise).items()}
+    out |= {f"words in {seconds} s of {name}": len(heard(x)) for name, x in wordless(noise, seconds).items()}
     singles = [(word, heard(x)) for x, word in of.single]
     commands = [([word], got) for word, got in singles if word in WORDS]
     out["singles right"] = sum(said == got for said, got in commands) / len(commands)

@@ -83,7 +83,7 @@ def test_what_is_measured(folder):
 
     assert measure_commands.errors(["go", "no"], ["go", "up", "no"]) == 1
     assert measure_commands.errors(["go", "no"], []) == 2 and measure_commands.errors(["up"], ["go"]) == 1
-    got = measure_commands.measure(Commands(pretrained=True).eval(), folder, "valid", few=2)
+    got = measure_commands.measure(Commands(pretrained=True).eval(), folder, "valid", few=2, seconds=2)
     assert got["of other words"] == 1 and 0 <= got["singles right"] <= 1 and len(got) == 28 + 12 + 7
     of = measure_commands.Recordings(folder, "valid")
     for said, parts in measure_commands.strings(of, np.random.default_rng(0), 20):
