@@ -131,7 +131,7 @@ def measure(
     noise = [x[int(0.7 * len(x)) :] for x in noise]
     made, out = strings(of, rng, 600), {}
     for name, db in (("strings, 20 dB", 20.0), ("strings, 10 dB", 10.0), ("strings, zeros between", None)):
-        wrong, sounds = [], []
+        wrong, sounds = list[int](), list[Array]()
         for said, parts in made:
             x = np.concatenate(parts)
             if db is not None:
@@ -153,8 +153,8 @@ def measure(
     out["singles right"] = sum(said == got for said, got in commands) / len(commands)
     out["other words taken for commands"] = sum(bool(got) for word, got in singles if word not in WORDS)
     out["of other words"] = len(singles) - len(commands)
-    seconds = sum(len(x) for x in of.speech) / RATE
-    out["commands per hour of other speech"] = sum(len(heard(x)) for x in of.speech) / seconds * 3600
+    hours = sum(len(x) for x in of.speech) / RATE / 3600
+    out["commands per hour of other speech"] = sum(len(heard(x)) for x in of.speech) / hours
     said_by = Counter(row["speaker"] for row in of.rows)
     for name, many in (("  by people with 20 or more", True), ("  by people with fewer", False)):
         of_these = [
