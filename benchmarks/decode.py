@@ -68,13 +68,22 @@ def made_up_model(rng: np.random.Generator, words: list[str], order: int = 4) ->
 
 
 def spoken(rng: np.random.Generator, words: list[str], seconds: float) -> Array:
-    """Return scores ``(frames, tokens)`` of random words."""
-    frames: list[int] = []
-    while len(frames) < seconds * RATE:
-        for c in rng.choice(words) + " ":
-            frames += [TOKENS.index(c)] * int(rng.integers(1, 3)) + [0] * int(rng.integers(0, 3))
-    x = rng.gumbel(0, 1.2, (int(seconds * RATE), len(TOKENS)))
-    x[np.arange(len(x)), frames[: len(x)]] += 7
+    """Return scores ``(frames, tokens)`` of silence and a sentence, whose last frame is a letter.
+
+    pyctcdecode takes any space behind the last word, however improbable, for one more word, which is unknown.
+    """
+    n, frames, said = int(seconds * RATE), list[int](), list[int]()
+    while len(frames) + len(said) <= n:
+        frames += said
+        said = []
+        for c in f" {rng.choice(words)}"[not frames :]:
+            said += [TOKENS.index(c)] * int(rng.integers(1, 3)) + [0] * int(rng.integers(0, 3))
+    while frames[-1] == 0:
+        frames.pop()
+    frames = [0] * (n - len(frames)) + frames
+    x = rng.gumbel(0, 1.2, (n, len(TOKENS)))
+    x[np.arange(n), frames] += 7
+    x[-1, :2] = -60
     out: Array = (x - np.logaddexp.reduce(x, 1, keepdims=True)).astype(np.float32)
     return out
 

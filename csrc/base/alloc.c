@@ -108,3 +108,21 @@ void ds_release(const ds_allocator *allocator, void *pointer, size_t n_bytes)
     if (pointer != NULL)
         to->release(to->context, pointer, n_bytes);
 }
+
+ds_status ds_array_grow(const ds_allocator *allocator, void **items, size_t n, size_t *room,
+                        size_t item_bytes)
+{
+    if (n < *room)
+        return DS_OK;
+    const size_t more = *room ? 2 * *room : 16;
+    size_t n_bytes;
+    void *larger = NULL;
+    DS_TRY(ds_array_bytes(&n_bytes, more, item_bytes));
+    DS_TRY(ds_allocate(allocator, &larger, n_bytes));
+    if (n)
+        memcpy(larger, *items, n * item_bytes);
+    ds_release(allocator, *items, *room * item_bytes);
+    *items = larger;
+    *room = more;
+    return DS_OK;
+}

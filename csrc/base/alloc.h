@@ -50,6 +50,9 @@ static inline ds_status ds_array_bytes(size_t *n_bytes, size_t count, size_t ite
              "out of memory: %zu items of %zu bytes were asked for", count, item_bytes);
     return DS_OK;
 }
+/* Makes room for one more item behind n. Errors: DS_NO_MEMORY; the items are as they were. */
+ds_status ds_array_grow(const ds_allocator *allocator, void **items, size_t n, size_t *room,
+                        size_t item_bytes);
 /* Takes `pointer` back: it came from the same allocator, with the same `n_bytes` (for arrays: their
  * product). NULL is allowed. */
 void ds_release(const ds_allocator *allocator, void *pointer, size_t n_bytes);

@@ -77,18 +77,7 @@ static ds_status read_count(reader *r)
 
 static ds_status add_gram(ds_ngram *m, ds_gram gram)
 {
-    if (m->n == m->room) {
-        const size_t room = m->room ? 2 * m->room : 64;
-        size_t n_bytes;
-        void *grams;
-        DS_TRY(ds_array_bytes(&n_bytes, room, sizeof *m->grams));
-        DS_TRY(ds_allocate(&m->allocator, &grams, n_bytes));
-        if (m->n)
-            memcpy(grams, m->grams, m->n * sizeof *m->grams);
-        ds_release(&m->allocator, m->grams, m->room * sizeof *m->grams);
-        m->grams = grams;
-        m->room = room;
-    }
+    DS_TRY(ds_array_grow(&m->allocator, (void **)&m->grams, m->n, &m->room, sizeof gram));
     m->grams[m->n++] = gram;
     return DS_OK;
 }
@@ -111,6 +100,11 @@ static ds_status add_word(reader *r, ds_span text, ds_gram gram)
 {
     ds_ngram *m = r->model;
     uint32_t word = (uint32_t)m->n_words;
+    uint64_t hash = DS_HASH_EMPTY;
+    for (size_t i = 0; m->spelled && i < text.n; i++) {
+        hash = ds_hash(hash, text.text + i, 1);
+        DS_TRY(ds_map_put(&m->beginnings, hash, &(uint32_t){0}));
+    }
     DS_TRY(ds_map_put(&m->words, ds_hash(DS_HASH_EMPTY, text.text, text.n), &word));
     DS_CHECK(word == m->n_words, DS_FORMAT,
              "language model, line %zu: expected each word once, got %s again", r->lines.number,

@@ -128,8 +128,8 @@ static ds_status next_path(ds_ctc_work *w, const ds_allocator *allocator, ds_ctc
         return DS_OK;
     int32_t *record = &w->records[2 * from + (before == &entry->after_token)];
     if (*record < 0) {
-        DS_TRY(ds_ctc_grow(allocator, (void **)&s->aligned, s->n_aligned, &s->room_aligned,
-                           sizeof *s->aligned));
+        DS_TRY(ds_array_grow(allocator, (void **)&s->aligned, s->n_aligned, &s->room_aligned,
+                             sizeof *s->aligned));
         *record = (int32_t)s->n_aligned++;
         s->aligned[*record] =
             (ds_sounded){before->before, before->probability, before->start, before->end};
@@ -203,31 +203,43 @@ static ds_status stay(ds_ctc_work *w, const ds_ctc *ctc, const ds_ctc_state *s, 
     return DS_OK;
 }
 
+ds_status ds_ctc_select(ds_ctc_work *w, const ds_ctc *ctc, size_t *n, double best)
+{
+    const size_t beam = ctc->options.beam > 0 ? (size_t)ctc->options.beam : 1;
+    size_t n_left = 0;
+    for (size_t i = 0; i < *n; i++)
+        if (w->keys[i] >= best - ctc->options.beam_threshold && !isinf(w->keys[i]))
+            w->order[n_left++] = (int32_t)i;
+    if (n_left > beam) {
+        DS_TRY(RESERVE(w, map, *n));
+        ds_select_best(w->keys, w->order, n_left, beam);
+        memset(w->map, 0, *n * sizeof *w->map);
+        for (size_t i = 0; i < beam; i++)
+            w->map[w->order[i]] = 1;
+        n_left = 0;
+        for (size_t i = 0; i < *n; i++)
+            if (w->map[i])
+                w->order[n_left++] = (int32_t)i;
+    }
+    *n = n_left;
+    return DS_OK;
+}
+
 /* Keeps the best extensions where there are very many: what is no longer among them can't be in the beam. */
 static ds_status thin_out(ds_ctc_work *w, const ds_ctc *ctc, size_t n_stay)
 {
-    const size_t n = w->n - n_stay, k = (size_t)ctc->options.beam;
+    size_t n = w->n - n_stay;
+    double best = -INFINITY;
     DS_TRY(RESERVE(w, keys, n));
     DS_TRY(RESERVE(w, order, n));
     for (size_t i = 0; i < n; i++) {
         w->keys[i] = w->candidates[n_stay + i].total;
-        w->order[i] = (int32_t)i;
+        best = fmax(best, w->keys[i]);
     }
-    ds_select_best(w->keys, w->order, n, k);
-    double least = INFINITY;
-    for (size_t i = 0; i < k; i++)
-        least = fmin(least, w->keys[w->order[i]]);
-    size_t n_kept = 0, n_equal = k; /* of those with the least key, the first */
+    DS_TRY(ds_ctc_select(w, ctc, &n, best));
     for (size_t i = 0; i < n; i++)
-        n_equal -= w->keys[i] > least;
-    for (size_t i = 0; i < n; i++) {
-        const bool is_above = w->keys[i] > least;
-        if (is_above || (w->keys[i] >= least && n_equal > 0)) {
-            n_equal -= !is_above;
-            w->candidates[n_stay + n_kept++] = w->candidates[n_stay + i];
-        }
-    }
-    w->n = n_stay + n_kept;
+        w->candidates[n_stay + i] = w->candidates[n_stay + (size_t)w->order[i]];
+    w->n = n_stay + n;
     return DS_OK;
 }
 
@@ -263,21 +275,11 @@ static ds_status extend(ds_ctc_work *w, const ds_ctc *ctc, ds_ctc_state *s, size
     if (!(total >= w->threshold) || isinf(total))
         return DS_OK;
     if (w->n >= w->room) {
-        const size_t n_more = 8 * (size_t)ctc->options.beam + 1024;
-        if (w->room < s->n_entries + n_more) {
-            candidate *held = w->candidates;
-            const size_t held_room = w->room;
-            w->candidates = NULL;
-            w->room = 0;
-            const ds_status status = ds_ctc_reserve(w, (void **)&w->candidates, &w->room,
-                                                    s->n_entries + n_more, sizeof *w->candidates);
-            if (status == DS_OK)
-                memcpy(w->candidates, held, w->n * sizeof *held);
-            ds_release(&w->allocator, held, held_room * sizeof *held);
-            DS_TRY(status);
-        } else {
+        if (w->room < s->n_entries + 8 * (size_t)ctc->options.beam + 1024)
+            DS_TRY(ds_array_grow(&w->allocator, (void **)&w->candidates, w->n, &w->room,
+                                 sizeof *w->candidates));
+        else
             DS_TRY(thin_out(w, ctc, s->n_entries));
-        }
     }
     w->candidates[w->n++] = (candidate){.sense = sense,
                                         .blank = -INFINITY,
@@ -344,11 +346,11 @@ static ds_status extend_all(ds_ctc_work *w, const ds_ctc *ctc, ds_ctc_state *s, 
 }
 
 /* ---------------------------------------------------------------- the next beam */
-/* Fills `order` with the candidates that are kept, in the order in which they arose; returns how many. */
-static ds_status keep_best(ds_ctc_work *w, const ds_ctc *ctc, size_t n_stay, size_t *n_kept)
+/* Fills `order` with the candidates that are kept, in the order in which they arose, and `n` with how many. */
+static ds_status keep_best(ds_ctc_work *w, const ds_ctc *ctc, size_t n_stay, size_t *n)
 {
-    size_t n = 0;
     double best = -INFINITY;
+    *n = w->n;
     DS_TRY(RESERVE(w, keys, w->n));
     DS_TRY(RESERVE(w, order, w->n));
     for (size_t i = 0; i < w->n; i++) {
@@ -360,29 +362,13 @@ static ds_status keep_best(ds_ctc_work *w, const ds_ctc *ctc, size_t n_stay, siz
         w->keys[i] = c->total;
         best = fmax(best, c->total);
     }
-    for (size_t i = 0; i < w->n; i++)
-        if (w->keys[i] >= best - ctc->options.beam_threshold && !isinf(w->keys[i]))
-            w->order[n++] = (int32_t)i;
-    const size_t beam = ctc->options.beam > 0 ? (size_t)ctc->options.beam : 1;
-    if (n > beam) {
-        ds_select_best(w->keys, w->order, n, beam);
-        n = beam;
-        size_t at = 0; /* the kept ones by their numbers */
-        memset(w->map, 0, w->n * sizeof *w->map);
-        for (size_t i = 0; i < n; i++)
-            w->map[w->order[i]] = 1;
-        for (size_t i = 0; i < w->n; i++)
-            if (w->map[i])
-                w->order[at++] = (int32_t)i;
-    }
-    *n_kept = n;
-    return DS_OK;
+    return ds_ctc_select(w, ctc, n, best);
 }
 
 static ds_status new_prefix(const ds_allocator *allocator, ds_ctc_state *s, candidate *c)
 {
-    DS_TRY(ds_ctc_grow(allocator, (void **)&s->prefixes, s->n_prefixes, &s->room_prefixes,
-                       sizeof *s->prefixes));
+    DS_TRY(ds_array_grow(allocator, (void **)&s->prefixes, s->n_prefixes, &s->room_prefixes,
+                         sizeof *s->prefixes));
     const int32_t parent = s->entries[c->from].prefix;
     c->prefix = (int32_t)s->n_prefixes++;
     s->prefixes[c->prefix] = (ds_prefix){.sense = c->sense,
@@ -434,7 +420,6 @@ static ds_status next_beam(ds_ctc_work *w, const ds_ctc *ctc, const ds_allocator
                            ds_ctc_state *s, const float *scores)
 {
     size_t n;
-    DS_TRY(RESERVE(w, map, w->n));
     DS_TRY(keep_best(w, ctc, s->n_entries, &n));
     if (n == 0) /* nothing can follow: the frame is passed over */
         return DS_OK;
@@ -447,8 +432,8 @@ static ds_status next_beam(ds_ctc_work *w, const ds_ctc *ctc, const ds_allocator
     for (size_t i = 0; i < s->n_entries; i++)
         s->prefixes[s->entries[i].prefix].entry = -1;
     for (size_t i = s->room_entries; i < n; i = s->room_entries)
-        DS_TRY(
-            ds_ctc_grow(allocator, (void **)&s->entries, i, &s->room_entries, sizeof *s->entries));
+        DS_TRY(ds_array_grow(allocator, (void **)&s->entries, i, &s->room_entries,
+                             sizeof *s->entries));
     memcpy(s->entries, w->entries, n * sizeof *s->entries);
     s->n_entries = n;
     return DS_OK;

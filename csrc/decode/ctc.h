@@ -181,9 +181,7 @@ ds_status ds_ctc_snapshot(const ds_ctc *ctc, const ds_ctc_stream *stream, void *
 ds_status ds_ctc_restore(const ds_ctc *ctc, ds_ctc_stream *stream, const void *bytes,
                          size_t n_bytes);
 
-/* state.c: room for one more item; errors: DS_NO_MEMORY. */
-ds_status ds_ctc_grow(const ds_allocator *allocator, void **items, size_t n, size_t *room,
-                      size_t item_bytes);
+/* state.c: errors: DS_NO_MEMORY. */
 ds_status ds_ctc_copy(const ds_allocator *allocator, ds_ctc_state *to, const ds_ctc_state *from);
 void ds_ctc_free(const ds_allocator *allocator, ds_ctc_state *state);
 /* Lets go what no entry of the beam leads to; `map` has room for all prefixes and all aligned tokens. */

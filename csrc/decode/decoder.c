@@ -86,6 +86,7 @@ static ds_status read_model(ds_ctc *ctc, const ds_text *text)
     ds_mapped *file;
     DS_TRY(open_text(&file, &ctc->allocator, text));
     mix(&ctc->fingerprint, ds_mapped_bytes(file), ds_mapped_size(file));
+    ctc->language.model.spelled = !ctc->language.lexicon.n_words;
     const ds_status status =
         ds_ngram_read(&ctc->language.model, ds_mapped_bytes(file), ds_mapped_size(file));
     ds_mapped_release(file);

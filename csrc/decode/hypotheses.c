@@ -17,7 +17,7 @@ static ds_status make_room(const ds_ctc_stream *stream, void **items, size_t *ro
                            size_t item_bytes)
 {
     while (*room < n)
-        DS_TRY(ds_ctc_grow(&stream->allocator, items, *room, room, item_bytes));
+        DS_TRY(ds_array_grow(&stream->allocator, items, *room, room, item_bytes));
     return DS_OK;
 }
 

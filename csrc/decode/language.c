@@ -30,12 +30,13 @@ static void add_any_word(const ds_language *language, ds_sense *sense, uint32_t 
 /* Ends the word that is being spelled, if there is one. */
 static void end_spelled(const ds_language *language, ds_sense *sense)
 {
-    if (sense->hash == DS_HASH_EMPTY)
-        return;
-    add_any_word(language, sense, ds_ngram_word(&language->model, sense->hash));
+    if (sense->hash != DS_HASH_EMPTY && sense->hash != DS_HASH_UNKNOWN)
+        add_any_word(language, sense, ds_ngram_word(&language->model, sense->hash));
     sense->hash = DS_HASH_EMPTY;
 }
 
+/* A word costs what an unknown one does as soon as no word begins like it: else beams would fill with what is spelled
+ * on for ever, since what is never ended is never charged. */
 static void spell(const ds_language *language, ds_sense *sense, int32_t token)
 {
     ds_span text = language->tokens.texts[token];
@@ -50,7 +51,14 @@ static void spell(const ds_language *language, ds_sense *sense, int32_t token)
         return;
     if (kind == DS_TOKEN_BEGINS)
         text = (ds_span){text.text + 3, text.n - 3};
+    if (sense->hash == DS_HASH_UNKNOWN)
+        return;
     sense->hash = ds_hash(sense->hash, text.text, text.n);
+    if (language->model.n && sense->hash != DS_HASH_EMPTY &&
+        ds_map_get(&language->model.beginnings, sense->hash) == DS_MAP_NONE) {
+        add_any_word(language, sense, language->model.unknown);
+        sense->hash = DS_HASH_UNKNOWN;
+    }
 }
 
 /* The part of a language model's score that a node of the trie counts in advance. */

@@ -31,11 +31,14 @@ typedef struct ds_language {
 /* What is known of a sequence. */
 typedef struct ds_sense {
     double score;
-    uint64_t hash; /* of the word that is being spelled, without a lexicon */
+    uint64_t hash; /* of the word that is being spelled, without a lexicon, or DS_HASH_UNKNOWN */
     uint32_t trie, model, phrase;
     int32_t
         word; /* of the lexicon, which its last token ended; n_words: an unknown one; -1: none */
 } ds_sense;
+
+/* Instead of the hash of what no word of the language model begins with: it is counted as unknown already. */
+#define DS_HASH_UNKNOWN UINT64_C(0)
 
 /* The word that a token ends: none, or one of the lexicon. */
 enum { DS_NO_WORD = -1 };
@@ -53,8 +56,6 @@ static inline bool ds_language_is_within(const ds_sense *sense)
     return sense->trie != 0;
 }
 
-/* The mark with which SentencePiece begins words. */
-#define DS_MARK "\xE2\x96\x81"
 static inline bool ds_is_marked(ds_span text)
 {
     return text.n >= 3 && text.text[0] == DS_MARK[0] && text.text[1] == DS_MARK[1] &&

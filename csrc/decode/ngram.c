@@ -5,6 +5,7 @@ void ds_ngram_init(ds_ngram *model, const ds_allocator *allocator)
     *model = (ds_ngram){.allocator = *allocator};
     ds_map_init(&model->words, allocator);
     ds_map_init(&model->edges, allocator);
+    ds_map_init(&model->beginnings, allocator);
     model->unknown = model->begin = model->end = DS_MAP_NONE;
 }
 
@@ -13,6 +14,7 @@ void ds_ngram_free(ds_ngram *model)
     ds_release(&model->allocator, model->grams, model->room * sizeof *model->grams);
     ds_map_free(&model->words);
     ds_map_free(&model->edges);
+    ds_map_free(&model->beginnings);
 }
 
 uint32_t ds_ngram_start(const ds_ngram *model)

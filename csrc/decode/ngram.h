@@ -25,6 +25,8 @@ typedef struct ds_ngram {
     uint32_t unknown, begin, end; /* words; DS_MAP_NONE: the model has no such word */
     ds_map words;                 /* by the hash of their text */
     ds_map edges;                 /* (node, word) -> node, from node 1 on */
+    bool spelled;                 /* set before it is read: `beginnings` are wanted */
+    ds_map beginnings;            /* the hashes of what words begin with, whole words included */
 } ds_ngram;
 
 /* Makes an empty model, which can be freed. */

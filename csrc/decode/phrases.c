@@ -5,8 +5,6 @@
 
 #include "base/utf8.h"
 
-#define MARK "\xE2\x96\x81" /* U+2581, with which SentencePiece begins a word */
-
 enum { MAX_PHRASE = 256 }; /* tokens */
 
 /* A state while the trie grows. */
@@ -61,10 +59,10 @@ static ds_status add_token(const builder *b, int32_t *spelling, size_t *n, int32
 static ds_status spell_word(const builder *b, ds_span word, int32_t *spelling, size_t *n)
 {
     char text[512];
-    const size_t n_mark = b->mark ? strlen(MARK) : 0;
+    const size_t n_mark = b->mark ? strlen(DS_MARK) : 0;
     DS_CHECK(word.n + n_mark <= sizeof text, DS_FORMAT,
              "hotwords, line %zu: expected shorter words", b->line);
-    memcpy(text, MARK, n_mark);
+    memcpy(text, DS_MARK, n_mark);
     memcpy(text + n_mark, word.text, word.n);
     for (size_t at = 0, end = n_mark + word.n; at < end;) {
         size_t length = end - at;

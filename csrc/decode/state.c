@@ -4,24 +4,6 @@
 
 #include "decode/ctc.h"
 
-ds_status ds_ctc_grow(const ds_allocator *allocator, void **items, size_t n, size_t *room,
-                      size_t item_bytes)
-{
-    if (n < *room)
-        return DS_OK;
-    const size_t more = *room ? 2 * *room : 16;
-    size_t n_bytes;
-    void *larger;
-    DS_TRY(ds_array_bytes(&n_bytes, more, item_bytes));
-    DS_TRY(ds_allocate(allocator, &larger, n_bytes));
-    if (n)
-        memcpy(larger, *items, n * item_bytes);
-    ds_release(allocator, *items, *room * item_bytes);
-    *items = larger;
-    *room = more;
-    return DS_OK;
-}
-
 /* Fills an array of n items; its room is at least as large as the other's. */
 static ds_status copy_items(const ds_allocator *allocator, void **to, size_t *to_room,
                             const void *from, size_t n, size_t room, size_t item_bytes)
@@ -188,10 +170,10 @@ ds_status ds_ctc_begin(const ds_ctc *ctc, const ds_allocator *allocator, ds_ctc_
     here.score = 0;
     drop_memories(allocator, state);
     state->scorer = ctc->scorer.owner ? &ctc->scorer : NULL;
-    DS_TRY(ds_ctc_grow(allocator, (void **)&state->entries, 0, &state->room_entries,
-                       sizeof *state->entries));
-    DS_TRY(ds_ctc_grow(allocator, (void **)&state->prefixes, 0, &state->room_prefixes,
-                       sizeof *state->prefixes));
+    DS_TRY(ds_array_grow(allocator, (void **)&state->entries, 0, &state->room_entries,
+                         sizeof *state->entries));
+    DS_TRY(ds_array_grow(allocator, (void **)&state->prefixes, 0, &state->room_prefixes,
+                         sizeof *state->prefixes));
     state->n_entries = state->n_prefixes = 1;
     state->n_aligned = 0;
     state->root = 0;

@@ -6,6 +6,7 @@
 #include "decode/map.h"
 
 enum { DS_MAX_TOKENS = 1 << 20 };
+#define DS_MARK "\xE2\x96\x81" /* U+2581, with which SentencePiece begins words */
 
 typedef struct ds_tokens {
     ds_span *texts; /* [n], views of the file's bytes */

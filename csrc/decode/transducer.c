@@ -116,7 +116,7 @@ static ds_status make_room(ds_ctc_work *w, const ds_ctc *ctc, size_t n)
 
 static ds_status push(ds_transducing *t, list *to, const hypothesis *item)
 {
-    DS_TRY(ds_ctc_grow(&t->allocator, (void **)&to->items, to->n, &to->room, sizeof *to->items));
+    DS_TRY(ds_array_grow(&t->allocator, (void **)&to->items, to->n, &to->room, sizeof *to->items));
     to->items[to->n++] = *item;
     return DS_OK;
 }
@@ -248,8 +248,8 @@ static ds_status extend(ds_ctc_work *w, const ds_ctc *ctc, const row *r, int32_t
     const hypothesis *h = &r->open.items[from];
     for (int32_t k = 0; k < w->n_chosen; k++) {
         const int32_t token = w->chosen[k], child = find_child(s, h->prefix, token);
-        DS_TRY(ds_ctc_grow(&t->allocator, (void **)&t->extensions, t->n, &t->room_extensions,
-                           sizeof *t->extensions));
+        DS_TRY(ds_array_grow(&t->allocator, (void **)&t->extensions, t->n, &t->room_extensions,
+                             sizeof *t->extensions));
         extension *e = &t->extensions[t->n++];
         e->sense = child >= 0 ? s->prefixes[child].sense
                               : ds_language_follow(&ctc->language, &s->prefixes[h->prefix].sense,
@@ -264,37 +264,14 @@ static ds_status extend(ds_ctc_work *w, const ds_ctc *ctc, const row *r, int32_t
     return DS_OK;
 }
 
-/* The numbers of the best of n, none far below the best of all, in their order. */
-static ds_status select_best(ds_ctc_work *w, const ds_ctc *ctc, size_t *n, double best)
-{
-    const size_t beam = ctc->options.beam > 0 ? (size_t)ctc->options.beam : 1;
-    size_t n_left = 0;
-    for (size_t i = 0; i < *n; i++)
-        if (w->keys[i] >= best - ctc->options.beam_threshold && !isinf(w->keys[i]))
-            w->order[n_left++] = (int32_t)i;
-    if (n_left > beam) {
-        DS_TRY(RESERVE(w, map, *n));
-        ds_select_best(w->keys, w->order, n_left, beam);
-        memset(w->map, 0, *n * sizeof *w->map);
-        for (size_t i = 0; i < beam; i++)
-            w->map[w->order[i]] = 1;
-        n_left = 0;
-        for (size_t i = 0; i < *n; i++)
-            if (w->map[i])
-                w->order[n_left++] = (int32_t)i;
-    }
-    *n = n_left;
-    return DS_OK;
-}
-
 /* Writes down the last token of a hypothesis, for those that come behind it. */
 static ds_status record(const row *r, hypothesis *h)
 {
     ds_ctc_state *s = r->state;
     if (h->prefix == s->root || h->record >= 0)
         return DS_OK;
-    DS_TRY(ds_ctc_grow(r->allocator, (void **)&s->aligned, s->n_aligned, &s->room_aligned,
-                       sizeof *s->aligned));
+    DS_TRY(ds_array_grow(r->allocator, (void **)&s->aligned, s->n_aligned, &s->room_aligned,
+                         sizeof *s->aligned));
     h->record = (int32_t)s->n_aligned++;
     s->aligned[h->record] =
         (ds_sounded){h->path.before, h->path.probability, h->path.start, h->path.end};
@@ -315,8 +292,8 @@ static ds_status make(const row *r, const extension *e, int64_t now, hypothesis 
         -1};
     if (e->prefix >= 0)
         return DS_OK;
-    DS_TRY(ds_ctc_grow(r->allocator, (void **)&s->prefixes, s->n_prefixes, &s->room_prefixes,
-                       sizeof *s->prefixes));
+    DS_TRY(ds_array_grow(r->allocator, (void **)&s->prefixes, s->n_prefixes, &s->room_prefixes,
+                         sizeof *s->prefixes));
     made->prefix = (int32_t)s->n_prefixes++;
     s->prefixes[made->prefix] = (ds_prefix){.sense = e->sense,
                                             .parent = from->prefix,
@@ -343,7 +320,7 @@ static ds_status open_best(ds_ctc_work *w, const ds_ctc *ctc, row *r, int32_t sy
         w->keys[i] = t->extensions[i].total;
         best = fmax(best, w->keys[i]);
     }
-    DS_TRY(select_best(w, ctc, &n, best));
+    DS_TRY(ds_ctc_select(w, ctc, &n, best));
     for (size_t i = 0; status == DS_OK && i < n; i++) {
         hypothesis h;
         status = make(r, &t->extensions[w->order[i]], now, &h);
@@ -412,7 +389,7 @@ static ds_status prune(ds_ctc_work *w, const ds_ctc *ctc, row *r)
         r->state->prefixes[h->prefix].entry = -1;
         best = fmax(best, w->keys[i]);
     }
-    DS_TRY(select_best(w, ctc, &n, best));
+    DS_TRY(ds_ctc_select(w, ctc, &n, best));
     for (size_t i = 0; i < n; i++)
         r->closed.items[i] = r->closed.items[w->order[i]]; /* whose order they keep */
     r->closed.n = n;
@@ -425,8 +402,8 @@ static ds_status end_frame(ds_ctc_work *w, const ds_ctc *ctc, row *r)
     const int64_t now = s->frame * ctc->options.max_symbols;
     const ds_path nowhere = {-INFINITY, 0, now, now, -1};
     for (size_t i = s->room_entries; i < r->closed.n; i = s->room_entries)
-        DS_TRY(ds_ctc_grow(r->allocator, (void **)&s->entries, i, &s->room_entries,
-                           sizeof *s->entries));
+        DS_TRY(ds_array_grow(r->allocator, (void **)&s->entries, i, &s->room_entries,
+                             sizeof *s->entries));
     for (size_t i = 0; i < r->closed.n; i++) {
         const hypothesis *h = &r->closed.items[i];
         s->entries[i] = (ds_entry){h->score, -INFINITY, h->score, h->path, nowhere, h->prefix};

@@ -204,7 +204,7 @@ class SlidingNorm(Shared):
     cmn_window : int
         How many frames before its own a frame's mean sees.
     min_cmn_window : int
-        The first frames wait until so many are there, and take the mean of those.
+        The first frames wait until so many are there, or the stream ends, and take the mean of those.
     norm_vars : bool
         Whether to divide.
 
@@ -216,7 +216,7 @@ class SlidingNorm(Shared):
     Notes
     -----
     Input and output ``(B, F, L)``. **Streaming.** The first frames leave with frame `min_cmn_window`, all others
-    with their own; a stream that ends before has none. State `cmn_window` frames.
+    with their own; those of a stream that is shorter leave at its end. State `cmn_window` frames.
 
     Source: Kaldi's apply-cmvn-sliding and torchaudio.transforms.SlidingWindowCmn, with ``center=False``.
     """
@@ -232,8 +232,9 @@ class SlidingNorm(Shared):
     def _before(self, x: Any) -> Any:
         """Return means over each frame and a window of those before, with zeros before the first."""
         window, wait = self.cmn_window, self.min_cmn_window - 1
-        means = self.ops.avg_pool1d(self.ops.pad(x, (window, 0)), window + 1, 1)[..., wait:]
-        return self.ops.pad(means, (wait, 0), "replicate")
+        means = self.ops.avg_pool1d(self.ops.pad(x, (window, 0)), window + 1, 1)
+        later = self.ops.pad(means, (0, wait), "replicate")[..., wait:]  # of a short stream the last
+        return self.ops.pad(later, (wait, 0), "replicate")[..., : -wait or None]
 
     def forward(self, input: Any) -> Any:
         """Return the normed features."""

@@ -52,6 +52,17 @@ def test_hypotheses_come_best_first(seed):
 
 
 @pytest.mark.parametrize("seed", CASES)
+def test_of_thousands_of_tokens_the_best_are_kept_in_whatever_order_they_come(seed):
+    x = scores(np.random.default_rng(seed), 12, 1_500)
+    tokens = [f"t{i}" for i in range(1_500)]
+    options = {"beam": 4, "n_best": 4, "blank": 0}
+    want = found(x, tokens, **options)
+    got = found(x[:, ::-1], tokens[::-1], **{**options, "blank": 1_499})
+    assert [h.text for h in got] == [h.text for h in want]
+    assert all(close(a.score, b.score) for a, b in zip(got, want))
+
+
+@pytest.mark.parametrize("seed", CASES)
 def test_times_are_those_of_the_best_alignment(seed):
     rng = np.random.default_rng(seed)
     x = scores(rng, 6, 4, 0.2)
@@ -118,6 +129,21 @@ def test_words_between_separators_with_all_options_at_once(seed):
         heard = f"|{''.join(texts[k] for k in tokens)}|"
         worth += sum(w * occurrences(f"|{p.replace(' ', '|')}|", heard) for p, w in phrases.items())
         assert close(got[tokens], worth), (tokens, words)
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_a_word_is_charged_as_unknown_as_soon_as_no_word_begins_like_it(seed):
+    """Else beams would fill with words that are spelled on for ever."""
+    rng = np.random.default_rng(seed)
+    arpa, texts = random_arpa(rng, WORDS), ["-", "|", "a", "b"]
+    model, x = Ngrams(arpa), scores(rng, 5, 4)
+    decoder = CTCDecoder(texts, lm=arpa.encode(), unk_score=-9.0, **ALL)
+    got = {tuple(h.tokens): h.score for h in decoder.step({"a": x}, sos="a")["a"].n_best}
+    for tokens, acoustic in alignments(x).items():
+        *words, last = spelled(tokens, texts)
+        words = [w for w in words if w] + [last] * (not any(w.startswith(last) for w in WORDS))
+        worth = sum(model.score(["<s>", *words[:i]], w) - 9 * (w not in WORDS) for i, w in enumerate(words))
+        assert close(got[tokens], acoustic + worth), tokens
 
 
 @pytest.mark.parametrize("seed", CASES)

@@ -7,12 +7,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from decoding import random_arpa, scores
+from decoding import distrusts, in_random_pieces, random_arpa, scores, told
 
 from dreamstream.decode import CTCDecoder, Endpoints
 from dreamstream.errors import (
     DTypeError,
-    FormatError,
     ShapeError,
     StreamBusyError,
     StreamIdError,
@@ -56,12 +55,6 @@ def streams(seed, n=5):
     return out
 
 
-def told(h):
-    """All that a result says."""
-    parts = [(g.tokens, g.score, g.times, g.confidences) for g in h.n_best]
-    return h.text, h.final, h.words, h.left, h.endpoints, h.frames, parts
-
-
 def whole(decoder, given):
     return {i: told(decoder.step({i: x}, sos=i, eos=i)[i]) for i, x in given.items()}
 
@@ -69,35 +62,8 @@ def whole(decoder, given):
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("seed", range(3))
 def test_chunks_batches_and_snapshots_change_no_bit(name, seed):
-    rng = np.random.default_rng(seed)
-    decoder, other, given = make(name), make(name), streams(seed)
-    want = whole(decoder, given)
-    at, final, got = dict.fromkeys(given, 0), dict.fromkeys(given, ""), {}
-    while len(got) < len(given):
-        chunks, sos, eos = {}, [], []
-        for i in given:
-            if i in got or rng.random() < 0.3:
-                continue
-            n = int(rng.integers(0, 8))
-            chunks[i], at[i] = given[i][at[i] : at[i] + n], at[i] + n
-            sos += [i] * (i not in decoder.ids)
-            eos += [i] * (at[i] >= len(given[i]))
-        for i, h in decoder.step(chunks, sos=sos, eos=eos).items():
-            assert h.text.startswith(h.final)
-            if not h.left:
-                assert h.final.startswith(final[i]), "what was final was taken back"
-                final[i] = h.final
-            if i in eos:
-                got[i] = told(h)
-        for i in decoder.ids:
-            if rng.random() < 0.3:
-                data = decoder.snapshot(i)
-                assert other.restore(data, i) == i and other.snapshot(i) == data
-        decoder.reset(other.ids)
-        for i in other.ids:
-            decoder.restore(other.snapshot(i), i)
-        other.reset()
-    assert got == want
+    given = streams(seed)
+    assert in_random_pieces(lambda: make(name), given, np.random.default_rng(seed)) == whole(make(name), given)
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -126,18 +92,7 @@ def test_a_fork_goes_its_own_way():
 def test_every_byte_of_a_snapshot_is_distrusted():
     decoder = make("lexicon", beam=3)
     decoder.step({"a": streams(1, 1)["stream 0"][:12]}, sos="a")
-    data = decoder.snapshot("a")
-    for n in range(0, len(data), 7):
-        with pytest.raises(FormatError):
-            decoder.restore(data[:n], "b")
-    for at in range(0, len(data), 5):
-        wrong = bytearray(data)
-        wrong[at] ^= 1 << at % 8
-        with pytest.raises(FormatError):
-            decoder.restore(bytes(wrong), "b")
-    with pytest.raises(FormatError, match="same tokens, files and options"):
-        make("model").restore(data, "b")
-    assert decoder.ids == ["a"] and decoder.snapshot("a") == data
+    distrusts(decoder, decoder.snapshot("a"), make("model"))
 
 
 # ---------------------------------------------------------------- what is final

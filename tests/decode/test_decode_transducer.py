@@ -13,7 +13,7 @@ import faults
 import numpy as np
 import pytest
 from c_library import needs_library
-from decoding import Ngrams, occurrences, random_arpa
+from decoding import Ngrams, distrusts, in_random_pieces, occurrences, random_arpa, told
 
 import dreamstream as ds
 from dreamstream import nn
@@ -170,51 +170,13 @@ KINDS = {
 }
 
 
-def told(h):
-    return (
-        h.text,
-        h.final,
-        h.tokens,
-        h.times,
-        h.confidences,
-        [(n.tokens, n.score) for n in h.n_best],
-        h.endpoints,
-        h.left,
-    )
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_chunks_batches_and_snapshots_change_no_bit(networks, kind, seed):
     rng, make = np.random.default_rng(seed), lambda: networks.decoder(**KINDS[kind])
     given = {f"s{k}": frames(10 * seed + k, int(rng.integers(0, 50))) for k in range(4)}
     alone = {i: told(whole(make(), x, i)) for i, x in given.items()}
-    decoder, sent, said = make(), dict.fromkeys(given, 0), {}
-    started, ended = set(), set()
-    finals = dict.fromkeys(given, "")
-    while len(ended) < len(given):
-        some = [i for i in given if i not in ended and rng.random() < 0.7]
-        chunks, sos, eos = {}, [i for i in some if i not in started], []
-        for i in some:
-            n = int(rng.integers(0, 9))
-            chunks[i] = given[i][sent[i] : sent[i] + n]
-            sent[i] = min(sent[i] + n, len(given[i]))
-            if sent[i] == len(given[i]) and rng.random() < 0.6:
-                eos.append(i)
-        for i, h in decoder.step(chunks, sos=sos, eos=eos).items():
-            said[i] = told(h)
-            if not h.left:
-                assert h.text.startswith(h.final) and h.final.startswith(finals[i])
-                finals[i] = h.final
-        started |= set(sos)
-        ended |= set(eos)
-        if rng.random() < 0.4:  # all move to another decoder
-            states = {i: decoder.snapshot(i) for i in decoder.ids}
-            decoder = make()
-            for i, state in states.items():
-                decoder.restore(state, i)
-                assert decoder.snapshot(i) == state
-    assert said == alone
+    assert in_random_pieces(make, given, rng) == alone
 
 
 def test_forks_and_engines_that_were_closed():
@@ -231,17 +193,7 @@ def test_forks_and_engines_that_were_closed():
 def test_every_byte_of_a_snapshot_is_distrusted(networks):
     decoder = networks.decoder(beam=3)
     decoder.step({"a": frames(1, 9)}, sos="a")
-    data, rng = decoder.snapshot("a"), np.random.default_rng(0)
-    for at in rng.integers(0, len(data), 200).tolist():
-        changed = data[:at] + bytes([data[at] ^ int(rng.integers(1, 256))]) + data[at + 1 :]
-        with pytest.raises(ds.FormatError):
-            decoder.restore(changed, "b")
-    for n in range(0, len(data), 7):
-        with pytest.raises(ds.FormatError):
-            decoder.restore(data[:n], "b")
-    with pytest.raises(ds.FormatError, match="same tokens, files and options"):
-        networks.decoder(beam=3, max_symbols=2).restore(data, "b")
-    assert decoder.ids == ["a"]
+    distrusts(decoder, decoder.snapshot("a"), networks.decoder(beam=3, max_symbols=2))
 
 
 def test_hours_take_no_more_memory_than_minutes(networks):

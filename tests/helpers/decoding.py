@@ -7,6 +7,9 @@ import math
 from collections import defaultdict
 
 import numpy as np
+import pytest
+
+from dreamstream.errors import FormatError
 
 
 def scores(rng, frames, tokens, flat=0.3):
@@ -82,3 +85,52 @@ def occurrences(phrase, sequence):
     """How often a phrase stands in a sequence, overlaps included."""
     n = len(phrase)
     return sum(tuple(sequence[i : i + n]) == tuple(phrase) for i in range(len(sequence) - n + 1))
+
+
+def told(h):
+    """All that a result says."""
+    parts = [(g.tokens, g.score, g.times, g.confidences) for g in h.n_best]
+    return h.text, h.final, h.words, h.left, h.endpoints, h.frames, parts
+
+
+def in_random_pieces(make, given, rng):
+    """What streams say in random chunks and batches, in one decoder after another; nothing final is taken back."""
+    decoder, at, final, got = make(), {}, dict.fromkeys(given, ""), {}
+    while len(got) < len(given):
+        chunks, sos, eos = {}, [], []
+        for i in given:
+            if i in got or rng.random() < 0.3:
+                continue
+            sos += [i] * (i not in at)
+            begin, n = at.get(i, 0), int(rng.integers(0, 9))
+            chunks[i], at[i] = given[i][begin : begin + n], begin + n
+            eos += [i] * (at[i] >= len(given[i]) and rng.random() < 0.6)
+        for i, h in decoder.step(chunks, sos=sos, eos=eos).items():
+            assert h.text.startswith(h.final)
+            if not h.left:
+                assert h.final.startswith(final[i]), "what was final was taken back"
+                final[i] = h.final
+            if i in eos:
+                got[i] = told(h)
+        if rng.random() < 0.4:
+            states, decoder = {i: decoder.snapshot(i) for i in decoder.ids}, make()
+            for i, state in states.items():
+                assert decoder.restore(state, i) == i and decoder.snapshot(i) == state
+    return got
+
+
+def distrusts(decoder, data, other):
+    """A decoder refuses what is not all of a snapshot, has a byte changed, or is for another decoder."""
+    rng = np.random.default_rng(0)
+    for n in range(0, len(data), 7):
+        with pytest.raises(FormatError):
+            decoder.restore(data[:n], "b")
+    for at in range(0, len(data), 5):
+        for change in (1 << at % 8, int(rng.integers(1, 256))):
+            wrong = bytearray(data)
+            wrong[at] ^= change
+            with pytest.raises(FormatError):
+                decoder.restore(bytes(wrong), "b")
+    with pytest.raises(FormatError, match="same tokens, files and options"):
+        other.restore(data, "b")
+    assert decoder.ids == ["a"] and decoder.snapshot("a") == data

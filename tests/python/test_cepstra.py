@@ -46,6 +46,7 @@ CASES = {
     "cmvn": (lambda: nn.SlidingCMVN(10, 4), lambda x: sliding(x, 10, 4, False)),
     "cmvn-from-the-first": (lambda: nn.SlidingCMVN(7, 1), lambda x: sliding(x, 7, 1, False)),
     "cmvn-wide": (lambda: nn.SlidingCMVN(100, 60), lambda x: sliding(x, 100, 60, False)),
+    "cmvn-of-a-short-stream": (lambda: nn.SlidingCMVN(100, 80, True), lambda x: sliding(x, 100, 80, True)),
     "cmvn-variances": (lambda: nn.SlidingCMVN(12, 6, True), lambda x: sliding(x, 12, 6, True)),
     "spec-augment": (lambda: nn.SpecAugment(), lambda x: x),
     "mfcc": (

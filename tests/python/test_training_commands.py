@@ -83,8 +83,8 @@ def test_what_is_measured(folder):
 
     assert measure_commands.errors(["go", "no"], ["go", "up", "no"]) == 1
     assert measure_commands.errors(["go", "no"], []) == 2 and measure_commands.errors(["up"], ["go"]) == 1
-    got = measure_commands.measure(Commands(pretrained=True).eval(), folder, "valid")
-    assert got["of other words"] == 1 and 0 <= got["singles right"] <= 1 and len(got) == 28
+    got = measure_commands.measure(Commands(pretrained=True).eval(), folder, "valid", few=2, seconds=2)
+    assert got["of other words"] == 1 and 0 <= got["singles right"] <= 1 and len(got) == 28 + 12 + 7
     of = measure_commands.Recordings(folder, "valid")
     for said, parts in measure_commands.strings(of, np.random.default_rng(0), 20):
         assert 1 <= len(said) <= 4 and len(parts) == 2 * len(said) + 2 and not parts[0].any()
