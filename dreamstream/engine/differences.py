@@ -12,7 +12,7 @@ _WHOLE, _DIFFERENCE = b"DSSTATE1", b"DSDELTA1"
 
 
 class _Part(NamedTuple):
-    """A snapshot, or a difference, taken apart; `arrays` has position, bytes and the last of these, by (node, array)."""
+    """A snapshot or a difference; of each array, by (node, array), position, bytes, and the last of them."""
 
     fingerprint: bytes
     frames: bytes
@@ -44,7 +44,10 @@ def whole_snapshot(data: Any) -> Any:
             parts.append(_parsed(part[:-8], bool(parts)))
         except (struct.error, OverflowError):
             raise FormatError(f"the part of the snapshot at byte {at} ends within an array") from None
-        if len(parts) > 1 and (parts[-2].fingerprint, parts[-2].frames) != (parts[-1].fingerprint, parts[-1].since):
+        if len(parts) > 1 and (parts[-2].fingerprint, parts[-2].frames) != (
+            parts[-1].fingerprint,
+            parts[-1].since,
+        ):
             raise FormatError(f"the difference at byte {at} does not follow the part of the snapshot before it")
         at += size
     return _joined(parts)

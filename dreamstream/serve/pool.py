@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .hosts import Host, HostLost
-from .runner import Row, Runner, State, Stepped
+from .runner import Row, Runner, Stepped
 from .streams import LOG, Live, Model
 
 
@@ -144,9 +144,6 @@ class Remote(Host):
         """Note which part of the last seconds its steps took."""
         self.load += 0.3 * ((self.busy - self._busy_before) / seconds - self.load)
         self._busy_before = self.busy
-
-    def state(self, stream: Live) -> State | None:
-        return stream.base.state if stream.base.input == stream.stepped else None
 
     def forget(self, stream_id: str) -> None:
         self._leaving.append(stream_id)

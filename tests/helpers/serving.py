@@ -37,6 +37,15 @@ class Net(nn.Module):
         return self.rnn(y)[0], x * 2
 
 
+class Attentive(Net):
+    """Its state grows: it attends to all that came before."""
+
+    def forward(self, x):
+        y, z = super().forward(x)
+        y = y.unsqueeze(1)
+        return nn.functional.scaled_dot_product_attention(y, y, y, is_causal=True).squeeze(1), z
+
+
 def engine(cls=Net, **options):
     ds.manual_seed(0)
     return ds.compile(cls().eval(), ("B", "L"), rate=RATE, verify=False, **options)
@@ -46,14 +55,14 @@ def samples(n, seed=0):
     return np.random.default_rng(seed).standard_normal(n).astype(np.float32)
 
 
-def offline(x):
-    return [np.asarray(y) for y in engine().step({"a": x}, "a", "a")["a"]]
+def offline(x, cls=Net):
+    return [np.asarray(y) for y in engine(cls).step({"a": x}, "a", "a")["a"]]
 
 
-def service(store=None, limits=None, **options):
+def service(store=None, limits=None, cls=Net, **options):
     limits = limits or Limits(grace=0.2, save=0.1, drain=1.0)
     store = store or MemoryStore()
-    return Service({"net": Model("net", engine(), limits)}, store, limits, **options)
+    return Service({"net": Model("net", engine(cls), limits)}, store, limits, **options)
 
 
 @contextlib.asynccontextmanager
@@ -225,12 +234,12 @@ class ByHand:
     async def give(self, at, x):
         await self.socket.send(packed(at, 0, x))
 
-    async def end(self, at, x):
+    async def end(self, at, x, cls=Net):
         """Give what is left of a stream, and end it; what comes then is to be what it gives offline."""
         await self.give(at, x[at:])
         await self.say("end", input=len(x))
         await self.told("ended")
-        for port, want in enumerate(offline(x)):
+        for port, want in enumerate(offline(x, cls)):
             y = b"".join(bytes(rest) for _, p, rest in self.frames if p == port)
             assert y == want.tobytes()
 

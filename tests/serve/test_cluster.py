@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorskip("prometheus_client")
 
-from serving import ByHand, Net, engine, equal, offline, running, samples, streamed
+from serving import Attentive, ByHand, Net, engine, equal, offline, running, samples, streamed
 from thread_cluster import Threads
 from websockets.exceptions import ConnectionClosed
 
@@ -43,7 +43,7 @@ async def until(holds, seconds=10.0):
         await asyncio.sleep(0.01)
 
 
-def calls(cluster, do, own=None, n=5, length=3000):
+def calls(cluster, do, own=None, n=5, length=3000, cls=Net):
     """Stream while a coroutine does something to the cluster."""
 
     async def main():
@@ -54,14 +54,15 @@ def calls(cluster, do, own=None, n=5, length=3000):
             await until(lambda: len(server.streams) == n and all(s.saved for s in server.streams.values()))
             await do(server)
             for x, y in zip(xs, await asyncio.gather(*tasks)):
-                equal(y, offline(x))
+                equal(y, offline(x, cls))
             await until(lambda: not server.streams)
 
     asyncio.run(main())
 
 
 # ---------------------------------------------------------------- workers
-def test_workers_that_die():
+@pytest.mark.parametrize("cls", [Net, Attentive])
+def test_workers_that_die(cls):
     cluster = Threads()
 
     async def do(server):
@@ -70,7 +71,7 @@ def test_workers_that_die():
             cluster.alive()[0].die()
             await asyncio.sleep(0.05)
 
-    calls(cluster, do, serviced(cluster, (2, 2)))
+    calls(cluster, do, serviced(cluster, (2, 2), cls), cls=cls)
     assert len(cluster.workers) == 6
 
 
@@ -158,7 +159,7 @@ def test_a_worker_refuses_what_does_not_go_on():
     worker, x = Worker(partial(Runner, engine())), samples(100)
 
     def step(position, begins=None, epoch=0, n=10):
-        row = Row("a", position, [], n, False, False, 0.0, False, begins, epoch)
+        row = Row("a", position, [], n, False, False, None, 0.0, False, begins, epoch)
         return worker.step([row], x[position : position + n].tobytes(), [])
 
     assert step(0, State()).ids == ["a"] and step(10).ids == ["a"]
@@ -219,12 +220,12 @@ def test_vaults_that_die():
     store = VaultStore(cluster, deadline=0.4)
     other = VaultStore(cluster, deadline=0.4)
     assert store.key == other.key
-    assert store.keep({"a": record(3), "b": record(4)}) == set() and store.get("c") is None
-    assert other.get("a") == record(3) and store.keep({"a": record(5), "b": record(6)}) == {"a"}
+    assert store.keep({"a": record(3), "b": record(4)}) == {} and store.get("c") is None
+    assert other.get("a") == record(3) and store.keep({"a": record(5), "b": record(6)}) == {"a": "taken"}
     cluster.vaults[0].die()
     assert store.get("b") == record(6)
     until_filled(store)
-    assert other.keep({"a": record(7)}) == set()
+    assert other.keep({"a": record(7)}) == {}
     cluster.vaults[1].stop()  # silent, not dead
     assert other.get("a") == record(7)
     until_filled(other)
@@ -233,7 +234,7 @@ def test_vaults_that_die():
     assert store.get("a") is None
     for vault in cluster.vaults.values():
         vault.die()
-    assert store.keep({"b": record(9)}) == set() and store.get("b") == record(9)
+    assert store.keep({"b": record(9)}) == {} and store.get("b") == record(9)
     assert VaultStore(cluster, deadline=0.4).key == store.key
 
 
@@ -263,7 +264,8 @@ def test_both_vaults_are_asked_where_records_are_to_be_durable():
         store.keep({"a": record(3)})
 
 
-def test_a_vault_dies_with_a_worker():
+@pytest.mark.parametrize("cls", [Net, Attentive])
+def test_a_vault_dies_with_a_worker(cls):
     cluster = Threads()
     store = VaultStore(cluster, deadline=0.4)
 
@@ -272,15 +274,16 @@ def test_a_vault_dies_with_a_worker():
         await asyncio.sleep(0.3)
         cluster.vaults[1].die()
 
-    calls(cluster, do, serviced(cluster, store=store))
+    calls(cluster, do, serviced(cluster, cls=cls, store=store), cls=cls)
 
 
-def test_another_server_goes_on():
+@pytest.mark.parametrize("cls", [Net, Attentive])
+def test_another_server_goes_on(cls):
     """A server that is silent, and its client at another: what the first still keeps is refused."""
 
     async def main():
         cluster = Threads()
-        servers = [serviced(cluster, store=VaultStore(cluster, deadline=0.4)) for _ in range(2)]
+        servers = [serviced(cluster, cls=cls, store=VaultStore(cluster, deadline=0.4)) for _ in range(2)]
         async with running(servers[0]) as first, running(servers[1]) as second:
             x = samples(2000)
             async with ByHand(first) as client:
@@ -294,6 +297,6 @@ def test_another_server_goes_on():
                     with contextlib.suppress(ConnectionClosed):
                         await client.give(800, x[800:1800])
                     assert await client.closed() == 4409
-                    await other.end(at, x)
+                    await other.end(at, x, cls)
 
     asyncio.run(main())

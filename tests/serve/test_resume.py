@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorskip("prometheus_client")
 
 from serving import (
+    Attentive,
     ByHand,
     Net,
     a_redis,
@@ -32,7 +33,7 @@ from serving import (
     until,
 )
 
-from dreamstream.serve import FolderStore, Limits, Model, Service
+from dreamstream.serve import FolderStore, Limits, Model, Service, open_store
 
 
 # ---------------------------------------------------------------- streams that come back
@@ -95,6 +96,59 @@ def test_servers_that_are_killed_one_after_the_other(tmp_path, moment):
             assert found == want.tobytes()
 
     asyncio.run(main())
+
+
+def where(tmp_path, kind, stack):
+    """A store's place: of servers that come one after the other."""
+    return tmp_path / "state" if kind == "folder" else stack.enter_context(a_redis(tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["folder", "redis"])
+def test_a_state_that_grows_is_kept_as_what_is_new(tmp_path, kind):
+    """Bytes that are written grow with the stream, not with its square; each server goes on from all of them."""
+
+    async def main(place):
+        x, told, have, written = samples(16000), None, [0, 0], 0
+        for turn in range(4):
+            store = open_store(place)
+            keep, after = store.keep, []
+
+            def counted(records, keep=keep, after=after):
+                nonlocal written  # redis has several that continue none until it has answered
+                written += sum(len(record.snapshot) for record in records.values())
+                after.extend(record.after for record in records.values())
+                return keep(records)
+
+            store.keep = counted
+            own = service(store, limits=Limits(save=0.1, grace=0.2), cls=Attentive)
+            async with running(own) as url, ByHand(url) as client:
+                if told is None:
+                    told, at = await client.start(), 0
+                else:
+                    await client.say("resume", stream=told["stream"], output=have, saved=0)
+                    at = (await client.told("started"))["input"]
+                    assert at == 4000 * turn
+                (stream,) = own.streams.values()
+                for begin in range(at, 4000 * (turn + 1), 400):
+                    end = min(begin + 400, 4000 * (turn + 1))
+                    await client.give(begin, x[begin:end])
+                    await until(lambda s=stream, end=end: s.stepped == end and not s.is_stepping)
+                    if turn == 1 and begin == at + 1200:  # its records go, as those of a Redis that was emptied
+                        store.delete(stream.id)
+                    await client.say("ack", output=stream.made)
+                have = list(stream.made)
+                if turn < 3:
+                    client.socket.transport.abort()
+                else:
+                    await client.say("end", input=len(x))
+                    assert (await client.told("ended"))["output"] == [4000, 16000]
+            assert turn == 3 or kind == "redis" or sum(number is None for number in after) == (1, 1, 0)[turn]
+        whole = engine(Attentive)
+        whole.step({"a": x}, "a")
+        assert written < 10 * len(whole.snapshot("a"))
+
+    with contextlib.ExitStack() as stack:
+        asyncio.run(main(where(tmp_path, kind, stack)))
 
 
 def test_two_connections_come_back_at_once():
