@@ -53,6 +53,12 @@ def whole_snapshot(data: Any) -> Any:
     return _joined(parts)
 
 
+def size_of_whole(difference: bytes) -> int:
+    """Return the bytes of the snapshot that this difference completes."""
+    part = _parsed(memoryview(difference)[:-8], True)
+    return 56 + len(part.frames) + sum(32 + n + -n % 8 for _, n, _ in part.arrays.values())
+
+
 def _parsed(view: memoryview, is_difference: bool) -> _Part:
     """Take a part without its checksum apart."""
     (n,) = struct.unpack_from("<Q", view, 32)

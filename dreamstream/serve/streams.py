@@ -15,6 +15,7 @@ from ..client.protocol import FORMATS, WireError, as_told, message, packed, unpa
 from ..decode import CTCDecoder, Word
 from ..decode.hypotheses import as_dict
 from ..engine import Engine
+from ..engine.differences import size_of_whole
 from ..errors import FormatError
 from .hosts import Here, Host
 from .limits import Limits
@@ -48,11 +49,13 @@ class Hosts(Protocol):
         """Let them end."""
 
 
+#: Bytes of a stream's records that may be out of date, beside as many as are not.
+_STALE = 1 << 20
 LOG = logging.getLogger("dreamstream.serve")
 
 
 class Base(NamedTuple):
-    """The last state that is known: the decoder's snapshot, the input that it has seen, the outputs that were made.
+    """The last state that is known: the decoder's snapshot, the input that it has seen, the outputs made then.
 
     The engine's snapshot is in `Live.parts`.
     """
@@ -80,6 +83,8 @@ class Live:
     parts : list of bytes
         The last of the `n_parts` of its engine's snapshot: a whole one, and what was new at each later state. All
         of them where the host may be lost (with `past`, the input since then), else those that are not stored yet.
+    n_bytes : int
+        Of all parts. Where a good part of them is out of date, the next one is whole.
     n_stored, stored : int, int or None
         How many of them are in the store, and the number of the record that has the last; `number` is the last
         record's, and `whole_from` that of the first record of these parts.
@@ -103,9 +108,10 @@ class Live:
 
     __slots__ = (
         "acknowledged", "base", "begins", "connection", "end", "ended", "epoch", "form", "host", "id",
-        "is_leaving", "is_paused", "is_stepping", "made", "model", "n_lost", "n_parts", "n_stored", "number",
-        "outputs", "parts", "past", "paused_at", "pending", "produced", "queue", "reached", "said", "save_at",
-        "saved", "seen", "stepped", "stored", "token", "wanted", "whole_from",
+        "is_leaving", "is_paused", "is_stale", "is_stepping", "made", "model", "n_bytes", "n_lost",
+        "n_parts", "n_stored", "number", "outputs", "parts", "past", "paused_at", "pending", "produced",
+        "queue", "reached", "said", "save_at", "saved", "seen", "stepped", "stored", "token", "wanted",
+        "whole_from",
     )  # fmt: skip
 
     def __init__(self, stream_id: str, token: str, model: Model, form: str) -> None:
@@ -124,7 +130,8 @@ class Live:
         self.begins: State | None = State()
         self.base, self.reached = Base(b"", 0, self.produced.copy()), 0
         self.parts: list[bytes] = []
-        self.n_parts = self.n_stored = self.number = self.whole_from = 0
+        self.n_parts = self.n_stored = self.n_bytes = self.number = self.whole_from = 0
+        self.is_stale = False
         self.stored: int | None = None
         self.outputs: list[tuple[int, int, bytes, float]] = []  # port, end, message, when
         self.seen = self.paused_at = time.monotonic()
@@ -272,15 +279,18 @@ class Live:
     @property
     def since(self) -> int | None:
         """The position since which its next state is to have what is new; None: all of it."""
-        return self.base.input if self.model.grows and self.n_parts else None
+        return self.base.input if self.model.grows and self.n_parts and not self.is_stale else None
 
     def know(self, state: State) -> None:
         """Note the state in which it is."""
         if self.since is None:
             self.parts, self.n_parts, self.n_stored, self.stored = [], 0, 0, None
-            self.whole_from = self.number + 1
+            self.n_bytes, self.is_stale, self.whole_from = 0, False, self.number + 1
         self.parts.append(state.engine)
         self.n_parts += 1
+        self.n_bytes += len(state.engine)
+        if self.n_parts > 1:
+            self.is_stale = self.n_bytes > 2 * size_of_whole(state.engine) + _STALE
         self.base = Base(state.decoder, self.stepped, list(self.produced))
 
     def record(self) -> Record | None:
@@ -333,7 +343,11 @@ class Live:
         self.begins = State(record.snapshot, record.decoder)
         self.base = Base(record.decoder, self.stepped, list(record.made))
         self.number = self.whole_from = self.stored = record.number
-        self.n_parts = self.n_stored = bool(record.snapshot)
+        self.n_parts, self.n_stored, self.n_bytes = (
+            bool(record.snapshot),
+            bool(record.snapshot),
+            len(record.snapshot),
+        )
         self.parts = [record.snapshot] if record.snapshot and self.model.keeps_parts else []
         if self.ended:
             self.end = record.input

@@ -33,6 +33,7 @@ from serving import (
     until,
 )
 
+from dreamstream import nn
 from dreamstream.serve import FolderStore, Limits, Model, Service, open_store
 
 
@@ -149,6 +150,33 @@ def test_a_state_that_grows_is_kept_as_what_is_new(tmp_path, kind):
 
     with contextlib.ExitStack() as stack:
         asyncio.run(main(where(tmp_path, kind, stack)))
+
+
+def test_records_that_are_out_of_date_are_left_out(monkeypatch):
+    """What falls out of a window is in none of the records that there are for long."""
+
+    class Both(Attentive):
+        def __init__(self):
+            super().__init__()
+            self.wide = nn.Conv1d(1, 1, 101, padding=50)
+
+        def forward(self, x):
+            return super().forward(self.wide(x.unsqueeze(1)).squeeze(1))
+
+    monkeypatch.setattr("dreamstream.serve.streams._STALE", 1000)
+
+    async def main():
+        own = service(limits=Limits(save=0.1), cls=Both)
+        async with running(own) as url:
+            x = samples(8000)
+            task = asyncio.create_task(streamed(url, x, 160, 0.002))
+            await until(lambda: any(s.is_stale for s in own.streams.values()))
+            ((stream_id, stream),) = own.streams.items()
+            await until(lambda: task.done() or (stream.n_parts == 1 and stream.wanted > 800))
+            assert len(own.store.get(stream_id).snapshot) < 2 * stream.n_bytes + 3000
+            equal(await task, offline(x, Both))
+
+    asyncio.run(main())
 
 
 def test_two_connections_come_back_at_once():
