@@ -141,6 +141,11 @@ async def posted(url, path, body, size=None):
     return int(head.split()[1]), body
 
 
+def closed(own, kind):
+    """How many connections a service has closed for a reason."""
+    return own.metrics.registry.get_sample_value("dreamstream_connections_closed_total", {"kind": kind}) or 0
+
+
 async def until(holds, seconds=5.0):
     end = time.monotonic() + seconds
     while not holds():

@@ -12,7 +12,20 @@ import pytest
 
 pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorskip("prometheus_client")
 
-from serving import ByHand, by_hand, equal, fetched, handshake, offline, running, samples, service, streamed, until
+from serving import (
+    ByHand,
+    by_hand,
+    closed,
+    equal,
+    fetched,
+    handshake,
+    offline,
+    running,
+    samples,
+    service,
+    streamed,
+    until,
+)
 from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.http11 import Request
@@ -103,7 +116,7 @@ def test_a_client_that_reads_nothing_and_acknowledges_all():
                 if stream.connection is None:
                     break
                 stream.acknowledge(stream.made)
-            assert stream.connection is None and k < 299
+            assert stream.connection is None and k < 299 and closed(own, "unread") == 1
             writer.close()
 
     asyncio.run(main())
@@ -136,7 +149,8 @@ def test_a_client_that_acknowledges_nothing():
             (stream,) = own.streams.values()
             await asyncio.sleep(0.1)
             assert stream.stepped == 100  # it waits
-            assert await client.closed() == 4429
+            assert own.metrics.registry.get_sample_value("dreamstream_streams_held") == 1
+            assert await client.closed() == 4429 and closed(own, "not acknowledged") == 1
             async with ByHand(url) as other:
                 await other.say("resume", stream=told["stream"], output=[20, 100], saved=0)
                 await other.told("started")
@@ -159,18 +173,21 @@ def test_too_many_streams_and_too_fast():
                     await stack.enter_async_context(ByHand(url))
             assert caught.value.response.status_code == 503
             assert caught.value.response.headers["retry-after"] == "1"
+            assert closed(own, "full") == 1 and closed(own, "opens") == 1
 
     asyncio.run(main())
 
 
 def test_a_connection_that_says_nothing():
     async def main():
-        async with running(service(limits=Limits(handshake=0.2))) as url:
+        own = service(limits=Limits(handshake=0.2))
+        async with running(own) as url:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
             writer.write(b"GET /v1/str")
             assert await asyncio.wait_for(reader.read(), 5) == b""
             async with ByHand(url) as client:
                 assert await client.closed() == 1006
+            assert closed(own, "handshake") == 2
 
     asyncio.run(main())
 
@@ -185,3 +202,104 @@ def test_who_may_stream():
         equal(await streamed(url, samples(500), token="right"), offline(samples(500)))
 
     by_hand(talk, lambda: service(authorize=lambda token, address: token == "right" and address == "127.0.0.1"))
+
+
+def test_messages_that_are_too_large():
+    async def main():
+        own = service()
+        async with running(own) as url, ByHand(url) as client:
+            await client.start()
+            await client.give(0, samples(16384))  # 64 KiB, and the header
+            (stream,) = own.streams.values()
+            await until(lambda: stream.wanted == 16384)
+            await client.give(16384, samples(16385))
+            assert await client.closed() == 1009 and closed(own, "too large") == 1
+
+    asyncio.run(main())
+
+
+def test_steps_take_a_part_of_what_is_there():
+    """Of so many streams, and of each so many frames: the rest waits for the next step."""
+
+    async def main():
+        own = service(limits=Limits(rows=3, chunk=0.05, queued=10.0))
+        runner, taken = own.models["net"].hosts[0]._runner, []
+        step = runner.step
+        runner.step = lambda rows: (taken.append([row.n for row in rows]), step(rows))[1]
+        async with running(own) as url:
+            xs = [samples(2000, k) for k in range(7)]
+            for x, y in zip(xs, await asyncio.gather(*(streamed(url, x, 2000) for x in xs))):
+                equal(y, offline(x))
+        assert max(map(len, taken)) == 3 and max(n for rows in taken for n in rows) == 4 * 80
+
+    asyncio.run(main())
+
+
+def test_frames_that_wait_for_too_long():
+    """A stream that isn't stepped is not read; then it may come back."""
+
+    async def main():
+        own = service(limits=Limits(unacknowledged=0.2, queued=0.1, save=10))
+        model = own.models["net"]
+        (host,), model.hosts = model.hosts, []  # as where no worker is there
+        async with running(own) as url, ByHand(url) as client:
+            x, told = samples(2000), await client.start()
+            await client.give(0, x[:400])
+            (stream,) = own.streams.values()
+            await until(lambda: stream.is_paused)
+            assert own.metrics.registry.get_sample_value("dreamstream_streams_paused") == 1
+            assert await client.closed() == 4413 and closed(own, "queued") == 1
+            own.add(model, host)
+            async with ByHand(url) as again:
+                await again.say("resume", stream=told["stream"], output=[0, 0], saved=0)
+                assert (await again.told("started"))["input"] == 400
+                await again.end(400, x)
+
+    asyncio.run(main())
+
+
+def test_connections_that_give_nothing():
+    async def main():
+        own = service(limits=Limits(idle=0.2, grace=0.2))
+        async with running(own) as url, ByHand(url) as client:
+            told = await client.start()
+            assert await client.closed() == 4408 and closed(own, "idle") == 1
+            async with ByHand(url) as again:
+                await again.say("resume", stream=told["stream"], output=[0, 0], saved=0)
+                assert (await again.told("started"))["input"] == 0
+
+    asyncio.run(main())
+
+
+def test_connections_that_answer_no_ping():
+    """As of a client whose network is gone: its stream waits to be resumed."""
+
+    async def main():
+        own = service(limits=Limits(ping=0.05, grace=60.0))
+        async with running(own) as url:
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+            start = message("start").encode()
+            writer.write(handshake() + bytes((0x81, 0x80 | len(start))) + bytes(4) + start)
+            await until(lambda: closed(own, "ping") == 1)
+            (stream,) = own.streams.values()
+            await until(lambda: stream.connection is None)
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_resume_that_has_more_than_was_made():
+    """Outputs that a client has, of which no record says so: the engine's, made again, are dropped by it."""
+
+    async def talk(url, client):
+        x, told = samples(500), await client.start()
+        await client.give(0, x[:100])
+        async with ByHand(url) as other:
+            await other.say("resume", stream=told["stream"], output=[10**6, 10**6], saved=0)
+            at = (await other.told("started"))["input"]
+            await other.end(at, x) if at == 0 else await other.give(at, x[at:])
+        async with ByHand(url) as other:
+            await other.say("resume", stream=told["stream"], output=[1 << 56, 0], saved=0)
+            assert await other.closed() == 4400
+
+    by_hand(talk)
