@@ -166,20 +166,10 @@ async def fetched(url, path, method="GET"):
 def a_redis(folder):
     """A server of its own, at a socket in a folder; its URL."""
     where = folder / "redis.sock"
-    command = [
-        "redis-server",
-        "--port",
-        "0",
-        "--unixsocket",
-        str(where),
-        "--dir",
-        str(folder),
-        "--appendonly",
-        "yes",
-    ]
+    command = f"redis-server --port 0 --unixsocket {where} --dir {folder} --appendonly yes".split()
     import redis
 
-    with subprocess.Popen([*command, "--appendonly", "yes"], stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
             with contextlib.closing(redis.Redis(unix_socket_path=str(where))) as client:
                 end = time.monotonic() + 20

@@ -238,6 +238,21 @@ def test_vaults_that_die():
     assert VaultStore(cluster, deadline=0.4).key == store.key
 
 
+@pytest.mark.parametrize("number", range(2))
+def test_a_vault_that_dies_while_a_server_starts(number):
+    """The other one has the key, which all servers have in common."""
+    cluster = Threads()
+    store, vault = VaultStore(cluster, deadline=0.4), cluster.vault
+    store.keep({"a": record(1)})
+    found = cluster.vaults[number]
+    call, found.call = found.call, lambda *args: (found.die(), call(*args))[1]
+    cluster.vault = lambda n: found if n == number and not found.dead else vault(n)
+    other = VaultStore(cluster, deadline=0.4)
+    assert found.dead and other.key == store.key
+    until_filled(other), until_filled(store)
+    assert other.get("a") == record(1)
+
+
 def until_filled(store):
     end = time.monotonic() + 5
     while True:
