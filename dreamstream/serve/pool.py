@@ -219,7 +219,8 @@ class Pool:
             handle.kill()
             raise
         except Exception as error:
-            LOG.error("a worker of %s does not start: %s", model.name, error)
+            handle.kill()  # on another node, next time
+            LOG.error("a worker of %s does not start: %s", model.name, first_line(error))
             await asyncio.sleep(1.0)
             return
         service.add(model, Remote(handle, self._deadline))
