@@ -143,8 +143,7 @@ class Service:
         if stream_id not in self.streams:
             self.streams[stream_id] = stream
             model.place(stream)
-        if any(n > made for n, made in zip(have, stream.made)):  # a record from before the outputs that it has
-            have = [min(n, made) for n, made in zip(have, stream.made)]
+        stream.ahead = have
         stream.acknowledge(have)
         stream.attach(connection, have)
         self.metrics.resumed.inc()

@@ -72,6 +72,8 @@ class Live:
     ----------
     connection : Connection or None
         None while it is detached.
+    ahead : list of int
+        Frames of each output that the client had when it came back: more than are made, where a record is older.
     wanted : int
         The input position that the next message must have.
     host : Host or None
@@ -107,7 +109,7 @@ class Live:
     """
 
     __slots__ = (
-        "acknowledged", "base", "begins", "connection", "end", "ended", "epoch", "form", "host", "id",
+        "acknowledged", "ahead", "base", "begins", "connection", "end", "ended", "epoch", "form", "host", "id",
         "is_leaving", "is_paused", "is_stale", "is_stepping", "made", "model", "n_bytes", "n_lost",
         "n_parts", "n_stored", "number", "outputs", "parts", "past", "paused_at", "pending", "produced",
         "queue", "reached", "said", "save_at", "saved", "seen", "stepped", "stored", "token", "wanted",
@@ -128,6 +130,7 @@ class Live:
         self.said, self.pending = 0.0, ""
         self.acknowledged, self.produced = [0] * len(self.made), [0] * len(self.made)
         self.begins: State | None = State()
+        self.ahead = self.acknowledged
         self.base, self.reached = Base(b"", 0, self.produced.copy()), 0
         self.parts: list[bytes] = []
         self.n_parts = self.n_stored = self.n_bytes = self.number = self.whole_from = 0
@@ -188,9 +191,9 @@ class Live:
     def acknowledge(self, given: Sequence[int]) -> None:
         """Drop outputs that the client has."""
         for port, (n, made) in enumerate(zip(given, self.made)):
-            if n > made:
+            if n > max(made, self.ahead[port]):
                 raise WireError("malformed", f"output {port} has {made} frames, {n} are acknowledged")
-        self.acknowledged = [max(a, n) for a, n in zip(self.acknowledged, given)]
+        self.acknowledged = [max(a, min(n, made)) for a, n, made in zip(self.acknowledged, given, self.made)]
         kept = (at for at, (port, end, _, _) in enumerate(self.outputs) if end > self.acknowledged[port])
         del self.outputs[: next(kept, len(self.outputs))]
         self.seen = time.monotonic()

@@ -246,10 +246,8 @@ class ByHand:
         return caught.value.rcvd.code if caught.value.rcvd else 1006
 
 
-def by_hand(talk, own=None):
-    async def main():
-        server = own() if own else None
-        async with running(server) as url, ByHand(url) as client:
-            await talk(url, client)
-
-    asyncio.run(main())
+@contextlib.asynccontextmanager
+async def by_hand(own=None):
+    """A server's address, and a client of it."""
+    async with running(own) as url, ByHand(url) as client:
+        yield url, client

@@ -102,18 +102,15 @@ def test_a_stopped_worker_that_wakes_later():
     calls(cluster, do)
 
 
-def test_an_idle_worker_that_dies_is_noticed():
-    async def main():
-        cluster = Threads()
-        server = serviced(cluster)
-        async with running(server) as url:
-            await until(lambda: len(server.models["net"].hosts) == 2)
-            idle = server.models["net"].hosts[0]
-            idle._handle.die()
-            await until(lambda: idle.is_lost and len(server.models["net"].hosts) == 2)
-            equal(await streamed(url, samples(500)), offline(samples(500)))
-
-    asyncio.run(main())
+async def test_an_idle_worker_that_dies_is_noticed():
+    cluster = Threads()
+    server = serviced(cluster)
+    async with running(server) as url:
+        await until(lambda: len(server.models["net"].hosts) == 2)
+        idle = server.models["net"].hosts[0]
+        idle._handle.die()
+        await until(lambda: idle.is_lost and len(server.models["net"].hosts) == 2)
+        equal(await streamed(url, samples(500)), offline(samples(500)))
 
 
 def test_more_workers_for_more_load():
@@ -138,21 +135,18 @@ class Poisoned(Runner):
         return super().step(rows)
 
 
-def test_a_stream_that_ends_its_workers_is_ended_itself():
-    async def main():
-        cluster = Threads()
-        server = serviced(cluster, runner=Poisoned)
-        async with running(server) as url:
-            xs, bad = [samples(2000, k) for k in range(4)], samples(2000, 9)
-            bad[1000] = 77
-            tasks = [asyncio.create_task(streamed(url, x, 51, 0.02)) for x in (*xs, bad)]
-            for x, task in zip(xs, tasks):
-                equal(await task, offline(x))
-            with pytest.raises(ServerError, match="workers were lost") as caught:
-                await tasks[-1]
-            assert caught.value.code == 4500
-
-    asyncio.run(main())
+async def test_a_stream_that_ends_its_workers_is_ended_itself():
+    cluster = Threads()
+    server = serviced(cluster, runner=Poisoned)
+    async with running(server) as url:
+        xs, bad = [samples(2000, k) for k in range(4)], samples(2000, 9)
+        bad[1000] = 77
+        tasks = [asyncio.create_task(streamed(url, x, 51, 0.02)) for x in (*xs, bad)]
+        for x, task in zip(xs, tasks):
+            equal(await task, offline(x))
+        with pytest.raises(ServerError, match="workers were lost") as caught:
+            await tasks[-1]
+        assert caught.value.code == 4500
 
 
 def test_a_worker_refuses_what_does_not_go_on():
@@ -171,7 +165,7 @@ def test_a_worker_refuses_what_does_not_go_on():
     assert "from 0 on" in step(10, epoch=1).failed["a"][1]
 
 
-def test_two_versions_at_once():
+async def test_two_versions_at_once():
     """Streams of the old version end on it, also after a break; others begin on the new one."""
 
     class Other(Net):
@@ -179,35 +173,32 @@ def test_two_versions_at_once():
             y, z = super().forward(x)
             return y, z * 1.5
 
-    async def main():
-        cluster = Threads()
-        server = serviced(cluster, keep=0.2)
-        old = server.models["net"]
-        async with running(server) as url:
-            x = samples(2000)
-            async with ByHand(url) as client:
-                told = await client.start()
-                await client.give(0, x[:500])
-                await client.told("saved")
-            server.replace("net", serviced(cluster, cls=Other).models["net"])
-            y = (await streamed(url, x))[1]
-            assert np.array_equal(y, (offline(x)[1] * np.float32(1.5)))
-            async with ByHand(url) as client:
-                await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
-                at = (await client.told("started"))["input"]
-                await client.give(at, x[at:])
-                await client.say("end", input=2000)
-                ended = await client.told("ended")
-                y = b"".join(bytes(rest) for _, port, rest in client.frames if port == 1)
-                assert y == offline(x)[1].tobytes()
-                await client.say("ack", output=ended["output"])
-            await until(lambda: old not in server._versions())
-            assert all(w.killed for w in cluster.workers[:2])
-            async with ByHand(url) as client:
-                await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
-                assert await client.closed() == 4410
-
-    asyncio.run(main())
+    cluster = Threads()
+    server = serviced(cluster, keep=0.2)
+    old = server.models["net"]
+    async with running(server) as url:
+        x = samples(2000)
+        async with ByHand(url) as client:
+            told = await client.start()
+            await client.give(0, x[:500])
+            await client.told("saved")
+        server.replace("net", serviced(cluster, cls=Other).models["net"])
+        y = (await streamed(url, x))[1]
+        assert np.array_equal(y, (offline(x)[1] * np.float32(1.5)))
+        async with ByHand(url) as client:
+            await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
+            at = (await client.told("started"))["input"]
+            await client.give(at, x[at:])
+            await client.say("end", input=2000)
+            ended = await client.told("ended")
+            y = b"".join(bytes(rest) for _, port, rest in client.frames if port == 1)
+            assert y == offline(x)[1].tobytes()
+            await client.say("ack", output=ended["output"])
+        await until(lambda: old not in server._versions())
+        assert all(w.killed for w in cluster.workers[:2])
+        async with ByHand(url) as client:
+            await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
+            assert await client.closed() == 4410
 
 
 # ---------------------------------------------------------------- vaults
@@ -293,25 +284,21 @@ def test_a_vault_dies_with_a_worker(cls):
 
 
 @pytest.mark.parametrize("cls", [Net, Attentive])
-def test_another_server_goes_on(cls):
+async def test_another_server_goes_on(cls):
     """A server that is silent, and its client at another: what the first still keeps is refused."""
-
-    async def main():
-        cluster = Threads()
-        servers = [serviced(cluster, cls=cls, store=VaultStore(cluster, deadline=0.4)) for _ in range(2)]
-        async with running(servers[0]) as first, running(servers[1]) as second:
-            x = samples(2000)
-            async with ByHand(first) as client:
-                told = await client.start()
-                await client.give(0, x[:800])
-                saved = (await client.told("saved"))["input"]
-                async with ByHand(second) as other:
-                    await other.say("resume", stream=told["stream"], output=[0, 0], saved=0)
-                    at = (await other.told("started"))["input"]
-                    assert saved <= at <= 800
-                    with contextlib.suppress(ConnectionClosed):
-                        await client.give(800, x[800:1800])
-                    assert await client.closed() == 4409
-                    await other.end(at, x, cls)
-
-    asyncio.run(main())
+    cluster = Threads()
+    servers = [serviced(cluster, cls=cls, store=VaultStore(cluster, deadline=0.4)) for _ in range(2)]
+    async with running(servers[0]) as first, running(servers[1]) as second:
+        x = samples(2000)
+        async with ByHand(first) as client:
+            told = await client.start()
+            await client.give(0, x[:800])
+            saved = (await client.told("saved"))["input"]
+            async with ByHand(second) as other:
+                await other.say("resume", stream=told["stream"], output=[0, 0], saved=0)
+                at = (await other.told("started"))["input"]
+                assert saved <= at <= 800
+                with contextlib.suppress(ConnectionClosed):
+                    await client.give(800, x[800:1800])
+                assert await client.closed() == 4409
+                await other.end(at, x, cls)
