@@ -247,7 +247,7 @@ async def test_connections_that_answer_no_ping():
 
 
 async def test_a_resume_that_has_more_than_was_made():
-    """A client may have outputs of which no record says so, and acknowledges them again; but no more than these."""
+    """A client may have outputs of which no record says so, and acknowledges them; but no more than these."""
     own = service()
     async with by_hand(own) as (url, client):
         x, told = samples(500), await client.start()
