@@ -2,7 +2,8 @@
 
     python benchmarks/serving.py --model SileroVAD --callers 200 --chunk-ms 32 --seconds 60
 
-A model is one of the package's, a file, or a name of networks.py: `audio` is the demo's, `u2` a Conformer of features.
+A model is one of the package's, a file, or a name of networks.py: `audio` is the demo's, `u2` a Conformer.
+
 The server is `dreamstream serve`, a process of its own; callers are in another, and as light as can be: they write
 frames of WebSockets by hand. What comes back is compared with the engine alone, to the bit.
 

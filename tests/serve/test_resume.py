@@ -34,6 +34,7 @@ from serving import (
 )
 
 from dreamstream import nn
+from dreamstream.client import connect
 from dreamstream.serve import FolderStore, Limits, Model, Service, open_store
 
 
@@ -163,6 +164,24 @@ async def test_records_that_are_out_of_date_are_left_out(monkeypatch):
         x = samples(8000)
         equal(await streamed(url, x, 160), offline(x, Both))
         assert 1 < len([record for record in whole if not record.ended]) < 25
+
+
+async def test_patience_begins_when_a_connection_breaks():
+    """However long it was there; a server that takes no streams is not there."""
+    own, x = service(), samples(500)
+    async with running(own) as url, connect(url, patience=0.2) as stream:
+        await stream.send(x[:100])
+        await asyncio.sleep(0.4)
+        (live,) = own.streams.values()
+        live.connection._transport.abort()
+        await asyncio.sleep(0.01)
+        await stream.send(x[100:])
+        await stream.end()
+        y = [each.frames async for each in stream if each.port == 1]
+        assert np.array_equal(np.concatenate(y), offline(x)[1])
+    async with running(service(limits=Limits(streams=0))) as url:
+        with pytest.raises(ConnectionError, match="is not there"):
+            await asyncio.wait_for(streamed(url, x, patience=0.2), 10)
 
 
 async def test_two_connections_come_back_at_once():
