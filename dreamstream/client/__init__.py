@@ -257,7 +257,8 @@ class Stream:
 
     async def _send(self, socket: Any) -> None:
         """Send what the server has not got, and acknowledge what has come, at least once a second."""
-        told_end = False
+        told_end, loop = False, asyncio.get_running_loop()
+        acknowledge_at = loop.time() + 1.0
         while True:
             self._more.clear()
             for position, part in list(self._kept):
@@ -269,10 +270,11 @@ class Stream:
             if self._end is not None and self._sent == self._end and not told_end:
                 await socket.send(message("end", input=self._end))
                 told_end = True
-            try:
-                await asyncio.wait_for(self._more.wait(), 1.0)
-            except asyncio.TimeoutError:
+            if loop.time() >= acknowledge_at:
                 await self._acknowledge(socket)
+                acknowledge_at = loop.time() + 1.0
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._more.wait(), 1.0)
 
     async def _take(self, socket: Any, data: bytes) -> None:
         position, port, rest = unpacked(data)

@@ -112,6 +112,17 @@ def test_what_it_takes_to_keep_a_stream(capsys):
     assert f"{sizes[0]:,} bytes, kept every 2 s" in said and "after ten minutes" in said.replace("\n", " ")
 
 
+async def test_few_outputs_are_acknowledged_each_second_too():
+    """While input comes all the time, and outputs are fewer than those of which each is acknowledged."""
+    own = service()
+    async with running(own) as url, connect(url) as stream:
+        (live,) = own.streams.values()
+        for k in range(26):
+            await stream.send(samples(1, k))
+            await asyncio.sleep(0.05)
+        assert live.made[1] < 64 and live.acknowledged[1] > 0
+
+
 # ---------------------------------------------------------------- messages
 async def test_what_a_client_is_told():
     async with by_hand() as (url, client):
