@@ -127,17 +127,26 @@ class Service:
         if model is None:
             raise WireError("retired", f"{content['model']} is not served any more in this version")
         have = positions(dict(found), "output", len(model.told["names"]))
+        record = None
         if stream_id not in self.streams:
             await self._make_room(1.0)
+        if stream_id not in self.streams or self.store.is_remote:
             try:
                 record = await self._asked(self.store.get, stream_id)
             except OSError as error:
                 LOG.error("%s is not read: %s", stream_id, error)
-                raise WireError("full", "the store is not there", retry_after=1) from error
-            stored = Live(stream_id, found["stream"], model, content["format"])
+                if stream_id not in self.streams:
+                    raise WireError("full", "the store is not there", retry_after=1) from error
+        stream = self.streams.get(stream_id)
+        if stream is not None and record is not None and record.input > stream.saved:
+            self._release(stream)  # another server has gone on with it
+            if stream.connection is not None:
+                stream.connection.close("taken over", "another connection has resumed the stream")
+            stream = None
+        if stream is None:
+            stream = Live(stream_id, found["stream"], model, content["format"])
             if record is not None:
-                stored.restore(record)
-        stream = self.streams.get(stream_id) or stored
+                stream.restore(record)
         if stream.wanted < saved or any(a > n for a, n in zip(stream.acknowledged, have)):
             raise WireError("unknown", "this stream is not known any more as far as the client has dropped it")
         if stream_id not in self.streams:

@@ -283,6 +283,29 @@ def test_a_vault_dies_with_a_worker(cls):
     calls(cluster, do, serviced(cluster, cls=cls, store=store), cls=cls)
 
 
+async def test_a_client_that_goes_to_and_fro():
+    """A server that it comes back to, and that still has the stream, has it from where the other one left it."""
+    cluster, x, told, saved = Threads(), samples(2000), None, 0
+    options = {"grace": 60.0, "unacknowledged": 60.0}
+    servers = [serviced(cluster, store=VaultStore(cluster, deadline=0.4), **options) for _ in range(2)]
+    async with running(servers[0]) as first, running(servers[1]) as second:
+        for turn, url in enumerate((first, second, first, second)):
+            async with ByHand(url) as client:
+                if told is None:
+                    told, at = await client.start(), 0
+                else:
+                    await client.say("resume", stream=told["stream"], output=[0, 0], saved=saved)
+                    at = (await client.told("started"))["input"]
+                assert at >= saved
+                if turn == 3:
+                    await client.end(at, x)
+                    break
+                await client.give(at, x[at : 500 * (turn + 1)])
+                while saved <= 500 * turn + 100:
+                    saved = (await client.told("saved"))["input"]
+                client.socket.transport.abort()
+
+
 @pytest.mark.parametrize("cls", [Net, Attentive])
 async def test_another_server_goes_on(cls):
     """A server that is silent, and its client at another: what the first still keeps is refused."""
