@@ -2,6 +2,8 @@
 
     python benchmarks/serving.py --model SileroVAD --callers 200 --chunk-ms 32 --seconds 60
 
+A model is one of the package's, a file, or a name of networks.py: `audio` is the demo's, `u2` a Conformer.
+
 The server is `dreamstream serve`, a process of its own; callers are in another, and as light as can be: they write
 frames of WebSockets by hand. What comes back is compared with the engine alone, to the bit.
 
@@ -21,11 +23,13 @@ import re
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 
 import numpy as np
 from machine import machine
+from networks import NETWORKS
 
 import dreamstream as ds
 from dreamstream import models
@@ -105,11 +109,15 @@ async def call(
     await asyncio.sleep(delay)
     _, caller = await asyncio.get_running_loop().create_connection(Caller, "127.0.0.1", port)
     write = caller.transport.write  # type: ignore[attr-defined]
-    write(framed(b'{"type":"start","format":"i16"}', 1))
+    form = "f32" if args.features else "i16"
+    write(framed(f'{{"type":"start","format":"{form}"}}'.encode(), 1))
     told = await caller.started
     rate = int(told["rate"])
     n, total = rate * args.chunk_ms // 1000, round(args.seconds * 1000 / args.chunk_ms)
-    x = np.random.default_rng(seed).integers(-9000, 9000, n * 8).astype("<i2")
+    generator = np.random.default_rng(seed)
+    x: np.ndarray = generator.integers(-9000, 9000, n * 8).astype("<i2")
+    if args.features:
+        x = generator.standard_normal((n * 8, *args.features), np.float32)
     parts = [x[k * n : k * n + n].tobytes() for k in range(8)]
     first = begin + delay / 4
     for k in range(total):
@@ -146,14 +154,12 @@ def used(pid: int) -> tuple[float, int]:
 def alone(engine: ds.Engine, rows: int, n: int) -> float:
     """Processor seconds of the engine by itself, for a row of n frames of so many."""
     rows = max(1, rows)
-    chunks = {f"s{k}": np.zeros((n,), np.float32) for k in range(rows)}
-    ids, room = list(chunks), np.zeros(n * rows, np.float32)
-    shape = (-1, *engine.inputs[0].features)
+    ids, room = [f"s{k}" for k in range(rows)], np.zeros((n * rows, *engine.inputs[0].features), np.float32)
     step = engine._core.step
-    step(ids, [True] * rows, [False] * rows, [room.reshape(shape)], [[n] * rows], False)
+    step(ids, [True] * rows, [False] * rows, [room], [[n] * rows], False)
     begin, times = time.process_time(), 0
     while time.process_time() - begin < 0.5:
-        step(ids, [False] * rows, [False] * rows, [room.reshape(shape)], [[n] * rows], False)
+        step(ids, [False] * rows, [False] * rows, [room], [[n] * rows], False)
         times += 1
     seconds = (time.process_time() - begin) / times / rows
     engine.reset(ids)
@@ -162,18 +168,8 @@ def alone(engine: ds.Engine, rows: int, n: int) -> float:
 
 async def run(args: argparse.Namespace, engine: ds.Engine) -> None:
     """Serve, call, and print."""
-    command = [
-        sys.executable,
-        *args.python,
-        "-m",
-        "dreamstream",
-        "serve",
-        args.model,
-        "--port",
-        "0",
-        "--streams",
-        "5000",
-    ]
+    options = ["--port", "0", "--streams", "5000"]
+    command = [sys.executable, *args.python, "-m", "dreamstream", "serve", args.path, *options]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
@@ -194,7 +190,8 @@ async def run(args: argparse.Namespace, engine: ds.Engine) -> None:
         server.wait()
     n = int(engine.rate) * args.chunk_ms // 1000
     for caller, x in found[:: max(1, len(found) // 20)]:
-        want = engine.step({"x": x.astype(np.float32) / 32768}, sos="x", eos="x")["x"]
+        values = x if args.features else x.astype(np.float32) / 32768
+        want = engine.step({"x": values}, sos="x", eos="x")["x"]
         assert b"".join(caller.found) == np.ascontiguousarray(want).tobytes(), "not what is offline"
     late = np.sort(np.concatenate([caller.late for caller, _ in found])) * 1000
     messages = counts["messages_received_total"] - counted["messages_received_total"]
@@ -221,11 +218,18 @@ def main() -> None:
     parser.add_argument("--python", nargs=argparse.REMAINDER, default=[], help=said)
     args = parser.parse_args()
     print("\n".join(machine("python benchmarks/serving.py " + " ".join(sys.argv[1:]), ("numpy", "websockets"))))
-    if args.model.endswith(".dsm"):
+    args.path = args.model
+    if args.model in NETWORKS:
+        network = NETWORKS[args.model]
+        engine = ds.compile(network.model(), network.spec, network.rate, verify=False)
+        args.path = os.path.join(tempfile.mkdtemp(), f"{args.model}.dsm")
+        engine.save(args.path)
+    elif args.model.endswith(".dsm"):
         engine = ds.load(args.model)
     else:
         model = getattr(models, args.model)(pretrained=True).eval()
         engine = ds.compile(model, model.spec, rate=model.sample_rate, verify=False)
+    args.features = engine.inputs[0].features
     print(
         "\n| model | chunk | callers | rows per step | CPU per message, µs | engine's, µs | above it, µs ", end=""
     )

@@ -205,7 +205,7 @@ class Engine:
         numbers, and each row's start, as ``(2, rows)``."""
     ids: list[str]
     def drop(self, ids: Sequence[str]) -> None: ...
-    def snapshot(self, id: str) -> bytes: ...
+    def snapshot(self, id: str, since: Sequence[int] | None = None) -> bytes: ...
     def position(self, id: str) -> list[int]:
         """Frames so far, per input."""
     def restore(self, data: bytes, id: str | None) -> str:
@@ -301,6 +301,7 @@ class Hold:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
+def snapshot_checksum(data: Buffer, /) -> int: ...
 def shown(text: str, whole: bool = False, /) -> str:
     """What may be shown of a name out of a file, or of the `whole` of a text that holds some.
 

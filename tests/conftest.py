@@ -1,8 +1,10 @@
 """What holds for all tests: fixtures, their order, the fast tier, and the list of skips."""
 
+import asyncio
 import fnmatch
 import gc
 import importlib.util
+import inspect
 import os
 import zlib
 from pathlib import Path
@@ -55,6 +57,16 @@ def pytest_ignore_collect(collection_path, config):
     if config.option.markexpr == "fast" and folder_of(collection_path) in NONE_FAST:
         return True
     return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run a test that is a coroutine to its end."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 def pytest_collection_modifyitems(items):

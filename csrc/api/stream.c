@@ -124,15 +124,15 @@ ds_status ds_stream_snapshot_size(ds_stream *stream, size_t *n_bytes)
     DS_CHECK(n_bytes, DS_ARGUMENT, "ds_stream_snapshot_size: n_bytes is NULL");
     DS_TRY(enter_unended(stream));
     return ds_handle_leave_stream(
-        stream, ds_slot_snapshot(ds_model_plan(stream->model), stream->slot, NULL, n_bytes));
+        stream, ds_slot_snapshot(ds_model_plan(stream->model), stream->slot, NULL, NULL, n_bytes));
 }
 
 ds_status ds_stream_snapshot(ds_stream *stream, void *bytes, size_t n_bytes)
 {
     DS_CHECK(bytes, DS_ARGUMENT, "ds_stream_snapshot: bytes is NULL");
     DS_TRY(enter_unended(stream));
-    return ds_handle_leave_stream(
-        stream, ds_slot_snapshot(ds_model_plan(stream->model), stream->slot, bytes, &n_bytes));
+    return ds_handle_leave_stream(stream, ds_slot_snapshot(ds_model_plan(stream->model),
+                                                           stream->slot, NULL, bytes, &n_bytes));
 }
 
 static ds_status restore(ds_stream *s, const void *bytes, size_t n_bytes)

@@ -68,8 +68,12 @@ ds_status ds_tail_grow(const ds_allocator *allocator, ds_tail *tail, size_t n_by
 
 /* ---------------------------------------------------------------- snapshots (exec/snapshot.c) */
 /* Fills `data` with named canonical arrays keyed by the graph before rewrites (docs/snapshot_format.md), *n_bytes
- * as many as they take; NULL: fills that number. Errors: DS_ARGUMENT for another number. */
-ds_status ds_slot_snapshot(const ds_plan *plan, const ds_slot *slot, void *data, size_t *n_bytes);
+ * as many as they take; NULL: fills that number. `since` [n_inputs]: leaves out the frames that the stream had kept
+ * when so many had come; NULL: nothing. Errors: DS_ARGUMENT for another number, or later frames than have come. */
+ds_status ds_slot_snapshot(const ds_plan *plan, const ds_slot *slot, const int64_t *since,
+                           void *data, size_t *n_bytes);
+/* Of the whole words of a snapshot before its checksum. */
+uint64_t ds_snapshot_checksum(const void *data, size_t n_bytes);
 /* Replaces the state of an open slot, new or not; where it fails, that is as it was. `data` may lie anywhere.
  * Errors: DS_FORMAT for what is no snapshot, damaged, of another version or model, or of no stream that there
  * can be; DS_NO_MEMORY. */

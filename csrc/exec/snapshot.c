@@ -13,6 +13,9 @@
  * value depends on (silent nodes) is not remembered at all. An edge that a rewrite has removed is a part of
  * another one, in which its frames lie.
  *
+ * A difference ("DSDELTA1") leaves out the frames that were kept at an earlier snapshot, whose frames of the
+ * inputs follow its own; a fifth word of each array says how many bytes it gives, the last ones.
+ *
  * The reader trusts nothing: it recomputes what must be there, looks at all of it, and only then writes. */
 #include <string.h>
 
@@ -20,6 +23,7 @@
 #include "exec/session.h"
 
 static const char magic[8] = {'D', 'S', 'S', 'T', 'A', 'T', 'E', '1'};
+static const char magic_of_difference[8] = {'D', 'S', 'D', 'E', 'L', 'T', 'A', '1'};
 
 enum { VERSION_AT = 7, WORD = 8 };
 
@@ -27,15 +31,18 @@ enum { VERSION_AT = 7, WORD = 8 };
 typedef struct entry {
     int64_t node, array, at;
     size_t n_bytes;
-    int input;     /* graph input whose frames these are; -1: of none */
-    int place;     /* edge of the rewritten graph among whose kept frames they lie; -1: carried */
-    size_t offset; /* behind the first of those; in the block */
+    size_t n_known; /* of these, at the front, a difference leaves out */
+    int input;      /* graph input whose frames these are; -1: of none */
+    int place;      /* edge of the rewritten graph among whose kept frames they lie; -1: carried */
+    size_t offset;  /* behind the first of those; in the block */
 } entry;
 
 /* What a slot must hold, recomputed from its frames. */
 typedef struct state {
     ds_arena arena;
     ds_edge_counts *captured, *counts; /* [n_edges]: of the model, and of it rewritten */
+    const int64_t *since;   /* frames of the inputs at an earlier snapshot; NULL: there is none */
+    ds_edge_counts *before; /* [n_edges]: of the model, then */
     entry *entries;
     size_t n_entries, n_bytes; /* of the whole snapshot */
 } state;
@@ -60,7 +67,8 @@ static size_t filler(size_t n_bytes)
 static void add_entry(state *s, entry e)
 {
     s->entries[s->n_entries++] = e;
-    s->n_bytes += 4 * WORD + e.n_bytes + filler(e.n_bytes);
+    const size_t n_given = e.n_bytes - e.n_known;
+    s->n_bytes += (s->since ? 5u : 4u) * WORD + n_given + filler(n_given);
 }
 
 static ds_status count_state(state *s, const ds_plan *p, const int64_t *frames)
@@ -80,7 +88,7 @@ static ds_status list_state(state *s, const ds_plan *p)
     DS_PUSH(&s->arena, place, n_edges);
     DS_PUSH(&s->arena, s->entries, n_edges + n_carried);
     find_places(p, place);
-    s->n_bytes = (7 + p->graph->n_inputs) * WORD;
+    s->n_bytes = (7 + (s->since ? 2u : 1u) * p->graph->n_inputs) * WORD;
     for (size_t e = 0; e < n_edges; e++) {
         const ds_edge *edge = &p->model->edges[e];
         const size_t frame_bytes = ds_signature_bytes(&edge->signature);
@@ -89,10 +97,12 @@ static ds_status list_state(state *s, const ds_plan *p)
         if (!kept || place[e] < 0)
             continue;
         DS_ASSERT(from >= s->counts[place[e]].from);
+        const int64_t known = s->since ? s->before[e].known - from : 0;
         add_entry(s, (entry){.node = is_input ? -1 - edge->output : edge->node,
                              .array = is_input ? 0 : edge->output,
                              .at = from,
                              .n_bytes = (size_t)kept * frame_bytes,
+                             .n_known = known > 0 ? (size_t)known * frame_bytes : 0,
                              .input = is_input ? (int)e : -1,
                              .place = place[e],
                              .offset = (size_t)(from - s->counts[place[e]].from) * frame_bytes});
@@ -127,9 +137,10 @@ static uint64_t word_of(const unsigned char *data)
     return word;
 }
 
-/* Over whole words; every step can be undone, so that a change in one word is always seen. */
-static uint64_t checksum(const unsigned char *data, size_t n_bytes)
+/* Every step can be undone, so that a change in one word is always seen. */
+uint64_t ds_snapshot_checksum(const void *bytes, size_t n_bytes)
 {
+    const unsigned char *data = bytes;
     uint64_t h = 0xCBF29CE484222325u;
     for (size_t i = 0; i + WORD <= n_bytes; i += WORD) {
         h = (h ^ word_of(data + i)) * 0x9E3779B97F4A7C15u;
@@ -152,25 +163,42 @@ static void write_state(const state *s, const ds_plan *p, const ds_slot *slot, u
     static const unsigned char zeros[WORD];
     const uint64_t n_entries = s->n_entries;
     const uint64_t head[] = {s->n_bytes, p->origin[0], p->origin[1], p->graph->n_inputs};
-    unsigned char *to = put(data, magic, sizeof magic);
+    unsigned char *to = put(data, s->since ? magic_of_difference : magic, sizeof magic);
     to = put(to, head, sizeof head);
     to = put(to, slot->block->frames, p->graph->n_inputs * WORD);
+    if (s->since)
+        to = put(to, s->since, p->graph->n_inputs * WORD);
     to = put(to, &n_entries, WORD);
     for (const entry *e = s->entries; e < s->entries + s->n_entries; e++) {
-        const int64_t words[] = {e->node, e->array, e->at, (int64_t)e->n_bytes};
-        to = put(to, words, sizeof words);
-        to = put(to, find_data(p, slot, e), e->n_bytes);
-        to = put(to, zeros, filler(e->n_bytes));
+        const size_t n_given = e->n_bytes - e->n_known;
+        const int64_t words[] = {e->node, e->array, e->at, (int64_t)e->n_bytes, (int64_t)n_given};
+        to = put(to, words, (s->since ? 5u : 4u) * WORD);
+        if (n_given)
+            to = put(to, find_data(p, slot, e) + e->n_known, n_given);
+        to = put(to, zeros, filler(n_given));
     }
-    const uint64_t sum = checksum(data, s->n_bytes - WORD);
+    const uint64_t sum = ds_snapshot_checksum(data, s->n_bytes - WORD);
     put(to, &sum, WORD);
 }
 
-ds_status ds_slot_snapshot(const ds_plan *p, const ds_slot *slot, void *data, size_t *n_bytes)
+/* Counts the edges of an earlier position of the stream. */
+static ds_status count_before(state *s, const ds_plan *p, const int64_t *now)
 {
-    state s = {0};
+    for (size_t i = 0; i < p->graph->n_inputs; i++)
+        DS_CHECK(s->since[i] >= 0 && s->since[i] <= now[i], DS_ARGUMENT,
+                 "a snapshot since frame %lld of input %zu: expected one from 0 to %lld",
+                 (long long)s->since[i], i, (long long)now[i]);
+    return ds_positions_count(p->model, s->since, &s->arena, &s->before);
+}
+
+ds_status ds_slot_snapshot(const ds_plan *p, const ds_slot *slot, const int64_t *since, void *data,
+                           size_t *n_bytes)
+{
+    state s = {.since = since};
     ds_arena_init(&s.arena, &p->allocator);
     ds_status status = count_state(&s, p, slot->block->frames);
+    if (status == DS_OK && since)
+        status = count_before(&s, p, slot->block->frames);
     if (status == DS_OK)
         status = list_state(&s, p);
     if (status == DS_OK && data && s.n_bytes != *n_bytes)
@@ -218,7 +246,8 @@ static ds_status check_frame(const unsigned char *bytes, size_t n)
     DS_CHECK(n == n_whole && n % WORD == 0, DS_FORMAT,
              "the snapshot has bytes too many: expected %llu, in words of 8, got %zu",
              (unsigned long long)n_whole, n);
-    const uint64_t got = word_of(bytes + n - WORD), expected = checksum(bytes, n - WORD);
+    const uint64_t got = word_of(bytes + n - WORD),
+                   expected = ds_snapshot_checksum(bytes, n - WORD);
     DS_CHECK(got == expected, DS_FORMAT,
              "the snapshot is damaged: expected the checksum %016llx, got %016llx",
              (unsigned long long)expected, (unsigned long long)got);

@@ -118,7 +118,7 @@ static ds_status join(void *owner, float *scores, const float *encoded, const fl
 static ds_status save(void *owner, const void *state, void *bytes, size_t *n_bytes)
 {
     const networks *w = owner;
-    return ds_slot_snapshot(w->predictor->plan, state, bytes, n_bytes);
+    return ds_slot_snapshot(w->predictor->plan, state, NULL, bytes, n_bytes);
 }
 
 static ds_status load(void *owner, void **state, const void *bytes, size_t n_bytes)

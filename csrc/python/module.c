@@ -1,6 +1,7 @@
 /* dreamstream._core: the extension module. */
 #define DS_PYTHON_IMPORT_ARRAY
 #include "base/utf8.h"
+#include "exec/session.h"
 #include "python/support.h"
 
 /* ---------------------------------------------------------------- what there is */
@@ -122,10 +123,21 @@ static PyObject *shown(PyObject *Py_UNUSED(self), PyObject *args)
     return shown;
 }
 
+static PyObject *snapshot_checksum(PyObject *Py_UNUSED(self), PyObject *given)
+{
+    Py_buffer data;
+    if (PyObject_GetBuffer(given, &data, PyBUF_SIMPLE) < 0)
+        return NULL;
+    PyObject *sum = PyLong_FromUnsignedLongLong(ds_snapshot_checksum(data.buf, (size_t)data.len));
+    PyBuffer_Release(&data);
+    return sum;
+}
+
 static PyMethodDef methods[] = {
     {"operators", operators, METH_NOARGS, "The registry of operators."},
     {"config", config, METH_NOARGS, "What was chosen at import."},
     {"together", together, METH_VARARGS, "together(rates, frames, skew) -> bool per row"},
+    {"snapshot_checksum", snapshot_checksum, METH_O, "Of the whole words of a snapshot before it."},
     {"shown", shown, METH_VARARGS, "shown(text, whole=False): text of strangers for a terminal."},
     {"ctc", (PyCFunction)(void (*)(void))ds_python_ctc, METH_FASTCALL,
      "ctc(frames, n_frames, targets, n_targets, blank) -> losses, alphas; of these and scales, "

@@ -152,20 +152,31 @@ static PyObject *engine_drop(PyObject *self, PyObject *given)
     return done ? Py_NewRef(Py_None) : NULL;
 }
 
-static PyObject *engine_snapshot(PyObject *self, PyObject *id)
+static PyObject *engine_snapshot(PyObject *self, PyObject *args)
 {
     ds_module *m = ds_module_of(Py_TYPE(self));
     ds_engine_object *e = (ds_engine_object *)self;
-    const ds_live *live = enter(m, e, id);
+    PyObject *id, *given = Py_None, *bytes = NULL;
+    if (!PyArg_ParseTuple(args, "O|O:snapshot", &id, &given))
+        return NULL;
+    int64_t before[DS_MAX_INPUTS];
+    const int64_t *since = given == Py_None ? NULL : before;
+    const Py_ssize_t n_before = since ? ds_parse_ints(given, before, DS_MAX_INPUTS) : 0;
+    const ds_live *live = n_before < 0 ? NULL : enter(m, e, id);
     if (!live)
         return NULL;
     size_t n_bytes = 0;
-    PyObject *bytes = NULL;
-    ds_status status = ds_slot_snapshot(e->engine->plan, live->slot, NULL, &n_bytes);
+    ds_status status = DS_OK;
+    if (since && (size_t)n_before != e->engine->plan->graph->n_inputs)
+        status =
+            ds_fail(DS_ARGUMENT, "a snapshot since %zd numbers: expected one per input", n_before);
+    else
+        status = ds_slot_snapshot(e->engine->plan, live->slot, since, NULL, &n_bytes);
     if (status == DS_OK)
         bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n_bytes);
     if (bytes)
-        status = ds_slot_snapshot(e->engine->plan, live->slot, PyBytes_AS_STRING(bytes), &n_bytes);
+        status = ds_slot_snapshot(e->engine->plan, live->slot, since, PyBytes_AS_STRING(bytes),
+                                  &n_bytes);
     ds_slot_leave(live->slot);
     return ds_unless_failed(m, status, bytes);
 }
@@ -260,7 +271,8 @@ PyMethodDef ds_stream_methods[] = {
      "step(ids, sos, eos, values, lengths, restart) -> values, lengths and starts"},
     {"drop", engine_drop, METH_O, "drop(ids): forget live streams"},
     {"position", engine_position, METH_O, "position(id) -> frames so far, per input"},
-    {"snapshot", engine_snapshot, METH_O, "snapshot(id) -> bytes"},
+    {"snapshot", engine_snapshot, METH_VARARGS,
+     "snapshot(id, since=None) -> bytes; since: frames per input"},
     {"restore", engine_restore, METH_VARARGS, "restore(data, id) -> id, made up where it was None"},
     {"fork", engine_fork, METH_VARARGS, "fork(id, new_id)"},
     {"ages", engine_ages, METH_NOARGS, "ages() -> (id, seconds since it was stepped) of each"},

@@ -65,8 +65,8 @@ def _tell_cost(name: str, engine: ds.Engine, save: float) -> None:
     said = f"dreamstream serve: {shown(name)}: a stream's state is {cost.size:,} bytes, kept every {save:g} s"
     if cost.growth > 0:
         said += (
-            f"; it grows by {cost.growth:,} with each second, to {600 * cost.growth / 1e6:,.0f} MB after ten "
-            "minutes: give attention a context, or keep it less often (--save)"
+            f"; it grows by {cost.growth:,} with each second, of which a record has what is new; to resume a "
+            f"stream after ten minutes takes {600 * cost.growth / 1e6:,.0f} MB and some {300 * cost.seconds:.1g} s"
         )
     print(said, file=sys.stderr)
 

@@ -84,6 +84,7 @@ class Stream:
         self.told: dict[str, Any] = {}
         self._kept: deque[tuple[int, npt.NDArray[Any]]] = deque()  # input from what is stored on
         self._given = self._sent = 0
+        self._is_there = False  # whether the server has the stream on this connection
         self._end: int | None = None
         self._have: list[int] = []
         self._acknowledged = 0
@@ -172,11 +173,11 @@ class Stream:
         loop, wait, retired = asyncio.get_running_loop(), 0.05, 0
         until = loop.time() + self._patience
         while True:
+            self._is_there = False
             try:
                 async with open_socket(
                     self._urls[0] + PATH, subprotocols=[Subprotocol(SUBPROTOCOL)], compression=None, max_size=None
                 ) as socket:
-                    until, wait = loop.time() + self._patience, 0.05
                     if await self._stream(socket):
                         self._outputs.put_nowait(None)
                         return
@@ -197,7 +198,9 @@ class Stream:
                     return
             elif error:
                 retired = 0
-            if loop.time() > until:
+            if self._is_there:
+                until, wait = loop.time() + self._patience, 0.05
+            elif loop.time() > until:
                 self._fail(ConnectionError(f"{self._urls[0]} is not there: {error}"))
                 return
             self._urls.rotate(-1)
@@ -229,7 +232,7 @@ class Stream:
                 if found["type"] == "started":
                     self.told = found
                     self._have = self._have or [0] * len(found["names"])
-                    self._sent = found["input"]
+                    self._sent, self._is_there = found["input"], True
                     self._started.set()
                     sender = asyncio.create_task(self._send(socket))
                     sender.add_done_callback(lambda task: task.cancelled() or task.exception())  # as below
@@ -254,7 +257,8 @@ class Stream:
 
     async def _send(self, socket: Any) -> None:
         """Send what the server has not got, and acknowledge what has come, at least once a second."""
-        told_end = False
+        told_end, loop = False, asyncio.get_running_loop()
+        acknowledge_at = loop.time() + 1.0
         while True:
             self._more.clear()
             for position, part in list(self._kept):
@@ -266,10 +270,11 @@ class Stream:
             if self._end is not None and self._sent == self._end and not told_end:
                 await socket.send(message("end", input=self._end))
                 told_end = True
-            try:
-                await asyncio.wait_for(self._more.wait(), 1.0)
-            except asyncio.TimeoutError:
+            if loop.time() >= acknowledge_at:
                 await self._acknowledge(socket)
+                acknowledge_at = loop.time() + 1.0
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._more.wait(), 1.0)
 
     async def _take(self, socket: Any, data: bytes) -> None:
         position, port, rest = unpacked(data)

@@ -20,6 +20,7 @@ from ..online.given import Given, Static
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import require_same_streams
 from ..stream.tree import map_leaves
+from .differences import whole_snapshot
 from .files import Write, check_format, write_file
 from .interface import Interface
 from .routing import Routes
@@ -219,12 +220,27 @@ class Engine(_core.Stepper):
         """Forget streams, or all."""
         self._core.drop(self.ids if ids is None else list(dict.fromkeys(_as_ids(ids))))
 
-    def snapshot(self, stream_id: str) -> bytes:
+    def snapshot(self, stream_id: str, since: Any = None) -> bytes:
         """Return what a stream remembers, to be restored in any engine of the same model.
 
         On whatever machine, with any kernels and number of threads; the format is in docs/snapshot_format.md.
+
+        Parameters
+        ----------
+        stream_id : str
+        since : int or dict, optional
+            What `position` said at an earlier snapshot of this stream: frames that were kept then are left out.
+            The earlier bytes and these, one after the other, are what `restore` takes. So a stream whose state
+            grows, as under attention without a context, is kept at the cost of what is new.
+
+        Raises
+        ------
+        ValueError
+            For a position that the stream has not been at.
         """
-        return self._core.snapshot(stream_id)
+        if isinstance(since, dict):
+            since = [since[s.name] for s in self.inputs]
+        return self._core.snapshot(stream_id, since if since is None or isinstance(since, list) else [since])
 
     def position(self, stream_id: str) -> Any:
         """Return how many frames a live stream has taken; a dict by input where there are several.
@@ -243,6 +259,8 @@ class Engine(_core.Stepper):
     def restore(self, data: bytes, id: str | None = None) -> str:
         """Add a stream with the state of a snapshot; return its id (made up where None).
 
+        `data` may be a snapshot with differences behind it, each taken `since` the one before.
+
         Raises
         ------
         FormatError
@@ -252,7 +270,7 @@ class Engine(_core.Stepper):
         StreamLimitError
             Where `max_streams` are live; all three leave every stream as it was.
         """
-        return self._core.restore(data, id)
+        return self._core.restore(whole_snapshot(data), id)
 
     def fork(self, stream_id: str, new_id: str) -> None:
         """Add a stream that goes on independently from where another is."""

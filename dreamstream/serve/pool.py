@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .hosts import Host, HostLost
-from .runner import Row, Runner, State, Stepped
+from .runner import Row, Runner, Stepped
 from .streams import LOG, Live, Model
 
 
@@ -145,9 +145,6 @@ class Remote(Host):
         self.load += 0.3 * ((self.busy - self._busy_before) / seconds - self.load)
         self._busy_before = self.busy
 
-    def state(self, stream: Live) -> State | None:
-        return stream.base.state if stream.base.input == stream.stepped else None
-
     def forget(self, stream_id: str) -> None:
         self._leaving.append(stream_id)
 
@@ -222,7 +219,8 @@ class Pool:
             handle.kill()
             raise
         except Exception as error:
-            LOG.error("a worker of %s does not start: %s", model.name, error)
+            handle.kill()  # on another node, next time
+            LOG.error("a worker of %s does not start: %s", model.name, first_line(error))
             await asyncio.sleep(1.0)
             return
         service.add(model, Remote(handle, self._deadline))

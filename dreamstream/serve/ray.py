@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
+import time
+from collections.abc import Callable
 from concurrent.futures import Future, wait
+from functools import partial
 from typing import Any
 
 from ..data.ray import connect
@@ -20,13 +24,15 @@ except ImportError:
 _NAMESPACE = "dreamstream"
 #: Ray's own attempts would do a step twice, and what it starts again has no streams.
 _ONCE = {"max_restarts": 0, "max_task_retries": 0}
+#: Seconds for which nothing begins on a node that has lost something: Ray takes 15 to notice that a node is gone.
+_AVOIDED = 20.0
 
 
 class RayHandle:
     """An actor."""
 
-    def __init__(self, actor: Any) -> None:
-        self.actor = actor
+    def __init__(self, actor: Any, killed: Callable[[], None]) -> None:
+        self.actor, self._killed = actor, killed
 
     def call(self, method: str, *args: Any) -> Future[Any]:
         """Call a method, after those that were called before."""
@@ -43,6 +49,7 @@ class RayHandle:
 
     def kill(self) -> None:
         """Let the actor be no more, whatever it does."""
+        self._killed()
         ray.kill(self.actor, no_restart=True)
 
 
@@ -67,21 +74,28 @@ class RayCluster:
     def __init__(self, address: str, keep: float, threads: int = 1) -> None:
         self._keep, self._threads, self._turn = keep, threads, itertools.count()
         self._where: dict[int, Future[str]] = {}  # the nodes of vaults
+        self._lost: dict[str, float] = {}  # when something was lost on a node
         # as many workers as are asked for, whatever cores this machine has
         connect(address, namespace=_NAMESPACE, **({"num_cpus": 1000} if address == "local" else {}))
 
-    def _at(self, number: int, besides: str = "") -> dict[str, Any]:
+    def _at(self, number: int, besides: str = "") -> str:
         """Return on which node something is to be: not on this process's or another, where there are enough."""
         here = ray.get_runtime_context().get_node_id()
         nodes = sorted(n["NodeID"] for n in ray.nodes() if n["Alive"] and n["NodeID"] != besides)
         nodes = [node for node in nodes if node != here] or nodes or [here]
-        return {"scheduling_strategy": NodeAffinitySchedulingStrategy(nodes[number % len(nodes)], soft=True)}
+        then = {node: self._lost.get(node, -math.inf) for node in nodes}
+        nodes = [n for n in nodes if then[n] < time.monotonic() - _AVOIDED] or [min(nodes, key=then.__getitem__)]
+        return nodes[number % len(nodes)]
+
+    def _lose(self, node: str) -> None:
+        self._lost[node] = time.monotonic()
 
     def worker(self, make: Any) -> RayHandle:
         """Begin a worker, on one node after the other."""
         actor: Any = ray.remote(Worker)
-        options = {"num_cpus": self._threads, **_ONCE, **self._at(next(self._turn))}
-        return RayHandle(actor.options(**options).remote(make))
+        node = self._at(next(self._turn))
+        made = actor.options(num_cpus=self._threads, **_ONCE, **_on(node)).remote(make)
+        return RayHandle(made, partial(self._lose, node))
 
     def vault(self, number: int) -> RayHandle:
         """Return a vault, on another node than the other one's."""
@@ -90,9 +104,21 @@ class RayCluster:
             besides = other.result()
         actor: Any = ray.remote(_Vault)
         options = {"name": f"vault-{number}", "get_if_exists": True, "lifetime": "detached", "num_cpus": 0}
-        handle = RayHandle(actor.options(**options, **_ONCE, **self._at(number, besides)).remote(self._keep))
+        node = self._at(number, besides)  # unless it is there already
+        handle = RayHandle(
+            actor.options(**options, **_ONCE, **_on(node)).remote(self._keep), partial(self._gone, number)
+        )
         self._where[number] = handle.call("where")
         return handle
+
+    def _gone(self, number: int) -> None:
+        where = self._where[number]
+        if where.done() and where.exception() is None:
+            self._lose(where.result())
+
+
+def _on(node: str) -> dict[str, Any]:
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)}
 
 
 class _Vault(Vault):

@@ -1,15 +1,16 @@
 """Where streams are kept that have no engine at the moment, and what survives a server: records by id.
 
 A record holds the snapshots at an input position and the outputs before it that nobody has acknowledged: without
-these, frames that left and never arrived would be lost.
+these, frames that left and never arrived would be lost. Where the state grows with the stream, a record continues
+an earlier one: it holds what is new in the engine's snapshot, so that a stream's records are as long as its state.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ..errors import DreamStreamError
@@ -34,7 +35,8 @@ class Record:
     acknowledged : list of int
         Frames of each output that the client has.
     snapshot : bytes
-        Empty where the engine has nothing of it: before its first step, and after its end.
+        Empty where the engine has nothing of it: before its first step, and after its end. Of a record that
+        continues another: what has come since, as `Engine.snapshot` gives it with `since`.
     decoder : bytes
         The snapshot of the decoder, where the model has one.
     outputs : list of (int, bytes)
@@ -43,6 +45,10 @@ class Record:
         Whether all outputs are made.
     said : float
         Where the words end that have left.
+    number : int
+        Larger than those of the stream's earlier records.
+    after : int or None
+        The record that it continues; None: it takes the place of all.
     """
 
     model: str
@@ -54,6 +60,8 @@ class Record:
     outputs: list[tuple[int, bytes]] = field(default_factory=list)
     ended: bool = False
     said: float = 0.0
+    number: int = 0
+    after: int | None = None
 
     @property
     def progress(self) -> list[int]:
@@ -62,16 +70,9 @@ class Record:
 
     def pack(self) -> bytes:
         """Return it as bytes."""
-        told = {
-            "model": self.model,
-            "input": self.input,
-            "made": self.made,
-            "acknowledged": self.acknowledged,
-            "ended": self.ended,
-            "said": self.said,
-            "parts": [len(self.snapshot), len(self.decoder), *(len(data) for _, data in self.outputs)],
-            "ports": [port for port, _ in self.outputs],
-        }
+        told = {name: value for name, value in vars(self).items() if name not in _BYTES}
+        told["parts"] = [len(self.snapshot), len(self.decoder), *(len(data) for _, data in self.outputs)]
+        told["ports"] = [port for port, _ in self.outputs]
         text = json.dumps(told).encode()
         outputs = (data for _, data in self.outputs)
         return b"".join((struct.pack("<I", len(text)), text, self.snapshot, self.decoder, *outputs))
@@ -82,20 +83,28 @@ class Record:
         (n,) = struct.unpack_from("<I", data)
         at, parts = 4 + n, []
         told = json.loads(data[4:at])
-        for size in told["parts"]:
+        for size in told.pop("parts"):
             parts.append(data[at : at + size])
             at += size
-        return cls(
-            model=told["model"],
-            input=told["input"],
-            made=told["made"],
-            acknowledged=told["acknowledged"],
-            snapshot=parts[0],
-            outputs=list(zip(told["ports"], parts[2:])),
-            ended=told["ended"],
-            decoder=parts[1],
-            said=told["said"],
+        snapshot, decoder, outputs = parts[0], parts[1], list(zip(told.pop("ports"), parts[2:]))
+        return cls(**told, snapshot=snapshot, decoder=decoder, outputs=outputs)
+
+    @classmethod
+    def joined(cls, records: Sequence[Record]) -> Record | None:
+        """Return a stream's last record with the snapshots of those that it continues; None without these."""
+        if not records:
+            return None
+        snapshots, after = [records[-1].snapshot], records[-1].after
+        for record in reversed(records[:-1]):
+            if record.number == after:
+                snapshots.append(record.snapshot)
+                after = record.after
+        return (
+            None if after is not None else replace(records[-1], snapshot=b"".join(reversed(snapshots)), after=None)
         )
+
+
+_BYTES = ("snapshot", "decoder", "outputs")
 
 
 class Store(Protocol):
@@ -106,8 +115,11 @@ class Store(Protocol):
     #: Whether it may take long to answer.
     is_remote: bool
 
-    def keep(self, records: Mapping[str, Record]) -> set[str]:
-        """Keep streams' records in the place of earlier ones; return those that another server has by now."""
+    def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
+        """Keep streams' records, and return why some are not kept.
+
+        ``"taken"``: another server has the stream by now; ``"missing"``: what the record continues is not there.
+        """
 
     def get(self, stream_id: str) -> Record | None:
         """Return a stream's record; from now on the stream is this server's."""

@@ -13,13 +13,16 @@ from .records import Record, StoreError
 #: The prefix of all keys.
 _NAME = "dreamstream:"
 
-# A stream is of the server that has asked for it last: the others' records of it are older, and refused.
+# A stream is of the server that has asked for it last: the others' records of it are older, and refused. Its
+# records are fields `record:` and their number; one that continues none takes the place of all.
 _KEEP = """
 local owner = redis.call('HGET', KEYS[1], 'owner')
-if owner and owner ~= ARGV[1] then return 0 end
-redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'record', ARGV[2])
+if owner and owner ~= ARGV[1] then return 'taken' end
+if ARGV[5] == '' then redis.call('DEL', KEYS[1])
+elseif redis.call('HEXISTS', KEYS[1], 'record:' .. ARGV[5]) == 0 then return 'missing' end
+redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'record:' .. ARGV[4], ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
-return 1
+return ''
 """
 _DELETE = "if redis.call('HGET', KEYS[1], 'owner') == ARGV[1] then redis.call('DEL', KEYS[1]) end"
 
@@ -78,20 +81,22 @@ class RedisStore:
         except self._error as error:
             raise StoreError(f"{self._url}: {error}") from error
 
-    def keep(self, records: Mapping[str, Record]) -> set[str]:
+    def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
         with self._named(), self._redis.pipeline(transaction=False) as pipe:
             for stream_id, record in records.items():
-                self._keeping([_stream(stream_id)], [self._owner, record.pack(), self._keep_ms], pipe)
-            return {stream_id for stream_id, kept in zip(records, pipe.execute()) if not kept}
+                place = [record.number, "" if record.after is None else record.after]
+                self._keeping([_stream(stream_id)], [self._owner, record.pack(), self._keep_ms, *place], pipe)
+            return {stream_id: why.decode() for stream_id, why in zip(records, pipe.execute()) if why}
 
     def get(self, stream_id: str) -> Record | None:
         with self._named(), self._redis.pipeline() as pipe:
             name = _stream(stream_id)
             pipe.hset(name, "owner", self._owner)
             pipe.pexpire(name, self._keep_ms)
-            pipe.hget(name, "record")
-            data = pipe.execute()[2]
-        return None if data is None else Record.unpack(data)
+            pipe.hgetall(name)
+            found = pipe.execute()[2]
+        records = [Record.unpack(data) for field, data in found.items() if field.startswith(b"record")]
+        return Record.joined(sorted(records, key=lambda record: record.number))
 
     def delete(self, stream_id: str) -> None:
         with self._named():

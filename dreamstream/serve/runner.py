@@ -20,7 +20,10 @@ from ..errors import DreamStreamError, StreamIdError
 
 
 class State(NamedTuple):
-    """Snapshots of a stream: of the engine, and of the decoder; both empty before its first frame."""
+    """Snapshots of a stream: of the engine, and of the decoder; both empty before its first frame.
+
+    The engine's may be what is new since an earlier one.
+    """
 
     engine: bytes = b""
     decoder: bytes = b""
@@ -42,6 +45,8 @@ class Row(NamedTuple):
         Whether they are its last.
     saves : bool
         Whether its state behind them is wanted.
+    since : int or None
+        Of which what is new since this position is enough.
     said : float
         Where the words end that have left.
     is_int16 : bool
@@ -58,6 +63,7 @@ class Row(NamedTuple):
     n: int
     ends: bool
     saves: bool
+    since: int | None
     said: float
     is_int16: bool
     begins: State | None
@@ -123,7 +129,7 @@ class Runner:
                 except DreamStreamError as error:
                     going = self._without(error, going, failed)
         ids = [row.id for row in going]
-        states = {row.id: self.state(row.id) for row in going if row.saves and not row.ends}
+        states = {row.id: self.state(row.id, row.since) for row in going if row.saves and not row.ends}
         if heard is None:
             return Stepped(ids, outputs or [], {}, states, failed)
         return Stepped(ids, [], {row.id: heard[row.id].since(row.said) for row in going}, states, failed)
@@ -177,10 +183,10 @@ class Runner:
         failed |= dict.fromkeys(bad, ("engine", str(error)))
         return [row for row in rows if row.id not in bad]
 
-    def state(self, stream_id: str) -> State:
-        """Return what is known of a stream."""
+    def state(self, stream_id: str, since: int | None = None) -> State:
+        """Return what is known of a stream, or what of that is new since a position."""
         decoder = b"" if self.decoder is None else self.decoder.snapshot(stream_id)
-        return State(self.engine.snapshot(stream_id), decoder)
+        return State(self.engine.snapshot(stream_id, since), decoder)
 
     def forget(self, stream_id: str) -> None:
         """Know nothing of a stream any more."""
@@ -191,24 +197,32 @@ class Runner:
 
 
 class Cost(NamedTuple):
-    """What it takes to keep a stream: bytes of its state after a second, and of each further one; seconds."""
+    """What it takes to keep a stream: bytes of its state after a second, and of each further one.
+
+    `seconds` is what it takes to restore a stream of a second, or of two where the state grows.
+    """
 
     size: int
     growth: int
     seconds: float
 
 
+def grows(engine: Engine) -> bool:
+    """Return whether a stream's state grows with its length."""
+    return any(frames is None for _, frames in engine._core.graph()["edges"])
+
+
 def cost_of(engine: Engine) -> Cost:
     """Try what it takes to keep a stream of an engine."""
     probe, first = copy.copy(engine), engine.inputs[0]
-    n, grows = max(1, round(engine.rate)), any(frames is None for _, frames in probe._core.graph()["edges"])
-    sizes, begin = [], 0.0
-    for sos in (True, False)[: 1 + grows]:
+    n, sizes, data = max(1, round(engine.rate)), [], b""
+    for sos in (True, False)[: 1 + grows(engine)]:
         probe._core.step(["probe"], [sos], [False], [np.zeros((n, *first.features), np.float32)], [[n]], False)
-        begin = time.perf_counter()
+        data += probe.snapshot("probe", None if sos else n)
         sizes.append(len(probe.snapshot("probe")))
-    seconds = time.perf_counter() - begin
-    return Cost(sizes[0], sizes[-1] - sizes[0], seconds)
+    begin = time.perf_counter()
+    probe.restore(data, "again")
+    return Cost(sizes[0], sizes[-1] - sizes[0], time.perf_counter() - begin)
 
 
 def parts_of(values: npt.NDArray[Any], lengths: Sequence[int]) -> list[npt.NDArray[Any]]:

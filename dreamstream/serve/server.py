@@ -79,7 +79,7 @@ class Socket(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._address = peer[0] if isinstance(peer, tuple) else "local"
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(self._service.limits.handshake, self._late)
+        self._timer = self._loop.call_later(self._service.limits.handshake, self._abort, "handshake")
 
     def connection_lost(self, error: Exception | None) -> None:
         self._timer.cancel()
@@ -129,7 +129,7 @@ class Socket(asyncio.Protocol):
         if names.get(b"upgrade", b"").lower() != b"websocket":
             if request.method == b"POST" and request.target.partition(b"?")[0] == FILES.encode():
                 self._timer.cancel()
-                self._timer = self._loop.call_later(self._service.limits.idle, self._late)
+                self._timer = self._loop.call_later(self._service.limits.idle, self._abort, "idle")
                 self._upload = Upload(self._service, plain, request, self._address, self._answer)
                 self._upload.take(b"")
                 return
@@ -142,6 +142,7 @@ class Socket(asyncio.Protocol):
                 return
             self._service.admit(self._address)
         except WireError as error:
+            self._service.metrics.closed.labels("opens" if self._service.draining is None else "ending").inc()
             wait = str(int(error.more.get("retry_after", 1)))
             self._answer(plain, 503, "text/plain", f"{error.reason}\n".encode(), more=[("retry-after", wait)])
             return
@@ -272,13 +273,17 @@ class Socket(asyncio.Protocol):
         ws, n = self._ws, len(data)
         if ws is not None and ws.state is State.OPEN and not self._closed:
             if self._is_full and self._transport.get_write_buffer_size() > _MOST_UNREAD:
-                self._transport.abort()  # it reads nothing, whatever it acknowledges
+                self._abort("unread")  # whatever it acknowledges
                 return
             head = _SHORT(first, n) if n < 126 else _MIDDLE(first, 126, n) if n < 65536 else _LONG(first, 127, n)
             self._transport.write(head + data)
 
     def _flush(self) -> None:
         assert self._ws is not None
+        sent = self._ws.close_sent
+        if sent is not None and self._ws.close_rcvd is None and not self._closed:  # for what is no frame
+            self._closed = True
+            self._service.metrics.closed.labels("too large" if sent.code == 1009 else "malformed").inc()
         for data in self._ws.data_to_send():
             if data:
                 self._transport.write(data)
@@ -299,6 +304,7 @@ class Socket(asyncio.Protocol):
             self.send_text(message("error", code=CODES[kind], reason=reason, **more))
         self._closed = True
         self._transport.resume_reading()
+        self._service.metrics.closed.labels(kind).inc()
         if ws.state is State.OPEN:
             ws.send_close(CODES[kind], reason.encode()[:120].decode(errors="ignore"))
         self._flush()
@@ -311,14 +317,15 @@ class Socket(asyncio.Protocol):
             self._loop.call_soon(self._give)
 
     # ---------------------------------------------------------------- time
-    def _late(self) -> None:
+    def _abort(self, kind: str) -> None:
+        self._service.metrics.closed.labels(kind).inc()
         self._transport.abort()
 
     def _ping(self) -> None:
         if self._closed or self._ws is None:
             return
         if self._missed >= 2:
-            self._transport.abort()
+            self._abort("ping")
             return
         self._missed += 1
         if self._ws.state is State.OPEN:

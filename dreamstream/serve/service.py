@@ -25,7 +25,6 @@ from .hosts import Host, HostLost
 from .limits import Limits
 from .metrics import Metrics
 from .records import Store
-from .runner import State
 from .streams import LOG, Connection, Live, Model
 
 _T = TypeVar("_T")
@@ -128,24 +127,32 @@ class Service:
         if model is None:
             raise WireError("retired", f"{content['model']} is not served any more in this version")
         have = positions(dict(found), "output", len(model.told["names"]))
+        record = None
         if stream_id not in self.streams:
             await self._make_room(1.0)
+        if stream_id not in self.streams or self.store.is_remote:
             try:
                 record = await self._asked(self.store.get, stream_id)
             except OSError as error:
                 LOG.error("%s is not read: %s", stream_id, error)
-                raise WireError("full", "the store is not there", retry_after=1) from error
-            stored = Live(stream_id, found["stream"], model, content["format"])
+                if stream_id not in self.streams:
+                    raise WireError("full", "the store is not there", retry_after=1) from error
+        stream = self.streams.get(stream_id)
+        if stream is not None and record is not None and record.input > stream.saved:
+            self._release(stream)  # another server has gone on with it
+            if stream.connection is not None:
+                stream.connection.close("taken over", "another connection has resumed the stream")
+            stream = None
+        if stream is None:
+            stream = Live(stream_id, found["stream"], model, content["format"])
             if record is not None:
-                stored.restore(record)
-        stream = self.streams.get(stream_id) or stored
+                stream.restore(record)
         if stream.wanted < saved or any(a > n for a, n in zip(stream.acknowledged, have)):
             raise WireError("unknown", "this stream is not known any more as far as the client has dropped it")
         if stream_id not in self.streams:
             self.streams[stream_id] = stream
             model.place(stream)
-        if any(n > made for n, made in zip(have, stream.made)):  # a record from before the outputs that it has
-            have = [min(n, made) for n, made in zip(have, stream.made)]
+        stream.ahead = have
         stream.acknowledge(have)
         stream.attach(connection, have)
         self.metrics.resumed.inc()
@@ -175,7 +182,7 @@ class Service:
 
     async def _done(self, stream: Live) -> None:
         """Let a stream go whose client has everything; its totals stay in the store for a while."""
-        await self._keep([(stream, None)])
+        await self._keep([stream])
         if self.streams.get(stream.id) is not stream:  # it has gone meanwhile
             return
         self._release(stream)
@@ -215,31 +222,34 @@ class Service:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _keep(self, streams: Sequence[tuple[Live, State | None]]) -> set[str]:
+    async def _keep(self, streams: Sequence[Live]) -> set[str]:
         """Keep streams in the store, and let those go that another server has; return which the store took.
 
         Where it fails, or a stream's state is not known, a stream stays as it is, and is kept later.
         """
-        records = {s.id: record for s, state in streams if (record := s.record(state)) is not None}
+        records = {s.id: record for s in streams if (record := s.record()) is not None}
+        parts = {s.id: s.n_parts for s in streams}
         try:
-            lost = await self._asked(self.store.keep, records) if records else set()
+            refused = await self._asked(self.store.keep, records) if records else {}
         except OSError as error:
             LOG.error("%d streams are not stored: %s", len(records), error)
             self.metrics.unstored.inc(len(records))
             return set()
-        for stream, _ in streams:
-            if stream.id in lost:
+        for stream in streams:
+            if refused.get(stream.id) == "taken":
                 self._release(stream)
                 if stream.connection is not None:
                     stream.connection.close("taken over", "another server has the stream")
+            elif stream.id in refused:
+                stream.n_parts = 0  # its next record has all
             elif stream.id in records:
-                stream.saved = max(stream.saved, records[stream.id].input)
-        return records.keys() - lost
+                stream.stores(records[stream.id], parts[stream.id])
+        return records.keys() - refused
 
-    async def _save(self, streams: Sequence[tuple[Live, State | None]]) -> None:
+    async def _save(self, streams: Sequence[Live]) -> None:
         """Keep streams, and tell their clients; those that have ended hear their totals."""
         kept = await self._keep(streams)
-        for stream, _ in streams:
+        for stream in streams:
             if stream.connection is not None and stream.id in kept:
                 stream.connection.send_text(message("saved", input=stream.saved))
             if stream.ended:
@@ -247,7 +257,7 @@ class Service:
 
     async def _shelve(self, streams: Sequence[Live]) -> None:
         """Let streams be in the store alone."""
-        kept = await self._keep([(stream, None) for stream in streams])
+        kept = await self._keep(streams)
         for stream in streams:
             if (self._closing or stream.connection is None) and (stream.id in kept or stream.may_go):
                 self._release(stream)

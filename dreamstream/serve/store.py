@@ -38,23 +38,31 @@ class _Aging:
         return len(gone)
 
 
+def _missing(records: Mapping[str, Record], there: Mapping[str, Any]) -> dict[str, str]:
+    """Return those that continue what is not there."""
+    return {i: "missing" for i, record in records.items() if record.after is not None and i not in there}
+
+
 class MemoryStore(_Aging):
     """Records that last as long as the process."""
 
     def __init__(self) -> None:
         super().__init__()
         self.key = secrets.token_bytes(32)
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, list[Record]] = {}
 
-    def keep(self, records: Mapping[str, Record]) -> set[str]:
-        self._records |= records
-        self._times |= dict.fromkeys(records, time.monotonic())
-        return set()
+    def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
+        missing = _missing(records, self._records)
+        for stream_id in records.keys() - missing:
+            record = records[stream_id]
+            self._records[stream_id] = [*(self._records[stream_id] if record.after is not None else ()), record]
+            self._times[stream_id] = time.monotonic()
+        return missing
 
     def get(self, stream_id: str) -> Record | None:
         if stream_id in self._records:
             self._times[stream_id] = time.monotonic()
-        return self._records.get(stream_id)
+        return Record.joined(self._records.get(stream_id, ()))
 
     def delete(self, stream_id: str) -> None:
         self._records.pop(stream_id, None)
@@ -66,7 +74,8 @@ class MemoryStore(_Aging):
 
 #: Before each entry of a log: a word, the bytes of the id and of the record, a checksum of both.
 _ENTRY = struct.Struct("<4sHQI")
-_WORD = b"DSr1"
+#: The word of a record that takes the place of earlier ones, and of one that continues them.
+_WORD, _CONTINUES = b"DSr1", b"DSr2"
 
 
 class FolderStore(_Aging):
@@ -95,7 +104,7 @@ class FolderStore(_Aging):
             self._lock.close()
             raise StoreError(f"{self._folder} is another server's; give each a folder of its own") from None
         self.key = self._read_key()
-        self._places: dict[str, tuple[int, int]] = {}  # of each record, and its size
+        self._places: dict[str, list[tuple[int, int]]] = {}  # of each stream's records, and their sizes
         self._used = 0  # bytes of entries that hold
         self._log = self._open()
 
@@ -113,26 +122,31 @@ class FolderStore(_Aging):
     def _open(self) -> BinaryIO:
         log = open(self._folder / "log", "a+b")  # noqa: SIM115
         now, whole = time.monotonic(), 0
-        for stream_id, at, size in _entries(log):
+        for stream_id, at, size, continues in _entries(log):
             whole = at + size
-            self._drop(stream_id)
-            if size:
-                self._places[stream_id], self._times[stream_id] = (at, size), now
-                self._used += _ENTRY.size + len(stream_id.encode()) + size
+            self._place(stream_id, at, size, continues, now)
         log.truncate(whole)
         return log
 
-    def _drop(self, stream_id: str) -> None:
-        found = self._places.pop(stream_id, None)
-        self._times.pop(stream_id, None)
-        if found is not None:
-            self._used -= _ENTRY.size + len(stream_id.encode()) + found[1]
+    def _place(self, stream_id: str, at: int, size: int, continues: bool, now: float) -> None:
+        """Note where a record is; one of no bytes forgets the stream."""
+        if not continues:
+            self._drop(stream_id)
+        if size:
+            self._places.setdefault(stream_id, []).append((at, size))
+            self._times[stream_id] = now
+            self._used += _ENTRY.size + len(stream_id.encode()) + size
 
-    def _append(self, entries: Mapping[str, bytes]) -> int:
+    def _drop(self, stream_id: str) -> None:
+        self._times.pop(stream_id, None)
+        for _, size in self._places.pop(stream_id, ()):
+            self._used -= _ENTRY.size + len(stream_id.encode()) + size
+
+    def _append(self, entries: Mapping[str, tuple[bytes, bool]]) -> int:
         """Write entries, none of them where that fails; return where they begin."""
         end = self._log.seek(0, os.SEEK_END)
         try:
-            self._log.write(b"".join(_entry(i.encode(), data) for i, data in entries.items()))
+            self._log.write(b"".join(_entry(i.encode(), *entry) for i, entry in entries.items()))
             self._log.flush()
         except OSError:
             self._log = _reopened(self._log, end)
@@ -141,37 +155,37 @@ class FolderStore(_Aging):
             os.fdatasync(self._log.fileno())
         return end
 
-    def keep(self, records: Mapping[str, Record]) -> set[str]:
-        entries = {i: record.pack() for i, record in records.items()}
+    def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
+        missing = _missing(records, self._places)
+        entries = {i: (r.pack(), r.after is not None) for i, r in records.items() if i not in missing}
         at, now = self._append(entries), time.monotonic()
-        for stream_id, data in entries.items():
-            self._drop(stream_id)
+        for stream_id, (data, continues) in entries.items():
             at += _ENTRY.size + len(stream_id.encode())
-            self._places[stream_id], self._times[stream_id] = (at, len(data)), now
-            self._used += _ENTRY.size + len(stream_id.encode()) + len(data)
+            self._place(stream_id, at, len(data), continues, now)
             at += len(data)
         if at > 2 * self._used + (1 << 20):
             self._rewrite()
-        return set()
+        return missing
 
     def get(self, stream_id: str) -> Record | None:
         found = self._places.get(stream_id)
         if found is None:
             return None
         self._times[stream_id] = time.monotonic()
-        return Record.unpack(os.pread(self._log.fileno(), found[1], found[0]))
+        return Record.joined([Record.unpack(os.pread(self._log.fileno(), size, at)) for at, size in found])
 
     def delete(self, stream_id: str) -> None:
         if stream_id in self._places:
-            self._append({stream_id: b""})
+            self._append({stream_id: (b"", False)})
             self._drop(stream_id)
 
     def _rewrite(self) -> None:
         part = self._folder / "log.part"
         old, times = self._log, dict(self._times)
         with open(part, "wb") as file:
-            for stream_id, (at, size) in self._places.items():
-                file.write(_entry(stream_id.encode(), os.pread(old.fileno(), size, at)))
+            for stream_id, places in self._places.items():
+                for k, (at, size) in enumerate(places):
+                    file.write(_entry(stream_id.encode(), os.pread(old.fileno(), size, at), k > 0))
             file.flush()
             os.fsync(file.fileno())
         part.replace(self._folder / "log")
@@ -185,8 +199,9 @@ class FolderStore(_Aging):
         self._lock.close()
 
 
-def _entry(name: bytes, data: bytes) -> bytes:
-    return _ENTRY.pack(_WORD, len(name), len(data), zlib.crc32(data, zlib.crc32(name))) + name + data
+def _entry(name: bytes, data: bytes, continues: bool) -> bytes:
+    word = _CONTINUES if continues else _WORD
+    return _ENTRY.pack(word, len(name), len(data), zlib.crc32(data, zlib.crc32(name))) + name + data
 
 
 def _reopened(log: BinaryIO, end: int) -> BinaryIO:
@@ -199,20 +214,20 @@ def _reopened(log: BinaryIO, end: int) -> BinaryIO:
     return again
 
 
-def _entries(log: BinaryIO) -> Iterator[tuple[str, int, int]]:
-    """Yield of each whole entry its id, where its record begins, and the record's size."""
+def _entries(log: BinaryIO) -> Iterator[tuple[str, int, int, bool]]:
+    """Yield of each whole entry its id, where its record begins, the record's size, and if it continues others."""
     at = 0
     size_of_log = log.seek(0, os.SEEK_END)
     while at + _ENTRY.size <= size_of_log:
         word, n, size, told = _ENTRY.unpack(os.pread(log.fileno(), _ENTRY.size, at))
         begin = at + _ENTRY.size + n
-        if word != _WORD or begin + size > size_of_log:
+        if word not in (_WORD, _CONTINUES) or begin + size > size_of_log:
             return
         name, data = os.pread(log.fileno(), n, at + _ENTRY.size), os.pread(log.fileno(), size, begin)
         if zlib.crc32(data, zlib.crc32(name)) != told:
             return
         at = begin + size
-        yield name.decode(errors="replace"), begin, size
+        yield name.decode(errors="replace"), begin, size, word == _CONTINUES
 
 
 def open_store(where: Any, durable: bool = False, keep: float = Limits.keep, wait: bool = False) -> Store:

@@ -15,11 +15,12 @@ from ..client.protocol import FORMATS, WireError, as_told, message, packed, unpa
 from ..decode import CTCDecoder, Word
 from ..decode.hypotheses import as_dict
 from ..engine import Engine
+from ..engine.differences import size_of_whole
 from ..errors import FormatError
 from .hosts import Here, Host
 from .limits import Limits
 from .records import Record
-from .runner import Row, Runner, State, Stepped, parts_of
+from .runner import Row, Runner, State, Stepped, grows, parts_of
 
 
 class Connection(Protocol):
@@ -48,18 +49,20 @@ class Hosts(Protocol):
         """Let them end."""
 
 
+#: Bytes of a stream's records that may be out of date, beside as many as are not.
+_STALE = 1 << 20
 LOG = logging.getLogger("dreamstream.serve")
 
 
 class Base(NamedTuple):
-    """Where a stream can begin again: a state, the input that it has seen, and the outputs that it has made."""
+    """The last state that is known: the decoder's snapshot, the input that it has seen, the outputs made then.
 
-    state: State
+    The engine's snapshot is in `Live.parts`.
+    """
+
+    decoder: bytes
     input: int
     produced: list[int]
-
-
-_NOWHERE = Base(State(), 0, [])
 
 
 class Live:
@@ -69,6 +72,8 @@ class Live:
     ----------
     connection : Connection or None
         None while it is detached.
+    ahead : list of int
+        Frames of each output that the client had when it came back: more than are made, where a record is older.
     wanted : int
         The input position that the next message must have.
     host : Host or None
@@ -76,7 +81,15 @@ class Live:
     begins : State or None
         The state in which its host is to begin; None where the host has it.
     base : Base
-        The last state that is known, and `past`, the input since then, where the host may be lost.
+        The last state that is known.
+    parts : list of bytes
+        The last of the `n_parts` of its engine's snapshot: a whole one, and what was new at each later state. All
+        of them where the host may be lost (with `past`, the input since then), else those that are not stored yet.
+    n_bytes : int
+        Of all parts. Where a good part of them is out of date, the next one is whole.
+    n_stored, stored : int, int or None
+        How many of them are in the store, and the number of the record that has the last; `number` is the last
+        record's, and `whole_from` that of the first record of these parts.
     stepped : int
         Frames that the engine has seen.
     made, produced : list of int
@@ -96,10 +109,11 @@ class Live:
     """
 
     __slots__ = (
-        "acknowledged", "base", "begins", "connection", "end", "ended", "epoch", "form", "host", "id",
-        "is_leaving", "is_paused", "is_stepping", "made", "model", "n_lost", "outputs", "past", "paused_at",
-        "pending", "produced", "queue", "reached", "said", "save_at", "saved", "seen", "stepped", "token",
-        "wanted",
+        "acknowledged", "ahead", "base", "begins", "connection", "end", "ended", "epoch", "form", "host", "id",
+        "is_leaving", "is_paused", "is_stale", "is_stepping", "made", "model", "n_bytes", "n_lost",
+        "n_parts", "n_stored", "number", "outputs", "parts", "past", "paused_at", "pending", "produced",
+        "queue", "reached", "said", "save_at", "saved", "seen", "stepped", "stored", "token", "wanted",
+        "whole_from",
     )  # fmt: skip
 
     def __init__(self, stream_id: str, token: str, model: Model, form: str) -> None:
@@ -116,7 +130,12 @@ class Live:
         self.said, self.pending = 0.0, ""
         self.acknowledged, self.produced = [0] * len(self.made), [0] * len(self.made)
         self.begins: State | None = State()
-        self.base, self.reached = Base(State(), 0, [0] * len(self.made)), 0
+        self.ahead = self.acknowledged
+        self.base, self.reached = Base(b"", 0, self.produced.copy()), 0
+        self.parts: list[bytes] = []
+        self.n_parts = self.n_stored = self.n_bytes = self.number = self.whole_from = 0
+        self.is_stale = False
+        self.stored: int | None = None
         self.outputs: list[tuple[int, int, bytes, float]] = []  # port, end, message, when
         self.seen = self.paused_at = time.monotonic()
 
@@ -172,9 +191,9 @@ class Live:
     def acknowledge(self, given: Sequence[int]) -> None:
         """Drop outputs that the client has."""
         for port, (n, made) in enumerate(zip(given, self.made)):
-            if n > made:
+            if n > max(made, self.ahead[port]):
                 raise WireError("malformed", f"output {port} has {made} frames, {n} are acknowledged")
-        self.acknowledged = [max(a, n) for a, n in zip(self.acknowledged, given)]
+        self.acknowledged = [max(a, min(n, made)) for a, n, made in zip(self.acknowledged, given, self.made)]
         kept = (at for at, (port, end, _, _) in enumerate(self.outputs) if end > self.acknowledged[port])
         del self.outputs[: next(kept, len(self.outputs))]
         self.seen = time.monotonic()
@@ -256,32 +275,66 @@ class Live:
     def rewind(self) -> None:
         """Begin again from the last state that is known: its host is no more."""
         self.queue[:0], self.past = self.past, []
-        self.begins, self.stepped, produced = self.base
-        self.produced = list(produced)
+        decoder, self.stepped, produced = self.base
+        self.begins, self.produced = State(b"".join(self.parts), decoder), list(produced)
         self.host, self.is_stepping, self.is_leaving, self.epoch = None, False, False, self.epoch + 1
 
-    def record(self, state: State | None = None) -> Record | None:
+    @property
+    def since(self) -> int | None:
+        """The position since which its next state is to have what is new; None: all of it."""
+        return self.base.input if self.model.grows and self.n_parts and not self.is_stale else None
+
+    def know(self, state: State) -> None:
+        """Note the state in which it is."""
+        if self.since is None:
+            self.parts, self.n_parts, self.n_stored, self.stored = [], 0, 0, None
+            self.n_bytes, self.is_stale, self.whole_from = 0, False, self.number + 1
+        self.parts.append(state.engine)
+        self.n_parts += 1
+        self.n_bytes += len(state.engine)
+        if self.n_parts > 1:
+            self.is_stale = self.n_bytes > 2 * size_of_whole(state.engine) + _STALE
+        self.base = Base(state.decoder, self.stepped, list(self.produced))
+
+    def record(self) -> Record | None:
         """Return what the stream can be made of again; None where its host can't be asked for its state."""
+        parts, decoder, after = self.parts, b"", None
         if self.ended:
-            state = State()
+            parts = []
         elif self.stepped < self.reached:  # it repeats outputs
             return None
-        elif state is None:
-            state = self.begins
-        if state is None and self.host is not None:
-            state = self.host.state(self)
-        if state is None:
-            return None
+        elif self.begins is not None:  # nobody has stepped it since it was restored
+            parts, decoder = [self.begins.engine], self.begins.decoder
+        else:
+            if self.base.input != self.stepped or not self.n_parts:
+                state = None if self.host is None else self.host.state(self)
+                if state is None:
+                    return None
+                self.know(state)
+            after, decoder = self.stored, self.base.decoder
+            parts = self.parts[len(self.parts) - self.n_parts + self.n_stored :]
+        self.number += 1
         return Record(
             self.model.fingerprint,
             self.stepped,
             list(self.made),
             list(self.acknowledged),
-            *state,
+            b"".join(parts),
+            decoder,
             [(port, data) for port, _, data, _ in self.outputs],
             self.ended,
             self.said,
+            self.number,
+            after,
         )
+
+    def stores(self, record: Record, n_parts: int) -> None:
+        """Note that the store has a record, made when there were so many parts."""
+        self.saved = max(self.saved, record.input)
+        if record.number >= self.whole_from and n_parts:
+            self.n_stored, self.stored = max(self.n_stored, n_parts), record.number
+            if not self.model.keeps_parts:
+                del self.parts[: len(self.parts) - self.n_parts + self.n_stored]
 
     def restore(self, record: Record) -> None:
         """Become what a record says."""
@@ -291,7 +344,14 @@ class Live:
         self.made, self.acknowledged, self.ended = record.made, record.acknowledged, record.ended
         self.said, self.produced = record.said, list(record.made)
         self.begins = State(record.snapshot, record.decoder)
-        self.base = Base(self.begins, self.stepped, record.made)
+        self.base = Base(record.decoder, self.stepped, list(record.made))
+        self.number = self.whole_from = self.stored = record.number
+        self.n_parts, self.n_stored, self.n_bytes = (
+            bool(record.snapshot),
+            bool(record.snapshot),
+            len(record.snapshot),
+        )
+        self.parts = [record.snapshot] if record.snapshot and self.model.keeps_parts else []
         if self.ended:
             self.end = record.input
         now, ends = time.monotonic(), list(self.made)
@@ -343,7 +403,7 @@ class Model:
         self.kinds = {form: (kind := np.dtype(text), kind.itemsize * size) for form, text in FORMATS.items()}
         times = (limits.chunk, limits.queued, limits.save)
         self.chunk, self.window, self.save_every = (max(1, round(s * engine.rate)) for s in times)
-        self.pool = pool
+        self.pool, self.keeps_parts, self.grows = pool, pool is not None, grows(engine)
         self.hosts: list[Host] = [Here(Runner(engine, decoder), limits.tick)] if pool is None else []
         self.n_active = 1
         self.told: dict[str, Any] = {
@@ -398,12 +458,13 @@ class Model:
         ends = stream.end is not None and not stream.queue
         saves = stream.stepped + n >= stream.save_at
         state, is_int16 = stream.begins, stream.form == "i16"
-        return Row(stream.id, stream.stepped, parts, n, ends, saves, stream.said, is_int16, state, stream.epoch)
+        since = stream.since
+        return Row(
+            stream.id, stream.stepped, parts, n, ends, saves, since, stream.said, is_int16, state, stream.epoch
+        )
 
-    def leave(
-        self, host: Host, taken: Sequence[tuple[Live, Row]], stepped: Stepped
-    ) -> list[tuple[Live, State | None]]:
-        """Hand on what a step gave; return the streams whose time has come to be stored, and their states."""
+    def leave(self, host: Host, taken: Sequence[tuple[Live, Row]], stepped: Stepped) -> list[Live]:
+        """Hand on what a step gave; return the streams whose time has come to be stored."""
         now, due = time.monotonic(), []
         taken = [(s, row) for s, row in taken if s.host is host and s.epoch == row.epoch]  # which it still has
         going = {stream.id: stream for stream, row in taken if stream.id not in stepped.failed}
@@ -420,15 +481,13 @@ class Model:
             stream.is_stepping, stream.begins, stream.ended = False, None, row.ends
             stream.stepped += row.n
             stream.reached = max(stream.reached, stream.stepped)
-            if not host.keeps_input:
-                stream.base = _NOWHERE
-            elif stream.id in stepped.states:
-                stream.base = Base(stepped.states[stream.id], stream.stepped, list(stream.produced))
+            if stream.id in stepped.states:
+                stream.know(stepped.states[stream.id])
                 stream.past.clear()
                 stream.n_lost = 0
             if row.ends or row.saves:
                 stream.save_at = stream.stepped + self.save_every
-                due.append((stream, stepped.states.get(stream.id)))
+                due.append(stream)
             if stream.is_paused and stream.n_queued <= self.window // 2:
                 stream.is_paused = False
                 if stream.connection is not None:

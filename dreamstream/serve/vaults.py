@@ -14,11 +14,11 @@ from .streams import LOG
 
 
 class _Entry(NamedTuple):
-    """A record as a vault has it: of which server, how far the stream is, and when it was looked at."""
+    """A stream as a vault has it: of which server, how far, its records by number, and when it was looked at."""
 
     owner: str
     progress: list[int]
-    data: bytes
+    records: dict[int, Record]
     then: float
 
 
@@ -37,18 +37,27 @@ class Vault:
         self._key = self._key or given
         return self._key
 
-    def keep(self, owner: str, records: Mapping[str, tuple[list[int], bytes]]) -> set[str]:
-        """Keep records, and how far each is; return those of other owners."""
-        lost = {i for i in records if i in self._entries and self._entries[i].owner != owner}
-        now = time.monotonic()
-        self._entries |= {i: _Entry(owner, *record, now) for i, record in records.items() if i not in lost}
-        return lost
+    def keep(self, owner: str, records: Mapping[str, Record]) -> dict[str, str]:
+        """Keep records; return why some are not kept."""
+        refused, now = {}, time.monotonic()
+        for stream_id, record in records.items():
+            found = self._entries.get(stream_id, _Entry(owner, [], {}, now))
+            if found.owner != owner:
+                refused[stream_id] = "taken"
+            elif record.after is None:
+                self._entries[stream_id] = _Entry(owner, record.progress, {record.number: record}, now)
+            elif record.after not in found.records:
+                refused[stream_id] = "missing"
+            else:
+                found.records[record.number] = record
+                self._entries[stream_id] = _Entry(owner, record.progress, found.records, now)
+        return refused
 
-    def get(self, owner: str, stream_id: str) -> tuple[list[int], bytes] | None:
-        """Return a record, empty where there is none, and let the owner have it."""
-        found = self._entries.get(stream_id, _Entry(owner, [], b"", 0.0))
+    def get(self, owner: str, stream_id: str) -> tuple[list[int], list[Record]]:
+        """Return how far a stream is, and its records, and let the owner have it."""
+        found = self._entries.get(stream_id, _Entry(owner, [], {}, 0.0))
         self._entries[stream_id] = found._replace(owner=owner, then=time.monotonic())
-        return found.progress, found.data
+        return found.progress, list(found.records.values())
 
     def delete(self, owner: str, stream_id: str) -> None:
         """Forget a stream of this owner."""
@@ -105,8 +114,10 @@ class VaultStore:
         self._coming: dict[int, tuple[Future[Any], float]] = {}  # vaults that are being filled, and since when
         for number in range(2):
             self._vaults[number] = cluster.vault(number)
-        made = secrets.token_bytes(32)
-        self.key: bytes = self._ask("key", made, patience=60.0, among=(0,))[0]
+        self.key = b""
+        known = [key for key in self._ask("key", b"", patience=60.0) if key]
+        self.key = known[0] if known else secrets.token_bytes(32)
+        self.key = self._ask("key", self.key, patience=60.0, among=(0,))[0]  # the first of several servers
         self._ask("key", self.key, patience=60.0, among=(1,))
 
     def _ask(self, method: str, *args: Any, patience: float = 0.0, among: Sequence[int] = (0, 1)) -> list[Any]:
@@ -154,13 +165,15 @@ class VaultStore:
             filled = vault.fill_from(self._vaults[other])
         self._coming[number] = filled, time.monotonic()
 
-    def keep(self, records: Mapping[str, Record]) -> set[str]:
-        packed = {i: (record.progress, record.pack()) for i, record in records.items()}
-        return set().union(*self._ask("keep", self._owner, packed))
+    def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
+        refused: dict[str, str] = {}
+        for answer in self._ask("keep", self._owner, dict(records)):
+            refused |= {i: why for i, why in answer.items() if refused.get(i) != "taken"}
+        return refused
 
     def get(self, stream_id: str) -> Record | None:
-        found = max(self._ask("get", self._owner, stream_id))
-        return Record.unpack(found[1]) if found[1] else None
+        answers = self._ask("get", self._owner, stream_id)
+        return Record.joined(max(answers, key=lambda answer: answer[0])[1])
 
     def delete(self, stream_id: str) -> None:
         self._ask("delete", self._owner, stream_id)

@@ -85,19 +85,15 @@ async def code_after(url, data, pieces=1):
 
 
 @pytest.mark.parametrize("what", AFTER)
-def test_hostile_frames(what):
+async def test_hostile_frames(what):
     data, code = AFTER[what]
-
-    async def main():
-        own = service(limits=Limits(grace=0.1, handshake=0.5))
-        async with running(own) as url:
-            other = asyncio.create_task(streamed(url, samples(1000), 50, 0.002))
-            for pieces in (1, 1, 7):
-                found = await code_after(url, data, pieces)
-                assert code is None or found == code
-            equal(await other, offline(samples(1000)))
-
-    asyncio.run(main())
+    own = service(limits=Limits(grace=0.1, handshake=0.5))
+    async with running(own) as url:
+        other = asyncio.create_task(streamed(url, samples(1000), 50, 0.002))
+        for pieces in (1, 1, 7):
+            found = await code_after(url, data, pieces)
+            assert code is None or found == code
+        equal(await other, offline(samples(1000)))
 
 
 HEADS = {
@@ -117,8 +113,8 @@ HEADS = {
 
 
 @pytest.mark.parametrize("what", HEADS)
-def test_hostile_heads(what):
-    async def talk(url, client):
+async def test_hostile_heads(what):
+    async with by_hand() as (url, client):
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         writer.write(HEADS[what])
         answer = await asyncio.wait_for(reader.read(), 5)
@@ -126,48 +122,39 @@ def test_hostile_heads(what):
         writer.close()
         equal(await streamed(url, samples(300)), offline(samples(300)))
 
-    by_hand(talk)
+
+async def test_connections_by_the_thousand():
+    own = service(limits=Limits(handshake=0.3, opens=20))
+    async with running(own) as url:
+        port = int(url.rpartition(":")[2])
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(300)]
+        refused = 0
+        for _ in range(300):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(handshake())
+            refused += (await reader.read(12)).endswith(b"503")
+            writer.close()
+        assert refused > 200
+        await asyncio.sleep(1.1)
+        equal(await streamed(url, samples(300)), offline(samples(300)))
+        assert [await reader.read() for reader, _ in silent] == [b""] * 300
+        for _, writer in silent:
+            writer.close()
 
 
-def test_connections_by_the_thousand():
-    async def main():
-        own = service(limits=Limits(handshake=0.3, opens=20))
-        async with running(own) as url:
-            port = int(url.rpartition(":")[2])
-            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(300)]
-            refused = 0
-            for _ in range(300):
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.write(handshake())
-                refused += (await reader.read(12)).endswith(b"503")
-                writer.close()
-            assert refused > 200
-            await asyncio.sleep(1.1)
-            equal(await streamed(url, samples(300)), offline(samples(300)))
-            assert [await reader.read() for reader, _ in silent] == [b""] * 300
-            for _, writer in silent:
-                writer.close()
-
-    asyncio.run(main())
-
-
-def test_an_hour_in_a_second():
+async def test_an_hour_in_a_second():
     """What one client sends at once waits in its socket, not in the server."""
-
-    async def main():
-        own = service(limits=Limits(save=1e6))
-        async with running(own) as url:
-            _, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-            writer.write(handshake() + START)
-            other = asyncio.create_task(streamed(url, samples(2000), 50, 0.005))
-            x, most = np.zeros(RATE * 2, np.float32), 0
-            for k in range(1800):
-                writer.write(frame(0x82, packed(len(x) * k, 0, x)))
-                if k % 100 == 0:
-                    await asyncio.sleep(0.001)
-                most = max([most, *(sum(map(len, s.queue)) for s in own.streams.values())])
-            equal(await other, offline(samples(2000)))
-            assert most <= 2 * 2 * RATE + len(x)
-            writer.transport.abort()
-
-    asyncio.run(main())
+    own = service(limits=Limits(save=1e6))
+    async with running(own) as url:
+        _, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(handshake() + START)
+        other = asyncio.create_task(streamed(url, samples(2000), 50, 0.005))
+        x, most = np.zeros(RATE * 2, np.float32), 0
+        for k in range(1800):
+            writer.write(frame(0x82, packed(len(x) * k, 0, x)))
+            if k % 100 == 0:
+                await asyncio.sleep(0.001)
+            most = max([most, *(sum(map(len, s.queue)) for s in own.streams.values())])
+        equal(await other, offline(samples(2000)))
+        assert most <= 2 * 2 * RATE + len(x)
+        writer.transport.abort()

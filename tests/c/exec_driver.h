@@ -205,9 +205,9 @@ static inline void compare_fed(const runner *r, const fed *s)
 static inline size_t copy_state(const runner *r, const ds_slot *slot, char **copy)
 {
     size_t n_bytes = 0;
-    CHECK(ds_slot_snapshot(r->plan, slot, NULL, &n_bytes) == DS_OK);
+    CHECK(ds_slot_snapshot(r->plan, slot, NULL, NULL, &n_bytes) == DS_OK);
     *copy = fresh_memory(n_bytes);
-    CHECK(ds_slot_snapshot(r->plan, slot, *copy, &n_bytes) == DS_OK);
+    CHECK(ds_slot_snapshot(r->plan, slot, NULL, *copy, &n_bytes) == DS_OK);
     return n_bytes;
 }
 

@@ -202,7 +202,7 @@ TEST(other_models)
         close_runner(&other);
     }
     size_t room = n - 1;
-    CHECK(failed(ds_slot_snapshot(r.plan, s.slot, state, &room), DS_ARGUMENT, "takes"));
+    CHECK(failed(ds_slot_snapshot(r.plan, s.slot, NULL, state, &room), DS_ARGUMENT, "takes"));
     free(state);
     free_fed(&r, &s);
     close_runner(&r);

@@ -37,6 +37,15 @@ class Net(nn.Module):
         return self.rnn(y)[0], x * 2
 
 
+class Attentive(Net):
+    """Its state grows: it attends to all that came before."""
+
+    def forward(self, x):
+        y, z = super().forward(x)
+        y = y.unsqueeze(1)
+        return nn.functional.scaled_dot_product_attention(y, y, y, is_causal=True).squeeze(1), z
+
+
 def engine(cls=Net, **options):
     ds.manual_seed(0)
     return ds.compile(cls().eval(), ("B", "L"), rate=RATE, verify=False, **options)
@@ -46,14 +55,14 @@ def samples(n, seed=0):
     return np.random.default_rng(seed).standard_normal(n).astype(np.float32)
 
 
-def offline(x):
-    return [np.asarray(y) for y in engine().step({"a": x}, "a", "a")["a"]]
+def offline(x, cls=Net):
+    return [np.asarray(y) for y in engine(cls).step({"a": x}, "a", "a")["a"]]
 
 
-def service(store=None, limits=None, **options):
+def service(store=None, limits=None, cls=Net, **options):
     limits = limits or Limits(grace=0.2, save=0.1, drain=1.0)
     store = store or MemoryStore()
-    return Service({"net": Model("net", engine(), limits)}, store, limits, **options)
+    return Service({"net": Model("net", engine(cls), limits)}, store, limits, **options)
 
 
 @contextlib.asynccontextmanager
@@ -132,6 +141,11 @@ async def posted(url, path, body, size=None):
     return int(head.split()[1]), body
 
 
+def closed(own, kind):
+    """How many connections a service has closed for a reason."""
+    return own.metrics.registry.get_sample_value("dreamstream_connections_closed_total", {"kind": kind}) or 0
+
+
 async def until(holds, seconds=5.0):
     end = time.monotonic() + seconds
     while not holds():
@@ -152,20 +166,10 @@ async def fetched(url, path, method="GET"):
 def a_redis(folder):
     """A server of its own, at a socket in a folder; its URL."""
     where = folder / "redis.sock"
-    command = [
-        "redis-server",
-        "--port",
-        "0",
-        "--unixsocket",
-        str(where),
-        "--dir",
-        str(folder),
-        "--appendonly",
-        "yes",
-    ]
+    command = f"redis-server --port 0 --unixsocket {where} --dir {folder} --appendonly yes".split()
     import redis
 
-    with subprocess.Popen([*command, "--appendonly", "yes"], stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
             with contextlib.closing(redis.Redis(unix_socket_path=str(where))) as client:
                 end = time.monotonic() + 20
@@ -225,12 +229,12 @@ class ByHand:
     async def give(self, at, x):
         await self.socket.send(packed(at, 0, x))
 
-    async def end(self, at, x):
+    async def end(self, at, x, cls=Net):
         """Give what is left of a stream, and end it; what comes then is to be what it gives offline."""
         await self.give(at, x[at:])
         await self.say("end", input=len(x))
         await self.told("ended")
-        for port, want in enumerate(offline(x)):
+        for port, want in enumerate(offline(x, cls)):
             y = b"".join(bytes(rest) for _, p, rest in self.frames if p == port)
             assert y == want.tobytes()
 
@@ -242,10 +246,8 @@ class ByHand:
         return caught.value.rcvd.code if caught.value.rcvd else 1006
 
 
-def by_hand(talk, own=None):
-    async def main():
-        server = own() if own else None
-        async with running(server) as url, ByHand(url) as client:
-            await talk(url, client)
-
-    asyncio.run(main())
+@contextlib.asynccontextmanager
+async def by_hand(own=None):
+    """A server's address, and a client of it."""
+    async with running(own) as url, ByHand(url) as client:
+        yield url, client

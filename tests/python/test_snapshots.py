@@ -137,6 +137,80 @@ def test_data_of_any_kind():
     assert "bad" not in engine.ids
 
 
+# ---------------------------------------------------------------------- differences
+class Growing(nn.Module):
+    """What keeps all frames, beside windows and carried arrays."""
+
+    def __init__(self):
+        super().__init__()
+        self.before = Model()
+
+    def forward(self, x):
+        y = self.before(x).transpose(1, 2)[:, None]
+        return nn.functional.scaled_dot_product_attention(y, y, y, is_causal=True).flip(-1), x[..., 7:]
+
+
+@pytest.mark.parametrize("cls", [Model, Growing])
+def test_differences_are_put_together(cls, rng):
+    """A snapshot and what each later one adds are the latest, to the byte, however the stream was cut."""
+    engine = ds.compile(cls().eval(), SPEC, verify=False)
+    for sizes in ((0, 1, 1, 0, 2, 3, 40, 5), (300, 1, 0, 50), *(rng.integers(0, 30, 9) for _ in range(5))):
+        engine.step({"a": frames(0)}, sos="a")
+        parts, at = [engine.snapshot("a")], 0
+        for n in map(int, sizes):
+            at = engine.position("a")
+            engine.step({"a": frames(n, seed=n)})
+            parts.append(engine.snapshot("a", since=at))
+            engine.restore(b"".join(parts), "b")
+            assert engine.snapshot("b") == engine.snapshot("a")
+            engine.reset("b")
+        engine.reset("a")
+    if cls is Growing:  # what is new, not what is there
+        engine.step({"a": frames(5000)}, sos="a")
+        whole, at = engine.snapshot("a"), engine.position("a")
+        engine.step({"a": frames(10)})
+        assert len(engine.snapshot("a", since=at)) < len(whole) // 50
+        assert engine.snapshot("a", since=[at]) == engine.snapshot("a", since={engine.inputs[0].name: at})
+        for bad in (-1, at + 11, [at, at], []):
+            with pytest.raises(ValueError, match="a snapshot since"):
+                engine.snapshot("a", since=bad)
+
+
+def test_differences_that_are_wrong():
+    """Damaged, cut, in another order, of another stream or model: refused, and nothing has changed."""
+    engine = ds.compile(Growing().eval(), SPEC, verify=False)
+    parts, at = [], None
+    for n in (9, 30, 4):
+        engine.step({"a": frames(n)}, sos="a" if at is None else ())
+        parts.append(engine.snapshot("a", since=at))
+        at = engine.position("a")
+    whole, one, two = parts
+    good, other = b"".join(parts), ds.compile(Growing().eval(), SPEC, verify=False)
+    with pytest.raises(FormatError, match="another model"):
+        compiled().restore(good)
+    for bad in (whole + two, whole + two + one, whole + one + one, one, whole + whole, whole + one + whole):
+        with pytest.raises(FormatError):
+            other.restore(bad, "b")
+    for k in range(len(whole) + 1, len(good)):
+        if k != len(whole + one):
+            with pytest.raises(FormatError):
+                other.restore(good[:k], "b")
+    for k in range(0, len(good), 3):
+        with pytest.raises(FormatError):
+            other.restore(good[:k] + bytes([good[k] ^ 64]) + good[k + 1 :], "b")
+    for part, begin in ((one, len(whole)), (two, len(whole + one))):  # each number anything, and sealed again
+        for k in range(16, len(part) - 8, 8):
+            for number in (0, 1, 5, 1 << 31, (1 << 63) - 1, (1 << 64) - 1):
+                odd = seal(part[:k] + number.to_bytes(8, "little") + part[k + 8 :])
+                try:
+                    other.restore(good[:begin] + odd + good[begin + len(part) :], "b")
+                except FormatError:
+                    assert other.ids == []
+                else:
+                    other.reset("b")
+    assert other.restore(good, "b") == "b" and other.snapshot("b") == engine.snapshot("a")
+
+
 # ---------------------------------------------------------------------- ids and limits
 def test_ids_and_limits():
     engine = compiled(max_streams=2)

@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorskip("prometheus_client")
 
-from serving import ByHand, Net, engine, equal, offline, running, samples, streamed
+from serving import Attentive, ByHand, Net, engine, equal, offline, running, samples, streamed
 from thread_cluster import Threads
 from websockets.exceptions import ConnectionClosed
 
@@ -43,7 +43,7 @@ async def until(holds, seconds=10.0):
         await asyncio.sleep(0.01)
 
 
-def calls(cluster, do, own=None, n=5, length=3000):
+def calls(cluster, do, own=None, n=5, length=3000, cls=Net):
     """Stream while a coroutine does something to the cluster."""
 
     async def main():
@@ -54,14 +54,15 @@ def calls(cluster, do, own=None, n=5, length=3000):
             await until(lambda: len(server.streams) == n and all(s.saved for s in server.streams.values()))
             await do(server)
             for x, y in zip(xs, await asyncio.gather(*tasks)):
-                equal(y, offline(x))
+                equal(y, offline(x, cls))
             await until(lambda: not server.streams)
 
     asyncio.run(main())
 
 
 # ---------------------------------------------------------------- workers
-def test_workers_that_die():
+@pytest.mark.parametrize("cls", [Net, Attentive])
+def test_workers_that_die(cls):
     cluster = Threads()
 
     async def do(server):
@@ -70,7 +71,7 @@ def test_workers_that_die():
             cluster.alive()[0].die()
             await asyncio.sleep(0.05)
 
-    calls(cluster, do, serviced(cluster, (2, 2)))
+    calls(cluster, do, serviced(cluster, (2, 2), cls), cls=cls)
     assert len(cluster.workers) == 6
 
 
@@ -101,18 +102,15 @@ def test_a_stopped_worker_that_wakes_later():
     calls(cluster, do)
 
 
-def test_an_idle_worker_that_dies_is_noticed():
-    async def main():
-        cluster = Threads()
-        server = serviced(cluster)
-        async with running(server) as url:
-            await until(lambda: len(server.models["net"].hosts) == 2)
-            idle = server.models["net"].hosts[0]
-            idle._handle.die()
-            await until(lambda: idle.is_lost and len(server.models["net"].hosts) == 2)
-            equal(await streamed(url, samples(500)), offline(samples(500)))
-
-    asyncio.run(main())
+async def test_an_idle_worker_that_dies_is_noticed():
+    cluster = Threads()
+    server = serviced(cluster)
+    async with running(server) as url:
+        await until(lambda: len(server.models["net"].hosts) == 2)
+        idle = server.models["net"].hosts[0]
+        idle._handle.die()
+        await until(lambda: idle.is_lost and len(server.models["net"].hosts) == 2)
+        equal(await streamed(url, samples(500)), offline(samples(500)))
 
 
 def test_more_workers_for_more_load():
@@ -137,28 +135,25 @@ class Poisoned(Runner):
         return super().step(rows)
 
 
-def test_a_stream_that_ends_its_workers_is_ended_itself():
-    async def main():
-        cluster = Threads()
-        server = serviced(cluster, runner=Poisoned)
-        async with running(server) as url:
-            xs, bad = [samples(2000, k) for k in range(4)], samples(2000, 9)
-            bad[1000] = 77
-            tasks = [asyncio.create_task(streamed(url, x, 51, 0.02)) for x in (*xs, bad)]
-            for x, task in zip(xs, tasks):
-                equal(await task, offline(x))
-            with pytest.raises(ServerError, match="workers were lost") as caught:
-                await tasks[-1]
-            assert caught.value.code == 4500
-
-    asyncio.run(main())
+async def test_a_stream_that_ends_its_workers_is_ended_itself():
+    cluster = Threads()
+    server = serviced(cluster, runner=Poisoned)
+    async with running(server) as url:
+        xs, bad = [samples(2000, k) for k in range(4)], samples(2000, 9)
+        bad[1000] = 77
+        tasks = [asyncio.create_task(streamed(url, x, 51, 0.02)) for x in (*xs, bad)]
+        for x, task in zip(xs, tasks):
+            equal(await task, offline(x))
+        with pytest.raises(ServerError, match="workers were lost") as caught:
+            await tasks[-1]
+        assert caught.value.code == 4500
 
 
 def test_a_worker_refuses_what_does_not_go_on():
     worker, x = Worker(partial(Runner, engine())), samples(100)
 
     def step(position, begins=None, epoch=0, n=10):
-        row = Row("a", position, [], n, False, False, 0.0, False, begins, epoch)
+        row = Row("a", position, [], n, False, False, None, 0.0, False, begins, epoch)
         return worker.step([row], x[position : position + n].tobytes(), [])
 
     assert step(0, State()).ids == ["a"] and step(10).ids == ["a"]
@@ -170,7 +165,7 @@ def test_a_worker_refuses_what_does_not_go_on():
     assert "from 0 on" in step(10, epoch=1).failed["a"][1]
 
 
-def test_two_versions_at_once():
+async def test_two_versions_at_once():
     """Streams of the old version end on it, also after a break; others begin on the new one."""
 
     class Other(Net):
@@ -178,35 +173,32 @@ def test_two_versions_at_once():
             y, z = super().forward(x)
             return y, z * 1.5
 
-    async def main():
-        cluster = Threads()
-        server = serviced(cluster, keep=0.2)
-        old = server.models["net"]
-        async with running(server) as url:
-            x = samples(2000)
-            async with ByHand(url) as client:
-                told = await client.start()
-                await client.give(0, x[:500])
-                await client.told("saved")
-            server.replace("net", serviced(cluster, cls=Other).models["net"])
-            y = (await streamed(url, x))[1]
-            assert np.array_equal(y, (offline(x)[1] * np.float32(1.5)))
-            async with ByHand(url) as client:
-                await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
-                at = (await client.told("started"))["input"]
-                await client.give(at, x[at:])
-                await client.say("end", input=2000)
-                ended = await client.told("ended")
-                y = b"".join(bytes(rest) for _, port, rest in client.frames if port == 1)
-                assert y == offline(x)[1].tobytes()
-                await client.say("ack", output=ended["output"])
-            await until(lambda: old not in server._versions())
-            assert all(w.killed for w in cluster.workers[:2])
-            async with ByHand(url) as client:
-                await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
-                assert await client.closed() == 4410
-
-    asyncio.run(main())
+    cluster = Threads()
+    server = serviced(cluster, keep=0.2)
+    old = server.models["net"]
+    async with running(server) as url:
+        x = samples(2000)
+        async with ByHand(url) as client:
+            told = await client.start()
+            await client.give(0, x[:500])
+            await client.told("saved")
+        server.replace("net", serviced(cluster, cls=Other).models["net"])
+        y = (await streamed(url, x))[1]
+        assert np.array_equal(y, (offline(x)[1] * np.float32(1.5)))
+        async with ByHand(url) as client:
+            await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
+            at = (await client.told("started"))["input"]
+            await client.give(at, x[at:])
+            await client.say("end", input=2000)
+            ended = await client.told("ended")
+            y = b"".join(bytes(rest) for _, port, rest in client.frames if port == 1)
+            assert y == offline(x)[1].tobytes()
+            await client.say("ack", output=ended["output"])
+        await until(lambda: old not in server._versions())
+        assert all(w.killed for w in cluster.workers[:2])
+        async with ByHand(url) as client:
+            await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
+            assert await client.closed() == 4410
 
 
 # ---------------------------------------------------------------- vaults
@@ -219,12 +211,12 @@ def test_vaults_that_die():
     store = VaultStore(cluster, deadline=0.4)
     other = VaultStore(cluster, deadline=0.4)
     assert store.key == other.key
-    assert store.keep({"a": record(3), "b": record(4)}) == set() and store.get("c") is None
-    assert other.get("a") == record(3) and store.keep({"a": record(5), "b": record(6)}) == {"a"}
+    assert store.keep({"a": record(3), "b": record(4)}) == {} and store.get("c") is None
+    assert other.get("a") == record(3) and store.keep({"a": record(5), "b": record(6)}) == {"a": "taken"}
     cluster.vaults[0].die()
     assert store.get("b") == record(6)
     until_filled(store)
-    assert other.keep({"a": record(7)}) == set()
+    assert other.keep({"a": record(7)}) == {}
     cluster.vaults[1].stop()  # silent, not dead
     assert other.get("a") == record(7)
     until_filled(other)
@@ -233,8 +225,23 @@ def test_vaults_that_die():
     assert store.get("a") is None
     for vault in cluster.vaults.values():
         vault.die()
-    assert store.keep({"b": record(9)}) == set() and store.get("b") == record(9)
+    assert store.keep({"b": record(9)}) == {} and store.get("b") == record(9)
     assert VaultStore(cluster, deadline=0.4).key == store.key
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_a_vault_that_dies_while_a_server_starts(number):
+    """The other one has the key, which all servers have in common."""
+    cluster = Threads()
+    store, vault = VaultStore(cluster, deadline=0.4), cluster.vault
+    store.keep({"a": record(1)})
+    found = cluster.vaults[number]
+    call, found.call = found.call, lambda *args: (found.die(), call(*args))[1]
+    cluster.vault = lambda n: found if n == number and not found.dead else vault(n)
+    other = VaultStore(cluster, deadline=0.4)
+    assert found.dead and other.key == store.key
+    until_filled(other), until_filled(store)
+    assert other.get("a") == record(1)
 
 
 def until_filled(store):
@@ -263,7 +270,8 @@ def test_both_vaults_are_asked_where_records_are_to_be_durable():
         store.keep({"a": record(3)})
 
 
-def test_a_vault_dies_with_a_worker():
+@pytest.mark.parametrize("cls", [Net, Attentive])
+def test_a_vault_dies_with_a_worker(cls):
     cluster = Threads()
     store = VaultStore(cluster, deadline=0.4)
 
@@ -272,28 +280,48 @@ def test_a_vault_dies_with_a_worker():
         await asyncio.sleep(0.3)
         cluster.vaults[1].die()
 
-    calls(cluster, do, serviced(cluster, store=store))
+    calls(cluster, do, serviced(cluster, cls=cls, store=store), cls=cls)
 
 
-def test_another_server_goes_on():
+async def test_a_client_that_goes_to_and_fro():
+    """A server that it comes back to, and that still has the stream, has it from where the other one left it."""
+    cluster, x, told, saved = Threads(), samples(2000), None, 0
+    options = {"grace": 60.0, "unacknowledged": 60.0}
+    servers = [serviced(cluster, store=VaultStore(cluster, deadline=0.4), **options) for _ in range(2)]
+    async with running(servers[0]) as first, running(servers[1]) as second:
+        for turn, url in enumerate((first, second, first, second)):
+            async with ByHand(url) as client:
+                if told is None:
+                    told, at = await client.start(), 0
+                else:
+                    await client.say("resume", stream=told["stream"], output=[0, 0], saved=saved)
+                    at = (await client.told("started"))["input"]
+                assert at >= saved
+                if turn == 3:
+                    await client.end(at, x)
+                    break
+                await client.give(at, x[at : 500 * (turn + 1)])
+                while saved <= 500 * turn + 100:
+                    saved = (await client.told("saved"))["input"]
+                client.socket.transport.abort()
+
+
+@pytest.mark.parametrize("cls", [Net, Attentive])
+async def test_another_server_goes_on(cls):
     """A server that is silent, and its client at another: what the first still keeps is refused."""
-
-    async def main():
-        cluster = Threads()
-        servers = [serviced(cluster, store=VaultStore(cluster, deadline=0.4)) for _ in range(2)]
-        async with running(servers[0]) as first, running(servers[1]) as second:
-            x = samples(2000)
-            async with ByHand(first) as client:
-                told = await client.start()
-                await client.give(0, x[:800])
-                saved = (await client.told("saved"))["input"]
-                async with ByHand(second) as other:
-                    await other.say("resume", stream=told["stream"], output=[0, 0], saved=0)
-                    at = (await other.told("started"))["input"]
-                    assert saved <= at <= 800
-                    with contextlib.suppress(ConnectionClosed):
-                        await client.give(800, x[800:1800])
-                    assert await client.closed() == 4409
-                    await other.end(at, x)
-
-    asyncio.run(main())
+    cluster = Threads()
+    servers = [serviced(cluster, cls=cls, store=VaultStore(cluster, deadline=0.4)) for _ in range(2)]
+    async with running(servers[0]) as first, running(servers[1]) as second:
+        x = samples(2000)
+        async with ByHand(first) as client:
+            told = await client.start()
+            await client.give(0, x[:800])
+            saved = (await client.told("saved"))["input"]
+            async with ByHand(second) as other:
+                await other.say("resume", stream=told["stream"], output=[0, 0], saved=0)
+                at = (await other.told("started"))["input"]
+                assert saved <= at <= 800
+                with contextlib.suppress(ConnectionClosed):
+                    await client.give(800, x[800:1800])
+                assert await client.closed() == 4409
+                await other.end(at, x, cls)

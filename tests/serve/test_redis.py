@@ -26,9 +26,9 @@ def test_records_and_whose_they_are(tmp_path):
     with a_redis(tmp_path) as url:
         one, two = open_store(url, keep=60), open_store(url, keep=60)
         assert one.key == two.key and len(one.key) == 32
-        assert one.keep({"a": record, "b": record}) == set() and one.get("a") == record and one.get("c") is None
+        assert one.keep({"a": record, "b": record}) == {} and one.get("a") == record and one.get("c") is None
         assert two.get("b") == record  # and has it now
-        assert one.keep({"a": record, "b": record}) == {"b"} and two.keep({"b": record}) == set()
+        assert one.keep({"a": record, "b": record}) == {"b": "taken"} and two.keep({"b": record}) == {}
         one.delete("b"), two.delete("a")
         assert two.get("a") == record and two.get("b") == record
         two.delete("a")

@@ -39,87 +39,54 @@ from dreamstream.serve.runner import cost_of
 
 
 # ---------------------------------------------------------------- streams
-def test_many_callers_at_once_hear_what_is_offline():
-    async def main():
-        async with running() as url:
-            xs = [samples(n, n) for n in (0, 1, 5, 100, 1601, 4000, 7777)]
-            found = await asyncio.gather(
-                *(streamed(url, x, chunk) for x, chunk in zip(xs, (1, 1, 3, 7, 1000, 99, 5000)))
-            )
-            for x, y in zip(xs, found):
-                equal(y, offline(x))
-
-    asyncio.run(main())
+async def test_many_callers_at_once_hear_what_is_offline():
+    async with running() as url:
+        xs = [samples(n, n) for n in (0, 1, 5, 100, 1601, 4000, 7777)]
+        found = await asyncio.gather(
+            *(streamed(url, x, chunk) for x, chunk in zip(xs, (1, 1, 3, 7, 1000, 99, 5000)))
+        )
+        for x, y in zip(xs, found):
+            equal(y, offline(x))
 
 
-def test_frames_after_the_end_are_refused_by_the_client():
-    async def main():
-        async with running() as url, connect(url) as stream:
-            await stream.send(samples(10))
-            await stream.end()
-            with pytest.raises(ValueError, match="ended after 10 frames"):
-                await stream.send(samples(1))
-
-    asyncio.run(main())
+async def test_frames_after_the_end_are_refused_by_the_client():
+    async with running() as url, connect(url) as stream:
+        await stream.send(samples(10))
+        await stream.end()
+        with pytest.raises(ValueError, match="ended after 10 frames"):
+            await stream.send(samples(1))
 
 
-def test_samples_of_16_bits():
-    async def main():
-        async with running() as url:
-            x = (samples(3000) * 8000).astype(np.int16)
-            equal(await streamed(url, x, format="i16"), offline(x.astype(np.float32) / 32768))
-
-    asyncio.run(main())
+async def test_samples_of_16_bits():
+    async with running() as url:
+        x = (samples(3000) * 8000).astype(np.int16)
+        equal(await streamed(url, x, format="i16"), offline(x.astype(np.float32) / 32768))
 
 
-def test_streams_that_are_stepped_in_a_thread():
-    async def main():
-        own = service(limits=Limits(tick=1e-6, save=0.1))
-        async with running(own) as url:
-            if own._thread is None:
-                pytest.skip("one processor")
-            xs = [samples(6000, k) for k in range(5)]
-            for x, y in zip(xs, await asyncio.gather(*(streamed(url, x, 77, 0.001) for x in xs))):
-                equal(y, offline(x))
-            assert own.streams == {}
-
-    asyncio.run(main())
+async def test_streams_that_are_stepped_in_a_thread():
+    own = service(limits=Limits(tick=1e-6, save=0.1))
+    async with running(own) as url:
+        if own._thread is None:
+            pytest.skip("one processor")
+        xs = [samples(6000, k) for k in range(5)]
+        for x, y in zip(xs, await asyncio.gather(*(streamed(url, x, 77, 0.001) for x in xs))):
+            equal(y, offline(x))
+        assert own.streams == {}
 
 
-def test_encrypted(tmp_path):
+async def test_encrypted(tmp_path):
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    made = subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-keyout",
-            key,
-            "-out",
-            cert,
-            "-subj",
-            "/CN=localhost",
-        ],
-        capture_output=True,
-        check=False,
-    )
-    if made.returncode:
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {cert} -subj /CN=localhost"
+    if subprocess.run(command.split(), capture_output=True).returncode:
         pytest.skip("no openssl")
-
-    async def main():
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(cert, key)
-        async with running(tls=tls) as url:
-            trust = ssl.create_default_context(cafile=str(cert))
-            trust.check_hostname = False
-            async with open_socket(url + PATH, ssl=trust, subprotocols=[SUBPROTOCOL]) as socket:
-                await socket.send(message("start"))
-                assert json.loads(await socket.recv())["type"] == "started"
-
-    asyncio.run(main())
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(cert, key)
+    async with running(tls=tls) as url:
+        trust = ssl.create_default_context(cafile=str(cert))
+        trust.check_hostname = False
+        async with open_socket(url + PATH, ssl=trust, subprotocols=[SUBPROTOCOL]) as socket:
+            await socket.send(message("start"))
+            assert json.loads(await socket.recv())["type"] == "started"
 
 
 class Attentive(nn.Module):
@@ -145,9 +112,20 @@ def test_what_it_takes_to_keep_a_stream(capsys):
     assert f"{sizes[0]:,} bytes, kept every 2 s" in said and "after ten minutes" in said.replace("\n", " ")
 
 
+async def test_few_outputs_are_acknowledged_each_second_too():
+    """While input comes all the time, and outputs are fewer than those of which each is acknowledged."""
+    own = service()
+    async with running(own) as url, connect(url) as stream:
+        (live,) = own.streams.values()
+        for k in range(26):
+            await stream.send(samples(1, k))
+            await asyncio.sleep(0.05)
+        assert live.made[1] < 64 and live.acknowledged[1] > 0
+
+
 # ---------------------------------------------------------------- messages
-def test_what_a_client_is_told():
-    async def talk(url, client):
+async def test_what_a_client_is_told():
+    async with by_hand() as (url, client):
         told = await client.start(model="net", format="f32")
         assert (told["input"], told["saved"], told["output"]) == (0, 0, [0, 0])
         assert (told["rates"], told["shapes"], told["types"]) == (["400", "1600"], [[3], []], ["float32"] * 2)
@@ -160,8 +138,6 @@ def test_what_a_client_is_told():
         assert (ended["input"], ended["output"]) == (400, [100, 400])
         await client.say("ack", output=[100, 400])
         assert await client.closed() == 1000
-
-    by_hand(talk)
 
 
 WRONG = {
@@ -182,15 +158,12 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_first_messages_that_are_wrong(what):
+async def test_first_messages_that_are_wrong(what):
     do, code = WRONG[what]
-
-    async def talk(url, client):
+    async with by_hand() as (url, client):
         await do(client)
         assert await client.closed() == code
         equal(await streamed(url, samples(500)), offline(samples(500)))  # nobody else is hurt
-
-    by_hand(talk)
 
 
 AFTER = {
@@ -213,10 +186,9 @@ AFTER = {
 
 
 @pytest.mark.parametrize("what", AFTER)
-def test_later_messages_that_are_wrong(what):
+async def test_later_messages_that_are_wrong(what):
     """The connection ends, and the stream may be resumed."""
-
-    async def talk(url, client):
+    async with by_hand() as (url, client):
         x, told = samples(500), await client.start()
         await client.give(0, x[:100])
         await AFTER[what](client)
@@ -230,11 +202,9 @@ def test_later_messages_that_are_wrong(what):
             y = b"".join(bytes(rest) for _, port, rest in again.frames if port == 1)
             assert np.array_equal(np.frombuffer(y, np.float32), offline(x)[1])
 
-    by_hand(talk)
 
-
-def test_messages_of_no_frames():
-    async def whole(url, client):
+async def test_messages_of_no_frames():
+    async with by_hand() as (url, client):
         x = samples(100)
         await client.start()
         for begin, end in ((0, 0), (0, 50), (50, 50), (50, 100), (100, 100)):
@@ -244,11 +214,9 @@ def test_messages_of_no_frames():
         y = b"".join(bytes(rest) for _, port, rest in client.frames if port == 1)
         assert y == offline(x)[1].tobytes()
 
-    by_hand(whole)
 
-
-def test_frames_after_the_end():
-    async def talk(url, client):
+async def test_frames_after_the_end():
+    async with by_hand() as (url, client):
         await client.start()
         await client.give(0, samples(100))
         await client.say("end", input=100)
@@ -256,12 +224,10 @@ def test_frames_after_the_end():
         await client.give(100, samples(4))
         assert await client.closed() == 4400
 
-    by_hand(talk)
-
 
 # ---------------------------------------------------------------- plain requests, the end
-def test_pages():
-    async def talk(url, client):
+async def test_pages():
+    async with by_hand() as (url, client):
         await client.start()
         assert await fetched(url, "/healthz") == (200, "ok\n") and await fetched(url, "/readyz") == (
             200,
@@ -279,14 +245,11 @@ def test_pages():
         assert (await fetched(url, "/etc/passwd"))[0] == 404 and (await fetched(url, "/models", "POST"))[0] == 405
         assert (await fetched(url, "/x" * 20000))[0] == 400
 
-    by_hand(talk)
 
-
-def test_recordings_that_are_sent_whole():
+async def test_recordings_that_are_sent_whole():
     x = (samples(5000) * 8000).astype(np.int16)
     file = recorded(x)
-
-    async def talk(url, client):
+    async with by_hand(service(limits=Limits(file=65536))) as (url, client):
         status, body = await posted(url, "/v1/files?model=net", file)
         found = json.loads(body)
         assert (status, found["samples"]) == (200, 5000)
@@ -304,8 +267,6 @@ def test_recordings_that_are_sent_whole():
         ):
             assert (await posted(url, path, content))[0] == code
         assert (await posted(url, "/v1/files", b"", "abc"))[0] == 400
-
-    by_hand(talk, lambda: service(limits=Limits(file=65536)))
 
 
 def test_a_step_that_fails_ends_its_streams_alone(caplog):
@@ -325,51 +286,40 @@ def test_a_step_that_fails_ends_its_streams_alone(caplog):
     assert "a step of net" in caplog.text
 
 
-def test_a_server_that_ends_lets_streams_come_to_their_end():
-    async def main():
-        own = service(limits=Limits(drain=5.0))
-        async with running(own) as url, ByHand(url) as client:
-            await client.start()
-            await client.give(0, samples(100))
-            ending = asyncio.create_task(own.drain())
-            assert (await client.told("drain"))["seconds"] == 5.0
-            with pytest.raises(InvalidStatus):
-                await ByHand(url).__aenter__()
-            assert (await fetched(url, "/readyz"))[0] == 503
-            await client.say("end", input=100)
-            ended = await client.told("ended")
-            await client.say("ack", output=ended["output"])
-            assert await client.closed() == 1000
-            await asyncio.wait_for(ending, 2)
-
-    asyncio.run(main())
+async def test_a_server_that_ends_lets_streams_come_to_their_end():
+    own = service(limits=Limits(drain=5.0))
+    async with running(own) as url, ByHand(url) as client:
+        await client.start()
+        await client.give(0, samples(100))
+        ending = asyncio.create_task(own.drain())
+        assert (await client.told("drain"))["seconds"] == 5.0
+        with pytest.raises(InvalidStatus):
+            await ByHand(url).__aenter__()
+        assert (await fetched(url, "/readyz"))[0] == 503
+        await client.say("end", input=100)
+        ended = await client.told("ended")
+        await client.say("ack", output=ended["output"])
+        assert await client.closed() == 1000
+        await asyncio.wait_for(ending, 2)
 
 
-def test_streams_that_do_not_end_in_time_are_told_to_come_back():
-    async def talk(url, client):
+async def test_streams_that_do_not_end_in_time_are_told_to_come_back():
+    own = service(limits=Limits(drain=0.2))
+    async with by_hand(own) as (_, client):
         told = await client.start()
         assert told["input"] == 0
         await client.give(0, samples(100))
-        asyncio.get_running_loop().call_later(0.1, task.append, asyncio.ensure_future(own[0].drain()))
+        ending = asyncio.create_task(own.drain())
         assert await client.closed() == 1001
-
-    own, task = [], []
-
-    def made():
-        own.append(service(limits=Limits(drain=0.2)))
-        return own[0]
-
-    by_hand(talk, made)
+        await ending
 
 
-def test_a_full_disk_ends_no_stream(tmp_path, monkeypatch, caplog):
+async def test_a_full_disk_ends_no_stream(tmp_path, monkeypatch, caplog):
     def full(self, entries):
         raise OSError(28, "No space left on device")
 
-    async def talk(url, client):
+    async with by_hand(service(FolderStore(tmp_path))) as (url, client):
         monkeypatch.setattr(FolderStore, "_append", full)
         equal(await streamed(url, samples(3000)), offline(samples(3000)))
         monkeypatch.undo()
-
-    by_hand(talk, lambda: service(FolderStore(tmp_path)))
     assert "No space left" in caplog.text
