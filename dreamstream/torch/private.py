@@ -39,6 +39,7 @@ CALLS_USERS = {
     ("torch.nn.modules.module", "_call_impl"),
     ("torch.nn.modules.module", "_wrapped_call_impl"),
     ("torch.nn.modules.container", "forward"),
+    ("torch.nn.modules.batchnorm", "forward"),
     ("torch.nn.modules.normalization", "forward"),
     ("torch.nn.parallel.data_parallel", "forward"),
     ("torch.nn.parallel.distributed", "forward"),
