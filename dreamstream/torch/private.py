@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from traceback import walk_tb
 from types import FrameType
 from typing import Any, TypeVar
@@ -114,6 +115,7 @@ def is_traced() -> bool:
     return bool(torch._C._get_tracing_state())
 
 
+@cache
 def recurrent_function(name: str) -> Callable[..., Any]:
     """Return torch's function of all layers of an LSTM, GRU or RNN."""
     return getattr(torch._VF, name)

@@ -259,7 +259,7 @@ class TorchCall(Call):
                     windows.append(EagerWindow(old, value, leg.op.kept(inputs, outputs)[i][:, 0], inputs[i]))
             tails = [tail for _, _, tail, _ in places]
             step.n = [most for _, most, _ in made]
-            numbers = kernel.numbers if alike else lined_up and plan.lines_up
+            numbers = plan.numbers if alike else lined_up and plan.lines_up
             if numbers and not alike and not self.keeps_tape:
                 numbers = all(w.is_dense for w in windows)
         results: Sequence[Tensor | None] = [None] * len(outputs)
@@ -360,7 +360,9 @@ class _Plan:
         #: Whether rows of a window may begin at the same column.
         mode = op.attributes.get("mode", "constant")
         values_given = self.kernel.shift is not None and len(weights) > 0  # as padding has them
-        self.lines_up = self.kernel.numbers and mode in ("zeros", "constant") and not values_given
+        takes = self.kernel.numbers
+        self.numbers: bool = takes(self.step) if callable(takes) else takes
+        self.lines_up = self.numbers and mode in ("zeros", "constant") and not values_given
         looks = getattr(op, "needs_frames", False) or getattr(op, "checks", False)
         self.follows = bool(op.same_counts) and not looks
 
