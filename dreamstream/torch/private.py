@@ -28,8 +28,8 @@ __all__ = [
     "enter_mode", "function_of", "graph_task", "has_hooks", "has_lost_what_it_saved", "is_hint_of_causality",
     "is_of_checkpoint", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed",
     "kept_by_checkpoint", "leave_innermost_mode", "n_modes", "onnx_type", "original_of", "own_buffers",
-    "own_tensors", "pytree", "recurrent_function", "recurrent_weights", "runs_modules", "runs_uncompiled",
-    "saved_tensors_hooks_on_top", "set_compiler", "set_gradients", "uncompiled", "will_run",
+    "own_tensors", "prelu_kernel", "pytree", "recurrent_function", "recurrent_weights", "runs_modules",
+    "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler", "set_gradients", "uncompiled", "will_run",
     "without_functions", "without_subclass",
 ]  # fmt: skip
 
@@ -113,6 +113,10 @@ def is_transformed(error: BaseException) -> bool:
 def is_traced() -> bool:
     """Return whether `torch.jit.trace` records what runs."""
     return bool(torch._C._get_tracing_state())
+
+
+#: A PReLU of any operands that broadcast; `torch.prelu` wants the channels in the second dimension.
+prelu_kernel: Callable[..., torch.Tensor] = torch._prelu_kernel
 
 
 @cache
