@@ -473,7 +473,6 @@ class Call:
             require_equal_rates(read, f"{name} at {user_line()}")
         key = self._key(request)
         self._follow(key)
-        key = self.script[self.n_done - 1]
         lines = lines_of(op, edges, self.n_done - 1, request.cid)
         leg = Leg(op, key, [e.signature for e in edges], lines)
         try:
@@ -527,14 +526,13 @@ class Call:
         ordinal = self.n_done
         if ordinal < len(self.script):
             known = self.script[ordinal]
-            if known is not key:
-                if known != key:
-                    raise ModeError.here(
-                        f"operation {ordinal}",
-                        f" is {_describe(key)}, but was {_describe(known)} while these streams were live; the "
-                        "forward's course must not depend on data",
-                    )
-                self.script[ordinal] = key  # the same object for the next call
+            if known is not key and known != key:
+                raise ModeError.here(
+                    f"operation {ordinal}",
+                    f" is {_describe(key)}, but was {_describe(known)} while these streams were live; the "
+                    "forward's course must not depend on data",
+                )
+            self.script[ordinal] = key  # the same object for the next call
         elif not self.fresh:
             raise ModeError.here(
                 f"operation {ordinal}",

@@ -52,18 +52,12 @@ def lanes_of(step: Step) -> int:
     return step.features[0][0] if step.ranks[0] == 2 else 0
 
 
-def as_rows(
-    step: Step, frames: Tensor, lengths: Tensor | None, state: State
-) -> tuple[Tensor, Tensor | None, State]:
-    """Return frames ``(B, n, lanes, features)``, how many they are, and states, with a row for each lane.
-
-    Without `lengths` all rows are as long as the frames.
-    """
+def as_rows(step: Step, frames: Tensor, lengths: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+    """Return frames ``(B, n, lanes, features)``, how many they are, and states, with a row for each lane."""
     lanes = lanes_of(step)
     if not lanes:
         return frames, lengths, state
-    if lengths is not None:
-        lengths = lengths.unsqueeze(1).expand(-1, lanes).flatten()
+    lengths = lengths.unsqueeze(1).expand(-1, lanes).flatten()
     return frames.transpose(1, 2).flatten(0, 1), lengths, tuple(s.flatten(0, 1) for s in state)
 
 
@@ -83,11 +77,11 @@ def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> Stat
     return tuple(s.unsqueeze(1).expand(-1, lanes_of(step), -1, -1) for s in before) if lanes_of(step) else before
 
 
-def _looks_at_new_frames_alone(step: Step) -> bool:
+def _sees_new_frames_alone(step: Step) -> bool:
     return not step.attributes["bidirectional"] and len(step.frames) == 1
 
 
-@windowed("lstm", "gru", "rnn", carries=_carried, numbers=_looks_at_new_frames_alone)
+@windowed("lstm", "gru", "rnn", carries=_carried, numbers=_sees_new_frames_alone)
 def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return every frame's h, and the last h and c where streams end."""
     x = windows[0]
@@ -98,12 +92,11 @@ def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
         lengths = torch.where(step.ended, x.known, 0)
     else:
         frames, lengths = x.new()
-        lengths = None if x.even else lengths
     frames, lengths, state = as_rows(step, frames, lengths, state)
     if whole:
         state = tuple(s.expand(frames.shape[0], -1, -1) for s in _before(step, weights, frames))
     state = begun(step, windows, state)
-    y, after = of_rows(step, *_along(step, frames, lengths, state, weights))
+    y, after = of_rows(step, *_along(step, frames, lengths, state, weights, x.even))
     return (y, *(s[:, None][:, :n] for s, n in zip(after, step.n[1:]))), () if whole else after
 
 
@@ -131,13 +124,13 @@ def begun(step: Step, windows: Sequence[Window], state: State) -> State:
 
 
 def _along(
-    step: Step, frames: Tensor, lengths: Tensor | None, state: State, weights: Sequence[Any]
+    step: Step, frames: Tensor, lengths: Tensor, state: State, weights: Sequence[Any], even: bool
 ) -> tuple[Tensor, State]:
     """Run all layers over frames ``(B, n, features)``; a row of none keeps its state."""
     n = frames.shape[1]
     if n == 0:
         return frames.new_zeros(frames.shape[0], 0, step.features[0][-1]), state
-    if lengths is None or (not traced() and bool((lengths == n).all())):
+    if even or (not traced() and bool((lengths == n).all())):
         starts = tuple(s.transpose(0, 1) for s in state)
         y, *after = _layers(step, (frames,), starts, _split(step, weights)[0], (True,))
         return y, tuple(s.transpose(0, 1) for s in after)

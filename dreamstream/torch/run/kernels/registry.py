@@ -121,8 +121,7 @@ class Kernel:
         See the module.
     framewise : bool
     numbers : bool or callable
-        Whether it takes Python numbers for ``step.first`` where all rows stand at the same place; ``fn(step)``
-        where attributes decide.
+        Whether, or by ``fn(step)``, it takes Python numbers for ``step.first`` where rows stand at the same place.
     repeats : int or callable
         After how many frames of its output it does the same again, if frames that aren't there are zeros; 0 where
         it looks at positions. ``fn(step, weights) -> int`` where attributes decide.
