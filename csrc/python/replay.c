@@ -36,9 +36,9 @@ static PyObject *stream_of(const replay_object *r, PyObject *value, PyObject *ed
     PyObject *line = get(r, edge, N_line), *rate = line ? get(r, line, N_rate) : NULL;
     PyTypeObject *type = (PyTypeObject *)of(r, STREAM);
     PyObject *out = rate ? type->tp_alloc(type, 0) : NULL;
-    if (out && !(set(r, out, N_value, value) && set(r, out, N_dims, dims) &&
-                 set(r, out, N__names, names) && set(r, out, N__rate, rate) &&
-                 set(r, out, N_edge, edge)))
+    if (out &&
+        !(set(r, out, N_value, value) && set(r, out, N_dims, dims) &&
+          set(r, out, N__names, names) && set(r, out, N__rate, rate) && set(r, out, N_edge, edge)))
         Py_CLEAR(out);
     Py_XDECREF(line);
     Py_XDECREF(rate);

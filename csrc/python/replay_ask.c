@@ -20,7 +20,7 @@ static int add_stream(const asked *a, PyObject *inner)
 {
     const replay_object *r = a->r;
     PyObject *edge = own(r, inner, N_edge);
-    if (!edge || edge == Py_None) { /* what has no value computes it where it is used, which may be refused */
+    if (!edge || edge == Py_None) { /* what has no value computes it where it is used */
         const bool is_missing = edge || PyErr_ExceptionMatches(PyExc_AttributeError);
         if (!edge && is_missing)
             PyErr_Clear();
