@@ -1,12 +1,17 @@
 """What a call of a patched network takes beside the bare module's: evaluation, and training with its backward.
 
-Usage: python benchmarks/patched_networks.py [--before FOLDER] [--networks NAMES] [--seconds S]; needs torch.
+Usage: python benchmarks/patched_networks.py [--before FOLDER] [--networks NAMES] [--others FILE:CLASS:DIMS ...]
+[--seconds S]; needs torch.
 
-Four networks in mid-stream, on one thread: `tcn` (eight dilated layers of 64), `dualpath` (two blocks with a GRU
-over bands and one over frames), `gtcrn` (a network like GTCRN: planes, batch norms, PReLUs, GRUs, a complex mask)
-and `conformer` (four blocks of 144 with a mask of chunks that the forward makes). One row, and eight ragged ones
-of 10, 3, 7, 1, 9, 5, 8 and 2 frames (of one frame: six of them have it). Bare is the untouched module on as many
-frames, padding included; it forgets what came before them.
+Networks in mid-stream, on one thread: `conv` and `lstm` of torch_bridge.py, `tcn` (eight dilated layers of
+64), `dualpath` (two blocks with a GRU over bands and one over frames), `gtcrn` (a network like GTCRN: planes,
+batch norms, PReLUs, GRUs, a complex mask) and `conformer` (four blocks of 144 with a mask of chunks that the
+forward makes). One row, and eight ragged ones of 10, 3, 7, 1, 9, 5, 8 and 2 frames (of one frame: six of them have
+it). Bare is the untouched module on as many frames, padding included; it forgets what came before them.
+
+In evaluation the same is called functionalized (`ds.torch.functionalize`) and with `online(backend="engine")`,
+beside `step` of the engine that `ds.compile` gives, on arrays. ``--others`` are modules of others, of a file, as
+in ``gtcrn.py:GTCRN:B,257,L,2``.
 
 Times are CPU time of the thread, medians of calls in turns with the bare module's. The tree in `--before` (built
 in place) is timed by a process of its own, right after. "functions" are the Python functions that one call runs.
@@ -20,6 +25,7 @@ os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", DREAMSTREAM_THREADS=
 
 import argparse
 import copy
+import importlib.util
 import json
 import shlex
 import subprocess
@@ -34,6 +40,7 @@ import torch
 from machine import machine
 from torch import nn
 from torch.nn import functional as F
+from torch_bridge import MODELS as OF_BRIDGE
 
 ROOT = Path(__file__).resolve().parent.parent
 RAGGED = {1: [1, 1, 0, 1, 1, 0, 1, 1], 10: [10, 3, 7, 1, 9, 5, 8, 2]}
@@ -203,37 +210,71 @@ class Conformer(nn.Module):
 NETWORKS = {"tcn": Tcn, "dualpath": DualPath, "gtcrn": Gtcrn, "conformer": Conformer}
 
 
-def calls_of(name: str, rows: int, frames: int, training: bool) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """Return a call of the bare module, and one of the patched one in mid-stream."""
+def made(name: str) -> tuple[Any, tuple[Any, ...]]:
+    """Return a network, and the dimensions of its input."""
+    if ":" not in name:
+        model = (NETWORKS.get(name) or OF_BRIDGE[name])()
+        return model, getattr(model, "dims", ("B", 80, "L"))
+    file, kind, dims = name.split(":")
+    spec: Any = importlib.util.spec_from_file_location(Path(file).stem, file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return getattr(module, kind)(), tuple(int(d) if d.isdigit() else d for d in dims.split(","))
+
+
+def calls_of(name: str, rows: int, frames: int, training: bool) -> dict[str, Callable[[], Any]]:
+    """Return a call of the bare module, and of all others in mid-stream."""
     import dreamstream as ds
 
     torch.manual_seed(0)
-    bare: Any = NETWORKS[name]().train(training)
+    bare, dims = made(name)
+    bare.train(training)
     for module in bare.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.eval()
     patched: Any = ds.patch_module(copy.deepcopy(bare), train_variant="chunk-wise-aligned").online()
-    names = tuple(d if isinstance(d, str) else None for d in bare.dims)
+    names = tuple(d if isinstance(d, str) else None for d in dims)
     ids = [f"stream {i}" for i in range(rows)]
 
     def frames_of(n: int) -> torch.Tensor:
-        return torch.randn([{"B": rows, "L": n}.get(d, d) for d in bare.dims])
+        return torch.randn([{"B": rows, "L": n}.get(d, d) for d in dims])
 
     def chunk(x: torch.Tensor, lengths: Any, sos: bool) -> Any:
         return ds.stream_tensor(x, ids=ids, names=names, lengths=np.array(lengths), sos=sos)
 
+    begin, x = frames_of(40), frames_of(frames)
     with torch.no_grad():
-        patched(chunk(frames_of(40), [40] * rows, True))
-    x = frames_of(frames)
-    given = chunk(x, RAGGED[frames] if rows > 1 else [frames], False)
-    if not training:
-        return lambda: bare(x), lambda: patched(given)
+        patched(chunk(begin, [40] * rows, True))
+    lengths = RAGGED[frames] if rows > 1 else [frames]
+    given = chunk(x, lengths, False)
+    if training:
 
-    def trained(module: Any, x: Any, plain: Callable[[Any], Any]) -> None:
-        module.zero_grad()
-        plain(module(x)).square().mean().backward()
+        def trained(module: Any, x: Any, plain: Callable[[Any], Any]) -> None:
+            module.zero_grad()
+            plain(module(x)).square().mean().backward()
 
-    return lambda: trained(bare, x, lambda y: y), lambda: trained(patched, given, lambda y: y.tensor())
+        return {
+            "bare": lambda: trained(bare, x, lambda y: y),
+            "patched": lambda: trained(patched, given, lambda y: y.tensor()),
+        }
+    functional = ds.torch.functionalize(bare, dims)
+    no, yes = torch.zeros(rows, dtype=torch.bool), torch.ones(rows, dtype=torch.bool)
+    states = functional(begin, torch.full((rows,), 40), yes, no, functional.initial(rows))[-1]
+    n = torch.tensor(lengths)
+    on_engine: Any = ds.patch_module(copy.deepcopy(bare)).online(backend="engine")
+    on_engine(chunk(begin, [40] * rows, True))
+    engine = ds.compile(bare, dims, threads=1)
+    along = dims.index("L") - 1
+    rows_of = {i: np.ascontiguousarray(row.narrow(along, 0, k).numpy()) for i, row, k in zip(ids, x, lengths)}
+    engine.step({i: row.numpy() for i, row in zip(ids, begin)}, sos=ids)
+    return {
+        "bare": lambda: bare(x),
+        "patched": lambda: patched(given),
+        "functionalized": lambda: functional(x, n, no, no, states),
+        "on engine": lambda: on_engine(given),
+        "engine": lambda: engine.step(rows_of),
+    }
 
 
 def functions_of(call: Callable[[], Any]) -> int:
@@ -257,18 +298,19 @@ def worker(name: str, seconds: float) -> None:
         torch.set_grad_enabled(training)
         for rows, frames in CASES:
             calls = calls_of(name, rows, frames, training)
+            times: dict[str, list[float]] = {way: [] for way in calls}
             for _ in range(4):
-                for call in calls:
+                for call in calls.values():
                     call()
-            times: tuple[list[float], list[float]] = ([], [])
             stop = time.perf_counter() + seconds
-            while time.perf_counter() < stop or len(times[0]) < 3 * TURN:
-                for call, own in zip(calls, times):
+            while time.perf_counter() < stop or len(times["bare"]) < 3 * TURN:
+                for way, call in calls.items():
                     for _ in range(TURN):
                         begin = time.thread_time()
                         call()
-                        own.append(1e3 * (time.thread_time() - begin))
-            row = [name, rows, frames, training, *map(float, map(np.median, times)), functions_of(calls[1])]
+                        times[way].append(1e3 * (time.thread_time() - begin))
+            row = {"case": [name, rows, frames, training], "functions": functions_of(calls["patched"])}
+            row["ms"] = {way: float(np.median(own)) for way, own in times.items()}
             print(json.dumps(row), flush=True)
 
 
@@ -283,7 +325,9 @@ def measured(name: str, root: Path, seconds: float) -> list[Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--before", type=Path)
-    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
+    known = [*NETWORKS, *(name for name in OF_BRIDGE if name not in NETWORKS)]
+    parser.add_argument("--networks", nargs="*", choices=known, default=known)
+    parser.add_argument("--others", nargs="+", default=[], metavar="FILE:CLASS:DIMS")
     parser.add_argument("--seconds", type=float, default=1.0, help="per row (1)")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -292,19 +336,35 @@ def main() -> None:
         return
     for line in machine(shlex.join(["python", Path(sys.argv[0]).name, *sys.argv[1:]]), ("numpy", "torch")):
         print(line)
-    print(
-        "\n| network | rows × frames | | bare, ms | patched, ms | ÷ bare | functions | ÷ bare before | functions |"
-    )
-    print("|---|---|---|--:|--:|--:|--:|--:|--:|")
-    for name in options.networks:
+    rows = []
+    for name in (*options.networks, *options.others):
         after = measured(name, ROOT, options.seconds)
         before = measured(name, options.before, options.seconds) if options.before else [None] * len(after)
-        for (_, rows, frames, training, bare, patched, functions), other in zip(after, before):
-            kind = "training" if training else "evaluation"
-            cells = [name, f"{rows}{'r' if rows > 1 else ''} × {frames}", kind, f"{bare:.2f}", f"{patched:.2f}"]
-            cells += [f"{patched / bare:.2f}", str(functions)]
-            cells += ["–", "–"] if other is None else [f"{other[5] / other[4]:.2f}", str(other[6])]
-            print(f"| {' | '.join(cells)} |", flush=True)
+        rows += list(zip(after, before))
+    ways = ["bare, ms", "patched, ms", "÷ bare", "functions", "÷ bare before", "functions"]
+    ways += ["functionalized ÷ bare", "on engine, ms", "÷ engine's step"]
+    print(f"\n| network | rows × frames | | {' | '.join(ways)} |")
+    print(f"|---|---|---|{'--:|' * len(ways)}")
+    for after, before in sorted(rows, key=lambda row: -row[0]["ms"]["patched"] / row[0]["ms"]["bare"]):
+        (name, n, frames, training), ms = after["case"], after["ms"]
+        cells = [name.split(":")[1] if ":" in name else name, f"{n}{'r' if n > 1 else ''} × {frames}"]
+        cells += ["training" if training else "evaluation", f"{ms['bare']:.2f}", f"{ms['patched']:.2f}"]
+        for row in (after, before):
+            cells += (
+                ["–", "–"]
+                if row is None
+                else [f"{row['ms']['patched'] / row['ms']['bare']:.2f}", str(row["functions"])]
+            )
+        cells += (
+            ["–"] * 3
+            if training
+            else [
+                f"{ms['functionalized'] / ms['bare']:.2f}",
+                f"{ms['on engine']:.2f}",
+                f"{ms['on engine'] / ms['engine']:.2f}",
+            ]
+        )
+        print(f"| {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

@@ -34,17 +34,14 @@ static PyObject *stream_of(const replay_object *r, PyObject *value, PyObject *ed
                            PyObject *names)
 {
     PyObject *line = get(r, edge, N_line), *rate = line ? get(r, line, N_rate) : NULL;
-    PyObject *none = rate ? PyTuple_New(0) : NULL;
-    PyObject *out =
-        none ? PyBaseObject_Type.tp_new((PyTypeObject *)of(r, STREAM), none, NULL) : NULL;
-    if (out && !(set(r, out, N_value, value) && set(r, out, N_dims, dims) &&
-                 set(r, out, N__names, names) && set(r, out, N__meta, Py_None) &&
-                 set(r, out, N__starts, Py_None) && set(r, out, N__rate, rate) &&
-                 set(r, out, N_edge, edge)))
+    PyTypeObject *type = (PyTypeObject *)of(r, STREAM);
+    PyObject *out = rate ? type->tp_alloc(type, 0) : NULL;
+    if (out &&
+        !(set(r, out, N_value, value) && set(r, out, N_dims, dims) &&
+          set(r, out, N__names, names) && set(r, out, N__rate, rate) && set(r, out, N_edge, edge)))
         Py_CLEAR(out);
     Py_XDECREF(line);
     Py_XDECREF(rate);
-    Py_XDECREF(none);
     return out;
 }
 
@@ -95,7 +92,7 @@ static PyObject *replayed(asked *a, PyObject *place)
     for (Py_ssize_t i = 0; right && i < PyList_GET_SIZE(a->streams); i++) {
         PyObject *x = PyList_GET_ITEM(a->streams, i);
         right =
-            put(edges, get(a->r, x, N_edge)) == DONE && put(values, get(a->r, x, N_value)) == DONE;
+            put(edges, own(a->r, x, N_edge)) == DONE && put(values, own(a->r, x, N_value)) == DONE;
     }
     for (Py_ssize_t i = 0; right && a->edges && i < PyList_GET_SIZE(a->edges); i++)
         right = put(edges, Py_NewRef(PyList_GET_ITEM(a->edges, i))) == DONE &&

@@ -18,7 +18,7 @@ enum { LEG_COLUMNS = LEG_COUNTS + 1, LEG_SHIFT };
     X(_inner) X(edge) X(entry) X(line) X(dims) X(_names) X(alike) X(value) X(counts) X(dtype) X(shape) \
     X(requires_grad) X(requires_grad_) X(start) X(stop) X(step) X(n_done) X(script) X(over) X(fail_at) \
     X(_follow) X(again) X(_step_back) X(keeps_tape) X(training) X(courses) X(recording) X(guard) X(drawn) \
-    X(gradients) X(running) X(_parameters) X(handle) X(made) X(_meta) X(_starts) X(_rate) X(rate) X(ended) \
+    X(gradients) X(running) X(_parameters) X(handle) X(made) X(_rate) X(rate) X(ended) \
     X(ids) X(__enter__) X(__exit__)
 /* clang-format on */
 #define NAME_NUMBER(name) N_##name,
@@ -54,6 +54,12 @@ static inline PyObject *of(const replay_object *r, int which)
 static inline PyObject *get(const replay_object *r, PyObject *x, int name)
 {
     return PyObject_GetAttr(x, r->names[name]);
+}
+
+/* The same of a native tensor, without asking its `__getattr__`, which would compute what a view has not. */
+static inline PyObject *own(const replay_object *r, PyObject *x, int name)
+{
+    return PyObject_GenericGetAttr(x, r->names[name]);
 }
 
 static inline bool set(const replay_object *r, PyObject *x, int name, PyObject *value)

@@ -9,38 +9,34 @@ static int put_attribute(const asked *a, PyObject *x, int name)
     return put(a->key, get(a->r, x, name));
 }
 
-static int add(asked *a, PyObject *x);
-
-/* Whether a stream has its value; else it is computed where it is used, and that may be refused. */
-static int has_value(const replay_object *r, PyObject *inner)
+static int put_own(const asked *a, PyObject *x, int name)
 {
-    PyObject *own = PyObject_GenericGetDict(inner, NULL);
-    const int found = own ? PyDict_Contains(own, r->names[N_edge]) : -1;
-    Py_XDECREF(own);
-    return found;
+    return put(a->key, own(a->r, x, name));
 }
+
+static int add(asked *a, PyObject *x);
 
 static int add_stream(const asked *a, PyObject *inner)
 {
     const replay_object *r = a->r;
-    const int found = has_value(r, inner);
-    if (found != 1)
-        return found < 0 ? FAILED : UNKNOWN;
-    PyObject *edge = get(r, inner, N_edge);
-    if (!edge || edge == Py_None) {
+    PyObject *edge = own(r, inner, N_edge);
+    if (!edge || edge == Py_None) { /* what has no value computes it where it is used */
+        const bool is_missing = edge || PyErr_ExceptionMatches(PyExc_AttributeError);
+        if (!edge && is_missing)
+            PyErr_Clear();
         Py_XDECREF(edge);
-        return edge ? UNKNOWN : FAILED;
+        return is_missing ? UNKNOWN : FAILED;
     }
     int done = is(r, edge, N_entry, a->entry);
-    PyObject *alike = done == 1 ? get(r, inner, N_alike) : NULL;
+    PyObject *alike = done == 1 ? own(r, inner, N_alike) : NULL;
     if (done == 1)
         done = !alike ? FAILED : PyTuple_Check(alike) && PyTuple_GET_ITEM(alike, 0) == Py_None;
     if (done == 1)
         done = put_attribute(a, edge, N_line);
     if (done == 1)
-        done = put_attribute(a, inner, N_dims);
+        done = put_own(a, inner, N_dims);
     if (done == 1)
-        done = put_attribute(a, inner, N__names);
+        done = put_own(a, inner, N__names);
     if (done == 1)
         done = put(a->streams, Py_NewRef(inner));
     Py_XDECREF(alike);

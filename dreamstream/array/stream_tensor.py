@@ -59,8 +59,8 @@ class StreamTensor(OfStreams, Tensor):
     edge: Edge | None
     restart: bool = False
     _names: tuple[str | None, ...]
-    _meta: StreamMetadata | None
-    _starts: tuple[int | None, ...] | None
+    _meta: StreamMetadata | None = None
+    _starts: tuple[int | None, ...] | None = None
     _rate: Fraction
     #: Inside a forward, of a tensor that shares another's memory: how it is taken of it (`array.writing`).
     _view: Any = None

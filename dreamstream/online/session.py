@@ -533,6 +533,7 @@ class Call:
                     f" is {_describe(key)}, but was {_describe(known)} while these streams were live; the "
                     "forward's course must not depend on data",
                 )
+            self.script[ordinal] = key  # the same object for the next call
         elif not self.fresh:
             raise ModeError.here(
                 f"operation {ordinal}",

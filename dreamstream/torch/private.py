@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from traceback import walk_tb
 from types import FrameType
 from typing import Any, TypeVar
@@ -27,8 +28,8 @@ __all__ = [
     "enter_mode", "function_of", "graph_task", "has_hooks", "has_lost_what_it_saved", "is_hint_of_causality",
     "is_of_checkpoint", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed",
     "kept_by_checkpoint", "leave_innermost_mode", "n_modes", "onnx_type", "original_of", "own_buffers",
-    "own_tensors", "pytree", "recurrent_function", "recurrent_weights", "runs_modules", "runs_uncompiled",
-    "saved_tensors_hooks_on_top", "set_compiler", "set_gradients", "uncompiled", "will_run",
+    "own_tensors", "prelu_kernel", "pytree", "recurrent_function", "recurrent_weights", "runs_modules",
+    "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler", "set_gradients", "uncompiled", "will_run",
     "without_functions", "without_subclass",
 ]  # fmt: skip
 
@@ -39,6 +40,7 @@ CALLS_USERS = {
     ("torch.nn.modules.module", "_call_impl"),
     ("torch.nn.modules.module", "_wrapped_call_impl"),
     ("torch.nn.modules.container", "forward"),
+    ("torch.nn.modules.batchnorm", "forward"),
     ("torch.nn.modules.normalization", "forward"),
     ("torch.nn.parallel.data_parallel", "forward"),
     ("torch.nn.parallel.distributed", "forward"),
@@ -113,6 +115,11 @@ def is_traced() -> bool:
     return bool(torch._C._get_tracing_state())
 
 
+#: A PReLU of any operands that broadcast; `torch.prelu` wants the channels in the second dimension.
+prelu_kernel: Callable[..., torch.Tensor] = torch._prelu_kernel
+
+
+@cache
 def recurrent_function(name: str) -> Callable[..., Any]:
     """Return torch's function of all layers of an LSTM, GRU or RNN."""
     return getattr(torch._VF, name)

@@ -63,11 +63,6 @@ def converted(function: types.FunctionType) -> Converted:
     return known[1]
 
 
-def copy_of(function: types.FunctionType, hooks: types.CellType) -> types.FunctionType:
-    """Return a new copy of a function whose control flow goes through the hooks in this cell."""
-    return make(function, converted(function), hooks)
-
-
 def make(function: types.FunctionType, made: Converted, hooks: types.CellType) -> types.FunctionType:
     """Return a function object of converted code that shares all else with the original."""
     cells = made.closure((*(function.__closure__ or ()), made.sites, hooks))

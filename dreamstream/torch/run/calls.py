@@ -171,26 +171,7 @@ class TorchCall(Call):
         if plan is None:
             plan = leg.plan = _Plan(leg, weights)
         with without_functions():  # kernels see plain tensors only
-            if plan.of_frames and values[0].shape[0]:
-                return self._framed(leg, plan, edges, values, weights)
             return self._computed(leg, plan, list(map(_COUNTS, edges)), values, weights)
-
-    def _framed(
-        self, leg: Leg, plan: _Plan, edges: Sequence[Edge], values: Sequence[Tensor], weights: Sequence[Any]
-    ) -> list[tuple[Any, Edge]]:
-        """Run an operator that sees every frame by itself."""
-        counts = edges[0].counts
-        made: list[Any] = [counts]
-        alone = len(edges) == 1 or (len(edges) == 2 and edges[1].counts is counts)
-        if not plan.follows or not (alone or all(e.counts is counts for e in edges)):
-            made = leg.op.counts(list(map(_COUNTS, edges)), self.ended, self.ids)
-        plan.step.training = self.keeps_tape
-        results = plan.run(plan.step, *values, *weights)
-        if len(leg.lines) == 1:
-            value = results if isinstance(results, Tensor) else results[0]
-            return [(value, Edge(self, leg.lines[0], made[0]))]
-        made = made * len(results) if len(made) < len(results) else made
-        return [(y, Edge(self, line, c)) for y, line, c in zip(results, leg.lines, made)]
 
     def _computed(
         self, leg: Leg, plan: _Plan, inputs: list[Any], values: Sequence[Any], weights: Sequence[Any]
@@ -259,7 +240,7 @@ class TorchCall(Call):
                     windows.append(EagerWindow(old, value, leg.op.kept(inputs, outputs)[i][:, 0], inputs[i]))
             tails = [tail for _, _, tail, _ in places]
             step.n = [most for _, most, _ in made]
-            numbers = kernel.numbers if alike else lined_up and plan.lines_up
+            numbers = plan.numbers if alike else lined_up and plan.lines_up
             if numbers and not alike and not self.keeps_tape:
                 numbers = all(w.is_dense for w in windows)
         results: Sequence[Tensor | None] = [None] * len(outputs)
@@ -367,7 +348,9 @@ class _Plan:
         #: Whether rows of a window may begin at the same column.
         mode = op.attributes.get("mode", "constant")
         values_given = self.kernel.shift is not None and len(weights) > 0  # as padding has them
-        self.lines_up = self.kernel.numbers and mode in ("zeros", "constant") and not values_given
+        takes = self.kernel.numbers
+        self.numbers: bool = takes(self.step) if callable(takes) else takes
+        self.lines_up = self.numbers and mode in ("zeros", "constant") and not values_given
         looks = getattr(op, "needs_frames", False) or getattr(op, "checks", False)
         self.follows = bool(op.same_counts) and not looks
 

@@ -188,6 +188,11 @@ class Columns(EagerWindow):
             offset = int(offsets[0])
         return _columns(self._grid(fill), offset, n, fill)
 
+    def new(self) -> tuple[Tensor, Tensor]:
+        if self._n_kept or not self.even:
+            return super().new()
+        return self._grids[0.0], torch.from_numpy(self._lengths)
+
     def tail(self, lengths: Ints | int) -> Tensor:
         if not isinstance(lengths, int):
             return super().tail(lengths)

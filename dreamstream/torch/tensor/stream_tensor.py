@@ -426,7 +426,8 @@ class StreamTensor(OfStreams, torch.Tensor):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, str):
             return self.stream(index)
-        return type(self).__torch_function__(torch.Tensor.__getitem__, (type(self),), (self, index), {})
+        taker = type(self).__torch_function__ if self._inner is None else TAKERS.inside
+        return taker(torch.Tensor.__getitem__, (type(self),), (self, index), {})
 
     def __iter__(self) -> Any:
         if isinstance(self._inner, Symbolic) or isinstance(getattr(self._inner, "dims", (0,))[0], str):

@@ -171,7 +171,7 @@ def _convolved(step: Step, plane: Tensor, weight: Tensor, bias: Tensor | None, *
     before, behind, left, right = a["padding"] or (0, 0, 0, 0)
     if images:
         plane = pad_axis(plane, -3, before, behind, a["mode"])
-    zeros = left if left == right and a["inner_mode"] == "zeros" and torch.onnx.is_in_onnx_export() else 0
+    zeros = left if left == right and a["inner_mode"] == "zeros" else 0
     plane = _channels_first(plane if zeros else pad_axis(plane, -2, left, right, a["inner_mode"]))
     weight, stride, dilation = plane_weight(weight, a["axis"]), a["stride"] or (1, 1), a["dilation"] or (1, 1)
     return F.conv2d(plane, weight, bias, stride, (0, zeros), dilation, a["groups"]).permute(0, 2, 3, 1)

@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ....operations import ELEMENTWISE, Operator
+from ...private import prelu_kernel
+from .positions import traced
 from .registry import Step, each_frame, framewise
 
 TYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
@@ -27,12 +29,15 @@ def _floor_divide(a: Tensor, b: Tensor) -> Tensor:
     return torch.div(a, b, rounding_mode="floor")
 
 
+def _prelu(x: Tensor, slope: Tensor) -> Tensor:
+    fits = x.dim() > 0 and slope.dim() == 1 and slope.shape[0] in (1, x.shape[-1]) and x.is_floating_point()
+    if fits and x.dtype == slope.dtype and x.device == slope.device and not traced():
+        return prelu_kernel(x, slope)
+    return torch.where(x > 0, x, slope * x)
+
+
 #: Functions of elements that torch lacks, or that are written otherwise there.
-OWN: dict[str, Callable[..., Tensor]] = {
-    "elu": _elu,
-    "prelu": lambda a, b: torch.where(a > 0, a, b * a),
-    "floor_divide": _floor_divide,
-}
+OWN: dict[str, Callable[..., Tensor]] = {"elu": _elu, "prelu": _prelu, "floor_divide": _floor_divide}
 
 
 def _function(row: Operator) -> Callable[..., Tensor]:

@@ -77,7 +77,11 @@ def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> Stat
     return tuple(s.unsqueeze(1).expand(-1, lanes_of(step), -1, -1) for s in before) if lanes_of(step) else before
 
 
-@windowed("lstm", "gru", "rnn", carries=_carried)
+def _sees_new_frames_alone(step: Step) -> bool:
+    return not step.attributes["bidirectional"] and len(step.frames) == 1
+
+
+@windowed("lstm", "gru", "rnn", carries=_carried, numbers=_sees_new_frames_alone)
 def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return every frame's h, and the last h and c where streams end."""
     x = windows[0]

@@ -120,8 +120,8 @@ class Kernel:
     run : callable
         See the module.
     framewise : bool
-    numbers : bool
-        Whether it takes Python numbers for ``step.first`` where all rows stand at the same place.
+    numbers : bool or callable
+        Whether, or by ``fn(step)``, it takes Python numbers for ``step.first`` where rows stand at the same place.
     repeats : int or callable
         After how many frames of its output it does the same again, if frames that aren't there are zeros; 0 where
         it looks at positions. ``fn(step, weights) -> int`` where attributes decide.
@@ -137,7 +137,7 @@ class Kernel:
 
     run: Callable[..., Any]
     framewise: bool
-    numbers: bool = False
+    numbers: bool | Callable[[Step], bool] = False
     carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None
     repeats: int | Callable[[Step, Sequence[Tensor | None]], int] = 0
     alone: Callable[[Step, Sequence[Any]], Callable[..., Any] | None] | None = None
