@@ -377,6 +377,10 @@ typedef struct ds_real_kernels {
      * for squares; NULL stands for 0. */
     void (*reduce)(ds_reduction kind, double *y, const void *x, size_t n_results, size_t stride,
                    size_t n, size_t step, const double *centre);
+    /* y[m * n + i] = the largest of x[m * stride + t * step + i], t < n_taps, n_taps >= 1; or where the divisor is not 0
+     * their sum in double, from the first on, divided by it. */
+    void (*pool)(double divisor, void *y, const void *x, size_t n_windows, size_t stride,
+                 size_t n_taps, size_t step, size_t n);
     /* y[m][i] = ((x[m][i] - mean[i]) - rest[i]) * scale[i] + shift[i]; y may be x. */
     void (*column_scale)(void *y, const void *x, size_t n_rows, size_t n, const void *mean,
                          const void *rest, const void *scale, const void *shift);

@@ -172,7 +172,7 @@ static ds_status pool_check_attrs(const ds_op *op, const pool *p)
 }
 
 /* ---------------------------------------------------------------- long windows */
-enum { POOL_BESIDE = 4, POOL_VECTOR = 16, POOL_LONG = 8, POOL_NEAR = 1 << 16 /* bytes */ };
+enum { POOL_BESIDE = 4, POOL_VECTOR = 16, POOL_LONG = 8, POOL_NEAR = 1 << 16 /* bytes */, POOL_FAR = 1 << 13 };
 
 /* Whether windows slide: by the attributes alone, which say so how sums are ordered. */
 static bool pool_slides(const pool *p)
@@ -462,30 +462,58 @@ static void pool_block_forward(const ds_op *op, const ds_run *run, const pool *p
 }
 
 /* ---------------------------------------------------------------- forward */
+/* Outputs [m0, m1) whose windows, of the stream alone, lie within what is known. */
+static void pool_whole(const ds_op *op, const ds_run *run, const pool *p, const ds_window *x,
+                       int64_t m0, int64_t m1, void *y)
+{
+    const ds_padding *const w = &p->frames.window;
+    const int64_t given = p->max ? 0 : op->attr[DIVISOR].i;
+    run->k->pool(p->max ? 0 : (double)(given != 0 ? given : w->kernel), y,
+                 ds_at(x, m0 * w->stride - w->left, ds_signature_bytes(&op->in[0])),
+                 (size_t)(m1 - m0), (size_t)w->stride * p->n_channels, (size_t)w->kernel,
+                 (size_t)w->dilation * p->n_channels, p->n_channels);
+}
+
+/* Whether windows that slide are better met tap by tap, for which the largest doesn't care. */
+static bool pool_by_taps(const pool *p, int64_t n_out)
+{
+    const ds_padding *const w = &p->frames.window;
+    return p->max && n_out <= POOL_FAR / w->kernel;
+}
+
 static void pool_forward(const ds_op *op, const ds_run *run)
 {
     const pool p = pool_of(op);
-    const bool slides = pool_slides(&p);
+    const ds_padding *const w = &p.frames.window;
+    const bool slides = pool_slides(&p), flat = pool_trivial(&p.inner) && !p.adaptive;
     const block b = slides ? pool_block(op, &p) : (block){0};
     const size_t stride = p.n_channels * ds_op_element(op);
     const int64_t given = op->def == &ds_op_avg_pool ? op->attr[DIVISOR].i : 0;
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
         const int64_t known = run->count[row].now.known;
+        /* Windows of outputs [begin, end) lie within the frames. */
+        const int64_t room = known + w->left - ds_padding_span(w);
+        const int64_t begin = flat ? (w->left + w->stride - 1) / w->stride : out->m1;
+        const int64_t end = room < 0 ? begin : room / w->stride + 1;
         char *y = out->data;
-        for (int64_t m = out->m0, to; slides && m < out->m1; m = to) {
-            to = out->m1 - m < b.outputs ? out->m1 : m + b.outputs;
-            for (size_t c = 0; c < p.n_channels; c += b.channels)
+        for (int64_t m = out->m0, to; m < out->m1;
+             y += (size_t)(to - m) * (size_t)p.n_out * stride, m = to) {
+            to = m < begin && begin < out->m1 ? begin : end > m && end < out->m1 ? end : out->m1;
+            if (m >= begin && m < end && (!slides || pool_by_taps(&p, to - m))) {
+                pool_whole(op, run, &p, &run->in[row], m, to, y);
+                continue;
+            }
+            to = !slides ? m + 1 : to - m < b.outputs ? to : m + b.outputs;
+            for (size_t c = 0; slides && c < p.n_channels; c += b.channels)
                 pool_block_forward(op, run, &p, &b, row, m, to, c, y);
-            y += (size_t)(to - m) * (size_t)p.n_out * stride;
-        }
-        for (int64_t m = out->m0; !slides && m < out->m1; m++) {
             const taps frames = pool_taps(&p.frames, m, known);
             const int64_t n_frames = pool_counted(op, &p.frames, m, known, frames);
-            for (int64_t g = 0; g < p.n_out; g++, y += stride) {
+            for (int64_t g = 0; g < p.n_out && !slides; g++) {
                 const taps inner = pool_taps(&p.inner, g, p.n_in);
                 const int64_t n = n_frames * pool_counted(op, &p.inner, g, p.n_in, inner);
-                pool_reduce(op, run, &p, &run->in[row], frames, inner, given != 0 ? given : n, y);
+                pool_reduce(op, run, &p, &run->in[row], frames, inner, given != 0 ? given : n,
+                            y + (size_t)g * stride);
             }
         }
     }
