@@ -172,7 +172,14 @@ static ds_status pool_check_attrs(const ds_op *op, const pool *p)
 }
 
 /* ---------------------------------------------------------------- long windows */
-enum { POOL_BESIDE = 4, POOL_VECTOR = 16, POOL_LONG = 8, POOL_NEAR = 1 << 16 /* bytes */, POOL_FAR = 1 << 13 };
+enum {
+    POOL_BESIDE = 4,
+    POOL_VECTOR = 16,
+    POOL_LONG = 8,
+    POOL_NEAR = 1 << 16 /* bytes */,
+    POOL_FAR = 1 << 13,
+    POOL_FEW = 4
+};
 
 /* Whether windows slide: by the attributes alone, which say so how sums are ordered. */
 static bool pool_slides(const pool *p)
@@ -292,41 +299,17 @@ static int64_t pool_counted(const ds_op *op, const axis *a, int64_t i, int64_t s
     return room < a->window.kernel ? room : a->window.kernel;
 }
 
-/* As maximum of the kernels, the first of equals; and the sum. */
-#define LARGER(later, sooner) ((later) > (sooner) || (later) != (later) ? (later) : (sooner))
-#define SUM(later, sooner) ((sooner) + (double)(later))
-/* met[i] = WITH(x[t * step + i], met[i]) for all t < n_taps and i < n. */
-#define TAKE(REAL, MET, WITH)                               \
-    for (size_t i = 0; i < n && n < POOL_BESIDE; i++) {     \
-        MET so_far = ((MET *)met)[i];                       \
-        for (size_t t = 0; t < n_taps; t++) {               \
-            const REAL v = ((const REAL *)x)[t * step + i]; \
-            so_far = WITH(v, so_far);                       \
-        }                                                   \
-        ((MET *)met)[i] = so_far;                           \
-    }                                                       \
-    for (size_t t = 0; t < n_taps && n >= POOL_BESIDE; t++) \
-        for (size_t i = 0; i < n; i++) {                    \
-            const REAL v = ((const REAL *)x)[t * step + i]; \
-            ((MET *)met)[i] = WITH(v, ((MET *)met)[i]);     \
-        }
-
 /* met[0..n) and so many taps of n elements, `step` elements apart, of doubles if wide. k: of the largest; NULL: sums. */
 static void pool_take(const ds_real_kernels *k, bool wide, void *met, const void *x, size_t n_taps,
                       size_t step, size_t n)
 {
-    if (k != NULL && n >= POOL_VECTOR) {
-        for (size_t i = 0; i < n_taps; i++)
-            k->binary(DS_BINARY_MAXIMUM, met, (const char *)x + i * step * k->element, met, n, 1,
-                      1);
-    } else if (k != NULL && wide) {
-        TAKE(double, double, LARGER)
-    } else if (k != NULL) {
-        TAKE(float, float, LARGER)
-    } else if (wide) {
-        TAKE(double, double, SUM)
-    } else {
-        TAKE(float, double, SUM)
+    const size_t bytes = step * (wide ? sizeof(double) : sizeof(float));
+    for (size_t t = 0; t < n_taps; t++) {
+        const char *const tap = (const char *)x + t * bytes;
+        if (k != NULL)
+            k->binary(DS_BINARY_MAXIMUM, met, tap, met, n, 1, 1);
+        else
+            ds_sums_add(met, tap, n, wide ? DS_F64 : DS_F32);
     }
 }
 
@@ -346,15 +329,18 @@ static void pool_reduce(const ds_op *op, const ds_run *run, const pool *p, const
     const ds_real_kernels *const k = p->max ? run->k : NULL;
     const size_t n_bytes = ds_signature_bytes(&op->in[0]), n = p->n_channels,
                  element = ds_op_element(op);
-    const bool wide = element == sizeof(double),
-               flat = p->n_in == 1 && inner.n == 1 && frames.n > 0;
+    const bool wide = element == sizeof(double);
+    if (p->n_in == 1 && inner.n == 1 && frames.n > 0 && (p->max || divisor != 0)) {
+        run->k->pool(p->max ? 0 : (double)divisor, false, y, ds_at(x, frames.first, n_bytes), 1, n,
+                     (size_t)frames.n, (size_t)frames.step * n, n);
+        return;
+    }
     void *const met = p->max ? y : run->scratch;
     pool_none(p, wide || !p->max, met, n);
-    for (int64_t t = 0; t < (flat ? 1 : frames.n); t++) {
+    for (int64_t t = 0; t < frames.n; t++) {
         const char *const frame = ds_at(x, frames.first + t * frames.step, n_bytes);
-        const taps *const along = flat ? &frames : &inner;
-        pool_take(k, wide, met, frame + (flat ? 0 : (size_t)inner.first * n * element),
-                  (size_t)along->n, (size_t)along->step * n, n);
+        pool_take(k, wide, met, frame + (size_t)inner.first * n * element, (size_t)inner.n,
+                  (size_t)inner.step * n, n);
     }
     if (!p->max)
         ds_sums_write(y, met, n, divisor != 0 || p->frames.parts > 0 ? (double)divisor : 1.0,
@@ -468,17 +454,16 @@ static void pool_whole(const ds_op *op, const ds_run *run, const pool *p, const 
 {
     const ds_padding *const w = &p->frames.window;
     const int64_t given = p->max ? 0 : op->attr[DIVISOR].i;
-    run->k->pool(p->max ? 0 : (double)(given != 0 ? given : w->kernel), y,
+    run->k->pool(p->max ? 0 : (double)(given != 0 ? given : w->kernel), pool_slides(p), y,
                  ds_at(x, m0 * w->stride - w->left, ds_signature_bytes(&op->in[0])),
                  (size_t)(m1 - m0), (size_t)w->stride * p->n_channels, (size_t)w->kernel,
                  (size_t)w->dilation * p->n_channels, p->n_channels);
 }
 
-/* Whether windows that slide are better met tap by tap, for which the largest doesn't care. */
+/* Whether windows that slide are few enough to be met tap by tap: the bits are the same. */
 static bool pool_by_taps(const pool *p, int64_t n_out)
 {
-    const ds_padding *const w = &p->frames.window;
-    return p->max && n_out <= POOL_FAR / w->kernel;
+    return p->max ? n_out <= POOL_FAR / p->frames.window.kernel : n_out <= POOL_FEW;
 }
 
 static void pool_forward(const ds_op *op, const ds_run *run)

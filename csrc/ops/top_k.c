@@ -1,11 +1,14 @@
 /* ops/top_k.c: the greatest elements along the last feature axis, and elements by their places.
  *
- *     topk    values, indices of the k greatest of x[..., n], the greatest first
+ *     topk    values, indices of the k greatest of x[..., n], the greatest first, without the `first` of them
  *     gather  y[..., i] = x[..., index[..., i]]
  *
- * topk: in [..., n], out values [..., k] and indices int64 [..., k]; the first of equals comes first, NaN before all.
+ * topk: in [..., n], out values [..., k - first] and indices int64 [..., k - first]; the first of equals comes first, NaN before all.
  * With `smallest` the least, NaN behind all. gather: in x [..., n] and index int64 [..., k], whose leading axes are
  * equal; out [..., k]; NaN, or -1 of int64, for an index that is out of range. Frame in, frame out.
+ *
+ * A few are found by insertion. Of more, a row's elements are parted at pivots, as quicksort does, where this is needed
+ * to know which come out, and in which order.
  *
  * Source: torch.topk, torch.gather. */
 #include <math.h>
@@ -15,11 +18,14 @@
 #include "ops/order.h"
 #include "ops/registry.h"
 
-enum { K, SMALLEST };
+enum { K, SMALLEST, FIRST };
+enum { FEW = 8 };
 
 static const ds_attr_def topk_attrs[] = {
     {"k", DS_ATTR_INT, .required = true, .doc = "how many", .range = DS_FROM_1},
     {"smallest", DS_ATTR_INT, .doc = "1: the least, ascending", .range = DS_0_OR_1},
+    {"first", DS_ATTR_INT, .doc = "how many of the k are left out, from the greatest on",
+     .range = DS_FROM_0},
     {0}};
 
 /* ---------------------------------------------------------------- topk */
@@ -31,10 +37,12 @@ static ds_status topk_infer(ds_op *op)
     const int64_t k = op->attr[K].i, n = in->shape[in->rank - 1];
     DS_CHECK(k <= n, DS_ARGUMENT, "topk: expected k from 1 to %lld, got %lld", (long long)n,
              (long long)k);
-    op->out[0].shape[in->rank - 1] = k;
+    DS_CHECK(op->attr[FIRST].i < k, DS_ARGUMENT, "topk: expected first from 0 to %lld, got %lld",
+             (long long)(k - 1), (long long)op->attr[FIRST].i);
+    op->out[0].shape[in->rank - 1] = k - op->attr[FIRST].i;
     op->out[1] = op->out[0];
     op->out[1].dtype = DS_I64;
-    return DS_OK;
+    return ds_size_mul(&op->scratch.per_call, (size_t)n, sizeof(ds_order_pair));
 }
 
 /* One row: an insertion into those found so far; last: the key of the k-th, once there are as many. */
@@ -64,6 +72,60 @@ DEFINE_TOPK(double, DS_F64)
 DEFINE_TOPK(int64_t, DS_I64)
 DEFINE_TOPK(uint8_t, DS_BOOL)
 
+/* Puts those elements where they are in order that come to [from, to). */
+static void order_part(ds_order_pair *x, size_t n, size_t from, size_t to)
+{
+    while (n > 2 * FEW && from < to) {
+        const ds_order_pair a = x[0], b = x[n / 2], c = x[n - 1];
+        const size_t middle = ds_order_less(a, b) == ds_order_less(b, c)   ? n / 2
+                              : ds_order_less(b, a) == ds_order_less(a, c) ? 0
+                                                                           : n - 1;
+        const ds_order_pair pivot = x[middle];
+        size_t less = 0;
+        x[middle] = x[n - 1];
+        for (size_t i = 0; i + 1 < n; i++) {
+            const ds_order_pair v = x[i];
+            x[i] = x[less];
+            x[less] = v;
+            less += ds_order_less(v, pivot);
+        }
+        x[n - 1] = x[less];
+        x[less] = pivot;
+        order_part(x, less, from, to < less ? to : less);
+        from = from > less + 1 ? from - less - 1 : 0;
+        to = to > less + 1 ? to - less - 1 : 0;
+        x += less + 1;
+        n -= less + 1;
+    }
+    for (size_t i = 1; i < n && from < to; i++) {
+        const ds_order_pair v = x[i];
+        size_t at = i;
+        for (; at > 0 && ds_order_less(v, x[at - 1]); at--)
+            x[at] = x[at - 1];
+        x[at] = v;
+    }
+}
+
+/* The same row by the keys of all its elements. */
+static void topk_many(const ds_op *op, const ds_run *run, char *values, int64_t *indices,
+                      const char *x, size_t n)
+{
+    const size_t k = (size_t)op->attr[K].i, first = (size_t)op->attr[FIRST].i;
+    const uint64_t turn = op->attr[SMALLEST].i == 1 ? 0 : UINT64_MAX;
+    const size_t element = ds_op_element(op);
+    ds_order_pair *const pairs = run->scratch;
+    for (size_t i = 0; i < n && element == sizeof(float); i++)
+        pairs[i] = (ds_order_pair){ds_order_key(x + i * 4, DS_F32) ^ turn, (int64_t)i};
+    for (size_t i = 0; i < n && element != sizeof(float); i++)
+        pairs[i] =
+            (ds_order_pair){ds_order_key(x + i * element, op->in[0].dtype) ^ turn, (int64_t)i};
+    order_part(pairs, n, first, k);
+    for (size_t i = first; i < k; i++) {
+        memcpy(values + (i - first) * element, x + (size_t)pairs[i].at * element, element);
+        indices[i - first] = pairs[i].at;
+    }
+}
+
 static void topk_row(const ds_op *op, char *values, int64_t *indices, const char *x, size_t n)
 {
     const size_t k = (size_t)op->attr[K].i;
@@ -84,13 +146,19 @@ static void topk_frames(const ds_op *op, const ds_run *run, void *const *y, cons
                         size_t n_frames)
 {
     const ds_signature *in = &op->in[0];
-    const size_t n = (size_t)in->shape[in->rank - 1], k = (size_t)op->attr[K].i;
+    const size_t n = (size_t)in->shape[in->rank - 1];
+    const size_t k = (size_t)(op->attr[K].i - op->attr[FIRST].i);
     const size_t element = ds_op_element(op);
     const size_t n_rows = n_frames * (size_t)ds_signature_elements(in) / n;
-    (void)run;
-    for (size_t i = 0; i < n_rows; i++)
-        topk_row(op, (char *)y[0] + i * k * element, (int64_t *)y[1] + i * k,
-                 (const char *)x[0] + i * n * element, n);
+    for (size_t i = 0; i < n_rows; i++) {
+        char *const values = (char *)y[0] + i * k * element;
+        int64_t *const indices = (int64_t *)y[1] + i * k;
+        const char *const row = (const char *)x[0] + i * n * element;
+        if (k > FEW || op->attr[FIRST].i > 0)
+            topk_many(op, run, values, indices, row, n);
+        else
+            topk_row(op, values, indices, row, n);
+    }
 }
 DS_FRAMEWISE_FORWARD_OF_ALL(topk)
 
@@ -107,7 +175,8 @@ static void add_by_place(const ds_real_kernels *real, void *dx, const void *g, c
 static void topk_backward(const ds_op *op, const ds_back *b)
 {
     const ds_signature *in = &op->in[0];
-    const size_t n = (size_t)in->shape[in->rank - 1], k = (size_t)op->attr[K].i;
+    const size_t n = (size_t)in->shape[in->rank - 1];
+    const size_t k = (size_t)(op->attr[K].i - op->attr[FIRST].i);
     const size_t per_frame = (size_t)ds_signature_elements(in) / n;
     for (size_t r = 0; r < b->run->n_rows; r++) {
         const void *g[2], *y[2], *x;
