@@ -150,8 +150,8 @@ def cell(operator: str, ours: type[nn.Module], theirs: type[torch.nn.Module], c:
     other = twin(layer, theirs, c, c)
 
     def each(x: torch.Tensor) -> torch.Tensor:
-        y = other(x[0])
-        return (y[0] if isinstance(y, tuple) else y)[None]
+        y = other(x.flatten(0, 1))
+        return (y[0] if isinstance(y, tuple) else y).view(x.shape)
 
     return Row(operator, f"{c}", Cell(layer), {FRAMES: each}, ((c,),))
 
@@ -167,7 +167,8 @@ def groups() -> Row:
     def ours(x: Any) -> Any:
         return layer(x.reshape(-1, 256)).reshape(x.shape[0], -1, 256)
 
-    return Row("group_norm", "256 in 8 groups, by frame", ours, {FRAMES: lambda x: other(x[0])[None]}, ((256,),))
+    return Row("group_norm", "256 in 8 groups, by frame", ours, {FRAMES: lambda x: other(x.flatten(0, 1)).view(x.shape)},
+               ((256,),))  # fmt: skip
 
 
 def channel_norm(x: Any) -> Any:
@@ -250,7 +251,7 @@ def matmul(n: int) -> Row:
     a, b = ds.tensor(w), torch.from_numpy(w)
     return Row("matmul", f"8 matrices of {n} × {n}", lambda x: (x[..., None, :] @ a)[..., 0, :],
                {FRAMES: lambda x: (x[..., None, :] @ b)[..., 0, :],
-                "heads": lambda x: torch.bmm(x[0].transpose(0, 1), b).transpose(0, 1)[None]},
+                "heads": lambda x: torch.bmm(x.flatten(0, 1).transpose(0, 1), b).transpose(0, 1).view(x.shape)},
                ((8, n),))  # fmt: skip
 
 
@@ -413,7 +414,7 @@ def rows() -> list[Row]:
         same("expand", "128 × 1 to 128 × 4", lambda x: x.expand(-1, -1, -1, 4).clone(), ((128, 1),)),
         Row("nearest", "16 × 40 to 16 × 60",
             lambda x: F.interpolate(x.movedim(1, -1), scale_factor=(1.5, 1)).movedim(-1, 1),
-            {"rows": lambda x: T.interpolate(x[0], scale_factor=1.5)[None]}, ((16, 40),)),
+            {"rows": lambda x: T.interpolate(x.flatten(0, 1), scale_factor=1.5)}, ((16, 40),)),
         Row("pad_features", "128 and 4 on each side", lambda x: F.pad(x, (4, 4)),
             {FRAMES: lambda x: T.pad(x, (4, 4))}),
         same("reduce_features", "mean of 128", lambda x: x.mean(-1)),

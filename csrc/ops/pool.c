@@ -454,8 +454,8 @@ static void pool_whole(const ds_op *op, const ds_run *run, const pool *p, const 
 {
     const ds_padding *const w = &p->frames.window;
     const int64_t given = p->max ? 0 : op->attr[DIVISOR].i;
-    run->k->pool(p->max ? 0 : (double)(given != 0 ? given : w->kernel), pool_slides(p), y,
-                 ds_at(x, m0 * w->stride - w->left, ds_signature_bytes(&op->in[0])),
+    run->k->pool(p->max ? 0 : (double)(given != 0 ? given : w->kernel), !p->max && pool_slides(p),
+                 y, ds_at(x, m0 * w->stride - w->left, ds_signature_bytes(&op->in[0])),
                  (size_t)(m1 - m0), (size_t)w->stride * p->n_channels, (size_t)w->kernel,
                  (size_t)w->dilation * p->n_channels, p->n_channels);
 }

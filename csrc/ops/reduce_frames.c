@@ -403,21 +403,19 @@ static ds_status cumulative_infer(ds_op *op)
 }
 
 /* Sums or products of few reals, each in a register through all frames; y may be x. */
-#define DEFINE_SO_FAR(REAL)                                                                     \
-    static void so_far_##REAL(double *total, REAL *y, const REAL *x, size_t n, size_t n_frames, \
-                              bool product)                                                     \
-    {                                                                                           \
-        for (size_t i = 0; i < n; i++) {                                                        \
-            double v = total[i];                                                                \
-            for (size_t f = i; f < n * n_frames; f += n) {                                      \
-                v = product ? v * (double)x[f] : v + (double)x[f];                              \
-                y[f] = (REAL)v;                                                                 \
-            }                                                                                   \
-            total[i] = v;                                                                       \
-        }                                                                                       \
+DS_FOR_ELEMENT int so_far(double *total, void *y, const void *x, size_t n, size_t n_frames,
+                          bool product, size_t e)
+{
+    for (size_t i = 0; i < n; i++) {
+        double v = total[i];
+        for (size_t f = i; f < n * n_frames; f += n) {
+            v = product ? v * ds_sums_real(x, e, f) : v + ds_sums_real(x, e, f);
+            ds_sums_set_real(y, e, f, v);
+        }
+        total[i] = v;
     }
-DEFINE_SO_FAR(float)
-DEFINE_SO_FAR(double)
+    return 0;
+}
 
 static void cumulative_forward(const ds_op *op, const ds_run *run)
 {
@@ -432,10 +430,8 @@ static void cumulative_forward(const ds_op *op, const ds_run *run)
             const void *const x = ds_at(&run->in[r], out->m0, n_bytes);
             for (size_t i = 0; i < n && out->m0 == 0; i++)
                 total[i] = product ? 1.0 : -0.0; /* with which a first number is itself */
-            if (op->in[0].dtype == DS_F32)
-                so_far_float(total, out->data, x, n, (size_t)(out->m1 - out->m0), product);
-            else
-                so_far_double(total, out->data, x, n, (size_t)(out->m1 - out->m0), product);
+            (void)DS_BY_ELEMENT(so_far, ds_op_element(op), total, out->data, x, n,
+                                (size_t)(out->m1 - out->m0), product);
             continue;
         }
         for (int64_t t = out->m0; t < out->m1; t++) {
