@@ -167,8 +167,10 @@ def groups() -> Row:
     def ours(x: Any) -> Any:
         return layer(x.reshape(-1, 256)).reshape(x.shape[0], -1, 256)
 
-    return Row("group_norm", "256 in 8 groups, by frame", ours, {FRAMES: lambda x: other(x.flatten(0, 1)).view(x.shape)},
-               ((256,),))  # fmt: skip
+    def theirs(x: torch.Tensor) -> torch.Tensor:
+        return other(x.flatten(0, 1)).view(x.shape)
+
+    return Row("group_norm", "256 in 8 groups, by frame", ours, {FRAMES: theirs}, ((256,),))
 
 
 def channel_norm(x: Any) -> Any:
@@ -414,7 +416,8 @@ def rows() -> list[Row]:
         same("expand", "128 × 1 to 128 × 4", lambda x: x.expand(-1, -1, -1, 4).clone(), ((128, 1),)),
         Row("nearest", "16 × 40 to 16 × 60",
             lambda x: F.interpolate(x.movedim(1, -1), scale_factor=(1.5, 1)).movedim(-1, 1),
-            {"rows": lambda x: T.interpolate(x.flatten(0, 1), scale_factor=1.5)}, ((16, 40),)),
+            {"rows": lambda x: T.interpolate(x.flatten(0, 1), scale_factor=1.5).unflatten(0, x.shape[:2])},
+            ((16, 40),)),
         Row("pad_features", "128 and 4 on each side", lambda x: F.pad(x, (4, 4)),
             {FRAMES: lambda x: T.pad(x, (4, 4))}),
         same("reduce_features", "mean of 128", lambda x: x.mean(-1)),

@@ -463,7 +463,8 @@ static void pool_whole(const ds_op *op, const ds_run *run, const pool *p, const 
 /* Whether windows that slide are few enough to be met tap by tap: the bits are the same. */
 static bool pool_by_taps(const pool *p, int64_t n_out)
 {
-    return p->max ? n_out <= POOL_FAR / p->frames.window.kernel : n_out <= POOL_FEW;
+    const int64_t kernel = p->frames.window.kernel;
+    return p->max ? n_out <= POOL_FAR / kernel : n_out <= POOL_FEW && kernel >= 64;
 }
 
 static void pool_forward(const ds_op *op, const ds_run *run)
