@@ -1,6 +1,6 @@
 """What loading a model file costs, and what a stream does: CPU time, and memory by whom it is shared.
 
-Usage: python benchmarks/loading.py [--mb 500] [--streams 10000] [--file FILE]; Linux.
+Usage: python benchmarks/loading.py [--mb 500] [--streams 10000] [--file FILE] [--compile]; Linux.
 
 A model file of some hundred MB (a convolution, then linear layers of 2048 features) is written by one process and
 loaded by others, each having imported the package before anything is measured:
@@ -13,6 +13,9 @@ With the reference kernels, which read weights where the file is mapped, and wit
 which make panels of them. Memory is what /proc/self/smaps_rollup says that the process has more than before: its
 own (the pages written to: panels, states), and the file's, which are the same pages for all processes. The file
 has just been written, so it is read from the system's cache.
+
+--compile: what `compile` of U2 costs instead, in fp32, narrow and as "auto" chooses, with its comparison and
+without: CPU seconds, the least of three in turns.
 """
 
 from __future__ import annotations
@@ -118,6 +121,29 @@ def load(path: str, n_streams: int) -> None:
         print(json.dumps(told), flush=True)
 
 
+def compile_costs() -> None:
+    """Print a table of what compiling U2 takes, by how its weights are stored."""
+    from networks import u2
+
+    ways: dict[str, dict[str, Any]] = {
+        "fp32": {}, "products int8": {"products": "int8"}, "weights int8": {"weights": "int8"},
+        "weights bf16": {"weights": "bf16"}, "weights auto": {"weights": "auto"},
+    }  # fmt: skip
+    model = u2().eval()
+    times: dict[tuple[str, bool], float] = {}
+    for _ in range(3):
+        for name, how in ways.items():
+            for verify in (True, False):
+                cpu = time.process_time()
+                ds.compile(model, ("B", "L", 80), verify=verify, **how)
+                cpu = time.process_time() - cpu
+                times[name, verify] = min(cpu, times.get((name, verify), cpu))
+    print("| | CPU s | ÷ fp32 | verify=False: CPU s | ÷ fp32 |\n|---|--:|--:|--:|--:|")
+    for name in ways:
+        cells = [f"{times[name, v]:.3f} | {times[name, v] / times['fp32', v]:.2f}" for v in (True, False)]
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
 # ---------------------------------------------------------------------- what starts them
 class Process:
     """One of them."""
@@ -178,11 +204,17 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=10000, help="streams to open (10000)")
     parser.add_argument("--file", help="a model file of an earlier run; or where to keep it")
     parser.add_argument("--json", action="store_true", help="one object per line instead of a table")
+    parser.add_argument("--compile", action="store_true", help="what compiling a network costs instead")
     parser.add_argument("--load", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--write", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.load or args.write:
         load(args.file, args.streams) if args.load else write(args.file, args.mb)
+        return
+    if args.compile:
+        for line in machine(f"python {shlex.join(sys.argv)}", ("numpy",)):
+            print(line)
+        compile_costs()
         return
     with tempfile.TemporaryDirectory() as folder:
         path = args.file or os.path.join(folder, "large.dsm")

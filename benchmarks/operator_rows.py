@@ -150,8 +150,8 @@ def cell(operator: str, ours: type[nn.Module], theirs: type[torch.nn.Module], c:
     other = twin(layer, theirs, c, c)
 
     def each(x: torch.Tensor) -> torch.Tensor:
-        y = other(x[0])
-        return (y[0] if isinstance(y, tuple) else y)[None]
+        y = other(x.flatten(0, 1))
+        return (y[0] if isinstance(y, tuple) else y).view(x.shape)
 
     return Row(operator, f"{c}", Cell(layer), {FRAMES: each}, ((c,),))
 
@@ -167,7 +167,10 @@ def groups() -> Row:
     def ours(x: Any) -> Any:
         return layer(x.reshape(-1, 256)).reshape(x.shape[0], -1, 256)
 
-    return Row("group_norm", "256 in 8 groups, by frame", ours, {FRAMES: lambda x: other(x[0])[None]}, ((256,),))
+    def theirs(x: torch.Tensor) -> torch.Tensor:
+        return other(x.flatten(0, 1)).view(x.shape)
+
+    return Row("group_norm", "256 in 8 groups, by frame", ours, {FRAMES: theirs}, ((256,),))
 
 
 def channel_norm(x: Any) -> Any:
@@ -250,7 +253,7 @@ def matmul(n: int) -> Row:
     a, b = ds.tensor(w), torch.from_numpy(w)
     return Row("matmul", f"8 matrices of {n} × {n}", lambda x: (x[..., None, :] @ a)[..., 0, :],
                {FRAMES: lambda x: (x[..., None, :] @ b)[..., 0, :],
-                "heads": lambda x: torch.bmm(x[0].transpose(0, 1), b).transpose(0, 1)[None]},
+                "heads": lambda x: torch.bmm(x.flatten(0, 1).transpose(0, 1), b).transpose(0, 1).view(x.shape)},
                ((8, n),))  # fmt: skip
 
 
@@ -413,7 +416,8 @@ def rows() -> list[Row]:
         same("expand", "128 × 1 to 128 × 4", lambda x: x.expand(-1, -1, -1, 4).clone(), ((128, 1),)),
         Row("nearest", "16 × 40 to 16 × 60",
             lambda x: F.interpolate(x.movedim(1, -1), scale_factor=(1.5, 1)).movedim(-1, 1),
-            {"rows": lambda x: T.interpolate(x[0], scale_factor=1.5)[None]}, ((16, 40),)),
+            {"rows": lambda x: T.interpolate(x.flatten(0, 1), scale_factor=1.5).unflatten(0, x.shape[:2])},
+            ((16, 40),)),
         Row("pad_features", "128 and 4 on each side", lambda x: F.pad(x, (4, 4)),
             {FRAMES: lambda x: T.pad(x, (4, 4))}),
         same("reduce_features", "mean of 128", lambda x: x.mean(-1)),
@@ -438,10 +442,9 @@ REASONS = {
         [("log", "128"), ("log2", "128"), ("log10", "128"), ("pow", "128"), ("pow", "exp2, 128")],
         "by doubles, which fix its bits and keep it within 0.502 units in the last place",
     ),
-    ("topk", "median of 128"): "half of each row is sorted; torch selects",
     ("add", "running sums of 128"): "seven additions of rows moved by 1, 2, 4, …, not one after the other",
     ("mul", "running products of 128"): "as running sums",
-    ("reduce_features", "product of 128"): "in double, one factor after the other",
+    ("reduce_features", "product of 128"): "in double, four factors side by side",
     ("avg_pool", "window 401, 128 at every frame"): "sums are in double, torch's in float",
     ("gelu", "128"): "torch's error function is coarser: errors up to 1e-6, ours 4e-7",
     ("glu", "128"): "the gate and the product are two passes over each row",

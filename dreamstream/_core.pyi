@@ -172,7 +172,10 @@ class Graph:
     ) -> list[int]: ...
     def output(self, edge: int) -> None: ...
     def store(self, numbers: bytes) -> None:
-        """For each node how its weights are stored from now on, as `read_model` has it; none is narrow yet."""
+        """For each node how its weights are stored from now on, 4 more where products are of rows stored so."""
+
+    def errors(self, number: int) -> list[float]:
+        """Of each node the error that its weights have where they are stored so, in the worst channel."""
 
     def nodes(self) -> list[tuple[str, str, bool, int, int]]:
         """(operator, path, whether weights may be stored narrow, how they are, 4 more where rows are, its first
@@ -419,13 +422,11 @@ def check_container(content: Buffer, /) -> None:
     """Raise FormatError where the bytes are no safetensors file."""
 
 def read_model(
-    source: Buffer | str, is_path: bool, changed: bool = False, stored: bytes = b"", graph: Graph = ...
+    source: Buffer | str, is_path: bool, changed: bool = False
 ) -> tuple[Graph, str, list[Signature], list[Signature]]:
     """A model file's graph, its interface as JSON, signatures of inputs and outputs; a path is mapped.
 
-    `changed`: the file was, on purpose; its fingerprint is not looked at. stored: for each
-    node, how its weights are stored from now on, 4 more where rows are, too; those of `graph`, which was
-    read before, are otherwise.
+    `changed`: the file was, on purpose; its fingerprint is not looked at.
     """
 
 def write_model(engine: Engine, interface: str, write: Callable[[bytes], Any]) -> None:

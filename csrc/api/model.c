@@ -127,7 +127,7 @@ static ds_status fill_model(ds_model *m, ds_mapped *file, const ds_model_options
     const uint64_t most = options->max_bytes < SIZE_MAX ? options->max_bytes : SIZE_MAX;
     ds_engine_options engine = {.max_streams = options->max_streams, .max_bytes = (size_t)most};
     DS_TRY(count_threads(&engine.n_threads, options->threads));
-    DS_TRY(ds_model_read(&graph, &m->interface, &m->allocator, file, false, NULL));
+    DS_TRY(ds_model_read(&graph, &m->interface, &m->allocator, file, false));
     const ds_status status =
         ds_backend_choose(&engine.kernels, options->backend, m->interface->blas);
     if (status != DS_OK) {

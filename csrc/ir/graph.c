@@ -2,6 +2,7 @@
  * table of names; counts and needs of all edges by one walk. */
 #include "ir/graph.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -297,6 +298,69 @@ ds_status ds_graph_store(ds_graph *graph, const ds_narrowing *nodes)
         DS_TRY(status);
     }
     return DS_OK;
+}
+
+/* The greatest error of a channel; sums: two for each channel, 0. */
+static double worst_error(const ds_op *op, const ds_weight *weight, int i, const float *rounded,
+                          double *sums)
+{
+    const ds_signature shape = ds_op_scales(op, i);
+    const size_t n_channels = ds_signature_bytes(&shape) / sizeof(float);
+    const size_t n_runs = (size_t)shape.shape[0], places = n_channels / n_runs;
+    const size_t n = weight->n_bytes / sizeof(float), run = n / n_runs;
+    const float *const whole = weight->data;
+    double worst = 0;
+    for (size_t e = 0; e < n; e++) {
+        const size_t place = e % run % places;
+        const size_t own = op->def->scale_of ? op->def->scale_of(op, place) : place;
+        double *const sum = sums + 2 * (e / run * places + own);
+        const double gap = (double)whole[e] - (double)rounded[e];
+        sum[0] += gap * gap;
+        sum[1] += (double)whole[e] * (double)whole[e];
+    }
+    for (size_t c = 0; c < n_channels; c++) {
+        const double error = sums[2 * c] == 0 ? 0 : sqrt(sums[2 * c] / sums[2 * c + 1]);
+        worst = error <= worst ? worst : error < (double)INFINITY ? error : (double)INFINITY;
+    }
+    return worst;
+}
+
+static ds_status node_error(ds_arena *memory, const ds_node *node, double *error)
+{
+    *error = 0;
+    for (int i = 0; i < node->op->n_weights; i++) {
+        const ds_weight *const weight = &node->weights[i];
+        if (!weight->data || ds_op_stored(node->op, i) == DS_STORED_WIDE)
+            continue;
+        const ds_signature shape = ds_op_scales(node->op, i);
+        const size_t n_channels = ds_signature_bytes(&shape) / sizeof(float);
+        float *rounded, *scales;
+        double *sums;
+        DS_PUSH(memory, rounded, weight->n_bytes / sizeof(float));
+        DS_PUSH(memory, scales, n_channels);
+        DS_PUSH_ZEROED(memory, sums, 2 * n_channels);
+        (void)ds_op_narrowed(node->op, i, weight->data, scales, NULL, rounded);
+        const double own = worst_error(node->op, weight, i, rounded, sums);
+        *error = own > *error ? own : *error;
+    }
+    return DS_OK;
+}
+
+ds_status ds_graph_errors(const ds_graph *graph, ds_narrowing how, double *errors)
+{
+    ds_status status = DS_OK;
+    for (size_t j = 0; status == DS_OK && j < graph->n_nodes; j++) {
+        ds_op *const op = graph->nodes[j].op;
+        const ds_narrowing own = {op->stored, op->products};
+        ds_arena memory;
+        ds_arena_init(&memory, &graph->allocator);
+        status = ds_op_store(op, how);
+        status = status == DS_OK ? node_error(&memory, &graph->nodes[j], &errors[j]) : status;
+        op->stored = own.stored;
+        op->products = own.products;
+        ds_arena_free(&memory);
+    }
+    return status;
 }
 
 ds_status ds_graph_output(ds_graph *graph, int edge)

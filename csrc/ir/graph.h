@@ -83,10 +83,14 @@ ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, con
                         size_t n_attrs, const int *inputs, size_t n_inputs,
                         const ds_signature *weights, const void *const *data, size_t n_weights,
                         const ds_node_names *names);
-/* Stores the weights of a graph that has none narrow yet in other ways: nodes[n_nodes]. Each is replaced, and what it
+/* Stores the weights of a graph that no plan has in other ways: nodes[n_nodes]. Each is replaced, and what it
  * was given back, before the next. Errors: as ds_graph_node has them for what is stored narrow; the graph is of no use
  * then. */
 ds_status ds_graph_store(ds_graph *graph, const ds_narrowing *nodes);
+/* Fills for every node the error that its weights have where they are stored so: of the elements that share a scale the
+ * norm of w - rounded w by that of w, the greatest of all; 0 for a node that stores none; infinite where one is no
+ * number or beyond the range. Errors: DS_NO_MEMORY, DS_LIMIT. */
+ds_status ds_graph_errors(const ds_graph *graph, ds_narrowing how, double *errors);
 ds_status ds_graph_output(ds_graph *graph, int edge);
 /* Makes a graph of the same nodes, to be rewritten: keeps the operators and weights of the original. */
 ds_status ds_graph_share(ds_graph **copy, const ds_graph *graph);

@@ -19,7 +19,7 @@
  *                        Split in three of bf16, 0 the greatest, per cell six such terms, of rows' and columns' parts
  *                        0 2, 0 1, 1 1, 1 0, 2 0, 0 0: about as exact as products of floats.
  *   attend               q . k in sixteen lanes by fma, folded as above; sums over keys by tiles (ds_attend).
- *   reduce               in double, four lanes: lane j adds elements j, j + 4, ...; (0 + 1) + (2 + 3).
+ *   reduce               in double, four lanes: lane j adds elements j, j + 4, ...; (0 + 1) + (2 + 3); so products.
  *   fft                  by the factors of its size, 4 before 2, 3, 5 and other primes in turn, without fma; where
  *                        primes are large, by such transforms of ds_fft_chirp points.
  * A row's result never depends on the other rows of the call or on their number.
@@ -63,6 +63,7 @@ typedef enum ds_compare {
 typedef enum ds_reduction {
     DS_REDUCE_SUM,
     DS_REDUCE_SQUARES, /* of what the elements differ from a centre by */
+    DS_REDUCE_PRODUCT,
     DS_REDUCE_GREATEST,
     DS_REDUCE_LEAST /* NaN before all, else the first of equals */
 } ds_reduction;
@@ -377,6 +378,11 @@ typedef struct ds_real_kernels {
      * for squares; NULL stands for 0. */
     void (*reduce)(ds_reduction kind, double *y, const void *x, size_t n_results, size_t stride,
                    size_t n, size_t step, const double *centre);
+    /* y[m * n + i] = the largest of x[m * stride + t * step + i], t < n_taps, n_taps >= 1; or where the divisor is not 0
+     * their sum in double divided by it: from the first on, or with `halves` of parts of 2^k taps, the longest first, each
+     * the sum of its halves. n_taps is 1 at least, and below 2^32. */
+    void (*pool)(double divisor, bool halves, void *y, const void *x, size_t n_windows,
+                 size_t stride, size_t n_taps, size_t step, size_t n);
     /* y[m][i] = ((x[m][i] - mean[i]) - rest[i]) * scale[i] + shift[i]; y may be x. */
     void (*column_scale)(void *y, const void *x, size_t n_rows, size_t n, const void *mean,
                          const void *rest, const void *scale, const void *shift);

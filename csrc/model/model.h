@@ -69,21 +69,13 @@ ds_status ds_interface_parse(ds_interface **interface, const ds_allocator *alloc
 ds_status ds_interface_text(ds_buffer *text, const ds_interface *interface);
 void ds_interface_free(ds_interface *interface);
 
-/* How the weights of the first n nodes are stored, and the origin of the graph that comes of it. */
-typedef struct ds_model_stored {
-    const ds_narrowing *nodes;
-    size_t n;
-    uint64_t origin[2];
-} ds_model_stored;
-
 /* Fills a graph and its interface (both returned owned) with what a model file holds. The graph
  * shares `file`, whose bytes are its weights. On failure both are as they were. Errors: DS_FORMAT,
  * naming the byte, of the file or of the text under DS_MODEL_KEY; last of all, unless the file was
  * `changed` on purpose, where it has a fingerprint and that is another than that of what was read;
- * DS_NO_MEMORY. stored: how weights are stored from now on, whatever the file says (DS_DTYPE where one is
- * beyond that); NULL: as it says. Thread: any. */
+ * DS_NO_MEMORY. Thread: any. */
 ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
-                        ds_mapped *file, bool changed, const ds_model_stored *stored);
+                        ds_mapped *file, bool changed);
 /* Writes a model file, which ds_model_read takes. Weights keep their names where these differ and
  * are not reserved; others are called "<path>.<operator>.<number of the weight>". The graph is one
  * that was not rewritten and whose inputs were added first. Errors, before anything is written:

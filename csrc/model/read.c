@@ -20,8 +20,7 @@ typedef struct reader {
     ds_mapped *file;
     ds_safetensors *container;
     ds_json *json;
-    bool *used;                    /* [tensors of the container] by a node */
-    const ds_model_stored *stored; /* instead of what the file says; or NULL */
+    bool *used; /* [tensors of the container] by a node */
     ds_graph *graph;
     ds_interface *interface;
 } reader;
@@ -285,15 +284,11 @@ static ds_status parse_node(reader *r, node_text *n, ds_json_value node)
     return DS_OK;
 }
 
-/* What the graph or the operator refuses is the file's fault; not that its weights can't be stored otherwise. */
-static ds_status blame_file(const reader *r, ds_status status, ds_json_value node, size_t number,
-                            const node_text *n)
+/* What the graph or the operator refuses is the file's fault. */
+static ds_status blame_file(ds_status status, ds_json_value node, size_t number, const node_text *n)
 {
     if (status == DS_OK || status == DS_NO_MEMORY || status == DS_INTERNAL)
         return status;
-    if ((status == DS_DTYPE || status == DS_LIMIT) && r->stored != NULL && number < r->stored->n)
-        return ds_fail(status, "%s (%s): %s", *n->path ? DS_SHOWN(n->path) : "the forward",
-                       n->def->name, ds_last_error());
     return ds_json_refuse(node, "node %zu (%s, %s): %s", number, n->def->name, DS_SHOWN(n->path),
                           ds_last_error());
 }
@@ -317,16 +312,15 @@ static ds_status read_node(reader *r, node_text *n, ds_json_value value)
     int outputs[DS_MAX_OUTPUTS];
     DS_TRY(parse_node(r, n, value));
     const size_t number = r->graph->n_nodes;
-    const bool told = r->stored != NULL && number < r->stored->n;
-    const ds_node_names names = {n->path, n->names, told ? r->stored->nodes[number] : n->how};
+    const ds_node_names names = {n->path, n->names, n->how};
     ds_status status = ds_graph_node(r->graph, outputs, n->def, n->attrs, n->n_attrs, n->inputs,
                                      n->n_inputs, n->weights, n->data, n->n_weights, &names);
     if (status == DS_OK && r->graph->nodes[number].op->n_outputs != n->n_outputs)
         status = ds_fail(DS_FORMAT, "%s: has %d outputs, not %d", n->def->name,
                          r->graph->nodes[number].op->n_outputs, n->n_outputs);
-    if (status == DS_OK && !told)
+    if (status == DS_OK)
         status = check_stored(&r->graph->nodes[number], n);
-    return blame_file(r, status, value, number, n);
+    return blame_file(status, value, number, n);
 }
 
 /* ---------------------------------------------------------------- the graph */
@@ -493,8 +487,6 @@ static ds_status read_origin(reader *r)
         DS_CHECK(digits, DS_FORMAT,
                  "model, text \"" DS_MODEL_ORIGIN_KEY "\": expected 32 hexadecimal digits");
     }
-    if (r->stored != NULL)
-        memcpy(origin, r->stored->origin, sizeof r->stored->origin);
     return DS_OK;
 }
 
@@ -518,11 +510,10 @@ static ds_status fill(reader *r)
 }
 
 ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
-                        ds_mapped *file, bool changed, const ds_model_stored *stored)
+                        ds_mapped *file, bool changed)
 {
     reader r = {.allocator = allocator != NULL ? *allocator : *ds_default_allocator(),
-                .file = file,
-                .stored = stored};
+                .file = file};
     ds_arena_init(&r.memory, &r.allocator);
     ds_float_env callers;
     ds_float_env_enter(&callers); /* numbers are rounded */

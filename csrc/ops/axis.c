@@ -226,7 +226,9 @@ enum { PAD_AXIS, PAD_LEFT, PAD_RIGHT, PAD_MODE, PAD_VALUE };
 static const ds_attr_def pad_features_attrs[] = {
     AXIS,
     {"left", DS_ATTR_INT, .doc = "elements before the first"},
-    {"right", DS_ATTR_INT, .doc = "elements behind the last"},
+    {"right", DS_ATTR_INT,
+     .doc =
+         "elements behind the last; below 0, in mode constant: how many of the last are left out"},
     {"mode", DS_ATTR_CHOICE, .choices = "constant|replicate|reflect|circular",
      .doc = "what they hold"}, /* in the order of ds_padding_mode */
     {"value", DS_ATTR_REAL, .doc = "of every element, in mode constant"},
@@ -238,7 +240,8 @@ static ds_status pad_features_infer(ds_op *op)
                   mode = op->attr[PAD_MODE].i, widest = left > right ? left : right;
     DS_TRY(require_axis(op));
     int64_t *const size = axis_size(op);
-    DS_CHECK(left >= 0 && right >= 0 && widest <= DS_PADDING_LIMIT, DS_ARGUMENT,
+    const int64_t least = mode == DS_PADDING_ZEROS && *size > 0 ? 1 - *size : 0;
+    DS_CHECK(left >= 0 && right >= least && widest <= DS_PADDING_LIMIT, DS_ARGUMENT,
              "pad_features: left and right must be 0 to %lld, got %lld and %lld",
              (long long)DS_PADDING_LIMIT, (long long)left, (long long)right);
     const int64_t most = mode == DS_PADDING_REFLECT    ? *size - 1
@@ -272,7 +275,7 @@ static void pad_features_pieces(const ds_op *op, const ds_move *move)
                   right = op->attr[PAD_RIGHT].i;
     const ds_padding_mode mode = (ds_padding_mode)op->attr[PAD_MODE].i;
     const int64_t step = mode == DS_PADDING_REFLECT ? -1 : mode == DS_PADDING_CIRCULAR ? 1 : 0;
-    const ds_piece own = ds_piece_along(op, axis, left, n, 0, 0, 1);
+    const ds_piece own = ds_piece_along(op, axis, left, right < 0 ? n + right : n, 0, 0, 1);
     pad_features_end(op, move, 0, left, ds_padding_source(mode, -left, n), step);
     ds_move_piece(move, &own);
     pad_features_end(op, move, left + n, right, ds_padding_source(mode, n, n), step);

@@ -38,4 +38,16 @@ static inline uint64_t ds_order_key(const void *element, ds_dtype dtype)
     return size == 0 ? sign : bits & sign ? ~bits : bits | sign;
 }
 
+/* An element's key, and its place. */
+typedef struct ds_order_pair {
+    uint64_t key;
+    int64_t at;
+} ds_order_pair;
+
+/* Equals stand as their places do. */
+static inline bool ds_order_less(ds_order_pair a, ds_order_pair b)
+{
+    return (a.key < b.key) | ((a.key == b.key) & (a.at < b.at));
+}
+
 #endif

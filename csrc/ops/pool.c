@@ -172,7 +172,14 @@ static ds_status pool_check_attrs(const ds_op *op, const pool *p)
 }
 
 /* ---------------------------------------------------------------- long windows */
-enum { POOL_BESIDE = 4, POOL_VECTOR = 16, POOL_LONG = 8, POOL_NEAR = 1 << 16 /* bytes */ };
+enum {
+    POOL_BESIDE = 4,
+    POOL_VECTOR = 16,
+    POOL_LONG = 8,
+    POOL_NEAR = 1 << 16 /* bytes */,
+    POOL_FAR = 1 << 13,
+    POOL_FEW = 4
+};
 
 /* Whether windows slide: by the attributes alone, which say so how sums are ordered. */
 static bool pool_slides(const pool *p)
@@ -292,41 +299,17 @@ static int64_t pool_counted(const ds_op *op, const axis *a, int64_t i, int64_t s
     return room < a->window.kernel ? room : a->window.kernel;
 }
 
-/* As maximum of the kernels, the first of equals; and the sum. */
-#define LARGER(later, sooner) ((later) > (sooner) || (later) != (later) ? (later) : (sooner))
-#define SUM(later, sooner) ((sooner) + (double)(later))
-/* met[i] = WITH(x[t * step + i], met[i]) for all t < n_taps and i < n. */
-#define TAKE(REAL, MET, WITH)                               \
-    for (size_t i = 0; i < n && n < POOL_BESIDE; i++) {     \
-        MET so_far = ((MET *)met)[i];                       \
-        for (size_t t = 0; t < n_taps; t++) {               \
-            const REAL v = ((const REAL *)x)[t * step + i]; \
-            so_far = WITH(v, so_far);                       \
-        }                                                   \
-        ((MET *)met)[i] = so_far;                           \
-    }                                                       \
-    for (size_t t = 0; t < n_taps && n >= POOL_BESIDE; t++) \
-        for (size_t i = 0; i < n; i++) {                    \
-            const REAL v = ((const REAL *)x)[t * step + i]; \
-            ((MET *)met)[i] = WITH(v, ((MET *)met)[i]);     \
-        }
-
 /* met[0..n) and so many taps of n elements, `step` elements apart, of doubles if wide. k: of the largest; NULL: sums. */
 static void pool_take(const ds_real_kernels *k, bool wide, void *met, const void *x, size_t n_taps,
                       size_t step, size_t n)
 {
-    if (k != NULL && n >= POOL_VECTOR) {
-        for (size_t i = 0; i < n_taps; i++)
-            k->binary(DS_BINARY_MAXIMUM, met, (const char *)x + i * step * k->element, met, n, 1,
-                      1);
-    } else if (k != NULL && wide) {
-        TAKE(double, double, LARGER)
-    } else if (k != NULL) {
-        TAKE(float, float, LARGER)
-    } else if (wide) {
-        TAKE(double, double, SUM)
-    } else {
-        TAKE(float, double, SUM)
+    const size_t bytes = step * (wide ? sizeof(double) : sizeof(float));
+    for (size_t t = 0; t < n_taps; t++) {
+        const char *const tap = (const char *)x + t * bytes;
+        if (k != NULL)
+            k->binary(DS_BINARY_MAXIMUM, met, tap, met, n, 1, 1);
+        else
+            ds_sums_add(met, tap, n, wide ? DS_F64 : DS_F32);
     }
 }
 
@@ -346,15 +329,18 @@ static void pool_reduce(const ds_op *op, const ds_run *run, const pool *p, const
     const ds_real_kernels *const k = p->max ? run->k : NULL;
     const size_t n_bytes = ds_signature_bytes(&op->in[0]), n = p->n_channels,
                  element = ds_op_element(op);
-    const bool wide = element == sizeof(double),
-               flat = p->n_in == 1 && inner.n == 1 && frames.n > 0;
+    const bool wide = element == sizeof(double);
+    if (p->n_in == 1 && inner.n == 1 && frames.n > 0 && (p->max || divisor != 0)) {
+        run->k->pool(p->max ? 0 : (double)divisor, false, y, ds_at(x, frames.first, n_bytes), 1, n,
+                     (size_t)frames.n, (size_t)frames.step * n, n);
+        return;
+    }
     void *const met = p->max ? y : run->scratch;
     pool_none(p, wide || !p->max, met, n);
-    for (int64_t t = 0; t < (flat ? 1 : frames.n); t++) {
+    for (int64_t t = 0; t < frames.n; t++) {
         const char *const frame = ds_at(x, frames.first + t * frames.step, n_bytes);
-        const taps *const along = flat ? &frames : &inner;
-        pool_take(k, wide, met, frame + (flat ? 0 : (size_t)inner.first * n * element),
-                  (size_t)along->n, (size_t)along->step * n, n);
+        pool_take(k, wide, met, frame + (size_t)inner.first * n * element, (size_t)inner.n,
+                  (size_t)inner.step * n, n);
     }
     if (!p->max)
         ds_sums_write(y, met, n, divisor != 0 || p->frames.parts > 0 ? (double)divisor : 1.0,
@@ -462,30 +448,58 @@ static void pool_block_forward(const ds_op *op, const ds_run *run, const pool *p
 }
 
 /* ---------------------------------------------------------------- forward */
+/* Outputs [m0, m1) whose windows, of the stream alone, lie within what is known. */
+static void pool_whole(const ds_op *op, const ds_run *run, const pool *p, const ds_window *x,
+                       int64_t m0, int64_t m1, void *y)
+{
+    const ds_padding *const w = &p->frames.window;
+    const int64_t given = p->max ? 0 : op->attr[DIVISOR].i;
+    run->k->pool(p->max ? 0 : (double)(given != 0 ? given : w->kernel), !p->max && pool_slides(p),
+                 y, ds_at(x, m0 * w->stride - w->left, ds_signature_bytes(&op->in[0])),
+                 (size_t)(m1 - m0), (size_t)w->stride * p->n_channels, (size_t)w->kernel,
+                 (size_t)w->dilation * p->n_channels, p->n_channels);
+}
+
+/* Whether windows that slide are few enough to be met tap by tap: the bits are the same. */
+static bool pool_by_taps(const pool *p, int64_t n_out)
+{
+    const int64_t kernel = p->frames.window.kernel;
+    return p->max ? n_out <= POOL_FAR / kernel : n_out <= POOL_FEW && kernel >= 64;
+}
+
 static void pool_forward(const ds_op *op, const ds_run *run)
 {
     const pool p = pool_of(op);
-    const bool slides = pool_slides(&p);
+    const ds_padding *const w = &p.frames.window;
+    const bool slides = pool_slides(&p), flat = pool_trivial(&p.inner) && !p.adaptive;
     const block b = slides ? pool_block(op, &p) : (block){0};
     const size_t stride = p.n_channels * ds_op_element(op);
     const int64_t given = op->def == &ds_op_avg_pool ? op->attr[DIVISOR].i : 0;
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
         const int64_t known = run->count[row].now.known;
+        /* Windows of outputs [begin, end) lie within the frames. */
+        const int64_t room = known + w->left - ds_padding_span(w);
+        const int64_t begin = flat ? (w->left + w->stride - 1) / w->stride : out->m1;
+        const int64_t end = room < 0 ? begin : room / w->stride + 1;
         char *y = out->data;
-        for (int64_t m = out->m0, to; slides && m < out->m1; m = to) {
-            to = out->m1 - m < b.outputs ? out->m1 : m + b.outputs;
-            for (size_t c = 0; c < p.n_channels; c += b.channels)
+        for (int64_t m = out->m0, to; m < out->m1;
+             y += (size_t)(to - m) * (size_t)p.n_out * stride, m = to) {
+            to = m < begin && begin < out->m1 ? begin : end > m && end < out->m1 ? end : out->m1;
+            if (m >= begin && m < end && (!slides || pool_by_taps(&p, to - m))) {
+                pool_whole(op, run, &p, &run->in[row], m, to, y);
+                continue;
+            }
+            to = !slides ? m + 1 : to - m < b.outputs ? to : m + b.outputs;
+            for (size_t c = 0; slides && c < p.n_channels; c += b.channels)
                 pool_block_forward(op, run, &p, &b, row, m, to, c, y);
-            y += (size_t)(to - m) * (size_t)p.n_out * stride;
-        }
-        for (int64_t m = out->m0; !slides && m < out->m1; m++) {
             const taps frames = pool_taps(&p.frames, m, known);
             const int64_t n_frames = pool_counted(op, &p.frames, m, known, frames);
-            for (int64_t g = 0; g < p.n_out; g++, y += stride) {
+            for (int64_t g = 0; g < p.n_out && !slides; g++) {
                 const taps inner = pool_taps(&p.inner, g, p.n_in);
                 const int64_t n = n_frames * pool_counted(op, &p.inner, g, p.n_in, inner);
-                pool_reduce(op, run, &p, &run->in[row], frames, inner, given != 0 ? given : n, y);
+                pool_reduce(op, run, &p, &run->in[row], frames, inner, given != 0 ? given : n,
+                            y + (size_t)g * stride);
             }
         }
     }

@@ -108,6 +108,7 @@ static bool by_kernel(const ds_op *op)
     switch (op->attr[KIND].i) {
     case SUM:
     case MEAN:
+    case PROD:
     case MAX:
     case MIN:
     case VAR:
@@ -129,7 +130,8 @@ static void reduce_beside(const ds_op *op, const ds_run *run, void *y, size_t i,
         k->reduce(kind == MAX ? DS_REDUCE_GREATEST : DS_REDUCE_LEAST, v, x, n_results, at.stride,
                   at.n, at.step, NULL);
     else if (kind != NORM)
-        k->reduce(DS_REDUCE_SUM, v, x, n_results, at.stride, at.n, at.step, NULL);
+        k->reduce(kind == PROD ? DS_REDUCE_PRODUCT : DS_REDUCE_SUM, v, x, n_results, at.stride,
+                  at.n, at.step, NULL);
     if (kind == MEAN || kind == VAR || kind == STD)
         for (size_t r = 0; r < n_results; r++)
             centre[r] = v[r] = v[r] / (double)at.n;
@@ -151,8 +153,7 @@ static void reduce_beside(const ds_op *op, const ds_run *run, void *y, size_t i,
 
 /* ---------------------------------------------------------------- one result */
 
-/* Of n elements: where the greatest (or least) is, NaN before all, else the first of equals; how many are not 0;
- * their product. */
+/* Of n elements: where the greatest (or least) is, NaN before all, else the first of equals; how many are not 0. */
 #define DEFINE_OF_TYPE(type, name)                                            \
     static size_t find_##name(const type *x, size_t n, bool greatest)         \
     {                                                                         \
@@ -169,19 +170,9 @@ static void reduce_beside(const ds_op *op, const ds_run *run, void *y, size_t i,
             n_true += x[i] != 0;                                              \
         return n_true;                                                        \
     }
-#define DEFINE_PRODUCT(type, name)                        \
-    static double product_##name(const type *x, size_t n) \
-    {                                                     \
-        double total = 1;                                 \
-        for (size_t i = 0; i < n; i++)                    \
-            total *= (double)x[i];                        \
-        return total;                                     \
-    }
 DEFINE_OF_TYPE(float, float)
 DEFINE_OF_TYPE(double, double)
 DEFINE_OF_TYPE(int64_t, whole)
-DEFINE_PRODUCT(float, float)
-DEFINE_PRODUCT(double, double)
 
 /* A number as the operator's reals have it, for kernels; room for it. */
 typedef union real {
@@ -293,9 +284,8 @@ static void reduce_one(const ds_op *op, const ds_run *run, void *y, size_t i, co
     } else if (!ds_is_real(dtype)) {
         put_whole(y, op->out[0].dtype, i, whole_result(kind, x, n));
     } else {
-        const double v = kind == PROD   ? (wide ? product_double(x, n) : product_float(x, n))
-                         : kind == NORM ? norm(run, x, n, op->attr[P].x, room)
-                                        : logsumexp(run, x, n, room);
+        const double v =
+            kind == NORM ? norm(run, x, n, op->attr[P].x, room) : logsumexp(run, x, n, room);
         if (wide)
             ((double *)y)[i] = v;
         else

@@ -23,7 +23,7 @@
 
 enum { KIND };
 enum { SUM, MEAN, MAX, MIN, PROD, LOGSUMEXP, ARGMAX, ARGMIN };
-enum { BESIDE = 64 /* features whose extremes are taken at a time */ };
+enum { BESIDE = 64 /* features whose extremes are taken at a time */, FEW = 16 };
 
 static const ds_attr_def reduce_frames_attrs[] = {
     {"kind", DS_ATTR_CHOICE, .required = true, .doc = "what is computed",
@@ -60,7 +60,8 @@ static ds_status fold_infer(ds_op *op, const char *name)
     op->back_scratch.per_out = sizeof(double);
     if (kind == LOGSUMEXP) {
         carry(op, 1, "weights", DS_F64);
-        op->scratch.per_call = (size_t)ds_signature_elements(&op->in[0]) * DS_SUMS_WEIGH_BYTES;
+        op->scratch.per_call =
+            ds_sums_weigh_block((size_t)ds_signature_elements(&op->in[0])) * DS_SUMS_WEIGH_BYTES;
     }
     return DS_OK;
 }
@@ -118,8 +119,11 @@ static void fold_weights(const ds_run *run, double *largest, double *weights, co
 {
     for (size_t i = 0; i < n && t == 0; i++)
         largest[i] = -(double)INFINITY;
-    for (; t < end; t++, x += n * run->k->element)
-        ds_sums_weigh(run->k, largest, weights, x, n, run->scratch);
+    const int64_t most = (int64_t)(ds_sums_weigh_block(n) / n);
+    for (int64_t many; t < end; t += many, x += (size_t)many * n * run->k->element) {
+        many = end - t < most ? end - t : most;
+        ds_sums_weigh(run->k, largest, weights, x, n, (size_t)many, run->scratch);
+    }
 }
 
 static void *carried_of(const ds_op *op, const ds_run *run, size_t r, int i)
@@ -398,11 +402,38 @@ static ds_status cumulative_infer(ds_op *op)
     return fold_infer(op, "sum");
 }
 
+/* Sums or products of few reals, each in a register through all frames; y may be x. */
+DS_FOR_ELEMENT int so_far(double *total, void *y, const void *x, size_t n, size_t n_frames,
+                          bool product, size_t e)
+{
+    for (size_t i = 0; i < n; i++) {
+        double v = total[i];
+        for (size_t f = i; f < n * n_frames; f += n) {
+            v = product ? v * ds_sums_real(x, e, f) : v + ds_sums_real(x, e, f);
+            ds_sums_set_real(y, e, f, v);
+        }
+        total[i] = v;
+    }
+    return 0;
+}
+
 static void cumulative_forward(const ds_op *op, const ds_run *run)
 {
     const size_t n_bytes = ds_signature_bytes(&op->out[0]);
+    const size_t n = (size_t)ds_signature_elements(&op->in[0]);
+    const bool product = op->attr[KIND].i == PROD;
     for (size_t r = 0; r < run->n_rows; r++) {
         const ds_target *out = &run->out[r];
+        if (n < FEW && ds_is_real(op->in[0].dtype) && (product || op->attr[KIND].i == SUM) &&
+            out->m0 < out->m1) {
+            double *const total = ds_run_carried(op, run, r, 0);
+            const void *const x = ds_at(&run->in[r], out->m0, n_bytes);
+            for (size_t i = 0; i < n && out->m0 == 0; i++)
+                total[i] = product ? 1.0 : -0.0; /* with which a first number is itself */
+            (void)DS_BY_ELEMENT(so_far, ds_op_element(op), total, out->data, x, n,
+                                (size_t)(out->m1 - out->m0), product);
+            continue;
+        }
         for (int64_t t = out->m0; t < out->m1; t++) {
             fold(op, run, r, t, t + 1, true);
             fold_write(op, run, r, ds_to(out, t, n_bytes), t + 1);

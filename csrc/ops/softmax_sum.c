@@ -34,8 +34,9 @@ static ds_status softmax_sum_infer(ds_op *op)
     }
     op->out[0] = *x;
     /* weights of a frame, scales of the sums before it, both as reals; which of them each value meets */
-    op->scratch.per_call = (size_t)ds_signature_elements(a) * DS_SUMS_WEIGH_BYTES +
-                           (size_t)ds_signature_elements(x) * sizeof(size_t);
+    op->scratch.per_call =
+        ds_sums_weigh_block((size_t)ds_signature_elements(a)) * DS_SUMS_WEIGH_BYTES +
+        (size_t)ds_signature_elements(x) * sizeof(size_t);
     op->back_scratch.per_call = (size_t)ds_signature_elements(a) * 2 * sizeof(double) +
                                 (size_t)ds_signature_elements(x) * sizeof(size_t);
     return DS_OK;
@@ -59,8 +60,9 @@ static void softmax_sum_forward(const ds_op *op, const ds_run *run)
     const ds_signature *a = &op->in[SCORES], *x = &op->in[VALUES];
     const size_t n = (size_t)ds_signature_elements(a), n_values = (size_t)ds_signature_elements(x),
                  element = ds_op_element(op);
-    const double *const weight = run->scratch, *const scale = weight + n;
-    size_t *const meets = (size_t *)(void *)((double *)run->scratch + 3 * n);
+    const size_t block = ds_sums_weigh_block(n);
+    const double *const weight = run->scratch, *const scale = weight + block;
+    size_t *const meets = (size_t *)(void *)((double *)run->scratch + 4 * block);
     softmax_sum_meets(op, meets);
     for (size_t r = 0; r < run->n_rows; r++) {
         double *const largest = ds_run_carried(op, run, r, LARGEST);
@@ -70,13 +72,18 @@ static void softmax_sum_forward(const ds_op *op, const ds_run *run)
         const int64_t from = run->count[r].before.known, end = run->count[r].now.known;
         for (size_t i = 0; i < n && from == 0; i++)
             largest[i] = -(double)INFINITY;
-        for (int64_t t = from; t < end; t++) {
+        for (int64_t t = from, first = t, next = t; t < end; t++) {
+            if (t == next) {
+                first = t;
+                next = end - t < (int64_t)(block / n) ? end : t + (int64_t)(block / n);
+                ds_sums_weigh(run->k, largest, weights, ds_at(&run->in[r], t, n * element), n,
+                              (size_t)(next - t), run->scratch);
+            }
             const void *const frame = ds_at(&run->in[run->n_rows + r], t, n_values * element);
-            ds_sums_weigh(run->k, largest, weights, ds_at(&run->in[r], t, n * element), n,
-                          run->scratch);
+            const size_t at = (size_t)(t - first) * n;
             for (size_t i = 0; i < n_values; i++)
-                sums[i] =
-                    sums[i] * scale[meets[i]] + weight[meets[i]] * ds_sums_real(frame, element, i);
+                sums[i] = sums[i] * scale[at + meets[i]] +
+                          weight[at + meets[i]] * ds_sums_real(frame, element, i);
         }
         for (size_t i = 0; i < n_values && out->m0 < out->m1; i++)
             ds_sums_set_real(out->data, element, i, end > 0 ? sums[i] / weights[meets[i]] : 0);

@@ -19,22 +19,17 @@ enum { DESCENDING };
 static const ds_attr_def sort_attrs[] = {
     {"descending", DS_ATTR_INT, .doc = "1: the greatest first", .range = DS_0_OR_1}, {0}};
 
-typedef struct sort_pair {
-    uint64_t key;
-    int64_t at;
-} sort_pair;
-
 static ds_status sort_infer(ds_op *op)
 {
     DS_TRY(ds_require_order(op));
     op->out[1] = op->out[0];
     op->out[1].dtype = DS_I64;
-    op->scratch.per_out = 2 * sizeof(sort_pair);
+    op->scratch.per_out = 2 * sizeof(ds_order_pair);
     return DS_OK;
 }
 
 /* Puts n pairs in order, by way of as many others; returns where they are. */
-static sort_pair *sort_pairs(sort_pair *from, sort_pair *to, size_t n)
+static ds_order_pair *sort_pairs(ds_order_pair *from, ds_order_pair *to, size_t n)
 {
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t begin = 0; begin < n; begin += 2 * width) {
@@ -44,7 +39,7 @@ static sort_pair *sort_pairs(sort_pair *from, sort_pair *to, size_t n)
                 to[i] =
                     b == end || (a < middle && from[a].key <= from[b].key) ? from[a++] : from[b++];
         }
-        sort_pair *const sorted = to;
+        ds_order_pair *const sorted = to;
         to = from;
         from = sorted;
     }
@@ -58,16 +53,16 @@ static void sort_forward(const ds_op *op, const ds_run *run)
     const uint64_t turn = op->attr[DESCENDING].i ? UINT64_MAX : 0;
     for (size_t r = 0; r < run->n_rows; r++) {
         const size_t n = (size_t)(run->out[r].m1 - run->out[r].m0);
-        sort_pair *const pairs = run->scratch;
+        ds_order_pair *const pairs = run->scratch;
         const char *const x = n ? ds_at(&run->in[r], 0, n_features * element) : NULL;
         char *const values = run->out[r].data;
         int64_t *const places = run->out[run->n_rows + r].data;
         for (size_t i = 0; n && i < n_features; i++) {
             for (size_t t = 0; t < n; t++)
-                pairs[t] = (sort_pair){
+                pairs[t] = (ds_order_pair){
                     ds_order_key(x + (t * n_features + i) * element, op->in[0].dtype) ^ turn,
                     (int64_t)t};
-            const sort_pair *const sorted = sort_pairs(pairs, pairs + n, n);
+            const ds_order_pair *const sorted = sort_pairs(pairs, pairs + n, n);
             for (size_t t = 0; t < n; t++) {
                 memcpy(values + (t * n_features + i) * element,
                        x + ((size_t)sorted[t].at * n_features + i) * element, element);

@@ -26,12 +26,19 @@ static inline void ds_sums_set_real(void *x, size_t element, size_t i, double va
         ((double *)x)[i] = value;
 }
 
-enum { DS_SUMS_WEIGH_BYTES = 3 * sizeof(double) /* scratch, per score */ };
+/* Scores that are weighed at a time, of frames of n. */
+static inline size_t ds_sums_weigh_block(size_t n)
+{
+    enum { BESIDE = 256 };
+    return n < BESIDE ? BESIDE / n * n : n;
+}
+enum { DS_SUMS_WEIGH_BYTES = 4 * sizeof(double) /* scratch, per score of a block */ };
 
-/* One more frame of n scores, of the kernels' type: the largest so far, and sums of exp(score - largest), which a
- * larger one scales. Scratch begins with the weight of each score, and then what the sums before it were scaled by. */
+/* So many more frames of n scores, of the kernels' type, at most a block: the largest so far, and sums of
+ * exp(score - largest), which a larger one scales. Scratch begins with the block's weights of all these scores, and
+ * behind a block what the sums before each were scaled by. */
 void ds_sums_weigh(const ds_real_kernels *k, double *largest, double *sums, const void *scores,
-                   size_t n, double *scratch);
+                   size_t n, size_t n_frames, double *scratch);
 
 /* How many neighbours reduce_features adds to each sum of reals; 0: it does something else, or another operator does. */
 size_t ds_op_row_sums(const ds_op *op);

@@ -1,9 +1,9 @@
 /* ops/top_k.c: the greatest elements along the last feature axis, and elements by their places.
  *
- *     topk    values, indices of the k greatest of x[..., n], the greatest first
+ *     topk    values, indices of the k greatest of x[..., n], the greatest first, without the `first` of them
  *     gather  y[..., i] = x[..., index[..., i]]
  *
- * topk: in [..., n], out values [..., k] and indices int64 [..., k]; the first of equals comes first, NaN before all.
+ * topk: in [..., n], out values and indices int64 [..., k - first]; the first of equals comes first, NaN before all.
  * With `smallest` the least, NaN behind all. gather: in x [..., n] and index int64 [..., k], whose leading axes are
  * equal; out [..., k]; NaN, or -1 of int64, for an index that is out of range. Frame in, frame out.
  *
@@ -13,13 +13,17 @@
 #include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/order.h"
+#include "ops/packed.h"
 #include "ops/registry.h"
 
-enum { K, SMALLEST };
+enum { K, SMALLEST, FIRST };
+enum { FEW = 8 };
 
 static const ds_attr_def topk_attrs[] = {
     {"k", DS_ATTR_INT, .required = true, .doc = "how many", .range = DS_FROM_1},
     {"smallest", DS_ATTR_INT, .doc = "1: the least, ascending", .range = DS_0_OR_1},
+    {"first", DS_ATTR_INT, .doc = "how many of the k are left out, from the greatest on",
+     .range = DS_FROM_0},
     {0}};
 
 /* ---------------------------------------------------------------- topk */
@@ -31,65 +35,95 @@ static ds_status topk_infer(ds_op *op)
     const int64_t k = op->attr[K].i, n = in->shape[in->rank - 1];
     DS_CHECK(k <= n, DS_ARGUMENT, "topk: expected k from 1 to %lld, got %lld", (long long)n,
              (long long)k);
-    op->out[0].shape[in->rank - 1] = k;
+    DS_CHECK(op->attr[FIRST].i < k, DS_ARGUMENT, "topk: expected first from 0 to %lld, got %lld",
+             (long long)(k - 1), (long long)op->attr[FIRST].i);
+    op->out[0].shape[in->rank - 1] = k - op->attr[FIRST].i;
     op->out[1] = op->out[0];
     op->out[1].dtype = DS_I64;
-    return DS_OK;
+    return ds_size_mul(&op->scratch.per_call, (size_t)n, sizeof(ds_order_pair));
 }
 
-/* One row: an insertion into those found so far; last: the key of the k-th, once there are as many. */
-#define DEFINE_TOPK(TYPE, DTYPE)                                                          \
-    static void topk_##TYPE(size_t k, uint64_t turn, TYPE *values, int64_t *indices,      \
-                            const TYPE *x, size_t n)                                      \
-    {                                                                                     \
-        uint64_t last = 0;                                                                \
-        size_t found = 0;                                                                 \
-        for (size_t i = 0; i < n; i++) {                                                  \
-            const uint64_t key = ds_order_key(&x[i], DTYPE) ^ turn;                       \
-            size_t at = found < k ? found : k - 1;                                        \
-            if (found == k && key >= last)                                                \
-                continue;                                                                 \
-            found += found < k;                                                           \
-            for (; at > 0 && key < (ds_order_key(&values[at - 1], DTYPE) ^ turn); at--) { \
-                values[at] = values[at - 1];                                              \
-                indices[at] = indices[at - 1];                                            \
-            }                                                                             \
-            values[at] = x[i];                                                            \
-            indices[at] = (int64_t)i;                                                     \
-            last = ds_order_key(&values[found - 1], DTYPE) ^ turn;                        \
-        }                                                                                 \
+/* Puts those elements where they are in order that come to [from, to): the others are parted at pivots, and of a few
+ * those that no longer count are lost. */
+#define DEFINE_ORDER(TYPE, LESS)                                                                \
+    static void order_##TYPE(TYPE *x, size_t n, size_t from, size_t to)                         \
+    {                                                                                           \
+        while (n > 2 * FEW && from < to && to > FEW) {                                          \
+            const TYPE a = x[0], b = x[n / 2], c = x[n - 1];                                    \
+            const size_t middle = LESS(a, b) == LESS(b, c)   ? n / 2                            \
+                                  : LESS(b, a) == LESS(a, c) ? 0                                \
+                                                             : n - 1;                           \
+            const TYPE pivot = x[middle];                                                       \
+            size_t less = 0;                                                                    \
+            x[middle] = x[n - 1];                                                               \
+            for (size_t i = 0; i + 1 < n; i++) {                                                \
+                const TYPE v = x[i];                                                            \
+                x[i] = x[less];                                                                 \
+                x[less] = v;                                                                    \
+                less += LESS(v, pivot);                                                         \
+            }                                                                                   \
+            x[n - 1] = x[less];                                                                 \
+            x[less] = pivot;                                                                    \
+            const size_t past = less + 1, low = to < less ? to : less;                          \
+            const size_t after = from > past ? from - past : 0, up = to > past ? to - past : 0; \
+            if (less < n / 2) { /* the shorter part first, so that calls are never deep */      \
+                order_##TYPE(x, less, from, low);                                               \
+                x += past, n -= past, from = after, to = up;                                    \
+            } else {                                                                            \
+                order_##TYPE(x + past, n - past, after, up);                                    \
+                n = less, to = low;                                                             \
+            }                                                                                   \
+        }                                                                                       \
+        for (size_t i = 1; i < n && from < to; i++) {                                           \
+            const TYPE v = x[i];                                                                \
+            size_t at = i < to ? i : to - 1;                                                    \
+            if (i >= to && !LESS(v, x[at]))                                                     \
+                continue;                                                                       \
+            for (; at > 0 && LESS(v, x[at - 1]); at--)                                          \
+                x[at] = x[at - 1];                                                              \
+            x[at] = v;                                                                          \
+        }                                                                                       \
     }
-DEFINE_TOPK(float, DS_F32)
-DEFINE_TOPK(double, DS_F64)
-DEFINE_TOPK(int64_t, DS_I64)
-DEFINE_TOPK(uint8_t, DS_BOOL)
+#define LESS_NUMBER(a, b) ((a) < (b))
+DEFINE_ORDER(uint64_t, LESS_NUMBER)
+DEFINE_ORDER(ds_order_pair, ds_order_less)
 
-static void topk_row(const ds_op *op, char *values, int64_t *indices, const char *x, size_t n)
+/* A row: of floats the key and the place are one number. */
+static void topk_row(const ds_op *op, void *room, char *values, int64_t *indices, const char *x,
+                     size_t n)
 {
-    const size_t k = (size_t)op->attr[K].i;
+    const size_t k = (size_t)op->attr[K].i, first = (size_t)op->attr[FIRST].i;
     const uint64_t turn = op->attr[SMALLEST].i == 1 ? 0 : UINT64_MAX;
-    void *const y = values;
-    const void *const from = x;
-    if (op->in[0].dtype == DS_F32)
-        topk_float(k, turn, y, indices, from, n);
-    else if (op->in[0].dtype == DS_F64)
-        topk_double(k, turn, y, indices, from, n);
-    else if (op->in[0].dtype == DS_I64)
-        topk_int64_t(k, turn, y, indices, from, n);
+    const ds_dtype dtype = op->in[0].dtype;
+    const size_t element = ds_op_element(op);
+    const bool one = dtype == DS_F32 && n < UINT32_MAX;
+    uint64_t *const numbers = room;
+    ds_order_pair *const pairs = room;
+    for (size_t i = 0; i < n && one; i++)
+        numbers[i] =
+            ((ds_order_key(x + i * sizeof(float), DS_F32) ^ turn) & ~(uint64_t)UINT32_MAX) | i;
+    for (size_t i = 0; i < n && !one; i++)
+        pairs[i] = (ds_order_pair){ds_order_key(x + i * element, dtype) ^ turn, (int64_t)i};
+    if (one)
+        order_uint64_t(numbers, n, first, k);
     else
-        topk_uint8_t(k, turn, y, indices, from, n);
+        order_ds_order_pair(pairs, n, first, k);
+    for (size_t i = first; i < k; i++, indices++, values += element) {
+        *indices = one ? (int64_t)(numbers[i] & UINT32_MAX) : pairs[i].at;
+        memcpy(values, x + (size_t)*indices * element, element);
+    }
 }
 
 static void topk_frames(const ds_op *op, const ds_run *run, void *const *y, const void *const *x,
                         size_t n_frames)
 {
     const ds_signature *in = &op->in[0];
-    const size_t n = (size_t)in->shape[in->rank - 1], k = (size_t)op->attr[K].i;
+    const size_t n = (size_t)in->shape[in->rank - 1];
+    const size_t k = (size_t)(op->attr[K].i - op->attr[FIRST].i);
     const size_t element = ds_op_element(op);
     const size_t n_rows = n_frames * (size_t)ds_signature_elements(in) / n;
-    (void)run;
     for (size_t i = 0; i < n_rows; i++)
-        topk_row(op, (char *)y[0] + i * k * element, (int64_t *)y[1] + i * k,
+        topk_row(op, run->scratch, (char *)y[0] + i * k * element, (int64_t *)y[1] + i * k,
                  (const char *)x[0] + i * n * element, n);
 }
 DS_FRAMEWISE_FORWARD_OF_ALL(topk)
@@ -107,7 +141,8 @@ static void add_by_place(const ds_real_kernels *real, void *dx, const void *g, c
 static void topk_backward(const ds_op *op, const ds_back *b)
 {
     const ds_signature *in = &op->in[0];
-    const size_t n = (size_t)in->shape[in->rank - 1], k = (size_t)op->attr[K].i;
+    const size_t n = (size_t)in->shape[in->rank - 1];
+    const size_t k = (size_t)(op->attr[K].i - op->attr[FIRST].i);
     const size_t per_frame = (size_t)ds_signature_elements(in) / n;
     for (size_t r = 0; r < b->run->n_rows; r++) {
         const void *g[2], *y[2], *x;

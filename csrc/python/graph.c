@@ -149,6 +149,30 @@ static PyObject *graph_store(PyObject *self, PyObject *numbers)
     return ds_unless_failed(ds_module_of(Py_TYPE(self)), status, Py_NewRef(Py_None));
 }
 
+static PyObject *build_error(const void *errors, size_t j)
+{
+    return PyFloat_FromDouble(((const double *)errors)[j]);
+}
+
+static PyObject *graph_errors(PyObject *self, PyObject *number)
+{
+    const ds_graph *graph = graph_of(self);
+    const long how = graph ? PyLong_AsLong(number) : 0;
+    if (!graph || PyErr_Occurred())
+        return NULL;
+    double *errors = PyMem_New(double, graph->n_nodes + 1);
+    if (!errors)
+        return PyErr_NoMemory();
+    ds_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = ds_graph_errors(graph, ds_parse_narrowing((char)how), errors);
+    Py_END_ALLOW_THREADS;
+    PyObject *list = status == DS_OK ? ds_build_list(graph->n_nodes, build_error, errors)
+                                     : ds_raise(ds_module_of(Py_TYPE(self)), status, NULL);
+    PyMem_Free(errors);
+    return list;
+}
+
 static PyMethodDef graph_methods[] = {
     {"nodes", graph_nodes, METH_NOARGS,
      "nodes() -> [(operator, path, narrows, stored, first output)]"},
@@ -158,8 +182,10 @@ static PyMethodDef graph_methods[] = {
      "node(name, attributes, inputs, weights, path='', weight_names=None) -> edges of its outputs"},
     {"output", graph_output, METH_O, "output(edge)"},
     {"store", graph_store, METH_O,
-     "store(numbers): for each node how its weights are stored from now on, as `read_model` has "
-     "it"},
+     "store(numbers): for each node how its weights are stored from now on, 4 more where products "
+     "are of rows stored so"},
+    {"errors", graph_errors, METH_O,
+     "errors(number) -> [of each node the error of its weights, stored so, in the worst channel]"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -30,12 +30,12 @@ typedef struct model {
 
 /* Of the file at `path`, or, where that is NULL, of the bytes. */
 static ds_status read_model(model *out, const ds_allocator *a, const char *path,
-                            const Py_buffer *view, bool changed, const ds_model_stored *stored)
+                            const Py_buffer *view, bool changed)
 {
     ds_mapped *file = NULL;
     DS_TRY(path ? ds_mapped_open(&file, a, path)
                 : ds_mapped_copy(&file, a, view->buf, (size_t)view->len));
-    ds_status status = ds_model_read(&out->graph, &out->interface, a, file, changed, stored);
+    ds_status status = ds_model_read(&out->graph, &out->interface, a, file, changed);
     ds_mapped_release(file);
     return status == DS_OK ? ds_interface_text(&out->text, out->interface) : status;
 }
@@ -60,40 +60,26 @@ static PyObject *build_model(ds_module *m, model *read)
                          ds_build_list(interface->n_outputs, build_port, interface->outputs));
 }
 
-/* read_model(source, is_path, changed=False, stored=b"", graph=None): the file of a path is mapped, bytes are copied;
- * `changed`: on purpose, so that its fingerprint is not looked at; stored: for each node how its weights are stored,
- * by number, 4 more where products are of rows stored so, if they are to be stored otherwise than those of `graph`,
- * which was read from the same. */
+/* read_model(source, is_path, changed=False): the file of a path is mapped, bytes are copied; `changed`: on purpose, so
+ * that its fingerprint is not looked at. */
 PyObject *ds_read_model(PyObject *module, PyObject *args)
 {
     ds_module *m = PyModule_GetState(module);
     PyObject *source, *path = NULL;
     int is_path, changed = 0;
-    const char *numbers = "";
-    Py_ssize_t n_stored = 0;
     Py_buffer view = {0};
-    ds_graph_object *before = NULL;
-    if (!PyArg_ParseTuple(args, "Op|py#O!:read_model", &source, &is_path, &changed, &numbers,
-                          &n_stored, m->graph_type, &before) ||
+    if (!PyArg_ParseTuple(args, "Op|p:read_model", &source, &is_path, &changed) ||
         (is_path ? !PyUnicode_FSConverter(source, &path)
                  : PyObject_GetBuffer(source, &view, PyBUF_SIMPLE) < 0))
         return NULL;
     const ds_allocator a = ds_allocator_current();
-    ds_narrowing *nodes = PyMem_New(ds_narrowing, (size_t)n_stored);
-    for (Py_ssize_t i = 0; nodes && i < n_stored; i++)
-        nodes[i] = ds_parse_narrowing(numbers[i]);
-    ds_model_stored stored = {.nodes = nodes, .n = nodes ? (size_t)n_stored : 0};
-    if (before && before->graph)
-        ds_graph_origin(before->graph, stored.origin);
     model read = {0};
     ds_buffer_init(&read.text, &a);
     ds_status status;
     Py_BEGIN_ALLOW_THREADS;
-    status = read_model(&read, &a, path ? PyBytes_AS_STRING(path) : NULL, &view, changed,
-                        stored.n > 0 ? &stored : NULL);
+    status = read_model(&read, &a, path ? PyBytes_AS_STRING(path) : NULL, &view, changed);
     Py_END_ALLOW_THREADS;
     PyObject *result = status == DS_OK ? build_model(m, &read) : ds_raise(m, status, NULL);
-    PyMem_Free(nodes);
     ds_buffer_free(&read.text);
     ds_interface_free(read.interface);
     ds_graph_destroy(read.graph);

@@ -326,8 +326,8 @@ def running(x: StreamTensor, axis: int, combine: str, neutral: float) -> StreamT
     n, width = x.features[axis], 1
     out = x.with_dims(x._straight())
     while width < n:
-        attributes = {"axis": axis, "left": width, "value": neutral}
-        out = getattr(out, combine)(_narrow(out, axis, slice(n - width))._through("pad_features", attributes))
+        attributes = {"axis": axis, "left": width, "right": -width, "value": neutral}
+        out = getattr(out, combine)(out._through("pad_features", attributes))
         width *= 2
     return out.with_dims(x.dims, x.names)
 

@@ -132,7 +132,10 @@ def nan_to_num(
     if not dtypes.is_float(self.dtype):
         return self
     most = float(np.finfo(self.dtype).max)
-    x = choose(self.isnan(), 0.0 if nan is None else float(nan), self)
+    x: Any = self.clamp(-most, most) if posinf is neginf is None else self
+    x = choose(self.isnan(), 0.0 if nan is None else float(nan), x)
+    if posinf is neginf is None:
+        return x
     x = choose(self == math.inf, most if posinf is None else float(posinf), x)
     return choose(self == -math.inf, -most if neginf is None else float(neginf), x)
 

@@ -35,13 +35,14 @@ def _of_enough(self: Tensor, name: str, k: int, axis: int) -> Tensor:
     return self
 
 
-def _first(self: Tensor, k: int, axis: int, largest: bool) -> Extreme:
+def _first(self: Tensor, k: int, axis: int, largest: bool, begin: int = 0) -> Extreme:
     last = axis == self.ndim - 1
     given = self if last else self.transpose(axis, -1)
-    values, indices = hook.apply("topk", {"k": k, "smallest": int(not largest)}, (given,), (), (..., 0))
+    attributes = {"k": k, "smallest": int(not largest), **({"first": begin} if begin else {})}
+    values, indices = hook.apply("topk", attributes, (given,), (), (..., 0))
     order = _chosen(given, largest)
     if order is not None:
-        indices = Tensor._plain(order[..., :k])
+        indices = Tensor._plain(order[..., begin:k])
     if order is not None or (given.requires_grad and not given.is_stream):
         values = given.gather(-1, indices)
     return Extreme(*(y if last else y.transpose(axis, -1) for y in (values, indices)))
@@ -83,7 +84,7 @@ def _at(self: Tensor, axis: int, place: Any) -> Tensor:
 def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Extreme:
     """Return the `k`-th smallest along a dimension, and where it was; NaN is the greatest."""
     axis = self._axis("kthvalue", dim)
-    return _picked(self._of_enough("kthvalue", k, axis).sort(axis), axis, k - 1, keepdim)
+    return _kth(self._of_enough("kthvalue", k, axis), axis, k - 1, keepdim)
 
 
 def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -91,7 +92,7 @@ def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     if dim is None:
         return _median_of_all(self)
     axis = self._axis("median", dim)
-    found = self.nanmedian(axis, True)
+    found = _kth(self, axis, (self.shape[axis] - 1) // 2, True) if self.is_stream else self.nanmedian(axis, True)
     if dtypes.is_float(self.dtype):
         unknown = self.isnan()
         first, spoilt = unknown.to(dtypes.float32).argmax(axis, True), unknown.any(axis, True)
@@ -182,6 +183,14 @@ def _between(values: Tensor, axis: int, rank: Tensor, interpolation: str) -> Ten
 def _last(x: Tensor, axis: int) -> Tensor:
     """Return the place in order of the last element that is no NaN; 0 where all are."""
     return (x.eq(x).sum(axis, True) - 1).clamp(min=0)
+
+
+def _kth(x: Tensor, axis: int, place: int, keepdim: bool) -> Extreme:
+    """Return the elements at a place in order, which of features are the only ones that are put in order."""
+    if not (x.is_stream and isinstance(place, int)):
+        return _picked(x.sort(axis), axis, place, keepdim)
+    found = x._first(place + 1, axis, False, place)
+    return found if keepdim else Extreme(*(y.squeeze(axis) for y in found))
 
 
 def _picked(found: Extreme, axis: int, place: Any, keepdim: bool) -> Extreme:

@@ -34,9 +34,9 @@ def sort(self: Any, dim: int = -1, descending: bool = False, stable: bool = Fals
     return Extreme(*(y.with_dims(self.dims, self.names) for y in found))
 
 
-def _first(self: Any, k: int, axis: int, largest: bool) -> Extreme:
+def _first(self: Any, k: int, axis: int, largest: bool, begin: int = 0) -> Extreme:
     if not _along_frames(self, axis):
-        return Tensor._first(self, k, axis, largest)
+        return Tensor._first(self, k, axis, largest, begin)
     found = self.sort(axis, largest)
     order = list(range(self.ndim - 1))
     order.insert(axis, self.ndim - 1)

@@ -344,7 +344,7 @@ class Tensor(Base):
         """Return the point at `weight` on the way from self (0) to `end` (1)."""
     def _at(self, axis: int, place: Any) -> Self:
         """Return the elements at a place of a dimension, which stays, with size 1."""
-    def _first(self, k: int, axis: int, largest: Flag) -> Extreme: ...
+    def _first(self, k: int, axis: int, largest: Flag, begin: int = 0) -> Extreme: ...
     def _of_enough(self, name: str, k: int, axis: int) -> Self:
         """Return a tensor with at least k elements along a dimension."""
     def topk(self, k: int, dim: int = -1, largest: Flag = True, sorted: Flag = True) -> Extreme:

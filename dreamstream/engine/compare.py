@@ -228,8 +228,7 @@ def _wide(model: Any, engine: Engine) -> Engine:
 def _nodes(content: bytes, tiles: Collection[str]) -> list[tuple[str, str, bool, int, int]]:
     graph = _core.read_model(content, False)[0]
     if tiles:
-        how = stored_in(Narrowing(tiled=tiles), graph.nodes())
-        graph = _core.read_model(content, False, True, how, graph)[0]
+        graph.store(stored_in(Narrowing(tiled=tiles), graph.nodes()))
     return graph.nodes()
 
 
@@ -237,7 +236,7 @@ def _probe(engine: Engine, content: bytes, inner: Sequence[int], stored: bytes =
     """Return an engine of a file whose outputs are the model's, one after the other, and those of some nodes."""
     graph = _core.read_model(content, False)[0]
     if any(stored):
-        graph = _core.read_model(content, False, True, stored, graph)[0]
+        graph.store(stored)
     interface = engine._interface
     outputs, dims = list(interface.outputs), list(interface.dims)
     nodes, edges = graph.nodes(), engine._core.graph()["edges"] if inner else []

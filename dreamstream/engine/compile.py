@@ -16,10 +16,10 @@ from .capture import captured
 from .engine import Engine
 from .explain import in_full
 from .interface import Interface, names_of, sizes_of
-from .load import MOST_BYTES, stored_as
+from .load import MOST_BYTES
 from .spec import OutputInfo, lengths_in, number_of
 from .verify import verify as verify_engine
-from .weights import BOUND, Narrowing, Weights, stored
+from .weights import BOUND, Narrowing, Weights, store
 
 
 def compile(
@@ -147,8 +147,8 @@ def compile(
     for x in tensors:
         capture.graph.output(x.edge.handle)
     how, narrow = Narrowing(weights, products, weights_bound), weights != "fp32" or products != "fp32"
-    if narrow and not verify and not how.chooses:
-        capture.graph.store(stored(how, capture.graph.nodes()))
+    if narrow and not verify:
+        store(capture.graph, how)
     core = _core.Engine(capture.graph, n_threads, bool(blas), most_streams, skew, backend, most_bytes)
     number = iter(range(len(tensors)))
     structure = map_leaves(result, lambda _: next(number))
@@ -177,12 +177,9 @@ def compile(
                     "verify=False"
                 )
         _verify_or_raise(model, engine, lengths)
-    if narrow and verify and not how.chooses:
+    if narrow and verify:
         del core, engine  # what is compared is wide; the weights are stored from the model's own
         return compile(model, **{**given, "verify": False})
-    if how.chooses:
-        engine = stored_as(engine, how, backend)
-        engine.lengths = lengths_in(spec)
     return engine
 
 

@@ -9,7 +9,6 @@ import errno
 import mmap
 import os
 import stat
-from numbers import Real
 from typing import Any
 
 from .. import _core
@@ -21,19 +20,7 @@ from .files import is_path, read_all
 from .interface import Interface
 from .spec import number_of
 from .text import from_text, is_text
-from .weights import (
-    AS_IT_IS,
-    BOUND,
-    FORMATS,
-    LADDER,
-    TILES,
-    Narrowing,
-    Nodes,
-    Weights,
-    channels,
-    narrowest,
-    stored,
-)
+from .weights import AS_IT_IS, BOUND, TILES, Narrowing, Weights, store
 
 HEAD = 4096  # bytes of a file that say what it is
 MOST_BYTES = 2**62  # of max_bytes
@@ -210,31 +197,8 @@ def _model(source: Any, mapped: bool = False, changed: bool = False, how: Narrow
         source = from_text(source)
     graph, text, inputs, outputs = _core.read_model(source, mapped, changed)
     if not how.nothing:  # now that the file is known to be what was written
-        nodes = graph.nodes()
-        auto = _auto(source, mapped, nodes, how.bound) if how.chooses else ()
-        graph = _core.read_model(source, mapped, True, stored(how, nodes, auto), graph)[0]
+        store(graph, how)
     return graph, Interface.read(text, inputs, outputs)
-
-
-def _auto(source: Any, mapped: bool, nodes: Nodes, bound: float) -> list[int]:
-    """Return what "auto" stands for: the formats are tried on all nodes, and the weights compared.
-
-    An engine leaves out nodes that nothing reads: so those of one module and operator are tried together.
-    """
-    if not (isinstance(bound, Real) and bound >= 0):
-        raise ValueError(f"weights_bound: expected 0 or more, got {bound!r}")
-
-    def weights_of(how: bytes) -> list[Any]:
-        graph = _core.read_model(source, mapped, True)[0]
-        if how:
-            graph = _core.read_model(source, mapped, True, how, graph)[0]
-        layers: dict[tuple[str, str], list[Any]] = {}
-        for node in _core.Engine(graph, max_bytes=MOST_BYTES).graph()["nodes"]:
-            layers.setdefault((node["name"], node["path"]), []).extend(channels(node))
-        return [layers.get((name, path), []) for name, path, *_ in nodes]
-
-    rounded = {how: weights_of(bytes([FORMATS.index(how)]) * len(nodes)) for how in LADDER}
-    return narrowest(weights_of(b""), rounded, bound)
 
 
 def container_of(source: Any) -> Any:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from numbers import Real
 from typing import Any, NamedTuple
-
-import numpy as np
 
 #: What weights can be stored in, by the engine's numbers.
 FORMATS = ("fp32", "fp16", "bf16", "int8")
@@ -109,50 +108,26 @@ def _chosen(argument: str, asked: Weights | None, formats: Sequence[str], nodes:
         yield next((rules[p] for p in reversed(list(rules)) if _fits(p, path)), None)
 
 
-def narrowest(whole: Sequence[Any], rounded: Mapping[str, Sequence[Any]], bound: float) -> list[int]:
-    """Return for each node the first format of `LADDER` whose error is within the bound, by its number.
+def narrowest(graph: Any, nodes: Nodes, bound: float) -> list[int]:
+    """Return for each node of a `_core.Graph` the first format of `LADDER` whose error is within the bound.
 
-    Parameters
-    ----------
-    whole : sequence
-        Each node's weights as they are, as `channels` gives them.
-    rounded : mapping
-        The same as each format of the ladder has them.
+    The nodes of one module and operator are stored alike. Raises ValueError for a bound below 0.
     """
-    numbers = []
-    for j, weights in enumerate(whole):
-        errors = ((FORMATS.index(how), _error(weights, rounded[how][j])) for how in LADDER)
-        numbers.append(next((number for number, error in errors if error <= bound), 0))
+    if not (isinstance(bound, Real) and bound >= 0):
+        raise ValueError(f"weights_bound: expected 0 or more, got {bound!r}")
+    numbers = [0] * len(nodes)
+    for number in map(FORMATS.index, reversed(LADDER)):
+        worst: dict[tuple[str, str], float] = {}
+        for (name, path, *_), error in zip(nodes, graph.errors(number)):
+            worst[name, path] = max(error, worst.get((name, path), 0.0))
+        numbers = [number if worst[name, path] <= bound else n for (name, path, *_), n in zip(nodes, numbers)]
     return numbers
 
 
-def channels(node: Mapping[str, Any]) -> list[Any]:
-    """Return a node's floats, as `_core.Engine.graph` gives it: of each weight rows, one per output channel."""
-    found = []
-    for _, w in filter(None, node["weights"]):
-        if w.ndim == 0 or not np.issubdtype(w.dtype, np.floating):
-            continue
-        if node["name"].startswith("conv_transpose") and w.ndim > 1:
-            groups = node["attributes"]["groups"]
-            w = w.reshape(groups, len(w) // groups, w.shape[1], -1).swapaxes(1, 2).reshape(groups * w.shape[1], -1)
-        elif node["name"] == "expert_linear":
-            w = w.reshape(-1, w.shape[-1])
-        found.append(w.reshape(len(w), -1))
-    return found
-
-
-def _error(whole: Any, rounded: Any) -> float:
-    """Return the norm of w − rounded w by that of w in the worst channel; infinite where that says nothing."""
-    worst = 0.0 if whole else np.inf
-    for wide, narrow in zip(whole, rounded):
-        wide = wide.astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            gap = np.linalg.norm(wide - narrow, axis=1)
-            size = np.linalg.norm(wide, axis=1)
-        if not np.isfinite(gap).all():
-            return np.inf
-        worst = max(worst, *np.where(gap == 0, 0.0, gap / np.where(size == 0, 1, size)).tolist(), 0.0)
-    return worst
+def store(graph: Any, how: Narrowing) -> None:
+    """Store the weights of a `_core.Graph` as is asked for; raises what `stored` and `narrowest` do."""
+    nodes = graph.nodes()
+    graph.store(stored(how, nodes, narrowest(graph, nodes, how.bound) if how.chooses else ()))
 
 
 def _fits(pattern: str, path: str) -> bool:

@@ -100,7 +100,7 @@ static inline ds_status read_bytes(ds_graph **graph, ds_interface **interface, c
 {
     ds_mapped *file = NULL;
     CHECK(ds_mapped_copy(&file, NULL, bytes, n_bytes) == DS_OK);
-    const ds_status status = ds_model_read(graph, interface, &hooks, file, false, NULL);
+    const ds_status status = ds_model_read(graph, interface, &hooks, file, false);
     ds_mapped_release(file);
     return status;
 }

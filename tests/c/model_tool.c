@@ -118,7 +118,7 @@ int main(int argc, char **argv)
     ds_graph *graph = NULL;
     ds_interface *interface = NULL;
     ds_status status = ds_mapped_open(&in, NULL, argv[2]);
-    status = status == DS_OK ? ds_model_read(&graph, &interface, NULL, in, false, NULL) : status;
+    status = status == DS_OK ? ds_model_read(&graph, &interface, NULL, in, false) : status;
     if (status == DS_OK && runs) {
         status = run(graph, interface, argv[3], argv[4]);
     } else if (status == DS_OK) {

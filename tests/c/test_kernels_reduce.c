@@ -1,4 +1,4 @@
-/* reduce: the order of its sums to the bit, extremes by their definition, along rows and columns, everywhere. */
+/* reduce and pool: the order of sums to the bit, extremes by their definition, along rows and columns, everywhere. */
 #include "test_kernels.h"
 
 enum { MOST = 40 * 90 };
@@ -13,13 +13,16 @@ static double value(const void *x, size_t e, size_t i, ds_reduction kind, double
 static double plain(const void *x, size_t e, ds_reduction kind, size_t from, size_t n, size_t step,
                     double centre)
 {
-    double lane[4] = {0}, best = get(x, e, from);
+    const bool product = kind == DS_REDUCE_PRODUCT;
+    double lane[4] = {product, product, product, product}, best = get(x, e, from);
     for (size_t k = 0; k < n; k++) {
         const double v = value(x, e, from + k * step, kind, centre);
-        lane[k % 4] += v;
+        lane[k % 4] = product ? lane[k % 4] * v : lane[k % 4] + v;
         if (best == best && (v != v || (kind == DS_REDUCE_GREATEST ? v > best : v < best)))
             best = v;
     }
+    if (product)
+        return (lane[0] * lane[1]) * (lane[2] * lane[3]);
     return kind <= DS_REDUCE_SQUARES ? (lane[0] + lane[1]) + (lane[2] + lane[3]) : best;
 }
 
@@ -38,11 +41,11 @@ static void test_reduce(const ds_kernels *kernels, size_t real)
 {
     const ds_real_kernels *const k = &kernels->real[real];
     static double x[MOST], centre[90];
-    for (int round = 0; round < 600; round++) {
+    for (int round = 0; round < 750; round++) {
         const bool rows = round % 2 == 0;
         const size_t n = random_size(1, round % 7 == 0 ? 40 : 20), n_results = random_size(0, 90);
         const size_t step = rows ? 1 : random_size(n_results, 90), stride = rows ? n : 1;
-        const ds_reduction kind = (ds_reduction)(round / 2 % 4);
+        const ds_reduction kind = (ds_reduction)(round / 2 % 5);
         const bool about = kind == DS_REDUCE_SQUARES && round % 3 != 0;
         fill_some(x, k->element, round);
         fill(centre, sizeof *centre, 90, -1, 1);
@@ -58,12 +61,63 @@ static void test_reduce(const ds_kernels *kernels, size_t real)
     }
 }
 
+/* The sum of taps [from, from + n) of a window: by halves, of parts of 2^k taps, the longest first. */
+static double halves(const void *x, size_t e, size_t from, size_t n, size_t step)
+{
+    size_t part = 1;
+    while (2 * part <= n)
+        part *= 2;
+    if (n == 1)
+        return get(x, e, from);
+    if (part == n)
+        return halves(x, e, from, n / 2, step) + halves(x, e, from + n / 2 * step, n / 2, step);
+    double sum = 0;
+    for (; n > 0; n -= part, from += part * step) {
+        while (part > n)
+            part /= 2;
+        sum += halves(x, e, from, part, step);
+    }
+    return sum;
+}
+
+static void test_pool(const ds_kernels *kernels, size_t real)
+{
+    const ds_real_kernels *const k = &kernels->real[real];
+    static double x[MOST];
+    for (int round = 0; round < 400; round++) {
+        const size_t n = random_size(1, 40), n_taps = random_size(1, 18), at = random_size(1, 3);
+        const size_t n_windows = random_size(1, 16), stride = n * at, step = n * random_size(1, 2);
+        const bool by_halves = round % 4 == 3;
+        const double divisor = round % 2 == 0 ? 0 : (double)n_taps;
+        fill_some(x, k->element, round);
+        guarded y = guarded_new(n_windows * n * k->element);
+        k->pool(divisor, by_halves, y.data, x, n_windows, stride, n_taps, step, n);
+        for (size_t i = 0; i < n_windows * n; i++) {
+            const size_t from = i / n * stride + i % n;
+            double most = get(x, k->element, from), sum = 0, want;
+            for (size_t t = 0; t < n_taps; t++) {
+                const double v = get(x, k->element, from + t * step);
+                sum += v;
+                most = v > most || v != v ? v : most;
+            }
+            put(&want, k->element, 0,
+                divisor == 0
+                    ? most
+                    : (by_halves ? 0 + halves(x, k->element, from, n_taps, step) : sum) / divisor);
+            CHECK(same((char *)y.data + i * k->element, &want, k->element, 1));
+        }
+        guarded_free(y);
+    }
+}
+
 int main(void)
 {
     const ds_kernels *variants[MAX_VARIANTS];
     const size_t n_variants = runnable(variants);
     for (size_t v = 0; v < n_variants; v++)
-        for (size_t real = 0; real < 2; real++)
+        for (size_t real = 0; real < 2; real++) {
             test_reduce(variants[v], real);
+            test_pool(variants[v], real);
+        }
     return check_report();
 }

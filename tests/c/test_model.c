@@ -26,7 +26,7 @@ static ds_graph *read_mapped(ds_mapped *mapped)
 {
     ds_graph *graph = NULL;
     ds_interface *interface = NULL;
-    CHECK_OK(ds_model_read(&graph, &interface, &hooks, mapped, false, NULL));
+    CHECK_OK(ds_model_read(&graph, &interface, &hooks, mapped, false));
     ds_interface_free(interface);
     return graph;
 }
@@ -284,7 +284,7 @@ TEST(failing_allocations)
         ds_graph *graph = NULL;
         ds_interface *made = NULL;
         ds_fault_arm(&fault, n, false);
-        status = ds_model_read(&graph, &made, &hooks, mapped, false, NULL);
+        status = ds_model_read(&graph, &made, &hooks, mapped, false);
         ds_fault_disarm(&fault);
         CHECK(status == DS_OK || (status == DS_NO_MEMORY && graph == NULL && made == NULL));
         ds_interface_free(made);

@@ -13,7 +13,7 @@ static void *use(void *argument)
         ds_graph *graph = NULL;
         ds_interface *interface = NULL;
         ds_plan *plan = NULL;
-        CHECK(ds_model_read(&graph, &interface, &hooks, t->file, false, NULL) == DS_OK);
+        CHECK(ds_model_read(&graph, &interface, &hooks, t->file, false) == DS_OK);
         ds_buffer again = file_of(graph, interface);
         CHECK(again.n_bytes == ds_mapped_size(t->file));
         CHECK(memcmp(again.bytes, ds_mapped_bytes(t->file), again.n_bytes) == 0);

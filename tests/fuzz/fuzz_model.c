@@ -169,7 +169,7 @@ static void check_fingerprint(ds_mapped *file, ds_status without)
 {
     ds_graph *graph = NULL;
     ds_interface *interface = NULL;
-    const ds_status status = ds_model_read(&graph, &interface, &limited, file, false, NULL);
+    const ds_status status = ds_model_read(&graph, &interface, &limited, file, false);
     FUZZ_CHECK(status == without ||
                (without == DS_OK && (status == DS_FORMAT || status == DS_NO_MEMORY)));
     FUZZ_CHECK(status != DS_FORMAT || without != DS_OK ||
@@ -184,7 +184,7 @@ static void run(const void *bytes, size_t n_bytes)
     ds_graph *graph = NULL;
     ds_interface *interface = NULL;
     FUZZ_CHECK(ds_mapped_copy(&file, NULL, bytes, n_bytes) == DS_OK);
-    const ds_status status = ds_model_read(&graph, &interface, &limited, file, true, NULL);
+    const ds_status status = ds_model_read(&graph, &interface, &limited, file, true);
     check_fingerprint(file, status);
     ds_mapped_release(file);
     if (status != DS_OK) {

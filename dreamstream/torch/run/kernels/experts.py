@@ -19,10 +19,10 @@ def logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return out.to(x.dtype)
 
 
-def top(x: Tensor, k: int, smallest: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the k greatest elements and their places, the first of equals first."""
+def top(x: Tensor, k: int, smallest: bool = False, first: int = 0) -> tuple[Tensor, Tensor]:
+    """Return the k greatest elements from number `first` on and their places, the first of equals first."""
     values, indices = torch.sort(x, dim=-1, descending=not smallest, stable=True)
-    return values[..., :k], indices[..., :k]
+    return values[..., first:k], indices[..., first:k]
 
 
 def check_experts(name: str, index: Tensor, n: int) -> None:
@@ -81,7 +81,7 @@ def gather(step: Step, x: Tensor, index: Tensor) -> Tensor:
 #: Of plain tensors, too.
 EXPERTS: dict[str, Callable[..., Any]] = {
     "router": lambda step, x, weight, bias: logits(x, weight, bias),
-    "topk": lambda step, x: top(x, step.attributes["k"], bool(step.attributes.get("smallest"))),
+    "topk": lambda step, x: top(x, step.attributes["k"], *map(step.attributes.get, ("smallest", "first"), (0, 0))),
     "expert_linear": lambda step, x, i, w, b: expert_products(x, i, w, b, step.live).flatten(-2),
     "combine": lambda step, x, weights: combined(x.unflatten(-1, (weights.shape[-1], -1)), weights),
 }

@@ -17,22 +17,23 @@ __all__ = ["REFERENCES"]
 
 def topk_by_definition(a: dict[str, Any], w: Sequence[Array], x: Array) -> list[Array]:
     n = x.shape[-1]
-    order = np.zeros((*x.shape[:-1], a["k"]), np.int64)
+    order = np.zeros((*x.shape[:-1], a["k"] - a.get("first", 0)), np.int64)
     for at in np.ndindex(x.shape[:-1]):
         sign = 1 if a["smallest"] else -1
         keys = [
             (np.isnan(v) == bool(a["smallest"]), 0 if np.isnan(v) else sign * v, i) for i, v in enumerate(x[at])
         ]
-        order[at] = [i for _, _, i in sorted(keys)][: min(a["k"], n)]
+        order[at] = [i for _, _, i in sorted(keys)][a.get("first", 0) : min(a["k"], n)]
     return [np.take_along_axis(x, order, -1), order]
 
 
 def topk(rng: Rng, dtype: str) -> Case:
     features = (*shape(rng, 0, 2), int(pick(rng, rng.integers(2, 6), 32, 40)))
-    a = {"k": int(rng.integers(1, min(features[-1], 9) + 1)), "smallest": int(rng.random() < 0.25)}
+    k = int(rng.integers(1, min(features[-1], 9) + 1)) if rng.random() < 0.6 else features[-1]
+    a = {"k": k, "smallest": int(rng.random() < 0.25), "first": int(pick(rng, 0, 0, rng.integers(k)))}
 
     def depends(x: Array) -> list[Array]:
-        return [np.repeat(x.sum(-1, keepdims=True), a["k"], -1)] * 2
+        return [np.repeat(x.sum(-1, keepdims=True), k - a["first"], -1)] * 2
 
     layout = ("B", "L", *range(len(features)))
     draw = pick(rng, normal, ties, ties, ties, ties)

@@ -87,8 +87,9 @@ def conv_transpose2d(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 def pad_features(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     axis = a["axis"] + 1
-    y = padded(np.moveaxis(x, axis, 0), a["left"], a["right"], a["mode"], a["value"])
+    y = padded(np.moveaxis(x, axis, 0), a["left"], max(a["right"], 0), a["mode"], a["value"])
     assert y is not None
+    y = y[: len(y) + min(a["right"], 0)]
     return [np.moveaxis(y, 0, axis)]
 
 
@@ -218,6 +219,8 @@ def _pad_features(rng: Rng, dtype: str) -> Case:
     axis = int(rng.integers(len(features)))
     mode = str(pick(rng, "constant", "replicate", "reflect", "circular"))
     left, right = inner_pads(rng, features[axis], mode)
+    if mode == "constant" and rng.random() < 0.3:
+        right = -int(rng.integers(features[axis]))
     a = {
         "axis": axis,
         "left": left,
