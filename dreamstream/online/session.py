@@ -517,8 +517,7 @@ class Call:
             return None
         if self._named is None:
             self._named = self._names()
-        named = self._named.get(id(weight))
-        return named if named is not None else (str(weight.dtype), tuple(weight.shape))
+        return self._named.get(id(weight)) or (str(weight.dtype), tuple(weight.shape))
 
     def _follow(self, key: Key) -> None:
         """Go one step along the script, or write it where no stream is live."""
