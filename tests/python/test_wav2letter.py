@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from dreamstream.models.tds import LocalNorm, Mfsc, ScalarNorm
 
 RNG = np.random.default_rng(0)
 BANDS = 8
+NUMBERS = Path(__file__).parents[1] / "golden" / "wav2letter.npz"
 
 
 def randn(*shape, scale=0.3):
@@ -218,38 +219,22 @@ def test_serialized_modules(tmp_path, name):
             assert np.array_equal(streamed(engine, x, chunk), whole)
 
 
-def authors_convolution(given, prefix=""):
-    weight, bias = (given[f"{prefix}_{k}" if prefix else f"{k}Values"] for k in ("weights", "bias"))
-    return "Conv1dFbGemm", weight.reshape(2, 3, 2), bias, 5, 1, 1, 1
-
-
-def authors_block(given):
-    first, second = (
-        ("LinearFbGemm", given[f"lin{i}_weights"].reshape(10, 10), given[f"lin{i}_bias"]) for i in (1, 2)
-    )
-    conv = "Residual", ("Sequential", authors_convolution(given, "conv"), ("Relu",))
-    norm = "LayerNorm", 10, 1.0, 0.0
-    return "TDSBlock", conv, norm, ("Residual", ("Sequential", first, ("Relu",), second)), norm
-
-
-AUTHORS = {
-    "Conv1dTest": (authors_convolution, "inputValues", "targetValues"),
-    "TDSBlockTest": (authors_block, "in", "expectedOutput"),
-}
-
-
-@pytest.mark.parametrize("name", AUTHORS)
-def test_numbers_of_the_authors(data_folder, tmp_path, name):
-    """Outputs that stand in wav2letter's tests of a convolution and of a block, to four digits."""
-    path, (make, x, y) = data_folder / "wav2letter" / f"{name}.cpp", AUTHORS[name]
-    if not path.is_file():
-        pytest.skip(f"there is no {path}")
-    first = re.findall(r"(\w+) = \{([-.\d,\s]+)\}", path.read_text().split("TEST(")[1])
-    given = {key: np.float32(numbers.split(",")) for key, numbers in first}
-    (tmp_path / "acoustic_model.bin").write_bytes(written(make(given)))
+@pytest.mark.parametrize("name", ["conv", "block"])
+def test_numbers_of_the_authors(tmp_path, name):
+    """What wav2letter's own tests (MIT licence) expect of a convolution and of a block, to four digits."""
+    numbers = np.load(NUMBERS)
+    given = {key.removeprefix(f"{name}_"): numbers[key] for key in numbers if key.startswith(name)}
+    module = "Conv1dFbGemm", given["conv_weights"].reshape(2, 3, 2), given["conv_bias"], 5, 1, 1, 1
+    if name == "block":
+        weights = (given[f"lin{i}_weights"].reshape(10, 10) for i in (1, 2))
+        first, second = (("LinearFbGemm", w, given[f"lin{i}_bias"]) for i, w in enumerate(weights, 1))
+        norm = "LayerNorm", 10, 1.0, 0.0
+        conv, linear = ("Sequential", module, ("Relu",)), ("Sequential", first, ("Relu",), second)
+        module = "TDSBlock", ("Residual", conv), norm, ("Residual", linear), norm
+    (tmp_path / "acoustic_model.bin").write_bytes(written(module))
     net = load_wav2letter(tmp_path / "acoustic_model.bin")
     engine = ds.compile(net, net.spec, rate=net.rate)
-    x, want = given[x].reshape(10, 10), given[y].reshape(10, 10)
+    x, want = given["x"].reshape(10, 10), given["y"].reshape(10, 10)
     whole = streamed(engine, x, 10)
     assert abs(whole - want).max() < 2e-3
     assert all(np.array_equal(streamed(engine, x, chunk), whole) for chunk in (1, 3, 7))
