@@ -92,7 +92,8 @@ def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     if dim is None:
         return _median_of_all(self)
     axis = self._axis("median", dim)
-    found = _kth(self, axis, (self.shape[axis] - 1) // 2, True) if self.is_stream else self.nanmedian(axis, True)
+    n = self.shape[axis] if self.is_stream else None
+    found = _kth(self, axis, (n - 1) // 2, True) if isinstance(n, int) else self.nanmedian(axis, True)
     if dtypes.is_float(self.dtype):
         unknown = self.isnan()
         first, spoilt = unknown.to(dtypes.float32).argmax(axis, True), unknown.any(axis, True)
@@ -186,8 +187,8 @@ def _last(x: Tensor, axis: int) -> Tensor:
 
 
 def _kth(x: Tensor, axis: int, place: int, keepdim: bool) -> Extreme:
-    """Return the elements at a place in order, which of features are the only ones that are put in order."""
-    if not (x.is_stream and isinstance(place, int)):
+    """Return the elements at a place in order, which of a stream are the only ones that are put in order."""
+    if not x.is_stream:
         return _picked(x.sort(axis), axis, place, keepdim)
     found = x._first(place + 1, axis, False, place)
     return found if keepdim else Extreme(*(y.squeeze(axis) for y in found))

@@ -110,7 +110,9 @@ MUTANTS = {
         "run->k->binary(DS_BINARY_MUL, j == 0 ? y : run->scratch, x, w + (k - 1 - 2 * j) * element, n, 1, 0);",
     ),
     "the last of equals first": Mutant(
-        "ops/top_k.c", "at > 0 && key < (ds_order_key", "at > 0 && key <= (ds_order_key"
+        "ops/top_k.c",
+        "#define LESS_NUMBER(a, b) ((a) < (b))",
+        "#define LESS_NUMBER(a, b) ((a) >> 32 < (b) >> 32 || ((a) >> 32 == (b) >> 32 && (a) > (b)))",
     ),
     "phase lost at stride > span": Mutant(
         "ops/conv.c",
@@ -266,7 +268,7 @@ MUTANTS = {
         "ops/reduce_frames.c", "squares[i] += off * ((double)x[i] - mean[i]);", "squares[i] += off * off;"
     ),
     "sums that a larger score does not scale": Mutant(
-        "ops/softmax_sum.c", "sums[i] * scale[meets[i]] +", "sums[i] +"
+        "ops/softmax_sum.c", "sums[i] * scale[at + meets[i]] +", "sums[i] +"
     ),
     "equals that change places in order": Mutant(
         "ops/sort.c", "from[a].key <= from[b].key", "from[a].key < from[b].key"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..case import Array, Case, Input, Rng, normal, pick
-from .drawing import make, maybe, shape
+from .drawing import cases, make, maybe, shape
 from .features import ties
 from .products import _linear as linear, linear as by_linear
 
@@ -27,6 +27,7 @@ def topk_by_definition(a: dict[str, Any], w: Sequence[Array], x: Array) -> list[
     return [np.take_along_axis(x, order, -1), order]
 
 
+@cases(6)
 def topk(rng: Rng, dtype: str) -> Case:
     features = (*shape(rng, 0, 2), int(pick(rng, rng.integers(2, 6), 32, 40)))
     k = int(rng.integers(1, min(features[-1], 9) + 1)) if rng.random() < 0.6 else features[-1]
