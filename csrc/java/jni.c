@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Methods are handed their class, and some an environment, that they have no use for. */
-#pragma GCC diagnostic ignored "-Wunused-parameter"
+/* What a method is handed whether it has a use for it or not. */
+#define UNUSED __attribute__((unused))
+#define SELF jclass self UNUSED
 
 /* What JNI_OnLoad looks up. */
 static jclass exception_class;
@@ -22,7 +23,7 @@ static jmethodID exception_init; /* (int status, byte[] message) */
 /* What dreamstream.Native compares with its own number: it changes with the methods below. */
 enum { METHODS_VERSION = 1 };
 
-JNIEXPORT jint JNI_OnLoad(JavaVM *vm, void *reserved)
+JNIEXPORT jint JNI_OnLoad(JavaVM *vm, void *reserved UNUSED)
 {
     JNIEnv *env = NULL;
     if ((*vm)->GetEnv(vm, (void **)&env, JNI_VERSION_1_8) != JNI_OK)
@@ -117,19 +118,19 @@ static int allocated(JNIEnv *env, const void *p)
 /* ---- the library ---------------------------------------------------------------------------- */
 
 /* Native's number of this file; the interface that it was compiled for and the one that is running. */
-JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_versions(JNIEnv *env, jclass self)
+JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_versions(JNIEnv *env, SELF)
 {
     const jlong values[] = {METHODS_VERSION, DS_ABI_VERSION, (jlong)ds_abi_version()};
     return new_longs(env, values, 3);
 }
 
-JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_version(JNIEnv *env, jclass self)
+JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_version(JNIEnv *env, SELF)
 {
     return new_text(env, ds_version());
 }
 
 /* The name of backend `index`, if this machine can run it, else null. */
-JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_backend(JNIEnv *env, jclass self, jlong index)
+JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_backend(JNIEnv *env, SELF, jlong index)
 {
     ds_backend_info info = {.struct_size = sizeof info};
     if (!good(env, ds_backend_at(&info, (size_t)index)) || !info.usable)
@@ -137,19 +138,19 @@ JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_backend(JNIEnv *env, jclass
     return new_text(env, info.name);
 }
 
-JNIEXPORT jlong JNICALL Java_dreamstream_Native_backends(JNIEnv *env, jclass self)
+JNIEXPORT jlong JNICALL Java_dreamstream_Native_backends(JNIEnv *env UNUSED, SELF)
 {
     return (jlong)ds_backend_count();
 }
 
 /* Where a direct buffer's first byte lies. */
-JNIEXPORT jlong JNICALL Java_dreamstream_Native_address(JNIEnv *env, jclass self, jobject buffer)
+JNIEXPORT jlong JNICALL Java_dreamstream_Native_address(JNIEnv *env, SELF, jobject buffer)
 {
     return number((*env)->GetDirectBufferAddress(env, buffer));
 }
 
 /* Copies `n` bytes. */
-JNIEXPORT void JNICALL Java_dreamstream_Native_copy(JNIEnv *env, jclass self, jlong to, jlong from,
+JNIEXPORT void JNICALL Java_dreamstream_Native_copy(JNIEnv *env UNUSED, SELF, jlong to, jlong from,
                                                     jlong n)
 {
     if (n > 0)
@@ -160,7 +161,7 @@ JNIEXPORT void JNICALL Java_dreamstream_Native_copy(JNIEnv *env, jclass self, jl
 
 /* Loads the file `path`, or, where that is null, the `n_bytes` at `bytes`. `numbers` are threads, max_streams,
  * copy and max_bytes. */
-JNIEXPORT jlong JNICALL Java_dreamstream_Native_load(JNIEnv *env, jclass self, jbyteArray path,
+JNIEXPORT jlong JNICALL Java_dreamstream_Native_load(JNIEnv *env, SELF, jbyteArray path,
                                                      jlong bytes, jlong n_bytes, jlongArray numbers,
                                                      jbyteArray backend)
 {
@@ -184,14 +185,13 @@ JNIEXPORT jlong JNICALL Java_dreamstream_Native_load(JNIEnv *env, jclass self, j
     return number(model);
 }
 
-JNIEXPORT jint JNICALL Java_dreamstream_Native_closeModel(JNIEnv *env, jclass self, jlong model)
+JNIEXPORT jint JNICALL Java_dreamstream_Native_closeModel(JNIEnv *env UNUSED, SELF, jlong model)
 {
     return (jint)ds_model_close(pointer(model));
 }
 
 /* Field by field what ModelInfo has; numbers of floating point as their bits. */
-JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_modelInfo(JNIEnv *env, jclass self,
-                                                               jlong model)
+JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_modelInfo(JNIEnv *env, SELF, jlong model)
 {
     ds_model_info info = {.struct_size = sizeof info};
     if (!good(env, ds_model_query(pointer(model), &info)))
@@ -216,8 +216,8 @@ JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_modelInfo(JNIEnv *env, jcla
 }
 
 /* The model's name, or its backend's. */
-JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_modelText(JNIEnv *env, jclass self,
-                                                               jlong model, jboolean backend)
+JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_modelText(JNIEnv *env, SELF, jlong model,
+                                                               jboolean backend)
 {
     ds_model_info info = {.struct_size = sizeof info};
     if (!good(env, ds_model_query(pointer(model), &info)))
@@ -233,7 +233,7 @@ static ds_status port_of(jlong model, jboolean output, jlong index, ds_port_info
 }
 
 /* dtype, rate_num, rate_den, delay, and the sizes of a frame's axes. */
-JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_portInfo(JNIEnv *env, jclass self, jlong model,
+JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_portInfo(JNIEnv *env, SELF, jlong model,
                                                               jboolean output, jlong index)
 {
     ds_port_info info;
@@ -251,7 +251,7 @@ JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_portInfo(JNIEnv *env, jclas
     return array;
 }
 
-JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_portName(JNIEnv *env, jclass self, jlong model,
+JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_portName(JNIEnv *env, SELF, jlong model,
                                                               jboolean output, jlong index)
 {
     ds_port_info info;
@@ -260,24 +260,24 @@ JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_portName(JNIEnv *env, jclas
 
 /* ---- streams -------------------------------------------------------------------------------- */
 
-JNIEXPORT jlong JNICALL Java_dreamstream_Native_open(JNIEnv *env, jclass self, jlong model)
+JNIEXPORT jlong JNICALL Java_dreamstream_Native_open(JNIEnv *env, SELF, jlong model)
 {
     ds_stream *stream = NULL;
     (void)good(env, ds_stream_open(&stream, pointer(model)));
     return number(stream);
 }
 
-JNIEXPORT jint JNICALL Java_dreamstream_Native_closeStream(JNIEnv *env, jclass self, jlong stream)
+JNIEXPORT jint JNICALL Java_dreamstream_Native_closeStream(JNIEnv *env UNUSED, SELF, jlong stream)
 {
     return (jint)ds_stream_close(pointer(stream));
 }
 
-JNIEXPORT void JNICALL Java_dreamstream_Native_reset(JNIEnv *env, jclass self, jlong stream)
+JNIEXPORT void JNICALL Java_dreamstream_Native_reset(JNIEnv *env, SELF, jlong stream)
 {
     (void)good(env, ds_stream_reset(pointer(stream)));
 }
 
-JNIEXPORT jlong JNICALL Java_dreamstream_Native_fork(JNIEnv *env, jclass self, jlong stream)
+JNIEXPORT jlong JNICALL Java_dreamstream_Native_fork(JNIEnv *env, SELF, jlong stream)
 {
     ds_stream *fork = NULL;
     (void)good(env, ds_stream_fork(&fork, pointer(stream)));
@@ -285,8 +285,7 @@ JNIEXPORT jlong JNICALL Java_dreamstream_Native_fork(JNIEnv *env, jclass self, j
 }
 
 /* begun, ended, refused, and the idle seconds' bits. */
-JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_streamInfo(JNIEnv *env, jclass self,
-                                                                jlong stream)
+JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_streamInfo(JNIEnv *env, SELF, jlong stream)
 {
     ds_stream_info info = {.struct_size = sizeof info};
     if (!good(env, ds_stream_query(pointer(stream), &info)))
@@ -297,16 +296,14 @@ JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_streamInfo(JNIEnv *env, jcl
     return new_longs(env, values, 4);
 }
 
-JNIEXPORT jlong JNICALL Java_dreamstream_Native_frames(JNIEnv *env, jclass self, jlong stream,
-                                                       jlong index)
+JNIEXPORT jlong JNICALL Java_dreamstream_Native_frames(JNIEnv *env, SELF, jlong stream, jlong index)
 {
     int64_t n = 0;
     (void)good(env, ds_stream_frames(pointer(stream), (size_t)index, &n));
     return (jlong)n;
 }
 
-JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_snapshot(JNIEnv *env, jclass self,
-                                                              jlong stream)
+JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_snapshot(JNIEnv *env, SELF, jlong stream)
 {
     size_t n = 0;
     if (!good(env, ds_stream_snapshot_size(pointer(stream), &n)))
@@ -323,7 +320,7 @@ JNIEXPORT jbyteArray JNICALL Java_dreamstream_Native_snapshot(JNIEnv *env, jclas
     return array;
 }
 
-JNIEXPORT void JNICALL Java_dreamstream_Native_restore(JNIEnv *env, jclass self, jlong stream,
+JNIEXPORT void JNICALL Java_dreamstream_Native_restore(JNIEnv *env, SELF, jlong stream,
                                                        jbyteArray snapshot)
 {
     char *bytes = copy_text(env, snapshot);
@@ -380,7 +377,7 @@ static void write_call(const call *c)
 }
 
 /* Advances the streams of a call; frames go to the rooms that hold all of an output. */
-JNIEXPORT void JNICALL Java_dreamstream_Native_step(JNIEnv *env, jclass self, jlong model,
+JNIEXPORT void JNICALL Java_dreamstream_Native_step(JNIEnv *env, SELF, jlong model,
                                                     jlongArray array, jint n_streams, jint n_inputs,
                                                     jint n_outputs)
 {

@@ -378,9 +378,9 @@ typedef struct ds_real_kernels {
      * for squares; NULL stands for 0. */
     void (*reduce)(ds_reduction kind, double *y, const void *x, size_t n_results, size_t stride,
                    size_t n, size_t step, const double *centre);
-    /* y[m * n + i] = the largest of x[m * stride + t * step + i], t < n_taps, n_taps >= 1; or where the divisor is not 0
-     * their sum in double divided by it: from the first on, or with `halves` of parts of 2^k taps, the longest first, each
-     * the sum of its halves. n_taps is 1 at least, and below 2^32. */
+    /* y[m * n + i] = the largest of x[m * stride + t * step + i], t < n_taps, or where the divisor is not 0 their sum
+     * in double divided by it: from the first on, or with `halves` of parts of 2^k taps, the longest first, each the
+     * sum of its halves. n_taps is 1 at least, and below 2^32. */
     void (*pool)(double divisor, bool halves, void *y, const void *x, size_t n_windows,
                  size_t stride, size_t n_taps, size_t step, size_t n);
     /* y[m][i] = ((x[m][i] - mean[i]) - rest[i]) * scale[i] + shift[i]; y may be x. */

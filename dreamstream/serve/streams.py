@@ -346,11 +346,8 @@ class Live:
         self.begins = State(record.snapshot, record.decoder)
         self.base = Base(record.decoder, self.stepped, list(record.made))
         self.number = self.whole_from = self.stored = record.number
-        self.n_parts, self.n_stored, self.n_bytes = (
-            bool(record.snapshot),
-            bool(record.snapshot),
-            len(record.snapshot),
-        )
+        self.n_parts = self.n_stored = 1 if record.snapshot else 0
+        self.n_bytes = len(record.snapshot)
         self.parts = [record.snapshot] if record.snapshot and self.model.keeps_parts else []
         if self.ended:
             self.end = record.input
