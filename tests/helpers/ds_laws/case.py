@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -100,6 +100,16 @@ def _spacing(rates: tuple[Fraction, ...]) -> list[int]:
 
 
 # ---------------------------------------------------------------- a case
+class Call(NamedTuple):
+    """What a case's forward knows of it, and its model holds: a trace looks at all that a model holds."""
+
+    name: str
+    attributes: dict[str, Any]
+    given: dict[str, Any]
+    layout: Layout
+    dims: Any
+
+
 @dataclass
 class Case:
     """A model, what goes into it, and what must come out.
@@ -113,8 +123,8 @@ class Case:
     inputs, weights
     layout : tuple
         Dimensions of every input at the door: "B", "L", and features in order.
-    forward : function (case, weights, *tensors) -> tensors, optional
-        What a user would write; `door` without it.
+    forward : function (call, weights, *tensors) -> tensors, optional
+        What a user would write, of a `Call`; `door` without it.
     depends : function (*arrays) -> list of arrays, optional
         What must come out in float64, and NaN wherever a NaN was looked at: for operators that hide it, and for
         models. Else the reference says so.
@@ -287,12 +297,12 @@ def constant(layout: Layout, weight: Any) -> Any:
     return weight.reshape(tuple(sizes[d] if isinstance(d, int) else 1 for d in layout))
 
 
-def door(case: Case, weights: Sequence[Any], *tensors: Any) -> Any:
+def door(call: Call, weights: Sequence[Any], *tensors: Any) -> Any:
     """One call of the operator."""
-    dims = case.layout if case.dims == "layout" else case.dims
+    dims = call.layout if call.dims == "layout" else call.dims
     if dims is None:
-        weights = [constant(case.layout, w) for w in weights]
-    return dispatch.apply(case.name, case.attributes if case.given is None else case.given, tensors, weights, dims)
+        weights = [constant(call.layout, w) for w in weights]
+    return dispatch.apply(call.name, call.given, tensors, weights, dims)
 
 
 class CaseModel(nn.Module):
@@ -300,7 +310,9 @@ class CaseModel(nn.Module):
 
     def __init__(self, case: Case) -> None:
         super().__init__()
-        self.case = case
+        given = case.attributes if case.given is None else case.given
+        self.call = Call(case.name, case.attributes, given, case.layout, case.dims)
+        self.written = case.forward or door
         weights = case.weights
         self.held = [None if w is None else f"w{i}" for i, w in enumerate(weights)]
         self.after: Callable[[], None] | None = None
@@ -316,7 +328,7 @@ class CaseModel(nn.Module):
 
     def forward(self, x: Any, y: Any = None, z: Any = None, u: Any = None) -> Any:
         tensors = [t for t in (x, y, z, u) if t is not None]
-        out = (self.case.forward or door)(self.case, self.weights(), *tensors)
+        out = self.written(self.call, self.weights(), *tensors)
         if self.after is not None:
             self.after()
         return out

@@ -10,7 +10,7 @@ import numpy as np
 
 import dreamstream as ds
 
-from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout, together
+from ..case import Array, Call, Case, Input, Rng, door, normal, pick, random_layout, together
 from ..reference import Arrays, Refused, length_of, padded
 from .drawing import WAITS, along, any_type, make, shape
 
@@ -202,7 +202,7 @@ def _cut(rng: Rng, dtype: str) -> Case:
     layout = random_layout(rng, rank)
     axis = layout.index("L")
 
-    def forward(case: Case, weights: Any, x: Any, y: Any) -> Any:
+    def forward(call: Call, weights: Any, x: Any, y: Any) -> Any:
         n: Any = length_of(a["length"], y.size(axis))
         return x[(slice(None),) * axis + (slice(a["start"], n, a["step"]),)]
 
@@ -256,10 +256,10 @@ def _pad_to(rng: Rng, dtype: str) -> Case:
     )
 
 
-def _padded(case: Case, weights: Any, x: Any, y: Any) -> Any:
+def _padded(call: Call, weights: Any, x: Any, y: Any) -> Any:
     if x.is_stream:
-        return door(case, weights, x, y)
-    axis, a = case.layout.index("L"), case.attributes
+        return door(call, weights, x, y)
+    axis, a = call.layout.index("L"), call.attributes
     frames = np.moveaxis(x.numpy(), axis, 0)
     frames = padded_to(a, frames, length_of(a["length"], y.shape[axis]))
     return ds.tensor(np.moveaxis(frames, 0, axis))
@@ -303,9 +303,9 @@ def _sync(rng: Rng, dtype: str) -> Case:
     skew = int(rng.integers(0, 5))
     same = len({(i.features, i.dtype) for i in inputs}) == 1
 
-    def forward(case: Case, weights: Any, *tensors: Any) -> Any:
+    def forward(call: Call, weights: Any, *tensors: Any) -> Any:
         if tensors[0].is_stream or same:
-            return door(case, weights, *tensors)
+            return door(call, weights, *tensors)
         return tensors[0]  # the door's plain tensors are of one shape
 
     def depends(*arrays: Array) -> list[Array]:
@@ -336,10 +336,10 @@ def _hold(rng: Rng, dtype: str) -> Case:
     rank = int(rng.integers(0, 3))
     inputs = [Input(shape(rng, rank, rank), any_type(rng, dtype)) for _ in range(2)]
 
-    def forward(case: Case, weights: Any, x: Any, y: Any) -> Any:
+    def forward(call: Call, weights: Any, x: Any, y: Any) -> Any:
         if x.is_stream or x.shape == y.shape:
-            return door(case, weights, x, y)
-        axis = case.layout.index("L")  # the door's plain tensors are of one shape
+            return door(call, weights, x, y)
+        axis = call.layout.index("L")  # the door's plain tensors are of one shape
         first = x.narrow(axis, 0, min(1, x.shape[axis]))
         return ds.tensor(np.repeat(first.numpy(), y.shape[axis], axis))
 
@@ -403,7 +403,7 @@ def _table(rng: Rng, dtype: str) -> Case:
     layout = ("B", "L", *range(len(features)))
     batch = len(features) > 0 and (bool(rng.integers(2)) or features[0] == 1)
 
-    def forward(case: Case, weights: Any, x: Any) -> Any:
+    def forward(call: Call, weights: Any, x: Any) -> Any:
         n: Any = length_of(length, x.size(1))
         n = max(n, 0) if isinstance(n, int) else n
         return weights[0].unsqueeze(0)[:, :n] if batch else weights[0][:n]

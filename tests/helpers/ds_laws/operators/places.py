@@ -9,7 +9,7 @@ import numpy as np
 
 import dreamstream as ds
 
-from ..case import Array, Case, Input, Rng, normal, pick
+from ..case import Array, Call, Case, Input, Rng, normal, pick
 from ..reference import length_of
 from .drawing import any_type, cases, make, shape
 from .frames import steps
@@ -37,7 +37,7 @@ def positions(rng: Rng, dtype: str) -> Case:
         codes += [code, int(rng.integers(-3, 4)) if code < 2 else int(rng.integers(1, 6))]
     to = str(pick(rng, "int64", dtype))
 
-    def forward(case: Case, weights: Any, x: Any) -> Any:
+    def forward(call: Call, weights: Any, x: Any) -> Any:
         n = x.size(1)
         for code, c in zip(length[::2], length[1::2]):
             n = n + c if code == 0 else n * c if code == 1 else n // c

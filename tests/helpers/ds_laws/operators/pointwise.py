@@ -11,7 +11,7 @@ import numpy as np
 import dreamstream as ds
 from dreamstream.operations import ELEMENTWISE, LOGICAL
 
-from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
+from ..case import Array, Call, Case, Input, Rng, door, normal, pick, random_layout
 from ..reference import Arrays, operands, sigmoid
 from .drawing import any_type, innermost, long, make, total
 from .functions import halves, wide
@@ -157,10 +157,10 @@ def _cat(rng: Rng, dtype: str) -> Case:
     sizes = [tuple(int(rng.integers(1, 4)) if d == axis else s for d, s in enumerate(features)) for _ in range(n)]
     layout = random_layout(rng, len(features))
 
-    def forward(case: Case, weights: Any, *tensors: Any) -> Any:
+    def forward(call: Call, weights: Any, *tensors: Any) -> Any:
         if tensors[0].is_stream:
-            return door(case, weights, *tensors)
-        return ds.cat(tensors, case.layout.index(axis))  # the door's plain tensors are of one shape
+            return door(call, weights, *tensors)
+        return ds.cat(tensors, call.layout.index(axis))  # the door's plain tensors are of one shape
 
     return _make(rng, "cat", [Input(s, kind) for s in sizes], {"axis": axis}, layout=layout, forward=forward)
 

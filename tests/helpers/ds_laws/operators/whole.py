@@ -8,7 +8,7 @@ import numpy as np
 
 import dreamstream as ds
 
-from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
+from ..case import Array, Call, Case, Input, Rng, door, normal, pick, random_layout
 from ..reference import Refused, length_of
 from .drawing import WAITS, any_type, make, shape
 from .features import ties
@@ -71,10 +71,10 @@ def _spread(rng: Rng, dtype: str) -> Case:
     rank = int(rng.integers(0, 3))
     limit = int(pick(rng, -1, 20))
 
-    def forward(case: Case, weights: Any, x: Any, of: Any) -> Any:
-        axis = case.layout.index("L")
+    def forward(call: Call, weights: Any, x: Any, of: Any) -> Any:
+        axis = call.layout.index("L")
         if x.is_stream or x.shape[axis] == of.shape[axis]:
-            return door(case, weights, x, of)
+            return door(call, weights, x, of)
         n = max(length_of(length, of.shape[axis]), 0) if x.shape[axis] and of.shape[axis] else 0
         first = np.moveaxis(x.numpy(), axis, 0)[:1]
         return ds.tensor(np.moveaxis(np.repeat(first, n, 0), 0, axis))
