@@ -463,42 +463,38 @@ def warm():
     assert proto.INT != proto.GRAPH  # a message's class gets such a name when it is first read
 
 
-def differences(model):
-    """Return what is another around a model when everything has been done to it."""
+def differences(*models):
+    """Return what is another around models when everything has been done to them, step by step to all of them."""
     with torch.random.fork_rng():
-        process, held, out = Process(), Model(model), []
-        for when in everything(model):
+        process, held, out = Process(), [Model(model) for model in models], []
+        for when in zip(*map(everything, models)):
             found = process.differences()
-            if when == "patched":
+            if when[0] == "patched":
                 found = [d for d in found if d.rpartition(": ")[2] not in OF_HANDLE]
             else:
-                assert held.differences() == []
+                assert [d for each in held for d in each.differences()] == []
             out += found
     return out
 
 
-@pytest.mark.parametrize("make", [Mixed, Padded, Masked, Refused, Looping, Leaving])
-def test_nothing_around_a_model_changes(make, warm):
-    """Functions, classes, all objects' attributes, Python's modules, and what is set for the process."""
-    assert differences(make().eval()) == []
+def padded_within():
+    """A model whose forward makes a function of lengths each time."""
 
-
-def test_no_class_is_made(warm):
-    found = differences(Mixed().eval())
-    assert [d for d in found if d.startswith("class of ") or "has the subclass" in d] == []
-
-
-def test_functions_of_lengths_stay_what_they_are(warm):
     def padded(self, x):
         def rest(n):
             return int(n + 3) // 4 * 4 - n
 
         return torch.nn.functional.pad(x, (0, rest(x.size(2))))
 
-    function = padded.__code__
-    found = differences(type("Padding", (torch.nn.Module,), {"forward": padded})().eval())
-    assert [d for d in found if "code or defaults of" in d or "_of_streams" in d] == []
-    assert padded.__code__ is function
+    return type("Padding", (torch.nn.Module,), {"forward": padded})()
+
+
+def test_nothing_around_models_changes(warm):
+    """Functions, classes, all objects' attributes, Python's modules, and what is set for the process."""
+    models = [make().eval() for make in (Mixed, Padded, Masked, Refused, Looping, Leaving, padded_within)]
+    codes = [type(model).forward.__code__ for model in models]
+    assert differences(*models) == []
+    assert [type(model).forward.__code__ for model in models] == codes
 
 
 def test_functions_that_make_masks_stay_what_they_are(warm):
@@ -507,32 +503,39 @@ def test_functions_that_make_masks_stay_what_they_are(warm):
     assert stairs.__code__ is code and not hasattr(stairs, "__signature__")
 
 
-#: Every case of the table in the slow tier, some of it in the default one.
+#: The table in so many parts, a process looked at before and after each: the first of them in the default tier.
 OFTEN = 40
+BATCHES = [list(SHARED)[k::OFTEN] for k in range(OFTEN)]
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * bool(k % OFTEN)) for k, n in enumerate(SHARED)]
+    "names",
+    [pytest.param(n, marks=[pytest.mark.slow] * bool(k)) for k, n in enumerate(BATCHES)],
+    ids=lambda n: n[0],
 )
-def test_nothing_around_a_case_changes(name, warm):
-    """Of the table that all front ends are held against, torch's module and this package's own."""
-    case = SHARED[name]
-    models = [theirs(case), *([twin(case)] if case.native else [])]
-    plan = schedule(case)
+def test_nothing_around_cases_changes(names, warm):
+    """Of the table that all front ends are held against, torch's modules and this package's own."""
+    cases = [SHARED[name] for name in names]
+    models = [(case, make(case)) for case in cases for make in (theirs, *[twin] * case.native)]
     with torch.random.fork_rng(), torch.no_grad():
-        process, held = Process(), [Model(m) for m in models]
-        for model in models:
-            is_torch = isinstance(model, torch.nn.Module)
-            ds.patch_module(model, **case.options).online()
-            for call in plan.calls:
-                model(*tensors_of(case, call, plan.data, not is_torch))
-            model.reset()
-            ds.unpatch_module(model.offline())
-            spec, options = case.spec()
-            ds.compile(model, spec, **options, **case.options)
-            ds.audit(model, spec, **options, skew=case.skew)
-            if case.exports:
-                ds.torch.functionalize(model, spec, **options, skew=case.skew)
+        process, held = Process(), [Model(model) for _, model in models]
+        for case, model in models:
+            gone_through(case, model)
         found = process.differences()
         assert [d for h in held for d in h.differences()] == []
     assert found == []
+
+
+def gone_through(case, model):
+    """Patch a case's model, stream through it, compile it, look at it."""
+    plan, (spec, options) = schedule(case), case.spec()
+    is_torch = isinstance(model, torch.nn.Module)
+    ds.patch_module(model, **case.options).online()
+    for call in plan.calls:
+        model(*tensors_of(case, call, plan.data, not is_torch))
+    model.reset()
+    ds.unpatch_module(model.offline())
+    ds.compile(model, spec, **options, **case.options)
+    ds.audit(model, spec, **options, skew=case.skew)
+    if case.exports:
+        ds.torch.functionalize(model, spec, **options, skew=case.skew)
