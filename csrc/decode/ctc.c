@@ -271,6 +271,7 @@ static ds_status extend(ds_ctc_work *w, const ds_ctc *ctc, ds_ctc_state *s, size
     const ds_sense sense =
         child >= 0 ? s->prefixes[child].sense
                    : ds_language_follow(&ctc->language, &prefix->sense, token, node, word);
+    DS_TRY(ds_ngram_check(sense.score));
     const double total = acoustic + sense.score;
     if (!(total >= w->threshold) || isinf(total))
         return DS_OK;

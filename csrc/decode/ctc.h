@@ -195,8 +195,8 @@ ds_status ds_ctc_endpoint(const ds_ctc *ctc, const ds_allocator *allocator, ds_c
 /* The beam of nothing at all. */
 ds_status ds_ctc_begin(const ds_ctc *ctc, const ds_allocator *allocator, ds_ctc_state *state);
 /* Entries by their score, the best first; ended sequences that are no whole words of a lexicon last. `order` has
- * room for all. */
-void ds_ctc_rank(const ds_ctc *ctc, const ds_ctc_state *state, bool end, int32_t *order,
-                 double *scores);
+ * room for all. Errors: DS_ARGUMENT of a language model's function. */
+ds_status ds_ctc_rank(const ds_ctc *ctc, const ds_ctc_state *state, bool end, int32_t *order,
+                      double *scores);
 
 #endif

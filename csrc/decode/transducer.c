@@ -254,6 +254,7 @@ static ds_status extend(ds_ctc_work *w, const ds_ctc *ctc, const row *r, int32_t
         e->sense = child >= 0 ? s->prefixes[child].sense
                               : ds_language_follow(&ctc->language, &s->prefixes[h->prefix].sense,
                                                    token, 0, DS_NO_WORD);
+        DS_TRY(ds_ngram_check(e->sense.score));
         e->log_probability = scores[token];
         e->score = h->score + (double)scores[token];
         e->total = e->score + e->sense.score;

@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import dreamstream as ds
@@ -43,7 +44,7 @@ def add_decoder(parser: argparse._ActionsContainer, required: bool = True) -> No
         "--blank", metavar="N", help=f"the blank, or its number (the only one of {' '.join(_BLANKS)}, or else 0)"
     )
     parser.add_argument("--lexicon", metavar="FILE", help="a line `word token token ...` each")
-    parser.add_argument("--lm", metavar="FILE", help="an n-gram language model, as ARPA")
+    parser.add_argument("--lm", metavar="FILE", help="an n-gram language model: ARPA, or KenLM's binary")
     parser.add_argument("--lm-weight", type=float, metavar="W", help="of its base-10 logarithms (1)")
     parser.add_argument("--word-score", type=float, metavar="S", help="added for each word (0)")
     parser.add_argument("--hotwords", metavar="FILE", help="a phrase per line, with a tab before its weight")
@@ -76,7 +77,7 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
             options[option] = getattr(args, option)
     for option in ("lexicon", "lm", "hotwords"):
         if getattr(args, option) is not None:
-            options[option] = _content(getattr(args, option))
+            options[option] = Path(getattr(args, option)) if option == "lm" else _content(getattr(args, option))
     try:
         blank = _blank(args.blank, tokens)
         decoder = CTCDecoder(tokens, blank=blank, endpoints=ENDPOINTS, rate=float(rate), **options)
