@@ -31,7 +31,7 @@ bool ds_ngram_has(const ds_ngram *model, const ds_history *state)
     const size_t most = model->score ? model->n_words + 1 : model->n ? model->full : 1;
     const size_t n = model->score ? model->order - 1 : 1;
     for (size_t i = 0; i < DS_MAX_SCORED_ORDER - 1; i++)
-        if (state->at[i] >= (i < n ? most : 1) || (i > 0 && state->at[i] && !state->at[i - 1]))
+        if (state->at[i] >= (i < n ? most : 1))
             return false;
     return true;
 }

@@ -6,7 +6,7 @@
 typedef struct decoder_object {
     PyObject_HEAD ds_ctc *ctc;
     PyObject *networks[2]; /* the engines of a transducer, whose plans it keeps */
-    PyObject *lm_score;    /* what scores words, called with the GIL; NULL */
+    PyObject *lm_score;    /* what scores words; NULL */
 } decoder_object;
 
 typedef struct decoding_object {
@@ -41,37 +41,26 @@ static int take_text(PyObject *given, void *taken)
     return 1;
 }
 
-/* ds_lm_score: calls back with the numbers of the words, as bytes. An exception stays set, and ends
- * the call; until then nothing more is scored. */
+/* ds_lm_score: calls back with the numbers of the words, as bytes. An exception stays set and ends the call; until then
+ * nothing more is scored. */
 static double score_words(void *owner, const uint32_t *words, size_t n_words)
 {
-    if (PyErr_Occurred())
-        return Py_NAN;
-    const Py_ssize_t n_bytes = (Py_ssize_t)(n_words * sizeof *words);
-    PyObject *bytes = PyBytes_FromStringAndSize((const char *)words, n_bytes);
-    PyObject *found = bytes ? PyObject_CallOneArg(owner, bytes) : NULL;
+    const PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *found = PyErr_Occurred()
+                          ? NULL
+                          : PyObject_CallFunction(owner, "y#", (const char *)words,
+                                                  (Py_ssize_t)(n_words * sizeof *words));
     const double score = found ? PyFloat_AsDouble(found) : -1;
     Py_XDECREF(found);
-    Py_XDECREF(bytes);
-    return PyErr_Occurred() ? Py_NAN : score;
+    const bool failed = PyErr_Occurred() != NULL;
+    PyGILState_Release(gil);
+    return failed ? Py_NAN : score;
 }
 
 /* Raises a status, unless Python that was called back has raised already. */
 static PyObject *raise_unless_raised(ds_module *m, ds_status status)
 {
     return PyErr_Occurred() ? NULL : ds_raise(m, status, NULL);
-}
-
-/* Lets other threads run, unless words are scored by Python: returns what take_gil takes. */
-static PyThreadState *give_gil(const PyObject *lm_score)
-{
-    return lm_score ? NULL : PyEval_SaveThread();
-}
-
-static void take_gil(PyThreadState *given)
-{
-    if (given)
-        PyEval_RestoreThread(given);
 }
 
 static PyObject *decoder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -139,10 +128,10 @@ static PyObject *decoder_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         if (networks[1])
             status = ds_transducer_scorer(&scorer, ((ds_engine_object *)networks[0])->engine,
                                           ((ds_engine_object *)networks[1])->engine);
-        PyThreadState *given = give_gil(lm_score);
+        Py_BEGIN_ALLOW_THREADS;
         if (status == DS_OK)
             status = ds_ctc_create(&self->ctc, &o, networks[1] ? &scorer : NULL);
-        take_gil(given);
+        Py_END_ALLOW_THREADS;
     }
     PyObject *made = (PyObject *)self;
     if (self && status != DS_OK) {
@@ -262,10 +251,10 @@ static PyObject *decoder_step_rows(PyObject *self, PyObject *rows)
     for (Py_ssize_t i = 0; entered && i < n; i++)
         entered = enter_row(m, (decoder_object *)self, &d, rows, i) == 0;
     if (entered) {
-        PyThreadState *given = give_gil(((decoder_object *)self)->lm_score);
+        Py_BEGIN_ALLOW_THREADS;
         status = ds_ctc_step(((decoder_object *)self)->ctc, d.streams, d.chunks, d.flags, (size_t)n,
                              d.bad);
-        take_gil(given);
+        Py_END_ALLOW_THREADS;
     }
     if (entered && status != DS_OK && !PyErr_Occurred())
         refuse(m, &d, status, rows);
@@ -323,12 +312,10 @@ static void decoding_dealloc(PyObject *self)
     ds_free_object(self);
 }
 
-/* Takes a stream for a call that may run Python; the caller sets `busy` back. */
-static bool enter_stream(PyObject *self)
+static bool is_idle(PyObject *self)
 {
-    decoding_object *s = (decoding_object *)self;
-    if (!s->busy)
-        return s->busy = true;
+    if (!((decoding_object *)self)->busy)
+        return true;
     ds_raise(ds_module_of(Py_TYPE(self)), ds_fail(DS_BUSY, "another thread is using the stream"),
              NULL);
     return false;
@@ -340,8 +327,9 @@ static PyObject *decoding_read(PyObject *self, PyObject *most)
     ds_module *m = ds_module_of(Py_TYPE(self));
     decoding_object *s = (decoding_object *)self;
     const size_t n = PyLong_AsSize_t(most);
-    if (PyErr_Occurred() || !enter_stream(self))
+    if (PyErr_Occurred() || !is_idle(self))
         return NULL;
+    s->busy = true; /* what scores words may let other threads run */
     PyObject *list = PyList_New(0);
     ds_hypothesis h = {.n_hypotheses = 1}, best = h;
     for (size_t i = 0; list && i < n && i < h.n_hypotheses; i++) {
@@ -369,9 +357,8 @@ static PyObject *decoding_snapshot(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     decoding_object *s = (decoding_object *)self;
     size_t n_bytes;
-    if (!enter_stream(self))
+    if (!is_idle(self))
         return NULL;
-    s->busy = false; /* nothing of Python's runs */
     ds_status status = ds_ctc_snapshot(s->decoder->ctc, &s->stream, NULL, &n_bytes);
     PyObject *bytes = status == DS_OK ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n_bytes) : NULL;
     if (bytes)
@@ -386,12 +373,9 @@ static PyObject *decoding_restore(PyObject *self, PyObject *bytes)
 {
     decoding_object *s = (decoding_object *)self;
     Py_buffer view;
-    if (PyObject_GetBuffer(bytes, &view, PyBUF_SIMPLE) < 0)
+    if (!is_idle(self) || PyObject_GetBuffer(bytes, &view, PyBUF_SIMPLE) < 0)
         return NULL;
-    if (!enter_stream(self)) {
-        PyBuffer_Release(&view);
-        return NULL;
-    }
+    s->busy = true;
     s->stream.reading.is_ranked = false;
     const ds_status status =
         ds_ctc_restore(s->decoder->ctc, &s->stream, view.buf, (size_t)view.len);
