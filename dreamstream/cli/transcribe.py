@@ -24,6 +24,7 @@ from ..decode.hypotheses import Word, as_dict
 from ..errors import FormatError
 from ..stream.tree import leaves
 from .arguments import Commands, add_command, add_threads, at_least
+from .audio_file import AudioFile
 from .decoding import add_decoder, decoder_of, subtitles
 from .plot import plot_words, require_matplotlib
 from .recognisers import tokens_beside
@@ -45,6 +46,17 @@ def _model_of(args: argparse.Namespace) -> Any:
 
 
 # ---------------------------------------------------------------------- recordings
+def _scores(file: AudioFile) -> npt.NDArray[Any]:
+    """Return log probabilities of a file's new frames; the file ends before the first that are no numbers."""
+    scores = log_probabilities(in_frames(file.new[0], file.engine.stream_axis(0)))
+    if (bad := np.isnan(scores).any(axis=1)).any():
+        file.ended, scores = True, scores[: int(bad.argmax())]
+        file.fault = FormatError(
+            f"{file.path}: before {file.seconds:.2f} s there are samples that are no numbers, or far too large"
+        )
+    return scores
+
+
 def transcribe(args: argparse.Namespace) -> int:
     """Print what is said in recordings."""
     form = next((name for name in ("srt", "vtt") if getattr(args, name)), None)
@@ -64,7 +76,7 @@ def transcribe(args: argparse.Namespace) -> int:
         with Progress(seconds_of(files), args.json) as progress:
             for _, fed in steps(files, args.chunk_ms):
                 progress.advance(len(fed) * args.chunk_ms / 1000)
-                scores = {f.path: log_probabilities(in_frames(f.new[0], f.engine.stream_axis(0))) for f in fed}
+                scores = {f.path: _scores(f) for f in fed}
                 starts = [f.path for f in fed if f.path not in started]
                 started.update(starts)
                 texts = decoder.step(scores, sos=starts, eos=[f.path for f in fed if f.ended])

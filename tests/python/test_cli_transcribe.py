@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 import wave
@@ -146,6 +147,14 @@ def test_what_is_no_recording_ends_no_other(call, folder):
     assert status == 1 and [json.loads(line)["file"] for line in out.splitlines()] == ["one.wav"]
     assert "junk.wav" in err and "none.wav" in err and len(err.splitlines()) == 2
     assert call("transcribe", "junk.wav", "none.wav")[:2] == (1, "")
+    samples = np.frombuffer(spoken("ab cab "), "<i2").astype("<f4") / 32768
+    samples[len(samples) // 2 :] = np.nan
+    head = struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 36 + samples.nbytes, b"WAVE", b"fmt ", 16, 3, 1, RATE,
+                       4 * RATE, 4, 32, b"data", samples.nbytes)  # fmt: skip
+    (folder / "broken.wav").write_bytes(head + samples.tobytes())
+    status, out, err = call("transcribe", "broken.wav", "one.wav", "--json")
+    assert (status, [json.loads(line)["text"] for line in out.splitlines()]) == (1, ["ab c", "ab cab"])
+    assert "broken.wav: before 0.96 s there are samples that are no numbers" in err
 
 
 def listening(folder, *more):
