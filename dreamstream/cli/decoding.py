@@ -17,7 +17,7 @@ from ..errors import FormatError
 from ..models import Commands
 from .arguments import at_least
 
-ENDPOINTS = Endpoints(silence=2.4, trailing_silence=0.8, length=15.0)
+ENDPOINTS = Endpoints(silence=2.4, trailing_silence=0.8, length=0)  # no length: it would cut words in two
 
 
 #: The decoder's options that a file may have, by the names that wav2letter has for them.

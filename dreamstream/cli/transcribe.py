@@ -92,7 +92,7 @@ def transcribe(args: argparse.Namespace) -> int:
         elif form:
             print(subtitles(words, form), end="")
         else:
-            print(f"{shown(file.path)}  {shown(text)}" if len(files) > 1 else shown(text))
+            print(shown(f"{file.path}  {text}" if len(files) > 1 else text, True))
     if args.plot is not None:
         plot_words(args.plot, files, heard)
     faults = [*(faults or ()), *(str(file.fault) for file in files if file.fault is not None)]
@@ -137,9 +137,9 @@ def _show(new: Sequence[Word], pending: str, as_json: bool, dim: bool) -> None:
         for word in new:
             print(json.dumps(as_dict(word)), flush=True)
         return
-    text = " ".join(shown(word.text) for word in new)
+    text = shown(" ".join(word.text for word in new), True)
     if dim:
-        print(f"\x1b[K{text}{' ' if text else ''}\x1b7\x1b[2m{shown(pending)}\x1b[0m\x1b8", end="", flush=True)
+        print(f"\x1b[K{text}{' ' if text else ''}\x1b7\x1b[2m{shown(pending, True)}\x1b[0m\x1b8", end="", flush=True)
     elif text:
         print(text, flush=True)
 

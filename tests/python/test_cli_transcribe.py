@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 import subprocess
@@ -104,6 +105,25 @@ def test_options_of_a_decoder(call, folder, options, more, want):
         assert want and want in error and not out
     else:
         assert (out.strip(), error) == (want, "")
+
+
+def test_long_recordings_are_transcribed_whole(call, folder):
+    with wave.open(str(folder / "long.wav"), "wb") as file:
+        file.setnchannels(1), file.setsampwidth(2), file.setframerate(RATE)
+        file.writeframes(spoken("ab cab " * 60).tobytes())
+    assert call("transcribe", "long.wav")[1] == " ".join(["ab cab"] * 60) + "\n"
+    assert call("transcribe", "long.wav", "two.wav")[1].split()[1:-2] == ["ab", "cab"] * 60
+
+
+def test_standard_output_that_takes_nothing(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    (folder / "zwö.wav").write_bytes((folder / "two.wav").read_bytes())
+    args = ["transcribe", "zwö.wav", "one.wav", "--model", "levels.dsm", "--tokens", "tokens.txt"]
+    monkeypatch.setattr(sys, "stdout", None)  # closed by the shell, `>&-`
+    assert cli.main(args) == 0
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), "ascii"))
+    assert cli.main(args) == 1
+    assert capsys.readouterr().err == "dreamstream: ascii has no '\\xf6': set PYTHONIOENCODING=utf-8\n"
 
 
 def test_words_with_times(call):
