@@ -137,9 +137,9 @@ def _show(new: Sequence[Word], pending: str, as_json: bool, dim: bool) -> None:
         for word in new:
             print(json.dumps(as_dict(word)), flush=True)
         return
-    text = shown(" ".join(word.text for word in new), True)
+    text, pending = shown(" ".join(word.text for word in new), True), shown(pending, True)
     if dim:
-        print(f"\x1b[K{text}{' ' if text else ''}\x1b7\x1b[2m{shown(pending, True)}\x1b[0m\x1b8", end="", flush=True)
+        print(f"\x1b[K{text}{' ' if text else ''}\x1b7\x1b[2m{pending}\x1b[0m\x1b8", end="", flush=True)
     elif text:
         print(text, flush=True)
 
