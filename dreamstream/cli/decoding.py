@@ -13,6 +13,7 @@ import dreamstream as ds
 
 from ..decode import CTCDecoder, Endpoints
 from ..decode.hypotheses import Word
+from ..decode.kenlm import MAGIC
 from ..errors import FormatError
 from ..models import Commands
 from .arguments import at_least
@@ -77,7 +78,7 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
             options[option] = getattr(args, option)
     for option in ("lexicon", "lm", "hotwords"):
         if getattr(args, option) is not None:
-            options[option] = Path(getattr(args, option)) if option == "lm" else _content(getattr(args, option))
+            options[option] = (_model if option == "lm" else _content)(getattr(args, option))
     try:
         blank = _blank(args.blank, tokens)
         decoder = CTCDecoder(tokens, blank=blank, endpoints=ENDPOINTS, rate=float(rate), **options)
@@ -129,6 +130,13 @@ def _blank(given: str | None, tokens: list[str] | bytes) -> int:
     if not found:
         raise FormatError(f"--blank {given}: expected a number, or one of the tokens")
     return found[0]
+
+
+def _model(path: str) -> bytes | Path:
+    """Return a language model: a binary stays where it is; what else there is may come from a pipe."""
+    with open(path, "rb") as file:
+        begin = file.read(len(MAGIC))
+        return Path(path) if begin == MAGIC else begin + file.read()
 
 
 def _content(path: str) -> bytes:

@@ -60,6 +60,8 @@ def _words_at_end(path: str) -> tuple[int, list[bytes]]:
         if not head.startswith(_FORMAT) or len(head) < _HEADER.size:
             raise FormatError("language model: expected a binary of KenLM's format 5 that is complete")
         order, has_words, n = _HEADER.unpack(head)
+        if not 1 <= order <= 6:
+            raise FormatError(f"language model: expected an order of 1 to 6, got {order}")
         with contextlib.closing(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) as data:
             end = len(data) if has_words else 0
             at = end

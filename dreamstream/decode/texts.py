@@ -48,7 +48,7 @@ def read_model(model: File | None, spelled: bytes | str | None) -> dict[str, Any
     if model is None:
         return {}
     file = as_file(model)
-    if _content(file, 8) != kenlm.MAGIC:
+    if _content(file, len(kenlm.MAGIC)) != kenlm.MAGIC:
         return {"lm": file}
     if isinstance(file, bytes):
         raise FormatError("language model: give the path of KenLM's binary, which its package reads")

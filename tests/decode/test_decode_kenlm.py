@@ -114,6 +114,7 @@ def test_without_the_package(monkeypatch):
         (lambda b: b[:100], "format 5 that is complete"),
         (lambda b: b.replace(b"version 5", b"version 4"), "format 5 that is complete"),
         (lambda b: b[:-3], "the words at the end"),
+        (lambda b: b[:88] + b"\7" + b[89:], "an order of 1 to 6, got 7"),
         (lambda b: b.replace(b"cab\0", b"c\xffb\0"), "UTF-8"),
     ],
 )
