@@ -247,6 +247,8 @@ static ds_status fill(ds_ctc *ctc, const ds_decoder_options *o)
     mix(&ctc->fingerprint, &l->separator, sizeof l->separator);
     if (is_given(&o->lexicon))
         DS_TRY(read_lexicon(ctc, &o->lexicon));
+    DS_CHECK(!o->lm_score || is_given(&o->lm), DS_ARGUMENT,
+             "decoder: expected the words that lm_score scores as lm, got none");
     if (is_given(&o->lm))
         DS_TRY(read_model(ctc, o));
     DS_TRY(classify(ctc, o->lm_tokens != 0));

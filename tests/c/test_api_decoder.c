@@ -182,8 +182,10 @@ TEST(a_function_scores_words)
     size_t n = 0;
     fill_scores(x);
     CHECK(succeeded(ds_decoder_create(&arpa, &o)) && ds_decoding_open(&a, arpa) == DS_OK);
-    o.lm = text_of("ab\nba\nc\n<s>\n</s>\n");
     o.lm_score = bigram;
+    o.lm = (ds_text){NULL, NULL, 0};
+    CHECK(ds_decoder_create(&scored, &o) == DS_ARGUMENT); /* of no words */
+    o.lm = text_of("ab\nba\nc\n<s>\n</s>\n");
     CHECK(ds_decoder_create(&scored, &o) == DS_ARGUMENT); /* of order 0 */
     o.lm_order = 2;
     int left = 1 << 20;
