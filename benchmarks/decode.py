@@ -1,12 +1,13 @@
 """Prefix beam search: dreamstream.decode beside pyctcdecode and flashlight-text, where they are installed.
 
-Usage: python benchmarks/decode.py [--seconds S] [--streams 1 8 32] [--beam 100]
+Usage: python benchmarks/decode.py [--seconds S] [--streams 1 8 32] [--beam 100] [--build-binary PROGRAM]
 
 Made-up sentences of 500 words of letters are spelled at 25 frames per second, with a blank or two behind most
 letters and with other letters mixed in; a made-up 4-gram model knows them (`pip install pyctcdecode kenlm
 flashlight-text`). All get the same scores, the same beam and the same threshold. Ours takes the streams in chunks
 of 8 frames together; the others, which know no streams, take one whole recording after the other. flashlight-text
-as it is published has no n-gram models: it is timed without one, and so is ours beside it.
+as it is published has no n-gram models: it is timed without one, and so is ours beside it. With `--build-binary`,
+the path of KenLM's program of that name, ours also scores by the binary of the same model.
 
 Times are the CPU time of one thread, the best of some runs, per second of sound.
 """
@@ -19,6 +20,7 @@ os.environ.update(OMP_NUM_THREADS="1", DREAMSTREAM_THREADS="1")
 
 import argparse
 import logging
+import subprocess
 import sys
 import tempfile
 import time
@@ -98,11 +100,16 @@ def streamed(decoder: CTCDecoder, sounds: list[Array]) -> list[str]:
     return [found[i].text for i in ids]
 
 
-def with_model(path: Path, beam: int) -> dict[str, Callable[[list[Array]], list[str]]]:
+def with_model(path: Path, beam: int, build_binary: str | None) -> dict[str, Callable[[list[Array]], list[str]]]:
     weight = 0.5 * float(np.log(10))
     options: Any = {"lm": path, "lm_weight": weight, "word_score": 1.0, "unk_score": -10 * weight}
     ours = CTCDecoder(TOKENS, beam=beam, beam_threshold=THRESHOLD, **options)
     out = {"dreamstream": lambda sounds: streamed(ours, sounds)}
+    if build_binary:
+        binary = path.with_suffix(".bin")
+        subprocess.run([build_binary, str(path), str(binary)], check=True, capture_output=True)
+        scored = CTCDecoder(TOKENS, beam=beam, beam_threshold=THRESHOLD, **options | {"lm": binary})
+        out["dreamstream, KenLM's binary"] = lambda sounds: streamed(scored, sounds)
     try:
         import kenlm  # noqa: F401
         from pyctcdecode import build_ctcdecoder
@@ -144,6 +151,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--beam", type=int, default=100)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--build-binary", metavar="PROGRAM", help="of KenLM")
     args = parser.parse_args(arguments)
     rng = np.random.default_rng(0)
     words = made_up_words(rng, 500)
@@ -156,7 +164,10 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.arpa"
         path.write_text(made_up_model(rng, words))
-        for name, made in (("4-gram", with_model(path, args.beam)), ("none", without(args.beam))):
+        for name, made in (
+            ("4-gram", with_model(path, args.beam, args.build_binary)),
+            ("none", without(args.beam)),
+        ):
             for n in args.streams:
                 own = 0.0
                 for decoder, run in made.items():

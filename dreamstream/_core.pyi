@@ -482,6 +482,8 @@ class Decoder:
         predictor: Engine = ...,
         joiner: Engine = ...,
         max_symbols: int = 0,
+        lm_order: int = 0,
+        lm_score: Callable[[bytes], float] = ...,
     ) -> Decoder: ...
     def step(self, rows: list[tuple[str, Decoding, NDArray[np.float32], int]], /) -> None:
         """Advance streams: id, stream, scores, 1 (start) | 2 (end)."""

@@ -210,3 +210,20 @@ ds_status ds_ngram_read(ds_ngram *model, const void *bytes, size_t n_bytes)
         model->full = 1; /* no word is looked back on */
     return DS_OK;
 }
+
+ds_status ds_ngram_read_words(ds_ngram *model, const void *bytes, size_t n_bytes, size_t order,
+                              ds_lm_score score, void *owner)
+{
+    reader r = {.model = model, .lines = ds_lines_of(bytes, n_bytes)};
+    model->order = order;
+    model->score = score;
+    model->owner = owner;
+    DS_TRY(add_gram(model, (ds_gram){0, 0, 0}));
+    while (ds_lines_next(&r.lines, &r.line)) {
+        ds_span line = r.line, word;
+        if (ds_lines_field(&line, &word))
+            DS_TRY(add_word(&r, word, (ds_gram){0, 0, 0}));
+    }
+    DS_CHECK(model->n_words > 0, DS_FORMAT, "language model: expected words, got none");
+    return add_unknown(&r);
+}

@@ -127,13 +127,8 @@ static ds_status next_path(ds_ctc_work *w, const ds_allocator *allocator, ds_ctc
     if (entry->prefix == s->root)
         return DS_OK;
     int32_t *record = &w->records[2 * from + (before == &entry->after_token)];
-    if (*record < 0) {
-        DS_TRY(ds_array_grow(allocator, (void **)&s->aligned, s->n_aligned, &s->room_aligned,
-                             sizeof *s->aligned));
-        *record = (int32_t)s->n_aligned++;
-        s->aligned[*record] =
-            (ds_sounded){before->before, before->probability, before->start, before->end};
-    }
+    if (*record < 0)
+        DS_TRY(ds_ctc_add_sounded(allocator, s, before, record));
     path->before = *record;
     return DS_OK;
 }
@@ -271,6 +266,7 @@ static ds_status extend(ds_ctc_work *w, const ds_ctc *ctc, ds_ctc_state *s, size
     const ds_sense sense =
         child >= 0 ? s->prefixes[child].sense
                    : ds_language_follow(&ctc->language, &prefix->sense, token, node, word);
+    DS_TRY(ds_ngram_check(sense.score));
     const double total = acoustic + sense.score;
     if (!(total >= w->threshold) || isinf(total))
         return DS_OK;
@@ -365,23 +361,6 @@ static ds_status keep_best(ds_ctc_work *w, const ds_ctc *ctc, size_t n_stay, siz
     return ds_ctc_select(w, ctc, n, best);
 }
 
-static ds_status new_prefix(const ds_allocator *allocator, ds_ctc_state *s, candidate *c)
-{
-    DS_TRY(ds_array_grow(allocator, (void **)&s->prefixes, s->n_prefixes, &s->room_prefixes,
-                         sizeof *s->prefixes));
-    const int32_t parent = s->entries[c->from].prefix;
-    c->prefix = (int32_t)s->n_prefixes++;
-    s->prefixes[c->prefix] = (ds_prefix){.sense = c->sense,
-                                         .parent = parent,
-                                         .token = c->last,
-                                         .depth = s->prefixes[parent].depth + 1,
-                                         .child = -1,
-                                         .sibling = s->prefixes[parent].child,
-                                         .entry = -1};
-    s->prefixes[parent].child = c->prefix;
-    return DS_OK;
-}
-
 /* Fills an entry from a candidate. */
 static ds_status make_entry(ds_ctc_work *w, const ds_ctc *ctc, const ds_allocator *allocator,
                             ds_ctc_state *s, candidate *c, const float *scores, ds_entry *entry)
@@ -411,7 +390,7 @@ static ds_status make_entry(ds_ctc_work *w, const ds_ctc *ctc, const ds_allocato
             DS_TRY(next_path(w, allocator, s, via, repeats, score, &entry->after_token));
     }
     if (c->prefix < 0)
-        DS_TRY(new_prefix(allocator, s, c));
+        DS_TRY(ds_ctc_add_prefix(allocator, s, from->prefix, c->last, &c->sense, &c->prefix));
     entry->prefix = c->prefix;
     return DS_OK;
 }
@@ -431,9 +410,7 @@ static ds_status next_beam(ds_ctc_work *w, const ds_ctc *ctc, const ds_allocator
             make_entry(w, ctc, allocator, s, &w->candidates[w->order[i]], scores, &w->entries[i]));
     for (size_t i = 0; i < s->n_entries; i++)
         s->prefixes[s->entries[i].prefix].entry = -1;
-    for (size_t i = s->room_entries; i < n; i = s->room_entries)
-        DS_TRY(ds_array_grow(allocator, (void **)&s->entries, i, &s->room_entries,
-                             sizeof *s->entries));
+    DS_TRY(ds_ctc_reserve_entries(allocator, s, n));
     memcpy(s->entries, w->entries, n * sizeof *s->entries);
     s->n_entries = n;
     return DS_OK;

@@ -192,11 +192,19 @@ ds_status ds_ctc_settle(const ds_ctc *ctc, const ds_allocator *allocator, ds_ctc
 /* Ends the utterance if a rule says so, with what is best of it. */
 ds_status ds_ctc_endpoint(const ds_ctc *ctc, const ds_allocator *allocator, ds_ctc_state *state,
                           size_t best);
+/* Adds a child of a prefix, which is no entry yet; fills its number. */
+ds_status ds_ctc_add_prefix(const ds_allocator *allocator, ds_ctc_state *state, int32_t parent,
+                            int32_t token, const ds_sense *sense, int32_t *number);
+/* Writes down the last token of an alignment, for those that come behind it; fills its number. */
+ds_status ds_ctc_add_sounded(const ds_allocator *allocator, ds_ctc_state *state,
+                             const ds_path *path, int32_t *number);
+/* Makes room for n entries. */
+ds_status ds_ctc_reserve_entries(const ds_allocator *allocator, ds_ctc_state *state, size_t n);
 /* The beam of nothing at all. */
 ds_status ds_ctc_begin(const ds_ctc *ctc, const ds_allocator *allocator, ds_ctc_state *state);
 /* Entries by their score, the best first; ended sequences that are no whole words of a lexicon last. `order` has
- * room for all. */
-void ds_ctc_rank(const ds_ctc *ctc, const ds_ctc_state *state, bool end, int32_t *order,
-                 double *scores);
+ * room for all. Errors: DS_ARGUMENT of a language model's function. */
+ds_status ds_ctc_rank(const ds_ctc *ctc, const ds_ctc_state *state, bool end, int32_t *order,
+                      double *scores);
 
 #endif

@@ -12,17 +12,19 @@ static bool is_given(const ds_text *text)
     return text->path || text->bytes;
 }
 
-/* Opens a file, whose bytes others may change meanwhile: it is read, not mapped. */
-static ds_status open_text(ds_mapped **file, const ds_allocator *allocator, const ds_text *text)
-{
-    return text->path ? ds_mapped_read(file, allocator, text->path)
-                      : ds_mapped_copy(file, allocator, text->bytes, text->n_bytes);
-}
-
 static void mix(uint64_t *hash, const void *bytes, size_t n_bytes)
 {
     *hash = ds_hash(*hash, (const char *)&n_bytes, sizeof n_bytes);
     *hash = ds_hash(*hash, bytes, n_bytes);
+}
+
+/* Opens a file, whose bytes others may change meanwhile: it is read, not mapped. They belong to the fingerprint. */
+static ds_status open_text(ds_ctc *ctc, ds_mapped **file, const ds_text *text)
+{
+    DS_TRY(text->path ? ds_mapped_read(file, &ctc->allocator, text->path)
+                      : ds_mapped_copy(file, &ctc->allocator, text->bytes, text->n_bytes));
+    mix(&ctc->fingerprint, ds_mapped_bytes(*file), ds_mapped_size(*file));
+    return DS_OK;
 }
 
 static ds_status find_separator(ds_ctc *ctc, const char *sil)
@@ -74,23 +76,42 @@ static ds_status classify(ds_ctc *ctc, bool lm_tokens)
 static ds_status read_lexicon(ds_ctc *ctc, const ds_text *text)
 {
     ds_language *l = &ctc->language;
-    DS_TRY(open_text(&ctc->files[1], &ctc->allocator, text));
-    const void *bytes = ds_mapped_bytes(ctc->files[1]);
-    const size_t n_bytes = ds_mapped_size(ctc->files[1]);
-    mix(&ctc->fingerprint, bytes, n_bytes);
-    return ds_lexicon_read(&l->lexicon, &ctc->arena, &l->tokens, bytes, n_bytes);
+    DS_TRY(open_text(ctc, &ctc->files[1], text));
+    return ds_lexicon_read(&l->lexicon, &ctc->arena, &l->tokens, ds_mapped_bytes(ctc->files[1]),
+                           ds_mapped_size(ctc->files[1]));
 }
 
-static ds_status read_model(ds_ctc *ctc, const ds_text *text)
+/* Tells models of the same words apart: by what a function makes of the first of them. */
+static ds_status mix_scores(ds_ctc *ctc)
+{
+    const ds_ngram *m = &ctc->language.model;
+    ds_history state = ds_ngram_start(m);
+    mix(&ctc->fingerprint, &m->order, sizeof m->order);
+    for (uint32_t i = 0; i < m->n_words && i < 256; i++) {
+        const double score = ds_ngram_score(m, &state, i);
+        DS_TRY(ds_ngram_check(score));
+        mix(&ctc->fingerprint, &score, sizeof score);
+    }
+    return DS_OK;
+}
+
+static ds_status read_model(ds_ctc *ctc, const ds_decoder_options *o)
 {
     ds_mapped *file;
-    DS_TRY(open_text(&file, &ctc->allocator, text));
-    mix(&ctc->fingerprint, ds_mapped_bytes(file), ds_mapped_size(file));
-    ctc->language.model.spelled = !ctc->language.lexicon.n_words;
+    ds_ngram *m = &ctc->language.model;
+    DS_CHECK(!o->lm_score || (o->lm_order > 0 && o->lm_order <= DS_MAX_SCORED_ORDER), DS_ARGUMENT,
+             "decoder: expected an lm_order from 1 to %d, got %u", DS_MAX_SCORED_ORDER,
+             o->lm_order);
+    DS_TRY(open_text(ctc, &file, &o->lm));
+    const void *bytes = ds_mapped_bytes(file);
+    const size_t n_bytes = ds_mapped_size(file);
+    m->spelled = !ctc->language.lexicon.n_words;
     const ds_status status =
-        ds_ngram_read(&ctc->language.model, ds_mapped_bytes(file), ds_mapped_size(file));
+        o->lm_score ? ds_ngram_read_words(m, bytes, n_bytes, o->lm_order, o->lm_score, o->lm_owner)
+                    : ds_ngram_read(m, bytes, n_bytes);
     ds_mapped_release(file);
-    return status;
+    DS_TRY(status);
+    return o->lm_score ? mix_scores(ctc) : DS_OK;
 }
 
 /* What the language model calls the lexicon's words, and how probable each is by itself. */
@@ -106,7 +127,9 @@ static ds_status join_words(ds_ctc *ctc, bool lm_tokens)
     for (size_t i = 0; i < n; i++) {
         const ds_span word = l->lexicon.words[i];
         l->lexicon_words[i] = ds_ngram_word(&l->model, ds_hash(DS_HASH_EMPTY, word.text, word.n));
-        scores[i] = l->model.grams[l->lexicon_words[i] + 1].probability;
+        const double score = ds_ngram_score(&l->model, &(ds_history){{0}}, l->lexicon_words[i]);
+        DS_TRY(ds_ngram_check(score));
+        scores[i] = (float)score;
     }
     return ds_lexicon_smear(&l->lexicon, &ctc->arena, scores);
 }
@@ -115,8 +138,7 @@ static ds_status read_phrases(ds_ctc *ctc, const ds_text *text, double weight)
 {
     ds_language *l = &ctc->language;
     ds_mapped *file;
-    DS_TRY(open_text(&file, &ctc->allocator, text));
-    mix(&ctc->fingerprint, ds_mapped_bytes(file), ds_mapped_size(file));
+    DS_TRY(open_text(ctc, &file, text));
     const ds_status status = ds_phrases_read(&l->phrases, &ctc->arena, &l->tokens, l->separator,
                                              l->separator < 0 && are_marked(&l->tokens), weight,
                                              ds_mapped_bytes(file), ds_mapped_size(file));
@@ -215,11 +237,9 @@ static ds_status fill(ds_ctc *ctc, const ds_decoder_options *o)
     ds_language *l = &ctc->language;
     DS_CHECK(is_given(&o->tokens), DS_ARGUMENT, "decoder: expected tokens, got none");
     DS_TRY(take_options(ctc, o));
-    DS_TRY(open_text(&ctc->files[0], &ctc->allocator, &o->tokens));
-    const void *bytes = ds_mapped_bytes(ctc->files[0]);
-    const size_t n_bytes = ds_mapped_size(ctc->files[0]);
-    mix(&ctc->fingerprint, bytes, n_bytes);
-    DS_TRY(ds_tokens_read(&l->tokens, &ctc->arena, bytes, n_bytes));
+    DS_TRY(open_text(ctc, &ctc->files[0], &o->tokens));
+    DS_TRY(ds_tokens_read(&l->tokens, &ctc->arena, ds_mapped_bytes(ctc->files[0]),
+                          ds_mapped_size(ctc->files[0])));
     DS_CHECK(o->blank >= 0 && o->blank < l->tokens.n, DS_ARGUMENT,
              "decoder: expected a blank from 0 to %d, got %d", l->tokens.n - 1, (int)o->blank);
     DS_TRY(check_scorer(ctc, o));
@@ -227,8 +247,10 @@ static ds_status fill(ds_ctc *ctc, const ds_decoder_options *o)
     mix(&ctc->fingerprint, &l->separator, sizeof l->separator);
     if (is_given(&o->lexicon))
         DS_TRY(read_lexicon(ctc, &o->lexicon));
+    DS_CHECK(!o->lm_score || is_given(&o->lm), DS_ARGUMENT,
+             "decoder: expected the words that lm_score scores as lm, got none");
     if (is_given(&o->lm))
-        DS_TRY(read_model(ctc, &o->lm));
+        DS_TRY(read_model(ctc, o));
     DS_TRY(classify(ctc, o->lm_tokens != 0));
     DS_TRY(join_words(ctc, o->lm_tokens != 0));
     if (is_given(&o->hotwords)) {

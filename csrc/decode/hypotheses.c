@@ -45,7 +45,7 @@ ds_status ds_ctc_read(const ds_ctc *ctc, ds_ctc_stream *stream, ds_hypothesis *h
              s->n_entries, rank);
     if (!reading->is_ranked) {
         DS_TRY(ds_ctc_make_readable(stream, s));
-        ds_ctc_rank(ctc, s, stream->ended, reading->order, reading->scores);
+        DS_TRY(ds_ctc_rank(ctc, s, stream->ended, reading->order, reading->scores));
         reading->is_ranked = true;
     }
     const ds_entry *entry = &s->entries[reading->order[rank]];

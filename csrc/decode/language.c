@@ -5,7 +5,7 @@ ds_sense ds_language_start(const ds_language *language)
     const ds_phrases *phrases = &language->phrases;
     return (ds_sense){.score = phrases->n ? phrases->ahead[phrases->start] : 0,
                       .hash = DS_HASH_EMPTY,
-                      .model = language->model.n ? ds_ngram_start(&language->model) : 0,
+                      .model = ds_ngram_start(&language->model),
                       .phrase = phrases->start,
                       .word = DS_NO_WORD};
 }
@@ -14,8 +14,7 @@ ds_sense ds_language_start(const ds_language *language)
 static void add_word(const ds_language *language, ds_sense *sense, uint32_t word)
 {
     if (language->model.n)
-        sense->score += language->lm_weight *
-                        ds_ngram_score(&language->model, sense->model, word, &sense->model);
+        sense->score += language->lm_weight * ds_ngram_score(&language->model, &sense->model, word);
 }
 
 /* Adds a word that needn't be one of the language model. */

@@ -32,7 +32,8 @@ typedef struct ds_language {
 typedef struct ds_sense {
     double score;
     uint64_t hash; /* of the word that is being spelled, without a lexicon, or DS_HASH_UNKNOWN */
-    uint32_t trie, model, phrase;
+    ds_history model;
+    uint32_t trie, phrase;
     int32_t
         word; /* of the lexicon, which its last token ended; n_words: an unknown one; -1: none */
 } ds_sense;

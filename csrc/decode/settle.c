@@ -42,16 +42,18 @@ static bool is_better(const ds_ctc_state *s, const double *scores, bool end, int
     return scores[a] > scores[b] || (!(scores[a] < scores[b]) && a < b);
 }
 
-void ds_ctc_rank(const ds_ctc *ctc, const ds_ctc_state *state, bool end, int32_t *order,
-                 double *scores)
+ds_status ds_ctc_rank(const ds_ctc *ctc, const ds_ctc_state *state, bool end, int32_t *order,
+                      double *scores)
 {
     for (int32_t i = 0; i < (int32_t)state->n_entries; i++) {
         scores[i] = ds_ctc_score(ctc, state, &state->entries[i], end);
+        DS_TRY(ds_ngram_check(scores[i]));
         int32_t at = i;
         for (; at > 0 && is_better(state, scores, end, i, order[at - 1]); at--)
             order[at] = order[at - 1];
         order[at] = i;
     }
+    return DS_OK;
 }
 
 /* ---------------------------------------------------------------- the past */
@@ -199,6 +201,7 @@ ds_status ds_ctc_endpoint(const ds_ctc *ctc, const ds_allocator *allocator, ds_c
     for (size_t i = 0; i < state->n_entries; i++) {
         const ds_entry *entry = &state->entries[i];
         const double other = ds_ctc_score(ctc, state, entry, true);
+        DS_TRY(ds_ngram_check(other));
         const bool within = ds_language_is_within(&state->prefixes[entry->prefix].sense);
         if (!chosen || (within == is_within ? other > score : is_within)) {
             chosen = entry;

@@ -76,20 +76,21 @@ static void head_fields(cursor *c, ds_ctc_state *s, uint32_t counts[4])
         FIELD(c, counts[i]);
 }
 
-static void sense_fields(cursor *c, ds_sense *sense)
+static void sense_fields(cursor *c, ds_sense *sense, size_t n_history)
 {
     FIELD(c, sense->score);
     FIELD(c, sense->hash);
     FIELD(c, sense->trie);
-    FIELD(c, sense->model);
+    for (size_t i = 0; i < n_history; i++)
+        FIELD(c, sense->model.at[i]);
     FIELD(c, sense->phrase);
     FIELD(c, sense->word);
 }
 
 /* All behind the numbers. */
-static void body_fields(cursor *c, ds_ctc_state *s)
+static void body_fields(cursor *c, ds_ctc_state *s, const ds_ctc *ctc)
 {
-    sense_fields(c, &s->prefixes[0].sense);
+    sense_fields(c, &s->prefixes[0].sense, ctc->language.model.score ? DS_MAX_SCORED_ORDER - 1 : 1);
     for (size_t i = 0; i < s->n_prefixes; i++) {
         FIELD(c, s->prefixes[i].parent);
         FIELD(c, s->prefixes[i].token);
@@ -162,7 +163,7 @@ ds_status ds_ctc_snapshot(const ds_ctc *ctc, const ds_ctc_stream *stream, void *
     FIELD(&c, version);
     FIELD(&c, fingerprint);
     head_fields(&c, &s, counts);
-    body_fields(&c, &s);
+    body_fields(&c, &s, ctc);
     for (size_t i = 0; ctc->scorer.owner && i < s.n_entries; i++)
         DS_TRY(write_memory(&c, &ctc->scorer, s.prefixes[s.entries[i].prefix].memory));
     uint64_t sum = bytes ? checksum(bytes, c.at) : 0;
@@ -188,7 +189,7 @@ static ds_status check_sense(const ds_ctc *ctc, const ds_sense *sense)
     const ds_language *l = &ctc->language;
     TRUSTED(isfinite(sense->score));
     TRUSTED(l->lexicon.n_words ? sense->trie < l->lexicon.n_nodes : sense->trie == 0);
-    TRUSTED(l->model.n ? sense->model < l->model.full : sense->model == 0);
+    TRUSTED(ds_ngram_has(&l->model, &sense->model));
     TRUSTED(l->phrases.n ? sense->phrase < l->phrases.n : sense->phrase == 0);
     return check_word(ctc, sense->word);
 }
@@ -235,6 +236,7 @@ static ds_status check_prefixes(const ds_ctc *ctc, ds_ctc_state *s)
             uint32_t node;
             DS_TRY(find_node(ctc, before->sense.trie, token, word, &node));
             p->sense = ds_language_follow(&ctc->language, &before->sense, token, node, word);
+            DS_TRY(ds_ngram_check(p->sense.score));
             p->depth = before->depth + 1;
             TRUSTED(p->depth <= ctc->options.max_pending);
             p->sibling = before->child;
@@ -386,7 +388,7 @@ static ds_status read_state(const ds_ctc *ctc, const ds_allocator *allocator, ds
     TRUSTED(!c.short_of);
     DS_TRY(check_head(ctc, s, counts, c.n - c.at));
     DS_TRY(make_room(allocator, s, counts));
-    body_fields(&c, s);
+    body_fields(&c, s, ctc);
     TRUSTED(!c.short_of && (c.at == c.n || ctc->scorer.owner));
     for (size_t i = 0; i < s->n_prefixes; i++)
         s->prefixes[i].child = -1;

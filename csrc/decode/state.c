@@ -84,6 +84,42 @@ void ds_ctc_free(const ds_allocator *allocator, ds_ctc_state *state)
     *state = (ds_ctc_state){0};
 }
 
+/* ---------------------------------------------------------------- growing */
+ds_status ds_ctc_add_prefix(const ds_allocator *allocator, ds_ctc_state *state, int32_t parent,
+                            int32_t token, const ds_sense *sense, int32_t *number)
+{
+    DS_TRY(ds_array_grow(allocator, (void **)&state->prefixes, state->n_prefixes,
+                         &state->room_prefixes, sizeof *state->prefixes));
+    *number = (int32_t)state->n_prefixes++;
+    state->prefixes[*number] = (ds_prefix){.sense = *sense,
+                                           .parent = parent,
+                                           .token = token,
+                                           .depth = state->prefixes[parent].depth + 1,
+                                           .child = -1,
+                                           .sibling = state->prefixes[parent].child,
+                                           .entry = -1};
+    state->prefixes[parent].child = *number;
+    return DS_OK;
+}
+
+ds_status ds_ctc_add_sounded(const ds_allocator *allocator, ds_ctc_state *state,
+                             const ds_path *path, int32_t *number)
+{
+    DS_TRY(ds_array_grow(allocator, (void **)&state->aligned, state->n_aligned,
+                         &state->room_aligned, sizeof *state->aligned));
+    *number = (int32_t)state->n_aligned++;
+    state->aligned[*number] = (ds_sounded){path->before, path->probability, path->start, path->end};
+    return DS_OK;
+}
+
+ds_status ds_ctc_reserve_entries(const ds_allocator *allocator, ds_ctc_state *state, size_t n)
+{
+    for (size_t i = state->room_entries; i < n; i = state->room_entries)
+        DS_TRY(ds_array_grow(allocator, (void **)&state->entries, i, &state->room_entries,
+                             sizeof *state->entries));
+    return DS_OK;
+}
+
 /* ---------------------------------------------------------------- letting go */
 /* Memories stay with entries of the beam alone: what goes on from others comes from an entry's again. */
 static void collect_memories(const ds_allocator *allocator, ds_ctc_state *s)

@@ -254,6 +254,7 @@ static ds_status extend(ds_ctc_work *w, const ds_ctc *ctc, const row *r, int32_t
         e->sense = child >= 0 ? s->prefixes[child].sense
                               : ds_language_follow(&ctc->language, &s->prefixes[h->prefix].sense,
                                                    token, 0, DS_NO_WORD);
+        DS_TRY(ds_ngram_check(e->sense.score));
         e->log_probability = scores[token];
         e->score = h->score + (double)scores[token];
         e->total = e->score + e->sense.score;
@@ -270,12 +271,7 @@ static ds_status record(const row *r, hypothesis *h)
     ds_ctc_state *s = r->state;
     if (h->prefix == s->root || h->record >= 0)
         return DS_OK;
-    DS_TRY(ds_array_grow(r->allocator, (void **)&s->aligned, s->n_aligned, &s->room_aligned,
-                         sizeof *s->aligned));
-    h->record = (int32_t)s->n_aligned++;
-    s->aligned[h->record] =
-        (ds_sounded){h->path.before, h->path.probability, h->path.start, h->path.end};
-    return DS_OK;
+    return ds_ctc_add_sounded(r->allocator, s, &h->path, &h->record);
 }
 
 /* Makes a hypothesis of an extension, whose token comes now. */
@@ -292,18 +288,7 @@ static ds_status make(const row *r, const extension *e, int64_t now, hypothesis 
         -1};
     if (e->prefix >= 0)
         return DS_OK;
-    DS_TRY(ds_array_grow(r->allocator, (void **)&s->prefixes, s->n_prefixes, &s->room_prefixes,
-                         sizeof *s->prefixes));
-    made->prefix = (int32_t)s->n_prefixes++;
-    s->prefixes[made->prefix] = (ds_prefix){.sense = e->sense,
-                                            .parent = from->prefix,
-                                            .token = e->token,
-                                            .depth = s->prefixes[from->prefix].depth + 1,
-                                            .child = -1,
-                                            .sibling = s->prefixes[from->prefix].child,
-                                            .entry = -1};
-    s->prefixes[from->prefix].child = made->prefix;
-    return DS_OK;
+    return ds_ctc_add_prefix(r->allocator, s, from->prefix, e->token, &e->sense, &made->prefix);
 }
 
 /* Opens the best extensions. */
@@ -401,9 +386,7 @@ static ds_status end_frame(ds_ctc_work *w, const ds_ctc *ctc, row *r)
     ds_ctc_state *s = r->state;
     const int64_t now = s->frame * ctc->options.max_symbols;
     const ds_path nowhere = {-INFINITY, 0, now, now, -1};
-    for (size_t i = s->room_entries; i < r->closed.n; i = s->room_entries)
-        DS_TRY(ds_array_grow(r->allocator, (void **)&s->entries, i, &s->room_entries,
-                             sizeof *s->entries));
+    DS_TRY(ds_ctc_reserve_entries(r->allocator, s, r->closed.n));
     for (size_t i = 0; i < r->closed.n; i++) {
         const hypothesis *h = &r->closed.items[i];
         s->entries[i] = (ds_entry){h->score, -INFINITY, h->score, h->path, nowhere, h->prefix};

@@ -451,13 +451,19 @@ typedef struct ds_text {
     size_t n_bytes;
 } ds_text;
 
+/* The base-10 logarithm of the probability of the last of `n_words` words behind the others, which are at most as many
+ * as the model looks back on; fewer where a sequence begins. A word is its number among those of `lm`; one
+ * that isn't there is `<unk>`, or, where `lm` lacks that, the number behind the last. The same words have the same score
+ * always; what isn't finite says that it failed, and the call with it (DS_ARGUMENT). */
+typedef double (*ds_lm_score)(void *owner, const uint32_t *words, size_t n_words);
+
 typedef struct ds_decoder_options {
     size_t struct_size; /* sizeof(ds_decoder_options) */
     /* Lines "token id" in any order, or a token per line: the columns of the scores. */
     ds_text tokens;
     /* Lines "word token token ...": nothing else is recognised. None: any sequence of tokens is. */
     ds_text lexicon;
-    /* An n-gram model in ARPA format. */
+    /* An n-gram model in ARPA format; with `lm_score` the words of a model, one a line. */
     ds_text lm;
     /* Phrases, one per line, each with a tab and its weight if it isn't `hotword_weight`: a phrase adds its weight to
      * the score wherever it stands in whole words. */
@@ -488,13 +494,15 @@ typedef struct ds_decoder_options {
      * encoder and what is predicted to scores of the tokens, normalized or not. Chunks are frames of the encoder. */
     ds_model *predictor, *joiner;
     uint32_t max_symbols; /* tokens in one frame of the encoder at most; 0: 1 */
-    uint32_t reserved;    /* 0 */
+    uint32_t lm_order;    /* of lm_score: words that it sees at most, 1 to 6 */
+    ds_lm_score lm_score; /* scores words (called by threads that step, restore or read); NULL */
+    void *lm_owner;       /* what `lm_score` is called with (kept) */
 } ds_decoder_options;
 
 /* clang-format off */
 #define DS_DECODER_OPTIONS_INIT {sizeof(ds_decoder_options), \
     {NULL, NULL, 0}, {NULL, NULL, 0}, {NULL, NULL, 0}, {NULL, NULL, 0}, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-    0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, 0, 0}
+    0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, 0, 0, NULL, NULL}
 /* clang-format on */
 
 /* Makes a decoder and fills `*decoder` (returns owned).

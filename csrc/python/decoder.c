@@ -6,6 +6,7 @@
 typedef struct decoder_object {
     PyObject_HEAD ds_ctc *ctc;
     PyObject *networks[2]; /* the engines of a transducer, whose plans it keeps */
+    PyObject *lm_score;    /* what scores words; NULL */
 } decoder_object;
 
 typedef struct decoding_object {
@@ -40,6 +41,28 @@ static int take_text(PyObject *given, void *taken)
     return 1;
 }
 
+/* ds_lm_score: calls back with the numbers of the words, as bytes. An exception stays set and ends the call; until then
+ * nothing more is scored. */
+static double score_words(void *owner, const uint32_t *words, size_t n_words)
+{
+    const PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *found = PyErr_Occurred()
+                          ? NULL
+                          : PyObject_CallFunction(owner, "y#", (const char *)words,
+                                                  (Py_ssize_t)(n_words * sizeof *words));
+    const double score = found ? PyFloat_AsDouble(found) : -1;
+    Py_XDECREF(found);
+    const bool failed = PyErr_Occurred() != NULL;
+    PyGILState_Release(gil);
+    return failed ? Py_NAN : score;
+}
+
+/* Raises a status, unless Python that was called back has raised already. */
+static PyObject *raise_unless_raised(ds_module *m, ds_status status)
+{
+    return PyErr_Occurred() ? NULL : ds_raise(m, status, NULL);
+}
+
 static PyObject *decoder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"tokens",
@@ -70,20 +93,22 @@ static PyObject *decoder_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
                             "predictor",
                             "joiner",
                             "max_symbols",
+                            "lm_order",
+                            "lm_score",
                             NULL};
     ds_module *m = ds_module_of(type);
     given_text texts[4] = {{{NULL, NULL, 0}, NULL, {0}}};
     ds_decoder_options o = DS_DECODER_OPTIONS_INIT;
     long long silence = 0, trailing = 0, utterance = 0;
-    PyObject *networks[2] = {NULL, NULL};
+    PyObject *networks[2] = {NULL, NULL}, *lm_score = NULL;
     const int parsed = PyArg_ParseTupleAndKeywords(
-        args, kwargs, "O&|O&O&O&zippppIIIIddddddddLLLO!O!I:Decoder", names, take_text, &texts[0],
+        args, kwargs, "O&|O&O&O&zippppIIIIddddddddLLLO!O!IIO:Decoder", names, take_text, &texts[0],
         take_text, &texts[1], take_text, &texts[2], take_text, &texts[3], &o.sil, &o.blank,
         &o.greedy, &o.best_alignment, &o.lm_tokens, &o.unknown_words, &o.beam_size,
         &o.beam_size_token, &o.max_pending, &o.max_final, &o.hotword_weight, &o.beam_threshold,
         &o.token_threshold, &o.blank_threshold, &o.lm_weight, &o.word_score, &o.unk_score,
         &o.sil_score, &silence, &trailing, &utterance, m->engine_type, &networks[0], m->engine_type,
-        &networks[1], &o.max_symbols);
+        &networks[1], &o.max_symbols, &o.lm_order, &lm_score);
     decoder_object *self = parsed ? (decoder_object *)type->tp_alloc(type, 0) : NULL;
     ds_status status = DS_OK;
     if (self) {
@@ -97,6 +122,9 @@ static PyObject *decoder_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         ds_scorer scorer;
         for (int i = 0; networks[1] && i < 2; i++)
             self->networks[i] = Py_NewRef(networks[i]);
+        self->lm_score = Py_XNewRef(lm_score);
+        o.lm_score = lm_score ? score_words : NULL;
+        o.lm_owner = lm_score;
         if (networks[1])
             status = ds_transducer_scorer(&scorer, ((ds_engine_object *)networks[0])->engine,
                                           ((ds_engine_object *)networks[1])->engine);
@@ -105,7 +133,11 @@ static PyObject *decoder_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
             status = ds_ctc_create(&self->ctc, &o, networks[1] ? &scorer : NULL);
         Py_END_ALLOW_THREADS;
     }
-    PyObject *made = self ? ds_unless_failed(m, status, (PyObject *)self) : NULL;
+    PyObject *made = (PyObject *)self;
+    if (self && status != DS_OK) {
+        made = raise_unless_raised(m, status);
+        Py_DECREF(self);
+    }
     for (int i = 0; i < 4; i++) {
         Py_XDECREF(texts[i].path);
         if (texts[i].held.obj)
@@ -119,6 +151,7 @@ static void decoder_dealloc(PyObject *self)
     ds_ctc_destroy(((decoder_object *)self)->ctc);
     for (int i = 0; i < 2; i++)
         Py_XDECREF(((decoder_object *)self)->networks[i]);
+    Py_XDECREF(((decoder_object *)self)->lm_score);
     ds_free_object(self);
 }
 
@@ -223,7 +256,7 @@ static PyObject *decoder_step_rows(PyObject *self, PyObject *rows)
                              d.bad);
         Py_END_ALLOW_THREADS;
     }
-    if (entered && status != DS_OK)
+    if (entered && status != DS_OK && !PyErr_Occurred())
         refuse(m, &d, status, rows);
     else if (!entered && !PyErr_Occurred())
         ds_raise(m, status, NULL);
@@ -296,13 +329,15 @@ static PyObject *decoding_read(PyObject *self, PyObject *most)
     const size_t n = PyLong_AsSize_t(most);
     if (PyErr_Occurred() || !is_idle(self))
         return NULL;
+    s->busy = true; /* what scores words may let other threads run */
     PyObject *list = PyList_New(0);
     ds_hypothesis h = {.n_hypotheses = 1}, best = h;
     for (size_t i = 0; list && i < n && i < h.n_hypotheses; i++) {
         const ds_status status = ds_ctc_read(s->decoder->ctc, &s->stream, &h, i);
         if (status != DS_OK) {
-            Py_DECREF(list);
-            return ds_raise(m, status, NULL);
+            Py_CLEAR(list);
+            (void)raise_unless_raised(m, status);
+            break;
         }
         if (i == 0)
             best = h;
@@ -312,6 +347,7 @@ static PyObject *decoding_read(PyObject *self, PyObject *most)
             Py_CLEAR(list);
         Py_XDECREF(item);
     }
+    s->busy = false;
     return list ? Py_BuildValue("nLLLN", (Py_ssize_t)best.n_final, (long long)best.n_left,
                                 (long long)best.n_frames, (long long)best.n_endpoints, list)
                 : NULL;
@@ -339,11 +375,15 @@ static PyObject *decoding_restore(PyObject *self, PyObject *bytes)
     Py_buffer view;
     if (!is_idle(self) || PyObject_GetBuffer(bytes, &view, PyBUF_SIMPLE) < 0)
         return NULL;
+    s->busy = true;
     s->stream.reading.is_ranked = false;
     const ds_status status =
         ds_ctc_restore(s->decoder->ctc, &s->stream, view.buf, (size_t)view.len);
+    s->busy = false;
     PyBuffer_Release(&view);
-    return ds_unless_failed(ds_module_of(Py_TYPE(self)), status, Py_NewRef(Py_None));
+    if (status != DS_OK)
+        return raise_unless_raised(ds_module_of(Py_TYPE(self)), status);
+    Py_RETURN_NONE;
 }
 
 static PyMethodDef decoding_methods[] = {

@@ -276,6 +276,7 @@ def main(arguments: list[str] | None = None) -> float:
     parser.add_argument("--rows", type=int, default=16, help="of a step")
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log", type=Path, help="a CSV file of the losses: a line for every step")
     args = parser.parse_args(arguments)
     ds.manual_seed(args.seed)
     began = grown(read_safetensors(args.weights)) if args.weights else {}
@@ -287,6 +288,7 @@ def main(arguments: list[str] | None = None) -> float:
     weights = {name: np.array(p.numpy()) for name, p in net.commands.named_parameters()}
     pool: list[Any] = []  # rows are used twice or so, each time with other features
     begin, step, share = time.time(), 0, 0.0
+    log = ["step,minutes,ctc,second,right"]  # `right`: of the single words of `valid`, as they were counted last
     while (done := (time.time() - begin) / 60 / args.minutes) < 1 or step == 0:
         for _ in range(args.rows * (4 if step == 0 else 1) // 2):
             samples, targets, marks = maker.row()
@@ -319,12 +321,18 @@ def main(arguments: list[str] | None = None) -> float:
         decay = min(0.999, (1 + step) / (10 + step))
         for name, p in net.commands.named_parameters():
             weights[name] = decay * weights[name] + (1 - decay) * p.numpy()
+        minutes = (time.time() - begin) / 60
+        log.append(f"{step},{minutes:.3f},{ctc.item() / args.rows:.4f},{named.item():.4f},{share:.4f}")
         if step % 500 == 0 or step == 1:
             mean.load_state_dict({**mean.state_dict(), **weights})
             share = right(mean, valid)
+            if args.log:
+                args.log.write_text("\n".join(log) + "\n")
             print(
                 f"step {step}: CTC {ctc.item() / args.rows:.3f}, {100 * share:.1f} % of single words", flush=True
             )
+    if args.log:
+        args.log.write_text("\n".join(log) + "\n")
     weights["head.bias"][0] += args.blank
     half = {name: value.astype(np.float16) for name, value in weights.items()}
     tensors = [container.Tensor(name, "F16", value.shape, value.tobytes()) for name, value in half.items()]

@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except ValueError as error:
             parser.error(str(error))
         status: int = args.run(args)
-        sys.stdout.flush()
+        print(end="", flush=True)  # also where standard output is closed
         return status
     except KeyboardInterrupt:
         _drop_output()
@@ -56,6 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.filename:
             print(f"dreamstream: {_core.shown(fault_of(error), True)}", file=sys.stderr)
         _drop_output()
+        return 1
+    except UnicodeEncodeError as error:
+        missing = error.object[error.start : error.end]
+        print(f"dreamstream: {error.encoding} has no {missing!a}: set PYTHONIOENCODING=utf-8", file=sys.stderr)
         return 1
     except (ds.DreamStreamError, ImportError, OSError, MemoryError) as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
@@ -68,6 +72,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _drop_output() -> None:
     """Keep what standard output doesn't take from failing once more when the interpreter ends."""
     try:
-        sys.stdout.flush()
+        print(end="", flush=True)
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,17 +6,19 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import dreamstream as ds
 
 from ..decode import CTCDecoder, Endpoints
 from ..decode.hypotheses import Word
+from ..decode.kenlm import MAGIC
 from ..errors import FormatError
 from ..models import Commands
 from .arguments import at_least
 
-ENDPOINTS = Endpoints(silence=2.4, trailing_silence=0.8, length=15.0)
+ENDPOINTS = Endpoints(silence=2.4, trailing_silence=0.8, length=0)  # no length: it would cut words in two
 
 
 #: The decoder's options that a file may have, by the names that wav2letter has for them.
@@ -43,7 +45,7 @@ def add_decoder(parser: argparse._ActionsContainer, required: bool = True) -> No
         "--blank", metavar="N", help=f"the blank, or its number (the only one of {' '.join(_BLANKS)}, or else 0)"
     )
     parser.add_argument("--lexicon", metavar="FILE", help="a line `word token token ...` each")
-    parser.add_argument("--lm", metavar="FILE", help="an n-gram language model, as ARPA")
+    parser.add_argument("--lm", metavar="FILE", help="an n-gram language model: ARPA, or KenLM's binary")
     parser.add_argument("--lm-weight", type=float, metavar="W", help="of its base-10 logarithms (1)")
     parser.add_argument("--word-score", type=float, metavar="S", help="added for each word (0)")
     parser.add_argument("--hotwords", metavar="FILE", help="a phrase per line, with a tab before its weight")
@@ -76,7 +78,7 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
             options[option] = getattr(args, option)
     for option in ("lexicon", "lm", "hotwords"):
         if getattr(args, option) is not None:
-            options[option] = _content(getattr(args, option))
+            options[option] = (_model if option == "lm" else _content)(getattr(args, option))
     try:
         blank = _blank(args.blank, tokens)
         decoder = CTCDecoder(tokens, blank=blank, endpoints=ENDPOINTS, rate=float(rate), **options)
@@ -128,6 +130,13 @@ def _blank(given: str | None, tokens: list[str] | bytes) -> int:
     if not found:
         raise FormatError(f"--blank {given}: expected a number, or one of the tokens")
     return found[0]
+
+
+def _model(path: str) -> bytes | Path:
+    """Return a language model: a binary stays where it is; what else there is may come from a pipe."""
+    with open(path, "rb") as file:
+        begin = file.read(len(MAGIC))
+        return Path(path) if begin == MAGIC else begin + file.read()
 
 
 def _content(path: str) -> bytes:

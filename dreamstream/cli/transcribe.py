@@ -24,6 +24,7 @@ from ..decode.hypotheses import Word, as_dict
 from ..errors import FormatError
 from ..stream.tree import leaves
 from .arguments import Commands, add_command, add_threads, at_least
+from .audio_file import AudioFile
 from .decoding import add_decoder, decoder_of, subtitles
 from .plot import plot_words, require_matplotlib
 from .recognisers import tokens_beside
@@ -45,6 +46,17 @@ def _model_of(args: argparse.Namespace) -> Any:
 
 
 # ---------------------------------------------------------------------- recordings
+def _scores(file: AudioFile) -> npt.NDArray[Any]:
+    """Return log probabilities of a file's new frames; the file ends before the first that are no numbers."""
+    scores = log_probabilities(in_frames(file.new[0], file.engine.stream_axis(0)))
+    if (bad := np.isnan(scores).any(axis=1)).any():
+        file.ended, scores = True, scores[: int(bad.argmax())]
+        file.fault = FormatError(
+            f"{file.path}: before {file.seconds:.2f} s there are samples that are no numbers, or far too large"
+        )
+    return scores
+
+
 def transcribe(args: argparse.Namespace) -> int:
     """Print what is said in recordings."""
     form = next((name for name in ("srt", "vtt") if getattr(args, name)), None)
@@ -64,7 +76,7 @@ def transcribe(args: argparse.Namespace) -> int:
         with Progress(seconds_of(files), args.json) as progress:
             for _, fed in steps(files, args.chunk_ms):
                 progress.advance(len(fed) * args.chunk_ms / 1000)
-                scores = {f.path: log_probabilities(in_frames(f.new[0], f.engine.stream_axis(0))) for f in fed}
+                scores = {f.path: _scores(f) for f in fed}
                 starts = [f.path for f in fed if f.path not in started]
                 started.update(starts)
                 texts = decoder.step(scores, sos=starts, eos=[f.path for f in fed if f.ended])
@@ -80,7 +92,7 @@ def transcribe(args: argparse.Namespace) -> int:
         elif form:
             print(subtitles(words, form), end="")
         else:
-            print(f"{shown(file.path)}  {shown(text)}" if len(files) > 1 else shown(text))
+            print(shown(f"{file.path}  {text}" if len(files) > 1 else text, True))
     if args.plot is not None:
         plot_words(args.plot, files, heard)
     faults = [*(faults or ()), *(str(file.fault) for file in files if file.fault is not None)]
@@ -125,9 +137,9 @@ def _show(new: Sequence[Word], pending: str, as_json: bool, dim: bool) -> None:
         for word in new:
             print(json.dumps(as_dict(word)), flush=True)
         return
-    text = " ".join(shown(word.text) for word in new)
+    text, pending = shown(" ".join(word.text for word in new), True), shown(pending, True)
     if dim:
-        print(f"\x1b[K{text}{' ' if text else ''}\x1b7\x1b[2m{shown(pending)}\x1b[0m\x1b8", end="", flush=True)
+        print(f"\x1b[K{text}{' ' if text else ''}\x1b7\x1b[2m{pending}\x1b[0m\x1b8", end="", flush=True)
     elif text:
         print(text, flush=True)
 

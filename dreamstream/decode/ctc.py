@@ -36,7 +36,9 @@ class CTCDecoder(Decoder):
         words alone are spelled by their letters, and `sil` behind them. A file has a line ``word token token ...``
         each.
     lm : path or bytes, optional
-        An n-gram language model in ARPA format; KenLM's binaries don't name their n-grams and are refused.
+        An n-gram language model in ARPA format, or the path of a binary of KenLM, which its package scores
+        (``pip install 'dreamstream[kenlm]'``): from the same model the same words come, with scores that are
+        equal to single precision; more slowly, and threads that step such decoders wait for each other.
     lm_unit : {"word", "token"}
         Of what the language model is one.
     hotwords : dict of str to float, list of str, Path or bytes, optional

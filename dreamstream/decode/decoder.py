@@ -86,13 +86,14 @@ class Decoder:
         unknown = unk_score is not None and unk_score > -math.inf
         names = read_tokens(tokens, blank)
         separator = sil if sil is not None or isinstance(names, str) else _default_sil(names)
+        spelled = read_lexicon(lexicon, separator)
         self._core = _core.Decoder(
             names,
-            read_lexicon(lexicon, separator),
-            read_model(lm),
-            read_hotwords(hotwords),
-            sil,
-            blank,
+            spelled,
+            hotwords=read_hotwords(hotwords),
+            sil=sil,
+            blank=blank,
+            **read_model(lm, names if lm_unit == "token" else spelled),
             greedy=beam == 0,
             best_alignment=not log_add,
             lm_tokens=lm_unit == "token",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import FormatError
+from . import kenlm
 
 File = str | bytes | os.PathLike[str]
 """A path, or the bytes of a file."""
@@ -38,19 +40,28 @@ def read_tokens(tokens: Sequence[str] | File, blank: int) -> bytes | str:
     return "".join(lines).encode()
 
 
-def read_model(model: File | None) -> bytes | str | None:
-    """Return a language model as the file that C reads, unless it is a binary of KenLM."""
+def read_model(model: File | None, spelled: bytes | str | None) -> dict[str, Any]:
+    """Return a language model as what C reads: its file, or of KenLM's binaries their words and what scores them.
+
+    `spelled` is the file whose lines begin with words that a binary without a list may have.
+    """
     if model is None:
-        return None
+        return {}
     file = as_file(model)
+    if _content(file, len(kenlm.MAGIC)) != kenlm.MAGIC:
+        return {"lm": file}
     if isinstance(file, bytes):
-        begin = file[:8]
-    else:
-        with open(file, "rb") as opened:
-            begin = opened.read(8)
-    if begin.startswith(b"mmap lm "):
-        raise FormatError("language model: a binary of KenLM doesn't name its n-grams; give its ARPA file")
-    return file
+        raise FormatError("language model: give the path of KenLM's binary, which its package reads")
+    words = (line.split()[0] for line in _content(spelled).splitlines() if line.strip()) if spelled else ()
+    text, order, score = kenlm.open_binary(file, words)
+    return {"lm": text, "lm_order": order, "lm_score": score}
+
+
+def _content(file: bytes | str, most: int = -1) -> bytes:
+    if isinstance(file, bytes):
+        return file[:most] if most >= 0 else file
+    with open(file, "rb") as opened:
+        return opened.read(most)
 
 
 Spellings = Mapping[str, str | Sequence[str] | Sequence[Sequence[str]]]

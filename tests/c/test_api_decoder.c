@@ -154,6 +154,58 @@ TEST(wrong_use_changes_nothing)
     CHECK(ds_decoder_close(d) == DS_OK && ds_decoder_close(d2) == DS_OK);
 }
 
+/* What the ARPA file says, by number: ab 0, ba 1, c 2, <s> 3, </s> 4, behind them the unknown. `owner`: calls until one
+ * fails, or NULL. */
+static double bigram(void *owner, const uint32_t *words, size_t n)
+{
+    static const float alone[] = {-1.0f, -1.2f, -1.1f, -9.0f, -1.0f, -2.0f};
+    static const float back[] = {-0.5f, -0.1f, 0, -0.5f, 0, 0};
+    int *left = owner;
+    CHECK(n == 1 || n == 2);
+    if (left && (*left)-- == 0)
+        return INFINITY;
+    const uint32_t last = words[n - 1];
+    if (n == 2 && words[0] == 0 && last == 1)
+        return (double)-0.3f;
+    if (n == 2 && words[0] == 3 && last == 2)
+        return (double)-0.4f;
+    return (n == 2 ? (double)back[words[0]] : 0) + (double)alone[last];
+}
+
+TEST(a_function_scores_words)
+{
+    float x[N_FRAMES * N_TOKENS];
+    ds_decoder_options o = all_options();
+    ds_decoder *arpa = NULL, *scored = NULL;
+    ds_decoding *a = NULL, *b = NULL, *c = NULL;
+    unsigned char bytes[1 << 14];
+    size_t n = 0;
+    fill_scores(x);
+    CHECK(succeeded(ds_decoder_create(&arpa, &o)) && ds_decoding_open(&a, arpa) == DS_OK);
+    o.lm_score = bigram;
+    o.lm = (ds_text){NULL, NULL, 0};
+    CHECK(ds_decoder_create(&scored, &o) == DS_ARGUMENT); /* of no words */
+    o.lm = text_of("ab\nba\nc\n<s>\n</s>\n");
+    CHECK(ds_decoder_create(&scored, &o) == DS_ARGUMENT); /* of order 0 */
+    o.lm_order = 2;
+    int left = 1 << 20;
+    o.lm_owner = &left;
+    CHECK(succeeded(ds_decoder_create(&scored, &o)));
+    CHECK(ds_decoding_open(&b, scored) == DS_OK && ds_decoding_open(&c, scored) == DS_OK);
+    CHECK(step(arpa, a, x, 0, 20, 0) == DS_OK && step(scored, b, x, 0, 20, 0) == DS_OK);
+    CHECK(same_hypotheses(a, b) && ds_decoding_snapshot_size(b, &n) == DS_OK && n <= sizeof bytes);
+    CHECK(ds_decoding_snapshot(b, bytes, n) == DS_OK && ds_decoding_restore(c, bytes, n) == DS_OK);
+    left = 0;
+    CHECK(step(scored, b, x, 20, N_FRAMES, DS_END) == DS_ARGUMENT);
+    CHECK(same_hypotheses(a, b)); /* nothing has happened */
+    left = 1 << 20;
+    CHECK(ds_decoding_restore(a, bytes, n) == DS_FORMAT); /* of another model */
+    CHECK(step(arpa, a, x, 20, N_FRAMES, DS_END) == DS_OK);
+    CHECK(step(scored, b, x, 20, N_FRAMES, DS_END) == DS_OK && same_hypotheses(a, b));
+    CHECK(step(scored, c, x, 20, N_FRAMES, DS_END) == DS_OK && same_hypotheses(a, c));
+    CHECK(ds_decoder_close(arpa) == DS_OK && ds_decoder_close(scored) == DS_OK);
+}
+
 /* A life of a decoder; the status of what failed first. */
 static ds_status live(const ds_decoder_options *o, const float *x)
 {

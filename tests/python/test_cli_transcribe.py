@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import struct
 import subprocess
 import sys
 import wave
@@ -105,6 +107,25 @@ def test_options_of_a_decoder(call, folder, options, more, want):
         assert (out.strip(), error) == (want, "")
 
 
+def test_long_recordings_are_transcribed_whole(call, folder):
+    with wave.open(str(folder / "long.wav"), "wb") as file:
+        file.setnchannels(1), file.setsampwidth(2), file.setframerate(RATE)
+        file.writeframes(spoken("ab cab " * 60).tobytes())
+    assert call("transcribe", "long.wav")[1] == " ".join(["ab cab"] * 60) + "\n"
+    assert call("transcribe", "long.wav", "two.wav")[1].split()[1:-2] == ["ab", "cab"] * 60
+
+
+def test_standard_output_that_takes_nothing(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    (folder / "zwö.wav").write_bytes((folder / "two.wav").read_bytes())
+    args = ["transcribe", "zwö.wav", "one.wav", "--model", "levels.dsm", "--tokens", "tokens.txt"]
+    monkeypatch.setattr(sys, "stdout", None)  # closed by the shell, `>&-`
+    assert cli.main(args) == 0
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), "ascii"))
+    assert cli.main(args) == 1
+    assert capsys.readouterr().err == "dreamstream: ascii has no '\\xf6': set PYTHONIOENCODING=utf-8\n"
+
+
 def test_words_with_times(call):
     status, out, _ = call("transcribe", "one.wav", "--json")
     found = json.loads(out)
@@ -128,7 +149,7 @@ def test_what_does_not_fit(call, folder):
     assert status == 0
     assert cli.main(["transcribe", "one.wav", "--model", "levels.dsm", "--tokens", "few.txt"]) == 1
     for option, content, says in (
-        ("--lm", b"mmap lm http://kheafield.com/code format version 5\n\0", "language model: a binary of KenLM"),
+        ("--lm", b"mmap lm http://kheafield.com/code format version 5\n\0", "language model: expected a binary"),
         ("--lm", b"x", "language model: expected"),
         ("--lexicon", b"x\n", "lexicon, line 1"),
         ("--hotwords", b"zzz\n", "hotwords, line 1"),
@@ -146,6 +167,14 @@ def test_what_is_no_recording_ends_no_other(call, folder):
     assert status == 1 and [json.loads(line)["file"] for line in out.splitlines()] == ["one.wav"]
     assert "junk.wav" in err and "none.wav" in err and len(err.splitlines()) == 2
     assert call("transcribe", "junk.wav", "none.wav")[:2] == (1, "")
+    samples = np.frombuffer(spoken("ab cab "), "<i2").astype("<f4") / 32768
+    samples[len(samples) // 2 :] = np.nan
+    head = struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 36 + samples.nbytes, b"WAVE", b"fmt ", 16, 3, 1, RATE,
+                       4 * RATE, 4, 32, b"data", samples.nbytes)  # fmt: skip
+    (folder / "broken.wav").write_bytes(head + samples.tobytes())
+    status, out, err = call("transcribe", "broken.wav", "one.wav", "--json")
+    assert (status, [json.loads(line)["text"] for line in out.splitlines()]) == (1, ["ab c", "ab cab"])
+    assert "broken.wav: before 0.96 s there are samples that are no numbers" in err
 
 
 def listening(folder, *more):

@@ -41,7 +41,17 @@ def test_a_few_steps_give_weights_of_the_model(folder, tmp_path, capsys):
     import train_commands
 
     out = tmp_path / "weights.safetensors"
-    share = train_commands.main([str(folder), str(out), "--minutes", "0.03", "--rows", "2"])
+    log = tmp_path / "log.csv"
+    share = train_commands.main([str(folder), str(out), "--minutes", "0.03", "--rows", "2", "--log", str(log)])
+    first, *lines = [line.split(",") for line in log.read_text().splitlines()]
+    assert first == ["step", "minutes", "ctc", "second", "right"] and [int(k[0]) for k in lines] == [
+        *range(1, len(lines) + 1)
+    ]
+    assert (
+        lines
+        and np.isfinite(np.array(lines, float)).all()
+        and float(lines[-1][4]) == pytest.approx(share, abs=1e-4)
+    )
     printed = capsys.readouterr().out
     assert 0 <= share <= 1 and printed.startswith("step 1: CTC ") and "% of single words" in printed
     model, weights = Commands().eval(), read_safetensors(out)
