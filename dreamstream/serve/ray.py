@@ -12,7 +12,7 @@ from typing import Any
 
 from ..data.ray import connect
 from .pool import Worker
-from .vaults import Vault
+from .store import Vault
 
 try:
     import ray

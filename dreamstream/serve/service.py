@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 from ..client.protocol import (
     FORMATS,
@@ -25,9 +25,9 @@ from .hosts import Host, HostLost
 from .limits import Limits
 from .metrics import Metrics
 from .records import Store
+from .storing import Storing
 from .streams import LOG, Connection, Live, Model
 
-_T = TypeVar("_T")
 #: Workers that may be lost in the middle of a stream's steps before it is the stream's fault.
 _MOST_LOST = 4
 #: Told a token of the client's own and its address, says whether it may stream.
@@ -60,8 +60,7 @@ class Service:
         self._loops: list[asyncio.Task[None]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._thread = ThreadPoolExecutor(1, "dreamstream-step") if (os.cpu_count() or 1) > 1 else None
-        # in their order, so that a stream's later record is kept later
-        self._storing = ThreadPoolExecutor(1, "dreamstream-store") if store.is_remote else None
+        self._storing = Storing(store)
 
     # ---------------------------------------------------------------- connections
     def admit(self, address: str) -> None:
@@ -132,7 +131,7 @@ class Service:
             await self._make_room(1.0)
         if stream_id not in self.streams or self.store.is_remote:
             try:
-                record = await self._asked(self.store.get, stream_id)
+                record = await self._storing.get(stream_id)
             except OSError as error:
                 LOG.error("%s is not read: %s", stream_id, error)
                 if stream_id not in self.streams:
@@ -195,7 +194,7 @@ class Service:
         self._release(stream)
         try:
             if error.kind != "retired":  # another server may have this version
-                await self._asked(self.store.delete, stream.id)
+                await self._storing.delete(stream.id)
         except OSError as fault:
             LOG.error("%s is not forgotten: %s", stream.id, fault)
         self.metrics.failed.labels(error.kind).inc()
@@ -210,12 +209,6 @@ class Service:
                 stream.host.leave(stream)
 
     # ---------------------------------------------------------------- the store
-    async def _asked(self, ask: Callable[..., _T], *args: Any) -> _T:
-        """Ask the store: in its thread, if it is elsewhere."""
-        if self._storing is None:
-            return ask(*args)
-        return await asyncio.get_running_loop().run_in_executor(self._storing, ask, *args)
-
     def _soon(self, work: Coroutine[Any, Any, Any]) -> None:
         """Do something beside all else."""
         task = asyncio.get_running_loop().create_task(work)
@@ -230,7 +223,7 @@ class Service:
         records = {s.id: record for s in streams if (record := s.record()) is not None}
         parts = {s.id: s.n_parts for s in streams}
         try:
-            refused = await self._asked(self.store.keep, records) if records else {}
+            refused = await self._storing.keep(records) if records else {}
         except OSError as error:
             LOG.error("%d streams are not stored: %s", len(records), error)
             self.metrics.unstored.inc(len(records))
@@ -240,9 +233,9 @@ class Service:
                 self._release(stream)
                 if stream.connection is not None:
                     stream.connection.close("taken over", "another server has the stream")
-            elif stream.id in refused:
+            elif refused.get(stream.id) == "missing":
                 stream.n_parts = 0  # its next record has all
-            elif stream.id in records:
+            elif stream.id in records and stream.id not in refused:
                 stream.stores(records[stream.id], parts[stream.id])
         return records.keys() - refused
 
@@ -351,10 +344,10 @@ class Service:
         self.metrics.step(len(taken), host.timed(begin))
         due = model.leave(host, taken, stepped)
         if due:
-            if self._storing is None:
-                await self._save(due)
-            else:
+            if self.store.is_remote:
                 self._soon(self._save(due))
+            else:
+                await self._save(due)
         for stream, row in taken:
             if stream.is_leaving and stream.host is host and row.id not in stepped.failed:
                 self.move(stream)
@@ -390,7 +383,7 @@ class Service:
             elif stream.connection is not None and now - stream.seen > self.limits.idle:
                 stream.connection.close("idle", f"nothing came for {self.limits.idle:g} s")
         await self._shelve(waited)
-        await self._asked(self.store.sweep, self.limits.keep, set(self.streams))
+        await self._storing.sweep(self.limits.keep, set(self.streams))
         for model in [m for m, then in self._retired.items() if now - then > self.limits.keep]:
             del self._retired[model]
             model.close()
@@ -431,6 +424,4 @@ class Service:
                 stream.connection.close("drained", "the server has ended")
         for model in models:
             model.close()
-        if self._storing is not None:
-            self._storing.shutdown()
-        self.store.close()
+        self._storing.close()

@@ -9,64 +9,110 @@ import secrets
 import struct
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from .limits import Limits
-from .records import Record, Store, StoreError
+from .records import Record, Store, StoreError, joined
 
 
-class _Aging:
-    """Records that go when nobody has looked at them for long."""
+class _Entry(NamedTuple):
+    """A stream as a vault has it: of which server, how far, its records by number, and when it was looked at."""
+
+    owner: str
+    progress: list[int]
+    records: dict[int, Record]
+    then: float
+
+
+class Vault:
+    """Records in memory: of this process, or of another machine for all servers of a cluster.
+
+    A stream is of the server that has asked for it last: what others keep of it is refused.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._key, self.seconds = b"", seconds
+        self._entries: dict[str, _Entry] = {}
+
+    def key(self, given: bytes) -> bytes:
+        """Return what tokens are signed with; what is given where there is none."""
+        self._key = self._key or given
+        return self._key
+
+    def keep(self, owner: str, records: Mapping[str, Record]) -> dict[str, str]:
+        """Keep records; return why some are not kept."""
+        refused, now = {}, time.monotonic()
+        for stream_id, record in records.items():
+            found = self._entries.get(stream_id, _Entry(owner, [], {}, now))
+            if found.owner != owner:
+                refused[stream_id] = "taken"
+            elif record.after is None:
+                self._entries[stream_id] = _Entry(owner, record.progress, {record.number: record}, now)
+            elif record.after not in found.records:
+                refused[stream_id] = "missing"
+            else:
+                found.records[record.number] = record
+                self._entries[stream_id] = _Entry(owner, record.progress, found.records, now)
+        return refused
+
+    def find(self, owner: str, stream_ids: Iterable[str]) -> dict[str, tuple[list[int], list[Record]]]:
+        """Return how far each stream is, and its records, and let the owner have it."""
+        found, now = {}, time.monotonic()
+        for stream_id in stream_ids:
+            entry = self._entries.get(stream_id, _Entry(owner, [], {}, 0.0))
+            self._entries[stream_id] = entry._replace(owner=owner, then=now)
+            found[stream_id] = entry.progress, list(entry.records.values())
+        return found
+
+    def delete(self, owner: str, stream_id: str) -> None:
+        """Forget a stream of this owner."""
+        if stream_id in self._entries and self._entries[stream_id].owner == owner:
+            del self._entries[stream_id]
+
+    def refresh(self, live: Iterable[str]) -> int:
+        """Forget what nobody has kept or looked at for long, but for live streams; return how many go."""
+        now, before = time.monotonic(), len(self._entries)
+        for stream_id in live:
+            if stream_id in self._entries:
+                self._entries[stream_id] = self._entries[stream_id]._replace(then=now)
+        self._entries = {i: entry for i, entry in self._entries.items() if now - entry.then < self.seconds}
+        return before - len(self._entries)
+
+    def content(self) -> tuple[bytes, dict[str, _Entry]]:
+        """Return all that it has, for another vault."""
+        return self._key, self._entries
+
+    def merge(self, content: tuple[bytes, Mapping[str, _Entry]]) -> None:
+        """Take from another vault what is further than its own."""
+        (key, entries), now = content, time.monotonic()
+        self._key = self._key or key
+        for stream_id, entry in entries.items():
+            if stream_id not in self._entries or self._entries[stream_id].progress < entry.progress:
+                self._entries[stream_id] = entry._replace(then=now)
+
+
+class MemoryStore(Store):
+    """Records that last as long as the process."""
 
     is_remote = False
 
     def __init__(self) -> None:
-        self._times: dict[str, float] = {}  # when each was last kept or looked at
-
-    def delete(self, stream_id: str) -> None:
-        """Forget a stream."""
-        raise NotImplementedError
-
-    def sweep(self, seconds: float, live: set[str]) -> int:
-        """Forget what nobody has kept or looked at for so long, but for live streams; return how many."""
-        before = time.monotonic() - seconds
-        gone = [i for i, then in self._times.items() if then < before and i not in live]
-        for i in gone:
-            self.delete(i)
-        return len(gone)
-
-
-def _missing(records: Mapping[str, Record], there: Mapping[str, Any]) -> dict[str, str]:
-    """Return those that continue what is not there."""
-    return {i: "missing" for i, record in records.items() if record.after is not None and i not in there}
-
-
-class MemoryStore(_Aging):
-    """Records that last as long as the process."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.key = secrets.token_bytes(32)
-        self._records: dict[str, list[Record]] = {}
+        self.key, self._vault = secrets.token_bytes(32), Vault(0.0)
 
     def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
-        missing = _missing(records, self._records)
-        for stream_id in records.keys() - missing:
-            record = records[stream_id]
-            self._records[stream_id] = [*(self._records[stream_id] if record.after is not None else ()), record]
-            self._times[stream_id] = time.monotonic()
-        return missing
+        return self._vault.keep("", records)
 
-    def get(self, stream_id: str) -> Record | None:
-        if stream_id in self._records:
-            self._times[stream_id] = time.monotonic()
-        return Record.joined(self._records.get(stream_id, ()))
+    def find(self, stream_ids: Iterable[str]) -> dict[str, Record]:
+        return joined({i: records for i, (_, records) in self._vault.find("", stream_ids).items()})
 
     def delete(self, stream_id: str) -> None:
-        self._records.pop(stream_id, None)
-        self._times.pop(stream_id, None)
+        self._vault.delete("", stream_id)
+
+    def sweep(self, seconds: float, live: set[str]) -> int:
+        self._vault.seconds = seconds
+        return self._vault.refresh(live)
 
     def close(self) -> None:
         """There is nothing to let go."""
@@ -78,7 +124,7 @@ _ENTRY = struct.Struct("<4sHQI")
 _WORD, _CONTINUES = b"DSr1", b"DSr2"
 
 
-class FolderStore(_Aging):
+class FolderStore(Store):
     """Records in a folder: an append log, rewritten when half of it is out of date.
 
     What a server has written outlives it, killed at any moment: an entry that was cut short is left out. `durable`
@@ -93,8 +139,10 @@ class FolderStore(_Aging):
         Where another server has the folder.
     """
 
+    is_remote = False
+
     def __init__(self, folder: str | os.PathLike[str], durable: bool = False, wait: bool = False) -> None:
-        super().__init__()
+        self._times: dict[str, float] = {}  # when each was last kept or looked at
         self._folder, self._durable = Path(folder), durable
         self._folder.mkdir(parents=True, exist_ok=True)
         self._lock = open(self._folder / "lock", "wb")  # noqa: SIM115 (held as long as the store is)
@@ -156,7 +204,7 @@ class FolderStore(_Aging):
         return end
 
     def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
-        missing = _missing(records, self._places)
+        missing = {i: "missing" for i, r in records.items() if r.after is not None and i not in self._places}
         entries = {i: (r.pack(), r.after is not None) for i, r in records.items() if i not in missing}
         at, now = self._append(entries), time.monotonic()
         for stream_id, (data, continues) in entries.items():
@@ -167,17 +215,24 @@ class FolderStore(_Aging):
             self._rewrite()
         return missing
 
-    def get(self, stream_id: str) -> Record | None:
-        found = self._places.get(stream_id)
-        if found is None:
-            return None
-        self._times[stream_id] = time.monotonic()
-        return Record.joined([Record.unpack(os.pread(self._log.fileno(), size, at)) for at, size in found])
+    def find(self, stream_ids: Iterable[str]) -> dict[str, Record]:
+        found, log, now = {}, self._log.fileno(), time.monotonic()
+        for stream_id in set(stream_ids) & self._places.keys():
+            self._times[stream_id] = now
+            found[stream_id] = [Record.unpack(os.pread(log, size, at)) for at, size in self._places[stream_id]]
+        return joined(found)
 
     def delete(self, stream_id: str) -> None:
         if stream_id in self._places:
             self._append({stream_id: (b"", False)})
             self._drop(stream_id)
+
+    def sweep(self, seconds: float, live: set[str]) -> int:
+        before = time.monotonic() - seconds
+        gone = [i for i, then in self._times.items() if then < before and i not in live]
+        for stream_id in gone:
+            self.delete(stream_id)
+        return len(gone)
 
     def _rewrite(self) -> None:
         part = self._folder / "log.part"

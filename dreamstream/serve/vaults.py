@@ -4,89 +4,16 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any, NamedTuple
+from typing import Any
 
 from .pool import Cluster, Handle, first_line
-from .records import Record, StoreError
+from .records import Record, Store, StoreError, joined
 from .streams import LOG
 
 
-class _Entry(NamedTuple):
-    """A stream as a vault has it: of which server, how far, its records by number, and when it was looked at."""
-
-    owner: str
-    progress: list[int]
-    records: dict[int, Record]
-    then: float
-
-
-class Vault:
-    """What keeps records; it runs on another machine.
-
-    A stream is of the server that has asked for it last: what others keep of it is refused.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._key, self._seconds = b"", seconds
-        self._entries: dict[str, _Entry] = {}
-
-    def key(self, given: bytes) -> bytes:
-        """Return what tokens are signed with; what is given where there is none."""
-        self._key = self._key or given
-        return self._key
-
-    def keep(self, owner: str, records: Mapping[str, Record]) -> dict[str, str]:
-        """Keep records; return why some are not kept."""
-        refused, now = {}, time.monotonic()
-        for stream_id, record in records.items():
-            found = self._entries.get(stream_id, _Entry(owner, [], {}, now))
-            if found.owner != owner:
-                refused[stream_id] = "taken"
-            elif record.after is None:
-                self._entries[stream_id] = _Entry(owner, record.progress, {record.number: record}, now)
-            elif record.after not in found.records:
-                refused[stream_id] = "missing"
-            else:
-                found.records[record.number] = record
-                self._entries[stream_id] = _Entry(owner, record.progress, found.records, now)
-        return refused
-
-    def get(self, owner: str, stream_id: str) -> tuple[list[int], list[Record]]:
-        """Return how far a stream is, and its records, and let the owner have it."""
-        found = self._entries.get(stream_id, _Entry(owner, [], {}, 0.0))
-        self._entries[stream_id] = found._replace(owner=owner, then=time.monotonic())
-        return found.progress, list(found.records.values())
-
-    def delete(self, owner: str, stream_id: str) -> None:
-        """Forget a stream of this owner."""
-        if stream_id in self._entries and self._entries[stream_id].owner == owner:
-            del self._entries[stream_id]
-
-    def refresh(self, live: Sequence[str]) -> int:
-        """Forget what nobody has kept or looked at for long, but for live streams; return how many are left."""
-        now = time.monotonic()
-        for stream_id in live:
-            if stream_id in self._entries:
-                self._entries[stream_id] = self._entries[stream_id]._replace(then=now)
-        self._entries = {i: entry for i, entry in self._entries.items() if now - entry.then < self._seconds}
-        return len(self._entries)
-
-    def content(self) -> tuple[bytes, dict[str, _Entry]]:
-        """Return all that it has, for another vault."""
-        return self._key, self._entries
-
-    def merge(self, content: tuple[bytes, Mapping[str, _Entry]]) -> None:
-        """Take from another vault what is further than its own."""
-        (key, entries), now = content, time.monotonic()
-        self._key = self._key or key
-        for stream_id, entry in entries.items():
-            if stream_id not in self._entries or self._entries[stream_id].progress < entry.progress:
-                self._entries[stream_id] = entry._replace(then=now)
-
-
-class VaultStore:
+class VaultStore(Store):
     """Records in the vaults of a cluster.
 
     A record is kept when each vault that answers has it. One that does not is replaced, and filled from the other.
@@ -171,9 +98,9 @@ class VaultStore:
             refused |= {i: why for i, why in answer.items() if refused.get(i) != "taken"}
         return refused
 
-    def get(self, stream_id: str) -> Record | None:
-        answers = self._ask("get", self._owner, stream_id)
-        return Record.joined(max(answers, key=lambda answer: answer[0])[1])
+    def find(self, stream_ids: Iterable[str]) -> dict[str, Record]:
+        answers = self._ask("find", self._owner, list(stream_ids))
+        return joined({i: max((answer[i] for answer in answers), key=lambda its: its[0])[1] for i in answers[0]})
 
     def delete(self, stream_id: str) -> None:
         self._ask("delete", self._owner, stream_id)
