@@ -35,6 +35,7 @@ class Vault:
     def __init__(self, seconds: float) -> None:
         self._key, self.seconds = b"", seconds
         self._entries: dict[str, _Entry] = {}
+        self._has_all = False
 
     def key(self, given: bytes) -> bytes:
         """Return what tokens are signed with; what is given where there is none."""
@@ -84,10 +85,14 @@ class Vault:
         """Return all that it has, for another vault."""
         return self._key, self._entries
 
+    def has_all(self) -> bool:
+        """Return whether it was filled from another vault."""
+        return self._has_all
+
     def merge(self, content: tuple[bytes, Mapping[str, _Entry]]) -> None:
         """Take from another vault what is further than its own."""
         (key, entries), now = content, time.monotonic()
-        self._key = self._key or key
+        self._key, self._has_all = self._key or key, True
         for stream_id, entry in entries.items():
             if stream_id not in self._entries or self._entries[stream_id].progress < entry.progress:
                 self._entries[stream_id] = entry._replace(then=now)

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from typing import Any
 
 from .pool import Cluster, Handle, first_line
 from .records import Record, Store, StoreError, joined
 from .streams import LOG
 
+#: For how many deadlines no vault may answer before those that are silent are replaced.
+_SILENCE = 10
+
+
+def _first(filled: Future[Any], has_all: Future[bool]) -> Future[None]:
+    """Return when a vault is filled, or has failed to be, or is found to have been before."""
+    ready: Future[None] = Future()
+
+    def done(known: Future[Any]) -> None:
+        with contextlib.suppress(InvalidStateError):  # both may say so
+            if known is filled and (error := known.exception()) is not None:
+                ready.set_exception(error)
+            elif known is filled or (known.exception() is None and known.result()):
+                ready.set_result(None)
+
+    filled.add_done_callback(done)
+    has_all.add_done_callback(done)
+    return ready
+
 
 class VaultStore(Store):
     """Records in the vaults of a cluster.
 
-    A record is kept when each vault that answers has it. One that does not is replaced, and filled from the other.
+    A record is kept when each vault that answers has it. One that does not is replaced, and filled from the other:
+    where both are silent, for which the network may be to blame, or a machine that others load, only after a
+    while, for what they know would be lost.
 
     Parameters
     ----------
@@ -37,6 +59,7 @@ class VaultStore(Store):
     def __init__(self, cluster: Cluster, durable: bool = False, deadline: float = 2.0) -> None:
         self._cluster, self._least, self._deadline = cluster, 2 if durable else 1, deadline
         self._owner, self._refresh_at = secrets.token_hex(16), 0.0
+        self._heard = time.monotonic()  # when a vault has answered
         self._vaults: dict[int, Handle] = {}
         self._coming: dict[int, tuple[Future[Any], float]] = {}  # vaults that are being filled, and since when
         for number in range(2):
@@ -65,17 +88,21 @@ class VaultStore(Store):
                 LOG.warning("vault %d is not filled: %s", number, first_line(error))
         asked = {number: self._vaults[number].call(method, *args) for number in among}
         wait([asked[n] for n in asked if n not in self._coming], patience)
-        answers, lost = [], []
+        answers, lost, silent = [], [], []
         for number, answer in asked.items():
             if number in self._coming:
                 if time.monotonic() - self._coming[number][1] > 60.0:
                     lost.append((number, "it does not start"))
             elif not answer.done():
-                lost.append((number, f"no answer for {patience:g} s"))
+                silent.append((number, f"no answer for {patience:g} s"))
             elif (error := answer.exception()) is not None:
                 lost.append((number, first_line(error)))
             else:
                 answers.append(answer.result())
+        if answers:
+            self._heard = time.monotonic()
+        if answers or time.monotonic() - self._heard > _SILENCE * self._deadline:
+            lost += silent
         for number, why in lost:
             LOG.warning("vault %d is lost: %s", number, why)
             self._renew(number)
@@ -87,10 +114,11 @@ class VaultStore(Store):
         self._vaults[number].kill()
         vault = self._vaults[number] = self._cluster.vault(number)
         other = 1 - number
+        has_all = vault.call("has_all")  # of another server, which has met the loss before
         filled = vault.call("key", self.key)
         if other not in self._coming:
             filled = vault.fill_from(self._vaults[other])
-        self._coming[number] = filled, time.monotonic()
+        self._coming[number] = _first(filled, has_all), time.monotonic()
 
     def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
         refused: dict[str, str] = {}
