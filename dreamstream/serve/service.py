@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import secrets
 import time
@@ -74,6 +75,17 @@ class Service:
             raise WireError("full", f"{address} opens connections too fast", retry_after=1)
         self._opens[address] = (left - 1, now)
 
+    def may_stream(self, token: Any, address: str) -> bool:
+        """Ask `authorize`; a check that fails lets nobody in."""
+        try:
+            may: Any = self.authorize is None or self.authorize(token, address)
+            if inspect.isawaitable(may):
+                raise TypeError("it returns an awaitable; it is to be a plain function that returns a bool")
+            return bool(may)
+        except Exception:
+            LOG.exception("the check of a token from %s has failed", address)
+            return False
+
     async def first(self, connection: Connection, data: Any, address: str) -> Live:
         """Return the stream of a connection's first message."""
         found = read_message(data, ("start", "resume"))
@@ -84,7 +96,7 @@ class Service:
         return stream
 
     async def _start(self, found: Mapping[str, Any], address: str) -> Live:
-        if self.authorize is not None and not self.authorize(found.get("token"), address):
+        if not self.may_stream(found.get("token"), address):
             raise WireError("refused", "the token is not accepted")
         name = found.get("model") or next(iter(self.models))
         model = self.models.get(name) if isinstance(name, str) else None
