@@ -95,16 +95,13 @@ def _authorize(text: str | None) -> Any:
 
 def _tls(cert: str | None, key: str | None) -> ssl.SSLContext | None:
     """Return what encrypts, if a certificate is given."""
-    if cert is None:
-        if key is not None:
-            raise FormatError("--key is a certificate's: give --cert FILE, too")
+    if cert is None and key is None:
         return None
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        tls.load_cert_chain(cert, key)
+        tls.load_cert_chain(cert or "", key)
     except OSError as error:
-        files = f"--cert {shown(cert)}" + (f" --key {shown(key)}" if key else "")
-        raise FormatError(f"{files}: no certificate and key in PEM: {error}") from error
+        raise FormatError(f"--cert {cert} --key {key}: no certificate and key in PEM: {error}") from error
     return tls
 
 

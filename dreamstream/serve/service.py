@@ -150,9 +150,7 @@ class Service:
                     raise WireError("full", "the store is not there", retry_after=1) from error
         stream = self.streams.get(stream_id)
         if stream is not None and record is not None and record.input > stream.saved:
-            self._release(stream)  # another server has gone on with it
-            if stream.connection is not None:
-                stream.connection.close("taken over", "another connection has resumed the stream")
+            self._give_up(stream)
             stream = None
         if stream is None:
             stream = Live(stream_id, found["stream"], model, content["format"])
@@ -220,6 +218,12 @@ class Service:
             if stream.host is not None:
                 stream.host.leave(stream)
 
+    def _give_up(self, stream: Live) -> None:
+        """Have nothing of a stream that is another server's by now."""
+        self._release(stream)
+        if stream.connection is not None:
+            stream.connection.close("taken over", "another server has the stream")
+
     # ---------------------------------------------------------------- the store
     def _soon(self, work: Coroutine[Any, Any, Any]) -> None:
         """Do something beside all else."""
@@ -242,9 +246,7 @@ class Service:
             return set()
         for stream in streams:
             if refused.get(stream.id) == "taken":
-                self._release(stream)
-                if stream.connection is not None:
-                    stream.connection.close("taken over", "another server has the stream")
+                self._give_up(stream)
             elif refused.get(stream.id) == "missing":
                 stream.n_parts = 0  # its next record has all
             elif stream.id in records and stream.id not in refused:
@@ -377,7 +379,7 @@ class Service:
 
     async def sweep(self) -> None:
         """Shelve streams that have waited for a connection, end those whose clients don't answer."""
-        now, waited = time.monotonic(), []
+        now, late, waited = time.monotonic(), 2 * self.limits.unacknowledged, []
         for stream in list(self.streams.values()):
             if stream.model in self._retired:
                 self._retired[stream.model] = now
@@ -385,14 +387,13 @@ class Service:
                 continue
             if stream.connection is None and now - stream.seen > self.limits.grace:
                 waited.append(stream)
-            elif stream.outputs and now - stream.outputs[0][3] > 2 * self.limits.unacknowledged:
-                if stream.connection is not None:
-                    told = f"outputs are not acknowledged for {2 * self.limits.unacknowledged:g} s"
-                    stream.connection.close("not acknowledged", told)
-            elif stream.is_paused and now - stream.paused_at > 2 * self.limits.unacknowledged:
-                if stream.connection is not None:
-                    stream.connection.close("queued", f"{stream.n_queued} frames wait for a step")
-            elif stream.connection is not None and now - stream.seen > self.limits.idle:
+            elif stream.connection is None:
+                continue
+            elif stream.outputs and now - stream.outputs[0][3] > late:
+                stream.connection.close("not acknowledged", f"outputs are not acknowledged for {late:g} s")
+            elif stream.is_paused and now - stream.paused_at > late:
+                stream.connection.close("queued", f"{stream.n_queued} frames wait for a step")
+            elif now - stream.seen > self.limits.idle:
                 stream.connection.close("idle", f"nothing came for {self.limits.idle:g} s")
         await self._shelve(waited)
         await self._storing.sweep(self.limits.keep, set(self.streams))

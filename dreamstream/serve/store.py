@@ -35,7 +35,7 @@ class Vault:
     def __init__(self, seconds: float) -> None:
         self._key, self.seconds = b"", seconds
         self._entries: dict[str, _Entry] = {}
-        self._has_all = False
+        self._is_filled = False
 
     def key(self, given: bytes) -> bytes:
         """Return what tokens are signed with; what is given where there is none."""
@@ -85,14 +85,14 @@ class Vault:
         """Return all that it has, for another vault."""
         return self._key, self._entries
 
-    def has_all(self) -> bool:
-        """Return whether it was filled from another vault."""
-        return self._has_all
+    def is_filled(self) -> bool:
+        """Return whether another vault has filled it."""
+        return self._is_filled
 
     def merge(self, content: tuple[bytes, Mapping[str, _Entry]]) -> None:
         """Take from another vault what is further than its own."""
         (key, entries), now = content, time.monotonic()
-        self._key, self._has_all = self._key or key, True
+        self._key, self._is_filled = self._key or key, True
         for stream_id, entry in entries.items():
             if stream_id not in self._entries or self._entries[stream_id].progress < entry.progress:
                 self._entries[stream_id] = entry._replace(then=now)

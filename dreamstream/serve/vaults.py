@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
 from .pool import Cluster, Handle, first_line
@@ -15,22 +14,6 @@ from .streams import LOG
 
 #: For how many deadlines no vault may answer before those that are silent are replaced.
 _SILENCE = 10
-
-
-def _first(filled: Future[Any], has_all: Future[bool]) -> Future[None]:
-    """Return when a vault is filled, or has failed to be, or is found to have been before."""
-    ready: Future[None] = Future()
-
-    def done(known: Future[Any]) -> None:
-        with contextlib.suppress(InvalidStateError):  # both may say so
-            if known is filled and (error := known.exception()) is not None:
-                ready.set_exception(error)
-            elif known is filled or (known.exception() is None and known.result()):
-                ready.set_result(None)
-
-    filled.add_done_callback(done)
-    has_all.add_done_callback(done)
-    return ready
 
 
 class VaultStore(Store):
@@ -61,7 +44,8 @@ class VaultStore(Store):
         self._owner, self._refresh_at = secrets.token_hex(16), 0.0
         self._heard = time.monotonic()  # when a vault has answered
         self._vaults: dict[int, Handle] = {}
-        self._coming: dict[int, tuple[Future[Any], float]] = {}  # vaults that are being filled, and since when
+        # vaults that are being filled, whether they were before, by another server, and since when
+        self._coming: dict[int, tuple[Future[Any], Future[bool], float]] = {}
         for number in range(2):
             self._vaults[number] = cluster.vault(number)
         self.key = b""
@@ -75,23 +59,25 @@ class VaultStore(Store):
         need = min(self._least, len(among))
         answers = self._answers(method, args, patience or self._deadline, among)
         if len(answers) < need:
-            wait([filled for filled, _ in self._coming.values()], self._deadline, FIRST_COMPLETED)
+            wait([filled for filled, _, _ in self._coming.values()], self._deadline, FIRST_COMPLETED)
             answers = self._answers(method, args, patience or self._deadline, among)
         if len(answers) < need:
             raise StoreError(f"{len(answers)} of {len(among)} vaults have answered")
         return answers
 
     def _answers(self, method: str, args: Sequence[Any], patience: float, among: Sequence[int]) -> list[Any]:
-        for number in [n for n, (filled, _) in self._coming.items() if filled.done()]:
-            filled, _ = self._coming.pop(number)
-            if (error := filled.exception()) is not None:  # it has what the other could give
+        for number, (filled, is_full, _) in list(self._coming.items()):
+            was = is_full.done() and is_full.exception() is None and is_full.result()
+            if was or filled.done():
+                del self._coming[number]
+            if filled.done() and (error := filled.exception()) is not None:  # it has what the other could give
                 LOG.warning("vault %d is not filled: %s", number, first_line(error))
         asked = {number: self._vaults[number].call(method, *args) for number in among}
         wait([asked[n] for n in asked if n not in self._coming], patience)
         answers, lost, silent = [], [], []
         for number, answer in asked.items():
             if number in self._coming:
-                if time.monotonic() - self._coming[number][1] > 60.0:
+                if time.monotonic() - self._coming[number][2] > 60.0:
                     lost.append((number, "it does not start"))
             elif not answer.done():
                 silent.append((number, f"no answer for {patience:g} s"))
@@ -114,11 +100,10 @@ class VaultStore(Store):
         self._vaults[number].kill()
         vault = self._vaults[number] = self._cluster.vault(number)
         other = 1 - number
-        has_all = vault.call("has_all")  # of another server, which has met the loss before
-        filled = vault.call("key", self.key)
+        is_full, filled = vault.call("is_filled"), vault.call("key", self.key)
         if other not in self._coming:
             filled = vault.fill_from(self._vaults[other])
-        self._coming[number] = _first(filled, has_all), time.monotonic()
+        self._coming[number] = filled, is_full, time.monotonic()
 
     def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
         refused: dict[str, str] = {}
