@@ -12,7 +12,7 @@ from typing import Any
 
 from ..data.ray import connect
 from .pool import Worker
-from .store import Vault
+from .vaults import Vault
 
 try:
     import ray

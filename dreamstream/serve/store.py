@@ -18,106 +18,57 @@ from .records import Record, Store, StoreError, joined
 
 
 class _Entry(NamedTuple):
-    """A stream as a vault has it: of which server, how far, its records by number, and when it was looked at."""
+    """A stream: of which server, its records by number, and when it was looked at."""
 
     owner: str
-    progress: list[int]
     records: dict[int, Record]
     then: float
 
 
-class Vault:
-    """Records in memory: of this process, or of another machine for all servers of a cluster.
+class MemoryStore(Store):
+    """Records that last as long as the process: a server's own, or a vault that several servers have in common.
 
     A stream is of the server that has asked for it last: what others keep of it is refused.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self._key, self.seconds = b"", seconds
-        self._entries: dict[str, _Entry] = {}
-        self._is_filled = False
-
-    def key(self, given: bytes) -> bytes:
-        """Return what tokens are signed with; what is given where there is none."""
-        self._key = self._key or given
-        return self._key
-
-    def keep(self, owner: str, records: Mapping[str, Record]) -> dict[str, str]:
-        """Keep records; return why some are not kept."""
-        refused, now = {}, time.monotonic()
-        for stream_id, record in records.items():
-            found = self._entries.get(stream_id, _Entry(owner, [], {}, now))
-            if found.owner != owner:
-                refused[stream_id] = "taken"
-            elif record.after is None:
-                self._entries[stream_id] = _Entry(owner, record.progress, {record.number: record}, now)
-            elif record.after not in found.records:
-                refused[stream_id] = "missing"
-            else:
-                found.records[record.number] = record
-                self._entries[stream_id] = _Entry(owner, record.progress, found.records, now)
-        return refused
-
-    def find(self, owner: str, stream_ids: Iterable[str]) -> dict[str, tuple[list[int], list[Record]]]:
-        """Return how far each stream is, and its records, and let the owner have it."""
-        found, now = {}, time.monotonic()
-        for stream_id in stream_ids:
-            entry = self._entries.get(stream_id, _Entry(owner, [], {}, 0.0))
-            self._entries[stream_id] = entry._replace(owner=owner, then=now)
-            found[stream_id] = entry.progress, list(entry.records.values())
-        return found
-
-    def delete(self, owner: str, stream_id: str) -> None:
-        """Forget a stream of this owner."""
-        if stream_id in self._entries and self._entries[stream_id].owner == owner:
-            del self._entries[stream_id]
-
-    def refresh(self, live: Iterable[str]) -> int:
-        """Forget what nobody has kept or looked at for long, but for live streams; return how many go."""
-        now, before = time.monotonic(), len(self._entries)
-        for stream_id in live:
-            if stream_id in self._entries:
-                self._entries[stream_id] = self._entries[stream_id]._replace(then=now)
-        self._entries = {i: entry for i, entry in self._entries.items() if now - entry.then < self.seconds}
-        return before - len(self._entries)
-
-    def content(self) -> tuple[bytes, dict[str, _Entry]]:
-        """Return all that it has, for another vault."""
-        return self._key, self._entries
-
-    def is_filled(self) -> bool:
-        """Return whether another vault has filled it."""
-        return self._is_filled
-
-    def merge(self, content: tuple[bytes, Mapping[str, _Entry]]) -> None:
-        """Take from another vault what is further than its own."""
-        (key, entries), now = content, time.monotonic()
-        self._key, self._is_filled = self._key or key, True
-        for stream_id, entry in entries.items():
-            if stream_id not in self._entries or self._entries[stream_id].progress < entry.progress:
-                self._entries[stream_id] = entry._replace(then=now)
-
-
-class MemoryStore(Store):
-    """Records that last as long as the process."""
-
     is_remote = False
 
     def __init__(self) -> None:
-        self.key, self._vault = secrets.token_bytes(32), Vault(0.0)
+        self.key = secrets.token_bytes(32)
+        self._entries: dict[str, _Entry] = {}
 
-    def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
-        return self._vault.keep("", records)
+    def keep(self, records: Mapping[str, Record], owner: str = "") -> dict[str, str]:
+        refused, now = {}, time.monotonic()
+        for stream_id, record in records.items():
+            found = self._entries.get(stream_id, _Entry(owner, {}, now))
+            if found.owner != owner:
+                refused[stream_id] = "taken"
+            elif record.after is not None and record.after not in found.records:
+                refused[stream_id] = "missing"
+            else:
+                kept = {} if record.after is None else found.records
+                kept[record.number] = record
+                self._entries[stream_id] = _Entry(owner, kept, now)
+        return refused
 
-    def find(self, stream_ids: Iterable[str]) -> dict[str, Record]:
-        return joined({i: records for i, (_, records) in self._vault.find("", stream_ids).items()})
+    def find(self, stream_ids: Iterable[str], owner: str = "") -> dict[str, Record]:
+        found, now = {}, time.monotonic()
+        for stream_id in stream_ids:
+            records = self._entries[stream_id].records if stream_id in self._entries else {}
+            self._entries[stream_id] = _Entry(owner, records, now)
+            found[stream_id] = list(records.values())
+        return joined(found)
 
-    def delete(self, stream_id: str) -> None:
-        self._vault.delete("", stream_id)
+    def delete(self, stream_id: str, owner: str = "") -> None:
+        if stream_id in self._entries and self._entries[stream_id].owner == owner:
+            del self._entries[stream_id]
 
     def sweep(self, seconds: float, live: set[str]) -> int:
-        self._vault.seconds = seconds
-        return self._vault.refresh(live)
+        before = time.monotonic() - seconds
+        gone = [i for i, entry in self._entries.items() if entry.then < before and i not in live]
+        for stream_id in gone:
+            del self._entries[stream_id]
+        return len(gone)
 
     def close(self) -> None:
         """There is nothing to let go."""

@@ -9,8 +9,50 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
 from .pool import Cluster, Handle, first_line
-from .records import Record, Store, StoreError, joined
+from .records import Record, Store, StoreError
+from .store import MemoryStore
 from .streams import LOG
+
+
+class Vault(MemoryStore):
+    """Records of all servers of a cluster, on another machine; forgotten `seconds` after the last has looked."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.key, self._seconds, self._is_filled = b"", seconds, False
+
+    def signing(self, given: bytes) -> bytes:
+        """Return what tokens are signed with; what is given where there is none."""
+        self.key = self.key or given
+        return self.key
+
+    def refresh(self, live: Iterable[str]) -> int:
+        """Forget what nobody has kept or looked at for long, but for live streams; return how many go."""
+        now = time.monotonic()
+        for stream_id in self._entries.keys() & set(live):
+            self._entries[stream_id] = self._entries[stream_id]._replace(then=now)
+        return self.sweep(self._seconds, set())
+
+    def content(self) -> tuple[bytes, dict[str, Any]]:
+        """Return all that it has, for another vault."""
+        return self.key, self._entries
+
+    def is_filled(self) -> bool:
+        """Return whether another vault has filled it."""
+        return self._is_filled
+
+    def merge(self, content: tuple[bytes, Mapping[str, Any]]) -> None:
+        """Take from another vault what is further than its own."""
+        (key, entries), now = content, time.monotonic()
+        self.key, self._is_filled = self.key or key, True
+        for stream_id, entry in entries.items():
+            if stream_id not in self._entries or _progress(self._entries[stream_id]) < _progress(entry):
+                self._entries[stream_id] = entry._replace(then=now)
+
+
+def _progress(entry: Any) -> list[int]:
+    return max((record.progress for record in entry.records.values()), default=[])
+
 
 #: For how many deadlines no vault may answer before those that are silent are replaced.
 _SILENCE = 10
@@ -49,10 +91,10 @@ class VaultStore(Store):
         for number in range(2):
             self._vaults[number] = cluster.vault(number)
         self.key = b""
-        known = [key for key in self._ask("key", b"", patience=60.0) if key]
+        known = [key for key in self._ask("signing", b"", patience=60.0) if key]
         self.key = known[0] if known else secrets.token_bytes(32)
-        self.key = self._ask("key", self.key, patience=60.0, among=(0,))[0]  # the first of several servers
-        self._ask("key", self.key, patience=60.0, among=(1,))
+        self.key = self._ask("signing", self.key, patience=60.0, among=(0,))[0]  # the first of several servers
+        self._ask("signing", self.key, patience=60.0, among=(1,))
 
     def _ask(self, method: str, *args: Any, patience: float = 0.0, among: Sequence[int] = (0, 1)) -> list[Any]:
         """Return the answers of vaults; begin those anew that give none, and ask these where too few are left."""
@@ -100,23 +142,26 @@ class VaultStore(Store):
         self._vaults[number].kill()
         vault = self._vaults[number] = self._cluster.vault(number)
         other = 1 - number
-        is_full, filled = vault.call("is_filled"), vault.call("key", self.key)
+        is_full, filled = vault.call("is_filled"), vault.call("signing", self.key)
         if other not in self._coming:
             filled = vault.fill_from(self._vaults[other])
         self._coming[number] = filled, is_full, time.monotonic()
 
     def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
         refused: dict[str, str] = {}
-        for answer in self._ask("keep", self._owner, dict(records)):
+        for answer in self._ask("keep", dict(records), self._owner):
             refused |= {i: why for i, why in answer.items() if refused.get(i) != "taken"}
         return refused
 
     def find(self, stream_ids: Iterable[str]) -> dict[str, Record]:
-        answers = self._ask("find", self._owner, list(stream_ids))
-        return joined({i: max((answer[i] for answer in answers), key=lambda its: its[0])[1] for i in answers[0]})
+        found: dict[str, Record] = {}
+        for answer in self._ask("find", list(stream_ids), self._owner):
+            further = (i for i, record in answer.items() if i not in found or found[i].progress < record.progress)
+            found |= {i: answer[i] for i in further}
+        return found
 
     def delete(self, stream_id: str) -> None:
-        self._ask("delete", self._owner, stream_id)
+        self._ask("delete", stream_id, self._owner)
 
     def sweep(self, seconds: float, live: set[str]) -> int:
         """Let live streams stay; the vaults themselves forget the others."""

@@ -10,7 +10,7 @@ from concurrent.futures import Future, InvalidStateError
 from functools import partial
 
 from dreamstream.serve.pool import Worker
-from dreamstream.serve.store import Vault
+from dreamstream.serve.vaults import Vault
 
 
 class Thing:
