@@ -10,7 +10,6 @@ import struct
 import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -116,9 +115,7 @@ class Output:
     def __enter__(self) -> Output:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
         self.close()
         if kind is not None and self.frames == 0 and os.path.isfile(self.path):
             with suppress(OSError):

@@ -83,11 +83,26 @@ def _authorize(text: str | None) -> Any:
     module, _, name = text.partition(":")
     try:
         sys.path.insert(0, os.getcwd())
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
         raise FormatError(f"--auth {text}: {error}") from error
     finally:
         del sys.path[0]
+    if not callable(found):
+        raise FormatError(f"--auth {text}: {name} is no function")
+    return found
+
+
+def _tls(cert: str | None, key: str | None) -> ssl.SSLContext | None:
+    """Return what encrypts, if a certificate is given."""
+    if cert is None and key is None:
+        return None
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        tls.load_cert_chain(cert or "", key)
+    except OSError as error:
+        raise FormatError(f"--cert {cert} --key {key}: no certificate and key in PEM: {error}") from error
+    return tls
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -98,6 +113,7 @@ def _run(args: argparse.Namespace) -> int:
 
     given = {f.name: getattr(args, f.name) for f in fields(Limits) if f.name in _OPTIONS}
     limits = replace(Limits(), **given)
+    tls, authorize = _tls(args.cert, args.key), _authorize(args.auth)
     cluster = None
     if args.ray:
         from ..serve.ray import RayCluster
@@ -115,10 +131,6 @@ def _run(args: argparse.Namespace) -> int:
         store: Store = VaultStore(cluster, args.durable)
     else:  # last, so that a server that has waited for it lacks nothing else
         store = open_store(args.state, args.durable, limits.keep, args.standby)
-    tls = None
-    if args.cert:
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(args.cert, args.key)
 
     def listening(host: str, port: int) -> None:
         where = f"[{host}]" if ":" in host else host
@@ -126,7 +138,7 @@ def _run(args: argparse.Namespace) -> int:
         print(f"{told} at {'wss' if tls else 'ws'}://{where}:{port}", flush=True)
 
     async def run() -> None:
-        service = Service(served, store, limits, _authorize(args.auth))
+        service = Service(served, store, limits, authorize)
 
         def renew() -> None:
             for name, path in sources.items():

@@ -226,7 +226,8 @@ class Stream:
         try:
             async for data in socket:
                 if isinstance(data, bytes):
-                    await self._take(socket, data)
+                    self._take(data)
+                    await self._acknowledge(socket, _ACKNOWLEDGE)
                     continue
                 found = json.loads(data)
                 if found["type"] == "started":
@@ -240,7 +241,8 @@ class Stream:
                     while self._kept and self._kept[0][0] + len(self._kept[0][1]) <= found["input"]:
                         self._kept.popleft()
                 elif found["type"] == "result":
-                    await self._hear(socket, found)
+                    self._hear(found)
+                    await self._acknowledge(socket, _ACKNOWLEDGE)
                 elif found["type"] == "ended":
                     totals = found["output"] if isinstance(found["output"], list) else [found["output"]]
                     if totals != self._have or found["input"] != self._end:
@@ -276,7 +278,7 @@ class Stream:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._more.wait(), 1.0)
 
-    async def _take(self, socket: Any, data: bytes) -> None:
+    def _take(self, data: bytes) -> None:
         position, port, rest = unpacked(data)
         kind, shape = np.dtype(self.told["types"][port]).newbyteorder("<"), self.told["shapes"][port]
         frames = np.frombuffer(rest, kind).reshape(-1, *shape)
@@ -286,10 +288,8 @@ class Stream:
         if len(new):
             self._outputs.put_nowait(Output(port, self._have[port], new))
             self._have[port] += len(new)
-        if sum(self._have) - self._acknowledged >= _ACKNOWLEDGE:
-            await self._acknowledge(socket)
 
-    async def _hear(self, socket: Any, found: dict[str, Any]) -> None:
+    def _hear(self, found: dict[str, Any]) -> None:
         at = self._have[0]
         if found["output"] > at:
             raise ServerError(f"expected words from {at} on, got {found['output']}", 4500)
@@ -299,11 +299,10 @@ class Stream:
         if new or "pending" in found:
             self._outputs.put_nowait(Words(at, new, found.get("pending", "")))
         self._have[0] += len(new)
-        if self._have[0] - self._acknowledged >= _ACKNOWLEDGE:
-            await self._acknowledge(socket)
 
-    async def _acknowledge(self, socket: Any) -> None:
-        if sum(self._have) > self._acknowledged:
+    async def _acknowledge(self, socket: Any, least: int = 1) -> None:
+        """Acknowledge what has come, if that is at least so many frames."""
+        if sum(self._have) - self._acknowledged >= least:
             self._acknowledged = sum(self._have)
             await socket.send(message("ack", output=as_told(self._have)))
 

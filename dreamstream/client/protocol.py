@@ -62,11 +62,6 @@ class WireError(Exception):
         super().__init__(reason)
         self.kind, self.reason, self.more = kind, reason, more
 
-    @property
-    def code(self) -> int:
-        """The code of the close."""
-        return CODES[self.kind]
-
 
 def packed(position: int, port: int, frames: npt.NDArray[Any]) -> bytes:
     """Return frames as a binary message."""

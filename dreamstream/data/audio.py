@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, Protocol
 
 import numpy as np
@@ -138,9 +137,7 @@ class AudioReader:
     def __enter__(self) -> AudioReader:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -57,7 +58,7 @@ def chunks_of(x: Any, how: Cut, skip: int = 0) -> Iterator[Chunk]:
             n = min(how.chunk or BLOCK, BLOCK)
             pieces: Iterable[Any] = reader.chunks(n)
             if how.sample_rate is not None and how.sample_rate != rate:
-                pieces, rate = _resampled(pieces, rate, how.sample_rate), how.sample_rate
+                pieces, rate = resampled(pieces, rate, how.sample_rate), how.sample_rate
             for chunk in _cut(pieces, how._replace(axis=0), skip, np.zeros(0, np.float32)):
                 yield chunk._replace(rate=rate)
 
@@ -129,11 +130,11 @@ def _resampler(rate: int, wanted: int) -> Engine:
     return compile(resample, ("B", "L"), rate=rate, threads=1, verify=False)
 
 
-def _resampled(pieces: Iterable[Any], rate: int, wanted: int) -> Iterator[Any]:
+def resampled(pieces: Iterable[Any], rate: int, wanted: int) -> Iterator[Any]:
+    """Yield a recording's samples at another rate."""
     if wanted < 1:
         raise FormatError(f"sample_rate must be at least 1, got {wanted}")
-    name = f"resampled {id(pieces)}"
-    with _resampler(rate, wanted).stream(name) as stream:
+    with copy.copy(_resampler(rate, wanted)).stream("resampled") as stream:
         for piece in pieces:
             yield stream.step(piece)
         yield stream.finish()

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from ..data import AudioReader
+from ..data.reading import resampled
 from ..data.values import in_frames
 from ..decode import Word, log_probabilities
 from ..decode.hypotheses import as_dict
-from ..engine import compile
 from ..errors import FormatError
-from ..nn import Resample
 from ..stream.tree import leaves
 from .streams import Model
 
@@ -53,7 +51,8 @@ def outputs_of(model: Model, file: BinaryIO) -> dict[str, Any]:
             raise FormatError(f"more than {_MOST_VALUES} numbers come out; send it as a stream")
 
     with AudioReader(file) as reader, engine.stream("file") as stream:
-        for samples in _at_rate(reader, int(rate)):
+        pieces = reader.chunks(max(1, int(reader.sample_rate * _SECONDS)))
+        for samples in pieces if reader.sample_rate == rate else resampled(pieces, reader.sample_rate, int(rate)):
             take(stream.step(samples.reshape(shape)), n_samples == 0, False)
             n_samples += len(samples)
         take(stream.finish(), n_samples == 0, True)
@@ -66,16 +65,3 @@ def outputs_of(model: Model, file: BinaryIO) -> dict[str, Any]:
         for o, a in zip(engine.outputs, arrays)
     ]
     return told | {"outputs": outputs}
-
-
-def _at_rate(reader: AudioReader, rate: int) -> Iterator[Any]:
-    """Yield a recording's samples, of another rate where that is wanted."""
-    chunks = reader.chunks(max(1, int(reader.sample_rate * _SECONDS)))
-    if reader.sample_rate == rate:
-        yield from chunks
-        return
-    front = compile(Resample(reader.sample_rate, rate).eval(), ("B", "L"), reader.sample_rate, verify=False)
-    with front.stream("file") as stream:
-        for samples in chunks:
-            yield stream.step(samples)
-        yield stream.finish()

@@ -12,7 +12,7 @@ import numpy as np
 
 from .hosts import Host, HostLost
 from .runner import Row, Runner, Stepped
-from .streams import LOG, Live, Model
+from .streams import LOG, Model
 
 
 class Handle(Protocol):
@@ -41,16 +41,6 @@ class Cluster(Protocol):
 
     def vault(self, number: int) -> Handle:
         """Return a `Vault` that all servers of the cluster have in common, on another machine for each number."""
-
-
-class Server(Protocol):
-    """What a pool tells of its workers."""
-
-    def add(self, model: Model, host: Host) -> None:
-        """Step what a worker has from now on."""
-
-    def move(self, stream: Live) -> None:
-        """Let a stream go on on another worker."""
 
 
 class Worker:
@@ -177,7 +167,7 @@ class Pool:
         self._model: Model | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def run(self, service: Server, model: Model) -> None:
+    async def run(self, service: Any, model: Model) -> None:
         """See that there are workers, until it is cancelled."""
         self._model, model.n_active = model, self._least
         self._task = asyncio.current_task()
@@ -211,7 +201,7 @@ class Pool:
             for task in self._starting:
                 task.cancel()
 
-    async def _start(self, service: Server, model: Model) -> None:
+    async def _start(self, service: Any, model: Model) -> None:
         handle = self._cluster.worker(self._make)
         try:
             await asyncio.wrap_future(handle.call("step", [], b"", []))
@@ -225,7 +215,7 @@ class Pool:
             return
         service.add(model, Remote(handle, self._deadline))
 
-    def _balance(self, service: Server, model: Model) -> None:
+    def _balance(self, service: Any, model: Model) -> None:
         """Take streams from workers that are to have none, and from those that have many more than others."""
         active, others = model.hosts[: model.n_active], model.hosts[model.n_active :]
         fewest = min((len(host.streams) for host in active), default=0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -94,6 +94,7 @@ class Record:
         """Return a stream's last record with the snapshots of those that it continues; None without these."""
         if not records:
             return None
+        records = sorted(records, key=lambda record: record.number)
         snapshots, after = [records[-1].snapshot], records[-1].after
         for record in reversed(records[:-1]):
             if record.number == after:
@@ -105,6 +106,12 @@ class Record:
 
 
 _BYTES = ("snapshot", "decoder", "outputs")
+
+
+def joined(records: Mapping[str, Sequence[Record]]) -> dict[str, Record]:
+    """Return each stream's last record as `Record.joined` makes it, of those that have a whole one."""
+    whole = {stream_id: Record.joined(its) for stream_id, its in records.items()}
+    return {stream_id: record for stream_id, record in whole.items() if record is not None}
 
 
 class Store(Protocol):
@@ -121,8 +128,12 @@ class Store(Protocol):
         ``"taken"``: another server has the stream by now; ``"missing"``: what the record continues is not there.
         """
 
+    def find(self, stream_ids: Iterable[str]) -> dict[str, Record]:
+        """Return the records of those streams that have one; from now on the streams are this server's."""
+
     def get(self, stream_id: str) -> Record | None:
         """Return a stream's record; from now on the stream is this server's."""
+        return self.find([stream_id]).get(stream_id)
 
     def delete(self, stream_id: str) -> None:
         """Forget a stream."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from .records import Record, StoreError
+from .records import Record, Store, StoreError, joined
 
 #: The prefix of all keys.
 _NAME = "dreamstream:"
@@ -27,7 +27,7 @@ return ''
 _DELETE = "if redis.call('HGET', KEYS[1], 'owner') == ARGV[1] then redis.call('DEL', KEYS[1]) end"
 
 
-class RedisStore:
+class RedisStore(Store):
     """Records in a Redis.
 
     Servers that share one take over each other's streams: the last that was asked for a stream has it, and what an
@@ -88,15 +88,16 @@ class RedisStore:
                 self._keeping([_stream(stream_id)], [self._owner, record.pack(), self._keep_ms, *place], pipe)
             return {stream_id: why.decode() for stream_id, why in zip(records, pipe.execute()) if why}
 
-    def get(self, stream_id: str) -> Record | None:
+    def find(self, stream_ids: Iterable[str]) -> dict[str, Record]:
+        stream_ids = list(stream_ids)
         with self._named(), self._redis.pipeline() as pipe:
-            name = _stream(stream_id)
-            pipe.hset(name, "owner", self._owner)
-            pipe.pexpire(name, self._keep_ms)
-            pipe.hgetall(name)
-            found = pipe.execute()[2]
-        records = [Record.unpack(data) for field, data in found.items() if field.startswith(b"record")]
-        return Record.joined(sorted(records, key=lambda record: record.number))
+            for name in map(_stream, stream_ids):
+                pipe.hset(name, "owner", self._owner)
+                pipe.pexpire(name, self._keep_ms)
+                pipe.hgetall(name)
+            found = pipe.execute()[2::3]
+        packed = ([data for field, data in its.items() if field.startswith(b"record")] for its in found)
+        return joined({i: list(map(Record.unpack, its)) for i, its in zip(stream_ids, packed)})
 
     def delete(self, stream_id: str) -> None:
         with self._named():

@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,22 +113,12 @@ class Runner:
         """Advance streams by their next frames."""
         failed: dict[str, tuple[str, str]] = {}
         going = [row for row in rows if self._has(row, failed)]
-        outputs: Any = None
-        while going and outputs is None:
-            try:
-                outputs = self._step(going)
-            except DreamStreamError as error:
-                going = self._without(error, going, failed)
+        outputs, going = self._tried(self._step, going, failed)
         heard: dict[str, Hypotheses] | None = None
         if self.decoder is not None and going:
-            scores = dict(
-                zip((row.id for row in going), parts_of(log_probabilities(outputs[0][0]), outputs[0][1]))
-            )
-            while going and heard is None:
-                try:
-                    heard = self._decode(going, scores)
-                except DreamStreamError as error:
-                    going = self._without(error, going, failed)
+            taken = (row.id for row in going)
+            scores = dict(zip(taken, parts_of(log_probabilities(outputs[0][0]), outputs[0][1])))
+            heard, going = self._tried(partial(self._decode, scores), going, failed)
         ids = [row.id for row in going]
         states = {row.id: self.state(row.id, row.since) for row in going if row.saves and not row.ends}
         if heard is None:
@@ -170,18 +161,25 @@ class Runner:
         )
         return [(frames, n.tolist()) for frames, (n, _) in zip(values, lengths)]
 
-    def _decode(self, rows: Sequence[Row], scores: Mapping[str, Any]) -> dict[str, Hypotheses]:
+    def _decode(self, scores: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, Hypotheses]:
         assert self.decoder is not None
         starts = [row.id for row in rows if row.begins is not None and not row.begins.engine]
         return self.decoder.step({row.id: scores[row.id] for row in rows}, starts, [r.id for r in rows if r.ends])
 
-    def _without(self, error: DreamStreamError, rows: list[Row], failed: dict[str, tuple[str, str]]) -> list[Row]:
-        """Return the rows that an error does not name; the others have failed."""
-        bad = [row.id for row in rows if row.id in error.ids] or [row.id for row in rows]
-        for stream_id in bad:
-            self.forget(stream_id)
-        failed |= dict.fromkeys(bad, ("engine", str(error)))
-        return [row for row in rows if row.id not in bad]
+    def _tried(
+        self, do: Callable[[list[Row]], Any], rows: list[Row], failed: dict[str, tuple[str, str]]
+    ) -> tuple[Any, list[Row]]:
+        """Return what is done for those rows that no error names, and these; the others have failed."""
+        while rows:
+            try:
+                return do(rows), rows
+            except DreamStreamError as error:
+                bad = [row.id for row in rows if row.id in error.ids] or [row.id for row in rows]
+                for stream_id in bad:
+                    self.forget(stream_id)
+                failed |= dict.fromkeys(bad, ("engine", str(error)))
+                rows = [row for row in rows if row.id not in bad]
+        return None, rows
 
     def state(self, stream_id: str, since: int | None = None) -> State:
         """Return what is known of a stream, or what of that is new since a position."""

@@ -357,8 +357,8 @@ class Upload:
         self._name = query.get("model", [next(iter(service.models))])[0]
         names = {name.lower(): value for name, value in request.headers}
         given = names.get(b"authorization", b"").decode("latin-1").removeprefix("Bearer ")
-        refused = service.authorize is not None and not service.authorize(given or None, address)
-        self._refusal = (401, "the token is not accepted") if refused else None
+        may = service.may_stream(given or None, address)
+        self._refusal = None if may else (401, "the token is not accepted")
         if self._name not in service.models:
             self._refusal = (404, f"models are {', '.join(service.models)}")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 from ..client.protocol import (
     FORMATS,
@@ -25,9 +26,9 @@ from .hosts import Host, HostLost
 from .limits import Limits
 from .metrics import Metrics
 from .records import Store
+from .storing import Storing
 from .streams import LOG, Connection, Live, Model
 
-_T = TypeVar("_T")
 #: Workers that may be lost in the middle of a stream's steps before it is the stream's fault.
 _MOST_LOST = 4
 #: Told a token of the client's own and its address, says whether it may stream.
@@ -60,8 +61,7 @@ class Service:
         self._loops: list[asyncio.Task[None]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._thread = ThreadPoolExecutor(1, "dreamstream-step") if (os.cpu_count() or 1) > 1 else None
-        # in their order, so that a stream's later record is kept later
-        self._storing = ThreadPoolExecutor(1, "dreamstream-store") if store.is_remote else None
+        self._storing = Storing(store)
 
     # ---------------------------------------------------------------- connections
     def admit(self, address: str) -> None:
@@ -75,6 +75,17 @@ class Service:
             raise WireError("full", f"{address} opens connections too fast", retry_after=1)
         self._opens[address] = (left - 1, now)
 
+    def may_stream(self, token: Any, address: str) -> bool:
+        """Ask `authorize`; a check that fails lets nobody in."""
+        try:
+            may: Any = self.authorize is None or self.authorize(token, address)
+            if inspect.isawaitable(may):
+                raise TypeError("it returns an awaitable; it is to be a plain function that returns a bool")
+            return bool(may)
+        except Exception:
+            LOG.exception("the check of a token from %s has failed", address)
+            return False
+
     async def first(self, connection: Connection, data: Any, address: str) -> Live:
         """Return the stream of a connection's first message."""
         found = read_message(data, ("start", "resume"))
@@ -85,7 +96,7 @@ class Service:
         return stream
 
     async def _start(self, found: Mapping[str, Any], address: str) -> Live:
-        if self.authorize is not None and not self.authorize(found.get("token"), address):
+        if not self.may_stream(found.get("token"), address):
             raise WireError("refused", "the token is not accepted")
         name = found.get("model") or next(iter(self.models))
         model = self.models.get(name) if isinstance(name, str) else None
@@ -132,16 +143,14 @@ class Service:
             await self._make_room(1.0)
         if stream_id not in self.streams or self.store.is_remote:
             try:
-                record = await self._asked(self.store.get, stream_id)
+                record = await self._storing.get(stream_id)
             except OSError as error:
                 LOG.error("%s is not read: %s", stream_id, error)
                 if stream_id not in self.streams:
                     raise WireError("full", "the store is not there", retry_after=1) from error
         stream = self.streams.get(stream_id)
         if stream is not None and record is not None and record.input > stream.saved:
-            self._release(stream)  # another server has gone on with it
-            if stream.connection is not None:
-                stream.connection.close("taken over", "another connection has resumed the stream")
+            self._give_up(stream)
             stream = None
         if stream is None:
             stream = Live(stream_id, found["stream"], model, content["format"])
@@ -195,7 +204,7 @@ class Service:
         self._release(stream)
         try:
             if error.kind != "retired":  # another server may have this version
-                await self._asked(self.store.delete, stream.id)
+                await self._storing.delete(stream.id)
         except OSError as fault:
             LOG.error("%s is not forgotten: %s", stream.id, fault)
         self.metrics.failed.labels(error.kind).inc()
@@ -209,13 +218,13 @@ class Service:
             if stream.host is not None:
                 stream.host.leave(stream)
 
-    # ---------------------------------------------------------------- the store
-    async def _asked(self, ask: Callable[..., _T], *args: Any) -> _T:
-        """Ask the store: in its thread, if it is elsewhere."""
-        if self._storing is None:
-            return ask(*args)
-        return await asyncio.get_running_loop().run_in_executor(self._storing, ask, *args)
+    def _give_up(self, stream: Live) -> None:
+        """Have nothing of a stream that is another server's by now."""
+        self._release(stream)
+        if stream.connection is not None:
+            stream.connection.close("taken over", "another server has the stream")
 
+    # ---------------------------------------------------------------- the store
     def _soon(self, work: Coroutine[Any, Any, Any]) -> None:
         """Do something beside all else."""
         task = asyncio.get_running_loop().create_task(work)
@@ -230,19 +239,17 @@ class Service:
         records = {s.id: record for s in streams if (record := s.record()) is not None}
         parts = {s.id: s.n_parts for s in streams}
         try:
-            refused = await self._asked(self.store.keep, records) if records else {}
+            refused = await self._storing.keep(records) if records else {}
         except OSError as error:
             LOG.error("%d streams are not stored: %s", len(records), error)
             self.metrics.unstored.inc(len(records))
             return set()
         for stream in streams:
             if refused.get(stream.id) == "taken":
-                self._release(stream)
-                if stream.connection is not None:
-                    stream.connection.close("taken over", "another server has the stream")
-            elif stream.id in refused:
+                self._give_up(stream)
+            elif refused.get(stream.id) == "missing":
                 stream.n_parts = 0  # its next record has all
-            elif stream.id in records:
+            elif stream.id in records and stream.id not in refused:
                 stream.stores(records[stream.id], parts[stream.id])
         return records.keys() - refused
 
@@ -351,10 +358,10 @@ class Service:
         self.metrics.step(len(taken), host.timed(begin))
         due = model.leave(host, taken, stepped)
         if due:
-            if self._storing is None:
-                await self._save(due)
-            else:
+            if self.store.is_remote:
                 self._soon(self._save(due))
+            else:
+                await self._save(due)
         for stream, row in taken:
             if stream.is_leaving and stream.host is host and row.id not in stepped.failed:
                 self.move(stream)
@@ -372,7 +379,7 @@ class Service:
 
     async def sweep(self) -> None:
         """Shelve streams that have waited for a connection, end those whose clients don't answer."""
-        now, waited = time.monotonic(), []
+        now, late, waited = time.monotonic(), 2 * self.limits.unacknowledged, []
         for stream in list(self.streams.values()):
             if stream.model in self._retired:
                 self._retired[stream.model] = now
@@ -380,17 +387,16 @@ class Service:
                 continue
             if stream.connection is None and now - stream.seen > self.limits.grace:
                 waited.append(stream)
-            elif stream.outputs and now - stream.outputs[0][3] > 2 * self.limits.unacknowledged:
-                if stream.connection is not None:
-                    told = f"outputs are not acknowledged for {2 * self.limits.unacknowledged:g} s"
-                    stream.connection.close("not acknowledged", told)
-            elif stream.is_paused and now - stream.paused_at > 2 * self.limits.unacknowledged:
-                if stream.connection is not None:
-                    stream.connection.close("queued", f"{stream.n_queued} frames wait for a step")
-            elif stream.connection is not None and now - stream.seen > self.limits.idle:
+            elif stream.connection is None:
+                continue
+            elif stream.outputs and now - stream.outputs[0][3] > late:
+                stream.connection.close("not acknowledged", f"outputs are not acknowledged for {late:g} s")
+            elif stream.is_paused and now - stream.paused_at > late:
+                stream.connection.close("queued", f"{stream.n_queued} frames wait for a step")
+            elif now - stream.seen > self.limits.idle:
                 stream.connection.close("idle", f"nothing came for {self.limits.idle:g} s")
         await self._shelve(waited)
-        await self._asked(self.store.sweep, self.limits.keep, set(self.streams))
+        await self._storing.sweep(self.limits.keep, set(self.streams))
         for model in [m for m, then in self._retired.items() if now - then > self.limits.keep]:
             del self._retired[model]
             model.close()
@@ -431,6 +437,4 @@ class Service:
                 stream.connection.close("drained", "the server has ended")
         for model in models:
             model.close()
-        if self._storing is not None:
-            self._storing.shutdown()
-        self.store.close()
+        self._storing.close()

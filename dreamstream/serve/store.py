@@ -9,64 +9,66 @@ import secrets
 import struct
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from .limits import Limits
-from .records import Record, Store, StoreError
+from .records import Record, Store, StoreError, joined
 
 
-class _Aging:
-    """Records that go when nobody has looked at them for long."""
+class _Entry(NamedTuple):
+    """A stream: of which server, its records by number, and when it was looked at."""
+
+    owner: str
+    records: dict[int, Record]
+    then: float
+
+
+class MemoryStore(Store):
+    """Records that last as long as the process: a server's own, or a vault that several servers have in common.
+
+    A stream is of the server that has asked for it last: what others keep of it is refused.
+    """
 
     is_remote = False
 
     def __init__(self) -> None:
-        self._times: dict[str, float] = {}  # when each was last kept or looked at
+        self.key = secrets.token_bytes(32)
+        self._entries: dict[str, _Entry] = {}
 
-    def delete(self, stream_id: str) -> None:
-        """Forget a stream."""
-        raise NotImplementedError
+    def keep(self, records: Mapping[str, Record], owner: str = "") -> dict[str, str]:
+        refused, now = {}, time.monotonic()
+        for stream_id, record in records.items():
+            found = self._entries.get(stream_id, _Entry(owner, {}, now))
+            if found.owner != owner:
+                refused[stream_id] = "taken"
+            elif record.after is not None and record.after not in found.records:
+                refused[stream_id] = "missing"
+            else:
+                kept = {} if record.after is None else found.records
+                kept[record.number] = record
+                self._entries[stream_id] = _Entry(owner, kept, now)
+        return refused
+
+    def find(self, stream_ids: Iterable[str], owner: str = "") -> dict[str, Record]:
+        found, now = {}, time.monotonic()
+        for stream_id in stream_ids:
+            records = self._entries[stream_id].records if stream_id in self._entries else {}
+            self._entries[stream_id] = _Entry(owner, records, now)
+            found[stream_id] = list(records.values())
+        return joined(found)
+
+    def delete(self, stream_id: str, owner: str = "") -> None:
+        if stream_id in self._entries and self._entries[stream_id].owner == owner:
+            del self._entries[stream_id]
 
     def sweep(self, seconds: float, live: set[str]) -> int:
-        """Forget what nobody has kept or looked at for so long, but for live streams; return how many."""
         before = time.monotonic() - seconds
-        gone = [i for i, then in self._times.items() if then < before and i not in live]
-        for i in gone:
-            self.delete(i)
+        gone = [i for i, entry in self._entries.items() if entry.then < before and i not in live]
+        for stream_id in gone:
+            del self._entries[stream_id]
         return len(gone)
-
-
-def _missing(records: Mapping[str, Record], there: Mapping[str, Any]) -> dict[str, str]:
-    """Return those that continue what is not there."""
-    return {i: "missing" for i, record in records.items() if record.after is not None and i not in there}
-
-
-class MemoryStore(_Aging):
-    """Records that last as long as the process."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.key = secrets.token_bytes(32)
-        self._records: dict[str, list[Record]] = {}
-
-    def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
-        missing = _missing(records, self._records)
-        for stream_id in records.keys() - missing:
-            record = records[stream_id]
-            self._records[stream_id] = [*(self._records[stream_id] if record.after is not None else ()), record]
-            self._times[stream_id] = time.monotonic()
-        return missing
-
-    def get(self, stream_id: str) -> Record | None:
-        if stream_id in self._records:
-            self._times[stream_id] = time.monotonic()
-        return Record.joined(self._records.get(stream_id, ()))
-
-    def delete(self, stream_id: str) -> None:
-        self._records.pop(stream_id, None)
-        self._times.pop(stream_id, None)
 
     def close(self) -> None:
         """There is nothing to let go."""
@@ -78,7 +80,7 @@ _ENTRY = struct.Struct("<4sHQI")
 _WORD, _CONTINUES = b"DSr1", b"DSr2"
 
 
-class FolderStore(_Aging):
+class FolderStore(Store):
     """Records in a folder: an append log, rewritten when half of it is out of date.
 
     What a server has written outlives it, killed at any moment: an entry that was cut short is left out. `durable`
@@ -93,8 +95,10 @@ class FolderStore(_Aging):
         Where another server has the folder.
     """
 
+    is_remote = False
+
     def __init__(self, folder: str | os.PathLike[str], durable: bool = False, wait: bool = False) -> None:
-        super().__init__()
+        self._times: dict[str, float] = {}  # when each was last kept or looked at
         self._folder, self._durable = Path(folder), durable
         self._folder.mkdir(parents=True, exist_ok=True)
         self._lock = open(self._folder / "lock", "wb")  # noqa: SIM115 (held as long as the store is)
@@ -156,7 +160,7 @@ class FolderStore(_Aging):
         return end
 
     def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
-        missing = _missing(records, self._places)
+        missing = {i: "missing" for i, r in records.items() if r.after is not None and i not in self._places}
         entries = {i: (r.pack(), r.after is not None) for i, r in records.items() if i not in missing}
         at, now = self._append(entries), time.monotonic()
         for stream_id, (data, continues) in entries.items():
@@ -167,17 +171,24 @@ class FolderStore(_Aging):
             self._rewrite()
         return missing
 
-    def get(self, stream_id: str) -> Record | None:
-        found = self._places.get(stream_id)
-        if found is None:
-            return None
-        self._times[stream_id] = time.monotonic()
-        return Record.joined([Record.unpack(os.pread(self._log.fileno(), size, at)) for at, size in found])
+    def find(self, stream_ids: Iterable[str]) -> dict[str, Record]:
+        found, log, now = {}, self._log.fileno(), time.monotonic()
+        for stream_id in set(stream_ids) & self._places.keys():
+            self._times[stream_id] = now
+            found[stream_id] = [Record.unpack(os.pread(log, size, at)) for at, size in self._places[stream_id]]
+        return joined(found)
 
     def delete(self, stream_id: str) -> None:
         if stream_id in self._places:
             self._append({stream_id: (b"", False)})
             self._drop(stream_id)
+
+    def sweep(self, seconds: float, live: set[str]) -> int:
+        before = time.monotonic() - seconds
+        gone = [i for i, then in self._times.items() if then < before and i not in live]
+        for stream_id in gone:
+            self.delete(stream_id)
+        return len(gone)
 
     def _rewrite(self) -> None:
         part = self._folder / "log.part"

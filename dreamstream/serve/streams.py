@@ -39,16 +39,6 @@ class Connection(Protocol):
         """Read no more for now, or again."""
 
 
-class Hosts(Protocol):
-    """What finds hosts for a model, as `pool.Pool` does."""
-
-    async def run(self, service: Any, model: Model) -> None:
-        """Find hosts for a model of a service, until it is cancelled."""
-
-    def close(self) -> None:
-        """Let them end."""
-
-
 #: Bytes of a stream's records that may be out of date, beside as many as are not.
 _STALE = 1 << 20
 LOG = logging.getLogger("dreamstream.serve")
@@ -368,7 +358,7 @@ class Model:
     limits : Limits
     decoder : CTCDecoder, optional
         Makes words of the first output; clients get these.
-    pool : Hosts, optional
+    pool : Pool, optional
         Finds hosts on other machines; by default there is one, in this process.
 
     Attributes
@@ -383,12 +373,7 @@ class Model:
     """
 
     def __init__(
-        self,
-        name: str,
-        engine: Engine,
-        limits: Limits,
-        decoder: CTCDecoder | None = None,
-        pool: Hosts | None = None,
+        self, name: str, engine: Engine, limits: Limits, decoder: CTCDecoder | None = None, pool: Any = None
     ) -> None:
         first = engine.inputs[0]
         if len(engine.inputs) > 1 or first.dtype != "float32" or not 0 < len(engine.outputs) < 256:

@@ -4,92 +4,66 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any, NamedTuple
+from typing import Any
 
 from .pool import Cluster, Handle, first_line
-from .records import Record, StoreError
+from .records import Record, Store, StoreError
+from .store import MemoryStore
 from .streams import LOG
 
 
-class _Entry(NamedTuple):
-    """A stream as a vault has it: of which server, how far, its records by number, and when it was looked at."""
-
-    owner: str
-    progress: list[int]
-    records: dict[int, Record]
-    then: float
-
-
-class Vault:
-    """What keeps records; it runs on another machine.
-
-    A stream is of the server that has asked for it last: what others keep of it is refused.
-    """
+class Vault(MemoryStore):
+    """Records of all servers of a cluster, on another machine; forgotten `seconds` after the last has looked."""
 
     def __init__(self, seconds: float) -> None:
-        self._key, self._seconds = b"", seconds
-        self._entries: dict[str, _Entry] = {}
+        super().__init__()
+        self.key, self._seconds, self._is_filled = b"", seconds, False
 
-    def key(self, given: bytes) -> bytes:
+    def signing(self, given: bytes) -> bytes:
         """Return what tokens are signed with; what is given where there is none."""
-        self._key = self._key or given
-        return self._key
+        self.key = self.key or given
+        return self.key
 
-    def keep(self, owner: str, records: Mapping[str, Record]) -> dict[str, str]:
-        """Keep records; return why some are not kept."""
-        refused, now = {}, time.monotonic()
-        for stream_id, record in records.items():
-            found = self._entries.get(stream_id, _Entry(owner, [], {}, now))
-            if found.owner != owner:
-                refused[stream_id] = "taken"
-            elif record.after is None:
-                self._entries[stream_id] = _Entry(owner, record.progress, {record.number: record}, now)
-            elif record.after not in found.records:
-                refused[stream_id] = "missing"
-            else:
-                found.records[record.number] = record
-                self._entries[stream_id] = _Entry(owner, record.progress, found.records, now)
-        return refused
-
-    def get(self, owner: str, stream_id: str) -> tuple[list[int], list[Record]]:
-        """Return how far a stream is, and its records, and let the owner have it."""
-        found = self._entries.get(stream_id, _Entry(owner, [], {}, 0.0))
-        self._entries[stream_id] = found._replace(owner=owner, then=time.monotonic())
-        return found.progress, list(found.records.values())
-
-    def delete(self, owner: str, stream_id: str) -> None:
-        """Forget a stream of this owner."""
-        if stream_id in self._entries and self._entries[stream_id].owner == owner:
-            del self._entries[stream_id]
-
-    def refresh(self, live: Sequence[str]) -> int:
-        """Forget what nobody has kept or looked at for long, but for live streams; return how many are left."""
+    def refresh(self, live: Iterable[str]) -> int:
+        """Forget what nobody has kept or looked at for long, but for live streams; return how many go."""
         now = time.monotonic()
-        for stream_id in live:
-            if stream_id in self._entries:
-                self._entries[stream_id] = self._entries[stream_id]._replace(then=now)
-        self._entries = {i: entry for i, entry in self._entries.items() if now - entry.then < self._seconds}
-        return len(self._entries)
+        for stream_id in self._entries.keys() & set(live):
+            self._entries[stream_id] = self._entries[stream_id]._replace(then=now)
+        return self.sweep(self._seconds, set())
 
-    def content(self) -> tuple[bytes, dict[str, _Entry]]:
+    def content(self) -> tuple[bytes, dict[str, Any]]:
         """Return all that it has, for another vault."""
-        return self._key, self._entries
+        return self.key, self._entries
 
-    def merge(self, content: tuple[bytes, Mapping[str, _Entry]]) -> None:
+    def is_filled(self) -> bool:
+        """Return whether another vault has filled it."""
+        return self._is_filled
+
+    def merge(self, content: tuple[bytes, Mapping[str, Any]]) -> None:
         """Take from another vault what is further than its own."""
         (key, entries), now = content, time.monotonic()
-        self._key = self._key or key
+        self.key, self._is_filled = self.key or key, True
         for stream_id, entry in entries.items():
-            if stream_id not in self._entries or self._entries[stream_id].progress < entry.progress:
+            if stream_id not in self._entries or _progress(self._entries[stream_id]) < _progress(entry):
                 self._entries[stream_id] = entry._replace(then=now)
 
 
-class VaultStore:
+def _progress(entry: Any) -> list[int]:
+    return max((record.progress for record in entry.records.values()), default=[])
+
+
+#: For how many deadlines no vault may answer before those that are silent are replaced.
+_SILENCE = 10
+
+
+class VaultStore(Store):
     """Records in the vaults of a cluster.
 
-    A record is kept when each vault that answers has it. One that does not is replaced, and filled from the other.
+    A record is kept when each vault that answers has it. One that does not is replaced, and filled from the other:
+    where both are silent, for which the network may be to blame, or a machine that others load, only after a
+    while, for what they know would be lost.
 
     Parameters
     ----------
@@ -110,45 +84,53 @@ class VaultStore:
     def __init__(self, cluster: Cluster, durable: bool = False, deadline: float = 2.0) -> None:
         self._cluster, self._least, self._deadline = cluster, 2 if durable else 1, deadline
         self._owner, self._refresh_at = secrets.token_hex(16), 0.0
+        self._heard = time.monotonic()  # when a vault has answered
         self._vaults: dict[int, Handle] = {}
-        self._coming: dict[int, tuple[Future[Any], float]] = {}  # vaults that are being filled, and since when
+        # vaults that are being filled, whether they were before, by another server, and since when
+        self._coming: dict[int, tuple[Future[Any], Future[bool], float]] = {}
         for number in range(2):
             self._vaults[number] = cluster.vault(number)
         self.key = b""
-        known = [key for key in self._ask("key", b"", patience=60.0) if key]
+        known = [key for key in self._ask("signing", b"", patience=60.0) if key]
         self.key = known[0] if known else secrets.token_bytes(32)
-        self.key = self._ask("key", self.key, patience=60.0, among=(0,))[0]  # the first of several servers
-        self._ask("key", self.key, patience=60.0, among=(1,))
+        self.key = self._ask("signing", self.key, patience=60.0, among=(0,))[0]  # the first of several servers
+        self._ask("signing", self.key, patience=60.0, among=(1,))
 
     def _ask(self, method: str, *args: Any, patience: float = 0.0, among: Sequence[int] = (0, 1)) -> list[Any]:
         """Return the answers of vaults; begin those anew that give none, and ask these where too few are left."""
         need = min(self._least, len(among))
         answers = self._answers(method, args, patience or self._deadline, among)
         if len(answers) < need:
-            wait([filled for filled, _ in self._coming.values()], self._deadline, FIRST_COMPLETED)
+            wait([filled for filled, _, _ in self._coming.values()], self._deadline, FIRST_COMPLETED)
             answers = self._answers(method, args, patience or self._deadline, among)
         if len(answers) < need:
             raise StoreError(f"{len(answers)} of {len(among)} vaults have answered")
         return answers
 
     def _answers(self, method: str, args: Sequence[Any], patience: float, among: Sequence[int]) -> list[Any]:
-        for number in [n for n, (filled, _) in self._coming.items() if filled.done()]:
-            filled, _ = self._coming.pop(number)
-            if (error := filled.exception()) is not None:  # it has what the other could give
+        for number, (filled, is_full, _) in list(self._coming.items()):
+            was = is_full.done() and is_full.exception() is None and is_full.result()
+            if was or filled.done():
+                del self._coming[number]
+            if filled.done() and (error := filled.exception()) is not None:  # it has what the other could give
                 LOG.warning("vault %d is not filled: %s", number, first_line(error))
         asked = {number: self._vaults[number].call(method, *args) for number in among}
         wait([asked[n] for n in asked if n not in self._coming], patience)
-        answers, lost = [], []
+        answers, lost, silent = [], [], []
         for number, answer in asked.items():
             if number in self._coming:
-                if time.monotonic() - self._coming[number][1] > 60.0:
+                if time.monotonic() - self._coming[number][2] > 60.0:
                     lost.append((number, "it does not start"))
             elif not answer.done():
-                lost.append((number, f"no answer for {patience:g} s"))
+                silent.append((number, f"no answer for {patience:g} s"))
             elif (error := answer.exception()) is not None:
                 lost.append((number, first_line(error)))
             else:
                 answers.append(answer.result())
+        if answers:
+            self._heard = time.monotonic()
+        if answers or time.monotonic() - self._heard > _SILENCE * self._deadline:
+            lost += silent
         for number, why in lost:
             LOG.warning("vault %d is lost: %s", number, why)
             self._renew(number)
@@ -160,23 +142,26 @@ class VaultStore:
         self._vaults[number].kill()
         vault = self._vaults[number] = self._cluster.vault(number)
         other = 1 - number
-        filled = vault.call("key", self.key)
+        is_full, filled = vault.call("is_filled"), vault.call("signing", self.key)
         if other not in self._coming:
             filled = vault.fill_from(self._vaults[other])
-        self._coming[number] = filled, time.monotonic()
+        self._coming[number] = filled, is_full, time.monotonic()
 
     def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
         refused: dict[str, str] = {}
-        for answer in self._ask("keep", self._owner, dict(records)):
+        for answer in self._ask("keep", dict(records), self._owner):
             refused |= {i: why for i, why in answer.items() if refused.get(i) != "taken"}
         return refused
 
-    def get(self, stream_id: str) -> Record | None:
-        answers = self._ask("get", self._owner, stream_id)
-        return Record.joined(max(answers, key=lambda answer: answer[0])[1])
+    def find(self, stream_ids: Iterable[str]) -> dict[str, Record]:
+        found: dict[str, Record] = {}
+        for answer in self._ask("find", list(stream_ids), self._owner):
+            further = (i for i, record in answer.items() if i not in found or found[i].progress < record.progress)
+            found |= {i: answer[i] for i in further}
+        return found
 
     def delete(self, stream_id: str) -> None:
-        self._ask("delete", self._owner, stream_id)
+        self._ask("delete", stream_id, self._owner)
 
     def sweep(self, seconds: float, live: set[str]) -> int:
         """Let live streams stay; the vaults themselves forget the others."""

@@ -229,6 +229,28 @@ def test_vaults_that_die():
     assert VaultStore(cluster, deadline=0.4).key == store.key
 
 
+def test_both_vaults_are_silent(monkeypatch):
+    """What they know is not thrown away at once: they have it when they are heard again, or are replaced."""
+    cluster = Threads()
+    store = VaultStore(cluster, deadline=0.2)
+    store.keep({"a": record(1)})
+    first = dict(cluster.vaults)
+    for vault in first.values():
+        vault.stop()
+    for _ in range(2):
+        with pytest.raises(StoreError, match="0 of 2 vaults"):
+            store.keep({"a": record(2)})
+    for vault in first.values():
+        vault.stop(False)
+    assert store.get("a") == record(2) and cluster.vaults == first
+    for vault in first.values():
+        vault.stop()
+    monkeypatch.setattr("dreamstream.serve.vaults._SILENCE", 0)
+    until_filled(store)
+    assert store.keep({"a": record(3)}) == {} and store.get("a") == record(3)
+    assert all(cluster.vaults[number] is not vault for number, vault in first.items())
+
+
 @pytest.mark.parametrize("number", range(2))
 def test_a_vault_that_dies_while_a_server_starts(number):
     """The other one has the key, which all servers have in common."""

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -35,7 +36,7 @@ from serving import (
 
 from dreamstream import nn
 from dreamstream.client import connect
-from dreamstream.serve import FolderStore, Limits, Model, Service, open_store
+from dreamstream.serve import FolderStore, Limits, MemoryStore, Model, Service, open_store
 
 
 # ---------------------------------------------------------------- streams that come back
@@ -344,3 +345,51 @@ def _kill_and_call(tmp_path, kills, state, standby):
         assert 0 in [server.wait(30) for server in servers]
 
     asyncio.run(main())
+
+
+class Slow(MemoryStore):
+    """A remote store that does not answer before it may."""
+
+    is_remote = True
+
+    def __init__(self):
+        super().__init__()
+        self.may_answer, self.calls = threading.Event(), []
+
+    def keep(self, records):
+        self.calls.append(("keep", set(records)))
+        assert self.may_answer.wait(20)
+        return super().keep(records)
+
+    def find(self, stream_ids):
+        self.calls.append(("find", set(stream_ids)))
+        return super().find(stream_ids)
+
+
+async def test_streams_do_not_queue_before_a_slow_store():
+    """What is asked while a store answers goes together: who comes back waits for two calls at most."""
+    store, x = Slow(), samples(800)
+    own = service(store, Limits(grace=60.0, save=0.1))
+    async with contextlib.AsyncExitStack() as stack:
+        url, clients = await stack.enter_async_context(running(own)), []
+        stack.callback(store.may_answer.set)
+        for _ in range(8):
+            clients.append((client := await stack.enter_async_context(ByHand(url)), await client.start()))
+            await client.give(0, x[:400])
+            await until(lambda: all(stream.stepped == 400 for stream in own.streams.values()))
+        clients[0][0].socket.transport.abort(), clients[1][0].socket.transport.abort()
+        again = [await stack.enter_async_context(ByHand(url)) for _ in range(2)]
+        for client, (_, told) in zip(again, clients):
+            await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
+        await until(lambda: sum(stream.connection is None for stream in own.streams.values()) == 2)
+        await asyncio.sleep(0.1)
+        store.may_answer.set()
+        for client in again:
+            assert (await client.told("started"))["input"] == 400
+        ids = list(own.streams)
+        kinds = [kind for kind, _ in store.calls]
+        assert kinds[:3] == ["keep", "keep", "find"], kinds
+        assert store.calls[1][1] == set(ids) and store.calls[2][1] == set(ids[:2])
+        for client, _ in clients[2:]:
+            assert (await client.told("saved"))["input"] == 400
+        await again[0].end(400, x)

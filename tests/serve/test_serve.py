@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
+import re
+import socket
 import subprocess
+import sys
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
@@ -31,8 +35,9 @@ from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import InvalidStatus
 
 from dreamstream import nn
+from dreamstream.cli import main
 from dreamstream.cli.serve import _tell_cost
-from dreamstream.client import connect
+from dreamstream.client import ServerError, connect
 from dreamstream.client.protocol import PATH, SUBPROTOCOL, message, packed
 from dreamstream.serve import FolderStore, Limits
 from dreamstream.serve.runner import cost_of
@@ -74,19 +79,89 @@ async def test_streams_that_are_stepped_in_a_thread():
         assert own.streams == {}
 
 
-async def test_encrypted(tmp_path):
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {cert} -subj /CN=localhost"
+CHECKS = """
+NUMBER = 3
+
+def may(token, address):
+    return address == "127.0.0.1" and {"secret": lambda: True, "late": late}[token]()
+
+async def late():
+    return True
+"""
+
+
+@pytest.fixture
+def typed(tmp_path, monkeypatch):
+    """A folder to be in, with a model, a check of tokens, and a certificate that is trusted."""
+    engine().save(tmp_path / "net.dsm")
+    (tmp_path / "check.py").write_text(CHECKS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout key.pem"
+    command += " -out cert.pem -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
     if subprocess.run(command.split(), capture_output=True).returncode:
         pytest.skip("no openssl")
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(cert, key)
-    async with running(tls=tls) as url:
-        trust = ssl.create_default_context(cafile=str(cert))
-        trust.check_hostname = False
-        async with open_socket(url + PATH, ssl=trust, subprotocols=[SUBPROTOCOL]) as socket:
-            await socket.send(message("start"))
-            assert json.loads(await socket.recv())["type"] == "started"
+
+
+def test_encrypted_and_for_those_who_may(typed, monkeypatch):
+    """As it is typed: certificate, key and check; callers by our client, by another, and by plain requests."""
+    command = "-m dreamstream serve net.dsm --port 0 --cert cert.pem --key key.pem --auth check:may"
+    server = subprocess.Popen([sys.executable, *command.split()], stdout=subprocess.PIPE, text=True)
+    x = (samples(3000) * 8000).astype(np.int16)
+
+    async def streams(url):
+        equal(await streamed(url, x, format="i16", token="secret"), offline(x.astype(np.float32) / 32768))
+        for token in (None, "wrong", "late"):  # a check that fails, or that is no plain function, lets nobody in
+            with pytest.raises(ServerError, match="token is not accepted") as refused:
+                await streamed(url, x, format="i16", token=token)
+            assert refused.value.code == 4401
+        async with open_socket(url + PATH, subprotocols=[SUBPROTOCOL]) as other:
+            await other.send(message("start", token="secret"))
+            assert json.loads(await other.recv())["type"] == "started"
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 5) as plain:
+            plain.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert not plain.recv(1000).startswith(b"HTTP")
+
+    def posted(url, token):
+        head = {"Authorization": f"Bearer {token}"}
+        with urlopen(Request(url, recorded(x), head), timeout=20) as answer:
+            return json.load(answer)
+
+    try:
+        url = server.stdout.readline().split()[-1]
+        assert url.startswith("wss://127.0.0.1:")
+        asyncio.run(streams(url))
+        files = url.replace("wss", "https") + "/v1/files"
+        found = posted(files, "secret")["outputs"]
+        for got, want in zip(found, offline(x.astype(np.float32) / 32768)):
+            assert np.array_equal(np.asarray(got["values"], np.float32), want.ravel())
+        for token in ("wrong", "late"):
+            with pytest.raises(HTTPError) as refused:
+                posted(files, token)
+            assert refused.value.code == 401
+        monkeypatch.delenv("SSL_CERT_FILE")
+        with pytest.raises(URLError, match="CERTIFICATE_VERIFY_FAILED"):
+            posted(files, "secret")
+    finally:
+        server.terminate()
+    assert server.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--cert net.dsm", r"--cert net\.dsm --key None: no certificate and key in PEM"),
+        ("--cert cert.pem --key none.pem", r"--cert cert\.pem --key none\.pem: .*No such file"),
+        ("--key key.pem", r"--cert None --key key\.pem: .*No such file"),
+        ("--auth check:nothing", "has no attribute 'nothing'"),
+        ("--auth check:NUMBER", "NUMBER is no function"),
+        ("--auth check", "has no attribute ''"),
+        ("--auth nowhere:may", "No module named 'nowhere'"),
+    ],
+)
+def test_what_is_no_certificate_and_no_check(typed, capsys, options, said):
+    assert main(["serve", "net.dsm", "--port", "0", *options.split()]) == 1
+    assert re.search(said, capsys.readouterr().err)
 
 
 class Attentive(nn.Module):
