@@ -11,8 +11,10 @@ from torch import Tensor
 
 from ...engine import Engine
 from ...errors import NotStreamableError
+from ...stream.course import Leg
 from ..private import own_tensors
 from ..run.kernels import KERNELS, Kernel, Step
+from .eager import EagerCall, takes_numbers
 from .forms import kernel_of
 from .graph import FunctionalEdge, FunctionalNode, Graph
 from .integers import Counter
@@ -76,6 +78,8 @@ class FunctionalModule(torch.nn.Module):
         self._carried: dict[int, list[str]] = {}
         self._add_carried()
         self.manifest = make_manifest(engine, self._states())
+        #: What calls on numbers know of the operators, once there was one.
+        self.legs: list[Leg] = []
         self.eval()
 
     # ---------------------------------------------------------------- making
@@ -190,7 +194,8 @@ class FunctionalModule(torch.nn.Module):
         """Advance every row by its chunk."""
         xs = [x] if len(self.inputs) == 1 else list(x)
         ns = [lengths] if len(self.inputs) == 1 else list(lengths)
-        call = _Call(self, xs, ns, sos, eos, states)
+        kind = EagerCall if takes_numbers([*xs, *ns, sos, eos, *states], self.parameters()) else _Call
+        call = kind(self, xs, ns, sos, eos, states)
         outputs = [call.output(port, e) for port, e in zip(self.outputs, self.graph.outputs)]
         ys, counts = tuple(y for y, _ in outputs), tuple(n for _, n in outputs)
         if len(ys) == 1:
