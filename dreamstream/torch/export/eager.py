@@ -45,13 +45,7 @@ class EagerCall(TorchCall):
     keeps_frames = False
 
     def __init__(
-        self,
-        module: FunctionalModule,
-        xs: Sequence[Tensor],
-        lengths: Sequence[Tensor],
-        sos: Tensor,
-        eos: Tensor,
-        states: Sequence[Tensor],
+        self, module: FunctionalModule, xs: Any, lengths: Any, sos: Tensor, eos: Tensor, states: Sequence[Tensor]
     ) -> None:
         self.module, self.graph = module, module.graph
         self.ended, self.fresh_rows = eos.numpy(), sos.numpy()
@@ -106,18 +100,15 @@ class EagerCall(TorchCall):
         return self.after
 
     def _leg(self, j: int, weights: Sequence[Tensor | None]) -> Leg:
-        legs, edges = self.module.legs, self.graph.edges
-        if not legs:
-            legs.extend([None] * len(self.graph.nodes))  # type: ignore[list-item]
-        leg = legs[j]
-        if leg is None:
-            node = self.graph.nodes[j]
-            made = {e: Line((e,), edges[e].rate, edges[e].dtype, edges[e].features) for e in range(len(edges))}
-            signatures = [made[e].signature for e in node.inputs]
-            leg = legs[j] = Leg(node.op, None, signatures, [made[e] for e in node.outputs])
+        """Return what calls know of an operator."""
+        legs, edges, node = self.module.legs, self.graph.edges, self.graph.nodes[j]
+        if j not in legs:
+            lines = [Line((e,), edges[e].rate, edges[e].dtype, edges[e].features) for e in range(len(edges))]
+            leg = Leg(node.op, None, [lines[e].signature for e in node.inputs], [lines[e] for e in node.outputs])
             leg.plan = Plan(leg, weights)
             leg.plan.step.live = node.name != "reduce_frames"  # which would carry one tensor more than a graph's
-        return leg
+            legs[j] = leg
+        return legs[j]
 
     # ---------------------------------------------------------------- frames that were kept
     def _window(
@@ -125,9 +116,9 @@ class EagerCall(TorchCall):
         op: Any,
         i: int,
         value: Tensor,
-        place: tuple[int, int, int, int],
-        inputs: Sequence[Counts],
-        outputs: Sequence[Counts],
+        place: Any,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
         fills: bool,
     ) -> EagerWindow:
         first, back, _, new = place
@@ -171,14 +162,8 @@ class EagerCall(TorchCall):
     # ---------------------------------------------------------------- for the caller
     def output(self, port: Port, e: int) -> tuple[Tensor, Tensor]:
         """Return an output as the caller has it, and each row's frames."""
-        counts = self.counts[e]
-        lengths = counts[:, 2] - counts[:, 0]
-        rule = self.module._widths[e]
-        most = self.widths[self.graph.inputs.index(rule[1])] if rule[0] == "input" else self._most(e)
+        lengths = self.counts[e][:, 2] - self.counts[e][:, 0]
+        rule, own = self.module._widths[e], self.graph.edges[e].most(self.widths[0])
+        most = self.widths[self.graph.inputs.index(rule[1])] if rule[0] == "input" else own
         y = as_rows(self.values[e], lengths, max(most, int(lengths.max(initial=0))))
         return (y if "L" in port.dims else y[:, 0]).permute(port.outward), torch.from_numpy(lengths)
-
-    def _most(self, e: int) -> int:
-        """Return the most frames that an edge gains in a call of so many."""
-        p, c, q = self.graph.edges[e].gain
-        return c // q if p == 0 else (self.widths[0] * p + c) // q

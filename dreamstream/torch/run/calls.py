@@ -235,10 +235,8 @@ class TorchCall(Call):
         else:
             places, made, lined_up = columns
             fills = not plan.lines_up or self.some_end
-            windows = [
-                self._window(leg.op, i, value, place, inputs, outputs, fills)
-                for i, (value, place) in enumerate(zip(values, places))
-            ]
+            for i, (value, place) in enumerate(zip(values, places)):
+                windows.append(self._window(leg.op, i, value, place, inputs, outputs, fills))
             tails = [tail for _, _, tail, _ in places] if self.keeps_frames else [0] * len(values)
             step.n = [most for _, most, _ in made]
             numbers = plan.numbers if alike else lined_up and plan.lines_up
@@ -284,9 +282,9 @@ class TorchCall(Call):
         op: Any,
         i: int,
         value: Tensor,
-        place: tuple[int, int, int, int],
-        inputs: Sequence[Counts],
-        outputs: Sequence[Counts],
+        place: Any,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
         fills: bool,
     ) -> EagerWindow:
         """Return the frames of input i that may be read; `place` is what `Op.columns` says of it."""
