@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import torch
 from torch._C._dynamo import eval_frame
 from torch._ops import OpOverloadPacket
+from torch.autograd import forward_ad
 from torch.nn.modules import module as modules, transformer
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.overrides import _get_current_function_mode_stack as active_modes
@@ -116,9 +117,9 @@ def is_traced() -> bool:
 
 
 def is_watched() -> bool:
-    """Return whether a mode, or a transformation of `torch.func`, sees what runs."""
+    """Return whether a mode, a transformation of `torch.func` or forward differentiation sees what runs."""
     modes = n_modes() + torch._C._len_torch_dispatch_stack()
-    return modes > 0 or torch._C._functorch.peek_interpreter_stack() is not None
+    return modes > 0 or forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None
 
 
 #: A PReLU of any operands that broadcast; `torch.prelu` wants the channels in the second dimension.

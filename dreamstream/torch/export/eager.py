@@ -7,7 +7,7 @@ counts with torch instead.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,13 +26,10 @@ from .window import rows_of
 if TYPE_CHECKING:
     from .module import FunctionalModule, Port
 
-_PLAIN = (Tensor, torch.nn.Parameter)
 
-
-def takes_numbers(given: Sequence[Tensor], weights: Iterable[Tensor]) -> bool:
-    """Return whether a call may look at its tensors: all are in the host's memory, and nothing is recorded."""
-    tensors = (*given, *weights)
-    ours = all(type(t) in _PLAIN and t.device.type == "cpu" for t in tensors)
+def takes_numbers(given: Sequence[Tensor]) -> bool:
+    """Return whether a call may look at what it is given: all is in the host's memory, and nothing is recorded."""
+    ours = all(type(t) is Tensor and t.is_cpu for t in given) and given[0].numel() > 0
     return ours and not (traced() or is_watched())
 
 
@@ -48,15 +45,16 @@ class EagerCall(TorchCall):
         self, module: FunctionalModule, xs: Any, lengths: Any, sos: Tensor, eos: Tensor, states: Sequence[Tensor]
     ) -> None:
         self.module, self.graph = module, module.graph
-        self.ended, self.fresh_rows = eos.numpy(), sos.numpy()
+        self.ended = np.ascontiguousarray(eos.numpy())
+        self.fresh = sos.numpy()  # type: ignore[assignment]
         self.some_end, self.device = bool(self.ended.any()), xs[0].device
         self.ids = [f"row {r}" for r in range(len(self.ended))]
         self.keeps_tape = torch.is_grad_enabled()
         self.gathered = self.store = self  # type: ignore[assignment]
         self.index = slice(None)
-        before = np.where(self.fresh_rows[:, None], 0, states[0].numpy())
+        before = np.where(sos.numpy()[:, None], 0, states[0].numpy())
         now = before + np.stack([n.numpy() for n in lengths], 1)
-        self.alike = all(map(same, (*before.T, *now.T, self.ended, self.fresh_rows)))
+        self.alike = all(map(same, (*before.T, *now.T, self.ended, sos.numpy())))
         self.widths = [x.shape[port.dims.index("L")] for port, x in zip(module.inputs, xs)]
         self.counts: dict[int, Counts] = dict(zip(self.graph.inputs, self._of_inputs(before, now)))
         self.values: dict[int, Tensor] = {}
@@ -64,11 +62,17 @@ class EagerCall(TorchCall):
             self.values[e] = flat(x.permute(port.inward), n)
         self.kept = dict(zip(module._kept, states[1:]))
         self._windows: dict[tuple[int, bool], Columns] = {}
+        try:  # each of calls at the same time, in several threads, has its own
+            self._legs = module.legs.pop()
+        except IndexError:
+            self._legs = {}
         self._carried_before = iter(states[1 + len(self.kept) :])
         carried: list[Tensor] = []
         for j in range(len(self.graph.nodes)):
             carried += self._run(j)
-        tails = [self._whole(e, False).tail(self.graph.edges[e].kept) for e in module._kept]
+        module.legs.append(self._legs)
+        # a view would hold on to all frames of the call
+        tails = [self._whole(e, False).tail(self.graph.edges[e].kept).clone() for e in module._kept]
         frames = torch.from_numpy(np.where(self.ended[:, None], 0, now))
         self.states = (frames, *tails, *carried)  # type: ignore[assignment]
 
@@ -101,7 +105,7 @@ class EagerCall(TorchCall):
 
     def _leg(self, j: int, weights: Sequence[Tensor | None]) -> Leg:
         """Return what calls know of an operator."""
-        legs, edges, node = self.module.legs, self.graph.edges, self.graph.nodes[j]
+        legs, edges, node = self._legs, self.graph.edges, self.graph.nodes[j]
         if j not in legs:
             lines = [Line((e,), edges[e].rate, edges[e].dtype, edges[e].features) for e in range(len(edges))]
             leg = Leg(node.op, None, [lines[e].signature for e in node.inputs], [lines[e] for e in node.outputs])
@@ -147,10 +151,6 @@ class EagerCall(TorchCall):
         return window
 
     # ---------------------------------------------------------------- what operators carry
-    @property
-    def fresh(self) -> Any:
-        return self.fresh_rows
-
     def rows(self, key: Any, copy: bool = False) -> Tensor | None:
         """Return a carried tensor as it was before the call."""
         return self.carried[key[2]] if key[2] < len(self.carried) else None

@@ -78,8 +78,8 @@ class FunctionalModule(torch.nn.Module):
         self._carried: dict[int, list[str]] = {}
         self._add_carried()
         self.manifest = make_manifest(engine, self._states())
-        #: What calls on numbers know of the operators, once there was one.
-        self.legs: dict[int, Leg] = {}
+        #: What calls on numbers know of the operators, by number: one for each of the calls at the same time.
+        self.legs: list[dict[int, Leg]] = []
         self.eval()
 
     # ---------------------------------------------------------------- making
@@ -194,7 +194,7 @@ class FunctionalModule(torch.nn.Module):
         """Advance every row by its chunk."""
         xs = [x] if len(self.inputs) == 1 else list(x)
         ns = [lengths] if len(self.inputs) == 1 else list(lengths)
-        kind = EagerCall if takes_numbers([*xs, *ns, sos, eos, *states], self.parameters()) else _Call
+        kind = EagerCall if takes_numbers([*xs, *ns, sos, eos, *states]) else _Call
         call = kind(self, xs, ns, sos, eos, states)
         outputs = [call.output(port, e) for port, e in zip(self.outputs, self.graph.outputs)]
         ys, counts = tuple(y for y, _ in outputs), tuple(n for _, n in outputs)
