@@ -8,7 +8,7 @@ counts with torch instead.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,9 +23,6 @@ from ..run.windows import Columns, EagerWindow
 from ..tensor.padding import as_rows, flat, same
 from .window import rows_of
 
-if TYPE_CHECKING:
-    from .module import FunctionalModule, Port
-
 
 def takes_numbers(given: Sequence[Tensor]) -> bool:
     """Return whether a call may look at what it is given: all is in the host's memory, and nothing is recorded."""
@@ -34,15 +31,15 @@ def takes_numbers(given: Sequence[Tensor]) -> bool:
 
 
 class EagerCall(TorchCall):
-    """One call. It stands in the place of a session's states, too: these are the call's arguments and results.
+    """One call of a `FunctionalModule`, with its arguments.
 
-    Every edge keeps its frames once, the last ones at the end of a fixed number of columns.
+    It stands in the place of a session's states, too: these are among its arguments and results. Every edge keeps its frames once, the last ones at the end of a fixed number of columns.
     """
 
     keeps_frames = False
 
     def __init__(
-        self, module: FunctionalModule, xs: Any, lengths: Any, sos: Tensor, eos: Tensor, states: Sequence[Tensor]
+        self, module: Any, xs: Any, lengths: Any, sos: Tensor, eos: Tensor, states: Sequence[Tensor]
     ) -> None:
         self.module, self.graph = module, module.graph
         self.ended = np.ascontiguousarray(eos.numpy())
@@ -160,7 +157,7 @@ class EagerCall(TorchCall):
         self.after[key[2]] = rows
 
     # ---------------------------------------------------------------- for the caller
-    def output(self, port: Port, e: int) -> tuple[Tensor, Tensor]:
+    def output(self, port: Any, e: int) -> tuple[Tensor, Tensor]:
         """Return an output as the caller has it, and each row's frames."""
         lengths = self.counts[e][:, 2] - self.counts[e][:, 0]
         rule, own = self.module._widths[e], self.graph.edges[e].most(self.widths[0])
