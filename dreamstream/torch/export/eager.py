@@ -33,7 +33,8 @@ def takes_numbers(given: Sequence[Tensor]) -> bool:
 class EagerCall(TorchCall):
     """One call of a `FunctionalModule`, with its arguments.
 
-    It stands in the place of a session's states, too: these are among its arguments and results. Every edge keeps its frames once, the last ones at the end of a fixed number of columns.
+    It stands in the place of a session's states, too: these are among its arguments and results. Every edge keeps
+    its frames once, the last ones at the end of a fixed number of columns.
     """
 
     keeps_frames = False
