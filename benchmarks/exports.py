@@ -1,12 +1,13 @@
 """Exported networks in ONNX Runtime beside plain torch: nodes, and milliseconds per call.
 
-Usage: python benchmarks/exports.py [--networks NAMES] [--frames N ...] [--file FILE.onnx ...] [--json]; needs
-torch, onnx and onnxruntime.
+Usage: python benchmarks/exports.py [--networks NAMES] [--frames N ...] [--others FILE:CLASS:DIMS:FRAMES ...]
+[--file FILE.onnx ...] [--json]; needs torch, onnx and onnxruntime.
 
 The networks of patched_networks.py, and `vocoder` (transposed convolutions by 4 and 4, dilated residual layers, as
 in HiFi-GAN, looking ahead); one row, one thread, calls in mid-stream. "before" is the export of one size that
 takes lengths and flags, "static" the one without. Plain torch is the untouched module on as many frames. Of a
-static export in several phases the dearest call is timed. Nodes are those that are no constants. ``--file`` times
+static export in several phases the dearest call is timed. Nodes are those that are no constants. ``--others`` are
+modules of others, of a file, as in ``gtcrn.py:GTCRN:B,257,L,2:1``, with the frames of a call; ``--file`` times
 files of others in the same run.
 """
 
@@ -31,7 +32,7 @@ import onnx
 import onnxruntime
 import torch
 from machine import in_turns, machine
-from patched_networks import NETWORKS
+from patched_networks import NETWORKS, made
 from torch import nn
 from torch.nn import functional as F
 
@@ -62,7 +63,7 @@ class Vocoder(nn.Module):
         return torch.tanh(self.back(F.leaky_relu(x, 0.1)))
 
 
-MODELS: dict[str, Any] = {**NETWORKS, "vocoder": Vocoder}
+MODELS = [*NETWORKS, "vocoder"]
 TYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(bool)": np.bool_, "tensor(double)": float}
 
 
@@ -102,18 +103,19 @@ def median_ms(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, 
 def measured(name: str, frames: int, seconds: float, folder: Path) -> dict[str, Any]:
     """Return a network's figures."""
     torch.manual_seed(0)
-    model = MODELS[name]().eval()
+    model, dims = (Vocoder(), Vocoder.dims) if name == "vocoder" else made(name)
+    model.eval()
     before, path = folder / "before.onnx", folder / "static.onnx"
-    ds.export.onnx(model, model.dims, before, rows=1, frames=frames)
-    phases = ds.export.onnx(model, model.dims, path, rows=1, frames=frames, static=True)["phases"]
+    ds.export.onnx(model, dims, before, rows=1, frames=frames)
+    phases = ds.export.onnx(model, dims, path, rows=1, frames=frames, static=True)["phases"]
     files = [path if f is None else folder / f for f in phases]
-    x = torch.randn([{"B": 1, "L": frames}.get(d, d) for d in model.dims])
+    x = torch.randn([{"B": 1, "L": frames}.get(d, d) for d in dims])
     calls = {"torch": lambda: model(x), "before": call_of(before)}
     calls.update({f"static {i}": call_of(f) for i, f in enumerate(files)})
     ms = median_ms(calls, seconds)
     static = max(t for key, t in ms.items() if key.startswith("static"))
     return {
-        "network": name,
+        "network": name.split(":")[1] if ":" in name else name,
         "frames": frames,
         "phases": len(files),
         "nodes": {"before": nodes(before), "static": max(map(nodes, files))},
@@ -124,8 +126,9 @@ def measured(name: str, frames: int, seconds: float, folder: Path) -> dict[str, 
 def main() -> None:
     """Run as a script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", nargs="*", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--networks", nargs="*", choices=MODELS, default=MODELS)
     parser.add_argument("--frames", nargs="+", type=int, default=[1, 10])
+    parser.add_argument("--others", nargs="+", default=[], metavar="FILE:CLASS:DIMS:FRAMES")
     parser.add_argument("--file", nargs="*", type=Path, default=[])
     parser.add_argument("--seconds", type=float, default=0.5, help="of every figure")
     parser.add_argument("--json", action="store_true")
@@ -139,16 +142,16 @@ def main() -> None:
         )
         print("|---|--:|--:|--:|--:|--:|--:|--:|")
     with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
-        for name in args.networks:
-            for frames in args.frames:
-                row = measured(name, frames, args.seconds, Path(folder))
-                if args.json:
-                    print(json.dumps(row), flush=True)
-                    continue
-                n, ms = row["nodes"], row["ms"]
-                times = f"{ms['torch']:.3f} | {ms['before']:.3f} | {ms['static']:.3f}"
-                ratio = ms["static"] / ms["torch"]
-                print(f"| {name} | {frames} | {n['before']} | {n['static']} | {times} | {ratio:.2f} |", flush=True)
+        wanted = [(name, frames) for name in args.networks for frames in args.frames]
+        for name, frames in wanted + [(n, int(f)) for n, _, f in (o.rpartition(":") for o in args.others)]:
+            row = measured(name, frames, args.seconds, Path(folder))
+            if args.json:
+                print(json.dumps(row), flush=True)
+                continue
+            n, ms, label = row["nodes"], row["ms"], row["network"]
+            times = f"{ms['torch']:.3f} | {ms['before']:.3f} | {ms['static']:.3f}"
+            ratio = ms["static"] / ms["torch"]
+            print(f"| {label} | {frames} | {n['before']} | {n['static']} | {times} | {ratio:.2f} |", flush=True)
         for path in args.file:
             ms = median_ms({"file": call_of(path)}, args.seconds)["file"]
             print(f"{path.name}: {nodes(path)} nodes, {ms:.3f} ms", flush=True)

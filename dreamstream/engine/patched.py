@@ -31,6 +31,7 @@ from .engine import Engine
 from .interface import sizes_of
 
 _MAGIC = b"DSGRAPH1"
+_HOLDERS = ("_parameters", "_buffers", "_modules")
 
 
 class _Weights:
@@ -44,15 +45,20 @@ class _Weights:
         self._patch = patch
         module = patch.module
         self.modules = list(module.modules())
-        self._held = [(m.__dict__, _held(m.__dict__)) for m in self.modules]
+        self._owners = [m.__dict__ for m in self.modules]
+        self._held = self._holds()
         named = [*module.named_parameters(), *module.named_buffers()]
         self.tensors = [tensor for _, tensor in named]
         self._names = [name for name, _ in named]
         self._stamps = list(map(patch.stamp, self.tensors))
         arrays = [patch.array_of(tensor) for tensor in self.tensors]
-        self._greatest = [(a, np.unravel_index(np.abs(a).argmax(), a.shape)) for a in arrays if a.size]
-        self._numbers = [a[k] for a, k in self._greatest]
+        self._greatest = [_greatest(a) for a in arrays if a.size]
+        self._numbers = b"".join(self._greatest)
         self.sums = self._sums()
+
+    def _holds(self) -> list[Any]:
+        """Return the tensors and modules that the modules hold themselves."""
+        return [x for own in self._owners for name in _HOLDERS for x in own[name].values()]
 
     def _sums(self) -> dict[str, int]:
         arrays = (np.ascontiguousarray(self._patch.array_of(tensor)) for tensor in self.tensors)
@@ -60,23 +66,24 @@ class _Weights:
 
     def change(self, starts: bool) -> str | None:
         """Return the name of something that is no longer what it was, or None."""
-        for own, held in self._held:
-            now = _held(own)
-            if len(now) != len(held) or not all(map(is_, now, held)):
-                return "a layer or a parameter"
+        now = self._holds()
+        if len(now) != len(self._held) or not all(map(is_, now, self._held)):
+            return "a layer or a parameter"
         stamps = list(map(self._patch.stamp, self.tensors))
         if stamps != self._stamps:
             return next((n for n, now, then in zip(self._names, stamps, self._stamps) if now != then), None)
-        if any(a[k] != then and then == then for (a, k), then in zip(self._greatest, self._numbers)):
+        if b"".join(self._greatest) != self._numbers:
             return "a weight"
         if starts and (now_are := self._sums()) != self.sums:
             return next((n for n in now_are if now_are[n] != self.sums.get(n)), None)
         return None
 
 
-def _held(own: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the tensors and modules that a module holds itself."""
-    return (*own["_parameters"].values(), *own["_buffers"].values(), *own["_modules"].values())
+def _greatest(a: Any) -> memoryview:
+    """Return the memory of an array's greatest number."""
+    at = tuple(slice(i, i + 1) for i in np.unravel_index(np.abs(a).argmax(), a.shape))
+    number: memoryview = (a[at] if at else a).reshape(1).view(np.uint8).data
+    return number
 
 
 class OnEngine:

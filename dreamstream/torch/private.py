@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import torch
 from torch._C._dynamo import eval_frame
 from torch._ops import OpOverloadPacket
+from torch.autograd import forward_ad
 from torch.nn.modules import module as modules, transformer
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.overrides import _get_current_function_mode_stack as active_modes
@@ -26,7 +27,7 @@ from torch.utils.checkpoint import CheckpointFunction
 __all__ = [
     "APPLY", "CALLS_USERS", "BackwardHookFunction", "CheckpointFunction", "active_modes", "current_node",
     "enter_mode", "function_of", "graph_task", "has_hooks", "has_lost_what_it_saved", "is_hint_of_causality",
-    "is_of_checkpoint", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed",
+    "is_of_checkpoint", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed", "is_watched",
     "kept_by_checkpoint", "leave_innermost_mode", "n_modes", "onnx_type", "original_of", "own_buffers",
     "own_tensors", "prelu_kernel", "pytree", "recurrent_function", "recurrent_weights", "runs_modules",
     "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler", "set_gradients", "uncompiled", "will_run",
@@ -113,6 +114,12 @@ def is_transformed(error: BaseException) -> bool:
 def is_traced() -> bool:
     """Return whether `torch.jit.trace` records what runs."""
     return bool(torch._C._get_tracing_state())
+
+
+def is_watched() -> bool:
+    """Return whether a mode, a transformation of `torch.func` or forward differentiation sees what runs."""
+    modes = n_modes() + torch._C._len_torch_dispatch_stack()
+    return modes > 0 or forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None
 
 
 #: A PReLU of any operands that broadcast; `torch.prelu` wants the channels in the second dimension.

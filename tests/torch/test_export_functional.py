@@ -2,6 +2,7 @@
 
 import copy
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -112,6 +113,34 @@ def test_calls_change_nothing_that_they_are_given():
     module(*args)
     for a, b in zip([*args[:4], *args[4]], [*before[:4], *before[4]]):
         assert torch.equal(a, b)
+
+
+def test_calls_at_the_same_time():
+    """Threads give what calls in a row do; so do torch.func and forward differentiation."""
+    model, spec, _ = made("residual")
+    module = ds.torch.functionalize(model, spec)
+    x, lengths, sos, eos, states = module.example(1, 40)
+    chunks = [torch.randn_like(x)[..., :n] for n in range(1, 33)]
+    run = torch.no_grad()(lambda c: module(c, torch.tensor([c.shape[-1]]), sos, eos, states)[0])
+    with ThreadPoolExecutor(8) as pool:
+        alone = [run(c) for c in chunks]
+        for _ in range(5):
+            assert all(map(torch.equal, pool.map(run, chunks), alone))
+    each = lambda c: module(c, lengths, sos, eos, states)[0]  # noqa: E731
+    tangent = torch.randn_like(x)
+    wanted = torch.autograd.functional.jvp(each, x, tangent)[1]
+    assert torch.allclose(torch.func.jvp(each, (x,), (tangent,))[1], wanted, rtol=0, atol=TOLERANCE)
+    with torch.autograd.forward_ad.dual_level():
+        y = torch.autograd.forward_ad.unpack_dual(each(torch.autograd.forward_ad.make_dual(x, tangent)))
+    assert torch.allclose(y.tangent, wanted, rtol=0, atol=TOLERANCE)
+
+
+def test_states_hold_their_own_frames_alone():
+    model, spec, _ = made("residual")
+    module = ds.torch.functionalize(model, spec)
+    _, lengths, sos, eos, states = module.example(1, 500)
+    _, _, states = module(torch.randn(1, 3, 500), lengths, sos, eos, states)
+    assert all(s.untyped_storage().nbytes() == s.nbytes for s in states)
 
 
 def test_states_behind_rows_of_padding_stand_still():

@@ -42,6 +42,11 @@ class FunctionalEdge:
     kept: int
     gain: tuple[int, int, int] = (0, 0, 1)
 
+    def most(self, n_frames: int) -> int:
+        """Return the most frames that come of so many of the first input."""
+        p, c, q = self.gain
+        return c // q if p == 0 else (n_frames * p + c) // q
+
 
 @dataclass
 class FunctionalNode:

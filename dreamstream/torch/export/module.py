@@ -11,10 +11,12 @@ from torch import Tensor
 
 from ...engine import Engine
 from ...errors import NotStreamableError
+from ...stream.course import Leg
 from ..private import own_tensors
 from ..run.kernels import KERNELS, Kernel, Step
+from .eager import EagerCall, takes_numbers
 from .forms import kernel_of
-from .graph import FunctionalEdge, FunctionalNode, Graph
+from .graph import FunctionalNode, Graph
 from .integers import Counter
 from .manifest import make_manifest, unique
 from .window import Counts, PaddedWindow, fit, zero_behind
@@ -76,6 +78,8 @@ class FunctionalModule(torch.nn.Module):
         self._carried: dict[int, list[str]] = {}
         self._add_carried()
         self.manifest = make_manifest(engine, self._states())
+        #: What calls on numbers know of the operators, by number: one for each of the calls at the same time.
+        self.legs: list[dict[int, Leg]] = []
         self.eval()
 
     # ---------------------------------------------------------------- making
@@ -190,7 +194,8 @@ class FunctionalModule(torch.nn.Module):
         """Advance every row by its chunk."""
         xs = [x] if len(self.inputs) == 1 else list(x)
         ns = [lengths] if len(self.inputs) == 1 else list(lengths)
-        call = _Call(self, xs, ns, sos, eos, states)
+        kind = EagerCall if takes_numbers([*xs, *ns, sos, eos, *states]) else _Call
+        call = kind(self, xs, ns, sos, eos, states)
         outputs = [call.output(port, e) for port, e in zip(self.outputs, self.graph.outputs)]
         ys, counts = tuple(y for y, _ in outputs), tuple(n for _, n in outputs)
         if len(ys) == 1:
@@ -257,11 +262,6 @@ class _Call:
         starts = self.sos.reshape((-1,) + (1,) * (old.dim() - 1))
         return torch.where(starts, initial, old)
 
-    def most(self, edge: FunctionalEdge) -> int:
-        """Return the most frames that an edge gains in this call."""
-        p, c, q = edge.gain
-        return c // q if p == 0 else (self.n_frames * p + c) // q
-
     def window(self, e: int) -> PaddedWindow:
         if e not in self.windows:
             known, total = self.now[e]
@@ -275,7 +275,7 @@ class _Call:
         step = self.module._step(
             node,
             first=[self.before[e][0] for e in node.outputs],
-            n=[self.most(self.graph.edges[e]) for e in node.outputs],
+            n=[self.graph.edges[e].most(self.n_frames) for e in node.outputs],
             inputs=Counts(node.inputs, lambda e: (*self.before[e], *self.now[e])),
             ended=self.eos,
         )

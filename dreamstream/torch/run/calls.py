@@ -112,11 +112,14 @@ class TorchCall(Call):
     ----------
     keeps_tape : bool
         Whether states go into records, for training.
+    keeps_frames : bool
+        Whether every operator keeps the frames that it will read again.
     """
 
     session: TorchSession
     library: Library = TORCH
     keeps_tape = False
+    keeps_frames = True
 
     def begin(self, device: torch.device, keeps_tape: bool, detach: bool) -> None:
         """Say where and how this call computes, and find the rows' states.
@@ -169,12 +172,12 @@ class TorchCall(Call):
         """Run one operator for all rows."""
         plan = leg.plan
         if plan is None:
-            plan = leg.plan = _Plan(leg, weights)
+            plan = leg.plan = Plan(leg, weights)
         with without_functions():  # kernels see plain tensors only
             return self._computed(leg, plan, list(map(_COUNTS, edges)), values, weights)
 
     def _computed(
-        self, leg: Leg, plan: _Plan, inputs: list[Any], values: Sequence[Any], weights: Sequence[Any]
+        self, leg: Leg, plan: Plan, inputs: list[Any], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
         """Run any other operator, and those of frames where there are none."""
         # In training what is given once seems to come with this call, not so the frames for which it is held.
@@ -211,7 +214,7 @@ class TorchCall(Call):
     def _windowed(
         self,
         leg: Leg,
-        plan: _Plan,
+        plan: Plan,
         inputs: Sequence[Counts],
         outputs: Sequence[Counts],
         values: Sequence[Tensor],
@@ -232,13 +235,9 @@ class TorchCall(Call):
         else:
             places, made, lined_up = columns
             fills = not plan.lines_up or self.some_end
-            for i, (value, (first, back, _, new)) in enumerate(zip(values, places)):
-                old = self.gathered.rows((ordinal, i)) if back else None
-                if back >= 0:
-                    windows.append(Columns(old, value, first, back, new, inputs[i], fills))
-                else:
-                    windows.append(EagerWindow(old, value, leg.op.kept(inputs, outputs)[i][:, 0], inputs[i]))
-            tails = [tail for _, _, tail, _ in places]
+            for i, (value, place) in enumerate(zip(values, places)):
+                windows.append(self._window(leg.op, i, value, place, inputs, outputs, fills))
+            tails = [tail for _, _, tail, _ in places] if self.keeps_frames else [0] * len(values)
             step.n = [most for _, most, _ in made]
             numbers = plan.numbers if alike else lined_up and plan.lines_up
             if numbers and not alike and not self.keeps_tape:
@@ -278,10 +277,27 @@ class TorchCall(Call):
                 out.append(flat(y, c[:, 2] - c[:, 0]))
         return out
 
+    def _window(
+        self,
+        op: Any,
+        i: int,
+        value: Tensor,
+        place: Any,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        fills: bool,
+    ) -> EagerWindow:
+        """Return the frames of input i that may be read; `place` is what `Op.columns` says of it."""
+        first, back, _, new = place
+        old = self.gathered.rows((self.n_done - 1, i)) if back else None
+        if back >= 0:
+            return Columns(old, value, first, back, new, inputs[i], fills)
+        return EagerWindow(old, value, op.kept(inputs, outputs)[i][:, 0], inputs[i])
+
     def _carried(
         self,
         ordinal: int,
-        plan: _Plan,
+        plan: Plan,
         kernel: Kernel,
         step: Step,
         inputs: Sequence[Counts],
@@ -322,7 +338,7 @@ _COUNTS = attrgetter("counts")
 _NAMES = {torch.float32: "float32", torch.float64: "float64"}
 
 
-class _Plan:
+class Plan:
     """What holds of an operation's arithmetic in every call."""
 
     def __init__(self, leg: Leg, weights: Sequence[Any]) -> None:

@@ -1,0 +1,167 @@
+"""A functional module's call at whose numbers one may look: with windows and kernels of a patched module's.
+
+Counts come from the operators' C integers, as numbers on the host, so that no operation of torch is spent on
+them, and windows are slices wherever rows line up. Traces, and calls whose numbers are on another device, compute
+counts with torch instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...stream.course import Leg
+from ...stream.edge import Counts, Line
+from ..private import is_watched
+from ..run.calls import Plan, TorchCall
+from ..run.kernels.positions import traced
+from ..run.windows import Columns, EagerWindow
+from ..tensor.padding import as_rows, flat, same
+from .window import rows_of
+
+
+def takes_numbers(given: Sequence[Tensor]) -> bool:
+    """Return whether a call may look at what it is given: all is in the host's memory, and nothing is recorded."""
+    ours = all(type(t) is Tensor and t.is_cpu for t in given) and given[0].numel() > 0
+    return ours and not (traced() or is_watched())
+
+
+class EagerCall(TorchCall):
+    """One call of a `FunctionalModule`, with its arguments.
+
+    It stands in the place of a session's states, too: these are among its arguments and results. Every edge keeps
+    its frames once, the last ones at the end of a fixed number of columns.
+    """
+
+    keeps_frames = False
+
+    def __init__(
+        self, module: Any, xs: Any, lengths: Any, sos: Tensor, eos: Tensor, states: Sequence[Tensor]
+    ) -> None:
+        self.module, self.graph = module, module.graph
+        self.ended = np.ascontiguousarray(eos.numpy())
+        self.fresh = sos.numpy()  # type: ignore[assignment]
+        self.some_end, self.device = bool(self.ended.any()), xs[0].device
+        self.ids = [f"row {r}" for r in range(len(self.ended))]
+        self.keeps_tape = torch.is_grad_enabled()
+        self.gathered = self.store = self  # type: ignore[assignment]
+        self.index = slice(None)
+        before = np.where(sos.numpy()[:, None], 0, states[0].numpy())
+        now = before + np.stack([n.numpy() for n in lengths], 1)
+        self.alike = all(map(same, (*before.T, *now.T, self.ended, sos.numpy())))
+        self.widths = [x.shape[port.dims.index("L")] for port, x in zip(module.inputs, xs)]
+        self.counts: dict[int, Counts] = dict(zip(self.graph.inputs, self._of_inputs(before, now)))
+        self.values: dict[int, Tensor] = {}
+        for port, e, x, n in zip(module.inputs, self.graph.inputs, xs, (now - before).T):
+            self.values[e] = flat(x.permute(port.inward), n)
+        self.kept = dict(zip(module._kept, states[1:]))
+        self._windows: dict[tuple[int, bool], Columns] = {}
+        try:  # each of calls at the same time, in several threads, has its own
+            self._legs = module.legs.pop()
+        except IndexError:
+            self._legs = {}
+        self._carried_before = iter(states[1 + len(self.kept) :])
+        carried: list[Tensor] = []
+        for j in range(len(self.graph.nodes)):
+            carried += self._run(j)
+        module.legs.append(self._legs)
+        # a view would hold on to all frames of the call
+        tails = [self._whole(e, False).tail(self.graph.edges[e].kept).clone() for e in module._kept]
+        frames = torch.from_numpy(np.where(self.ended[:, None], 0, now))
+        self.states = (frames, *tails, *carried)  # type: ignore[assignment]
+
+    def _of_inputs(self, before: Any, now: Any) -> list[Counts]:
+        """Return known and total of the inputs, before and now; streams begin with a first frame, or their end."""
+        begun, begins = before.any(1), now.any(1) | self.ended
+        counts = [np.stack([b, np.where(begun, b, -1), n, n], 1) for b, n in zip(before.T, now.T)]
+        for c in counts:
+            c[~begins, 3] = -1
+        return counts
+
+    # ---------------------------------------------------------------- operators
+    def _run(self, j: int) -> list[Tensor]:
+        """Run an operator; return what it carries on."""
+        node, module = self.graph.nodes[j], self.module
+        inputs = [self.counts[e] for e in node.inputs]
+        if node.silent:
+            self.counts.update(zip(node.outputs, node.op.counts(inputs, self.ended, self.ids)))
+            return []
+        weights = module._given(j)
+        leg = self._leg(j, weights)
+        self.n_done, self.node = j + 1, node
+        names = module._carried.get(j, [])
+        self.carried = [next(self._carried_before) for _ in names]
+        self.after = list(self.carried)
+        values = [self.values[e] for e in node.inputs[: node.op.n_values]]
+        for e, (value, edge) in zip(node.outputs, self._computed(leg, leg.plan, inputs, values, weights)):
+            self.values[e], self.counts[e] = value, edge.counts  # type: ignore[assignment]
+        return self.after
+
+    def _leg(self, j: int, weights: Sequence[Tensor | None]) -> Leg:
+        """Return what calls know of an operator."""
+        legs, edges, node = self._legs, self.graph.edges, self.graph.nodes[j]
+        if j not in legs:
+            lines = [Line((e,), edges[e].rate, edges[e].dtype, edges[e].features) for e in range(len(edges))]
+            leg = Leg(node.op, None, [lines[e].signature for e in node.inputs], [lines[e] for e in node.outputs])
+            leg.plan = Plan(leg, weights)
+            leg.plan.step.live = node.name != "reduce_frames"  # which would carry one tensor more than a graph's
+            legs[j] = leg
+        return legs[j]
+
+    # ---------------------------------------------------------------- frames that were kept
+    def _window(
+        self,
+        op: Any,
+        i: int,
+        value: Tensor,
+        place: Any,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        fills: bool,
+    ) -> EagerWindow:
+        first, back, _, new = place
+        e, counts = self.node.inputs[i], inputs[i]
+        n = self.graph.edges[e].kept
+        if not back:
+            return Columns(None, value, first, 0, new, counts, fills)
+        if int(counts[:, 0].min()) >= n:  # in mid-stream: of all readers
+            return self._whole(e, fills)
+        if back > 0:
+            return Columns(self.kept[e][:, n - back :], value, first, back, new, counts, fills)
+        begins = op.kept(inputs, outputs)[i][:, 0]
+        width = counts[:, 0] - begins
+        at = np.minimum((n - width)[:, None] + np.arange(width.max()), n - 1)
+        return EagerWindow(rows_of(self.kept[e], torch.from_numpy(at)), value, begins, counts)
+
+    def _whole(self, e: int, fills: bool) -> Columns:
+        """Return a window of all columns that an edge keeps, those before a stream's first frame included."""
+        window = self._windows.get((e, fills))
+        if window is None:
+            counts, n = self.counts[e], self.graph.edges[e].kept
+            lengths = counts[:, 2] - counts[:, 0]
+            new = int(lengths[0]) if same(lengths) else -1
+            window = Columns(self.kept[e], self.values[e], int(counts[0, 0]) - n, n, new, counts, fills)
+            self._windows[e, fills] = window
+        return window
+
+    # ---------------------------------------------------------------- what operators carry
+    def rows(self, key: Any, copy: bool = False) -> Tensor | None:
+        """Return a carried tensor as it was before the call."""
+        return self.carried[key[2]] if key[2] < len(self.carried) else None
+
+    def write(self, key: Any, rows: Tensor, index: Hashable) -> None:
+        """Take a carried tensor as it is now."""
+        self.after[key[2]] = rows
+
+    # ---------------------------------------------------------------- for the caller
+    def output(self, port: Any, e: int) -> tuple[Tensor, Tensor]:
+        """Return an output as the caller has it, and each row's frames."""
+        lengths = self.counts[e][:, 2] - self.counts[e][:, 0]
+        rule, own = self.module._widths[e], self.graph.edges[e].most(self.widths[0])
+        most = self.widths[self.graph.inputs.index(rule[1])] if rule[0] == "input" else own
+        y = as_rows(self.values[e], lengths, max(most, int(lengths.max(initial=0))))
+        return (y if "L" in port.dims else y[:, 0]).permute(port.outward), torch.from_numpy(lengths)
