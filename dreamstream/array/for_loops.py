@@ -119,15 +119,14 @@ class ForLoop:
 
     solved = False
     scans = False
+    _depth = 1  # of the function whose loop it is, from where its rounds are
 
     def __init__(self, site: Site) -> None:
         self.site = site
 
     def begin(self, frames: Frames, found: dict[str, Any]) -> Iterator[Any]:
         """Return the rounds of a loop over frames; `found` are the function's variables."""
-        leave = next((e for e in self.site.escapes if e[0] not in ("continue", "del")), None)
-        if leave is not None:
-            refuse(f"`{leave[0]}` at line {leave[1]}: {LOOPS_LEFT.text}")
+        self._require_no_leave()
         self._open(frames)
         self.scans = True
         self._initial = {n: found.get(n, Hooks.unbound) for n in (*self.site.names, *self.site.held)}
@@ -139,6 +138,11 @@ class ForLoop:
         self._histories: dict[str, History] = {}
         self._reachable = {n: v for n, v in found.items() if n in (*self.site.live, self.site.function)}
         return self._rounds()
+
+    def _require_no_leave(self) -> None:
+        leave = next((e for e in self.site.escapes if e[0] not in ("continue", "del")), None)
+        if leave is not None:
+            refuse(f"`{leave[0]}` at line {leave[1]}: {LOOPS_LEFT.text}")
 
     def _open(self, frames: Frames) -> None:
         self.loop = Loop(frames.length, frames.first)
@@ -168,7 +172,7 @@ class ForLoop:
                 self._given: dict[Any, Any] = {}
                 self._items: dict[str, Any] = {}
                 yield self._target(number)
-                seen = variables(sys._getframe(1))
+                seen = variables(sys._getframe(self._depth))
                 again = self._end(seen)
                 if steady:
                     break
@@ -467,7 +471,8 @@ def _is_zero(constant: Any) -> bool:
 
 
 # ---------------------------------------------------------------------- comprehensions
-_OPEN: ContextVar[tuple[Comprehension, ...]] = ContextVar("dreamstream_comprehensions", default=())
+#: Comprehensions over frames whose values are not gathered yet.
+OPEN: ContextVar[tuple[Comprehension, ...]] = ContextVar("dreamstream_comprehensions", default=())
 
 
 class Comprehension(ForLoop):
@@ -477,13 +482,16 @@ class Comprehension(ForLoop):
 
     def begin(self, frames: Frames, found: dict[str, Any]) -> Iterator[Any]:
         """Return the rounds."""
-        if not self.site.single:
-            refuse("a comprehension over frames that has ifs or several loops, or is no list; use a `for`")
+        self._require_no_leave()
         self._open(frames)
-        _OPEN.set((*_OPEN.get(), self))
+        OPEN.set((*OPEN.get(), self))
         entry = self.loop.entry
         entry.courses = None
         return self._twice()
+
+    def _require_no_leave(self) -> None:
+        if not self.site.single:
+            refuse("a comprehension over frames that has ifs or several loops, or is no list; use a `for`")
 
     def _twice(self) -> Iterator[Any]:
         """Give the frame twice: what else than the frame the value depends on shows in the second one."""
@@ -521,9 +529,9 @@ def iterate(iterable: Any, site: Site, loop: Any, found: dict[str, Any]) -> Any:
 
 def gathered(made: list[Any]) -> Any:
     """Return the value of a list comprehension."""
-    opened = _OPEN.get()
+    opened = OPEN.get()
     ended = next((i for i, each in enumerate(opened) if each.ended), None)
     if ended is None:  # of no frames, or within one that goes on
         return made
-    _OPEN.set(opened[:ended])
+    OPEN.set(opened[:ended])
     return opened[ended].gather(made)
