@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from fractions import Fraction
 from functools import partial
@@ -90,7 +90,7 @@ def _in_full(
     explanation = Explanation(capture, modules)
     with explanation.listening(), explanation.noting():
         for x in leaves(source.streamed(capture, args, kwargs)):
-            with explanation.noting():
+            with suppress(DreamStreamError) if is_of_body(x) else explanation.noting():  # of a loop that was left
                 as_output(capture, model, x)
     said = explanation.said or [str(error)]
     for path, part in modules.items():
@@ -115,6 +115,8 @@ class Explanation:
         self.capture, self.modules = capture, modules
         self.is_native = capture.library is NATIVE
         self.said: list[str] = []
+        #: How often it was guessed what stands for a result.
+        self.guesses = 0
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -151,12 +153,13 @@ class Explanation:
     def instead(self, error: DreamStreamError, f: Any, args: Any, kwargs: Any) -> Any:
         """Note a refusal and return what stands for the result of the call; raise it where nothing can."""
         self.note(error)
-        given = leaves((getattr(f, "__self__", None), args, kwargs))
+        given = _within((getattr(f, "__self__", None), args, kwargs))
         loop = getattr(self.capture, "loop", None)
         frames = [x for x in map(_bared, given) if is_of_body(x)]
         if not any(loop is None or x.edge.entry is not loop.body for x in frames):
-            self.note(error)  # else it follows from a loop that was left early, or from a round that has ended
-        in_loop = loop is not None and (frames or any(isinstance(x, FrameNumber) for x in given))
+            self.note(error)  # else it follows from a loop that was left early
+        number = next((x for x in given if isinstance(x, FrameNumber)), None)
+        in_loop = loop is not None and bool(frames or number is not None)
         streams = [x for x in map(_bared, given) if type(x) is StreamTensor and x.edge and "L" in x.dims]
         token = _CURRENT.set(None)
         self.capture.explanation = None
@@ -166,11 +169,15 @@ class Explanation:
             two, three = (self._tried(f, args, kwargs, rows, n) for rows, n in _TRIED)
             others, base = iter(leaves(three)), next(iter(streams), self.capture.inputs[0])
             frame = loop.frame(whole(loop.clock), 0) if in_loop else None
-            return map_leaves(two, lambda x: self._stands(x, next(others), base, frame))
+            return map_leaves(
+                two, lambda x: number if type(x) is int and number is not None else self._stands(x, next(others), base, frame)
+            )
         except Exception:  # it takes some lengths alone, or has no result that a stream could be
-            if len(self.said) >= _MOST or not (same := frames if in_loop else streams):
+            self.guesses += 1
+            if len(self.said) >= _MOST or not given:
                 raise error from None
-            return self.capture.library.see(same[0])
+            same = frames if in_loop else streams
+            return self.capture.library.see(same[0] if same else self.capture.inputs[0])
         finally:
             self.capture.explanation = self
             _CURRENT.reset(token)
@@ -190,6 +197,8 @@ class Explanation:
 
             def plain(x: Any) -> Any:
                 x = _bared(x)
+                if type(x) is slice:
+                    return slice(plain(x.start), plain(x.stop), plain(x.step))
                 if isinstance(x, BatchSize):
                     return rows * x.times
                 if isinstance(x, FrameNumber):
@@ -232,13 +241,21 @@ class Explanation:
         if roles.count("L") > 1 or roles.count("B") != 1:
             raise ValueError("no stream has these dimensions")
         if "L" not in roles:
-            base = frame or base
+            base = base if frame is None else frame
+        elif frame is not None:
+            self.guesses += 1  # no stream is made in a loop of its frames
         elif ratio < 1:
             base = base[(slice(None),) * base.dims.index("L") + (slice(None, None, round(1 / ratio)),)]
         elif ratio > 1:
             base = base.repeat_interleave(round(ratio), base.dims.index("L"))
         kind = "b" if "bool" in (name := str(two.dtype)) else "i" if "int" in name else "f"
         return self.capture.library.see(like(base, roles, np.dtype(f"{kind}{1 if kind == 'b' else 8}")))
+
+
+def _within(given: Any) -> list[Any]:
+    """Return all that is in arguments, in slices too."""
+    found = leaves(given)
+    return found + [end for x in found if type(x) is slice for end in (x.start, x.stop)]
 
 
 def _stands_for_frames(x: Any) -> bool:

@@ -11,10 +11,10 @@ from ..array.for_loops import OPEN, Comprehension, ForLoop, frames_in
 from ..array.loop_frames import Frames, Numbers
 from ..array.loop_lists import Gathered, Grown
 from ..array.loop_values import inner_of, is_of_body, walk
-from ..array.loops import FrameNumber
+from ..array.loops import FrameNumber, Loop
 from ..array.stream_tensor import StreamTensor
 from ..errors import DreamStreamError
-from ..operations.refusals import LOOPS_ELSEWHERE
+from ..operations.refusals import LOOPS_CHANGE, LOOPS_ELSEWHERE
 from ..tracing import Hooks, Site
 from ..tracing.callees import Callee
 
@@ -80,7 +80,21 @@ class ExplainedLoop(ForLoop):
 
     def __init__(self, site: Site, explanation: Any) -> None:
         super().__init__(site)
-        self._explanation = explanation
+        self._explanation, self._apart = explanation, set[str]()
+        self._guesses = explanation.guesses
+
+    def _is_guessed(self) -> bool:
+        """Whether something in the loop was guessed: it may be another thing in each round."""
+        return bool(self._explanation.guesses > self._guesses)
+
+    def begin(self, frames: Frames, found: dict[str, Any]) -> Iterator[Any]:
+        """Return the rounds; within another loop over frames one round, whose variables stay as they are."""
+        loop = getattr(self._explanation.capture, "loop", None)
+        if loop is None:
+            return super().begin(frames, found)
+        with self._explanation.noting():
+            Loop(frames.length, frames.first)
+        return iter([walk(frames.at(FrameNumber(loop)), lambda x, _: inner_of(x))])
 
     def _require_no_leave(self) -> None:
         with self._explanation.noting():
@@ -94,7 +108,7 @@ class ExplainedLoop(ForLoop):
             super()._open(self._explanation.all_frames())
 
     def _rounds(self) -> Iterator[Any]:
-        before, rounds = len(self._explanation.said), super()._rounds()
+        rounds = super()._rounds()
         while True:
             try:
                 target = next(rounds)
@@ -102,8 +116,9 @@ class ExplainedLoop(ForLoop):
                 self._is_whole = True
                 return
             except DreamStreamError as error:
-                # A stand-in may be another one in each round.
-                if len(self._explanation.said) == before or LOOPS_ELSEWHERE.text not in str(error):
+                if not self._is_guessed() or not any(
+                    r.text in str(error) for r in (LOOPS_ELSEWHERE, LOOPS_CHANGE)
+                ):
                     self._explanation.note(error)
                 return
             yield target
@@ -113,24 +128,30 @@ class ExplainedLoop(ForLoop):
         return super()._end(seen)
 
     def _appended(self, name: str, value: Grown, carried: dict[Any, Any], outputs: dict[Any, Any]) -> None:
-        with self._explanation.noting():
+        try:
             super()._appended(name, value, carried, outputs)
+        except DreamStreamError as error:
+            self._apart.add(name)
+            if not self._is_guessed():
+                self._explanation.note(error)
 
     def _gathered(self, item: Any) -> Gathered:
         """Return what stands for a list of frames like this one."""
-        frame = inner_of(item).in_order()
+        frame = inner_of(item)
+        frame = frame.in_order() if is_of_body(item) else self.loop.frame(whole(self.loop.clock), 0)
         frames = like(whole(self.loop.clock), ["B", "L", *frame.features], frame.dtype)
         return Gathered(frames, frame.dims, self._see)
 
     def after(self, name: str) -> Any:
         """Return what a name holds behind the loop, or what stands for that."""
-        if self._is_whole:
+        if self._is_whole and name not in self._apart:
             try:
                 return super().after(name)
             except DreamStreamError as error:
-                self._explanation.note(error)
+                if not self._is_guessed():
+                    self._explanation.note(error)
         value = (self._seen or self._values).get(name, Hooks.unbound)
-        if type(value) is Grown and (own := [*list.__iter__(value)][value.before :]) and is_of_body(own[0]):
+        if type(value) is Grown and (own := [*list.__iter__(value)][value.before :]):
             return self._gathered(own[0])
         return walk(value, lambda leaf, _: self._behind(leaf))
 
