@@ -161,7 +161,7 @@ class ForLoop:
     def _rounds(self) -> Iterator[Any]:
         entry = self.loop.entry
         entry.courses = None  # what happens within is recorded by the loop
-        entry.loop = self.loop
+        entry.loop = entry.open_loop = self.loop
         try:
             steady = False
             for _ in range(_MOST):
@@ -178,7 +178,12 @@ class ForLoop:
                     break
                 steady = again
             else:
-                refuse(LOOPS_CHANGE)
+                if self._moved:
+                    refuse(f"{', '.join(f'`{n}`' for n in self._moved)}: {LOOPS_CHANGE.text}")
+                refuse(
+                    f"something else happens at each of more than {_MOST - 1} first frames; choose by a table, "
+                    "`at = torch.arange(x.size(1))` before the loop, in it `torch.where(at[t] >= k, a, b)`"
+                )
             first, second = self.loop.rounds[-2:]
             needed = self.loop.needed()
             if not first.does_as(second, needed):
@@ -186,10 +191,10 @@ class ForLoop:
             self.loop.rounds.pop()
             if self._is_new:
                 self._require_own_state()
-            entry.loop = None
+            entry.loop = entry.open_loop = None
             self._finish()
         finally:
-            entry.courses, entry.loop = self._courses, None
+            entry.courses, entry.loop, entry.open_loop = self._courses, None, None
 
     # ------------------------------------------------------------------ one round
     def _start(self, name: str, value: Any) -> Any:
@@ -276,7 +281,7 @@ class ForLoop:
         """End a round; return whether all that is carried is as it was when it began."""
         carried: dict[Any, Any] = {}
         outputs: dict[Any, Any] = {}
-        steady = True
+        self._moved = []
         values: dict[str, Any] = {}
         for name in self._started:
             value = seen.get(name, Hooks.unbound)
@@ -287,12 +292,13 @@ class ForLoop:
             values[name] = value
             if live:
                 self._count(name, value)
-                steady = steady and self._kinds(name, value, 1) == self._before[name]
+                if self._kinds(name, value, 1) != self._before[name]:
+                    self._moved.append(name)
             self._leave(name, value, live, carried, outputs)
         grown = [v for v in seen.values() if isinstance(v, Grown)]
         self._require_own_memory([item for v in grown for item in list.__iter__(v)][: 1 << 10])
         self._require_one_view()
-        steady = steady and not self.loop.of_one_frame
+        steady = not self._moved and not self.loop.of_one_frame
         self.loop.end(carried, outputs)
         self._values = values
         return steady
@@ -496,12 +502,16 @@ class Comprehension(ForLoop):
     def _twice(self) -> Iterator[Any]:
         """Give the frame twice: what else than the frame the value depends on shows in the second one."""
         self._bodies = []
-        for _ in range(2):
-            number = self.loop.begin()
-            self._bodies.append(self.loop.body)
-            yield self._target(number)
-            if self.loop.of_one_frame:
-                refuse("a condition on the frame's number in a comprehension; use a `for`")
+        self.loop.entry.open_loop = self.loop
+        try:
+            for _ in range(2):
+                number = self.loop.begin()
+                self._bodies.append(self.loop.body)
+                yield self._target(number)
+                if self.loop.of_one_frame:
+                    refuse("a condition on the frame's number in a comprehension; use a `for`")
+        finally:
+            self.loop.entry.open_loop = None
         self.ended = True
 
     def gather(self, made: list[Any]) -> Any:

@@ -242,9 +242,10 @@ class Loop:
             refuse("a loop over the frames of an input that is given once")
         self.entry: Any = self.clock.entry
         self.has_gradients = bool(self.entry.library.has_gradients())
-        if isinstance(self.entry, Body) or getattr(self.entry, "loop", None) is not None:
+        if isinstance(self.entry, Body) or getattr(self.entry, "open_loop", None) is not None:
             refuse(
-                "a loop over frames within another one; keep a fixed number of frames, or use attention with a context"
+                "a loop over frames within another one; keep a fixed number of frames, or use attention with a "
+                "context"
             )
         self.inputs: list[tuple[Any, StreamTensor]] = []
         #: By what is carried: its place, line and first value.
@@ -283,10 +284,10 @@ class Loop:
         asked = (request.name, dict(request.attributes), request.cid)
         edges, weights = [*request.edges], [*request.weights]
         for i, (known, before, given, made) in enumerate(self._beside):
-            if i not in self._done and known == asked and _same(before, edges) and len(given) == len(weights):
-                if all(a is b or _equal(a, b) for a, b in zip(given, weights)):
-                    self._done.add(i)
-                    return made
+            is_same = i not in self._done and known == asked and _same(before, edges)
+            if is_same and len(given) == len(weights) and all(map(_equal, given, weights)):
+                self._done.add(i)
+                return made
         made = run(request)
         self._done.add(len(self._beside))
         self._beside.append((asked, edges, weights, made))
@@ -461,6 +462,8 @@ def _same(known: Sequence[Any], key: Sequence[Any]) -> bool:
 
 def _equal(a: Any, b: Any) -> bool:
     """Whether two weights, arrays of either front end, hold the same."""
+    if a is b:
+        return True
     if a is None or b is None or tuple(a.shape) != tuple(b.shape) or a.dtype != b.dtype:
         return False
     return bool(((a == b) | ((a != a) & (b != b))).all())
@@ -485,7 +488,7 @@ class Round:
         if self.told(needed) != other.told(needed):
             return False
         pairs = [(a, b) for r, s in zip(self.body.nodes, other.body.nodes) for a, b in zip(r.weights, s.weights)]
-        return all(a is b or _equal(a, b) for a, b in pairs)
+        return all(_equal(a, b) for a, b in pairs)
 
     def reads(self, carried: Any) -> tuple[set[Any], set[int]]:
         """Return what is read of what is carried, and which nodes run, for the outputs and what is carried on."""

@@ -50,8 +50,8 @@ def weight_of(tensor: Any) -> Any:
 
 def run(request: Request) -> list[tuple[Any, Edge]]:
     """Run an operation inside a forward: its operator, refusals, syncs, then the entry."""
-    loop = getattr(request.edges[0].entry, "loop", None)
-    return _run(request) if loop is None else loop.beside(request, _run)  # type: ignore[no-any-return]
+    loop = getattr(request.edges[0].entry, "open_loop", None)
+    return _run(request) if loop is None else loop.beside(request, _run)
 
 
 def _run(request: Request) -> list[tuple[Any, Edge]]:

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from ..array.deferred import Deferred, count_of
+from ..array.ends import later
 from ..array.for_loops import iterate
-from ..array.library import NATIVE
 from ..array.loop_frames import Frames, Numbers
 from ..array.loop_lists import Gathered
 from ..array.loop_values import is_of_body
@@ -113,7 +113,6 @@ class Explanation:
 
     def __init__(self, capture: Any, modules: Mapping[str, Any]) -> None:
         self.capture, self.modules = capture, modules
-        self.is_native = capture.library is NATIVE
         self.said: list[str] = []
         #: How often it was guessed what stands for a result.
         self.guesses = 0
@@ -154,7 +153,7 @@ class Explanation:
         """Note a refusal and return what stands for the result of the call; raise it where nothing can."""
         self.note(error)
         given = _within((getattr(f, "__self__", None), args, kwargs))
-        loop = getattr(self.capture, "loop", None)
+        loop = getattr(self.capture, "open_loop", None)
         frames = [x for x in map(_bared, given) if is_of_body(x)]
         if not any(loop is None or x.edge.entry is not loop.body for x in frames):
             self.note(error)  # else it follows from a loop that was left early
@@ -168,12 +167,17 @@ class Explanation:
                 return instead
             two, three = (self._tried(f, args, kwargs, rows, n) for rows, n in _TRIED)
             others, base = iter(leaves(three)), next(iter(streams), self.capture.inputs[0])
-            frame = loop.frame(whole(loop.clock), 0) if in_loop else None
-            return map_leaves(
-                two, lambda x: number if type(x) is int and number is not None else self._stands(x, next(others), base, frame)
-            )
+            frame = loop.frame(whole(loop.clock), 0) if in_loop and loop is not None else None
+
+            def stands(x: Any) -> Any:
+                is_number = number is not None and type(x) is int
+                return number if is_number else self._stands(x, next(others), base, frame)
+
+            return map_leaves(two, stands)
         except Exception:  # it takes some lengths alone, or has no result that a stream could be
             self.guesses += 1
+            if f is getattr and callable(getattr(list, args[1], None)):  # of what a loop gathered
+                return lambda *_, **__: None
             if len(self.said) >= _MOST or not given:
                 raise error from None
             same = frames if in_loop else streams
@@ -253,8 +257,8 @@ class Explanation:
 
 
 def _within(given: Any) -> list[Any]:
-    """Return all that is in arguments, in slices too."""
-    found = leaves(given)
+    """Return all that is in arguments, in slices too, but for last frames, which have no place yet."""
+    found = [x for x in leaves(given) if later(_bared(x)) is None]
     return found + [end for x in found if type(x) is slice for end in (x.start, x.stop)]
 
 

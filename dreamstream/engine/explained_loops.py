@@ -89,7 +89,7 @@ class ExplainedLoop(ForLoop):
 
     def begin(self, frames: Frames, found: dict[str, Any]) -> Iterator[Any]:
         """Return the rounds; within another loop over frames one round, whose variables stay as they are."""
-        loop = getattr(self._explanation.capture, "loop", None)
+        loop = getattr(self._explanation.capture, "open_loop", None)
         if loop is None:
             return super().begin(frames, found)
         with self._explanation.noting():
@@ -191,7 +191,8 @@ class ExplainedComprehension(ExplainedLoop, Comprehension):
         try:
             return super().gather(made)
         except DreamStreamError as error:
-            self._explanation.note(error)
+            if not self._is_guessed():
+                self._explanation.note(error)
         if not made or not is_of_body(made[0]):
             return made
         return self._gathered(made[0])

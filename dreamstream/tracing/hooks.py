@@ -58,8 +58,8 @@ class Hooks(Callees):
     unbound = object()
     """What stands for a name that has no value."""
     operators = operator
-    piece = slice
-    """What copies in which operators are calls (`Spelled`) call for them, and for slices."""
+    piece, read = slice, getattr
+    """What copies in which operators are calls (`Spelled`) call for them, for slices and attributes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Copies in which operators are calls: ``a + b`` is ``operator.add(a, b)``, which goes through `Hooks.of`.
+"""Copies in which operators and attributes are calls: ``a + b`` is ``operator.add(a, b)``, by way of `Hooks.of`.
 
 So a tracer can go on behind an operator that fails, as it can behind a call.
 """
@@ -37,6 +37,14 @@ class Spelled(Statements):
         name = self._names.get(type(op))
         return super()._comparison(op, left, right) if name is None else self._called(name, left, left, right)
 
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if not isinstance(node.ctx, ast.Load) or node.attr.startswith("__"):
+            return self.generic_visit(node)
+        read = ast.Call(
+            hook("of", attribute(HOOKS, "read")), [self.visit(node.value), ast.Constant(node.attr)], []
+        )
+        return placed(read, node)
+
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if not isinstance(node.ctx, ast.Load):
             return self.generic_visit(node)
@@ -47,9 +55,17 @@ class Spelled(Statements):
         if isinstance(index, ast.Tuple):
             return ast.copy_location(ast.Tuple([self._index(i) for i in index.elts], ast.Load()), index)
         if not isinstance(index, ast.Slice):
-            return self.visit(index)  # type: ignore[no-any-return]
+            return self.visit(index)
         ends = [ast.Constant(None) if e is None else self.visit(e) for e in (index.lower, index.upper, index.step)]
         return placed(hook("piece", *ends), index)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        target, value = node.targets[0], self.visit(node.value)
+        if len(node.targets) > 1 or not isinstance(target, ast.Subscript):
+            node.targets, node.value = [self.visit(t) for t in node.targets], value
+            return node
+        put = self._called("setitem", node, self.visit(target.value), self._index(target.slice), value)
+        return ast.copy_location(ast.Expr(put), node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         if not isinstance(node.target, ast.Name):
