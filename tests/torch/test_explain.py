@@ -135,7 +135,7 @@ def which_loops(lib, x):
         ys.append(x[:, t])
     for t in reversed(range(x.size(1))):
         zs.append(x[:, t])
-    for t, (frame, k) in enumerate(zip(x.unbind(1), range(3))):
+    for _, (frame, k) in enumerate(zip(x.unbind(1), range(3))):
         ys.append(frame * k)
     for t in range(x.size(1)):
         for s in range(x.size(1)):
