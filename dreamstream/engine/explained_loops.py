@@ -94,7 +94,8 @@ class ExplainedLoop(ForLoop):
             return super().begin(frames, found)
         with self._explanation.noting():
             Loop(frames.length, frames.first)
-        return iter([walk(frames.at(FrameNumber(loop)), lambda x, _: inner_of(x))])
+        see = loop.entry.library.see
+        return iter([walk(frames.at(FrameNumber(loop)), lambda x, _: see(x) if type(x) is StreamTensor else x)])
 
     def _require_no_leave(self) -> None:
         with self._explanation.noting():
@@ -116,9 +117,8 @@ class ExplainedLoop(ForLoop):
                 self._is_whole = True
                 return
             except DreamStreamError as error:
-                if not self._is_guessed() or not any(
-                    r.text in str(error) for r in (LOOPS_ELSEWHERE, LOOPS_CHANGE)
-                ):
+                follows = any(r.text in str(error) for r in (LOOPS_ELSEWHERE, LOOPS_CHANGE))
+                if not (follows and self._is_guessed()):
                     self._explanation.note(error)
                 return
             yield target
@@ -135,7 +135,7 @@ class ExplainedLoop(ForLoop):
             if not self._is_guessed():
                 self._explanation.note(error)
 
-    def _gathered(self, item: Any) -> Gathered:
+    def _listed(self, item: Any) -> Gathered:
         """Return what stands for a list of frames like this one."""
         frame = inner_of(item)
         frame = frame.in_order() if is_of_body(item) else self.loop.frame(whole(self.loop.clock), 0)
@@ -152,7 +152,7 @@ class ExplainedLoop(ForLoop):
                     self._explanation.note(error)
         value = (self._seen or self._values).get(name, Hooks.unbound)
         if type(value) is Grown and (own := [*list.__iter__(value)][value.before :]):
-            return self._gathered(own[0])
+            return self._listed(own[0])
         return walk(value, lambda leaf, _: self._behind(leaf))
 
     def _behind(self, leaf: Any) -> Any:
@@ -161,13 +161,8 @@ class ExplainedLoop(ForLoop):
         if not is_of_body(leaf):
             return leaf
         frame = inner_of(leaf)
-        return self._see(
-            like(
-                whole(self.loop.clock),
-                [d if d == "B" else frame.shape[i] for i, d in enumerate(frame.dims)],
-                frame.dtype,
-            )
-        )
+        roles = [d if d == "B" else frame.shape[i] for i, d in enumerate(frame.dims)]
+        return self._see(like(whole(self.loop.clock), roles, frame.dtype))
 
 
 class ExplainedComprehension(ExplainedLoop, Comprehension):
@@ -193,6 +188,4 @@ class ExplainedComprehension(ExplainedLoop, Comprehension):
         except DreamStreamError as error:
             if not self._is_guessed():
                 self._explanation.note(error)
-        if not made or not is_of_body(made[0]):
-            return made
-        return self._gathered(made[0])
+        return self._listed(made[0]) if made and is_of_body(made[0]) else made
