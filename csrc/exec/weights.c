@@ -6,6 +6,7 @@
 #include "exec/budget.h"
 #include "ops/fused.h"
 #include "ops/packed.h"
+#include "ops/scan.h"
 
 /* ---------------------------------------------------------------- packing */
 static size_t count_weights(const ds_graph *g)
@@ -224,8 +225,8 @@ static bool came_from(const ds_packed *packed, const void *data, size_t n_bytes)
            at - first < n_bytes;
 }
 
-/* Whether n_bytes of packed weights hold all elements of a raw one. */
-static bool holds(ds_packed *packed, size_t packed_bytes, const ds_weight *weight)
+/* Whether n_bytes of packed weights hold all elements of a raw one, so many times. */
+static bool holds(ds_packed *packed, size_t packed_bytes, const ds_weight *weight, size_t n_times)
 {
     size_t found = 0;
     EACH_PACKED(p, packed, packed_bytes)
@@ -233,7 +234,7 @@ static bool holds(ds_packed *packed, size_t packed_bytes, const ds_weight *weigh
         if (came_from(p, weight->data, weight->n_bytes))
             found += p->n_cols * p->depth * (p->element == DS_F32 ? sizeof(float) : sizeof(double));
     }
-    return found == weight->n_bytes;
+    return n_times > 0 && found == n_times * weight->n_bytes;
 }
 
 /* Adds the weights of one node that are there; plan: of the graph that runs, where the node is number j. */
@@ -249,10 +250,9 @@ static void list_uses(use **next, const ds_node *node, const ds_plan *plan, size
         *u = (use){.data = weight->data,
                    .weight = weight,
                    .slot = plan ? &plan->nodes[j].weights[i] : NULL};
-        const bool body =
-            node->op->def->flags & DS_OP_BODY; /* whose other operators may read it raw */
-        if (!body && i < ds_fused_main(node->op)->n_weights &&
-            holds(packed, packed_bytes, weight)) {
+        const bool body = node->op->def->flags & DS_OP_BODY;
+        if (i < ds_fused_main(node->op)->n_weights &&
+            holds(packed, packed_bytes, weight, body ? ds_scan_holders(node->op, i) : 1)) {
             u->packed = packed;
             u->packed_bytes = packed_bytes;
         }

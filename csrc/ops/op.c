@@ -411,6 +411,8 @@ bool ds_op_differentiable(const ds_op *op)
 static ds_real_kernels op_kernels(const ds_op *op, const ds_real_kernels *k)
 {
     ds_real_kernels stored = *k;
+    if (op->def->flags & DS_OP_BODY) /* each of its operators has its own */
+        return stored;
     stored.stored = ds_op_splits(op) ? DS_STORED_SPLIT : op->stored;
     if (op->products && k->element == sizeof(float))
         stored.format = DS_FORMAT_CELLS;

@@ -204,6 +204,9 @@ typedef struct ds_op_def {
     /* Where channels are no runs: every element behind the weight's first axis has a scale, in each group of input
      * channels; the first place that has the same one. */
     size_t (*scale_of)(const ds_op *op, size_t place);
+    /* Stores what its bodies' operators hold as op->stored and op->products say. Errors: as ds_op_store. NULL: it has no
+     * bodies. */
+    ds_status (*store)(const ds_op *op);
     void (*forward)(const ds_op *op, const ds_run *run);
     /* How many reals forward makes of a frame of input 0 by itself, before it sees any other: they can be made ahead, of
      * many frames, where a loop has that input before the others. NULL: none. */
@@ -284,6 +287,8 @@ bool ds_op_constant(const ds_op *op);
 /* Lets a new operator's weights be stored so, as far as they may be, and rows. Errors: DS_LIMIT where products are
  * too deep for what rows are stored in. */
 ds_status ds_op_store(ds_op *op, ds_narrowing how);
+/* The most elements of a weight that share a scale where they are stored narrow; 0: no weight may be. */
+size_t ds_op_narrows(const ds_op *op);
 /* Whether its products are of floats, by tile units. */
 bool ds_op_splits(const ds_op *op);
 /* In what its products are: "fp32", "fp32-tiles", "bf16", "int8". */

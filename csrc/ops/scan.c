@@ -301,6 +301,41 @@ static ds_status scan_list_nodes(ds_scan *s)
     return DS_OK;
 }
 
+static size_t scan_depth(const ds_op *node, int j)
+{
+    return node->def->narrows && !node->def->scale_of ? node->def->narrows(node, j) : 0;
+}
+
+/* A node's weights are narrow, all that may be, where each is read so by all nodes that read it. */
+static ds_status scan_find_narrow(const ds_op *op, ds_scan *s)
+{
+    bool *wide, changes = true;
+    DS_PUSH_ZEROED(&s->arena, s->depths, (size_t)op->n_weights);
+    DS_PUSH_ZEROED(&s->arena, wide, (size_t)op->n_weights);
+    for (int i = 0; i < op->n_carried; i++)
+        wide[i] = true;
+    while (changes) {
+        changes = false;
+        for (size_t k = 0; k < s->n_nodes; k++) {
+            const ds_scan_node *node = s->nodes[k];
+            bool any = false;
+            for (int j = 0; j < node->op->n_weights; j++)
+                any |=
+                    node->weights[j] >= 0 && scan_depth(node->op, j) > 0 && wide[node->weights[j]];
+            for (int j = 0; j < node->op->n_weights; j++) {
+                const int i = node->weights[j];
+                const size_t depth = any ? 0 : scan_depth(node->op, j);
+                if (i < 0 || wide[i])
+                    continue;
+                wide[i] = depth == 0 || (s->depths[i] > 0 && s->depths[i] != depth);
+                s->depths[i] = wide[i] ? 0 : depth;
+                changes |= wide[i];
+            }
+        }
+    }
+    return DS_OK;
+}
+
 static ds_status scan_read(ds_op *op, ds_scan *s)
 {
     ds_json_value value;
@@ -327,6 +362,7 @@ static ds_status scan_read(ds_op *op, ds_scan *s)
     }
     op->n_outputs = (int)n_outputs;
     DS_TRY(scan_list_nodes(s));
+    DS_TRY(scan_find_narrow(op, s));
     const ds_dtype real = ds_op_real(op);
     for (size_t i = 0; i < s->n_nodes; i++) {
         const ds_op *node = s->nodes[i]->op;
@@ -335,6 +371,26 @@ static ds_status scan_read(ds_op *op, ds_scan *s)
             reals |= ds_is_real(node->in[k].dtype);
         DS_CHECK(ds_op_real(node) == real || !reals, DS_DTYPE, "scan: %s and %s meet in one body",
                  ds_dtype_name(ds_op_real(node)), ds_dtype_name(real));
+    }
+    return DS_OK;
+}
+
+static size_t scan_narrows(const ds_op *op, int i)
+{
+    const ds_scan *s = op->own;
+    return s->depths[i];
+}
+
+static ds_status scan_store(const ds_op *op)
+{
+    const ds_scan *s = op->own;
+    for (size_t k = 0; k < s->n_nodes; k++) {
+        const ds_scan_node *node = s->nodes[k];
+        bool narrow = false;
+        for (int j = 0; j < node->op->n_weights; j++)
+            narrow |= node->weights[j] >= 0 && s->depths[node->weights[j]] > 0;
+        const ds_narrowing how = {narrow ? op->stored : DS_STORED_WIDE, narrow && op->products};
+        DS_TRY(ds_op_store(node->op, how));
     }
     return DS_OK;
 }
@@ -378,6 +434,21 @@ static ds_status scan_infer(ds_op *op)
 static bool scan_packs(const ds_scan_node *node)
 {
     return (node->op->def->flags & DS_OP_PACKS) != 0;
+}
+
+size_t ds_scan_holders(const ds_op *op, int i)
+{
+    const ds_scan *s = op->own;
+    size_t n = 0;
+    for (size_t k = 0; k < s->n_nodes; k++)
+        for (int j = 0; j < s->nodes[k]->op->n_weights; j++) {
+            if (s->nodes[k]->weights[j] != i)
+                continue;
+            if (!scan_packs(s->nodes[k]))
+                return 0;
+            n++;
+        }
+    return i < op->n_carried ? 0 : n;
 }
 
 static size_t scan_packed_bytes(const ds_op *op, const ds_real_kernels *k)
@@ -436,6 +507,8 @@ const ds_op_def ds_op_scan = {
     .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC | DS_OP_PLACED | DS_OP_BODY,
     .attrs = scan_attrs,
     .weights = "first* weight*",
+    .narrows = scan_narrows,
+    .store = scan_store,
     .infer = scan_infer,
     .release = scan_release,
     DS_PREPARED(scan),

@@ -39,6 +39,8 @@ typedef struct ds_scan {
     size_t n_bodies;
     const ds_scan_node **nodes; /* of all bodies */
     size_t n_nodes;
+    size_t *
+        depths; /* [op->n_weights]: the elements of a channel of those that may be stored narrow; 0: not */
     size_t more_slots, more_back_slots; /* than there are rows, in forward and in backward */
 } ds_scan;
 
@@ -63,6 +65,8 @@ typedef struct ds_scan_work {
     const char **prepared; /* of all nodes */
 } ds_scan_work;
 
+/* How many nodes hold weight i of the operator packed; 0 where something reads it raw. */
+size_t ds_scan_holders(const ds_op *op, int i);
 /* Fills where each node finds what it has prepared. */
 void ds_scan_places(const ds_op *op, const ds_real_kernels *k, const void *prepared,
                     const char **places);

@@ -3,21 +3,27 @@
 
 #include "ops/op.h"
 
-ds_status ds_op_store(ds_op *op, ds_narrowing how)
+size_t ds_op_narrows(const ds_op *op)
 {
-    const bool can = op->def->narrows != NULL && (how.stored != DS_STORED_WIDE || how.products);
     size_t deepest = 0;
-    for (int i = 0; can && i < op->n_weights; i++) {
+    for (int i = 0; op->def->narrows != NULL && i < op->n_weights; i++) {
         const size_t depth = op->def->narrows(op, i);
         deepest = depth > deepest ? depth : deepest;
     }
+    return deepest;
+}
+
+ds_status ds_op_store(ds_op *op, ds_narrowing how)
+{
+    const size_t deepest = ds_op_narrows(op);
+    const bool can = deepest > 0 && (how.stored != DS_STORED_WIDE || how.products);
     op->stored = can ? how.stored : DS_STORED_WIDE;
     op->products = can && how.products && how.stored != DS_STORED_FP16;
     const size_t most = how.stored == DS_STORED_INT8 ? DS_INT8_DEPTH : DS_BF16_DEPTH;
     DS_CHECK(!op->products || deepest <= most, DS_LIMIT,
              "products of %s take %zu elements at most, got %zu; keep them wider",
              ds_products_name(op), most, deepest);
-    return DS_OK;
+    return op->def->store ? op->def->store(op) : DS_OK;
 }
 
 bool ds_op_splits(const ds_op *op)

@@ -121,7 +121,7 @@ static PyObject *build_node(const void *nodes, size_t j)
 {
     const ds_node *node = (const ds_node *)nodes + j;
     return Py_BuildValue("ssNii", node->op->def->name, node->path,
-                         PyBool_FromLong(node->op->def->narrows != NULL),
+                         PyBool_FromLong(ds_op_narrows(node->op) > 0),
                          (int)node->op->stored + (node->op->products ? 4 : 0), node->first_output);
 }
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import DreamStreamError
 from ..operations import ARITHMETIC, BITWISE, ELEMENTWISE, RELATIONS, Elementwise
-from . import hook
 from .elementwise import DIVIDE, binary, binary_or_not, bits, quotient, rounded, shifted, unary
 from .in_place import apart
 from .tensor import Tensor, take
@@ -45,16 +43,10 @@ def _operator(compute: Callable[..., Any], name: str, reflected: bool = False) -
     """Return the method of an operator, which leaves foreign operands to these."""
 
     def forwards(self: Tensor, other: Any) -> Tensor:
-        try:
-            return compute(name, self, other)
-        except DreamStreamError as error:
-            return hook.explained(error, forwards, self, other)
+        return compute(name, self, other)
 
     def backwards(self: Tensor, other: Any) -> Tensor:
-        try:
-            return compute(name, other, self)
-        except DreamStreamError as error:
-            return hook.explained(error, backwards, self, other)
+        return compute(name, other, self)
 
     return backwards if reflected else forwards
 

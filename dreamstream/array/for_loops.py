@@ -119,15 +119,14 @@ class ForLoop:
 
     solved = False
     scans = False
+    _depth = 1  # of the function whose loop it is, from where its rounds are
 
     def __init__(self, site: Site) -> None:
         self.site = site
 
     def begin(self, frames: Frames, found: dict[str, Any]) -> Iterator[Any]:
         """Return the rounds of a loop over frames; `found` are the function's variables."""
-        leave = next((e for e in self.site.escapes if e[0] not in ("continue", "del")), None)
-        if leave is not None:
-            refuse(f"`{leave[0]}` at line {leave[1]}: {LOOPS_LEFT.text}")
+        self._require_no_leave()
         self._open(frames)
         self.scans = True
         self._initial = {n: found.get(n, Hooks.unbound) for n in (*self.site.names, *self.site.held)}
@@ -139,6 +138,11 @@ class ForLoop:
         self._histories: dict[str, History] = {}
         self._reachable = {n: v for n, v in found.items() if n in (*self.site.live, self.site.function)}
         return self._rounds()
+
+    def _require_no_leave(self) -> None:
+        leave = next((e for e in self.site.escapes if e[0] not in ("continue", "del")), None)
+        if leave is not None:
+            refuse(f"`{leave[0]}` at line {leave[1]}: {LOOPS_LEFT.text}")
 
     def _open(self, frames: Frames) -> None:
         self.loop = Loop(frames.length, frames.first)
@@ -157,7 +161,7 @@ class ForLoop:
     def _rounds(self) -> Iterator[Any]:
         entry = self.loop.entry
         entry.courses = None  # what happens within is recorded by the loop
-        entry.loop = self.loop
+        entry.loop = entry.open_loop = self.loop
         try:
             steady = False
             for _ in range(_MOST):
@@ -168,13 +172,18 @@ class ForLoop:
                 self._given: dict[Any, Any] = {}
                 self._items: dict[str, Any] = {}
                 yield self._target(number)
-                seen = variables(sys._getframe(1))
+                seen = variables(sys._getframe(self._depth))
                 again = self._end(seen)
                 if steady:
                     break
                 steady = again
             else:
-                refuse(LOOPS_CHANGE)
+                if self._moved:
+                    refuse(f"{', '.join(f'`{n}`' for n in self._moved)}: {LOOPS_CHANGE.text}")
+                refuse(
+                    f"something else happens at each of more than {_MOST - 1} first frames; choose by a table, "
+                    "`at = torch.arange(x.size(1))` before the loop, in it `torch.where(at[t] >= k, a, b)`"
+                )
             first, second = self.loop.rounds[-2:]
             needed = self.loop.needed()
             if not first.does_as(second, needed):
@@ -182,10 +191,10 @@ class ForLoop:
             self.loop.rounds.pop()
             if self._is_new:
                 self._require_own_state()
-            entry.loop = None
+            entry.loop = entry.open_loop = None
             self._finish()
         finally:
-            entry.courses, entry.loop = self._courses, None
+            entry.courses, entry.loop, entry.open_loop = self._courses, None, None
 
     # ------------------------------------------------------------------ one round
     def _start(self, name: str, value: Any) -> Any:
@@ -272,7 +281,7 @@ class ForLoop:
         """End a round; return whether all that is carried is as it was when it began."""
         carried: dict[Any, Any] = {}
         outputs: dict[Any, Any] = {}
-        steady = True
+        self._moved = []
         values: dict[str, Any] = {}
         for name in self._started:
             value = seen.get(name, Hooks.unbound)
@@ -283,12 +292,13 @@ class ForLoop:
             values[name] = value
             if live:
                 self._count(name, value)
-                steady = steady and self._kinds(name, value, 1) == self._before[name]
+                if self._kinds(name, value, 1) != self._before[name]:
+                    self._moved.append(name)
             self._leave(name, value, live, carried, outputs)
         grown = [v for v in seen.values() if isinstance(v, Grown)]
         self._require_own_memory([item for v in grown for item in list.__iter__(v)][: 1 << 10])
         self._require_one_view()
-        steady = steady and not self.loop.of_one_frame
+        steady = not self._moved and not self.loop.of_one_frame
         self.loop.end(carried, outputs)
         self._values = values
         return steady
@@ -467,7 +477,8 @@ def _is_zero(constant: Any) -> bool:
 
 
 # ---------------------------------------------------------------------- comprehensions
-_OPEN: ContextVar[tuple[Comprehension, ...]] = ContextVar("dreamstream_comprehensions", default=())
+#: Comprehensions over frames whose values are not gathered yet.
+OPEN: ContextVar[tuple[Comprehension, ...]] = ContextVar("dreamstream_comprehensions", default=())
 
 
 class Comprehension(ForLoop):
@@ -477,23 +488,30 @@ class Comprehension(ForLoop):
 
     def begin(self, frames: Frames, found: dict[str, Any]) -> Iterator[Any]:
         """Return the rounds."""
-        if not self.site.single:
-            refuse("a comprehension over frames that has ifs or several loops, or is no list; use a `for`")
+        self._require_no_leave()
         self._open(frames)
-        _OPEN.set((*_OPEN.get(), self))
+        OPEN.set((*OPEN.get(), self))
         entry = self.loop.entry
         entry.courses = None
         return self._twice()
 
+    def _require_no_leave(self) -> None:
+        if not self.site.single:
+            refuse("a comprehension over frames that has ifs or several loops, or is no list; use a `for`")
+
     def _twice(self) -> Iterator[Any]:
         """Give the frame twice: what else than the frame the value depends on shows in the second one."""
         self._bodies = []
-        for _ in range(2):
-            number = self.loop.begin()
-            self._bodies.append(self.loop.body)
-            yield self._target(number)
-            if self.loop.of_one_frame:
-                refuse("a condition on the frame's number in a comprehension; use a `for`")
+        self.loop.entry.open_loop = self.loop
+        try:
+            for _ in range(2):
+                number = self.loop.begin()
+                self._bodies.append(self.loop.body)
+                yield self._target(number)
+                if self.loop.of_one_frame:
+                    refuse("a condition on the frame's number in a comprehension; use a `for`")
+        finally:
+            self.loop.entry.open_loop = None
         self.ended = True
 
     def gather(self, made: list[Any]) -> Any:
@@ -521,9 +539,9 @@ def iterate(iterable: Any, site: Site, loop: Any, found: dict[str, Any]) -> Any:
 
 def gathered(made: list[Any]) -> Any:
     """Return the value of a list comprehension."""
-    opened = _OPEN.get()
+    opened = OPEN.get()
     ended = next((i for i, each in enumerate(opened) if each.ended), None)
     if ended is None:  # of no frames, or within one that goes on
         return made
-    _OPEN.set(opened[:ended])
+    OPEN.set(opened[:ended])
     return opened[ended].gather(made)

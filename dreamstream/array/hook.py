@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from ..errors import DreamStreamError
-
 T = TypeVar("T")
 
 
@@ -42,14 +40,6 @@ def fill(apply: Callable[..., Any], lowered: Callable[..., Any]) -> None:
 def lowered(done: str, *given: Any) -> Any:
     """Return what streams become that something is done with; see `dreamstream.array.lowerings.lowered`."""
     return _lowered(done, *given)
-
-
-def explained(error: DreamStreamError, method: Callable[..., Any], x: Any, *args: Any, **kwargs: Any) -> Any:
-    """Raise what a stream's method failed with; where refusals are listed, return what stands for its result."""
-    explanation = getattr(getattr(x.edge, "entry", None), "explanation", None) if x.is_stream else None
-    if explanation is None or not explanation.is_native:
-        raise error
-    return explanation.instead(error, method, (x, *args), kwargs)
 
 
 def apply(

@@ -8,7 +8,7 @@ the Python statement is followed stands above (`array/for_loops.py`).
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..autograd import is_grad_enabled, set_grad_enabled
@@ -242,8 +242,11 @@ class Loop:
             refuse("a loop over the frames of an input that is given once")
         self.entry: Any = self.clock.entry
         self.has_gradients = bool(self.entry.library.has_gradients())
-        if isinstance(self.entry, Body):
-            refuse("a loop over frames within another one")
+        if isinstance(self.entry, Body) or getattr(self.entry, "open_loop", None) is not None:
+            refuse(
+                "a loop over frames within another one; keep a fixed number of frames, or use attention with a "
+                "context"
+            )
         self.inputs: list[tuple[Any, StreamTensor]] = []
         #: By what is carried: its place, line and first value.
         self.carried: dict[Any, tuple[Line, Any]] = {}
@@ -257,6 +260,9 @@ class Loop:
         self._read: list[tuple[StreamTensor, int]] = []
         #: Streams whose first frame is read in the loop, with what that is carried as.
         self._firsts: list[tuple[StreamTensor, Any]] = []
+        #: Operations on whole streams that the body does, with what they gave; which this round has done by now.
+        self._beside: list[tuple[Any, list[Edge], list[Any], Any]] = []
+        self._done: set[int] = set()
         #: Streams whose frames are read or written.
         self.seen: dict[int, StreamTensor] = {}
 
@@ -270,8 +276,22 @@ class Loop:
         """Begin a round."""
         self.body = Body(self)
         self.of_one_frame = False
-        self._frames_now, self._read = {}, []
+        self._frames_now, self._read, self._done = {}, [], set()
         return FrameNumber(self)
+
+    def beside(self, request: Request, run: Callable[[Request], Any]) -> Any:
+        """Run an operation on whole streams that stands in the body: once, whatever the number of rounds."""
+        asked = (request.name, dict(request.attributes), request.cid)
+        edges, weights = [*request.edges], [*request.weights]
+        for i, (known, before, given, made) in enumerate(self._beside):
+            is_same = i not in self._done and known == asked and _same(before, edges)
+            if is_same and len(given) == len(weights) and all(map(_equal, given, weights)):
+                self._done.add(i)
+                return made
+        made = run(request)
+        self._done.add(len(self._beside))
+        self._beside.append((asked, edges, weights, made))
+        return made
 
     def place(self, key: Any, like: StreamTensor | None, first: Any = None, line: Line | None = None) -> Edge:
         """Return what stands for something that is carried, in the body."""
@@ -435,13 +455,15 @@ class Loop:
         return found
 
 
-def _same(known: tuple[Any, ...], key: tuple[Any, ...]) -> bool:
+def _same(known: Sequence[Any], key: Sequence[Any]) -> bool:
     """Whether two keys of inputs are of the same objects and numbers."""
     return len(known) == len(key) and all(a is b or (type(a) is int and a == b) for a, b in zip(known, key))
 
 
 def _equal(a: Any, b: Any) -> bool:
     """Whether two weights, arrays of either front end, hold the same."""
+    if a is b:
+        return True
     if a is None or b is None or tuple(a.shape) != tuple(b.shape) or a.dtype != b.dtype:
         return False
     return bool(((a == b) | ((a != a) & (b != b))).all())
@@ -466,7 +488,7 @@ class Round:
         if self.told(needed) != other.told(needed):
             return False
         pairs = [(a, b) for r, s in zip(self.body.nodes, other.body.nodes) for a, b in zip(r.weights, s.weights)]
-        return all(a is b or _equal(a, b) for a, b in pairs)
+        return all(_equal(a, b) for a, b in pairs)
 
     def reads(self, carried: Any) -> tuple[set[Any], set[int]]:
         """Return what is read of what is carried, and which nodes run, for the outputs and what is carried on."""

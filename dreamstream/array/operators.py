@@ -50,6 +50,11 @@ def weight_of(tensor: Any) -> Any:
 
 def run(request: Request) -> list[tuple[Any, Edge]]:
     """Run an operation inside a forward: its operator, refusals, syncs, then the entry."""
+    loop = getattr(request.edges[0].entry, "open_loop", None)
+    return _run(request) if loop is None else loop.beside(request, _run)
+
+
+def _run(request: Request) -> list[tuple[Any, Edge]]:
     name, edges = request.name, request.edges
     entry = edges[0].entry
     try:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DreamStreamError, ModeError, NotStreamableError, ShapeError
+from ..errors import ModeError, NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS
 from ..stream.rules import BatchSize, Length, join, require_same
 from ..stream.where import INSTEAD
@@ -318,10 +318,7 @@ def allclose(self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equa
 
 # ---------------------------------------------------------------- matrices
 def matmul(self: Any, other: Any) -> Any:
-    try:
-        return _methods(self).matmul(self, other, False)
-    except DreamStreamError as error:
-        return hook.explained(error, Tensor.matmul, self, other)
+    return _methods(self).matmul(self, other, False)
 
 
 def bmm(self: Any, mat2: Any) -> Any:

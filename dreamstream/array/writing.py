@@ -18,7 +18,7 @@ from weakref import ref
 
 import numpy as np
 
-from ..errors import DreamStreamError, DTypeError, NotStreamableError, ShapeError
+from ..errors import DTypeError, NotStreamableError, ShapeError
 from ..source_line import user_line
 from ..stream.rules import Fallback, Length, is_whole, open_branch, stream_slice
 from . import dtypes, elementwise, forward, hook
@@ -200,10 +200,7 @@ def viewing(
 
     @wraps(method)
     def taken(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            out = method(self, *args, **kwargs)
-        except DreamStreamError as error:
-            return hook.explained(error, getattr(Tensor, method.__name__), self, *args, **kwargs)
+        out = method(self, *args, **kwargs)
         if isinstance(out, Merged) and not isinstance(self, Merged):
             out.whole = unsure(self, copied(out.whole))
         if type(out) is not type(self) or (out._ends is None and self.edge is None):

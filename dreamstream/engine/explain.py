@@ -8,8 +8,9 @@ stream can have, the first branch counts.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from fractions import Fraction
 from functools import partial
@@ -19,7 +20,12 @@ from typing import Any
 import numpy as np
 
 from ..array.deferred import Deferred, count_of
-from ..array.library import NATIVE
+from ..array.ends import later
+from ..array.for_loops import iterate
+from ..array.loop_frames import Frames, Numbers
+from ..array.loop_lists import Gathered
+from ..array.loop_values import is_of_body
+from ..array.loops import FrameNumber
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import Symbolic
 from ..errors import DreamStreamError, LocatedError
@@ -29,13 +35,16 @@ from ..stream.context import Context
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import explained, passes_on
-from ..tracing import Hooks
+from ..tracing import Hooks, Site, variables
 from .capture import as_output, begun
+from .explained_loops import ExplainedComprehension, ExplainedLoop, frames_instead, like, whole
 
 #: Streams and frames of the first input for which refused calls are made on plain tensors.
 _TRIED = ((2, 96), (3, 128))
 #: The most refusals that are listed.
 _MOST = 64
+#: The number of the frame that a loop is at in such calls.
+_AT = 7
 
 #: Where the classes are of what stands in a stream's place.
 _ROOMS = {
@@ -81,7 +90,7 @@ def _in_full(
     explanation = Explanation(capture, modules)
     with explanation.listening(), explanation.noting():
         for x in leaves(source.streamed(capture, args, kwargs)):
-            with explanation.noting():
+            with suppress(DreamStreamError) if is_of_body(x) else explanation.noting():  # of a loop that was left
                 as_output(capture, model, x)
     said = explanation.said or [str(error)]
     for path, part in modules.items():
@@ -104,23 +113,23 @@ class Explanation:
 
     def __init__(self, capture: Any, modules: Mapping[str, Any]) -> None:
         self.capture, self.modules = capture, modules
-        self.is_native = capture.library is NATIVE
         self.said: list[str] = []
+        #: How often it was guessed what stands for a result.
+        self.guesses = 0
 
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Within it refused calls and ifs of this thread's forwards have stand-ins."""
         cell = TRACER.cell
-        _ONE_AT_A_TIME.acquire()
-        before, self.capture.explanation = cell.cell_contents, self
-        cell.cell_contents = _Asking(before)
-        token = _CURRENT.set(self)
-        try:
-            yield
-        finally:
-            _CURRENT.reset(token)
-            cell.cell_contents, self.capture.explanation = before, None
-            _ONE_AT_A_TIME.release()
+        with _ONE_AT_A_TIME, TRACER.spelling():
+            before, self.capture.explanation = cell.cell_contents, self
+            cell.cell_contents = _Asking(before)
+            token = _CURRENT.set(self)
+            try:
+                yield
+            finally:
+                _CURRENT.reset(token)
+                cell.cell_contents, self.capture.explanation = before, None
 
     @contextmanager
     def noting(self) -> Iterator[None]:
@@ -143,21 +152,47 @@ class Explanation:
     def instead(self, error: DreamStreamError, f: Any, args: Any, kwargs: Any) -> Any:
         """Note a refusal and return what stands for the result of the call; raise it where nothing can."""
         self.note(error)
-        given = leaves((getattr(f, "__self__", None), args, kwargs))
+        given = _within((getattr(f, "__self__", None), args, kwargs))
+        loop = getattr(self.capture, "open_loop", None)
+        frames = [x for x in map(_bared, given) if is_of_body(x)]
+        if not any(loop is None or x.edge.entry is not loop.body for x in frames):
+            self.note(error)  # else it follows from a loop that was left early
+        number = next((x for x in given if isinstance(x, FrameNumber)), None)
+        in_loop = loop is not None and bool(frames or number is not None)
         streams = [x for x in map(_bared, given) if type(x) is StreamTensor and x.edge and "L" in x.dims]
         token = _CURRENT.set(None)
         self.capture.explanation = None
         try:
-            two, three = (self._tried(f, args, kwargs, rows, frames) for rows, frames in _TRIED)
+            if (instead := frames_instead(f, args, self._length())) is not None:
+                return instead
+            two, three = (self._tried(f, args, kwargs, rows, n) for rows, n in _TRIED)
             others, base = iter(leaves(three)), next(iter(streams), self.capture.inputs[0])
-            return map_leaves(two, lambda x: self._stands(x, next(others), base))
+            frame = loop.frame(whole(loop.clock), 0) if in_loop and loop is not None else None
+
+            def stands(x: Any) -> Any:
+                is_number = number is not None and type(x) is int
+                return number if is_number else self._stands(x, next(others), base, frame)
+
+            return map_leaves(two, stands)
         except Exception:  # it takes some lengths alone, or has no result that a stream could be
-            if len(self.said) >= _MOST or not streams:
+            self.guesses += 1
+            if f is getattr and callable(getattr(list, args[1], None)):  # of what a loop gathered
+                return lambda *_, **__: None
+            if len(self.said) >= _MOST or not given:
                 raise error from None
-            return self.capture.library.see(streams[0])
+            same = frames if in_loop else streams
+            return self.capture.library.see(same[0] if same else self.capture.inputs[0])
         finally:
             self.capture.explanation = self
             _CURRENT.reset(token)
+
+    def _length(self) -> Any:
+        first = self.capture.inputs[0]
+        return first.shape[first.dims.index("L")] if "L" in first.dims else None
+
+    def all_frames(self) -> Frames:
+        """Return the frames of the first input."""
+        return Numbers(0, self._length())
 
     def _tried(self, f: Any, args: Any, kwargs: Any, rows: int, frames: int) -> Any:
         """Call a function on plain tensors."""
@@ -166,8 +201,14 @@ class Explanation:
 
             def plain(x: Any) -> Any:
                 x = _bared(x)
+                if type(x) is slice:
+                    return slice(plain(x.start), plain(x.stop), plain(x.step))
                 if isinstance(x, BatchSize):
                     return rows * x.times
+                if isinstance(x, FrameNumber):
+                    return _AT + x.off
+                if isinstance(x, Gathered):
+                    return [plain(x.frames.select(1, -1))] * frames
                 if isinstance(x, (Symbolic, Deferred, Length)):
                     return Deferred(library, _same, (x,), {}).at(lambda length: count_of(length, frames))
                 if not _stands_for_frames(x):
@@ -183,7 +224,7 @@ class Explanation:
                 args, kwargs, f = (*f.args, *args), {**f.keywords, **kwargs}, f.func
             return f(*map_leaves(tuple(args), plain), **map_leaves(dict(kwargs), plain))
 
-    def _stands(self, two: Any, three: Any, base: StreamTensor) -> Any:
+    def _stands(self, two: Any, three: Any, base: StreamTensor, frame: StreamTensor | None) -> Any:
         """Return what has the dimensions of a result, of which two sizes were tried."""
         if not hasattr(two, "ndim"):
             return two
@@ -203,25 +244,22 @@ class Explanation:
             return two
         if roles.count("L") > 1 or roles.count("B") != 1:
             raise ValueError("no stream has these dimensions")
-        first = [base.dims.index(d) for d in ("B", "L")]
-        x: Any = base.permute(*first, *(i for i in range(base.ndim) if i not in first)).to(np.dtype(np.float32))
-        x = x.flatten(2).sum(-1) if x.ndim > 2 else x
-        features = [r for r in roles if isinstance(r, int)]
         if "L" not in roles:
-            x = x.sum(1) if "L" in x.dims else x
-            x, order = x.reshape(x.shape[0], *[1] * len(features)).expand(-1, *features), ["B"]
-        else:
-            if ratio < 1:
-                x = x[:, :: round(1 / ratio)]
-            elif ratio > 1:
-                x = x.repeat_interleave(round(ratio), 1)
-            x = x.reshape(*x.shape, *[1] * len(features)).expand(-1, -1, *features)
-            order = ["B", "L"]
-        places = iter(range(len(order), len(roles)))
-        x = x.permute(*(order.index(r) if isinstance(r, str) else next(places) for r in roles))
-        kind = str(two.dtype)
-        x = x > 0 if "bool" in kind else x.to(np.dtype(np.int64)) if "int" in kind else x
-        return self.capture.library.see(x)
+            base = base if frame is None else frame
+        elif frame is not None:
+            self.guesses += 1  # no stream is made in a loop of its frames
+        elif ratio < 1:
+            base = base[(slice(None),) * base.dims.index("L") + (slice(None, None, round(1 / ratio)),)]
+        elif ratio > 1:
+            base = base.repeat_interleave(round(ratio), base.dims.index("L"))
+        kind = "b" if "bool" in (name := str(two.dtype)) else "i" if "int" in name else "f"
+        return self.capture.library.see(like(base, roles, np.dtype(f"{kind}{1 if kind == 'b' else 8}")))
+
+
+def _within(given: Any) -> list[Any]:
+    """Return all that is in arguments, in slices too, but for last frames, which have no place yet."""
+    found = [x for x in leaves(given) if later(_bared(x)) is None]
+    return found + [end for x in found if type(x) is slice for end in (x.start, x.stop)]
 
 
 def _stands_for_frames(x: Any) -> bool:
@@ -245,6 +283,17 @@ class _Asking:
     def of(self, f: Any) -> Any:
         found = self._tracer.of(f)
         return found if _CURRENT.get() is None else partial(_called, f, found)
+
+    def loop(self, site: Site) -> Any:
+        explanation = _CURRENT.get()
+        is_other = explanation is None or site.kind == "while"
+        return self._tracer.loop(site) if is_other else ExplainedLoop(site, explanation)
+
+    def iterate(self, iterable: Any, site: Site, loop: Any) -> Any:
+        explanation, found = _CURRENT.get(), variables(sys._getframe(1))
+        if explanation is not None and loop is None:
+            loop = ExplainedComprehension(site, explanation)
+        return iterate(iterable, site, loop, found)
 
     def ways(self, w: Any, site: Any, seen: dict[str, Any]) -> Any:
         explanation = _CURRENT.get()

@@ -70,8 +70,7 @@ class _Native:
         held = Held(self.model, trace=True)
         with undone(held), _untouched(self.model, capture):
             result = self.model(*args, **kwargs)
-            with capture.noting():
-                held.settle()
+            held.settle(capture.noting)
             return result
 
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:

@@ -12,7 +12,7 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from operator import is_
 from types import FunctionType
@@ -116,8 +116,8 @@ class Held:
         return [*states, *_others()] if self.watched else states
 
     # ---------------------------------------------------------------- after it
-    def settle(self) -> None:
-        """Take out of the model what stands for streams.
+    def settle(self, noting: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        """Take out of the model what stands for streams; each refusal is raised within what `noting` returns.
 
         Raises
         ------
@@ -143,7 +143,8 @@ class Held:
         first = [(home, key) for home, key, _, _ in new if (_key(home.of), key) not in known]
         functions = homes_of(self._model(), functions=True).functions if first else []
         for home, key in first:
-            self._require_no_cache(home, key, functions)
+            with noting():
+                self._require_no_cache(home, key, functions)
         for home, key, _, other in kept:
             _put(home, key, other)
         self._kept = new

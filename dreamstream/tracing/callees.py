@@ -5,7 +5,8 @@ import os
 import sys
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from .copies import Converted, converted, is_copy, make
@@ -40,6 +41,8 @@ class Callees:
 
     #: Functions and what stands for them in every tracer of this class.
     instead: ClassVar[dict[Any, Callee]] = {}
+    #: Whether operators are calls in copies.
+    spells = False
 
     def __init__(self) -> None:
         self.cell = types.CellType(self)  # what copies ask
@@ -126,6 +129,17 @@ class Callees:
         """Whether arguments hold what must not reach a user's cache."""
         return False
 
+    @contextmanager
+    def spelling(self) -> Iterator[None]:
+        """Within it operators are calls in the copies that are looked up, by any thread."""
+        self.spells = True
+        self.forget()
+        try:
+            yield
+        finally:
+            self.spells = False
+            self.forget()
+
     def forget(self) -> None:
         """Drop the function objects that are kept, as after a change of what stands for what."""
         self._known.clear()
@@ -144,13 +158,13 @@ class Callees:
         copy = self.copied(f)
         if copy is f:
             return self._keep(f, None)
-        self._keep(f, copy if self._lives_on(f) else converted(f))
+        self._keep(f, copy if self._lives_on(f) else converted(f, self.spells))
         return copy
 
     def copied(self, f: types.FunctionType) -> types.FunctionType:
         """Return a new copy of a function, whatever stands for it; itself where there can be none."""
         try:
-            return make(f, converted(f), self.cell)
+            return make(f, converted(f, self.spells), self.cell)
         except NoCopy as why:
             self.not_copied(f, why)
             return f

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from .nodes import HOOKS, SITES
 from .source import NoCopy, compiled, find, place, qualified_name
-from .transform import transform
+from .spelled import Spelled
+from .transform import Statements, transform
 
 
 class Converted(NamedTuple):
@@ -25,8 +26,11 @@ class Converted(NamedTuple):
     """Puts the function's own cells, that of the sites and that of the hooks into the order that the code has."""
 
 
-# By the code that a copy was made from: its own, or why there is none. By code of ours: that it is.
-_converted: dict[int, tuple["weakref.ref[types.CodeType]", Converted | str]] = {}
+# By the code that a copy was made from, and whether operators are calls in it: its own, or why there is none.
+_Known = dict[int, tuple["weakref.ref[types.CodeType]", Converted | str]]
+_converted: _Known = {}
+_spelled: _Known = {}
+# By code of ours: that it is.
 _ours: dict[int, "weakref.ref[types.CodeType]"] = {}
 _lock = threading.RLock()
 
@@ -42,8 +46,8 @@ def why_not(code: types.CodeType) -> str | None:
     return known[1] if known is not None and isinstance(known[1], str) else None
 
 
-def converted(function: types.FunctionType) -> Converted:
-    """Return the code of a function's copies.
+def converted(function: types.FunctionType, spelled: bool = False) -> Converted:
+    """Return the code of a function's copies; `spelled`: of those in which operators are calls.
 
     Raises
     ------
@@ -51,13 +55,14 @@ def converted(function: types.FunctionType) -> Converted:
         It can't be converted; why is also kept for ``why_not``.
     """
     code = function.__code__
-    known = _converted.get(id(code))
+    table = _spelled if spelled else _converted
+    known = table.get(id(code))
     if known is None:
         with _lock:
-            known = _converted.get(id(code))
+            known = table.get(id(code))
             if known is None:
-                known = _weak(code, _converted), _convert(function)
-                _converted[id(code)] = known
+                known = _weak(code, table), _convert(function, Spelled if spelled else Statements)
+                table[id(code)] = known
     if isinstance(known[1], str):
         raise NoCopy(known[1])
     return known[1]
@@ -75,11 +80,11 @@ def make(function: types.FunctionType, made: Converted, hooks: types.CellType) -
     return new
 
 
-def _convert(function: types.FunctionType, deep: bool = False) -> Converted | str:
+def _convert(function: types.FunctionType, kind: type[Statements], deep: bool = False) -> Converted | str:
     code, name = function.__code__, qualified_name(function)
     try:
         found = find(function)
-        sites = transform(found.node, code.co_filename, name)
+        sites = transform(found.node, code.co_filename, name, kind)
         made = compiled(found, code, (*code.co_freevars, HOOKS, SITES), name)
     except NoCopy as reason:
         return str(reason)
@@ -87,7 +92,7 @@ def _convert(function: types.FunctionType, deep: bool = False) -> Converted | st
         if deep:
             return f"{place(code)}: it is nested too deeply ({error})"
         with ThreadPoolExecutor(1) as thread:  # whose stack is empty, however deep the user's calls are
-            return thread.submit(_convert, function, deep=True).result()
+            return thread.submit(_convert, function, kind, deep=True).result()
     except (SyntaxError, ValueError) as error:
         return f"{place(code)}: what it is converted to can't be compiled ({error})"
     _note(made)

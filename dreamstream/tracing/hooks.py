@@ -5,6 +5,7 @@ one is True, False, or an undecided object, which goes through the hooks from th
 """
 
 import functools
+import operator
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
@@ -56,6 +57,9 @@ class Hooks(Callees):
 
     unbound = object()
     """What stands for a name that has no value."""
+    operators = operator
+    piece, read = slice, getattr
+    """What copies in which operators are calls (`Spelled`) call for them, for slices and attributes."""
 
     def __init__(self) -> None:
         super().__init__()

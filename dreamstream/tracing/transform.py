@@ -18,9 +18,11 @@ _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _Function = TypeVar("_Function", bound=ast.FunctionDef | ast.Lambda)
 
 
-def transform(node: ast.FunctionDef | ast.Lambda, file: str, function: str) -> tuple[Site, ...]:
-    """Transform a function's node in place; the sites are what its hooks are given."""
-    statements = Statements(file, function)
+def transform(
+    node: ast.FunctionDef | ast.Lambda, file: str, function: str, kind: "type[Statements] | None" = None
+) -> tuple[Site, ...]:
+    """Transform a function's node in place, by a class of `Statements`; the sites are what its hooks are given."""
+    statements = (kind or Statements)(file, function)
     ast.fix_missing_locations(statements.function(node))
     return tuple(statements.sites)
 

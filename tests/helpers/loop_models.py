@@ -370,6 +370,14 @@ def a_comprehension(lib: Any, m: Any, x: Any) -> Any:
 
 
 @case
+def whole_streams_in_the_body(lib: Any, m: Any, x: Any) -> Any:
+    h, ys = lib.zeros(x.size(0), H), [lib.relu(m.c(x))[:, t] * m.d(x[:, t]) for t in range(x.size(1))]
+    for t in range(x.size(1)):
+        h = 0.5 * h + lib.tanh(m.a(x))[:, t] if t > 0 else m.b(x).exp()[:, t]
+    return lib.stack(ys, 1), h
+
+
+@case
 def two_loops(lib: Any, m: Any, x: Any) -> Any:
     h, ys = lib.zeros(x.size(0), H), []
     for t in range(x.size(1)):

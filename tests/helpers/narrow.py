@@ -18,7 +18,7 @@ X = np.random.default_rng(0).standard_normal((6, 50)).astype(np.float32)
 
 
 class Net(nn.Module):
-    """Every kind of layer with matrices, gated and fused ones among them."""
+    """Every kind of layer with matrices, gated and fused ones, and those of a loop over frames, among them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,14 +31,19 @@ class Net(nn.Module):
         self.norm = nn.LayerNorm(33)
         self.lstm = nn.LSTM(33, 20, 2, batch_first=True, proj_size=9)
         self.gru = nn.GRU(9, 20, batch_first=True)
+        self.cell, self.out = nn.GRUCell(20, 24), nn.Linear(24, 20)
         self.up = nn.ConvTranspose1d(20, 6, 5, stride=2)
         self.up_in_groups = nn.ConvTranspose1d(6, 4, 3, stride=2, groups=2)
 
     def forward(self, x: Any) -> Any:
         y = nn.functional.glu(self.gated(self.conv(x).relu()), 1)
         y = self.depthwise(self.grouped(y)).transpose(1, 2)
-        y = self.gru(self.lstm(self.norm(self.linear(y).tanh()))[0])[0].transpose(1, 2)
-        return self.up_in_groups(self.up(y))
+        y = self.gru(self.lstm(self.norm(self.linear(y).tanh()))[0])[0]
+        h, ys = ds.zeros(y.size(0), 24), []
+        for t in range(y.size(1)):
+            h = self.cell(y[:, t], h)
+            ys.append(self.out(h))
+        return self.up_in_groups(self.up(ds.stack(ys, 1).transpose(1, 2)))
 
 
 def compiled(**options: Any) -> ds.Engine:

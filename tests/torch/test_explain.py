@@ -108,3 +108,90 @@ def test_other_threads_are_refused_as_ever():
         other(x)
     thread.join()
     assert caught.value.refusals == () and len(found[0].refusals) >= 1
+
+
+# ---------------------------------------------------------------------- loops over frames, in either front end
+def in_loops(lib, x):
+    h, ys = lib.zeros(x.size(0), 4), []
+    for t in range(x.size(1)):
+        h = h * 0.5 + x[:, t] - x.mean(1)
+        h = h + x.flip(1)[:, t] * (t * 0.5)
+        if h.sum() > 3:
+            h = h * 0
+        if t == x.size(1) - 1:
+            h = h * 2
+        ys.append(h)
+    y = lib.stack(ys, 1)
+    for t in range(x.size(1)):
+        h = x[:, t]
+        if t > 5:
+            break
+    return y.sort(1)[0], h
+
+
+def which_loops(lib, x):
+    ys, zs = [], []
+    for t in range(0, x.size(1), 2):
+        ys.append(x[:, t])
+    for t in reversed(range(x.size(1))):
+        zs.append(x[:, t])
+    for _, (frame, k) in enumerate(zip(x.unbind(1), range(3))):
+        ys.append(frame * k)
+    for t in range(x.size(1)):
+        for s in range(x.size(1)):
+            zs.append(x[:, t] * x[:, s])
+    return lib.stack(ys, 1).flip(1), lib.stack(zs, 1)[:, 5:9]
+
+
+def what_grows(lib, x):
+    h, k, ys = lib.zeros(x.size(0), 4), 1.0, []
+    for t in range(x.size(1)):
+        h, k = lib.cat([h, x[:, t]], 1), k * 0.9
+        ys.append(x[:, : t + 1].mean(1))
+    zs = [frame.flip(0) for frame in x.unbind(1) if frame is not None]
+    x[:, 3] = 0
+    return lib.stack(ys, 1) / x.size(1), -x.median(1)[0], zs
+
+
+ALL = {
+    in_loops: (
+        "x.mean(1)`: the loop is at one frame",
+        "flip at",
+        "can't be multiplied",
+        "sum over the batch",
+        "whether a frame is the last one",
+        "`break` at line",
+        "sort along L",
+    ),
+    which_loops: (
+        "a step over frames",
+        "`for t in reversed(range(x.size(1))):`: it begins at the stream's end",
+        "zip of frames and something else",
+        "`append` of a list that a loop gathered",
+        "within another one",
+        "return lib.stack(ys, 1).flip(1)",
+        "x[..., 5:9, ...]",
+    ),
+    what_grows: (
+        "it grows with every frame",
+        "`h`, `k`: no state of a fixed size",
+        "a comprehension over frames that has ifs",
+        "flip along B",
+        "`x[:, 3] = 0`",
+        "the length of a stream is not a number",
+        "sort along L",
+    ),
+}
+
+
+@pytest.mark.parametrize("front", ["torch", "native"])
+@pytest.mark.parametrize("f", ALL)
+def test_all_in_and_behind_loops_is_listed_once(f, front):
+    lib, base = (torch, nn.Module) if front == "torch" else (ds, ds.nn.Module)
+    model = type("Model", (base,), {"forward": lambda self, x: f(lib, x)})()
+    with pytest.raises(ds.NotStreamableError) as caught:
+        ds.compile(model.eval(), ("B", "L", 4), explain=True)
+    said = caught.value.refusals
+    found = [[i for i, text in enumerate(said) if part in text] for part in ALL[f]]
+    assert all(found), said
+    assert len(said) == len({i for each in found for i in each}), said  # and nothing else

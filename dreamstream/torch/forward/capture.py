@@ -80,8 +80,7 @@ class TorchSource:
                     result = TRACER.of(self.model)(*args, **kwargs)
                 except DTypeError as error:
                     raise self._explained(error) from None
-            with capture.noting():
-                held.settle()
+            held.settle(capture.noting)
             return _tree(result)
 
     def _explained(self, error: DTypeError) -> DTypeError:
