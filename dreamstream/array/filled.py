@@ -56,17 +56,21 @@ class Shared:
         return self
 
     def _become(self: Any, new: Any) -> None:
-        """Hold another value, and let all views hold the same views of that."""
-        self.__class__, self.__dict__ = type(new), {**new.__dict__, "_source": self._source, "_taken": self._taken}
-        for x in (at() for at in self._taken):
-            if x is not None and x.shares():
-                x._become(x._again(self, *x._source[1:]))
+        """Hold another value, or be another tensor; all views become the same views of that."""
+        taken = [x for x in (at() for at in self._taken) if x is not None and x.shares()]
+        known = {"_source": self._source, "_taken": self._taken} if isinstance(new, Shared) else {}
+        self.__class__, self.__dict__ = type(new), {**new.__dict__, **known}
+        for x in taken:
+            view = x._again(self, *x._source[1:])
+            if isinstance(self, StreamTensor):
+                self._views = [(ref(x) if at() is view else at, certain) for at, certain in self._views]
+            x._become(view)
 
     def _again(self, of: Any, *source: Any) -> Any:
         """Return the same view of another tensor."""
         how, args, kwargs = source
-        if isinstance(how, str):
-            return getattr(of, how)(*args, **kwargs)
+        if isinstance(how, str) or not isinstance(of, Shared):
+            return getattr(of, how if isinstance(how, str) else how.__name__)(*args, **kwargs)
         return of.library.defer(how, (of, *args), kwargs)
 
     def _within(self, of: Any, out: Any, *source: Any) -> Any:
@@ -106,6 +110,11 @@ def kept(x: Any) -> Any:
     return out
 
 
+def gives_several(method: Any) -> bool:
+    """Whether a method of the library's tensors gives several tensors."""
+    return str(getattr(method, "__annotations__", {}).get("return")).startswith(("tuple", "Extreme"))
+
+
 def holds_nowhere(mask: Any) -> bool:
     """Whether a mask is known to hold nowhere, at whatever length."""
     if hasattr(type(mask), "everywhere"):
@@ -143,7 +152,7 @@ class Filled(Shared):
         root = self
         while root._source is not None:
             root = root._source[0]
-        root._turn(root.as_stream())
+        root._become(root.as_stream())
 
     def is_floating_point(self: Any) -> bool:
         """Whether it holds real numbers."""
@@ -179,15 +188,6 @@ class Filled(Shared):
     def tolist(self: Any) -> Any:
         """Return the lengths of streams as a list, of one: each stream is by itself."""
         return [self.value] if self.roles == ("B",) and not self.position else self._refuse("a list")
-
-    def _turn(self: Any, stream: StreamTensor) -> None:
-        taken = [x for x in (at() for at in self._taken) if x is not None]
-        self.__class__, self.__dict__ = StreamTensor, stream.__dict__
-        for x in taken:
-            _, name, args, kwargs = x._source
-            view = getattr(self, name if isinstance(name, str) else name.__name__)(*args, **kwargs)
-            self._views = [(ref(x) if at() is view else at, certain) for at, certain in self._views]
-            x._turn(view)
 
     def __setitem__(self: Any, index: Any, value: Any) -> None:
         if not self.is_filled:

@@ -22,7 +22,7 @@ from ..operations import ARITHMETIC, RELATIONS, UNARY
 from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
 from . import hook
 from .dimension_arguments import Described, axis_of, numbered, sizes_of
-from .filled import Filled, sharing
+from .filled import Filled, gives_several, sharing
 from .lengths_of import SAME_ORDER, LengthsOf
 from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
@@ -495,7 +495,7 @@ class Symbolic(Described, Filled):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name.endswith("_") and self.is_filled:
+        if self.is_filled and (name.endswith("_") or gives_several(getattr(Tensor, name, None))):
             self.become()
             return getattr(self, name)
         if name.endswith("_"):
