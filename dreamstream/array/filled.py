@@ -95,10 +95,21 @@ def with_part(view: Callable[..., Any]) -> Callable[..., Any]:
 
     def put(whole: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
         whole = whole.clone()
-        view(whole, *args, **kwargs)[...] = value
+        own_method(whole, view)(whole, *args, **kwargs)[...] = value
         return whole
 
-    return put
+    return composed(put)
+
+
+def composed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a function that calls methods of its first argument: it runs on streams as on tensors."""
+    function.is_composed = True  # type: ignore[attr-defined]
+    return function
+
+
+def own_method(x: Any, method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method of that name that a stream has in place of the library's tensors'."""
+    return getattr(type(x), method.__name__, method) if isinstance(x, StreamTensor) else method
 
 
 def kept(x: Any) -> Any:

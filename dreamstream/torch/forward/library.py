@@ -373,7 +373,7 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
         out = args[0].to(x.dtype)
     else:
         func, args = _without_sums(func, name, args)
-        out = forward.call(func, args, kwargs)
+        out = func(*args, **kwargs) if hasattr(func, "is_composed") else forward.call(func, args, kwargs)
         if out is NotImplemented:
             edge = next(a._inner.edge for a in leaves((args, kwargs)) if hasattr(a, "_inner"))
             require_waiting(f"{name}: positions meet a length,", edge)
