@@ -93,15 +93,26 @@ def _counted(x: Any) -> tuple[Symbolic, list[int]]:
 
 def _as_integer(x: Any) -> Any:
     """Return the integer that a tensor of one element, or one number for all streams, holds; all else as it is."""
-    x = number_of_all(x)
+    if _is_of_all(x):
+        return x.value
     plain = integers(x) and not (is_deferred(x) or getattr(x, "is_stream", False))
     return int(x) if plain and math.prod(x.shape) == 1 else x
 
 
 def number_of_all(x: Any) -> Any:
-    """Return the number that a tensor made for all streams, as ``full((B, 1), 3)``, holds; all else as it is."""
+    """Return the number that a tensor made for all streams, as ``full((B, 1), 3)``, holds; all else as it is.
+
+    Of several elements, which are features, it returns a tensor.
+    """
+    if not _is_of_all(x):
+        return x
+    several = any(isinstance(role, int) and role != 1 for role in x.roles)
+    return x.library.array(x.constant().numpy()) if several else x.value
+
+
+def _is_of_all(x: Any) -> bool:
     alone = isinstance(x, Symbolic) and not x.position and "L" not in x.roles
-    return x.value if alone and isinstance(x.value, (int, float)) else x
+    return alone and isinstance(x.value, (int, float))
 
 
 def _step(name: str, *given: Any, **named: Any) -> list[int] | None:
