@@ -46,7 +46,7 @@ class Shared:
 
     def hold(self, out: Any) -> Any:
         """Hold what was written, in this tensor and in all that share its memory."""
-        if not isinstance(out, Shared) or out is self:
+        if not isinstance(out, (Shared, StreamTensor)) or out is self:
             return out
         if self.shares():
             of, *source = self._source or (self,)
@@ -58,8 +58,10 @@ class Shared:
     def _become(self: Any, new: Any) -> None:
         """Hold another value, or be another tensor; all views become the same views of that."""
         taken = [x for x in (at() for at in self._taken) if x is not None and x.shares()]
-        known = {"_source": self._source, "_taken": self._taken} if isinstance(new, Shared) else {}
-        self.__class__, self.__dict__ = type(new), {**new.__dict__, **known}
+        own = {"_source": self._source, "_taken": self._taken}
+        self.__class__, self.__dict__ = type(new), new.__dict__
+        if isinstance(new, Shared):
+            self.__dict__ = {**new.__dict__, **own}
         for x in taken:
             view = x._again(self, *x._source[1:])
             if isinstance(self, StreamTensor):
@@ -179,7 +181,9 @@ class Filled(Shared):
 
     def masked_fill(self: Any, mask: Any, value: Any) -> Any:
         """Return it where a mask is known to hold nowhere."""
-        return self if holds_nowhere(mask) else self._otherwise("masked_fill", (mask, value), {})
+        if not holds_nowhere(mask):
+            return self._otherwise("masked_fill", (mask, value), {})
+        return self._like(self.value, self._met(mask)[0])
 
     def any(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
         """Return whether one is true: all are alike."""

@@ -407,10 +407,13 @@ class Symbolic(Described, Filled):
         """Return it within limits: as a formula, where counts show for every stream on which side it is."""
         out: Symbolic = self
         limits = {name: limit for name, limit in (("min", min), ("max", max)) if limit is not None}
+        if not all(isinstance(limit, _LIMITS) for limit in limits.values()):
+            return self._otherwise("clamp", (), limits)
         try:
             for name, limit in limits.items():
-                if not out._compare(limit, "ge" if name == "min" else "le").value:
-                    out = limit if isinstance(limit, Symbolic) else self._like(limit)
+                given = limit if isinstance(limit, Symbolic) else self._like(limit)
+                is_within = out._compare(limit, "ge" if name == "min" else "le").value
+                out = out._beside(given) if is_within else given._beside(out)
         except (_NoFormula, NotStreamableError) as error:
             plain = not any(isinstance(limit, (Symbolic, Token)) for limit in limits.values())
             if self.position and plain:
@@ -419,6 +422,12 @@ class Symbolic(Described, Filled):
                 raise
             out._refuse(str(error))
         return out
+
+    def _beside(self, other: Symbolic) -> Symbolic:
+        """Return it in the shape, and of the kind of number, that it has once it meets another."""
+        roles, length = self._met(other)
+        out = self if roles == self.roles else Symbolic(self.value, roles, length, self.position, self.kind)
+        return out.to(other.dtype) if isinstance(other.value, float) and not isinstance(out.value, float) else out
 
     clip = clamp
 
@@ -433,7 +442,10 @@ class Symbolic(Described, Filled):
     min = amin = partialmethod(_reduced, False)
 
     def _limited(self, other: Any, side: str) -> Any:
-        return self.clamp(**{side: _number(other)})
+        other = _number(other)
+        if isinstance(other, _LIMITS):
+            return self.clamp(**{side: other})
+        return self._otherwise("maximum" if side == "min" else "minimum", (other,), {})
 
     maximum, minimum = partialmethod(_limited, side="min"), partialmethod(_limited, side="max")
 
@@ -594,5 +606,6 @@ for _both, _name in ((lambda a, b: bool(a) and bool(b), "and"), (lambda a, b: bo
     _answering(partial(Symbolic._apply, function=_both), f"__{_name}__", f"__r{_name}__", f"logical_{_name}")
 for _name in ("unsqueeze", "squeeze", "permute", "__getitem__", "expand", "expand_as", "view", "reshape"):
     setattr(Symbolic, _name, sharing(_name, getattr(Symbolic, _name)))
+_LIMITS = (int, float, Token, Symbolic)  #: What formulas are compared with.
 Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]
 refuse_the_rest(Symbolic, Symbolic._refuse)
