@@ -562,15 +562,17 @@ def positions(start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Any:
 
 
 def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
-    def method(self: Symbolic, other: Any) -> Any:
+    def method(self: Symbolic, other: Any, name: str) -> Any:
         other = other.meeting(self) if hasattr(type(other), "meeting") else other  # a constant of the batch
         try:
-            return answer(self, other)
+            out = answer(self, other)
         except (_NoFormula, NotStreamableError) as error:
             return self._otherwise(names[0], (other,), {}, error)
+        foreign = out is NotImplemented and not name.startswith("__")
+        return self._otherwise(name, (other,), {}) if foreign else out
 
     for name in names:
-        setattr(Symbolic, name, method)
+        setattr(Symbolic, name, lambda self, other, name=name: method(self, other, name))
 
 
 def _arithmetic(name: str, keeps: builtins.bool) -> None:

@@ -23,7 +23,7 @@ from ...array.library import Library
 from ...array.loops import number_in
 from ...array.mask_terms import terms_by_distance
 from ...array.over_time import require_waiting
-from ...array.positions import first_row, is_counted, number_of_all, streamed, unknown
+from ...array.positions import first_row, is_counted, lined_up, number_of_all, streamed, unknown
 from ...array.score_steps import OverKeys
 from ...array.scores import Scores
 from ...array.shape_of import Empty, ShapeOf
@@ -375,7 +375,7 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     if name in _TYPES:
         out = args[0].to(x.dtype)
     else:
-        func, args = _without_sums(func, name, args)
+        func, args = _without_sums(func, name, lined_up(func, args))
         out = func(*args, **kwargs) if hasattr(func, "is_composed") else forward.call(func, args, kwargs)
         if out is NotImplemented:
             edge = next(a._inner.edge for a in leaves((args, kwargs)) if hasattr(a, "_inner"))

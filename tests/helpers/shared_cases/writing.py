@@ -240,6 +240,26 @@ def _zeros_read_by_other_views(ds: Any, F: Any, x: Any) -> Any:
 
 
 @_write
+def _functions_of_positions(ds: Any, F: Any, x: Any) -> Any:
+    B, C, L = x.shape
+    rests = (ds.arange(L) % 3).to(x.dtype)
+    rests[rests > 1] = 0
+    seen = rests[None]
+    seen += 1
+    waves = ds.ones(B, 1, L).sin()
+    waves.add_(x[:, :1])
+    return x * rests + waves
+
+
+@_write
+def _numbers_that_have_features(ds: Any, F: Any, x: Any) -> Any:
+    B, C, L = x.shape
+    none = ds.arange(L).to(x.dtype).sin() * ds.zeros(B, C, 1)
+    ones = ds.maximum(ds.ones(B, 1, L), ds.zeros(B, C, L))
+    return x[:, :1] / (none + 1) + ds.cat([x[:, :2], ones], 1)[:, 2:]
+
+
+@_write
 def _zeros_that_add_up(ds: Any, F: Any, x: Any) -> Any:
     y = x.new_zeros(x.shape)
     for i in range(4):
