@@ -24,7 +24,7 @@ from ..stream.rules import BatchSize, Length
 from ..stream.tree import map_leaves
 from .dimension_arguments import LikeOthers
 from .distance_tables import Places, stride_of, strided
-from .filled import Shared, Whatever, composed, gives_several, kept, own_method
+from .filled import Shared, Whatever, gives_several, kept, own_method
 from .loops import number_in
 from .protocol import refuse_the_rest
 from .shape_of import ShapeOf
@@ -527,7 +527,7 @@ def to_a_copy(func: Callable[..., Any]) -> Callable[..., Any]:
         own_method(x, func)(x, *args, **kwargs)
         return x
 
-    return composed(written)
+    return written
 
 
 def flat(tree: Any) -> Iterator[Any]:

@@ -95,18 +95,13 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "
 def with_part(view: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that writes into a part of a copy of its first argument, and gives the whole."""
 
+    @wraps(view, assigned=())
     def put(whole: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
         whole = whole.clone()
         own_method(whole, view)(whole, *args, **kwargs)[...] = value
         return whole
 
-    return composed(put)
-
-
-def composed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a function that calls methods of its first argument: it runs on streams as on tensors."""
-    function.is_composed = True  # type: ignore[attr-defined]
-    return function
+    return put
 
 
 def own_method(x: Any, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from .. import operations
 from ..errors import NotStreamableError
-from ..operations import ARITHMETIC, OPERATORS, RELATIONS
+from ..operations import ARITHMETIC, OPERATIONS
 from ..stream.rules import Length
 from .deferred import SERVES_FRAMES, Deferred, is_deferred
 from .stream_tensor import StreamTensor
@@ -27,9 +28,10 @@ _CODES |= dict.fromkeys(("min", "minimum", "clamp_max"), 4) | dict.fromkeys(("ma
 _APPLIED: tuple[Callable[[Any, int], Any], ...] = (
     operator.add, operator.mul, operator.floordiv, operator.mod, np.minimum, np.maximum,
 )  # fmt: skip
-_OF_ELEMENTS = frozenset((
-    *ARITHMETIC, *ARITHMETIC.values(), *(f"r{name}" for name in ARITHMETIC), *RELATIONS,
-    *(name for name, row in OPERATORS.items() if row.kind == "elementwise"),
+#: Functions of single elements.
+ELEMENTWISE = frozenset((
+    "where_function", *ARITHMETIC, *(f"r{name}" for name in ARITHMETIC),
+    *(name for name, row in OPERATIONS.items() if row.outside == "elementwise"),
 ))  # fmt: skip
 _SHAPES = (
     "to", "long", "int", "type", "type_as", "unsqueeze", "squeeze", "view", "reshape", "expand", "expand_as",
@@ -124,7 +126,8 @@ def lined_up(func: Any, args: Sequence[Any]) -> tuple[Any, ...]:
     """Return operands of one function of elements: streams get the first dimensions that constants have alone."""
     streams = [getattr(x, "is_stream", False) for x in args]
     n = max((x.ndim for x, own in zip(args, streams) if hasattr(x, "ndim") and not own), default=0)
-    if func.__name__.strip("_") not in _OF_ELEMENTS:
+    name = func.__name__.strip("_")
+    if name not in ELEMENTWISE and name not in (*operations.ELEMENTWISE, "where"):
         return tuple(args)
     return tuple(x[(None,) * (n - x.ndim)] if own and x.ndim < n else x for x, own in zip(args, streams))
 

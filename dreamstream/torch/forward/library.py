@@ -162,7 +162,7 @@ class TorchLibrary(Library):
     def defer(self, func: Callable[..., Any], *arguments: Any) -> Any:
         args, kwargs = plain_beside(*arguments)
         if func.__name__ in ("to", "type_as"):
-            args = tuple(_type_of(a) for a in args)
+            args = tuple(torch.float32 if _streams((a,)) else a for a in args)
             func = torch.Tensor.to
         found = looked_up(func, args, kwargs)
         if found is not None:
@@ -252,11 +252,6 @@ def _part(func: Callable[..., Any], at: int) -> Callable[..., Any]:
         return func(*args, **kwargs)[at]
 
     return part
-
-
-def _type_of(x: Any) -> Any:
-    """Return a stream's type in its place."""
-    return torch.float32 if getattr(x, "is_stream", False) and not isinstance(x, Deferred) else x
 
 
 #: What has a handler that takes deferred values.
@@ -376,7 +371,7 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
         out = args[0].to(x.dtype)
     else:
         func, args = _without_sums(func, name, lined_up(func, args))
-        out = func(*args, **kwargs) if hasattr(func, "is_composed") else forward.call(func, args, kwargs)
+        out = func(*args, **kwargs) if hasattr(func, "__wrapped__") else forward.call(func, args, kwargs)
         if out is NotImplemented:
             edge = next(a._inner.edge for a in leaves((args, kwargs)) if hasattr(a, "_inner"))
             require_waiting(f"{name}: positions meet a length,", edge)
