@@ -176,9 +176,7 @@ class Filled(Shared):
 
     def masked_fill(self: Any, mask: Any, value: Any) -> Any:
         """Return it where a mask is known to hold nowhere."""
-        if not holds_nowhere(mask):
-            return self._otherwise("masked_fill", (mask, value), {})
-        return self._like(self.value, self._met(mask)[0])
+        return self if holds_nowhere(mask) else self._otherwise("masked_fill", (mask, value), {})
 
     def any(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
         """Return whether one is true: all are alike."""

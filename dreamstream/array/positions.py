@@ -16,8 +16,9 @@ import numpy as np
 from .. import operations
 from ..errors import NotStreamableError
 from ..operations import ARITHMETIC, OPERATIONS
-from ..stream.rules import Length
+from ..stream.rules import BatchSize, Length
 from .deferred import SERVES_FRAMES, Deferred, is_deferred
+from .lengths_of import SAME_ORDER
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 
@@ -37,6 +38,24 @@ _SHAPES = (
     "to", "long", "int", "type", "type_as", "unsqueeze", "squeeze", "view", "reshape", "expand", "expand_as",
     "repeat", "getitem", "contiguous", "clone", "detach",
 )  # fmt: skip
+
+
+def positions(start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Any:
+    """Return the positions of a stream's frames, from `start` on, or what `arange` gives of lengths otherwise."""
+    if isinstance(end, BatchSize) and (start, step, end.times) == (0, 1, 1):
+        return SAME_ORDER
+    fixed = not isinstance(start, Length) and start == math.floor(start)
+    if fixed and isinstance(step, int) and step > 1:
+        out: Any = Symbolic(0, ("L",), (end - int(start) + (step - 1)) // step, True)
+        out = out * step + int(start)
+        return out if dtype is None else out.to(dtype)
+    if not fixed or step != 1:
+        of: Any = end if isinstance(end, Length) else start
+        return of.edge.entry.library.defer_method(
+            "arange", (start, end, step), {} if dtype is None else {"dtype": dtype}
+        )
+    out = Symbolic(start, ("L",), end - int(start), True)
+    return out if dtype is None else out.to(dtype)
 
 
 def integers(x: Any) -> bool:

@@ -543,24 +543,6 @@ class Symbolic(Described, Filled):
         return self.value.measured()
 
 
-def positions(start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Any:
-    """Return the positions of a stream's frames, from `start` on, or what `arange` gives of lengths otherwise."""
-    if isinstance(end, BatchSize) and (start, step, end.times) == (0, 1, 1):
-        return SAME_ORDER
-    fixed = not isinstance(start, Length) and start == math.floor(start)
-    if fixed and isinstance(step, int) and step > 1:
-        out: Any = Symbolic(0, ("L",), (end - int(start) + (step - 1)) // step, True)
-        out = out * step + int(start)
-        return out if dtype is None else out.to(dtype)
-    if not fixed or step != 1:
-        of: Any = end if isinstance(end, Length) else start
-        return of.edge.entry.library.defer_method(
-            "arange", (start, end, step), {} if dtype is None else {"dtype": dtype}
-        )
-    out = Symbolic(start, ("L",), end - int(start), True)
-    return out if dtype is None else out.to(dtype)
-
-
 def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
     def method(self: Symbolic, other: Any, name: str) -> Any:
         other = other.meeting(self) if hasattr(type(other), "meeting") else other  # a constant of the batch
