@@ -71,7 +71,7 @@ class Shared:
     def _again(self, of: Any, *source: Any) -> Any:
         """Return the same view of another tensor."""
         how, args, kwargs = source
-        if isinstance(how, str) or not isinstance(of, Shared):
+        if isinstance(how, str) or isinstance(of, StreamTensor):
             return getattr(of, how if isinstance(how, str) else how.__name__)(*args, **kwargs)
         return of.library.defer(how, (of, *args), kwargs)
 

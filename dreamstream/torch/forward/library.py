@@ -307,14 +307,16 @@ def _everywhere(x: Deferred) -> torch.Tensor | None:
     """Return the number that a deferred value is at every length, with its features and its gradient, or None."""
     if not any(TORCH.learns(t, current().entry) for t in x.learned()):
         alike = x.everywhere()
-        found = None if alike is None else torch.tensor(alike)
+        if alike is None:
+            return None
+        found = torch.tensor(alike)
     elif any(x.varied(low).everywhere() is None for low in LOWEST):
         return None
     else:
         with without_functions():
             found = x.at(lambda length: count_of(length, 1)).flatten()[0]
-    several = found is not None and any(isinstance(n, int) and n != 1 for n in x.shape)
-    return found.expand([n if isinstance(n, int) else 1 for n in x.shape]) if several else found
+    features = [n if isinstance(n, int) else 1 for n in x.shape]
+    return found.expand(features) if any(n != 1 for n in features) else found
 
 
 _REAL = {"float32": torch.float32, "float64": torch.float64}
