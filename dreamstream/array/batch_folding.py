@@ -93,10 +93,6 @@ def _with_others(name: str, attributes: Attributes, inputs: Outputs, weights: Se
     return _run(name, attributes, inputs, weights)
 
 
-def _matmul(attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs:
-    return _with_others("matmul", attributes, inputs, [weights[0].unsqueeze(0)])
-
-
 def _attention(attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs | None:
     """Lanes are heads, as long as no head has weights of its own."""
     if any(w is not None and w.shape[0] != 1 for w in weights):
@@ -136,7 +132,9 @@ def _planes(name: str, attributes: Attributes, inputs: Outputs, weights: Sequenc
 _OWN: dict[str, Callable[[Attributes, Outputs, Sequence[Any]], Outputs | None]] = {
     "attention": _attention,
     "group_norm": _norm,
-    "matmul": _matmul,
+    "matmul": lambda attributes, inputs, weights: _with_others(
+        "matmul", attributes, inputs, [weights[0].unsqueeze(0)]
+    ),
     "conv2d": partial(_planes, "conv2d"),
     "conv_transpose2d": partial(_planes, "conv_transpose2d"),
 }

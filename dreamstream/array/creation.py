@@ -20,7 +20,8 @@ from .dimension_arguments import axis_of, sizes_of
 from .hook import made
 from .lengths_of import lengths_of
 from .loop_lists import Gathered
-from .symbolic import Symbolic, positions
+from .positions import positions
+from .symbolic import Symbolic
 from .tensor import Tensor, each, take
 
 __all__ = [

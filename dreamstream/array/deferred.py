@@ -24,7 +24,7 @@ from ..stream.rules import BatchSize, Length
 from ..stream.tree import map_leaves
 from .dimension_arguments import LikeOthers
 from .distance_tables import Places, stride_of, strided
-from .filled import Shared, Whatever, kept
+from .filled import Shared, Whatever, gives_several, kept, own_method
 from .loops import number_in
 from .protocol import refuse_the_rest
 from .shape_of import ShapeOf
@@ -441,7 +441,7 @@ class Deferred(Shared, LikeOthers):
             raise AttributeError(name)
         if name.endswith("_"):
             return partial(self.assigned if name in _WRITERS else self.written, name)
-        if str(getattr(func, "__annotations__", {}).get("return")).startswith(("tuple", "Extreme")):  # several
+        if gives_several(func):
             return getattr(self.as_stream(), name)
         return partial(self.then, func)
 
@@ -524,7 +524,7 @@ def to_a_copy(func: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(func)
     def written(x: Any, *args: Any, **kwargs: Any) -> Any:
         x = x.clone()
-        func(x, *args, **kwargs)
+        own_method(x, func)(x, *args, **kwargs)
         return x
 
     return written

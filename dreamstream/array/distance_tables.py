@@ -235,7 +235,8 @@ def rows_of(
     shared = np.arange(min(back, n - 1), -min(ahead, n - 1) - 1, -1)
     if picked.min() < 0 or picked.max() >= far.shape[1]:
         raise Unrecognised("its scores by position look beyond their table")
-    same = [_values(t[:, slope * shared + first + step * (k - n)]) for t, k in ((near, n), (far, most))]
+    read = [t[:, slope * shared + first + step * (k - n)] for t, k in ((near, n), (far, most))]
+    same = [np.asarray(x.detach().cpu().numpy(), np.float64) for x in read]
     if np.abs(same[0] - same[1]).max() > _EXACT * max(1.0, np.abs(same[0]).max()):
         raise Unrecognised("its scores by position are no function of the distance")
     return Rows(factor / scale, most, picked, int(back), _last_frame(context) if ends is None else ends)
@@ -272,10 +273,6 @@ def _reach(context: Context, longest: int) -> tuple[int, int]:
 def _last_frame(context: Context) -> int | None:
     """Return the most frames that a stream may have; None where its queries see few."""
     return None if None not in (context.behind, context.right, context.chunk) else FARTHEST
-
-
-def _values(x: Any) -> Array:
-    return np.asarray(x.detach().cpu().numpy(), np.float64)
 
 
 def _last(holds: Callable[[int], bool], low: int, high: int) -> int:

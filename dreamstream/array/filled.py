@@ -46,7 +46,7 @@ class Shared:
 
     def hold(self, out: Any) -> Any:
         """Hold what was written, in this tensor and in all that share its memory."""
-        if not isinstance(out, Shared) or out is self:
+        if not isinstance(out, (Shared, StreamTensor)) or out is self:
             return out
         if self.shares():
             of, *source = self._source or (self,)
@@ -56,17 +56,23 @@ class Shared:
         return self
 
     def _become(self: Any, new: Any) -> None:
-        """Hold another value, and let all views hold the same views of that."""
-        self.__class__, self.__dict__ = type(new), {**new.__dict__, "_source": self._source, "_taken": self._taken}
-        for x in (at() for at in self._taken):
-            if x is not None and x.shares():
-                x._become(x._again(self, *x._source[1:]))
+        """Hold another value, or be another tensor; all views become the same views of that."""
+        taken = [x for x in (at() for at in self._taken) if x is not None and x.shares()]
+        own = {"_source": self._source, "_taken": self._taken}
+        self.__class__, self.__dict__ = type(new), new.__dict__
+        if isinstance(new, Shared):
+            self.__dict__ = {**new.__dict__, **own}
+        for x in taken:
+            view = x._again(self, *x._source[1:])
+            if isinstance(self, StreamTensor):
+                self._views = [(ref(x) if at() is view else at, certain) for at, certain in self._views]
+            x._become(view)
 
     def _again(self, of: Any, *source: Any) -> Any:
         """Return the same view of another tensor."""
         how, args, kwargs = source
-        if isinstance(how, str):
-            return getattr(of, how)(*args, **kwargs)
+        if isinstance(how, str) or isinstance(of, StreamTensor):
+            return getattr(of, how if isinstance(how, str) else how.__name__)(*args, **kwargs)
         return of.library.defer(how, (of, *args), kwargs)
 
     def _within(self, of: Any, out: Any, *source: Any) -> Any:
@@ -89,12 +95,18 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "
 def with_part(view: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that writes into a part of a copy of its first argument, and gives the whole."""
 
+    @wraps(view, assigned=())
     def put(whole: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
         whole = whole.clone()
-        view(whole, *args, **kwargs)[...] = value
+        own_method(whole, view)(whole, *args, **kwargs)[...] = value
         return whole
 
     return put
+
+
+def own_method(x: Any, method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method of that name that a stream has in place of the library's tensors'."""
+    return getattr(type(x), method.__name__, method) if isinstance(x, StreamTensor) else method
 
 
 def kept(x: Any) -> Any:
@@ -104,6 +116,11 @@ def kept(x: Any) -> Any:
     out: Any = object.__new__(type(x))
     out.__dict__ = x.__dict__
     return out
+
+
+def gives_several(method: Any) -> bool:
+    """Whether a method of the library's tensors gives several tensors."""
+    return str(getattr(method, "__annotations__", {}).get("return")).startswith(("tuple", "Extreme"))
 
 
 def holds_nowhere(mask: Any) -> bool:
@@ -143,7 +160,7 @@ class Filled(Shared):
         root = self
         while root._source is not None:
             root = root._source[0]
-        root._turn(root.as_stream())
+        root._become(root.as_stream())
 
     def is_floating_point(self: Any) -> bool:
         """Whether it holds real numbers."""
@@ -179,15 +196,6 @@ class Filled(Shared):
     def tolist(self: Any) -> Any:
         """Return the lengths of streams as a list, of one: each stream is by itself."""
         return [self.value] if self.roles == ("B",) and not self.position else self._refuse("a list")
-
-    def _turn(self: Any, stream: StreamTensor) -> None:
-        taken = [x for x in (at() for at in self._taken) if x is not None]
-        self.__class__, self.__dict__ = StreamTensor, stream.__dict__
-        for x in taken:
-            _, name, args, kwargs = x._source
-            view = getattr(self, name if isinstance(name, str) else name.__name__)(*args, **kwargs)
-            self._views = [(ref(x) if at() is view else at, certain) for at, certain in self._views]
-            x._turn(view)
 
     def __setitem__(self: Any, index: Any, value: Any) -> None:
         if not self.is_filled:

@@ -94,17 +94,14 @@ def _len(x: Any) -> Any:
     return inner.shape[0] if streams else len(x)
 
 
-def _list(*args: Any) -> Any:
-    return args[0] if args and isinstance(args[0], (Frames, Gathered)) else list(*args)
-
-
-def _tuple(*args: Any) -> Any:
-    return args[0] if args and isinstance(args[0], (Frames, Gathered)) else tuple(*args)
+def _listed(kind: type, *args: Any) -> Any:
+    return args[0] if args and isinstance(args[0], (Frames, Gathered)) else kind(*args)
 
 
 #: What stands for Python's functions of what a loop goes over.
 INSTEAD: dict[Any, Callable[..., Any]] = {
-    range: _range, enumerate: _enumerate, zip: _zip, reversed: _reversed, len: _len, list: _list, tuple: _tuple,
+    range: _range, enumerate: _enumerate, zip: _zip, reversed: _reversed, len: _len,
+    **{kind: partial(_listed, kind) for kind in (list, tuple)},
 }  # fmt: skip
 
 

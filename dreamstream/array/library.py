@@ -188,6 +188,7 @@ class Library(Sizes):
 def _run(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Run a function where each frame meets what is computed of its position."""
     given, named = (map_leaves(x, _stream_of) for x in (tuple(args), dict(kwargs)))
+    given = positions.lined_up(func, given)
     method = getattr(given[0], func.__name__, None) if getattr(Tensor, func.__name__, None) is func else None
     out = func(*given, **named) if method is None else method(*given[1:], **named)
     if out is NotImplemented:

@@ -113,23 +113,20 @@ def parts_of(index: Any, ndim: int) -> list[Any]:
     return parts
 
 
-def _place(parts: Sequence[Any]) -> tuple[int, int]:
-    """Return where the frame's number stands, among the parts and among the dimensions."""
+def _read(index: Any, ndim: int) -> tuple[list[Any], int, int, Any, FrameNumber]:
+    """Return an index's parts, which of them takes frames of which dimension, that part, and its first frame."""
+    parts = parts_of(index, ndim)
     found = [i for i, p in enumerate(parts) if number_in(p)]
     if len(found) > 1:
         refuse("two numbers of frames in one index")
-    return found[0], sum(p is not None for p in parts[: found[0]])
-
-
-def _from_number(part: Any) -> tuple[Any, FrameNumber]:
-    """Return a part of an index, and the number of the first frame that it takes."""
+    at, axis, part = found[0], sum(p is not None for p in parts[: found[0]]), parts[found[0]]
     if type(part) is FrameNumber or type(part.start) is FrameNumber:
-        return part, getattr(part, "start", part)
+        return parts, at, axis, part, getattr(part, "start", part)
     loop = part.stop.loop
     if type(part.start) not in (int, type(None)) or not loop.of_one_frame:  # x[:, :t + 1]
         refuse(LOOPS_GROW)
     number = FrameNumber(loop, (part.start or 0) - loop.position)
-    return slice(number, part.stop, part.step), number
+    return parts, at, axis, slice(number, part.stop, part.step), number
 
 
 def placed(x: StreamTensor, index: Any, least: int = 0) -> Any:
@@ -163,9 +160,7 @@ def _of_frame(frame: Any, parts: Sequence[Any], at: int) -> Any:
 
 def frame_of(x: StreamTensor, index: Any) -> Any:
     """Return ``x[:, t]`` and the like in the body of a loop over frames, of the whole stream."""
-    parts = parts_of(index, x.ndim)
-    at, axis = _place(parts)
-    part, number = _from_number(parts[at])
+    parts, at, axis, part, number = _read(index, x.ndim)
     loop: Loop = number.loop
     if x.edge is None or x.edge.entry is not loop.entry:
         mixed([None if x.edge is None else x.edge.entry, loop.body])
@@ -184,9 +179,7 @@ def frame_of(x: StreamTensor, index: Any) -> Any:
 def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
     """Do ``y[:, t] = value`` in the body of a loop over frames."""
     writing.forget_views(y)
-    parts = parts_of(index, y.ndim)
-    at, axis = _place(parts)
-    part, number = _from_number(parts[at])
+    parts, at, axis, part, number = _read(index, y.ndim)
     loop: Loop = number.loop
     if y.edge is None or y.edge.entry is not loop.entry or axis >= y.ndim or y.dims[axis] != "L":
         refuse(f"the number of a frame in an assignment to {y.roles}, which is not its frames")
@@ -224,9 +217,7 @@ def _count(part: slice) -> int:
 
 def row_of(table: Tensor, index: Any) -> Any:
     """Return ``table[t]``: the row of a table at the position of the frame."""
-    parts = parts_of(index, table.ndim)
-    at, axis = _place(parts)
-    part, _ = _from_number(parts[at])
+    parts, at, axis, part, _ = _read(index, table.ndim)
     if type(part) is slice:
         if _count(part) != 1:
             refuse("several rows of a table at one frame")

@@ -51,18 +51,10 @@ class Lowering(NamedTuple):
 
 
 # ---------------------------------------------------------------------- of streams
-def _values_by_scores(x: Any, other: Any, reverse: bool) -> Any:
-    return other.__rmatmul__(x) if isinstance(other, Scores) else None
-
-
 def _by_positions(x: Any, other: Any, reverse: bool) -> Any:
     if not isinstance(other, Deferred):
         return None
     return other.library.defer(Tensor.__matmul__, (other, x) if reverse else (x, other), {})
-
-
-def _queries_by_keys(x: Any, other: Any, reverse: bool) -> Any:
-    return None if reverse else scores_of(x, other)
 
 
 def _over_frames(x: Any, other: Any, reverse: bool) -> Any:
@@ -76,27 +68,21 @@ def _picked(x: Any, index: Any) -> Any:
     return Picked(x.with_dims(x.dims, x.names), index) if mask and index.roles == x.roles[: index.ndim] else None
 
 
-def _softmax(x: Any, axis: int) -> Any:
-    return Weights(x) if x.dims[axis] == "L" else None
-
-
-def _reduced(x: Any, *given: Any) -> Any:
-    return x.reduced(*given) if isinstance(x, Merged) else None
-
-
 _MASKED = "(q @ k.mT).masked_fill(i > i[:, None], -1e9)"
 _LEFT_ALONE = "scores of attention are"
 _EACH_POSITION = "meet a stream"
 
 _ROWS: dict[str, Sequence[tuple[str, str, Any, str, str, str]]] = {
     "product": (
-        ("values @ softmax(scores), transposed", "attention", _values_by_scores,
+        ("values @ softmax(scores), transposed", "attention",
+         lambda x, other, reverse: other.__rmatmul__(x) if isinstance(other, Scores) else None,
          f"y = (v.mT @ {_MASKED}.softmax(-1).mT).mT",
          f"y = v.mT @ {_MASKED}.mT", "the weights of pairs"),
         ("frames @ a function of two positions", "scan", _by_positions,
          "y = (i[:, None] >= i).float() @ x",
          "y = (i[:, None] - i).float() @ x", "the weights of pairs"),
-        ("queries @ keys, transposed", "Scores", _queries_by_keys,
+        ("queries @ keys, transposed", "Scores",
+         lambda x, other, reverse: None if reverse else scores_of(x, other),
          f"y = {_MASKED}.softmax(-1) @ v",
          "y = (q @ k.mT).softmax(-1) @ v", "every query sees the whole stream"),
         ("softmax over L, transposed, @ frames", "softmax_sum", _over_frames,
@@ -131,12 +117,13 @@ _ROWS: dict[str, Sequence[tuple[str, str, Any, str, str, str]]] = {
          "y = x[m]", "of elements that a stream of bools picks"),
     ),
     "softmax": (
-        ("softmax over L", "Weights", _softmax,
+        ("softmax over L", "Weights", lambda x, axis: Weights(x) if x.dims[axis] == "L" else None,
          "y = (x[..., :1].softmax(1) * x).sum(1)",
          "y = x.softmax(1)", "softmax over L"),
     ),
     "reduce": (
-        ("a sum over a joined dimension", "reduce_frames", _reduced,
+        ("a sum over a joined dimension", "reduce_frames",
+         lambda x, *given: x.reduced(*given) if isinstance(x, Merged) else None,
          "y = x.mT.flatten(1).mean(1)",
          "y = x.mT.flatten(1).argmax(1)", "argmax of a stream"),
     ),

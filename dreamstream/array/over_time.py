@@ -148,10 +148,6 @@ def _any(x: StreamTensor, others: Sequence[int], _: dict[str, Any]) -> Any:
     return _by_parts("sum")(x if x.dtype == np.bool_ else x.ne(0), others, {}).ne(0)
 
 
-def _all(x: StreamTensor, others: Sequence[int], _: dict[str, Any]) -> Any:
-    return _any(x.eq(0), others, {}).logical_not()
-
-
 def _extreme(kind: str) -> Callable[..., Any]:
     def run(x: StreamTensor, others: Sequence[int], _: dict[str, Any]) -> Any:
         if x.dtype != np.bool_:
@@ -169,7 +165,7 @@ _KINDS: dict[str, Callable[..., Any]] = {
     "std": lambda x, others, options: _var(x, others, options).relu().sqrt(),  # its gradient at 0 is 0
     "norm": _norm,
     "any": _any,
-    "all": _all,
+    "all": lambda x, others, _: _any(x.eq(0), others, {}).logical_not(),
 }
 
 

@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from .. import operations
 from ..errors import NotStreamableError
-from ..stream.rules import Length
+from ..operations import ARITHMETIC, OPERATIONS
+from ..stream.rules import BatchSize, Length
 from .deferred import SERVES_FRAMES, Deferred, is_deferred
+from .lengths_of import SAME_ORDER
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 
@@ -26,10 +29,33 @@ _CODES |= dict.fromkeys(("min", "minimum", "clamp_max"), 4) | dict.fromkeys(("ma
 _APPLIED: tuple[Callable[[Any, int], Any], ...] = (
     operator.add, operator.mul, operator.floordiv, operator.mod, np.minimum, np.maximum,
 )  # fmt: skip
+#: Functions of single elements.
+ELEMENTWISE = frozenset((
+    "where_function", *ARITHMETIC, *(f"r{name}" for name in ARITHMETIC),
+    *(name for name, row in OPERATIONS.items() if row.outside == "elementwise"),
+))  # fmt: skip
 _SHAPES = (
     "to", "long", "int", "type", "type_as", "unsqueeze", "squeeze", "view", "reshape", "expand", "expand_as",
     "repeat", "getitem", "contiguous", "clone", "detach",
 )  # fmt: skip
+
+
+def positions(start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Any:
+    """Return the positions of a stream's frames, from `start` on, or what `arange` gives of lengths otherwise."""
+    if isinstance(end, BatchSize) and (start, step, end.times) == (0, 1, 1):
+        return SAME_ORDER
+    fixed = not isinstance(start, Length) and start == math.floor(start)
+    if fixed and isinstance(step, int) and step > 1:
+        out: Any = Symbolic(0, ("L",), (end - int(start) + (step - 1)) // step, True)
+        out = out * step + int(start)
+        return out if dtype is None else out.to(dtype)
+    if not fixed or step != 1:
+        of: Any = end if isinstance(end, Length) else start
+        return of.edge.entry.library.defer_method(
+            "arange", (start, end, step), {} if dtype is None else {"dtype": dtype}
+        )
+    out = Symbolic(start, ("L",), end - int(start), True)
+    return out if dtype is None else out.to(dtype)
 
 
 def integers(x: Any) -> bool:
@@ -93,15 +119,36 @@ def _counted(x: Any) -> tuple[Symbolic, list[int]]:
 
 def _as_integer(x: Any) -> Any:
     """Return the integer that a tensor of one element, or one number for all streams, holds; all else as it is."""
-    x = number_of_all(x)
+    if _is_of_all(x):
+        return x.value
     plain = integers(x) and not (is_deferred(x) or getattr(x, "is_stream", False))
     return int(x) if plain and math.prod(x.shape) == 1 else x
 
 
 def number_of_all(x: Any) -> Any:
-    """Return the number that a tensor made for all streams, as ``full((B, 1), 3)``, holds; all else as it is."""
+    """Return the number that a tensor made for all streams, as ``full((B, 1), 3)``, holds; all else as it is.
+
+    Of several elements, which are features, it returns a tensor.
+    """
+    if not _is_of_all(x):
+        return x
+    several = any(isinstance(role, int) and role != 1 for role in x.roles)
+    return x.library.array(x.constant().numpy()) if several else x.value
+
+
+def _is_of_all(x: Any) -> bool:
     alone = isinstance(x, Symbolic) and not x.position and "L" not in x.roles
-    return x.value if alone and isinstance(x.value, (int, float)) else x
+    return alone and isinstance(x.value, (int, float))
+
+
+def lined_up(func: Any, args: Sequence[Any]) -> tuple[Any, ...]:
+    """Return operands of one function of elements: streams get the first dimensions that constants have alone."""
+    streams = [getattr(x, "is_stream", False) for x in args]
+    n = max((x.ndim for x, own in zip(args, streams) if hasattr(x, "ndim") and not own), default=0)
+    name = func.__name__.strip("_")
+    if name not in ELEMENTWISE and name not in (*operations.ELEMENTWISE, "where"):
+        return tuple(args)
+    return tuple(x[(None,) * (n - x.ndim)] if own and x.ndim < n else x for x, own in zip(args, streams))
 
 
 def _step(name: str, *given: Any, **named: Any) -> list[int] | None:

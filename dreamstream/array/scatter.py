@@ -165,7 +165,7 @@ def _laid_over(self: Symbolic, *args: Any, **kwargs: Any) -> Any:
     if self._source is not None:
         self.become()
         return getattr(self, "index_add_")(*args, **kwargs)  # noqa: B009  (it is a stream now)
-    self._turn(laid_over(self, *args, **kwargs))
+    self._become(laid_over(self, *args, **kwargs))
     return self
 
 

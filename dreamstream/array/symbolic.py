@@ -22,7 +22,7 @@ from ..operations import ARITHMETIC, RELATIONS, UNARY
 from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
 from . import hook
 from .dimension_arguments import Described, axis_of, numbered, sizes_of
-from .filled import Filled, sharing
+from .filled import Filled, gives_several, sharing
 from .lengths_of import SAME_ORDER, LengthsOf
 from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
@@ -407,10 +407,13 @@ class Symbolic(Described, Filled):
         """Return it within limits: as a formula, where counts show for every stream on which side it is."""
         out: Symbolic = self
         limits = {name: limit for name, limit in (("min", min), ("max", max)) if limit is not None}
+        if not all(isinstance(limit, _LIMITS) for limit in limits.values()):
+            return self._otherwise("clamp", (), limits)
         try:
             for name, limit in limits.items():
-                if not out._compare(limit, "ge" if name == "min" else "le").value:
-                    out = limit if isinstance(limit, Symbolic) else self._like(limit)
+                given = limit if isinstance(limit, Symbolic) else self._like(limit)
+                is_within = out._compare(limit, "ge" if name == "min" else "le").value
+                out = out._beside(given) if is_within else given._beside(out)
         except (_NoFormula, NotStreamableError) as error:
             plain = not any(isinstance(limit, (Symbolic, Token)) for limit in limits.values())
             if self.position and plain:
@@ -419,6 +422,12 @@ class Symbolic(Described, Filled):
                 raise
             out._refuse(str(error))
         return out
+
+    def _beside(self, other: Symbolic) -> Symbolic:
+        """Return it in the shape, and of the kind of number, that it has once it meets another."""
+        roles, length = self._met(other)
+        out = self if roles == self.roles else Symbolic(self.value, roles, length, self.position, self.kind)
+        return out.to(other.dtype) if isinstance(other.value, float) and not isinstance(out.value, float) else out
 
     clip = clamp
 
@@ -433,7 +442,10 @@ class Symbolic(Described, Filled):
     min = amin = partialmethod(_reduced, False)
 
     def _limited(self, other: Any, side: str) -> Any:
-        return self.clamp(**{side: _number(other)})
+        other = _number(other)
+        if isinstance(other, _LIMITS):
+            return self.clamp(**{side: other})
+        return self._otherwise("maximum" if side == "min" else "minimum", (other,), {})
 
     maximum, minimum = partialmethod(_limited, side="min"), partialmethod(_limited, side="max")
 
@@ -495,7 +507,7 @@ class Symbolic(Described, Filled):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name.endswith("_") and self.is_filled:
+        if self.is_filled and (name.endswith("_") or gives_several(getattr(Tensor, name, None))):
             self.become()
             return getattr(self, name)
         if name.endswith("_"):
@@ -531,34 +543,18 @@ class Symbolic(Described, Filled):
         return self.value.measured()
 
 
-def positions(start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Any:
-    """Return the positions of a stream's frames, from `start` on, or what `arange` gives of lengths otherwise."""
-    if isinstance(end, BatchSize) and (start, step, end.times) == (0, 1, 1):
-        return SAME_ORDER
-    fixed = not isinstance(start, Length) and start == math.floor(start)
-    if fixed and isinstance(step, int) and step > 1:
-        out: Any = Symbolic(0, ("L",), (end - int(start) + (step - 1)) // step, True)
-        out = out * step + int(start)
-        return out if dtype is None else out.to(dtype)
-    if not fixed or step != 1:
-        of: Any = end if isinstance(end, Length) else start
-        return of.edge.entry.library.defer_method(
-            "arange", (start, end, step), {} if dtype is None else {"dtype": dtype}
-        )
-    out = Symbolic(start, ("L",), end - int(start), True)
-    return out if dtype is None else out.to(dtype)
-
-
 def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
-    def method(self: Symbolic, other: Any) -> Any:
+    def method(self: Symbolic, other: Any, name: str) -> Any:
         other = other.meeting(self) if hasattr(type(other), "meeting") else other  # a constant of the batch
         try:
-            return answer(self, other)
+            out = answer(self, other)
         except (_NoFormula, NotStreamableError) as error:
             return self._otherwise(names[0], (other,), {}, error)
+        foreign = out is NotImplemented and not name.startswith("__")
+        return self._otherwise(name, (other,), {}) if foreign else out
 
     for name in names:
-        setattr(Symbolic, name, method)
+        setattr(Symbolic, name, lambda self, other, name=name: method(self, other, name))
 
 
 def _arithmetic(name: str, keeps: builtins.bool) -> None:
@@ -594,5 +590,6 @@ for _both, _name in ((lambda a, b: bool(a) and bool(b), "and"), (lambda a, b: bo
     _answering(partial(Symbolic._apply, function=_both), f"__{_name}__", f"__r{_name}__", f"logical_{_name}")
 for _name in ("unsqueeze", "squeeze", "permute", "__getitem__", "expand", "expand_as", "view", "reshape"):
     setattr(Symbolic, _name, sharing(_name, getattr(Symbolic, _name)))
+_LIMITS = (int, float, Token, Symbolic)  #: What formulas are compared with.
 Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]
 refuse_the_rest(Symbolic, Symbolic._refuse)

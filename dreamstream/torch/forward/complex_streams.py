@@ -117,16 +117,14 @@ def _view_as_real(input: Any) -> Any:
     return unsure(input.real, unsure(input.imag, out))
 
 
-def _angle_of_reals(input: Any) -> Any:
-    return where(input == input, (input < 0).to(input.dtype) * math.pi, input)
-
-
 ATTRIBUTES["real"] = lambda inner: inner
 enter(
     HANDLERS,
     {
         "real conj conj_physical resolve_conj resolve_neg": lambda *x, **named: next(iter((*x, *named.values()))),
-        "angle": elementwise("angle", _angle_of_reals, torch.angle),
+        "angle": elementwise(
+            "angle", lambda input: where(input == input, (input < 0).to(input.dtype) * math.pi, input), torch.angle
+        ),
         "view_as_complex": lambda input: Complex(input.select(-1, 0), input.select(-1, 1)),
         "complex": lambda real, imag: Complex(real, imag),
         "polar": _polar,
@@ -276,14 +274,6 @@ def _joined(tensors: Any, dim: int = 0, *, axis: int | None = None, join: Callab
     return _of_both(lambda *parts: join(list(parts), dim if axis is None else axis), *tensors)
 
 
-def _chosen(condition: Any, input: Any, other: Any) -> Complex:
-    return _of_both(lambda x, y: where(condition, x, y), input, other)
-
-
-def _filled(z: Any, mask: Any, value: Any) -> Complex:
-    return _of_both(lambda part, of_value: part.masked_fill(mask, of_value), z, value)
-
-
 def _padded(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Complex:
     fixed = mode == "constant"
     by = 0.0 if value is None else value
@@ -307,8 +297,10 @@ enter(
     {
         "cat concat concatenate": _joined,
         "stack": partial(_joined, join=stack),
-        "where_function": _chosen,
-        "masked_fill": _filled,
+        "where_function": lambda condition, input, other: _of_both(
+            lambda x, y: where(condition, x, y), input, other
+        ),
+        "masked_fill": lambda z, mask, value: _of_both(lambda part, v: part.masked_fill(mask, v), z, value),
         "pad": _padded,
         "zeros_like empty_like": lambda input, **_: input.each(zeros_like),
         "ones_like": lambda input, **_: Complex(zeros_like(input.real) + 1, zeros_like(input.imag)),
@@ -319,14 +311,6 @@ enter(
 
 
 # ---------------------------------------------------------------------- Fourier transforms
-def _irfft(input: Any, n: Any = None, dim: int = -1, norm: Any = None) -> Any:
-    return F.irfft(input.real, input.imag, n, dim, norm)
-
-
-def _rfft(input: Any, n: Any = None, dim: int = -1, norm: Any = None) -> Complex:
-    return Complex(*F.rfft(input, n, dim, norm))
-
-
 def _transform(transform: Callable[..., Any]) -> Callable[..., Complex]:
     def run(input: Any, n: Any = None, dim: int = -1, norm: Any = None) -> Complex:
         real, imag = (input.real, input.imag) if isinstance(input, Complex) else (input, None)
@@ -336,8 +320,8 @@ def _transform(transform: Callable[..., Any]) -> Callable[..., Complex]:
 
 
 _BOTH = {"fft_fft": _transform(F.fft), "fft_ifft": _transform(F.ifft)}
-enter(HANDLERS, {"fft_rfft": _rfft, **_BOTH})
-enter(COMPLEX, {"fft_irfft": _irfft, **_BOTH})
+enter(HANDLERS, {"fft_rfft": lambda input, *how, **named: Complex(*F.rfft(input, *how, **named)), **_BOTH})
+enter(COMPLEX, {"fft_irfft": lambda z, *how, **named: F.irfft(z.real, z.imag, *how, **named), **_BOTH})
 
 
 @function("stft")

@@ -21,10 +21,11 @@ from ...array.dtypes import nominal
 from ...array.einsum import of_streams
 from ...array.loops import in_loop
 from ...array.masked_select import Picked
+from ...array.positions import positions
 from ...array.scores import Scores
 from ...array.softmax_pooling import Weights
 from ...array.stream_tensor import StreamTensor as Native
-from ...array.symbolic import Symbolic, positions
+from ...array.symbolic import Symbolic
 from ...array.writing import unsure
 from ...errors import DTypeError, ModeError, NotStreamableError
 from ...nn import functional as native_functional

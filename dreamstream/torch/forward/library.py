@@ -23,7 +23,7 @@ from ...array.library import Library
 from ...array.loops import number_in
 from ...array.mask_terms import terms_by_distance
 from ...array.over_time import require_waiting
-from ...array.positions import first_row, is_counted, number_of_all, streamed, unknown
+from ...array.positions import first_row, is_counted, lined_up, number_of_all, streamed, unknown
 from ...array.score_steps import OverKeys
 from ...array.scores import Scores
 from ...array.shape_of import Empty, ShapeOf
@@ -162,7 +162,7 @@ class TorchLibrary(Library):
     def defer(self, func: Callable[..., Any], *arguments: Any) -> Any:
         args, kwargs = plain_beside(*arguments)
         if func.__name__ in ("to", "type_as"):
-            args = tuple(_type_of(a) for a in args)
+            args = tuple(torch.float32 if _streams((a,)) else a for a in args)
             func = torch.Tensor.to
         found = looked_up(func, args, kwargs)
         if found is not None:
@@ -254,11 +254,6 @@ def _part(func: Callable[..., Any], at: int) -> Callable[..., Any]:
     return part
 
 
-def _type_of(x: Any) -> Any:
-    """Return a stream's type in its place."""
-    return torch.float32 if getattr(x, "is_stream", False) and not isinstance(x, Deferred) else x
-
-
 #: What has a handler that takes deferred values.
 _OURS = ("scaled_dot_product_attention", "multi_head_attention_forward", "einsum", "baddbmm")
 #: What is read of a deferred value.
@@ -309,14 +304,19 @@ def met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def _everywhere(x: Deferred) -> torch.Tensor | None:
-    """Return the number that a deferred value is at every length, with its gradient, or None."""
+    """Return the number that a deferred value is at every length, with its features and its gradient, or None."""
     if not any(TORCH.learns(t, current().entry) for t in x.learned()):
         alike = x.everywhere()
-        return None if alike is None else torch.tensor(alike)
-    if any(x.varied(low).everywhere() is None for low in LOWEST):
+        if alike is None:
+            return None
+        found = torch.tensor(alike)
+    elif any(x.varied(low).everywhere() is None for low in LOWEST):
         return None
-    with without_functions():
-        return x.at(lambda length: count_of(length, 1)).flatten()[0]
+    else:
+        with without_functions():
+            found = x.at(lambda length: count_of(length, 1)).flatten()[0]
+    features = [n if isinstance(n, int) else 1 for n in x.shape]
+    return found.expand(features) if any(n != 1 for n in features) else found
 
 
 _REAL = {"float32": torch.float32, "float64": torch.float64}
@@ -372,8 +372,8 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     if name in _TYPES:
         out = args[0].to(x.dtype)
     else:
-        func, args = _without_sums(func, name, args)
-        out = forward.call(func, args, kwargs)
+        func, args = _without_sums(func, name, lined_up(func, args))
+        out = func(*args, **kwargs) if hasattr(func, "__wrapped__") else forward.call(func, args, kwargs)
         if out is NotImplemented:
             edge = next(a._inner.edge for a in leaves((args, kwargs)) if hasattr(a, "_inner"))
             require_waiting(f"{name}: positions meet a length,", edge)

@@ -25,6 +25,7 @@ from ...array.dtypes import nominal
 from ...array.elementwise import stands_elsewhere
 from ...array.filled import Shared
 from ...array.first_frame import first_of
+from ...array.positions import ELEMENTWISE
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...array.tensor import Tensor as NativeTensor
@@ -59,7 +60,6 @@ from .names import (
     AS_ANOTHER,
     ATTRIBUTES,
     COMPLEX,
-    ELEMENTWISE,
     HANDLERS,
     IGNORED,
     OF_LENGTHS,

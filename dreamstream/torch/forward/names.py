@@ -11,7 +11,7 @@ import torch
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.tensor import Tensor as NativeTensor
 from ...nn import functional as native_functional
-from ...operations import ARITHMETIC, OPERATIONS, ours
+from ...operations import OPERATIONS, ours
 
 Handler = Callable[..., Any]
 
@@ -67,11 +67,6 @@ SIZES = {
     **dict.fromkeys(("view", "expand"), "size"),
 }
 
-#: Functions of single elements.
-ELEMENTWISE = frozenset((
-    "where_function", *ARITHMETIC, *(f"r{name}" for name in ARITHMETIC),
-    *(name for name, row in OPERATIONS.items() if row.outside == "elementwise"),
-))  # fmt: skip
 #: What writes by itself in the native front end.
 WRITERS = ("copy_", "fill_", "zero_", "__setitem__")
 

@@ -229,6 +229,37 @@ def _ones_by_their_views(ds: Any, F: Any, x: Any) -> Any:
 
 
 @_write
+def _zeros_read_by_other_views(ds: Any, F: Any, x: Any) -> Any:
+    B, C, L = x.shape
+    y = ds.zeros(B, C, L)
+    seen = y.narrow(1, 0, 2), y.select(1, 3).unsqueeze(1), y.unflatten(1, (2, 2))[:, 1], y.movedim(1, 2).mT
+    halves = y.split(2, 1)
+    y[:, 1:] = x[:, 1:]
+    halves[1][:, 0] += 1
+    return ds.cat([*seen, *halves], 1) + y.repeat(1, 4, 1)[:, :13]
+
+
+@_write
+def _functions_of_positions(ds: Any, F: Any, x: Any) -> Any:
+    B, C, L = x.shape
+    rests = (ds.arange(L) % 3).to(x.dtype)
+    rests[rests > 1] = 0
+    seen = rests[None]
+    seen += 1
+    waves = ds.ones(B, 1, L).sin()
+    waves.add_(x[:, :1])
+    return x * rests + waves
+
+
+@_write
+def _numbers_that_have_features(ds: Any, F: Any, x: Any) -> Any:
+    B, C, L = x.shape
+    none = ds.arange(L).to(x.dtype).sin() * ds.zeros(B, C, 1)
+    ones = ds.maximum(ds.ones(B, 1, L), ds.zeros(B, C, L))
+    return x[:, :1] / (none + 1) + ds.cat([x[:, :2], ones], 1)[:, 2:]
+
+
+@_write
 def _zeros_that_add_up(ds: Any, F: Any, x: Any) -> Any:
     y = x.new_zeros(x.shape)
     for i in range(4):
