@@ -8,6 +8,7 @@ device.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -267,7 +268,7 @@ class TorchCall(Call):
                 results = made if isinstance(made, tuple) else (made,)
             else:
                 carried = self._carried(ordinal, plan, kernel, step, inputs, weights, like, static)
-                run = again(kernel.run) if shared and any(step.n) else kernel.run
+                run = partial(again, kernel.run) if shared and any(step.n) else kernel.run
                 results, state = run(step, windows, weights, carried)
                 for k, part in enumerate(() if static else state):
                     self.store.write((ordinal, "carried", k), part, self.index)

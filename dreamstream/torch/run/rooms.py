@@ -1,9 +1,9 @@
-"""Frames of which all are kept while whole files train: calls of a stream share the memory, so that it grows with frames.
+"""Frames of which all are kept while whole files train: the calls of a stream share their memory.
 
-A call's graph refers to the keys that its queries see, from the first one on. If each call had them in a tensor of its
-own, or kept what its queries make of them, memory would grow with the square of the stream's length. So a call writes
-its keys behind those before, into a `Room`; graphs hold its beginning, in tensors whose versions don't count what is
-written behind them. What follows is computed once more in the backward (`kernels/again.py`).
+A call's graph refers to the keys that its queries see, from the first one on. If each call had them in a tensor of
+its own, or kept what its queries make of them, memory would grow with the square of the stream's length. So a call
+writes its keys behind those before, into a `Room`; graphs hold its beginning, in tensors whose versions don't tell
+of what is written behind them. What follows is computed once more in the backward (`kernels/again.py`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Room:
 
 
 class Grown:
-    """Streams' frames from the first one on: per row a tensor ``(frames, *features)`` on the tape, and its room."""
+    """Streams' frames from the first one on: per row a tensor ``(frames, *features)`` on the tape, and a room."""
 
     def __init__(self, frames: Sequence[Tensor], rooms: list[Room]) -> None:
         self.frames, self.rooms = frames, rooms
@@ -55,7 +55,7 @@ class Grown:
 
 
 def grown(old: Sequence[tuple[Tensor, Room | None] | None], new: Tensor, lengths: Sequence[int]) -> Grown:
-    """Return rows that have grown by ``new (frames of all rows, *features)``; None of old ones: a row that starts."""
+    """Return rows that have grown by ``new (frames of all rows, *features)``; None is a row that starts."""
     rooms: list[Room] = []
     none = new.detach()[:0]
     before = [none if row is None else row[0].to(new.device) for row in old]
@@ -68,7 +68,12 @@ class _Grown(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, rooms: list[Room], before: Sequence[Room | None], lengths: Sequence[int], new: Tensor, *old: Tensor
+        ctx: Any,
+        rooms: list[Room],
+        before: Sequence[Room | None],
+        lengths: Sequence[int],
+        new: Tensor,
+        *old: Tensor,
     ) -> Any:
         ctx.n_old = list(map(len, old))
         out = []

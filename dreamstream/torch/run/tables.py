@@ -191,7 +191,7 @@ class Gathered:
         return torch.cat(picked).index_select(0, to_device(order, self._device))
 
     def grown(self, key: Hashable, lengths: Sequence[int]) -> list[tuple[Tensor, Room | None] | None]:
-        """Return every row's frames, as many as there are, and the room in which they stand; None of new streams."""
+        """Return every row's frames, as many as there are, and the room where they stand; None of new streams."""
         out: list[tuple[Tensor, Room | None] | None] = [None] * self.n_rows
         for store, rows, own in self._stores:
             found = store.tensors.get(key)

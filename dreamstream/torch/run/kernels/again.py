@@ -14,13 +14,13 @@ from torch import Tensor
 from ...private import without_functions
 
 
-def run_again(kernel: Callable[..., Any], step: Any, windows: Any, weights: Any, state: Any, draws: bool) -> Any:
+def run_again(kernel: Callable[..., Any], draws: bool, step: Any, windows: Any, weights: Any, state: Any) -> Any:
     """Return what a windowed kernel with one output makes, and its state, through which no gradient goes.
 
     Parameters
     ----------
-    kernel, step, windows, weights, state
-        See `registry`; a window has `parts`.
+    kernel
+        See `registry`, as for `step`, `windows`, `weights` and `state`; a window has `parts`.
     draws : bool
         Whether it draws random numbers, which shall be the same in the backward.
     """
@@ -55,7 +55,7 @@ class _Again(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         higher, saved = torch.is_grad_enabled(), ctx.saved_tensors
-        own = [t if t is None else t.view_as(t) if higher else t.detach() for t in saved]
+        own: list[Any] = [t if t is None else t.view_as(t) if higher else t.detach() for t in saved]
         wanted = [i for i, needs in enumerate(ctx.needs_input_grad[2:]) if needs]
         devices = [gradient.device] if ctx.generators is torch.cuda else []
         with nullcontext() if ctx.drawn is None else torch.random.fork_rng(devices), torch.enable_grad(), ctx.cast:
@@ -63,7 +63,6 @@ class _Again(torch.autograd.Function):
                 ctx.generators.set_rng_state(ctx.drawn)
             inputs = [own[i].requires_grad_() for i in wanted]
             out = ctx.run(*own)
-        slopes = dict(
-            zip(wanted, torch.autograd.grad(out, inputs, gradient, create_graph=higher, allow_unused=True))
-        )
+        found = torch.autograd.grad(out, inputs, gradient, create_graph=higher, allow_unused=True)
+        slopes = dict(zip(wanted, found))
         return None, None, *map(slopes.get, range(len(own)))
