@@ -227,7 +227,8 @@ class TorchCall(Call):
         step.training, step.device = self.keeps_tape, like.device
         windows: list[EagerWindow] = []
         static, record = columns is None, self.store
-        shared = plan.all_kept if isinstance(record, Record) and not (record.detach or static) else ()
+        on_tape = isinstance(record, Record) and not record.detach
+        shared = plan.all_kept if on_tape and self.ids and not static else ()
         if static:  # it is given once, runs once, and keeps nothing
             numbers = False
             tails = [0] * len(values)
