@@ -223,7 +223,7 @@ class AllFrames(Columns):
     rows : Tensor
         Per row all of its frames ``(frames, *features)``.
     counts
-        See `EagerWindow`; nothing here is known from before.
+        See `EagerWindow`.
     """
 
     def __init__(self, *rows: Tensor, counts: Ints) -> None:
@@ -231,10 +231,14 @@ class AllFrames(Columns):
         lengths = whole[:, 2]
         n_new = int(lengths.max(initial=0)) if same(lengths) else -1
         super().__init__(None, rows[0] if len(rows) == 1 else torch.cat(rows), 0, 0, n_new, whole, True)
-        self._rows = rows
+        self._rows, self._given = rows, counts
+
+    @property
+    def before(self) -> Tensor:
+        return torch.from_numpy(self._given[:, 0])
 
     def parts(self) -> Parts:
-        return partial(AllFrames, counts=self._counts), self._rows
+        return partial(AllFrames, counts=self._given), self._rows
 
 
 def _columns(grid: Tensor, begin: int, n: int, fill: float) -> Tensor:
