@@ -259,7 +259,8 @@ def audit(
     train_variant : str, optional
         As for `patch_module`: `training` then has what calls keep until their backward, measured on a copy of the
         model: for "chunk-wise-aligned" what each call keeps by itself, else what it adds to what is kept
-        until the streams end. Weights, their gradients and what an optimiser holds are not among it.
+        until the streams end. With torch, keys that attention sees from the first one on lie in memory that is
+        twice as long when it is full. Weights, their gradients and what an optimiser holds are not among it.
     chunk, ids, n_calls
         Frames of the first input in a call, the streams, and how many calls are tried.
 

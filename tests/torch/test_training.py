@@ -35,7 +35,8 @@ LENGTHS = {"a": 23, "b": 9, "c": 16}
 def states(model):
     """Return the tensors of all stored states."""
     session = model._patch.session
-    return [t for i in session.live_ids for t in session.state_of(i).states.store.tensors.values()]
+    stores = [session.state_of(i).states.store for i in session.live_ids]
+    return [store.get(key) for store in stores for key in store.tensors]
 
 
 def loss_of(ys, seed=1):

@@ -8,6 +8,7 @@ device.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -29,9 +30,11 @@ from ..private import without_functions
 from ..tensor.padding import flat, same, to_device
 from ..train.groups import Guard
 from .kernels import KERNELS, Kernel, Step
+from .kernels.attention import again
+from .rooms import grown
 from .state_bytes import from_bytes, to_bytes
 from .tables import Gathered, Place, Record, Table, place_of, row_of, rows_index
-from .windows import Columns, EagerWindow
+from .windows import AllFrames, Columns, EagerWindow
 
 
 class TorchSession(Session):
@@ -226,7 +229,9 @@ class TorchCall(Call):
         ordinal, kernel, step, alike = self.n_done - 1, plan.kernel, plan.step, self.alike
         step.training, step.device = self.keeps_tape, like.device
         windows: list[EagerWindow] = []
-        static = columns is None
+        static, record = columns is None, self.store
+        on_tape = isinstance(record, Record) and not record.detach
+        shared = plan.all_kept if on_tape and self.ids and not static else ()
         if static:  # it is given once, runs once, and keeps nothing
             numbers = False
             tails = [0] * len(values)
@@ -236,8 +241,17 @@ class TorchCall(Call):
             places, made, lined_up = columns
             fills = not plan.lines_up or self.some_end
             for i, (value, place) in enumerate(zip(values, places)):
-                windows.append(self._window(leg.op, i, value, place, inputs, outputs, fills))
+                if i not in shared:
+                    windows.append(self._window(leg.op, i, value, place, inputs, outputs, fills))
+                    continue
+                assert isinstance(record, Record)
+                before, _, now, _ = inputs[i].T
+                rows = grown(self.gathered.grown((ordinal, i), before), value, (now - before).tolist())
+                record.tensors[ordinal, i] = rows
+                windows.append(AllFrames(*rows.frames, counts=inputs[i]))
             tails = [tail for _, _, tail, _ in places] if self.keeps_frames else [0] * len(values)
+            for i in shared:
+                tails[i] = 0
             step.n = [most for _, most, _ in made]
             numbers = plan.numbers if alike else lined_up and plan.lines_up
             if numbers and not alike and not self.keeps_tape:
@@ -256,7 +270,8 @@ class TorchCall(Call):
                 results = made if isinstance(made, tuple) else (made,)
             else:
                 carried = self._carried(ordinal, plan, kernel, step, inputs, weights, like, static)
-                results, state = kernel.run(step, windows, weights, carried)
+                run = partial(again, kernel.run) if shared and any(step.n) else kernel.run
+                results, state = run(step, windows, weights, carried)
                 for k, part in enumerate(() if static else state):
                     self.store.write((ordinal, "carried", k), part, self.index)
         for i, (window, tail) in enumerate(zip(windows, tails)):
@@ -351,6 +366,8 @@ class Plan:
         #: How many tensors it carries from call to call, once that is known.
         self.n_carried: int | None = None
         self.checked = getattr(op, "checked_input", None)
+        #: The inputs of which every frame is kept, and read in every call.
+        self.all_kept = (1, 2) if op.name == "attention" and op.attributes["left"] < 0 else ()
         self.arrays = any(isinstance(w, np.ndarray) for w in weights)
         frames = tuple(features for _, features, _, _ in leg.signatures[: leg.n_values])
         #: Filled anew in every call.

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..tensor.padding import to_device
+from .rooms import Grown, Room
 
 Ints = npt.NDArray[np.int64]
 
@@ -122,7 +123,7 @@ def row_of(place: Place) -> dict[Hashable, Tensor]:
 def place_of(tensors: dict[Hashable, Tensor]) -> Place:
     """Return the place of a state given as `row_of` gives it."""
     record = Record(detach=True)
-    record.tensors = tensors
+    record.tensors.update(tensors)
     return Place(record, 0, 0)
 
 
@@ -130,7 +131,7 @@ class Record:
     """States of the rows of one call, which stay on the tape or are cut off from it."""
 
     def __init__(self, detach: bool) -> None:
-        self.tensors: dict[Hashable, Tensor] = {}
+        self.tensors: dict[Hashable, Tensor | Grown] = {}
         self.detach = detach
 
     def places(self, old: Sequence[Place | None]) -> list[Place]:
@@ -139,7 +140,8 @@ class Record:
 
     def get(self, key: Hashable) -> Tensor | None:
         """Return the tensor of a key."""
-        return self.tensors.get(key)
+        found = self.tensors.get(key)
+        return found[:] if isinstance(found, Grown) else found
 
     def write(self, key: Hashable, rows: Tensor, index: Tensor | slice | None) -> None:
         """Keep the rows ``(B, ...)``, in memory that neither inputs nor outputs share."""
@@ -187,6 +189,18 @@ class Gathered:
         order = np.zeros(self.n_rows, np.int64)
         order[np.concatenate([own for _, _, own in parts])] = np.arange(sum(len(o) for _, _, o in parts))
         return torch.cat(picked).index_select(0, to_device(order, self._device))
+
+    def grown(self, key: Hashable, lengths: Sequence[int]) -> list[tuple[Tensor, Room | None] | None]:
+        """Return every row's frames, as many as there are, and the room where they stand; None of new streams."""
+        out: list[tuple[Tensor, Room | None] | None] = [None] * self.n_rows
+        for store, rows, own in self._stores:
+            found = store.tensors.get(key)
+            for row, i in zip(rows, own):
+                if isinstance(found, Grown):
+                    out[i] = found.frames[row], found.rooms[row]
+                elif found is not None:
+                    out[i] = found[row, : lengths[i]], None
+        return out
 
     def _index(self, key: int, rows: Ints, own: Ints | None) -> Tensor:
         """Return the rows of the store on the device, one per row of the batch if `own` says which have one."""

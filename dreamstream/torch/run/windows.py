@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from torch import Tensor
 from ..tensor.padding import as_rows, runs, same, to_device
 
 Ints = npt.NDArray[np.int64]
+Parts = tuple[Callable[..., "EagerWindow"], Sequence[Tensor | None]]
 
 
 class EagerWindow:
@@ -105,6 +107,10 @@ class EagerWindow:
             frames = torch.cat([self._kept[r, : before - first], frames])
         return frames, first, total if ended else None
 
+    def parts(self) -> Parts:
+        """Return what makes such a window of tensors, and these."""
+        return partial(EagerWindow, first=self._first, counts=self._counts), (self._kept, self._new)
+
     def _source(self) -> tuple[Tensor, Ints, Ints]:
         """Return all frames in one piece, and for every row what to add to a position, kept or new."""
         if self._pieces is None:
@@ -160,6 +166,11 @@ class Columns(EagerWindow):
     def _first(self) -> Ints:  # type: ignore[override]
         return self._counts[:, 0] - self._n_kept
 
+    def parts(self) -> Parts:
+        n_new = int(self._lengths.max(initial=0)) if self.even else -1
+        make = partial(Columns, first=self._begin, n_kept=self._n_kept, n_new=n_new, counts=self._counts)
+        return partial(make, fills=self._fills), (self._kept, self._new)
+
     def _behind_kept(self, grid: Tensor) -> Tensor:
         n, kept = self._n_kept, self._kept
         if not n:
@@ -202,6 +213,32 @@ class Columns(EagerWindow):
         index = _last(self._lengths.tobytes(), self._n_kept, grid.shape[1], n)
         there = to_device(index, grid.device)
         return grid.flatten(0, 1).index_select(0, there).reshape(-1, n, *grid.shape[2:])
+
+
+class AllFrames(Columns):
+    """A window of rows of which every frame is kept.
+
+    Parameters
+    ----------
+    rows : Tensor
+        Per row all of its frames ``(frames, *features)``.
+    counts
+        See `EagerWindow`.
+    """
+
+    def __init__(self, *rows: Tensor, counts: Ints) -> None:
+        whole = counts * (0, 1, 1, 1)
+        lengths = whole[:, 2]
+        n_new = int(lengths.max(initial=0)) if same(lengths) else -1
+        super().__init__(None, rows[0] if len(rows) == 1 else torch.cat(rows), 0, 0, n_new, whole, True)
+        self._rows, self._given = rows, counts
+
+    @property
+    def before(self) -> Tensor:
+        return torch.from_numpy(self._given[:, 0])
+
+    def parts(self) -> Parts:
+        return partial(AllFrames, counts=self._given), self._rows
 
 
 def _columns(grid: Tensor, begin: int, n: int, fill: float) -> Tensor:

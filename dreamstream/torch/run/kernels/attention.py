@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from functools import lru_cache
@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ....stream.within import within
+from .again import run_again
 from .positions import there
 from .registry import Step, Window, windowed
 
@@ -138,6 +139,17 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     return (out.reshape(rows, n, heads, -1),), state
 
 
+def again(kernel: Callable[..., Any], *given: Any) -> Any:
+    """Return what a kernel makes, of which a graph keeps the arguments alone."""
+    p = _DROPPED.get()
+
+    def run(*given: Any) -> Any:
+        with dropping(p):
+            return kernel(*given)
+
+    return run_again(run, p > 0, *given)
+
+
 def _of_torch(step: Step, a: dict[str, Any], windows: Sequence[Window], weights: Sequence[Any]) -> Tensor | None:
     """Return what torch's own kernel makes of queries that see a run of keys; None where that would not do.
 
@@ -169,8 +181,8 @@ def _of_torch(step: Step, a: dict[str, Any], windows: Sequence[Window], weights:
     q, k, v = (x.transpose(1, 2) for x in (q, keys.run(begin, span), values.run(begin, span)))
     seen = None if mask is None else torch.from_numpy(mask)
     # torch's fused kernel has no second derivative
-    wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-    with sdpa_kernel(SDPBackend.MATH) if wanted else nullcontext():
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+    with sdpa_kernel(SDPBackend.MATH) if wanted or step.training else nullcontext():
         out = torch.nn.functional.scaled_dot_product_attention(q, k, v, seen, scale=a["scale"] or None)
     return out.transpose(1, 2) if math.isfinite(float(out.detach().sum())) else None
 
