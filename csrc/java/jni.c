@@ -21,7 +21,7 @@ static jclass exception_class;
 static jmethodID exception_init; /* (int status, byte[] message) */
 
 /* What dreamstream.Native compares with its own number: it changes with the methods below. */
-enum { METHODS_VERSION = 1 };
+enum { METHODS_VERSION = 2 };
 
 JNIEXPORT jint JNI_OnLoad(JavaVM *vm, void *reserved UNUSED)
 {
@@ -333,9 +333,9 @@ JNIEXPORT void JNICALL Java_dreamstream_Native_restore(JNIEnv *env, SELF, jlong 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
 /* The numbers of a call: n_outputs bytes of a frame; then, per stream,
- *     stream, flags, n_inputs of [address, frames, dtype], n_outputs of [room, bytes of room, frames, start].
- * The last two are filled, and the room gives way to the address of the engine's own frames. */
-enum { INPUT_NUMBERS = 3, OUTPUT_NUMBERS = 4, ON_STACK = 64, NUMBERS_ON_STACK = 10 * ON_STACK };
+ *     stream, flags, n_inputs of [address, frames, dtype, room's bytes], n_outputs of [room, its bytes, frames, start].
+ * The last two are filled; a room that is too small gives way to the address of the engine's own frames. */
+enum { INPUT_NUMBERS = 4, OUTPUT_NUMBERS = 4, ON_STACK = 64, NUMBERS_ON_STACK = 10 * ON_STACK };
 
 typedef struct call {
     size_t n_streams, n_inputs, n_outputs;
@@ -367,9 +367,10 @@ static void write_call(const call *c)
         at += 2 + INPUT_NUMBERS * c->n_inputs;
         for (size_t k = 0; k < c->n_outputs; k++, at += OUTPUT_NUMBERS, output++) {
             const jlong n_bytes = (jlong)output->n_frames * c->numbers[k];
-            if (n_bytes > 0 && n_bytes <= at[1])
+            if (n_bytes > at[1])
+                at[0] = number(output->data);
+            else if (n_bytes > 0)
                 memcpy(pointer(at[0]), output->data, (size_t)n_bytes);
-            at[0] = number(output->data);
             at[2] = (jlong)output->n_frames;
             at[3] = output->start;
         }

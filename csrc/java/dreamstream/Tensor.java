@@ -239,28 +239,34 @@ public final class Tensor {
     /** The last place of a model that the tensor was found to fit: neither ever changes. */
     Model.Place fits;
 
-    /** Writes address, frames and dtype; returns the memory, which must stay reachable during the call. */
-    Memory putInput(long[] numbers, int at) {
-        Memory now = memory;
+    /** The memory as it is now, which no other tensor has; it must stay reachable during the call. */
+    Memory memory() {
+        return memory;
+    }
+
+    /** Writes what an input's memory says: address, dtype and bytes. */
+    void putInput(long[] numbers, int at, Memory now) {
+        numbers[at] = now.address;
+        numbers[at + 2] = dtype.code;
+        numbers[at + 3] = now.bytes;
+    }
+
+    /** Writes how many frames there are, which must be within the bytes that are there already. */
+    void putFrames(long[] numbers, int at) {
         int n = frames;
-        if ((long) n * frameBytes > now.bytes) {
+        if ((long) n * frameBytes > numbers[at + 3]) {
             throw new IllegalStateException("another thread is using the tensor");
         }
-        numbers[at] = now.address;
         numbers[at + 1] = n;
-        numbers[at + 2] = dtype.code;
-        return now;
     }
 
     /** Writes the address and the bytes of the room. */
-    Memory putOutput(long[] numbers, int at) {
-        Memory now = memory;
+    void putOutput(long[] numbers, int at, Memory now) {
         if (now.readOnly) {
             throw new IllegalArgumentException("a read-only buffer can't take an output");
         }
         numbers[at] = now.address;
         numbers[at + 1] = now.bytes;
-        return now;
     }
 
     /**
@@ -269,7 +275,7 @@ public final class Tensor {
      */
     boolean takeOutput(long[] numbers, int at, Memory used) {
         long bytes = numbers[at + 2] * frameBytes;
-        boolean fits = bytes <= used.bytes;
+        boolean fits = bytes <= numbers[at + 1];
         if (!fits) {
             used = Memory.of(Math.max(bytes, Math.min(Integer.MAX_VALUE, 2L * used.bytes)));
             Native.copy(used.address, numbers[at], bytes);
