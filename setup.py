@@ -75,12 +75,22 @@ def copy(source: Path, target: Path) -> None:
 def linker_flags(named: bool) -> list[str]:
     """Return what this system's linker is told; `named`: of the library for C programs, which has a soname."""
     if libraries.apple():  # its linker has no versions of symbols, and takes no undefined ones anyway
-        return libraries.name_flags(SONAME) if named else []
+        return [f"-Wl,-install_name,@rpath/{SONAME}"] if named else []
     flags = [] if SANITIZE else ["-Wl,--strip-debug"]  # names stay
     if named:
-        flags += [*libraries.name_flags(SONAME), f"-Wl,--version-script={cbuild.CSRC / 'dreamstream.map'}"]
+        flags += [f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={cbuild.CSRC / 'dreamstream.map'}"]
         flags += [] if SANITIZE else ["-Wl,-z,defs"]
     return flags
+
+
+def library_linker(module_linker: list[str]) -> list[str]:
+    """Return the command that links a library for programs, of the one that links a module for Python.
+
+    Apple's systems have two kinds of files for the two, and a module takes Python's names from the program that loads
+    it, where a library must have all of its names.
+    """
+    words = " ".join(module_linker).replace("-undefined dynamic_lookup", "").split()
+    return ["-dynamiclib" if word == "-bundle" else word for word in words] if libraries.apple() else module_linker
 
 
 def check_compiler(cc: list[str], includes: list[str]) -> None:
@@ -136,7 +146,7 @@ class BuildCore(build_ext):
         self.place_companions(core.parent)
         self.link(core, engine + module, libraries.beside("_openblas"))
         library = core.parent / LIBRARY
-        self.compiler.linker_so = libraries.library_linker(self.compiler.linker_so)  # _core is the last module
+        self.compiler.linker_so = library_linker(self.compiler.linker_so)  # _core is the last module
         self.link(library, engine, libraries.beside("../_openblas"), named=True)
         copy(library, library.with_name(SONAME))  # under both names, for a wheel holds no links
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .flags import prefix
-from .libraries import beside, indirect_flags, java_platform, library_name
+from .libraries import apple, beside, java_platform, library_name
 
 
 def make_jar(target: Path) -> Path:
@@ -35,7 +35,9 @@ def make_jar(target: Path) -> Path:
         _run([*javac, *map(str, sorted(sources.rglob("*.java")))])
         _run([*_compiler(), str(sources / "jni.c"), "-o", str(made / jni), *_jni_flags(home, package)])
         native = {f"_openblas/{path.name}": path for path in sorted(package.glob("_openblas/*.so*"))}
-        native |= {f"lib/{path.name}": path for path in sorted(package.glob(f"lib/{library_name('dreamstream', '*')}"))}
+        native |= {
+            f"lib/{path.name}": path for path in sorted(package.glob(f"lib/{library_name('dreamstream', '*')}"))
+        }
         native[f"lib/{jni}"] = made / jni  # the last, as it is the one that is loaded
         target.unlink(missing_ok=True)
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as jar:
@@ -76,7 +78,7 @@ def _jni_flags(home: Path, package: Path) -> list[str]:
         *("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden"),
         *(f"-I{folder}" for folder in includes),
         *(f"-L{library}", "-ldreamstream", f"-Wl,-rpath,{beside()}"),
-        *indirect_flags([library, package / "_openblas"]),
+        *(() if apple() else (f"-Wl,-rpath-link,{folder}" for folder in (library, package / "_openblas"))),
     ]
 
 

@@ -1,10 +1,8 @@
-"""How shared libraries are named, linked and found, on Linux and on Apple's systems; setup.py reads this file, too."""
+"""How shared libraries are called, on Linux and on Apple's systems; setup.py reads this file, too."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 
 def apple() -> bool:
@@ -20,27 +18,8 @@ def library_name(name: str, abi: str = "") -> str:
 
 def beside(folder: str = "") -> str:
     """Return where a library is looked for that lies in `folder`, seen from the one that uses it."""
-    return "/".join(["@loader_path" if apple() else "$ORIGIN", *([folder] if folder else [])])
-
-
-def name_flags(file: str) -> list[str]:
-    """Return the linker's flags that write into a library by which name it is asked for."""
-    return [f"-Wl,-install_name,@rpath/{file}" if apple() else f"-Wl,-soname,{file}"]
-
-
-def indirect_flags(folders: Iterable[Path]) -> list[str]:
-    """Return the linker's flags that say where libraries of libraries lie, which Apple's linker does not ask for."""
-    return [] if apple() else [f"-Wl,-rpath-link,{folder}" for folder in folders]
-
-
-def library_linker(module_linker: Sequence[str]) -> list[str]:
-    """Return the command that links a library for programs, of the one that links a module for Python.
-
-    Apple's systems have two kinds of files for the two, and a module takes Python's names from the program that loads
-    it, where a library must have all of its names.
-    """
-    words = " ".join(module_linker).replace("-undefined dynamic_lookup", "").split()
-    return ["-dynamiclib" if word == "-bundle" else word for word in words] if apple() else list(module_linker)
+    here = "@loader_path" if apple() else "$ORIGIN"
+    return f"{here}/{folder}" if folder else here
 
 
 def java_platform() -> str:

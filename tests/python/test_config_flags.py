@@ -155,4 +155,4 @@ def test_the_build_of_each_system(system, monkeypatch):
     assert any(flag.endswith(engine) for flag in built["linker_flags"](True))
     assert libraries.beside("_openblas") == f"{here}/_openblas"
     module = ["clang", "-bundle", "-undefined", "dynamic_lookup", "-O2"]
-    assert libraries.library_linker(module) == (module if here == "$ORIGIN" else ["clang", "-dynamiclib", "-O2"])
+    assert built["library_linker"](module) == (module if here == "$ORIGIN" else ["clang", "-dynamiclib", "-O2"])

@@ -156,6 +156,7 @@ public final class Model implements AutoCloseable {
             call = new Call(this, n);
         }
         int entered = 0;
+        boolean done = false;
         handle.enter();
         try {
             while (entered < n) {
@@ -171,12 +172,15 @@ public final class Model implements AutoCloseable {
             if (n > 0) {
                 call.run(n);
             }
-            spare.set(call.self);
+            done = true;
         } catch (DreamStreamException error) {
             throw error.blame(call.refused(n));
         } finally {
             call.leave(entered);
             handle.leave();
+            if (done) { // after a failure, what it has laid out may be half another's
+                spare.set(call.self);
+            }
             Reference.reachabilityFence(this);
         }
     }
