@@ -74,7 +74,7 @@ def copy(source: Path, target: Path) -> None:
 
 def linker_flags(named: bool) -> list[str]:
     """Return what this system's linker is told; `named`: of the library for C programs, which has a soname."""
-    if libraries.apple():  # its linker has no versions of symbols, and takes no undefined ones anyway
+    if libraries.APPLE:  # its linker has no versions of symbols, and takes no undefined ones anyway
         return [f"-Wl,-install_name,@rpath/{SONAME}"] if named else []
     flags = [] if SANITIZE else ["-Wl,--strip-debug"]  # names stay
     if named:
@@ -86,11 +86,11 @@ def linker_flags(named: bool) -> list[str]:
 def library_linker(module_linker: list[str]) -> list[str]:
     """Return the command that links a library for programs, of the one that links a module for Python.
 
-    Apple's systems have two kinds of files for the two, and a module takes Python's names from the program that loads
-    it, where a library must have all of its names.
+    Apple's systems have two kinds of files for the two, and a module takes Python's names from the program that
+    loads it, where a library must have all of its names.
     """
     words = " ".join(module_linker).replace("-undefined dynamic_lookup", "").split()
-    return ["-dynamiclib" if word == "-bundle" else word for word in words] if libraries.apple() else module_linker
+    return ["-dynamiclib" if word == "-bundle" else word for word in words] if libraries.APPLE else module_linker
 
 
 def check_compiler(cc: list[str], includes: list[str]) -> None:
@@ -144,10 +144,10 @@ class BuildCore(build_ext):
         )
         core = Path(self.get_ext_fullpath(ext.name))
         self.place_companions(core.parent)
-        self.link(core, engine + module, libraries.beside("_openblas"))
+        self.link(core, engine + module, f"{libraries.HERE}/_openblas")
         library = core.parent / LIBRARY
         self.compiler.linker_so = library_linker(self.compiler.linker_so)  # _core is the last module
-        self.link(library, engine, libraries.beside("../_openblas"), named=True)
+        self.link(library, engine, f"{libraries.HERE}/../_openblas", named=True)
         copy(library, library.with_name(SONAME))  # under both names, for a wheel holds no links
 
     def link(self, target, objects, rpath, named=False):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .flags import prefix
-from .libraries import apple, beside, java_platform, library_name
+from .libraries import APPLE, HERE, JAVA_PLATFORM, library_name
 
 
 def make_jar(target: Path) -> Path:
@@ -44,7 +44,7 @@ def make_jar(target: Path) -> Path:
             jar.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\r\n\r\n")
             for path in sorted(made.rglob("*.class")):
                 jar.write(path, path.relative_to(made).as_posix())
-            place = f"dreamstream/native/{java_platform()}"
+            place = f"dreamstream/native/{JAVA_PLATFORM}"
             jar.writestr(f"{place}/files", "".join(f"{name}\n" for name in native))
             for name, path in native.items():
                 jar.write(path, f"{place}/{name}")
@@ -77,8 +77,8 @@ def _jni_flags(home: Path, package: Path) -> list[str]:
     return [
         *("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden"),
         *(f"-I{folder}" for folder in includes),
-        *(f"-L{library}", "-ldreamstream", f"-Wl,-rpath,{beside()}"),
-        *(() if apple() else (f"-Wl,-rpath-link,{folder}" for folder in (library, package / "_openblas"))),
+        *(f"-L{library}", "-ldreamstream", f"-Wl,-rpath,{HERE}"),
+        *(() if APPLE else (f"-Wl,-rpath-link,{folder}" for folder in (library, package / "_openblas"))),
     ]
 
 

@@ -1,36 +1,25 @@
 package dreamstream;
 
 import java.lang.ref.Reference;
-import java.lang.ref.WeakReference;
-import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.List;
 
 /**
- * A step of some streams: it checks the tensors, lays out the numbers that {@code jni.c} reads, and brings back what
+ * One step of some streams: it checks the tensors, lays out the numbers that {@code jni.c} reads, and brings back what
  * came out. Its streams and their model have been entered.
- *
- * <p>What a call has laid out stays for the next one: where a tensor still has the memory that it had in the same place
- * of the last call, neither is looked at again. After a step of the engine little of a batch's objects is in the
- * processor's caches, and what a call costs is the number of objects that it has to visit.
  */
 final class Call {
-    /** A reference that doesn't keep the call, and with it the tensors of a batch that is done, from being collected. */
-    final WeakReference<Call> self = new WeakReference<>(this);
-
     private final Model model;
-    private final Stream[] streams;
-    private final Handle[] handles;
+    private final int streams;
     private final long[] numbers;
     private final Tensor[] used;
     private final Tensor.Memory[] memory;
 
-    /** {@code streams}: how many there may be. */
-    Call(Model model, int streams) {
+    /** {@code spare} serves as its numbers if it is long enough; null: none is there. */
+    Call(Model model, int streams, long[] spare) {
         this.model = model;
-        this.streams = new Stream[streams];
-        handles = new Handle[streams];
-        numbers = new long[Math.addExact(model.outputs.length, Math.multiplyExact(streams, stride()))];
+        this.streams = streams;
+        int n = Math.addExact(model.outputs.length, Math.multiplyExact(streams, stride()));
+        numbers = spare != null && spare.length >= n ? spare : new long[n];
         used = new Tensor[streams * model.outputs.length];
         memory = new Tensor.Memory[streams * (model.inputs.length + model.outputs.length)];
         for (int k = 0; k < model.outputs.length; k++) {
@@ -39,45 +28,16 @@ final class Call {
     }
 
     private int stride() {
-        return 2 + 4 * model.inputs.length + 4 * model.outputs.length;
+        return 2 + 3 * model.inputs.length + 4 * model.outputs.length;
     }
 
-    /** Returns for how many streams there is room. */
-    int room() {
-        return streams.length;
+    /** Returns the numbers, for another call when this one is done. */
+    long[] numbers() {
+        return numbers;
     }
 
     private int outputAt(int stream, int k) {
-        return model.outputs.length + stream * stride() + 2 + 4 * model.inputs.length + 4 * k;
-    }
-
-    /** Enters a stream as number {@code i}, which stays reachable until it is left. */
-    Handle enter(int i, Stream stream) {
-        if (streams[i] != stream) { // storing what is there costs a collector's barrier all the same
-            streams[i] = stream;
-            handles[i] = stream.handle;
-        }
-        handles[i].enterAlone();
-        return handles[i];
-    }
-
-    /** Leaves the first {@code n} streams. */
-    void leave(int n) {
-        while (n > 0) {
-            handles[--n].leaveAlone();
-        }
-        Reference.reachabilityFence(streams);
-    }
-
-    /** Returns those of the first {@code n} streams that the engine refused. */
-    List<Stream> refused(int n) throws DreamStreamException {
-        List<Stream> found = new ArrayList<>();
-        for (int i = 0; i < n; i++) {
-            if (Native.streamInfo(handles[i].pointer)[2] != 0) {
-                found.add(streams[i]);
-            }
-        }
-        return found;
+        return model.outputs.length + stream * stride() + 2 + 3 * model.inputs.length + 4 * k;
     }
 
     /** Says what stream {@code i} of the call takes and where its outputs go; null as an input: no frames. */
@@ -94,44 +54,33 @@ final class Call {
             throw new IllegalArgumentException("the model has " + model.outputs.length + " outputs, got "
                     + (outputs == null ? "null" : String.valueOf(outputs.length)));
         }
-        for (int j = 0; j < model.inputs.length; j++, at += 4) {
+        for (int j = 0; j < model.inputs.length; j++, at += 3) {
             Tensor tensor = inputs == null ? null : inputs[j];
             if (tensor == null) {
-                Arrays.fill(numbers, at, at + 4, 0);
-                memory[m++] = null;
+                Arrays.fill(numbers, at, at + 3, 0);
             } else {
-                Tensor.Memory now = tensor.memory();
-                if (now != memory[m]) {
-                    model.inputs[j].check(tensor);
-                    tensor.putInput(numbers, at, now);
-                    memory[m] = now;
-                }
-                tensor.putFrames(numbers, at);
-                m++;
+                model.inputs[j].check(tensor);
+                memory[m] = tensor.putInput(numbers, at);
             }
+            m++;
         }
         for (int k = 0; k < model.outputs.length; k++, at += 4) {
             Tensor tensor = outputs[k];
             if (tensor == null) {
                 throw new IllegalArgumentException("output " + model.outputs[k].port.name() + ": the tensor is null");
             }
-            Tensor.Memory now = tensor.memory();
-            if (now != memory[m]) {
-                model.outputs[k].check(tensor);
-                tensor.putOutput(numbers, at, now);
-                used[i * model.outputs.length + k] = tensor;
-                memory[m] = now;
-            }
-            m++;
+            model.outputs[k].check(tensor);
+            used[i * model.outputs.length + k] = tensor;
+            memory[m++] = tensor.putOutput(numbers, at);
         }
     }
 
-    /** Steps the first {@code n} streams, and hands each output its frames. */
-    void run(int n) throws DreamStreamException {
+    /** Steps, and hands each output its frames. */
+    void run() throws DreamStreamException {
         try {
-            Native.step(model.handle.pointer, numbers, n, model.inputs.length, model.outputs.length);
+            Native.step(model.handle.pointer, numbers, streams, model.inputs.length, model.outputs.length);
             boolean expected = true;
-            for (int i = 0; i < n; i++) {
+            for (int i = 0; i < streams; i++) {
                 for (int k = 0; k < model.outputs.length; k++) {
                     int m = i * (model.inputs.length + model.outputs.length) + model.inputs.length + k;
                     expected &= used[i * model.outputs.length + k].takeOutput(numbers, outputAt(i, k), memory[m]);
@@ -143,12 +92,8 @@ final class Call {
             }
         } finally {
             Reference.reachabilityFence(memory);
+            Arrays.fill(memory, null);
+            Arrays.fill(used, null);
         }
-    }
-
-    /** Lets go of the tensors. */
-    void forget() {
-        Arrays.fill(memory, null);
-        Arrays.fill(used, null);
     }
 }

@@ -2,7 +2,6 @@ package dreamstream;
 
 import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
-import java.lang.ref.WeakReference;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -48,8 +47,8 @@ public final class Model implements AutoCloseable {
     private final Cleaner.Cleanable cleaner;
     private final List<Port> inputPorts;
     private final List<Port> outputPorts;
-    /** The call of a batch that is done, for the next one. */
-    private final AtomicReference<WeakReference<Call>> spare = new AtomicReference<>();
+    /** The numbers of a batch that is done, for the next one. */
+    private final AtomicReference<long[]> spare = new AtomicReference<>();
 
     Model(long pointer) throws DreamStreamException {
         handle = new Handle(pointer, null);
@@ -146,43 +145,49 @@ public final class Model implements AutoCloseable {
      * @param flags per stream {@link Stream#START}, {@link Stream#END}, both or 0; null: 0 for all
      */
     public void step(Stream[] streams, Tensor[][] inputs, Tensor[][] outputs, int[] flags) throws DreamStreamException {
+        streams = streams.clone();
         int n = streams.length;
         if ((inputs != null && inputs.length != n) || outputs.length != n || (flags != null && flags.length != n)) {
             throw new IllegalArgumentException("inputs, outputs and flags must be of " + n + " streams");
         }
-        WeakReference<Call> last = spare.getAndSet(null);
-        Call call = last == null ? null : last.get();
-        if (call == null || call.room() < n) {
-            call = new Call(this, n);
-        }
         int entered = 0;
-        boolean done = false;
         handle.enter();
         try {
+            Call call = new Call(this, n, spare.getAndSet(null));
             while (entered < n) {
                 Stream stream = streams[entered];
                 if (stream == null || stream.model() != this) {
                     throw new IllegalArgumentException(
                             "stream " + entered + (stream == null ? " is null" : " is of another model"));
                 }
-                Handle held = call.enter(entered, stream);
+                stream.handle.enterAlone();
                 int i = entered++;
-                call.put(i, held, inputs == null ? null : inputs[i], outputs[i], flags == null ? 0 : flags[i]);
+                call.put(i, stream.handle, inputs == null ? null : inputs[i], outputs[i], flags == null ? 0 : flags[i]);
             }
             if (n > 0) {
-                call.run(n);
+                call.run();
             }
-            done = true;
+            spare.set(call.numbers());
         } catch (DreamStreamException error) {
-            throw error.blame(call.refused(n));
+            throw error.blame(refused(streams));
         } finally {
-            call.leave(entered);
-            handle.leave();
-            if (done) { // after a failure, what it has laid out may be half another's
-                spare.set(call.self);
+            while (entered > 0) {
+                streams[--entered].handle.leaveAlone();
             }
+            handle.leave();
+            Reference.reachabilityFence(streams);
             Reference.reachabilityFence(this);
         }
+    }
+
+    private static List<Stream> refused(Stream[] streams) throws DreamStreamException {
+        List<Stream> found = new ArrayList<>();
+        for (Stream stream : streams) {
+            if (Native.streamInfo(stream.handle.pointer)[2] != 0) {
+                found.add(stream);
+            }
+        }
+        return found;
     }
 
     /** Returns whether it is open. */

@@ -31,7 +31,7 @@ public final class Stream implements AutoCloseable {
         this.model = model;
         handle = new Handle(pointer, model.handle);
         cleaner = handle.cleanWith(this);
-        call = new Call(model, 1);
+        call = new Call(model, 1, null);
     }
 
     /** Returns the model that it is a stream of. */
@@ -45,13 +45,11 @@ public final class Stream implements AutoCloseable {
     }
 
     private void advance(Tensor[] inputs, Tensor[] into, int flags) throws DreamStreamException {
+        call.put(0, handle, inputs, into, flags);
         try {
-            call.put(0, handle, inputs, into, flags);
-            call.run(1);
+            call.run();
         } catch (DreamStreamException error) {
             throw error.status() == Status.LIMIT ? error : error.blame(List.of(this));
-        } finally {
-            call.forget();
         }
     }
 

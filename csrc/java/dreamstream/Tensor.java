@@ -239,34 +239,28 @@ public final class Tensor {
     /** The last place of a model that the tensor was found to fit: neither ever changes. */
     Model.Place fits;
 
-    /** The memory as it is now, which no other tensor has; it must stay reachable during the call. */
-    Memory memory() {
-        return memory;
-    }
-
-    /** Writes what an input's memory says: address, dtype and bytes. */
-    void putInput(long[] numbers, int at, Memory now) {
-        numbers[at] = now.address;
-        numbers[at + 2] = dtype.code;
-        numbers[at + 3] = now.bytes;
-    }
-
-    /** Writes how many frames there are, which must be within the bytes that are there already. */
-    void putFrames(long[] numbers, int at) {
+    /** Writes address, frames and dtype; returns the memory, which must stay reachable during the call. */
+    Memory putInput(long[] numbers, int at) {
+        Memory now = memory;
         int n = frames;
-        if ((long) n * frameBytes > numbers[at + 3]) {
+        if ((long) n * frameBytes > now.bytes) {
             throw new IllegalStateException("another thread is using the tensor");
         }
+        numbers[at] = now.address;
         numbers[at + 1] = n;
+        numbers[at + 2] = dtype.code;
+        return now;
     }
 
     /** Writes the address and the bytes of the room. */
-    void putOutput(long[] numbers, int at, Memory now) {
+    Memory putOutput(long[] numbers, int at) {
+        Memory now = memory;
         if (now.readOnly) {
             throw new IllegalArgumentException("a read-only buffer can't take an output");
         }
         numbers[at] = now.address;
         numbers[at + 1] = now.bytes;
+        return now;
     }
 
     /**
