@@ -24,15 +24,17 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import SetupError
 
 ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT / "csrc"))
+sys.path[:0] = [str(ROOT / "csrc"), str(ROOT / "dreamstream" / "config")]
 import cbuild  # noqa: E402
+import libraries  # noqa: E402
 
 HEADER = (cbuild.CSRC / "include" / "dreamstream.h").read_text(encoding="utf-8")
 VERSION, ABI = (
     re.search(rf"#define {name} \"?([0-9.]+)", HEADER)[1] for name in ("DS_VERSION_STRING", "DS_ABI_VERSION")
 )
-LIBRARY = "lib/libdreamstream.so"  # the engine for C programs, which have no Python to resolve _core
-SONAME = f"libdreamstream.so.{ABI}"
+# The engine for C programs, which have no Python to resolve _core.
+LIBRARY = f"lib/{libraries.library_name('dreamstream')}"
+SONAME = libraries.library_name("dreamstream", ABI)
 # For `python -m dreamstream.config --jar`, which compiles them where there is a JDK.
 JAVA_SOURCES = sorted(path for kind in ("*.java", "*.c") for path in (cbuild.CSRC / "java").rglob(kind))
 SANITIZE = os.environ.get("DREAMSTREAM_SANITIZE", "")
@@ -72,13 +74,23 @@ def copy(source: Path, target: Path) -> None:
 
 def linker_flags(named: bool) -> list[str]:
     """Return what this system's linker is told; `named`: of the library for C programs, which has a soname."""
-    if sys.platform == "darwin":  # its linker has no versions of symbols, and takes no undefined ones anyway
+    if libraries.APPLE:  # its linker has no versions of symbols, and takes no undefined ones anyway
         return [f"-Wl,-install_name,@rpath/{SONAME}"] if named else []
     flags = [] if SANITIZE else ["-Wl,--strip-debug"]  # names stay
     if named:
         flags += [f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={cbuild.CSRC / 'dreamstream.map'}"]
         flags += [] if SANITIZE else ["-Wl,-z,defs"]
     return flags
+
+
+def library_linker(module_linker: list[str]) -> list[str]:
+    """Return the command that links a library for programs, of the one that links a module for Python.
+
+    Apple's systems have two kinds of files for the two, and a module takes Python's names from the program that
+    loads it, where a library must have all of its names.
+    """
+    words = " ".join(module_linker).replace("-undefined dynamic_lookup", "").split()
+    return ["-dynamiclib" if word == "-bundle" else word for word in words] if libraries.APPLE else module_linker
 
 
 def check_compiler(cc: list[str], includes: list[str]) -> None:
@@ -132,9 +144,10 @@ class BuildCore(build_ext):
         )
         core = Path(self.get_ext_fullpath(ext.name))
         self.place_companions(core.parent)
-        self.link(core, engine + module, "$ORIGIN/_openblas")
+        self.link(core, engine + module, f"{libraries.HERE}/_openblas")
         library = core.parent / LIBRARY
-        self.link(library, engine, "$ORIGIN/../_openblas", named=True)
+        self.compiler.linker_so = library_linker(self.compiler.linker_so)  # _core is the last module
+        self.link(library, engine, f"{libraries.HERE}/../_openblas", named=True)
         copy(library, library.with_name(SONAME))  # under both names, for a wheel holds no links
 
     def link(self, target, objects, rpath, named=False):

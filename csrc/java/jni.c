@@ -244,10 +244,7 @@ JNIEXPORT jlongArray JNICALL Java_dreamstream_Native_portInfo(JNIEnv *env, SELF,
     if (array == NULL)
         return NULL;
     (*env)->SetLongArrayRegion(env, array, 0, 4, values);
-    for (uint32_t i = 0; i < info.rank; i++) {
-        const jlong size = info.shape[i];
-        (*env)->SetLongArrayRegion(env, array, (jsize)(4 + i), 1, &size);
-    }
+    (*env)->SetLongArrayRegion(env, array, 4, (jsize)info.rank, (const jlong *)info.shape);
     return array;
 }
 
@@ -335,7 +332,7 @@ JNIEXPORT void JNICALL Java_dreamstream_Native_restore(JNIEnv *env, SELF, jlong 
 /* The numbers of a call: n_outputs bytes of a frame; then, per stream,
  *     stream, flags, n_inputs of [address, frames, dtype], n_outputs of [room, bytes of room, frames, start].
  * The last two are filled, and the room gives way to the address of the engine's own frames. */
-enum { INPUT_NUMBERS = 3, OUTPUT_NUMBERS = 4, ON_STACK = 64, NUMBERS_ON_STACK = 10 * ON_STACK };
+enum { INPUT_NUMBERS = 3, OUTPUT_NUMBERS = 4, BYTES_ON_STACK = 8192 };
 
 typedef struct call {
     size_t n_streams, n_inputs, n_outputs;
@@ -381,35 +378,21 @@ JNIEXPORT void JNICALL Java_dreamstream_Native_step(JNIEnv *env, SELF, jlong mod
                                                     jlongArray array, jint n_streams, jint n_inputs,
                                                     jint n_outputs)
 {
-    jlong numbers[NUMBERS_ON_STACK];
-    ds_stream *streams[ON_STACK];
-    uint32_t flags[ON_STACK];
-    ds_input inputs[ON_STACK];
-    ds_output outputs[ON_STACK];
-    call c = {(size_t)n_streams,
-              (size_t)n_inputs,
-              (size_t)n_outputs,
-              numbers,
-              streams,
-              flags,
-              inputs,
-              outputs};
+    _Alignas(ds_output) char room[BYTES_ON_STACK];
+    call c = {(size_t)n_streams, (size_t)n_inputs, (size_t)n_outputs, NULL, NULL, NULL, NULL, NULL};
     const size_t n_in = c.n_streams * c.n_inputs, n_out = c.n_streams * c.n_outputs;
     const size_t n = c.n_outputs + 2 * c.n_streams + INPUT_NUMBERS * n_in + OUTPUT_NUMBERS * n_out;
-    char *memory = NULL;
-    if (n > NUMBERS_ON_STACK || c.n_streams > ON_STACK || n_in > ON_STACK || n_out > ON_STACK) {
-        const size_t rooms[] = {n * sizeof *c.numbers, n_out * sizeof *c.outputs,
-                                n_in * sizeof *c.inputs, c.n_streams * sizeof *c.streams};
-        memory =
-            malloc(rooms[0] + rooms[1] + rooms[2] + rooms[3] + c.n_streams * sizeof *c.flags + 1);
-        if (!allocated(env, memory))
-            return;
-        c.numbers = (void *)memory; /* the widest first: all of them stay aligned */
-        c.outputs = (void *)(memory + rooms[0]);
-        c.inputs = (void *)(memory + rooms[0] + rooms[1]);
-        c.streams = (void *)(memory + rooms[0] + rooms[1] + rooms[2]);
-        c.flags = (void *)(memory + rooms[0] + rooms[1] + rooms[2] + rooms[3]);
-    }
+    const size_t n_bytes = n * sizeof *c.numbers + n_out * sizeof *c.outputs +
+                           n_in * sizeof *c.inputs +
+                           c.n_streams * (sizeof *c.streams + sizeof *c.flags);
+    char *memory = n_bytes <= sizeof room ? room : malloc(n_bytes);
+    if (!allocated(env, memory))
+        return;
+    c.numbers = (void *)memory; /* the widest first: all of them stay aligned */
+    c.outputs = (void *)(c.numbers + n);
+    c.inputs = (void *)(c.outputs + n_out);
+    c.streams = (void *)(c.inputs + n_in);
+    c.flags = (void *)(c.streams + c.n_streams);
     (*env)->GetLongArrayRegion(env, array, 0, (jsize)n, c.numbers);
     read_call(&c);
     if (good(env,
@@ -417,5 +400,6 @@ JNIEXPORT void JNICALL Java_dreamstream_Native_step(JNIEnv *env, SELF, jlong mod
         write_call(&c);
         (*env)->SetLongArrayRegion(env, array, 0, (jsize)n, c.numbers);
     }
-    free(memory);
+    if (memory != room)
+        free(memory);
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import shlex
 import shutil
 import subprocess
@@ -13,8 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .flags import prefix
-
-JNI_LIBRARY = "libdreamstream_jni.so"
+from .libraries import APPLE, HERE, JAVA_PLATFORM, library_name
 
 
 def make_jar(target: Path) -> Path:
@@ -30,21 +28,23 @@ def make_jar(target: Path) -> Path:
     """
     package = prefix()
     sources = package / "lib" / "java"
-    home = java_home()
+    home, jni = java_home(), library_name("dreamstream_jni")
     with tempfile.TemporaryDirectory(prefix="dreamstream-jar-") as folder:
         made = Path(folder)
         javac = [str(home / "bin" / "javac"), "--release", "17", "-d", str(made)]
         _run([*javac, *map(str, sorted(sources.rglob("*.java")))])
-        _run([*_compiler(), str(sources / "jni.c"), "-o", str(made / JNI_LIBRARY), *_jni_flags(home, package)])
+        _run([*_compiler(), str(sources / "jni.c"), "-o", str(made / jni), *_jni_flags(home, package)])
         native = {f"_openblas/{path.name}": path for path in sorted(package.glob("_openblas/*.so*"))}
-        native |= {f"lib/{path.name}": path for path in sorted(package.glob("lib/libdreamstream.so.*"))}
-        native[f"lib/{JNI_LIBRARY}"] = made / JNI_LIBRARY  # the last, as it is the one that is loaded
+        native |= {
+            f"lib/{path.name}": path for path in sorted(package.glob(f"lib/{library_name('dreamstream', '*')}"))
+        }
+        native[f"lib/{jni}"] = made / jni  # the last, as it is the one that is loaded
         target.unlink(missing_ok=True)
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as jar:
             jar.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\r\n\r\n")
             for path in sorted(made.rglob("*.class")):
                 jar.write(path, path.relative_to(made).as_posix())
-            place = f"dreamstream/native/linux-{platform.machine()}"
+            place = f"dreamstream/native/{JAVA_PLATFORM}"
             jar.writestr(f"{place}/files", "".join(f"{name}\n" for name in native))
             for name, path in native.items():
                 jar.write(path, f"{place}/{name}")
@@ -77,8 +77,8 @@ def _jni_flags(home: Path, package: Path) -> list[str]:
     return [
         *("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden"),
         *(f"-I{folder}" for folder in includes),
-        *(f"-L{library}", "-ldreamstream", "-Wl,-rpath,$ORIGIN"),
-        *(f"-Wl,-rpath-link,{folder}" for folder in (library, package / "_openblas")),
+        *(f"-L{library}", "-ldreamstream", f"-Wl,-rpath,{HERE}"),
+        *(() if APPLE else (f"-Wl,-rpath-link,{folder}" for folder in (library, package / "_openblas"))),
     ]
 
 

@@ -35,7 +35,8 @@ import cbuild
 
 SANITIZERS = {"plain": "", "noblas": "", "asan": "address,undefined", "tsan": "thread", "aarch64": ""}
 CROSS = "aarch64-linux-gnu-"
-EMULATOR = ["qemu-aarch64", "-cpu", "max", "-L", "/usr/aarch64-linux-gnu"]
+PROCESSOR = os.environ.get("DREAMSTREAM_AARCH64_CPU", "max")
+EMULATOR = ["qemu-aarch64", "-cpu", PROCESSOR, "-L", "/usr/aarch64-linux-gnu"]
 BUILD = cbuild.build_folder() / "c"
 FAULT = HERE / "fault.c"
 VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full"]

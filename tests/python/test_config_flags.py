@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import platform
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 import dreamstream as ds
-from dreamstream.config import __main__ as command, flags
+from dreamstream.config import __main__ as command, flags, jar, libraries
 
 PROGRAM = """
 #include <stdio.h>
@@ -27,6 +31,7 @@ int main(void)
 """
 
 PACKAGE = Path(ds.__file__).parent
+SETUP = Path(__file__).resolve().parents[2] / "setup.py"
 SANITIZED = "DREAMSTREAM_SANITIZE" in os.environ or "LD_PRELOAD" in os.environ
 
 
@@ -97,3 +102,64 @@ def test_pkg_config(tmp_path):
         build_and_run(tmp_path, f"cc version.c $({asked} --cflags --libs dreamstream) -o version")
     (tmp_path / "kept").rename(tmp_path / "moved" / "lib" / "libdreamstream.so.1")
     build_and_run(tmp_path, f"cc version.c $({asked} --cflags --libs dreamstream) -o version")
+
+
+SYSTEMS = {
+    ("Linux", "x86_64"): ("linux-x86_64", "libdreamstream.so.1", "libdreamstream_jni.so", "$ORIGIN"),
+    ("Linux", "aarch64"): ("linux-aarch64", "libdreamstream.so.1", "libdreamstream_jni.so", "$ORIGIN"),
+    ("Darwin", "x86_64"): ("macos-x86_64", "libdreamstream.1.dylib", "libdreamstream_jni.dylib", "@loader_path"),
+    ("Darwin", "arm64"): ("macos-aarch64", "libdreamstream.1.dylib", "libdreamstream_jni.dylib", "@loader_path"),
+}
+
+
+@pytest.fixture(params=SYSTEMS, ids="-".join)
+def system(request, monkeypatch):
+    """One of the systems, as which this one gives itself out; what is expected of it."""
+    monkeypatch.setattr(platform, "system", lambda: request.param[0])
+    monkeypatch.setattr(platform, "machine", lambda: request.param[1])
+    monkeypatch.delitem(sys.modules, "libraries", raising=False)
+    for module in (libraries, jar):
+        importlib.reload(module)
+    yield SYSTEMS[request.param]
+    monkeypatch.undo()
+    for module in (libraries, jar):
+        importlib.reload(module)
+
+
+def test_the_jar_of_each_system(system, monkeypatch, tmp_path):
+    """The engine goes into it, and the native methods, which look for the engine beside them, come last."""
+    place, engine, methods, here = system
+    for name in ("include", "lib/java"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("libdreamstream.so", "libdreamstream.dylib", engine):
+        (tmp_path / "lib" / name).touch()
+    commands = []
+
+    def run(command):
+        commands.append(command)
+        if "-o" in command:
+            Path(command[command.index("-o") + 1]).touch()
+
+    monkeypatch.setattr(jar, "_run", run)
+    monkeypatch.setattr(jar, "prefix", lambda: tmp_path)
+    monkeypatch.setattr(jar, "java_home", lambda: tmp_path)
+    with zipfile.ZipFile(jar.make_jar(tmp_path / "made.jar")) as made:
+        (files,) = [name for name in made.namelist() if name.endswith("/files")]
+        assert files == f"dreamstream/native/{place}/files"
+        assert made.read(files).decode().split() == [f"lib/{engine}", f"lib/{methods}"]
+        assert {files.replace("files", f"lib/{name}") for name in (engine, methods)} < set(made.namelist())
+    assert f"-Wl,-rpath,{here}" in commands[1]
+    assert any("-rpath-link" in word for word in commands[1]) == (here == "$ORIGIN")
+
+
+@pytest.mark.skipif(not SETUP.is_file(), reason="the tests are away from the sources")
+def test_the_build_of_each_system(system, monkeypatch):
+    _, engine, _, here = system
+    monkeypatch.setattr(sys, "argv", ["setup.py", "--version"])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    built = runpy.run_path(str(SETUP))
+    assert built["SONAME"] == engine and built["LIBRARY"] == f"lib/{engine.replace('.1', '')}"
+    assert any(flag.endswith(engine) for flag in built["linker_flags"](True))
+    assert here == libraries.HERE
+    module = ["clang", "-bundle", "-undefined", "dynamic_lookup", "-O2"]
+    assert built["library_linker"](module) == (module if here == "$ORIGIN" else ["clang", "-dynamiclib", "-O2"])

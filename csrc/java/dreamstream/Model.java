@@ -153,17 +153,16 @@ public final class Model implements AutoCloseable {
         int entered = 0;
         handle.enter();
         try {
-            for (; entered < n; entered++) {
+            Call call = new Call(this, n, spare.getAndSet(null));
+            while (entered < n) {
                 Stream stream = streams[entered];
                 if (stream == null || stream.model() != this) {
                     throw new IllegalArgumentException(
                             "stream " + entered + (stream == null ? " is null" : " is of another model"));
                 }
                 stream.handle.enterAlone();
-            }
-            Call call = new Call(this, n, spare.getAndSet(null));
-            for (int i = 0; i < n; i++) {
-                call.put(i, streams[i].handle, inputs == null ? null : inputs[i], outputs[i], flags == null ? 0 : flags[i]);
+                int i = entered++;
+                call.put(i, stream.handle, inputs == null ? null : inputs[i], outputs[i], flags == null ? 0 : flags[i]);
             }
             if (n > 0) {
                 call.run();

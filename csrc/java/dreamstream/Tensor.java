@@ -269,7 +269,7 @@ public final class Tensor {
      */
     boolean takeOutput(long[] numbers, int at, Memory used) {
         long bytes = numbers[at + 2] * frameBytes;
-        boolean fits = bytes <= used.bytes;
+        boolean fits = bytes <= numbers[at + 1];
         if (!fits) {
             used = Memory.of(Math.max(bytes, Math.min(Integer.MAX_VALUE, 2L * used.bytes)));
             Native.copy(used.address, numbers[at], bytes);

@@ -169,6 +169,78 @@ class StepTest {
         assertEquals(n, samples.info().openStreams());
     }
 
+    /** What a batch has laid out serves the next one only where it is still so. */
+    @Test
+    void batchesOneAfterTheOther() throws Exception {
+        Tensor all = Files.tensor("samples.in", samples.input("x"));
+        byte[] expected = bytes(Files.tensor("samples.out", samples.outputs().get(0)));
+        int n = 6;
+        Random random = new Random(3);
+        Stream[] streams = new Stream[n];
+        Tensor[][] in = new Tensor[n][1];
+        Tensor[][] out = new Tensor[n][];
+        int[] at = new int[n];
+        List<ByteArrayOutputStream> got = new ArrayList<>();
+        for (int i = 0; i < n; i++) {
+            streams[i] = samples.open();
+            in[i][0] = samples.input("x").tensor(3000);
+            out[i] = samples.newOutputs();
+            got.add(new ByteArrayOutputStream());
+        }
+        for (int turn = 0; turn < 100; turn++) {
+            int a = random.nextInt(n);
+            int b = random.nextInt(n);
+            switch (random.nextInt(6)) {
+                case 0 -> in[a][0] = samples.input("x").tensor(random.nextInt(3000));
+                case 1 -> out[a] = samples.newOutputs();
+                case 2 -> { // tensors change places, streams don't
+                    Tensor[] other = in[a];
+                    in[a] = in[b];
+                    in[b] = other;
+                    other = out[a];
+                    out[a] = out[b];
+                    out[b] = other;
+                }
+                case 3 -> assertThrows(IllegalArgumentException.class, () -> samples.step(
+                        streams, new Tensor[][] {in[0], in[1], {all, all}, in[3], in[4], in[5]}, out, null));
+                case 4 -> {
+                    ByteBuffer small = ByteBuffer.allocateDirect(16).order(ByteOrder.nativeOrder());
+                    out[a][0] = Tensor.of(small, DType.F32, 4);
+                }
+                default -> {} // all as it was
+            }
+            Tensor[][] given = in.clone();
+            int[] flags = new int[n];
+            for (int i = 0; i < n; i++) {
+                int count = Math.min(random.nextInt(200), Math.min(in[i][0].room(), all.frames() - at[i]));
+                if (turn == 99) {
+                    in[i][0] = all.slice(at[i], all.frames() - at[i]);
+                    flags[i] = Stream.END;
+                } else if (random.nextInt(4) == 0) {
+                    given[i] = null;
+                } else {
+                    in[i][0].frames(count).floats().put(all.slice(at[i], count).floats());
+                    at[i] += count;
+                }
+            }
+            int size = turn == 99 ? n : 1 + random.nextInt(n);
+            for (int i = size; i < n; i++) {
+                at[i] -= given[i] == null ? 0 : in[i][0].frames();
+            }
+            try {
+                samples.step(Arrays.copyOf(streams, size), Arrays.copyOf(given, size), Arrays.copyOf(out, size), Arrays.copyOf(flags, size));
+            } catch (DreamStreamException error) {
+                assertEquals(Status.LIMIT, error.status());
+            }
+            for (int i = 0; i < size; i++) {
+                got.get(i).write(bytes(out[i][0]));
+            }
+        }
+        for (ByteArrayOutputStream one : got) {
+            assertArrayEquals(expected, one.toByteArray());
+        }
+    }
+
     @Test
     void refusedBatchNamesItsStreams() throws Exception {
         Tensor all = Files.tensor("samples.in", samples.input("x"));

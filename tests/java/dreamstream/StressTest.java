@@ -142,6 +142,15 @@ class StressTest {
                             ByteBuffer bytes = ByteBuffer.allocateDirect(file.length).put(file).flip();
                             models.set(i, engines.get(i % 2).load(bytes, new Options().copy(random.nextBoolean())));
                         }
+                        case 36, 37, 38 -> { // the same batch again, whose tensors others change and whose streams they close
+                            Stream[] batch = {model.open(), streams.get(i), model.open()};
+                            Tensor[][] in = {{tensor}, {tensors.get(i)}, {tensor.slice(0, tensor.frames() / 3)}};
+                            Tensor[][] out = {model.newOutputs(), model.newOutputs(), {tensors.get(random.nextInt(SHARED))}};
+                            for (int turn = 0; turn < 9; turn++) {
+                                model.step(batch, in, out, null);
+                                in[turn % 3] = random.nextBoolean() ? in[turn % 3] : in[random.nextInt(3)].clone();
+                            }
+                        }
                         case 35 -> model.step(new Stream[] {stream, null, stream}, null, new Tensor[3][], new int[random.nextInt(4)]);
                         default -> stream.step(random.nextInt(8) == 0 ? Stream.START : 0, tensor);
                     }
