@@ -37,11 +37,11 @@ def open_binary(path: str, fallback: Iterable[bytes]) -> tuple[bytes, int, Score
     ImportError
         Without the package kenlm.
     """
+    order, words = _words_at_end(path)
     try:
         import kenlm
     except ImportError:
         raise ImportError(f"{path} is KenLM's: pip install 'dreamstream[kenlm]', or give its ARPA file") from None
-    order, words = _words_at_end(path)
     try:
         model = kenlm.LanguageModel(path)
     except (OSError, RuntimeError) as error:

@@ -49,8 +49,8 @@ HELD = """
     other = iter(StreamLoader({str(n): forever for n in range(4)}, 10, workers=1))
     next(loader), next(other)
     print(*(p.pid for p in multiprocessing.active_children()), flush=True)
-    until = time.monotonic() + 60
-    for _, _ in zip(loader, iter(lambda: time.monotonic() > until, True)):  # lest it stay where the tests were killed
+    until = time.monotonic() + 60  # lest it stay where the tests were killed
+    for _, _ in zip(loader, iter(lambda: time.monotonic() > until, True)):
         pass
 """
 
