@@ -31,6 +31,7 @@ from ..array.symbolic import Symbolic
 from ..errors import DreamStreamError, LocatedError
 from ..online.patch import as_it_was, front_of, patch_module
 from ..online.tracer import TRACER
+from ..operations.refusals import LOOPS_WHOLE
 from ..stream.context import Context
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import leaves, map_leaves
@@ -151,12 +152,12 @@ class Explanation:
 
     def instead(self, error: DreamStreamError, f: Any, args: Any, kwargs: Any) -> Any:
         """Note a refusal and return what stands for the result of the call; raise it where nothing can."""
-        self.note(error)
         given = _within((getattr(f, "__self__", None), args, kwargs))
         loop = getattr(self.capture, "open_loop", None)
         frames = [x for x in map(_bared, given) if is_of_body(x)]
-        if not any(loop is None or x.edge.entry is not loop.body for x in frames):
-            self.note(error)  # else it follows from a loop that was left early
+        left = any(loop is None or x.edge.entry is not loop.body for x in frames)
+        if not (left and LOOPS_WHOLE.text in str(error)):  # that it is one frame's follows from its loop's refusal
+            self.note(error)
         number = next((x for x in given if isinstance(x, FrameNumber)), None)
         in_loop = loop is not None and bool(frames or number is not None)
         streams = [x for x in map(_bared, given) if type(x) is StreamTensor and x.edge and "L" in x.dims]

@@ -57,8 +57,8 @@ class _Weights:
         self.sums = self._sums()
 
     def _holds(self) -> list[Any]:
-        """Return the tensors and modules that the modules hold themselves."""
-        return [x for own in self._owners for name in _HOLDERS for x in own[name].values()]
+        """Return what each module holds itself, behind the dictionary that tells its own from the next one's."""
+        return [x for own in self._owners for x in (own, *(y for name in _HOLDERS for y in own[name].values()))]
 
     def _sums(self) -> dict[str, int]:
         arrays = (np.ascontiguousarray(self._patch.array_of(tensor)) for tensor in self.tensors)

@@ -17,6 +17,12 @@ from .limits import Limits
 from .records import Record, Store, StoreError, joined
 
 
+def _out_of_date(times: Mapping[str, float], seconds: float, live: set[str]) -> list[str]:
+    """Return the streams that nobody has kept or looked at for so long, but for live ones."""
+    before = time.monotonic() - seconds
+    return [i for i, then in times.items() if then < before and i not in live]
+
+
 class _Entry(NamedTuple):
     """A stream: of which server, its records by number, and when it was looked at."""
 
@@ -64,8 +70,7 @@ class MemoryStore(Store):
             del self._entries[stream_id]
 
     def sweep(self, seconds: float, live: set[str]) -> int:
-        before = time.monotonic() - seconds
-        gone = [i for i, entry in self._entries.items() if entry.then < before and i not in live]
+        gone = _out_of_date({i: entry.then for i, entry in self._entries.items()}, seconds, live)
         for stream_id in gone:
             del self._entries[stream_id]
         return len(gone)
@@ -184,8 +189,7 @@ class FolderStore(Store):
             self._drop(stream_id)
 
     def sweep(self, seconds: float, live: set[str]) -> int:
-        before = time.monotonic() - seconds
-        gone = [i for i, then in self._times.items() if then < before and i not in live]
+        gone = _out_of_date(self._times, seconds, live)
         for stream_id in gone:
             self.delete(stream_id)
         return len(gone)

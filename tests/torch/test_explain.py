@@ -153,7 +153,17 @@ def what_grows(lib, x):
     return lib.stack(ys, 1) / x.size(1), -x.median(1)[0], zs
 
 
+def behind_a_loop_that_is_left(lib, x):
+    h = x[:, 0]
+    for t in range(x.size(1)):
+        h = h + x[:, t]
+        if t == 3:
+            break
+    return x * h.unsqueeze(1), h.cumsum(0)
+
+
 ALL = {
+    behind_a_loop_that_is_left: ("`break` at line", "cumsum along B"),
     in_loops: (
         "x.mean(1)`: the loop is at one frame",
         "flip at",

@@ -203,6 +203,24 @@ def test_weights_that_change_between_streams(change):
     close(model(chunk(x, 0, 20)), want)
 
 
+class Scaled(nn.Module):
+    def forward(self, x):
+        return x * self.scale if hasattr(self, "scale") else x.abs()
+
+
+def test_a_parameter_that_goes_from_one_module_to_the_next():
+    model = nn.Sequential(Scaled(), Scaled()).eval()
+    model[0].scale = nn.Parameter(torch.tensor(-2.0))
+    x = ds.stream_tensor([torch.ones(4, 3)], ids=["a"], sos=True, eos=True)
+    ds.patch_module(model).online(backend="engine")
+    with torch.no_grad():
+        assert values(model(x)["a"]).flatten().tolist() == [2.0] * 12
+        scale = model[0].scale
+        del model[0].scale
+        model[1].scale = scale
+        assert values(model(x)["a"]).flatten().tolist() == [-2.0] * 12
+
+
 @pytest.mark.parametrize("change", [c for c in CHANGES if c is not one_number])  # which a start alone shows
 def test_weights_that_change_while_streams_are_live(change):
     model, x = made(), frames()

@@ -113,18 +113,9 @@ class EagerCall(TorchCall):
         return legs[j]
 
     # ---------------------------------------------------------------- frames that were kept
-    def _window(
-        self,
-        op: Any,
-        i: int,
-        value: Tensor,
-        place: Any,
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        fills: bool,
-    ) -> EagerWindow:
+    def _window(self, i: int, value: Tensor, place: Any, counts: Counts, kept: Any, fills: bool) -> EagerWindow:
         first, back, _, new = place
-        e, counts = self.node.inputs[i], inputs[i]
+        e = self.node.inputs[i]
         n = self.graph.edges[e].kept
         if not back:
             return Columns(None, value, first, 0, new, counts, fills)
@@ -132,7 +123,7 @@ class EagerCall(TorchCall):
             return self._whole(e, fills)
         if back > 0:
             return Columns(self.kept[e][:, n - back :], value, first, back, new, counts, fills)
-        begins = op.kept(inputs, outputs)[i][:, 0]
+        begins = kept()[i][:, 0]
         width = counts[:, 0] - begins
         at = np.minimum((n - width)[:, None] + np.arange(width.max()), n - 1)
         return EagerWindow(rows_of(self.kept[e], torch.from_numpy(at)), value, begins, counts)

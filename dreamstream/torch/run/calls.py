@@ -240,9 +240,10 @@ class TorchCall(Call):
         else:
             places, made, lined_up = columns
             fills = not plan.lines_up or self.some_end
+            kept = partial(leg.op.kept, inputs, outputs)
             for i, (value, place) in enumerate(zip(values, places)):
                 if i not in shared:
-                    windows.append(self._window(leg.op, i, value, place, inputs, outputs, fills))
+                    windows.append(self._window(i, value, place, inputs[i], kept, fills))
                     continue
                 assert isinstance(record, Record)
                 before, _, now, _ = inputs[i].T
@@ -292,22 +293,13 @@ class TorchCall(Call):
                 out.append(flat(y, c[:, 2] - c[:, 0]))
         return out
 
-    def _window(
-        self,
-        op: Any,
-        i: int,
-        value: Tensor,
-        place: Any,
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        fills: bool,
-    ) -> EagerWindow:
-        """Return the frames of input i that may be read; `place` is what `Op.columns` says of it."""
+    def _window(self, i: int, value: Tensor, place: Any, counts: Counts, kept: Any, fills: bool) -> EagerWindow:
+        """Return the frames of input i that may be read; `place`: what `Op.columns` says, `kept`: `Op.kept`."""
         first, back, _, new = place
         old = self.gathered.rows((self.n_done - 1, i)) if back else None
         if back >= 0:
-            return Columns(old, value, first, back, new, inputs[i], fills)
-        return EagerWindow(old, value, op.kept(inputs, outputs)[i][:, 0], inputs[i])
+            return Columns(old, value, first, back, new, counts, fills)
+        return EagerWindow(old, value, kept()[i][:, 0], counts)
 
     def _carried(
         self,
