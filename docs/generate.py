@@ -237,7 +237,6 @@ PARTS = {
     "stream": "streaming",
     "array.stream_tensor": "streaming",
     "array.stream_creation": "streaming",
-    "array.chunks": "streaming",
     "array": "tensors",
     "errors": "errors",
     "config": "configuration",

@@ -22,7 +22,6 @@ from . import (
 from ._core import version as _version
 from .array import *  # noqa: F403
 from .array import __all__ as _array_names
-from .array.chunks import on_fallback
 from .array.function_forms import NAMES as _function_names, named as _named
 from .array.stream_creation import as_stream_tensor, stream_tensor
 from .array.stream_tensor import StreamTensor
@@ -48,6 +47,7 @@ from .online import (
 )
 from .stream import OutputCollector, StreamMetadata
 from .stream.context import Context
+from .stream.fallback import on_fallback
 from .stream.foreign import set_bridge as _set_bridge
 
 __version__ = _version

@@ -22,6 +22,7 @@ from ..autograd import follow, source
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS
 from ..stream.edge import Edge, Request
+from ..stream.known import Info
 from ..stream.metadata import OfStreams, StreamMetadata
 from ..stream.rules import Comparison, Shape, holds, lanes_of
 from . import hook
@@ -237,6 +238,11 @@ class StreamTensor(OfStreams, Tensor):
         return self._rate if self.edge is None else self.edge.rate
 
     @property
+    def _info(self) -> Info:
+        names = tuple(d if isinstance(d, str) else n for d, n in zip(self.dims, self._names))
+        return Info(names, self.meta, self.starts, self._rate, self.restart)
+
+    @property
     def offsets(self) -> Array:
         """First stored frame of each row, and the end."""
         return np.concatenate([[0], np.cumsum(self.lengths)])
@@ -336,10 +342,13 @@ class StreamTensor(OfStreams, Tensor):
 
     def tensor(self) -> Tensor:
         """Return the padded plain tensor: zeros behind each row's frames (NaN where there is no L)."""
+        return self._padded(0)
+
+    def _padded(self, padding: Any) -> Tensor:
         self._require_outside("the values")
         pooled = not any(holds(d, "L") for d in self.dims if isinstance(d, str))
         n, width = len(self.meta), 1 if pooled else self.meta.max_length
-        fill = np.nan if pooled and self.value.dtype.kind == "f" else 0
+        fill = np.nan if pooled and self.value.dtype.kind == "f" else padding
         if n != 1 and not any(d in ("B", "B_L") for d in self.dims):
             raise ShapeError(f"a tensor of {n} streams without a dimension B can't be padded")
         places: dict[Any, tuple[int, ...]] = {"B": (0,), "L": (1,), "B_L": (0, 1)}

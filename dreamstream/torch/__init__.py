@@ -6,8 +6,8 @@ It is loaded when a torch object is handed in; ``import dreamstream`` does not n
 from importlib.util import find_spec as _find_spec
 
 from ..array.batch_constants import BatchTensor
-from ..array.chunks import on_fallback
 from ..array.symbolic import Symbolic
+from ..stream.fallback import on_fallback
 from ..stream.rules import Quotient
 
 if _find_spec("torch") is None:

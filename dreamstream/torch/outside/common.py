@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from ...array.chunks import report_fallback
 from ...operations import ARITHMETIC, BITWISE
+from ...stream.fallback import report_fallback
+from ...stream.known import Info
 from ...stream.rules import LENGTH, require_equal_rates, require_same, resolve
 from ...stream.tree import leaves, map_leaves
 from ..private import without_subclass
 from ..tensor import StreamTensor
-from ..tensor.known import Info
 from ..tensor.padding import cleaned, mask_of
 
 

@@ -15,12 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...array.chunks import report_fallback
 from ...errors import ShapeError, StreamMismatchError
+from ...stream.fallback import report_fallback
+from ...stream.known import Info
 from ...stream.rules import BATCH, LENGTH, require_same
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
-from ..tensor.known import Info
 from ..tensor.padding import pad, unpad
 from .common import agree, inputs, keep, name_of, padded, plain, rule, run, streams_in, unknown
 

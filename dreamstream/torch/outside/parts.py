@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from ...errors import ShapeError, StreamIdError, StreamIndexError
+from ...stream.known import JOINED, Info
 from ...stream.rules import (
     BATCH,
     LENGTH,
@@ -24,7 +25,6 @@ from ...stream.rules import (
 )
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
-from ..tensor.known import JOINED, Info
 from ..tensor.padding import pad, runs, to_device, unpad
 from .common import agree, axis_of, cut, fall_back, keep, kept, name_of, padded, plain, rule, run, unknown
 

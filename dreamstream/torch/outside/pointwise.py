@@ -9,10 +9,10 @@ import torch
 
 from ...errors import ShapeError
 from ...operations import OPERATORS, ours
+from ...stream.known import Info
 from ...stream.tree import leaves, map_leaves
 from ..private import is_pointwise_operator, without_subclass
 from ..tensor import StreamTensor
-from ..tensor.known import Info
 from ..tensor.padding import mask_of
 from .common import agree, cut, fall_back, in_place, inputs, keep, name_of, plain, rule, run, streams_in
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
+from ...stream.known import JOINED
 from ...stream.rules import BATCH, LENGTH, join, resolve
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
-from ..tensor.known import JOINED
 from .common import axis_of, fall_back, keep, kept, name_of, plain, rule, run, unknown, viewed
 
 Names = Sequence[str | None]

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ...stream.known import JOINED, Info, layout_of
 from ...stream.rules import BATCH, LENGTH
-from .known import JOINED, Info, layout_of
 
 Ints = npt.NDArray[np.int64]
 

@@ -1,4 +1,4 @@
-"""What a torch tensor knows of its streams, outside a forward."""
+"""What is known of a tensor of streams outside a forward, of NumPy or torch."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ...errors import ShapeError
-from ...stream.metadata import StreamMetadata
-from ...stream.rules import BATCH, LENGTH, Names, check_names, holds
+from ..errors import ShapeError
+from .metadata import StreamMetadata
+from .rules import BATCH, LENGTH, Names, check_names, holds
 
 JOINED = "B_L"
 """The name of B and L where a forward returns them as one dimension."""
