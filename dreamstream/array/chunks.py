@@ -7,13 +7,13 @@ Indices are relative to the chunk. What can't keep the metadata becomes a plain 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ..autograd import follow, source
 from ..errors import ShapeError
-from ..stream.chunk_reductions import Library, Reduction, reduced
 from ..stream.fallback import report_fallback
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import (
@@ -192,38 +192,68 @@ def per_frame(x: StreamTensor, axis: int, method: Callable[[Any, int], Any], kee
     return type(out)(*map(wrap, out)) if isinstance(out, tuple) else wrap(out)
 
 
-def _limits(x: Tensor) -> tuple[Any, Any]:
-    if x.dtype.kind != "i":
-        return (-np.inf, np.inf) if x.dtype.kind == "f" else (False, True)
-    known = np.iinfo(x.dtype)
-    return known.min, known.max
-
-
-_NATIVE = Library(
-    frames=lambda x: x.in_order()._frames(),
-    padded=lambda x, fill: x._padded(fill or 0),
-    array=lambda array, _: Tensor._plain(array),
-    cat=creation.cat,
-    limits=_limits,
-    wants_gradient=lambda x: x.requires_grad,
-    answers_nothing=Tensor.is_floating_point,
-    errors=(ShapeError,),
-    sums_with_zeros=False,
-)
-
-
-def reduce(
-    x: StreamTensor, name: str, method: Callable[..., Any], axes: Sequence[int], keepdim: bool, options: Any
-) -> Any:
-    """Apply a plain tensor's reduction ``method(tensor, dim, keepdim)``, of the name, to valid frames only."""
+def reduce(x: StreamTensor, method: Callable[..., Any], axes: Sequence[int], keepdim: bool) -> Any:
+    """Apply a plain tensor's reduction ``method(tensor, dim, keepdim)`` to valid frames only."""
     roles = [x.dims[a] for a in axes]
+    x = x.in_order()
     if not any(isinstance(r, str) for r in roles):
         if len(axes) == 1:
             return per_frame(x, axes[0], lambda t, a: method(t, a, keepdim), keepdim)
-        x = x.in_order()
         stored = tuple(x.dims[a] + 1 for a in axes)
         keeps = per_frame(x, axes[0], lambda t, a: method(t, stored, True), True)
         return keeps if keepdim else keeps.squeeze(tuple(axes))
-    if "L" not in roles and "B_L" not in roles:
-        return method(fall_back(x, "this reduction"), tuple(axes) if len(axes) > 1 else axes[0], keepdim)
-    return reduced(Reduction(method, name, x, list(axes), len(axes) > 1, keepdim, options, _NATIVE))
+    features = tuple(x.dims[a] + 1 for a in axes if not isinstance(x.dims[a], str))
+    places: Any = (0, *features) if features else 0
+    if "L" in roles and "B" in x.dims and "B" not in roles:
+        return _over_frames(x, method, axes, places, keepdim)
+    if "L" in roles or "B_L" in roles:  # all valid frames at once
+        return _kept(method(x._frames(), places, False), axes if keepdim else ())
+    return method(fall_back(x, "this reduction"), tuple(axes) if len(axes) > 1 else axes[0], keepdim)
+
+
+def _kept(out: Any, axes: Sequence[int]) -> Any:
+    """Put dimensions of size 1 where some have gone."""
+    if isinstance(out, tuple):
+        return type(out)(*(_kept(t, axes) for t in out))
+    for axis in sorted(axes):
+        out = out.unsqueeze(axis)
+    return out
+
+
+def _over_frames(
+    x: StreamTensor, method: Callable[..., Any], axes: Sequence[int], stored: Any, keepdim: bool
+) -> Any:
+    """Reduce every row by itself; B comes where it stood."""
+    frames = x._frames()
+    rows = [_reduce_row(x, frames[a:b], method, stored) for a, b in pairwise(x.offsets.tolist())]
+    left = [d for i, d in enumerate(x.dims) if i not in axes]
+    features = iter(range(1, len(left)))
+    order = [0 if isinstance(d, str) else next(features) for d in left]
+
+    def join(parts: Sequence[Any], like: Any) -> Any:
+        stacked = creation.stack(parts) if parts else like.new_zeros((0, *like.shape))
+        return _kept(stacked.permute(*order), axes if keepdim else ())
+
+    like = rows[0] if rows else _of_nothing(x, method, stored)
+    if isinstance(like, tuple):
+        return type(like)(*(join([r[k] for r in rows], t) for k, t in enumerate(like)))
+    return join(rows, like)
+
+
+def _reduce_row(x: StreamTensor, row: Any, method: Callable[..., Any], stored: Any) -> Any:
+    if len(row) or x.value.dtype.kind != "f":
+        return method(row, stored, False)
+    try:
+        return method(row, stored, False)
+    except ShapeError:  # an extreme of no frames
+        return _of_nothing(x, method, stored)
+
+
+def _of_nothing(x: StreamTensor, method: Callable[..., Any], stored: Any) -> Any:
+    """Return NaN, and -1 for places, in the form of a row's result."""
+    like = method(creation.zeros(1, *x.features, dtype=x.dtype), stored, False)
+
+    def empty(t: Any) -> Any:
+        return creation.full_like(t, np.nan if t.dtype.kind == "f" else -1)
+
+    return type(like)(*map(empty, like)) if isinstance(like, tuple) else empty(like)

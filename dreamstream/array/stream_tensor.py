@@ -342,13 +342,10 @@ class StreamTensor(OfStreams, Tensor):
 
     def tensor(self) -> Tensor:
         """Return the padded plain tensor: zeros behind each row's frames (NaN where there is no L)."""
-        return self._padded(0)
-
-    def _padded(self, padding: Any) -> Tensor:
         self._require_outside("the values")
         pooled = not any(holds(d, "L") for d in self.dims if isinstance(d, str))
         n, width = len(self.meta), 1 if pooled else self.meta.max_length
-        fill = np.nan if pooled and self.value.dtype.kind == "f" else padding
+        fill = np.nan if pooled and self.value.dtype.kind == "f" else 0
         if n != 1 and not any(d in ("B", "B_L") for d in self.dims):
             raise ShapeError(f"a tensor of {n} streams without a dimension B can't be padded")
         places: dict[Any, tuple[int, ...]] = {"B": (0,), "L": (1,), "B_L": (0, 1)}

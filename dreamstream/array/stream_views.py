@@ -353,7 +353,7 @@ def outside(name: str, inside: Callable[..., Any] | None = None) -> Callable[...
             return plain(chunks.fall_back(self, name), **rest)
         if given is None:
             return plain(self.in_order()._frames(), **rest)
-        return chunks.reduce(self, name, lambda t, a, k: plain(t, dim=a, keepdim=k, **rest), axes, keepdim, rest)
+        return chunks.reduce(self, lambda t, a, k: plain(t, dim=a, keepdim=k, **rest), axes, keepdim)
 
     own.__doc__ = plain.__doc__
     return own

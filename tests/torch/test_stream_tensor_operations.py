@@ -145,13 +145,47 @@ OVER_L = {
 
 
 @pytest.mark.parametrize("name", OVER_L)
-def test_reductions_over_frames(name):
+@pytest.mark.parametrize("values", ["random", "equal", "infinite"])
+def test_reductions_over_frames(name, values):
+    """Values, and gradients, which equals share; what stands behind the frames is none of them."""
     x, fn = make(2), OVER_L[name]
-    got = leaves(silent(fn, x))
-    want = [leaves(fn(r)) for r in rows(x)]
+    if values != "random":
+        x = x.clone().fill_(1.0 if values == "equal" else -torch.inf if "max" in name else torch.inf)
+    parts = [r.detach().clone().requires_grad_() for r in rows(x)]
+    leaf = x.detach().requires_grad_()
+    got = leaves(silent(fn, leaf))
+    want = [leaves(fn(r)) for r in parts]
     for k, y in enumerate(got):
         assert type(y) is torch.Tensor
         assert close(y, torch.cat([w[k] for w in want]))
+    if got[0].requires_grad and values != "infinite":
+        got[0].square().sum().backward()
+        sum(w[0].square().sum() for w in want).backward()
+        for row, part in zip(torch.as_tensor(leaf.grad), parts):
+            n = part.shape[2]
+            assert close(row[:, :n], part.grad[0]) and not row[:, n:].count_nonzero()
+
+
+class Counted(torch.utils._python_dispatch.TorchDispatchMode):
+    """Counts what torch is called for."""
+
+    calls = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", [*stream_methods.OVER_L, "nansum", "nanmean", "both", "max of integers"])
+def test_rows_of_unlike_lengths_are_reduced_in_one_call(name):
+    """Of deviations, by hand, there is nothing that can stand behind the frames."""
+    calls = []
+    for lengths in ((3, 5), (5, 2, 4, 3)):
+        x = make(2, lengths=lengths)
+        with Counted() as counted:
+            silent(OVER_L[name], x)
+        calls.append(counted.calls)
+    assert calls[0] == calls[1] or (name in ("var", "std") and calls[0] < calls[1])
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "std", "max", "norm", "median", "argmax", "logsumexp", "prod"])
