@@ -6,6 +6,7 @@ Indices are relative to the chunk. What can't keep the metadata becomes a plain 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -15,21 +16,13 @@ import numpy as np
 from ..autograd import follow, source
 from ..errors import ShapeError
 from ..stream.fallback import report_fallback
-from ..stream.metadata import StreamMetadata
-from ..stream.rules import (
-    Fallback,
-    cat_batch,
-    cat_length,
-    plan_index,
-    require_same,
-    starts_of_batches,
-    starts_of_chunks,
-)
+from ..stream.known import Info, agree, join
+from ..stream.rules import Fallback
 from . import creation
 from .dimension_arguments import numbered
 from .feature_reductions import product, why_not_matmul
 from .hook import made
-from .stream_tensor import Dims, StreamTensor
+from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
 
@@ -42,10 +35,10 @@ def fall_back(x: StreamTensor, what: str) -> Any:
 def getitem(x: StreamTensor, index: Any) -> Any:
     x = x.in_order()
     index = _arrays(index)
-    names = tuple(d if isinstance(d, str) else n for d, n in zip(x.dims, x.names))
-    plan = Fallback("B and L are joined") if "B_L" in x.dims else plan_index(index, names, x.meta)
-    if isinstance(plan, Fallback):
-        return fall_back(x, f"this index ({plan.reason})")[index]
+    found = x._info.index(index)
+    if isinstance(found, Fallback):
+        return fall_back(x, f"this index ({found.reason})")[index]
+    plan, info = found
     frames = x._frames()
     if plan.rows is not None or plan.frames is not None:
         offsets = x.offsets
@@ -55,15 +48,12 @@ def getitem(x: StreamTensor, index: Any) -> Any:
     if plan.take is not None:
         axis, where = plan.take
         frames = made("index", frames, index=(slice(None),) * (1 + axis) + (where,))
-    starts = plan.starts_of(x.starts, x.lengths)
-    return _of_rows(frames.contiguous(), x, plan.dims, plan.names, plan.meta, starts)
+    return _of_rows(frames.contiguous(), info)
 
 
-def _of_rows(
-    frames: Tensor, like: StreamTensor, dims: Dims, names: Any, meta: StreamMetadata, starts: Any
-) -> StreamTensor:
-    """Return frames as those of other rows than a tensor's, with the gradient that they have."""
-    out = like._make(frames.numpy(), dims, names, meta, starts, like.rate, None)
+def _of_rows(frames: Tensor, info: Info) -> StreamTensor:
+    """Return frames of which this is known, with the gradient that they have."""
+    out = StreamTensor._make(frames.numpy(), info.dims, info.names, info.meta, info.starts, info.rate, None)
     return follow(out, source(frames), "frames")
 
 
@@ -81,25 +71,16 @@ def _picked(frames: Tensor, places: Sequence[Any]) -> Tensor:
 def reshape(x: StreamTensor, shape: Sequence[Any]) -> Any:
     """Reshape features; sizes that equal B's and L's stand for them where they come in order."""
     x = x.in_order()
-    sizes = list(x.shape)
-    lead = next((i for i, (a, b) in enumerate(zip(sizes, shape)) if a != b), min(len(sizes), len(shape)))
-    trail = 0
-    while trail < min(len(sizes), len(shape)) - lead and sizes[-1 - trail] == shape[-1 - trail]:
-        trail += 1
-    changed = x.dims[lead : len(sizes) - trail]
-    if any(isinstance(d, str) for d in changed):
+    rest = math.prod(s for s in x.shape if s) // math.prod(s for s in shape if s not in (0, -1))
+    rest = 0 if 0 in x.shape and 0 not in shape else rest  # what -1 stands for; of no frames as of some
+    sizes = [rest if s == -1 else int(s) for s in shape]
+    if math.prod(sizes) != math.prod(x.shape):
+        raise ShapeError(f"reshape: a stream {x.roles} can't take the shape {tuple(shape)}")
+    info = x._info.reshaped(x.shape, sizes)
+    if info is None:
         return fall_back(x, "this reshape").reshape(*shape)
-    middle = [int(s) for s in shape[lead : len(shape) - trail]]
-    dims = numbered([*x.dims[:lead], *([0] * len(middle)), *x.dims[len(sizes) - trail :]])
-    names = [*x.names[:lead], *([None] * len(middle)), *x.names[len(sizes) - trail :]]
-    features = [
-        s for s, d in zip([*sizes[:lead], *middle, *sizes[len(sizes) - trail :]], dims) if not isinstance(d, str)
-    ]
-    try:
-        frames = made("reshape", x._frames(), shape=(len(x.value), *_solve(x.features, features)))
-    except ValueError:
-        raise ShapeError(f"reshape: a stream {x.roles} can't take the shape {tuple(shape)}") from None
-    return x.like(frames, dims, names)
+    frames = made("reshape", x._frames(), shape=(len(x.value), *(sizes[i] for i in info.features)))
+    return _of_rows(frames, info)
 
 
 def unfold(x: StreamTensor, axis: int, size: int, step: int) -> Any:
@@ -133,23 +114,18 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> Any:
     features = {p.features for p in parts}
     if role in ("B", "L") and len(features) > 1:
         raise ShapeError(f"cat: the features differ: {sorted(features)}")
-    frames, metas, starts = [p._frames() for p in parts], [p.meta for p in parts], [p.starts for p in parts]
-    if role == "B":
-        known = starts_of_batches(metas, starts)
-        return _of_rows(made("cat", *frames, axis=0), first, parts[0].dims, first.names, cat_batch(metas), known)
-    if role == "L":
-        meta = cat_length(metas)
-        offsets = [p.offsets + before for p, before in zip(parts, np.cumsum([0, *map(len, frames)]))]
-        joined = made("cat", *frames, axis=0)
-        moved = _picked(joined, [_span(o, r) for r in range(len(meta)) for o in offsets])
-        return _of_rows(moved, first, parts[0].dims, first.names, meta, starts_of_chunks(metas, starts))
+    frames, infos = [p._frames() for p in parts], [p._info for p in parts]
+    if role in ("B", "L"):
+        info, joined = join(infos, role), made("cat", *frames, axis=0)
+        if role == "L":
+            offsets = [p.offsets + before for p, before in zip(parts, np.cumsum([0, *map(len, frames)]))]
+            joined = _picked(joined, [_span(o, r) for r in range(len(info.meta)) for o in offsets])
+        return _of_rows(joined, info)
     if role == "B_L":
         return creation.cat(
             [fall_back(first, "cat along B and L joined"), *(t.tensor() for t in tensors[1:])], axis
         )
-    require_same(metas, starts, "cat")
-    joined = made("cat", *frames, axis=1 + parts[0].dims[axis])
-    return parts[0].like(joined, parts[0].dims, first.names)
+    return _of_rows(made("cat", *frames, axis=1 + parts[0].dims[axis]), agree(infos, "cat"))
 
 
 def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
@@ -159,11 +135,6 @@ def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
     plain = fall_back(x, f"this matrix product {reason}")
     other = other.tensor() if getattr(other, "is_stream", False) else other
     return other @ plain if reverse else plain @ other
-
-
-def _solve(old: Sequence[int], new: Sequence[int]) -> list[int]:
-    known = int(np.prod([s for s in new if s != -1], dtype=np.int64))
-    return [int(np.prod(old, dtype=np.int64)) // max(known, 1) if s == -1 else s for s in new]
 
 
 def _arrays(index: Any) -> Any:

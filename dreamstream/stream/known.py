@@ -10,7 +10,22 @@ from typing import Any, NamedTuple
 
 from ..errors import ShapeError
 from .metadata import StreamMetadata
-from .rules import BATCH, LENGTH, Names, check_names, holds
+from .rules import (
+    BATCH,
+    LENGTH,
+    Fallback,
+    IndexPlan,
+    Names,
+    cat_batch,
+    cat_length,
+    check_names,
+    holds,
+    plan_index,
+    require_equal_rates,
+    require_same,
+    starts_of_batches,
+    starts_of_chunks,
+)
 
 JOINED = "B_L"
 """The name of B and L where a forward returns them as one dimension."""
@@ -89,6 +104,23 @@ class Info:
         """Return the same with other rows or frames."""
         return replace(self, meta=meta, starts=starts)
 
+    def index(self, index: Any, width: int | None = None) -> tuple[IndexPlan, Info] | Fallback:
+        """Return what ``x[index]`` does and what is known of it, or why it is plain; see `plan_index`."""
+        if JOINED in self.names:
+            return Fallback("B and L are joined")
+        plan = plan_index(index, self.names, self.meta, width)
+        if isinstance(plan, Fallback):
+            return plan
+        starts = plan.starts_of(self.starts, self.meta.lengths)
+        return plan, replace(self, names=plan.names, meta=plan.meta, starts=starts)
+
+    def reshaped(self, old: Sequence[int], new: Sequence[int]) -> Info | None:
+        """Return what is known after a reshape of padded sizes, None where B or L would be merged or split."""
+        names = _same_runs(self.names, old, new)
+        if names is None or any(n in _ROLES and n not in names for n in self.names):
+            return None
+        return self.with_names(names)
+
     # ---------------------------------------------------------------- dimensions
     def axis(self, role: str) -> int | None:
         """Return the dimension B, L or B_L, None where there is none."""
@@ -146,6 +178,66 @@ class Info:
         if self.meta.max_length > self.width_of(shape):
             return f"lengths go up to {self.meta.max_length}, but there are {self.width_of(shape)} frames"
         return None
+
+
+def _same_runs(names: Sequence[str | None], old: Sequence[int], new: Sequence[int]) -> list[str | None] | None:
+    """Return the names after a reshape, None where B or L would be merged or split.
+
+    Both shapes are cut into the shortest runs of equal product; a dimension that is a run by itself on both
+    sides stays what it is.
+    """
+    lead = 0
+    while lead < min(len(old), len(new)) and old[lead] == new[lead]:
+        lead += 1
+    trail = 0
+    while trail < min(len(old), len(new)) - lead and old[-1 - trail] == new[-1 - trail]:
+        trail += 1
+    i, j = lead, lead
+    out = list(names[:lead])
+    while i < len(old) - trail or j < len(new) - trail:
+        a, b, begin, first = 1, 1, i, j
+        if i < len(old) - trail:
+            a, i = old[i], i + 1
+        if j < len(new) - trail and (a == new[j] or begin == i or a != 1):
+            b, j = new[j], j + 1
+        while a != b:
+            if (a < b and i < len(old) - trail) or j >= len(new) - trail:
+                if i >= len(old) - trail:
+                    return None
+                a, i = a * old[i], i + 1
+            else:
+                b, j = b * new[j], j + 1
+        run_of = names[begin:i]
+        if len(run_of) == 1 and j - first == 1:
+            out.append(run_of[0])
+            continue
+        if any(n in _ROLES for n in run_of):
+            return None
+        out += [None] * (j - first)
+    return out + list(names[len(names) - trail :])
+
+
+def agree(infos: Sequence[Info], what: str) -> Info:
+    """Return what is known of tensors that meet: the info of the one with most dimensions.
+
+    Raises
+    ------
+    StreamIdError, StreamMismatchError
+        ids, sos, eos, lengths, starts or rate differ.
+    """
+    first = max(infos, key=lambda i: len(i.names))
+    if len(infos) == 1:
+        return first
+    meta, starts = require_same([i.meta for i in infos], [i.starts for i in infos], what)
+    require_equal_rates([i.rate for i in infos], what)
+    return first.with_rows(meta, starts)
+
+
+def join(infos: Sequence[Info], role: str) -> Info:
+    """Return what is known of batches one below the other, or of chunks of the same streams, laid end to end."""
+    cat, starts_of = (cat_batch, starts_of_batches) if role == BATCH else (cat_length, starts_of_chunks)
+    metas = [i.meta for i in infos]
+    return infos[0].with_rows(cat(metas), starts_of(metas, [i.starts for i in infos]))
 
 
 def check(names: Sequence[str | None], rank: int) -> Names:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ...operations import ARITHMETIC, BITWISE
+from ...stream import known
 from ...stream.fallback import report_fallback
 from ...stream.known import Info
-from ...stream.rules import LENGTH, require_equal_rates, require_same, resolve
+from ...stream.rules import LENGTH, resolve
 from ...stream.tree import leaves, map_leaves
 from ..private import without_subclass
 from ..tensor import StreamTensor
@@ -83,20 +84,8 @@ def axis_of(x: StreamTensor, dim: Any) -> int:
 
 
 def agree(tensors: Sequence[StreamTensor], what: str) -> Info:
-    """Return what is known of tensors that meet: the info of the one with most dimensions.
-
-    Raises
-    ------
-    StreamIdError, StreamMismatchError
-        ids, sos, eos, lengths, starts or rate differ.
-    """
-    first = max(tensors, key=lambda t: len(t._info.names))._info
-    if len(tensors) > 1:
-        infos = [t._info for t in tensors]
-        meta, starts = require_same([i.meta for i in infos], [i.starts for i in infos], what)
-        require_equal_rates([i.rate for i in infos], what)
-        first = replace(first, meta=meta, starts=starts)
-    return first
+    """Return what is known of tensors that meet; see `dreamstream.stream.known.agree`."""
+    return known.agree([t._info for t in tensors], what)
 
 
 def needs_gradient(*trees: Any) -> bool:

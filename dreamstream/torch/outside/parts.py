@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,18 +10,9 @@ import numpy as np
 import torch
 
 from ...errors import ShapeError, StreamIdError, StreamIndexError
-from ...stream.known import JOINED, Info
-from ...stream.rules import (
-    BATCH,
-    LENGTH,
-    Fallback,
-    cat_batch,
-    cat_length,
-    plan_index,
-    require_equal_rates,
-    starts_of_batches,
-    starts_of_chunks,
-)
+from ...stream import known
+from ...stream.known import JOINED
+from ...stream.rules import BATCH, LENGTH, Fallback, require_equal_rates
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from ..tensor.padding import pad, runs, to_device, unpad
@@ -37,11 +27,8 @@ def _on_host(item: Any) -> Any:
 
 
 def _plan(x: StreamTensor, index: Any) -> Any:
-    info = x._info
-    if info.axis(JOINED) is not None:
-        return Fallback("B and L are joined")
     host = tuple(map(_on_host, index)) if isinstance(index, tuple) else _on_host(index)
-    return plan_index(host, info.names, info.meta, info.width_of(plain(x).shape))
+    return x._info.index(host, x._info.width_of(plain(x).shape))
 
 
 def _for_torch(plan: Any, device: torch.device) -> tuple[Any, ...]:
@@ -50,31 +37,26 @@ def _for_torch(plan: Any, device: torch.device) -> tuple[Any, ...]:
     )
 
 
-def _picked(x: StreamTensor, plan: Any) -> Info:
-    info = x._info
-    return replace(info, names=plan.names, meta=plan.meta, starts=plan.starts_of(info.starts, info.meta.lengths))
-
-
 @rule("index")
 def getitem(func: Any, x: Any, index: Any) -> Any:
     """Index: B picks rows, L frames of the chunk."""
-    plan = _plan(x, index)
-    if isinstance(plan, Fallback):
-        return fall_back(func, (x, index), {}, f"this index ({plan.reason})")
+    found = _plan(x, index)
+    if isinstance(found, Fallback):
+        return fall_back(func, (x, index), {}, f"this index ({found.reason})")
     x_plain = plain(x)
-    return keep(run(func, (x_plain, _for_torch(plan, x_plain.device)), {}), _picked(x, plan))
+    return keep(run(func, (x_plain, _for_torch(found[0], x_plain.device)), {}), found[1])
 
 
 @rule("assignment", anywhere=True)
 def setitem(func: Any, x: Any, index: Any, value: Any) -> None:
     """Write to parts of a tensor, which keeps its streams."""
-    plan = _plan(x, index) if isinstance(x, StreamTensor) else None
-    if plan is None or isinstance(plan, Fallback):
+    found = _plan(x, index) if isinstance(x, StreamTensor) else None
+    if found is None or isinstance(found, Fallback):
         run(func, (x, map_leaves(index, plain), plain(value)), {})
         return
-    own = _for_torch(plan, plain(x).device)
+    own = _for_torch(found[0], plain(x).device)
     if isinstance(value, StreamTensor):
-        agree([StreamTensor.of(plain(x)[own], _picked(x, plan)), value], "an assignment")
+        known.agree([found[1], value._info], "an assignment")
     run(func, (x, own, plain(value)), {})
 
 
@@ -190,12 +172,7 @@ def cat(func: Any, tensors: Any, dim: Any = 0) -> Any:
     if first._info.is_stream(axis) and not all(isinstance(t, StreamTensor) for t in parts):
         return fall_back(torch.cat, (parts, axis), {}, "cat of streams and a plain tensor")
     streams = [t for t in parts if isinstance(t, StreamTensor)]
-    if any(
-        len(t._info.names) != len(first._info.names)
-        or [t._info.is_stream(i) and n for i, n in enumerate(t.names)]
-        != [first._info.is_stream(i) and n for i, n in enumerate(first.names)]
-        for t in streams
-    ):
+    if any(t.dims != first.dims for t in streams):
         raise ShapeError(f"cat: dimensions {[t.names for t in streams]} don't line up")
     require_equal_rates([t.rate for t in streams], "cat")
     role = first._info.names[axis]
@@ -210,20 +187,18 @@ def cat(func: Any, tensors: Any, dim: Any = 0) -> Any:
 
 
 def _cat_rows(parts: Sequence[StreamTensor], axis: int) -> Any:
-    info, metas = parts[0]._info, [p.meta for p in parts]
-    meta, starts = cat_batch(metas), starts_of_batches(metas, [p.starts for p in parts])
+    info = known.join([p._info for p in parts], BATCH)
     length = info.axis(LENGTH)
     values = [plain(p) for p in parts]
     if length is not None:
         width = max(v.shape[length] for v in values)
         behind = [0, 0] * (values[0].dim() - 1 - length)
         values = [torch.nn.functional.pad(v, (*behind, 0, width - v.shape[length])) for v in values]
-    return keep(torch.cat(values, axis), info.with_rows(meta, starts))
+    return keep(torch.cat(values, axis), info)
 
 
 def _cat_frames(parts: Sequence[StreamTensor], axis: int) -> Any:
-    metas = [p.meta for p in parts]
-    info = parts[0]._info.with_rows(cat_length(metas), starts_of_chunks(metas, [p.starts for p in parts]))
+    info = known.join([p._info for p in parts], LENGTH)
     if all(p._info.is_full(plain(p).shape[axis]) for p in parts[:-1]):
         return keep(torch.cat([plain(p) for p in parts], axis), info)
     frames = torch.cat([unpad(plain(p), p._info) for p in parts])

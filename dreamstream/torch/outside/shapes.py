@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...stream.known import JOINED
-from ...stream.rules import BATCH, LENGTH, join, resolve
+from ...stream.rules import join, resolve
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from .common import axis_of, fall_back, keep, kept, name_of, plain, rule, run, unknown, viewed
@@ -38,43 +38,6 @@ def squeeze(func: Any, x: Any, dim: Any = None) -> Any:
     return viewed(func, x, given, {}, [n for i, n in enumerate(info.names) if i not in gone])
 
 
-def _same_runs(names: Names, old: Sequence[int], new: Sequence[int]) -> list[str | None] | None:
-    """Return the names after a reshape, None where B or L would be merged or split.
-
-    Both shapes are cut into the shortest runs of equal product; a dimension that is a run by itself on both
-    sides stays what it is.
-    """
-    lead = 0
-    while lead < min(len(old), len(new)) and old[lead] == new[lead]:
-        lead += 1
-    trail = 0
-    while trail < min(len(old), len(new)) - lead and old[-1 - trail] == new[-1 - trail]:
-        trail += 1
-    i, j = lead, lead
-    out = list(names[:lead])
-    while i < len(old) - trail or j < len(new) - trail:
-        a, b, begin, first = 1, 1, i, j
-        if i < len(old) - trail:
-            a, i = old[i], i + 1
-        if j < len(new) - trail and (a == new[j] or begin == i or a != 1):
-            b, j = new[j], j + 1
-        while a != b:
-            if (a < b and i < len(old) - trail) or j >= len(new) - trail:
-                if i >= len(old) - trail:
-                    return None
-                a, i = a * old[i], i + 1
-            else:
-                b, j = b * new[j], j + 1
-        run_of = names[begin:i]
-        if len(run_of) == 1 and j - first == 1:
-            out.append(run_of[0])
-            continue
-        if any(n in (BATCH, LENGTH, JOINED) for n in run_of):
-            return None
-        out += [None] * (j - first)
-    return out + list(names[len(names) - trail :])
-
-
 @rule("reshaped")
 def reshaped(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Reshape features; B and L stay dimensions of their own, or the result is plain."""
@@ -82,11 +45,12 @@ def reshaped(func: Any, *args: Any, **kwargs: Any) -> Any:
     if what == "view" and len(args) > 1 and isinstance(args[1], torch.dtype):
         return _seen_as(func, x, args[1])
     result = run(func, (plain(x), *map_leaves(args[1:], plain)), map_leaves(kwargs, plain))
-    names = _same_runs(x._info.names, plain(x).shape, result.shape)
-    if names is None or any(n in (BATCH, LENGTH, JOINED) and n not in names for n in x._info.names):
+    info = x._info.reshaped(plain(x).shape, result.shape)
+    if info is None:
         return fall_back(func, args, kwargs, f"this {what}")
-    joined = _flattened(x, names, *args[1:], **kwargs) if what == "flatten" else names
-    return keep(result, x._info.with_names(joined))
+    if what == "flatten":
+        info = info.with_names(_flattened(x, info.names, *args[1:], **kwargs))
+    return keep(result, info)
 
 
 def _flattened(x: StreamTensor, names: Names, start_dim: Any = 0, end_dim: Any = -1) -> Names:
