@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..autograd import CONSTANTS, in_training
 from ..errors import DTypeError, ModeError, ShapeError
 from . import dtypes, hook
-from .dimension_arguments import LikeOthers, axis_of
+from .dimension_arguments import HasShape, axis_of
 from .in_place import refresh
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def is_number(value: object) -> Flag:
     return isinstance(value, _NUMBERS)
 
 
-class Base(LikeOthers):
+class Base(HasShape):
     """Storage and conversions of a tensor; `dreamstream.array.tensor` gives it the methods that compute.
 
     A class of tensors that stores its values otherwise overrides `numpy`, `shape`, `dtype` and `to`
@@ -82,22 +82,9 @@ class Base(LikeOthers):
         return self._array.shape
 
     @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
-
-    @property
     def device(self) -> str:
         """Always ``"cpu"``."""
         return "cpu"
-
-    def dim(self) -> int:
-        """Return the number of dimensions."""
-        return self.ndim
-
-    def size(self, dim: int | None = None) -> Any:
-        """Return all sizes, or that of dimension `dim`."""
-        return self.shape if dim is None else self.shape[self._axis("size", dim)]
 
     def numel(self) -> int:
         """Return the number of elements."""

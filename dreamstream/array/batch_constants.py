@@ -24,7 +24,7 @@ from ..operations import ARITHMETIC, RELATIONS
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import leaves, map_leaves
 from .deferred import Deferred
-from .dimension_arguments import HasShape, axis_of
+from .dimension_arguments import Unnamed, axis_of
 from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
@@ -34,7 +34,7 @@ from .tensor import Tensor
 _EXACT = 1 << 24
 
 
-class BatchTensor(HasShape):
+class BatchTensor(Unnamed):
     """One value for each stream of a batch, the same for all.
 
     Parameters

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from .. import _core
 from ..errors import ShapeError, StreamIndexError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Shape = tuple[int, ...]
 
@@ -58,6 +61,7 @@ class HasShape(LikeOthers):
     """What has sizes: its looks that follow from `shape`, `permute`, `reshape`, `expand` and `to`."""
 
     shape: Any
+    _axis: Callable[[str, Any], int]
 
     @property
     def ndim(self) -> int:
@@ -70,33 +74,43 @@ class HasShape(LikeOthers):
 
     def size(self, dim: int | None = None) -> Any:
         """Return all sizes, or that of dimension `dim`."""
-        return self.shape if dim is None else self.shape[axis_of("size", dim, self.ndim)]
+        return self.shape if dim is None else self.shape[self._axis("size", dim)]
+
+    def transpose(self, dim0: int, dim1: int) -> Self:
+        """Return it with two dimensions exchanged."""
+        order = list(range(self.ndim))
+        if order:
+            a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
+            order[a], order[b] = order[b], order[a]
+        return self.permute(*order)  # type: ignore[attr-defined]
+
+    def swapaxes(self, axis0: int, axis1: int) -> Self:
+        """Return it with two dimensions exchanged."""
+        return self.transpose(axis0, axis1)
+
+    @property
+    def mT(self) -> Self:
+        """It with its last two dimensions exchanged."""
+        if self.ndim < 2:
+            raise ShapeError(f"mT: expected at least 2 dimensions, got {self.ndim}")
+        return self.transpose(-2, -1)
+
+
+class Unnamed(HasShape):
+    """What has sizes, and dimensions without names."""
+
+    swapdims = HasShape.swapaxes
 
     @property
     def names(self) -> tuple[str | None, ...]:
         """One name per dimension."""
         return (None,) * self.ndim
 
-    def transpose(self: Any, dim0: int, dim1: int) -> Any:
-        """Return it with two dimensions exchanged."""
-        order = list(range(self.ndim))
-        a, b = (axis_of("transpose", d, self.ndim) for d in (dim0, dim1))
-        order[a], order[b] = order[b], order[a]
-        return self.permute(*order)
-
-    def swapaxes(self, axis0: int, axis1: int) -> Any:
-        """Return it with two dimensions exchanged."""
-        return self.transpose(axis0, axis1)
-
-    swapdims = swapaxes
-
-    @property
-    def mT(self) -> Any:
-        """It with its last two dimensions exchanged."""
-        return self.transpose(-2, -1)
+    def _axis(self, name: str, dim: Any) -> int:
+        return axis_of(name, dim, self.ndim)
 
 
-class Described(HasShape):
+class Described(Unnamed):
     """What is known by what each of its dimensions is, `parts`: views that only put these in another order."""
 
     _one: Any = 1  # what a dimension of size 1 is

@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.rules import BatchSize, Length
-from .dimension_arguments import Described, HasShape
+from .dimension_arguments import Described, Unnamed
 from .protocol import refuse_the_rest
 
 
-class ShapeOf(HasShape):
+class ShapeOf(Unnamed):
     """A stream as a function that makes a mask sees it: it has a shape and no values."""
 
     def __init__(self, shape: Sequence[Any], device: Any, dtype: Any) -> None:

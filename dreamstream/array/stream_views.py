@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModeError, NotStreamableError, ShapeError
+from ..operations import OPERATIONS
 from ..operations.refusals import LOOPS
 from ..stream.rules import BatchSize, Length, join, require_same
 from ..stream.where import INSTEAD
@@ -432,51 +433,35 @@ def _index_select(self: Any, dim: Any, index: Any) -> Any:
     return writing.copied(forward.picked(x, axis, [forward._within(int(i), x.features[axis]) for i in places]))
 
 
-#: Methods along one dimension that keep it: what they are inside a forward, and the dimension's place outside.
-ALONG: dict[str, tuple[Callable[..., Any], int | None]] = {
-    "cumsum": (_so_far("cumsum", "sum", "add", 0.0), 0),
-    "cumprod": (_so_far("cumprod", "prod", "mul", 1.0), 0),
-    "logcumsumexp": (_so_far("logcumsumexp", "logsumexp", "logaddexp", -math.inf), 0),
-    "cummax": (_extreme_so_far("cummax", "max"), 0),
-    "cummin": (_extreme_so_far("cummin", "min"), 0),
-    "flip": (_flip, 0),
-    "roll": (_roll, 1),
-    "index_select": (_index_select, None),
+#: Methods along one dimension that keep it, and what they are inside a forward.
+ALONG: dict[str, Callable[..., Any]] = {
+    "cumsum": _so_far("cumsum", "sum", "add", 0.0),
+    "cumprod": _so_far("cumprod", "prod", "mul", 1.0),
+    "logcumsumexp": _so_far("logcumsumexp", "logsumexp", "logaddexp", -math.inf),
+    "cummax": _extreme_so_far("cummax", "max"),
+    "cummin": _extreme_so_far("cummin", "min"),
+    "flip": _flip,
+    "roll": _roll,
 }
 
 
-def _along(name: str, inside: Callable[..., Any], position: int | None) -> Callable[..., Any]:
-    """A method along one dimension that keeps it.
-
-    Parameters
-    ----------
-    name : str
-    inside : callable
-        What it is inside a forward.
-    position : int or None
-        Of the dimension among its arguments; None: outside it works on the padded tensor.
-    """
-    if position is None:
-        return _plain_only(name, inside)
+def _along(name: str, inside: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method along one dimension that keeps it: `inside` a forward, and of the call's frames outside."""
     plain = getattr(Tensor, name)
-    called = inspect.signature(plain)
-    taken = [*called.parameters.values()][position + 1]
+    *before, key = OPERATIONS[name].arguments
 
     def own(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.edge is not None:
             return inside(self, *args, **kwargs)
-        bound = called.bind(self, *args, **kwargs)
-        bound.apply_defaults()
-        given = bound.arguments
-        if taken.kind is taken.VAR_POSITIONAL:  # by its name, as torch's is called
-            given[taken.name] = given[taken.name] or (given.pop("dims"),)
-        dim = given[taken.name]
+        if name == "flip" and len(args) > 1:
+            args = (args,)
+        rest = {**dict(zip((*before, key, "dtype"), args)), **kwargs}
+        dim = rest.pop(key, None)
         while isinstance(dim, (list, tuple)) and len(dim) == 1:
             (dim,) = dim
 
         def run(t: Any, a: Any) -> Any:
-            given["self"], given[taken.name] = t, (a,) if taken.kind is taken.VAR_POSITIONAL else a
-            return plain(*bound.args, **bound.kwargs)
+            return plain(t, **rest, **{key: (a,) if name == "flip" and isinstance(a, int) else a})
 
         if dim is None or isinstance(dim, (list, tuple)):
             return run(chunks.fall_back(self, name), dim)
@@ -584,7 +569,8 @@ take(
     _count=_count,
     _parts=_parts,
     **{name: outside(name) for name in REDUCTIONS},
-    **{name: _along(name, *how) for name, how in ALONG.items()},
+    **{name: _along(name, inside) for name, inside in ALONG.items()},
+    index_select=_plain_only("index_select", _index_select),
     _write=_write,
     **{name: _plain_only(name) for name in ("masked_select", "addmm")},
 )

@@ -392,9 +392,6 @@ class Tensor(Base):
     @property
     def T(self) -> Self:
         """The tensor with its dimensions in reverse order."""
-    @property
-    def mT(self) -> Self:
-        """The tensor with its last two dimensions exchanged."""
     def reshape(self, *given: Any, shape: Any = ()) -> Self:
         """Return the elements in another shape; one size may be -1."""
     def view(self, *given: Any, size: Any = ()) -> Self:
@@ -411,10 +408,6 @@ class Tensor(Base):
         """Return the tensor with dimensions of size 1 repeated without a copy; -1 keeps a size."""
     def repeat(self, *given: Any, repeats: Any = ()) -> Any:
         """Return the tensor laid end to end `repeats` times along each dimension."""
-    def transpose(self, dim0: int, dim1: int) -> Self:
-        """Return the tensor with two dimensions exchanged."""
-    def swapaxes(self, axis0: int, axis1: int) -> Self:
-        """Return the tensor with two dimensions exchanged."""
     def permute(self, *given: Any, dims: Any = ()) -> Self:
         """Return the tensor with its dimensions in the order `dims`."""
     def movedim(self, source: int, destination: int) -> Self:

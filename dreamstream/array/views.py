@@ -138,20 +138,6 @@ def repeat(self: Tensor, *given: Any, repeats: Any = ()) -> Any:
 
 
 # ------------------------------------------------------------------ order
-def transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Return the tensor with two dimensions exchanged."""
-    order = list(range(self.ndim))
-    if order:
-        a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
-        order[a], order[b] = order[b], order[a]
-    return self.permute(*order)
-
-
-def swapaxes(self: Tensor, axis0: int, axis1: int) -> Tensor:
-    """Return the tensor with two dimensions exchanged."""
-    return self.transpose(axis0, axis1)
-
-
 def permute(self: Tensor, *given: Any, dims: Any = ()) -> Tensor:
     """Return the tensor with its dimensions in the order `dims`."""
     order = tuple(axis_of("permute", d, self.ndim) for d in sizes_of(given, dims))
@@ -178,13 +164,6 @@ def t(self: Tensor) -> Tensor:
 def _reversed(self: Tensor) -> Tensor:
     """The tensor with its dimensions in reverse order."""
     return self.permute(*range(self.ndim - 1, -1, -1))
-
-
-def _turned(self: Tensor) -> Tensor:
-    """The tensor with its last two dimensions exchanged."""
-    if self.ndim < 2:
-        raise ShapeError(f"mT: expected at least 2 dimensions, got {self.ndim}")
-    return self.transpose(-2, -1)
 
 
 def repeat_interleave(
@@ -485,13 +464,4 @@ def _index_part(part: Any) -> Any:
     return operator.index(part)
 
 
-take(
-    Tensor,
-    globals(),
-    _write=_write,
-    _count=_count,
-    _parts=_parts,
-    **_triangle,
-    T=property(_reversed),
-    mT=property(_turned),
-)
+take(Tensor, globals(), _write=_write, _count=_count, _parts=_parts, **_triangle, T=property(_reversed))
