@@ -330,7 +330,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     if (first := next((t for t in tensors if hasattr(type(t), "through")), None)) is not None:
         return first.through("cat", cat, (tensors, dim), {})
     tensors = [as_deferred(t) for t in tensors]
-    if (library := library_of(tensors)) is not None:
+    if (library := library_of(tensors) or elementwise.library_among(tensors)) is not None:
         return library.defer(cat, (tensors, dim), {})
     if (scores := next((t for t in tensors if hasattr(type(t), "beside")), None)) is not None:
         return scores.beside(tensors, dim)
@@ -440,7 +440,7 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     if isinstance(tensors, Gathered):
         return tensors.stacked(dim)
     tensors = [as_deferred(t) for t in tensors]
-    if (library := library_of(tensors)) is not None:
+    if (library := library_of(tensors) or elementwise.library_among(tensors)) is not None:
         return library.defer(stack, (tensors, dim), {})
     given = _tensors("stack", tensors)
     if not any(t.is_stream for t in given) and len({t.shape for t in given}) > 1:

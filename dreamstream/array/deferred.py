@@ -24,7 +24,7 @@ from ..stream.rules import BatchSize, Length
 from ..stream.tree import map_leaves
 from .dimension_arguments import LikeOthers
 from .distance_tables import Places, stride_of, strided
-from .filled import Shared, Whatever, gives_several, kept, own_method
+from .filled import Shared, Whatever, kept, own_method
 from .loops import number_in
 from .protocol import refuse_the_rest
 from .shape_of import ShapeOf
@@ -441,8 +441,6 @@ class Deferred(Shared, LikeOthers):
             raise AttributeError(name)
         if name.endswith("_"):
             return partial(self.assigned if name in _WRITERS else self.written, name)
-        if gives_several(func):
-            return getattr(self.as_stream(), name)
         return partial(self.then, func)
 
     def then(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -27,7 +27,7 @@ from ..stream.rules import Length, Power, holds
 from ..stream.rules.sizes import Token
 from . import dtypes, hook
 from .base import Number, is_number
-from .batch_constants import BatchTensor
+from .batch_constants import BatchTensor, lifted
 from .deferred import as_deferred, library_of
 from .in_place import check
 from .loops import FRAME
@@ -51,6 +51,8 @@ REAL = frozenset(row.name for row in BINARY if row.real)  # of integers too
 
 def unary(name: str, x: Tensor, attributes: Mapping[str, Any] | None = None) -> Tensor:
     """Apply an operator with one operand; integers become float32 unless it keeps them."""
+    if not isinstance(x, Tensor):  # a weight or a base, among others
+        (x,) = _operands((x,)) or (x,)
     if name.startswith("logical_"):
         x = as_flags(x)
         return hook.one(name, {}, (x,))
@@ -86,7 +88,7 @@ def foreign(name: str, x: Any) -> Exception:
 
 def binary_or_not(name: str, a: Any, b: Any) -> Any:
     """As `binary`, but NotImplemented for foreign operands: what Python's operators want."""
-    if (library := _library((a, b))) is not None:
+    if (library := library_among((a, b))) is not None:
         return library.defer(getattr(Tensor, name), (a, b), {})
     if name == "pow" and type(b) is float and b in ROOTS and isinstance(a, Tensor):
         return unary(ROOTS[b], a)
@@ -122,9 +124,12 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
     DTypeError
         Where `condition` is no bool tensor, or x and y mix float types.
     """
-    if (library := _library((condition, x, y))) is not None:
+    if (library := library_among((condition, x, y))) is not None:
         return library.defer(where, (condition, x, y), {})
     operands = _operands((condition, x, y))
+    if operands is None and any(isinstance(o, BatchTensor) for o in (condition, x, y)):
+        chosen: Tensor = lifted(where, (condition, x, y), {})
+        return chosen
     if operands is None or not isinstance(operands[0], Tensor) or operands[0].dtype != dtypes.bool:
         raise DTypeError("where: expected a bool tensor, then two tensors or numbers")
     dtype = _common("where", operands[1:])
@@ -264,7 +269,7 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
 
 
 # ---------------------------------------------------------------------- operands
-def _library(values: Sequence[Any]) -> Any:
+def library_among(values: Sequence[Any]) -> Any:
     """Return the library of positions, or of one number for all, where these are among values, and no stream."""
     if any(isinstance(v, Tensor) and v.is_stream for v in values):
         return None

@@ -225,7 +225,7 @@ def sharing(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
             self.become()  # a loop reads a frame, which it may write into
             return self[args[0]]
         out = method(self, *args, **kwargs)
-        if isinstance(out, Filled) and out is not self:
+        if isinstance(out, Filled) and out is not self and out._source is None:
             out._shares(self, name, args, kwargs)
         return out
 

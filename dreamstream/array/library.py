@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import lru_cache, wraps
 from hashlib import sha1
 from typing import Any
 
@@ -26,6 +27,7 @@ from .deferred import SERVES_FRAMES, Deferred, flat, is_deferred, to_a_copy
 from .distance_tables import Stride
 from .draws import dropping
 from .einsum import table_product
+from .filled import own_method
 from .mask_terms import terms_by_distance
 from .score_steps import OverKeys
 from .scores import Scores
@@ -142,9 +144,32 @@ class Library(Sizes):
         """Defer a function of deferred values and lengths; with a stream among its arguments, run it."""
         args, kwargs = plain_beside(args, kwargs)
         if any(isinstance(x, (StreamTensor, Scores, OverKeys)) for x in flat((args, kwargs))):
-            found = table_product(func.__name__, args, lambda: _run(func, args, kwargs))
-            return _run(func, args, kwargs) if found is None else found
-        return Deferred(self, func, args, dict(kwargs))
+            found = table_product(func.__name__, args, lambda: self.met(func, args, kwargs))
+            return self.met(func, args, kwargs) if found is None else found
+        return self.deferred(func, args, dict(kwargs))
+
+    def met(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run a function where each frame meets what is computed of its position."""
+        given, named = (map_leaves(x, _stream_of) for x in (tuple(args), dict(kwargs)))
+        given = positions.lined_up(func, given)
+        method = getattr(given[0], func.__name__, None) if getattr(Tensor, func.__name__, None) is func else None
+        out = func(*given, **named) if method is None else method(*given[1:], **named)
+        if out is NotImplemented:
+            raise NotStreamableError.here(f"{func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")
+        return out
+
+    def deferred(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Return a deferred value, or as many as a function gives."""
+        out = Deferred(self, func, args, kwargs)
+        if func.__name__.strip("_") not in _OF_SEVERAL:
+            return out
+        few, more = map(out.probe, out._probed()[:2])
+        if not isinstance(few, (tuple, list)):
+            return out
+        if len(few) != len(more):  # frames of the stream that it is
+            return self.met(func, args, kwargs)
+        parts = iter([Deferred(self, _part(func, i), args, kwargs) for i in range(len(few))])
+        return map_leaves(few, lambda _: next(parts))
 
     def defer_method(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Defer a function, or a method of lengths and positions, for which there is no formula."""
@@ -177,7 +202,7 @@ class Library(Sizes):
             if sum(isinstance(s, Length) for s in x.shape) != 1 or not any(map(is_deferred, x.arguments())):
                 raise NotStreamableError.here(f"{x!r} meet a stream,", f"; {SERVES_FRAMES}")
             integers = positions.integers(x)
-            known["_stream"] = positions.streamed(x, "int64") if integers else _run(x.func, x.args, x.kwargs)
+            known["_stream"] = positions.streamed(x, "int64") if integers else self.met(x.func, x.args, x.kwargs)
         return known["_stream"]
 
     def output_of(self, x: Deferred) -> Any:
@@ -185,15 +210,23 @@ class Library(Sizes):
         return self.stream_of(x)
 
 
-def _run(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run a function where each frame meets what is computed of its position."""
-    given, named = (map_leaves(x, _stream_of) for x in (tuple(args), dict(kwargs)))
-    given = positions.lined_up(func, given)
-    method = getattr(given[0], func.__name__, None) if getattr(Tensor, func.__name__, None) is func else None
-    out = func(*given, **named) if method is None else method(*given[1:], **named)
-    if out is NotImplemented:
-        raise NotStreamableError.here(f"{func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")
-    return out
+#: Functions that may give several tensors.
+_OF_SEVERAL = frozenset((
+    "meshgrid", "broadcast_tensors", "split", "split_with_sizes", "tensor_split", "chunk", "unbind", "max", "min",
+    "aminmax", "sort", "topk", "kthvalue", "median", "nanmedian", "mode", "cummax", "cummin", "var_mean",
+    "std_mean", "hsplit", "vsplit", "dsplit", "frexp",
+))  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _part(func: Callable[..., Any], at: int) -> Callable[..., Any]:
+    """Return a function that gives one of several."""
+
+    @wraps(func)
+    def part(*args: Any, **kwargs: Any) -> Any:
+        return own_method(args[0], func)(*args, **kwargs)[at]
+
+    return part
 
 
 def _stream_of(x: Any) -> Any:

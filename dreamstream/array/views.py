@@ -20,7 +20,7 @@ from ..errors import DTypeError, NotStreamableError, ShapeError, StreamIndexErro
 from ..stream.rules import Length, Rows
 from . import dtypes
 from .batch_constants import BatchTensor
-from .deferred import library_of
+from .deferred import is_deferred, library_of
 from .dimension_arguments import axes_of, axis_of, sizes_of, solve_sizes
 from .elementwise import plain_array, refuse_in_place, refuse_streams, rows_at
 from .hook import made
@@ -321,6 +321,8 @@ def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
 def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """Return the parts along `dim` that a 1-D int64 tensor names."""
     axis = self._axis("index_select", dim)
+    if is_deferred(index):
+        return self[index] if axis == 0 else self.movedim(axis, 0)[index].movedim(0, axis)
     if axis == 0 and (rows := rows_at(self, [index])) is not None:
         return rows
     refuse_streams("index_select of a constant", [index])
@@ -346,6 +348,7 @@ def __getitem__(self: Tensor, index: Any) -> Any:
         return cuts[0].edge.entry.library.defer_method("__getitem__", (self, index), {})
     if (library := library_of(parts)) is not None:
         return library.defer(Tensor.__getitem__, (self, index), {})
+    parts = tuple(map(_rows_in_turn, parts))
     if any(_has_length(p) for p in parts):
         return table(self, parts)
     if (rows := rows_at(self, parts)) is not None:
@@ -433,6 +436,13 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
 def _check_range(name: str, index: NDArray[Any], size: int) -> None:
     if index.size and (index.min() < 0 or index.max() >= size):
         raise StreamIndexError(f"{name}: an index is out of range for size {size}")
+
+
+def _rows_in_turn(part: Any) -> Any:
+    """Return positions, one for each frame in turn, as the slice of a table that they take."""
+    if isinstance(part, Symbolic) and part.position and part.roles == ("L",) and type(part.value) is int:
+        return slice(part.value, part.length + part.value) if part.value >= 0 else part
+    return part
 
 
 def _has_length(part: Any) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, wraps
 from hashlib import sha1
 from typing import Any, NoReturn
 
@@ -171,10 +170,10 @@ class TorchLibrary(Library):
         if _streams((given, named)):
             out = table_product(func.__name__, given, lambda: met(func, given, named))
             return met(func, args, kwargs) if out is None else out
-        if func.__name__ in ("meshgrid", "broadcast_tensors"):
-            several = given[0] if isinstance(given[0], (list, tuple)) else given
-            return tuple(Deferred(self, _part(func, i), given, named) for i in range(len(several)))
-        return Deferred(self, func, given, named)
+        return self.deferred(func, given, named)
+
+    def met(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return met(func, tuple(args), dict(kwargs))
 
     def defer_method(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         forward = current()
@@ -241,17 +240,6 @@ class TorchLibrary(Library):
 
 def _streams(tree: Any) -> bool:
     return any(getattr(x, "is_stream", False) and not isinstance(x, Deferred) for x in flat(tree))
-
-
-@lru_cache(maxsize=64)
-def _part(func: Callable[..., Any], at: int) -> Callable[..., Any]:
-    """Return a function that gives one of several."""
-
-    @wraps(func)
-    def part(*args: Any, **kwargs: Any) -> Any:
-        return func(*args, **kwargs)[at]
-
-    return part
 
 
 #: What has a handler that takes deferred values.
