@@ -329,6 +329,8 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     if isinstance(x, Deferred) and x.func is torch.nn.functional.one_hot and is_deferred(x.args[0]):
         places = forward._wrapped(streamed(x.args[0], "int64"))
         return torch.nn.functional.one_hot(places, *x.args[1:], **x.kwargs).to(wanted or torch.float32)
+    if isinstance(x, Symbolic) and x.is_filled:
+        return forward._wrapped(x.as_stream())
     if x.dtype in _INTEGERS or isinstance(x, Symbolic):
         return forward._wrapped(streamed(x, str(wanted or torch.float32).rpartition(".")[2]))
     if sum(isinstance(s, Length) for s in x.shape) != 1:

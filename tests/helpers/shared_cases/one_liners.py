@@ -69,10 +69,44 @@ LINES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "elements-of-a-table-in-turn": lambda ds, F, x: (
         x * ds.arange(2, 6).to(x.dtype)[ds.arange(x.shape[1]) // 3 % 4][None, :, None]
     ),
+    "positions-in-parts": lambda ds, F, x: (
+        x
+        + (i := _turned(ds, x)).max(-1)[0][:, None]
+        - i.split(1, -1)[1] * i.unbind(-1)[0][:, None]
+        + i.chunk(2, -1)[0]
+    ),
+    "positions-in-parts-by-functions": lambda ds, F, x: (
+        x * ds.unbind(_turned(ds, x), -1)[1][:, None] + ds.min(_turned(ds, x), -1, keepdim=True).values
+    ),
+    "zeros-beside-ones": lambda ds, F, x: (
+        x
+        + ds.stack([ds.zeros(x.shape[1]), ds.ones(x.shape[1])], -1)[:, 1:] * 2
+        - ds.cat([ds.ones(x.shape[0], x.shape[1], 3), ds.zeros(x.shape[0], x.shape[1], 1)], -1)
+    ),
+    "ones-seen-as-themselves": lambda ds, F, x: (
+        x + ds.ones(x.shape[1], 4).expand_as(ds.ones(x.shape[1], 4)).unbind(-1)[1][:, None]
+    ),
+    "a-table-at-positions-in-turn": lambda ds, F, x: (
+        x
+        + ds.arange(800).to(x.dtype).view(200, 4).index_select(0, ds.arange(x.shape[1]) + 2) * 0.01
+        - ds.arange(200).to(x.dtype)[ds.arange(x.shape[1])][:, None] * 0.01
+    ),
+    "on-the-way-by-positions": lambda ds, F, x: (
+        x.lerp(x * 2, _turned(ds, x)[:, :1]) + x.xlogy(_turned(ds, x)[:, :1] + 2)
+    ),
+    "chosen-of-constants": lambda ds, F, x: (
+        x * ds.where(ds.ones(len(x), 1, 4) > 0, ds.full((len(x), 1, 4), 3.0), 1.0)
+    ),
     "one-number-for-each-stream": lambda ds, F, x: (
         x * (ds.ones(len(x), 1, 1) * 3 - 1).relu() + ds.zeros(len(x), 1, 4)
     ),
 }
+
+
+def _turned(ds: Any, x: Any) -> Any:
+    """Return two functions of positions, side by side."""
+    i = ds.arange(x.shape[1]).to(x.dtype)
+    return ds.stack([i * 0.3, 1 - i * 0.1], -1)
 
 
 def _masked(ds: Any, x: Any) -> tuple[Any, Any]:
