@@ -18,6 +18,7 @@ from ..errors import ShapeError
 from ..stream.fallback import report_fallback
 from ..stream.known import Info, agree, join
 from ..stream.rules import Fallback
+from ..stream.tree import leaves, map_leaves
 from . import creation
 from .dimension_arguments import numbered
 from .feature_reductions import product, why_not_matmul
@@ -173,58 +174,34 @@ def reduce(x: StreamTensor, method: Callable[..., Any], axes: Sequence[int], kee
         stored = tuple(x.dims[a] + 1 for a in axes)
         keeps = per_frame(x, axes[0], lambda t, a: method(t, stored, True), True)
         return keeps if keepdim else keeps.squeeze(tuple(axes))
-    features = tuple(x.dims[a] + 1 for a in axes if not isinstance(x.dims[a], str))
-    places: Any = (0, *features) if features else 0
-    if "L" in roles and "B" in x.dims and "B" not in roles:
-        return _over_frames(x, method, axes, places, keepdim)
-    if "L" in roles or "B_L" in roles:  # all valid frames at once
-        return _kept(method(x._frames(), places, False), axes if keepdim else ())
-    return method(fall_back(x, "this reduction"), tuple(axes) if len(axes) > 1 else axes[0], keepdim)
+    if "L" not in roles and "B_L" not in roles:
+        return method(fall_back(x, "this reduction"), tuple(axes) if len(axes) > 1 else axes[0], keepdim)
+    order = [{"B": 0}.get(d, 1) if isinstance(d, str) else 2 + d for d in x.dims]  # of rows, frames, features
+    over = tuple(order[a] for a in axes if x.dims[a] != "B")
+    frames = x._frames().unsqueeze(0)
+    if "B" in roles or "B" not in x.dims:  # all valid frames at once
+        rows = [method(frames, over if len(over) > 1 else over[0], True)]
+    else:
+        rows = [_reduce_row(x, frames[:, a:b], method, over) for a, b in pairwise(x.offsets.tolist())]
+        rows = rows or [map_leaves(_of_nothing(x, method, over), lambda t: t[:0])]
+    new = [0] if 0 not in order else []
+    gone = (*new, *(() if keepdim else (a + len(new) for a in axes)))
+    joined = iter(
+        [creation.cat(parts, 0).permute(*new, *order).squeeze(gone) for parts in zip(*map(leaves, rows))]
+    )
+    return map_leaves(rows[0], lambda _: next(joined))
 
 
-def _kept(out: Any, axes: Sequence[int]) -> Any:
-    """Put dimensions of size 1 where some have gone."""
-    if isinstance(out, tuple):
-        return type(out)(*(_kept(t, axes) for t in out))
-    for axis in sorted(axes):
-        out = out.unsqueeze(axis)
-    return out
-
-
-def _over_frames(
-    x: StreamTensor, method: Callable[..., Any], axes: Sequence[int], stored: Any, keepdim: bool
-) -> Any:
-    """Reduce every row by itself; B comes where it stood."""
-    frames = x._frames()
-    rows = [_reduce_row(x, frames[a:b], method, stored) for a, b in pairwise(x.offsets.tolist())]
-    left = [d for i, d in enumerate(x.dims) if i not in axes]
-    features = iter(range(1, len(left)))
-    order = [0 if isinstance(d, str) else next(features) for d in left]
-
-    def join(parts: Sequence[Any], like: Any) -> Any:
-        stacked = creation.stack(parts) if parts else like.new_zeros((0, *like.shape))
-        return _kept(stacked.permute(*order), axes if keepdim else ())
-
-    like = rows[0] if rows else _of_nothing(x, method, stored)
-    if isinstance(like, tuple):
-        return type(like)(*(join([r[k] for r in rows], t) for k, t in enumerate(like)))
-    return join(rows, like)
-
-
-def _reduce_row(x: StreamTensor, row: Any, method: Callable[..., Any], stored: Any) -> Any:
-    if len(row) or x.value.dtype.kind != "f":
-        return method(row, stored, False)
+def _reduce_row(x: StreamTensor, row: Any, method: Callable[..., Any], over: tuple[int, ...]) -> Any:
     try:
-        return method(row, stored, False)
+        return method(row, over if len(over) > 1 else over[0], True)
     except ShapeError:  # an extreme of no frames
-        return _of_nothing(x, method, stored)
+        if x.value.dtype.kind != "f" or row.shape[1]:
+            raise
+        return _of_nothing(x, method, over)
 
 
-def _of_nothing(x: StreamTensor, method: Callable[..., Any], stored: Any) -> Any:
+def _of_nothing(x: StreamTensor, method: Callable[..., Any], over: tuple[int, ...]) -> Any:
     """Return NaN, and -1 for places, in the form of a row's result."""
-    like = method(creation.zeros(1, *x.features, dtype=x.dtype), stored, False)
-
-    def empty(t: Any) -> Any:
-        return creation.full_like(t, np.nan if t.dtype.kind == "f" else -1)
-
-    return type(like)(*map(empty, like)) if isinstance(like, tuple) else empty(like)
+    like = _reduce_row(x, creation.zeros(1, 1, *x.features, dtype=x.dtype), method, over)
+    return map_leaves(like, lambda t: creation.full_like(t, np.nan if t.dtype.kind == "f" else -1))
