@@ -186,35 +186,32 @@ def _same_runs(names: Sequence[str | None], old: Sequence[int], new: Sequence[in
     Both shapes are cut into the shortest runs of equal product; a dimension that is a run by itself on both
     sides stays what it is.
     """
-    lead = 0
-    while lead < min(len(old), len(new)) and old[lead] == new[lead]:
-        lead += 1
-    trail = 0
-    while trail < min(len(old), len(new)) - lead and old[-1 - trail] == new[-1 - trail]:
-        trail += 1
-    i, j = lead, lead
+    least = min(len(old), len(new))
+    lead = next((k for k in range(least) if old[k] != new[k]), least)
+    trail = next((k for k in range(least - lead) if old[-1 - k] != new[-1 - k]), least - lead)
+    i, j, n, m = lead, lead, len(old) - trail, len(new) - trail
     out = list(names[:lead])
-    while i < len(old) - trail or j < len(new) - trail:
+    while i < n or j < m:
         a, b, begin, first = 1, 1, i, j
-        if i < len(old) - trail:
+        if i < n:
             a, i = old[i], i + 1
-        if j < len(new) - trail and (a == new[j] or begin == i or a != 1):
+        if j < m and (a == new[j] or begin == i or a != 1):
             b, j = new[j], j + 1
         while a != b:
-            if (a < b and i < len(old) - trail) or j >= len(new) - trail:
-                if i >= len(old) - trail:
-                    return None
+            if j < m and not (a < b and i < n):
+                b, j = b * new[j], j + 1
+            elif i < n:
                 a, i = a * old[i], i + 1
             else:
-                b, j = b * new[j], j + 1
-        run_of = names[begin:i]
-        if len(run_of) == 1 and j - first == 1:
-            out.append(run_of[0])
-            continue
-        if any(n in _ROLES for n in run_of):
+                return None
+        run = names[begin:i]
+        if len(run) == 1 and j - first == 1:
+            out.append(run[0])
+        elif any(name in _ROLES for name in run):
             return None
-        out += [None] * (j - first)
-    return out + list(names[len(names) - trail :])
+        else:
+            out += [None] * (j - first)
+    return out + list(names[n:])
 
 
 def agree(infos: Sequence[Info], what: str) -> Info:
