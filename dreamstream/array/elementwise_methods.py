@@ -63,11 +63,6 @@ def _in_place(compute: Callable[..., Any], name: str, called: str) -> Callable[.
     return writes
 
 
-def _bitwise_not(self: Tensor) -> Tensor:
-    """Return ``~self``."""
-    return ~self
-
-
 #: Those that don't write, and the names of other methods that do.
 _KEPT = ("minimum", "maximum", *RELATIONS)
 _OTHERS = (
@@ -88,7 +83,6 @@ def _writing(name: str) -> Callable[..., Tensor]:
 
 take(
     Tensor,
-    bitwise_not=_bitwise_not,
     **{f"bitwise_{name}": _operator(*OPERATORS[name]) for name in ("and", "or", "xor")},
     **{name: _function(ELEMENTWISE[name]) for name in NAMES},
     **{f"__{name}__": _operator(binary_or_not, name) for name in RELATIONS},

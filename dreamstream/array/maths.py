@@ -92,16 +92,6 @@ def clamp(self: Tensor, min: Operand = None, max: Operand = None) -> Tensor:
     return out if max is None else binary("minimum", out, max)
 
 
-def clamp_min(self: Tensor, min: Operand) -> Tensor:
-    """Return elements that are at least `min`."""
-    return self.clamp(min=min)
-
-
-def clamp_max(self: Tensor, max: Operand) -> Tensor:
-    """Return elements that are at most `max`."""
-    return self.clamp(max=max)
-
-
 @derived(d.logit)
 def logit(self: Tensor, eps: float | None = None) -> Tensor:
     """Return log(x / (1 - x)), x moved into [eps, 1 - eps] first where `eps` is given."""
@@ -162,11 +152,6 @@ def xlogy(self: Tensor, other: Operand) -> Tensor:
     """Return self * log(other), 0 where self is 0."""
     x, y = _real(self), _real(_like(self, other))
     return choose((x == 0) & (y == y), 0.0, binary("mul", x, unary("log", y)))
-
-
-def heaviside(self: Tensor, values: Operand) -> Tensor:
-    """Return 0 below zero, `values` at zero, 1 above it."""
-    return choose(self == 0, values, binary("gt", self, 0).to(self.dtype))
 
 
 @derived(lambda g, c: g * (1 - c), lambda g, c: g * c, lambda g, a, b: g * (b - a))
@@ -260,6 +245,12 @@ COMPOSED: dict[str, tuple[str, Callable[..., Any]]] = {
     ),
     "tan": ("the tangent", lambda self: binary("div", unary("sin", x := _real(self)), unary("cos", x))),
     "exp2": ("2 ** x", lambda self: binary("pow", 2, _real(self))),
+    "clamp_min": ("elements that are at least `min`", lambda self, min: self.clamp(min=min)),
+    "clamp_max": ("elements that are at most `max`", lambda self, max: self.clamp(max=max)),
+    "heaviside": (
+        "0 below zero, `values` at zero, 1 above it",
+        lambda self, values: choose(self == 0, values, binary("gt", self, 0).to(self.dtype)),
+    ),
     "frac": ("what trunc takes away", lambda self: binary("sub", self, self.trunc())),
     "sinc": ("sin(pi x) / (pi x), and 1 at 0", lambda self: _sinc(self)),
     "deg2rad": ("degrees as radians", lambda self: binary("mul", _real(self), math.pi / 180)),
@@ -272,6 +263,7 @@ COMPOSED: dict[str, tuple[str, Callable[..., Any]]] = {
         "the smaller of each two elements, the other one where one is NaN",
         _of_two("minimum", np.less_equal),
     ),
+    "bitwise_not": ("``~self``", lambda self: ~self),
     "__invert__": ("", lambda self: self.logical_not() if self.dtype == dtypes.bool else bits("xor", self, -1)),
     "__neg__": ("", lambda self: self.neg()),
     "__pos__": ("", lambda self: self),
@@ -281,8 +273,8 @@ COMPOSED: dict[str, tuple[str, Callable[..., Any]]] = {
 
 def _composed(doc: str, method: Any) -> Callable[..., Tensor]:
     """Return a row's method, as editors and the stub see it."""
-    of_two = len(signature(method).parameters) == 2
-    method.__annotations__ = {"self": "Tensor", **({"other": "Operand"} if of_two else {}), "return": "Tensor"}
+    operands = [*signature(method).parameters][1:]
+    method.__annotations__ = {"self": "Tensor", **dict.fromkeys(operands, "Operand"), "return": "Tensor"}
     method.__doc__ = f"Return {doc}." if doc else None
     return method
 

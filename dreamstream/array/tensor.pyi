@@ -102,8 +102,6 @@ class Tensor(Base):
         """Return zeros: memory without values is never handed out."""
     def _cat(self, tensors: list[Tensor], dim: int) -> Self:
         """Join plain tensors; a class of streams has its own, and gets lists that hold one of its tensors."""
-    def bitwise_not(self) -> Self:
-        """Return ``~self``."""
     def bitwise_and(self, other: Any) -> Self: ...
     def bitwise_or(self, other: Any) -> Self: ...
     def bitwise_xor(self, other: Any) -> Self: ...
@@ -300,6 +298,12 @@ class Tensor(Base):
         """Return the tangent."""
     def exp2(self) -> Self:
         """Return 2 ** x."""
+    def clamp_min(self, min: Operand) -> Self:
+        """Return elements that are at least `min`."""
+    def clamp_max(self, max: Operand) -> Self:
+        """Return elements that are at most `max`."""
+    def heaviside(self, values: Operand) -> Self:
+        """Return 0 below zero, `values` at zero, 1 above it."""
     def frac(self) -> Self:
         """Return what trunc takes away."""
     def sinc(self) -> Self:
@@ -312,6 +316,8 @@ class Tensor(Base):
         """Return the larger of each two elements, the other one where one is NaN."""
     def fmin(self, other: Operand) -> Self:
         """Return the smaller of each two elements, the other one where one is NaN."""
+    def bitwise_not(self) -> Self:
+        """Return ``~self``."""
     def __invert__(self) -> Self: ...
     def __neg__(self) -> Self: ...
     def __pos__(self) -> Self: ...
@@ -324,10 +330,6 @@ class Tensor(Base):
         """Return `value` (a number or a tensor of one element) where `mask` (bool) holds, self elsewhere."""
     def clamp(self, min: Operand = None, max: Operand = None) -> Self:
         """Return elements moved into [min, max]; `max` wins where min > max."""
-    def clamp_min(self, min: Operand) -> Self:
-        """Return elements that are at least `min`."""
-    def clamp_max(self, max: Operand) -> Self:
-        """Return elements that are at most `max`."""
     def logit(self, eps: Real | None = None) -> Self:
         """Return log(x / (1 - x)), x moved into [eps, 1 - eps] first where `eps` is given."""
     def nan_to_num(
@@ -338,8 +340,6 @@ class Tensor(Base):
         """Return log(e ** self + e ** other), without overflow on the way."""
     def xlogy(self, other: Operand) -> Self:
         """Return self * log(other), 0 where self is 0."""
-    def heaviside(self, values: Operand) -> Self:
-        """Return 0 below zero, `values` at zero, 1 above it."""
     def lerp(self, end: Operand, weight: Operand) -> Self:
         """Return the point at `weight` on the way from self (0) to `end` (1)."""
     def _at(self, axis: int, place: Any) -> Self:
