@@ -30,14 +30,13 @@ class Extreme(NamedTuple):
 
 
 # ------------------------------------------------------------------ sums
-def _sum(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
-    """Return the sum; int64 for integers and bools."""
-    return made("sum", self, axes=axes_of("sum", dim, self.ndim), keepdim=keepdim, to=_summed(self, dtype))
+@each(sum="sum", prod="product")
+def _total(name: str) -> Any:
+    def total(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+        """Return the {}; int64 for integers and bools."""
+        return made(name, self, axes=axes_of(name, dim, self.ndim), keepdim=keepdim, to=_summed(self, dtype))
 
-
-def prod(self: Tensor, dim: int | None = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
-    """Return the product; int64 for integers and bools."""
-    return made("prod", self, axes=axes_of("prod", dim, self.ndim), keepdim=keepdim, to=_summed(self, dtype))
+    return total
 
 
 def mean(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
@@ -142,13 +141,19 @@ def _extreme(name: str) -> Any:
     return extreme
 
 
-@each(amax="largest", amin="smallest")
-def _greatest(name: str) -> Any:
-    def greatest(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-        """Return the {} elements; NaN where there is one."""
-        return made(name, self, axes=_of_some(name, self, dim), keepdim=keepdim)
+@each(
+    amax="the largest elements; NaN where there is one",
+    amin="the smallest elements; NaN where there is one",
+    all="whether all elements are not zero (bool)",
+    any="whether one of the elements is not zero (bool)",
+)
+def _over(name: str) -> Any:
+    def over(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+        """Return {}."""
+        axes = _of_some(name, self, dim) if name in ("amax", "amin") else axes_of(name, dim, self.ndim)
+        return made(name, self, axes=axes, keepdim=keepdim)
 
-    return greatest
+    return over
 
 
 @each(argmax="largest", argmin="smallest")
@@ -198,16 +203,7 @@ def _position(name: str, kind: str, x: Tensor, dim: int | None, keepdim: bool) -
     return made(kind, x, axes=axis, keepdim=keepdim)
 
 
-# ------------------------------------------------------------------ truth
-@each(all="all elements are", any="one of the elements is")
-def _truth(name: str) -> Any:
-    def truth(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-        """Return whether {} not zero (bool)."""
-        return made(name, self, axes=axes_of(name, dim, self.ndim), keepdim=keepdim)
-
-    return truth
-
-
+# ------------------------------------------------------------------ as a whole
 def equal(self: Tensor, other: Tensor) -> bool:
     """Return whether `other` has the same shape and elements."""
     theirs = plain_array("equal", other)
@@ -295,4 +291,4 @@ def _product(name: str, a: Any, b: Any) -> Tensor:
         raise ShapeError(f"{name}: shapes {left.shape} and {right.shape} don't fit") from None
 
 
-take(Tensor, globals(), sum=_sum, **_spread, **_running, **_extreme, **_greatest, **_place, **_so_far, **_truth)
+take(Tensor, globals(), **_total, **_spread, **_running, **_extreme, **_over, **_place, **_so_far)

@@ -21,6 +21,8 @@ def each(**words: str) -> Callable[[Callable[[str], Any]], dict[str, Any]]: ...
 class Tensor(Base):
     def sum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
         """Return the sum; int64 for integers and bools."""
+    def prod(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the product; int64 for integers and bools."""
     def var(
         self, dim: Dims = None, unbiased: Flag = True, keepdim: Flag = False, *,
         correction: Real | None = None
@@ -43,6 +45,10 @@ class Tensor(Base):
         """Return the largest elements; NaN where there is one."""
     def amin(self, dim: Dims = None, keepdim: Flag = False) -> Self:
         """Return the smallest elements; NaN where there is one."""
+    def all(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return whether all elements are not zero (bool)."""
+    def any(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return whether one of the elements is not zero (bool)."""
     def argmax(self, dim: int | None = None, keepdim: Flag = False) -> Self:
         """Return where the largest element is (int64): along `dim`, or in the flattened tensor."""
     def argmin(self, dim: int | None = None, keepdim: Flag = False) -> Self:
@@ -51,12 +57,6 @@ class Tensor(Base):
         """Return the largest elements so far along `dim`, and where the last of them is; NaN stays."""
     def cummin(self, dim: int) -> Extreme:
         """Return the smallest elements so far along `dim`, and where the last of them is; NaN stays."""
-    def all(self, dim: Dims = None, keepdim: Flag = False) -> Self:
-        """Return whether all elements are not zero (bool)."""
-    def any(self, dim: Dims = None, keepdim: Flag = False) -> Self:
-        """Return whether one of the elements is not zero (bool)."""
-    def prod(self, dim: int | None = None, keepdim: Flag = False, dtype: Any = None) -> Self:
-        """Return the product; int64 for integers and bools."""
     def mean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
         """Return the mean; NaN of no elements."""
     def norm(self, p: Real | str = 'fro', dim: Dims = None, keepdim: Flag = False) -> Self:
