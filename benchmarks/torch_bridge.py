@@ -1,6 +1,7 @@
 """What streaming costs a torch model: patched against bare, and compiled against torch eager and torch.compile.
 
 Usage: python benchmarks/torch_bridge.py [--seconds S] [--streams 32] [--frames 10 32 100] [--no-compile]
+[--reductions]
 
 It needs torch. Two models of 5 million weights, `conv` (six convolutions, residuals, look-ahead) and `lstm` (three
 layers of 512), and a small one, `tcn` (eight dilated layers of 64), get chunks of all streams in every step, in
@@ -17,6 +18,9 @@ mid-stream, on one thread:
 compared with the module offline before anything is timed. Variants take turns; what is taken is CPU time of one
 thread. A figure is the median of the steps in milliseconds, with the 10th and 90th percentile; "overhead" is
 patched ÷ bare.
+
+With ``--reductions``, instead: what reductions of L outside a forward cost, of as many rows as `--streams` says,
+all of other lengths, of 8 features, against torch's of the padded tensor, which sees the padding.
 """
 
 from __future__ import annotations
@@ -152,6 +156,24 @@ def variants(name: str, n_streams: int, n_frames: int, ragged: bool, compiled: b
     return steps
 
 
+def reductions(n_streams: int, seconds: float, clock: Callable[[], float]) -> None:
+    """Print a table of reductions of L outside a forward."""
+    lengths = np.random.default_rng(0).permutation(np.arange(1, n_streams + 1))
+    padded = torch.randn(n_streams, 8, n_streams)
+    ids = [f"stream-{i}" for i in range(n_streams)]
+    x: Any = ds.stream_tensor(padded, ids=ids, sos=True, lengths=lengths)
+    print("| reduction | bare, ms | streams, ms | overhead |\n|---|--:|--:|--:|")
+    for name in ("sum", "mean", "amax", "argmax", "logsumexp", "norm", "std", "median"):
+        steps: dict[str, Step] = {
+            "bare": lambda name=name: getattr(padded, name)(dim=-1),
+            "streams": lambda name=name: getattr(x, name)(dim=-1),
+        }
+        times = measure(steps, seconds, clock)
+        middle = {k: float(np.median(t)) for k, t in times.items()}
+        row = (name, figure(times["bare"]), figure(times["streams"]), f"{middle['streams'] / middle['bare']:.1f}")
+        print(f"| {' | '.join(row)} |", flush=True)
+
+
 def measure(steps: dict[str, Step], seconds: float, clock: Callable[[], float]) -> dict[str, np.ndarray]:
     """Return each variant's step times in milliseconds."""
     for step in steps.values():
@@ -183,6 +205,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, nargs="+", default=[10, 32, 100])
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--reductions", action="store_true", help="of reductions outside a forward, nothing else")
     parser.add_argument("--wall", action="store_true", help="take the clock on the wall, not CPU time")
     args = parser.parse_args()
     clock = time.perf_counter if args.wall else time.thread_time
@@ -190,6 +213,9 @@ def main() -> None:
     for line in machine(f"python {shlex.join(sys.argv)}", ("numpy", "torch")):
         print(line)
     print(kernels())
+    if args.reductions:
+        reductions(args.streams, args.seconds, clock)
+        return
     with torch.no_grad():
         for name in args.models:
             size = sum(p.numel() for p in MODELS[name]().parameters())
