@@ -71,8 +71,10 @@ class Shared:
     def _again(self, of: Any, *source: Any) -> Any:
         """Return the same view of another tensor."""
         how, args, kwargs = source
-        if isinstance(how, str) or isinstance(of, StreamTensor):
-            return getattr(of, how if isinstance(how, str) else how.__name__)(*args, **kwargs)
+        if isinstance(how, str):
+            return getattr(of, how)(*args, **kwargs)
+        if isinstance(of, StreamTensor):
+            return own_method(of, how)(of, *args, **kwargs)
         return of.library.defer(how, (of, *args), kwargs)
 
     def _within(self, of: Any, out: Any, *source: Any) -> Any:
@@ -105,8 +107,12 @@ def with_part(view: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def own_method(x: Any, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method of that name that a stream has in place of the library's tensors'."""
-    return getattr(type(x), method.__name__, method) if isinstance(x, StreamTensor) else method
+    """Return what a stream has in place of a method of the library's tensors, or of a part of what one gives."""
+    if not isinstance(x, StreamTensor):
+        return method
+    part = getattr(method, "part", None)
+    own = getattr(type(x), method.__name__, method)
+    return own if part is None else lambda *args, **kwargs: own(*args, **kwargs)[part]
 
 
 def kept(x: Any) -> Any:

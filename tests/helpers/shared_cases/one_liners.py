@@ -78,6 +78,7 @@ LINES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "positions-in-parts-by-functions": lambda ds, F, x: (
         x * ds.unbind(_turned(ds, x), -1)[1][:, None] + ds.min(_turned(ds, x), -1, keepdim=True).values
     ),
+    "positions-in-parts-that-are-written": lambda ds, F, x: _written_in_parts(ds, x),
     "zeros-beside-ones": lambda ds, F, x: (
         x
         + ds.stack([ds.zeros(x.shape[1]), ds.ones(x.shape[1])], -1)[:, 1:] * 2
@@ -107,6 +108,16 @@ def _turned(ds: Any, x: Any) -> Any:
     """Return two functions of positions, side by side."""
     i = ds.arange(x.shape[1]).to(x.dtype)
     return ds.stack([i * 0.3, 1 - i * 0.1], -1)
+
+
+def _written_in_parts(ds: Any, x: Any) -> Any:
+    """Write into positions of which there are parts, and into the parts."""
+    i = ds.zeros(x.shape[0], x.shape[1], 2).to(x.dtype) + ds.arange(x.shape[1]).to(x.dtype)[None, :, None] * 0.5
+    seen, (first, second) = i.unbind(-1)[1], i.split(1, -1)
+    second.mul_(3)
+    first.copy_(second * 2)
+    i += x[..., :2]
+    return x * seen[..., None] + first - second
 
 
 def _masked(ds: Any, x: Any) -> tuple[Any, Any]:
