@@ -44,10 +44,10 @@ from .arguments import (
     apart,
     bared,
     concerned,
-    extended,
     is_foreign,
     is_stream,
     is_view,
+    with_filled,
     only_symbolic,
 )
 from .complex_pair import Complex, among
@@ -290,8 +290,8 @@ class Forward(TorchFunctionMode):
         """Ask the native front end."""
         name = func.__name__
         if self._has_loose:
-            if meaning.name == "cat" and (joined := extended(self, *args, **kwargs)) is not None:
-                return joined
+            if (beside := with_filled(self, meaning.name, args, kwargs)) is not None:
+                return beside
             target = args[0] if args else None
             args, kwargs = self._bare(func, meaning, args, kwargs)
             if len(args) > 1 and isinstance(args[0], BatchTensor) and isinstance(args[1], Symbolic):
