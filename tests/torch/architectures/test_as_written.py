@@ -190,14 +190,23 @@ class Whole(torch.nn.Module):
         return self.layer(self.padded(x))
 
 
+class LastKept(torch.nn.Module):
+    """The last four frames, for a cache, are cut by a pad of as many as the length says; of them their sum."""
+
+    def forward(self, x):
+        return x + torch.nn.functional.pad(x, (4 - x.shape[-1], 0)).sum(-1, keepdim=True)
+
+
 @pytest.mark.parametrize(
     ("model", "dims", "lengths", "delay"),
     [
         (lambda: Levels(3), ("B", 1, "L"), (400, 150, 61), 21),
         (lambda: Levels(8), ("B", 1, "L"), (3000, 1777), 765),
         (Whole, ("B", 2, "L"), (100, 56, 7, 1), 7),
+        (LastKept, ("B", 2, "L"), (30, 4, 3, 1), np.inf),
     ],
 )
 def test_pads_as_the_length_says(model, dims, lengths, delay):
     torch.manual_seed(0)
-    assert check(model(), dims, lengths, max(lengths) // 5) == [delay]
+    options = {"unstreamable": "buffer"} if delay == np.inf else {}
+    assert check(model(), dims, lengths, max(lengths) // 5, **options) == [delay]
