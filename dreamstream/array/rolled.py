@@ -166,13 +166,16 @@ def _shifted(x: StreamTensor, count: int, number: float) -> StreamTensor:
     return padded._through("slice", {"start": max(-n, 0), "crop": max(n, 0), "step": 1})
 
 
-def settled(library: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def settled(
+    library: Any, func: Callable[..., Any], args: Any, kwargs: Any, bare: Callable[[Any], Any] = lambda x: x
+) -> Any:
     """Return the arguments of a function of positions with any frames for those that it hides of rolled streams.
 
-    Whether it hides them is asked of the function: with other numbers in their place it gives the same.
+    Whether it hides them is asked of the function: with other numbers in their place it gives the same. `bare`
+    returns arguments as the library's functions take them.
     """
     found = [x for x in flat((args, kwargs)) if _waits(x)]
-    if not found or not all(_hides(library, func, args, kwargs, n) for n in _LENGTHS):
+    if not found or not all(_hides(library, func, bare(args), bare(kwargs), n) for n in _LENGTHS):
         return args, kwargs
     return map_leaves((args, kwargs), lambda x: x._view.made if _waits(x) else x)
 

@@ -50,6 +50,13 @@ def concerned(tree: Any) -> bool:
     return False
 
 
+def positional(args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return arguments of which the first has no name, as in ``torch.clamp(input=x, min=1)``."""
+    if args or "input" not in kwargs or "condition" in kwargs:
+        return args, kwargs
+    return (kwargs["input"],), {k: v for k, v in kwargs.items() if k != "input"}
+
+
 def bared(x: Any) -> Any:
     if type(x) is SHELL:
         inner = getattr(x, "_inner", None)

@@ -47,6 +47,7 @@ from .arguments import (
     is_foreign,
     is_stream,
     is_view,
+    positional,
     with_filled,
     only_symbolic,
 )
@@ -336,7 +337,7 @@ class Forward(TorchFunctionMode):
                 raise writes_into_all(func.__name__)
         if meaning.name in ("cat", "stack") and any(is_stream(x) for x in args[0]):
             args = ([as_stream(x) for x in args[0]], *args[1:])
-        return bared(args), bared(kwargs)
+        return positional(bared(args), bared(kwargs))
 
     def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs.get("out") is not None:

@@ -208,5 +208,5 @@ class LastKept(torch.nn.Module):
 )
 def test_pads_as_the_length_says(model, dims, lengths, delay):
     torch.manual_seed(0)
-    options = {"unstreamable": "buffer"} if delay == np.inf else {}
-    assert check(model(), dims, lengths, max(lengths) // 5, **options) == [delay]
+    policy = "buffer" if delay == np.inf else "raise"
+    assert check(model(), dims, lengths, max(lengths) // 5, policy) == [delay]
