@@ -52,8 +52,7 @@ class FrameNumber(Token):
 
     def __init__(self, loop: Loop, off: int = 0) -> None:
         super().__init__(loop.clock)
-        self.loop = loop
-        self.off = off
+        self.loop, self.off = loop, off
 
     def __add__(self, other: Any) -> Any:
         return FrameNumber(self.loop, self.off + other) if type(other) is int else self._misuse("added to this")

@@ -63,12 +63,8 @@ class View:
         kwargs: Mapping[str, Any] = MappingProxyType({}),
         fill: Callable[[Any], Any] | None = None,
     ) -> None:
-        self.of = of
-        self.method = method
-        self.put = put
-        self.args = args
-        self.kwargs = kwargs
-        self.fill = fill
+        self.of, self.method, self.put, self.args = of, method, put, args
+        self.kwargs, self.fill = kwargs, fill
 
     def again(self, x: StreamTensor) -> None:
         """Give the tensor its value back."""

@@ -58,7 +58,6 @@ class Block(ast.NodeVisitor):
 
     def __init__(self, nodes: Iterable[ast.AST], elsewhere: frozenset[str] = frozenset()) -> None:
         self._elsewhere, self._loops = elsewhere, 0
-        self._new: set[str] = set()  # names of tensors that were made within
         self._names: dict[str, None] = {}
         self.escapes: list[tuple[str, int]] = []
         self.effects: list[tuple[str, int]] = []
@@ -144,15 +143,8 @@ class Block(ast.NodeVisitor):
 
     visit_Break = visit_Continue = _leave_loop
 
-    def visit_Assign(self, node: ast.Assign) -> None:
-        made = is_made(node.value)
-        for name in (t.id for t in node.targets if isinstance(t, ast.Name)):
-            (self._new.add if made and len(node.targets) == 1 else self._new.discard)(name)
-        self.generic_visit(node)
-
     def _part(self, node: ast.Attribute | ast.Subscript) -> None:
-        own = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in self._new
-        if not own and not isinstance(node.ctx, ast.Load):
+        if not isinstance(node.ctx, ast.Load):
             self._effect(node)
         self.generic_visit(node)
 
@@ -175,12 +167,6 @@ class Block(ast.NodeVisitor):
     def _call(self, node: ast.Call) -> None:
         if changes(node) and not any(line == node.lineno and text_of(node)[:40] in e for e, line in self.effects):
             self._effect(node)
-
-
-def is_made(value: ast.expr) -> bool:
-    """Whether a value is a new tensor of one number, judging by names."""
-    called = value.func if isinstance(value, ast.Call) else None
-    return getattr(called, "attr", "").removeprefix("new_") in ("zeros", "ones", "full", "empty")
 
 
 def changes(node: ast.Call) -> bool:

@@ -167,9 +167,9 @@ class Length(Bits):
             return self._of([(k // c, a) for k, a in self.terms], self.plus // c)
         if all(k < 0 for k, _ in self.terms):  # -(x // c) = (-x + c - 1) // c
             return -((-self + (c - 1)) // c)
-        if len(self.terms) == 1 and isinstance(inner := self.terms[0][1], _Floor) and inner.by > 1:
-            if self.terms[0][0] == 1:  # (x // a + b) // c = (x + a b) // (a c)
-                return (inner.length + inner.by * self.plus) // self._divisor("//", inner.by * c)
+        (k, inner), *more = self.terms
+        if not more and k == 1 and isinstance(inner, _Floor) and inner.by > 1:  # (x // a + b) // c
+            return (inner.length + inner.by * self.plus) // self._divisor("//", inner.by * c)
         return self._of([(1, _Floor(self, c))], 0)
 
     def __mod__(self, other: object) -> Any:

@@ -10,7 +10,6 @@ import torch
 
 from ...array import BatchTensor
 from ...array.deferred import Deferred
-from ...array.loop_frames import is_all, parts_of
 from ...array.loops import FrameNumber
 from ...array.pair_terms import Terms
 from ...array.score_steps import OverKeys
@@ -48,13 +47,6 @@ def concerned(tree: Any) -> bool:
         elif isinstance(x, (Token, BatchTensor, Symbolic)):
             return True
     return False
-
-
-def positional(args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return arguments of which the first has no name, as in ``torch.clamp(input=x, min=1)``."""
-    if args or "input" not in kwargs or "condition" in kwargs:
-        return args, kwargs
-    return (kwargs["input"],), {k: v for k, v in kwargs.items() if k != "input"}
 
 
 def bared(x: Any) -> Any:
@@ -102,33 +94,6 @@ def is_stream(x: Any) -> bool:
     """Whether a shell stands for frames, and for nothing that is deferred."""
     inner = getattr(x, "_inner", None)
     return type(x) is SHELL and not isinstance(inner, (Symbolic, BatchTensor)) and type(inner) not in DEFERRED
-
-
-def with_filled(forward: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return frames beside those of one number, joined or written into a tensor of these; None of all else."""
-    if name == "cat":
-        return extended(forward, *args, **kwargs)
-    return _written_in_front(forward, *args) if name == "__setitem__" else None
-
-
-def _written_in_front(forward: Any, target: Any, index: Any, value: Any) -> Any:
-    """Let a tensor of one number be a stream, and the number behind it, that is written to its first frames."""
-    own, x = (getattr(y, "_inner", None) for y in (target, value))
-    if not (
-        isinstance(own, Symbolic) and own.is_filled and not own.shares() and not own._taken and is_stream(value)
-    ):
-        return None
-    axis, parts = x.dims.index("L") if "L" in x.dims else -1, parts_of(index, own.ndim)
-    part = parts[axis] if 0 <= axis < len(parts) and x.ndim == own.ndim and own.roles[axis] == "L" else None
-    whole = type(part) is slice and part.start in (None, 0) and part.step in (None, 1)
-    if not whole or not all(is_all(p) for i, p in enumerate(parts) if i != axis) or value.dtype != target.dtype:
-        return None
-    at = [(part.stop, x.shape[axis]), *((x.shape[k], own.shape[k]) for k in range(x.ndim) if k != axis)]
-    if not all(type(a) is type(b) and (a == b) is True for a, b in at):
-        return None
-    pads = [*[0] * 2 * (x.ndim - 1 - axis), 0, own.length - x.shape[axis]]
-    target._inner = forward.call(torch.nn.functional.pad, (value, pads), {"value": own.value})._inner
-    return target
 
 
 def extended(forward: Any, tensors: Any, dim: int = 0, **_: Any) -> Any:

@@ -161,7 +161,7 @@ class TorchLibrary(Library):
         )
 
     def defer(self, func: Callable[..., Any], *arguments: Any) -> Any:
-        args, kwargs = settled(self, func, *plain_beside(*arguments), plain)
+        args, kwargs = settled(self, func, *plain_beside(*arguments))
         if func.__name__ in ("to", "type_as"):
             args = tuple(torch.float32 if _streams((a,)) else a for a in args)
             func = torch.Tensor.to

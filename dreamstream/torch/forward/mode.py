@@ -44,11 +44,10 @@ from .arguments import (
     apart,
     bared,
     concerned,
+    extended,
     is_foreign,
     is_stream,
     is_view,
-    positional,
-    with_filled,
     only_symbolic,
 )
 from .complex_pair import Complex, among
@@ -291,8 +290,8 @@ class Forward(TorchFunctionMode):
         """Ask the native front end."""
         name = func.__name__
         if self._has_loose:
-            if (beside := with_filled(self, meaning.name, args, kwargs)) is not None:
-                return beside
+            if meaning.name == "cat" and (joined := extended(self, *args, **kwargs)) is not None:
+                return joined
             target = args[0] if args else None
             args, kwargs = self._bare(func, meaning, args, kwargs)
             if len(args) > 1 and isinstance(args[0], BatchTensor) and isinstance(args[1], Symbolic):
@@ -337,7 +336,7 @@ class Forward(TorchFunctionMode):
                 raise writes_into_all(func.__name__)
         if meaning.name in ("cat", "stack") and any(is_stream(x) for x in args[0]):
             args = ([as_stream(x) for x in args[0]], *args[1:])
-        return positional(bared(args), bared(kwargs))
+        return bared(args), bared(kwargs)
 
     def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs.get("out") is not None:
