@@ -1,7 +1,7 @@
 """Frames that are rolled along L: the first ones are a stream's last, which nobody knows before its end.
 
-Most forwards write over them (``y = x.roll(1, 1); y[:, 0] = 0``), leave them out (``y[:, 1:]``) or hide them under
-a mask of positions; then y is the stream with others in front. Rolled the other way it is the last ones.
+Most forwards write over them (``y = x.roll(1, 1); y[:, 0] = 0``) or leave them out (``y[:, 1:]``); then y is the
+stream with others in front. Rolled the other way it is the last ones.
 """
 
 from __future__ import annotations
@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-import numpy as np
-
 from ..errors import NotStreamableError
 from ..source_line import user_line
 from ..stream.rules import Length
-from ..stream.tree import map_leaves
-from .deferred import Deferred, flat
 from .elementwise import ones_of, where
 from .first_frame import FirstFrame, with_first
 from .loop_frames import is_all, parts_of
@@ -134,30 +130,3 @@ def _shifted(x: StreamTensor, n: int, number: float) -> StreamTensor:
 
 def _waits(x: Any) -> bool:
     return type(x) is StreamTensor and "edge" not in vars(x) and isinstance(x._view, Rolled)
-
-
-def settled(library: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Return the arguments of a function of positions with any frames for those that it hides of rolled streams.
-
-    Whether it hides them is asked of the function: with another number in their place it gives the same.
-    """
-    views = [x._view for x in flat((args, kwargs)) if _waits(x)]
-
-    def filled(x: Any, number: float) -> Any:
-        shown = number if _waits(x) else 1.0
-        return (
-            Deferred(library, library.function("full"), (tuple(x.shape), shown), {})
-            if type(x) is StreamTensor
-            else x
-        )
-
-    def hidden(view: Rolled, n: int, number: float) -> Any:
-        given = map_leaves((args, kwargs), lambda x: filled(x, number))
-        axis = view.of.dims.index("L") - view.of.ndim
-        made = np.moveaxis(Deferred(library, func, *given).probe(n).numpy(), axis, 0)
-        return np.concatenate([made[: view.front], made[len(made) - view.back :]])
-
-    asked = [(view, n) for view in views for n in (16, 64, 65)]
-    if not all(np.array_equal(hidden(*each, _ANY), hidden(*each, 1.5)) for each in asked):
-        return args, kwargs
-    return map_leaves((args, kwargs), lambda x: x._view.of if _waits(x) else x)

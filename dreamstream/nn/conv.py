@@ -223,10 +223,7 @@ class Conv1d(Windowed):
 
     def _set_padding(self, padding: Any) -> None:
         left, right = window_padding(padding, self.kernel_size[0], self.dilation[0], self.stride[0])
-        if isinstance(padding, str):
-            self.padding = padding
-        else:
-            self.padding = (left,) if left == right else (left, right)
+        self.padding = padding if isinstance(padding, str) else (left,) if left == right else (left, right)
 
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why circular padding can't stream, and what would work."""

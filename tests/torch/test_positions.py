@@ -275,9 +275,6 @@ TURNS = {
     "cross": lambda m, x, at: torch.linalg.cross(x[..., :3], x[..., 3:]),
     "cross of old": lambda m, x, at: torch.cross(x[..., :3], x[..., 3:], dim=-1),
     "first frame rolled": lambda m, x, at: _first_kept(x, x.roll(1, 1)),
-    "rolled before a mask": lambda m, x, at: x.roll(2, 1).masked_fill((at < 2)[:, None], 0.5),
-    "rolled and chosen": lambda m, x, at: torch.where((at > 0)[None, :, None], x.roll(1, 1), x),
-    "rolled times a mask": lambda m, x, at: x.roll(1, 1) * (at >= 1).unsqueeze(-1) + x,
     "as another tensor": lambda m, x, at: x * (at.to(m.table) / 7)[:, None].cos(),
     "decays at distances": lambda m, x, at: _decayed(at.to(m.table), x),
 }

@@ -170,26 +170,6 @@ class Levels(torch.nn.Module):
         return y[..., : x.shape[-1]]
 
 
-class Whole(torch.nn.Module):
-    """Blocks of 8 samples, to which zeros of that length are brought, into which the samples are written."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Conv1d(2, 3, 8, 8)
-
-    def padded(self, x):
-        rest = int(x.shape[-1]) % 8
-        if rest:
-            size = x.shape
-            blocks = torch.zeros(list(size[:-1]) + [size[-1] + 8 - rest], dtype=x.dtype)
-            blocks[..., : x.shape[-1]] = x
-            return blocks
-        return x
-
-    def forward(self, x):
-        return self.layer(self.padded(x))
-
-
 class LastKept(torch.nn.Module):
     """The last four frames, for a cache, are cut by a pad of as many as the length says; of them their sum."""
 
@@ -202,7 +182,6 @@ class LastKept(torch.nn.Module):
     [
         (lambda: Levels(3), ("B", 1, "L"), (400, 150, 61), 21),
         (lambda: Levels(8), ("B", 1, "L"), (3000, 1777), 765),
-        (Whole, ("B", 2, "L"), (100, 56, 7, 1), 7),
         (LastKept, ("B", 2, "L"), (30, 4, 3, 1), np.inf),
     ],
 )
