@@ -52,7 +52,7 @@ REAL = frozenset(row.name for row in BINARY if row.real)  # of integers too
 def unary(name: str, x: Tensor, attributes: Mapping[str, Any] | None = None) -> Tensor:
     """Apply an operator with one operand; integers become float32 unless it keeps them."""
     if (view := _waiting((x,))) is not None:
-        return view.through(lambda x: unary(name, x, attributes), (x,))  # type: ignore[no-any-return]
+        return view.through(lambda x: unary(name, x, attributes), (x,))
     if name.startswith("logical_"):
         x = as_flags(x)
         return hook.one(name, {}, (x,))
@@ -81,7 +81,7 @@ def binary(name: str, a: Any, b: Any) -> Tensor:
 
 def _waiting(operands: Sequence[Any]) -> Any:
     """Return what an operand waits for of which some frames aren't known yet; None where there is none."""
-    found = (x._view for x in operands if isinstance(x, Tensor) and x.is_stream and "edge" not in vars(x))
+    found = (vars(x).get("_view") for x in operands if isinstance(x, Tensor) and "edge" not in vars(x))
     return next((view for view in found if hasattr(view, "through")), None)
 
 

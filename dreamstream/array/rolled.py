@@ -91,7 +91,8 @@ class Rolled:
         stop = part.stop - self.of.shape[self.of.dims.index("L")] if isinstance(part.stop, Length) else part.stop
         if self.back and not (type(stop) is int and stop <= -self.back):
             self.refuse()
-        out = self.of[(*parts[:at], part, *parts[at + 1 :])]
+        parts[at] = part
+        out: StreamTensor = self.of[tuple(parts)]
         return out.with_dims(out.dims, out.names)  # what is written into it is written into the rolled frames
 
     def again(self, out: StreamTensor) -> NoReturn:

@@ -115,9 +115,7 @@ class Symbolic(Described, Filled):
     ) -> None:
         self.value = value
         self.roles = tuple(roles)
-        self.length = length
-        self.position = position
-        self.kind = kind
+        self.length, self.position, self.kind = length, position, kind
 
     @classmethod
     def filled(cls, size: Sequence[Any], one: Tensor) -> Any:

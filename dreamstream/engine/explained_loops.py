@@ -90,7 +90,7 @@ class ExplainedLoop(ForLoop):
 
     def _noting(self) -> AbstractContextManager[Any]:
         """Within it a refusal is noted, but where something was guessed, and what is within is left."""
-        return suppress(DreamStreamError) if self._is_guessed() else self._explanation.noting()  # type: ignore[no-any-return]
+        return suppress(DreamStreamError) if self._is_guessed() else self._explanation.noting()
 
     def begin(self, frames: Frames, found: dict[str, Any]) -> Iterator[Any]:
         """Return the rounds; within another loop over frames one round, whose variables stay as they are."""

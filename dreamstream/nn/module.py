@@ -245,11 +245,11 @@ class Module:
 
     def get_parameter(self, target: str) -> Parameter:
         """Return the parameter at a path such as ``"encoder.weight"``."""
-        return self._member("parameter", target)  # type: ignore[no-any-return]
+        return self._member("parameter", target)
 
     def get_buffer(self, target: str) -> Tensor:
         """Return the buffer at a path such as ``"norm.running_mean"``."""
-        return self._member("buffer", target)  # type: ignore[no-any-return]
+        return self._member("buffer", target)
 
     def _member(self, kind: str, target: str) -> Any:
         path, _, name = target.rpartition(".")

@@ -73,7 +73,8 @@ def _last_frames(x: Any, axis: int, more: Any, value: float) -> Any:
     count = more + x.shape[axis]
     if not x.is_stream or x.dims[axis] != "L" or type(count) is not int or count < 1:
         return None
-    return last_frames(_pad_axis(x, axis, count, 0, "constant", value), count)
+    padded: Any = _pad_axis(x, axis, count, 0, "constant", value)
+    return last_frames(padded, count)
 
 
 def _pad_axes(x: Tensor, pads: Sequence[Any], mode: str, value: float) -> Tensor:
