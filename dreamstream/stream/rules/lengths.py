@@ -370,8 +370,7 @@ class Quotient(Token):
 
     def __init__(self, over: Length, by: int) -> None:
         super().__init__(over.edge)
-        self.over = over
-        self.by = by
+        self.over, self.by = over, by
 
     def _as(self, over: Any) -> Any:
         return Quotient(over, self.by) if isinstance(over, Length) else over / self.by
@@ -548,8 +547,7 @@ class BatchLength(Rows):
 
     def __init__(self, length: Length, times: int = 1) -> None:
         super().__init__(length.edge)
-        self.length = length
-        self.times = times
+        self.length, self.times = length, times
 
     def __mul__(self, other: object) -> BatchLength:
         if type(other) is not int or other < 1:
