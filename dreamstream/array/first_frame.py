@@ -162,6 +162,10 @@ class FirstFrame:
             self.refuse("expand")
         return self if times == -1 else FirstFrame(self.stream, self.axis, True, times)
 
+    def expand_as(self, other: Any) -> Any:
+        """Return it as often as another tensor has frames."""
+        return self.expand(other.shape)
+
     def repeat(self, *sizes: Any) -> Any:
         """Return it so many times, one behind the other."""
         sizes = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes

@@ -57,8 +57,7 @@ class LengthsOf:
     """A placeholder for the lengths of a stream in a call or a spec; see `lengths_of`."""
 
     def __init__(self, of: Any, relative: bool = False) -> None:
-        self.of = of
-        self.relative = relative
+        self.of, self.relative = of, relative
 
     def __repr__(self) -> str:
         return f"lengths_of({self.of!r})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any, NoReturn
 
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS, LOOPS_GROW
@@ -47,6 +47,29 @@ class History:
             refuse(f"a frame that the loop gathered {k} frames before: at most {FAR} are kept, of one real tensor")
         edge = loop.place(self.slot(k, self._line), None, None, self._line)
         return self._see(StreamTensor.inside(None, self.dims, edge))
+
+
+def _moving(name: str) -> Any:
+    """Return a list's method that moves items, refused where earlier frames have appended some."""
+
+    def method(self: Grown, *args: Any, **options: Any) -> Any:
+        if self.history is not None:
+            refuse(LOOPS_GROW)
+        self.is_moved = True
+        return getattr(list, name)(self, *args, **options)
+
+    return method
+
+
+def _of_all(name: str) -> Any:
+    """Return a list's method that reads all items, refused where the loop appends some."""
+
+    def method(self: Grown, *args: Any) -> Any:
+        if self.history is not None or list.__len__(self) > self.before or not self.before:
+            refuse(LOOPS_GROW)
+        return getattr(list, name)(self, *args)
+
+    return method
 
 
 class Grown(list[Any]):
@@ -129,64 +152,16 @@ class Grown(list[Any]):
         self.is_counted = True
         list.__setitem__(self, index, value)
 
-    def _whole(self) -> None:
-        if self.history is not None or list.__len__(self) > self.before or not self.before:
-            refuse(LOOPS_GROW)
-
-    def __iter__(self) -> Any:
-        self._whole()
-        return super().__iter__()
-
     def __add__(self, other: Any) -> Any:
         out = Grown((), self._loop, self.history)
         list.extend(out, [*list.__iter__(self), *other])
         out.before, out.is_counted, out.is_moved = self.before, self.is_counted, self.is_moved
         return out
 
-    def _move(self) -> None:
-        if self.history is not None:
-            refuse(LOOPS_GROW)
-        self.is_moved = True
-
-    def insert(self, index: SupportsIndex, item: Any) -> None:
-        self._move()
-        super().insert(index, item)
-
-    def pop(self, index: SupportsIndex = -1) -> Any:
-        self._move()
-        return super().pop(index)
-
-    def reverse(self) -> None:
-        self._move()
-        super().reverse()
-
-    def clear(self) -> None:
-        self._move()
-        super().clear()
-
-    def remove(self, item: Any) -> None:
-        self._move()
-        super().remove(item)
-
-    def sort(self, **options: Any) -> None:
-        self._move()
-        super().sort(**options)
-
-    def __delitem__(self, index: Any) -> None:
-        self._move()
-        super().__delitem__(index)
-
-    def copy(self) -> list[Any]:
-        self._whole()
-        return super().copy()
-
-    def __contains__(self, item: Any) -> bool:
-        self._whole()
-        return super().__contains__(item)
-
-    def __reversed__(self) -> Any:
-        self._whole()
-        return super().__reversed__()
+    insert, pop, reverse, clear, remove, sort, __delitem__ = map(
+        _moving, ("insert", "pop", "reverse", "clear", "remove", "sort", "__delitem__")
+    )
+    __iter__, copy, __contains__, __reversed__ = map(_of_all, ("__iter__", "copy", "__contains__", "__reversed__"))
 
 
 class Gathered:

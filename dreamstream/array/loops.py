@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from functools import partialmethod
 from typing import Any, NoReturn
 
 from ..autograd import is_grad_enabled, set_grad_enabled
@@ -51,8 +52,7 @@ class FrameNumber(Token):
 
     def __init__(self, loop: Loop, off: int = 0) -> None:
         super().__init__(loop.clock)
-        self.loop = loop
-        self.off = off
+        self.loop, self.off = loop, off
 
     def __add__(self, other: Any) -> Any:
         return FrameNumber(self.loop, self.off + other) if type(other) is int else self._misuse("added to this")
@@ -88,23 +88,9 @@ class FrameNumber(Token):
             self.loop.of_one_frame = True
         return here
 
-    def __eq__(self, other: object) -> bool:
-        return self._compare("__eq__", other)
-
-    def __ne__(self, other: object) -> bool:
-        return self._compare("__ne__", other)
-
-    def __lt__(self, other: object) -> bool:
-        return self._compare("__lt__", other)
-
-    def __le__(self, other: object) -> bool:
-        return self._compare("__le__", other)
-
-    def __gt__(self, other: object) -> bool:
-        return self._compare("__gt__", other)
-
-    def __ge__(self, other: object) -> bool:
-        return self._compare("__ge__", other)
+    __eq__, __ne__ = partialmethod(_compare, "__eq__"), partialmethod(_compare, "__ne__")
+    __lt__, __le__ = partialmethod(_compare, "__lt__"), partialmethod(_compare, "__le__")
+    __gt__, __ge__ = partialmethod(_compare, "__gt__"), partialmethod(_compare, "__ge__")
 
     __hash__ = Token.__hash__
 

@@ -119,7 +119,7 @@ def _counted(x: Any) -> tuple[Symbolic, list[int]]:
 
 def _as_integer(x: Any) -> Any:
     """Return the integer that a tensor of one element, or one number for all streams, holds; all else as it is."""
-    if _is_of_all(x):
+    if _is_of_all(x) or (isinstance(x, Symbolic) and x.is_filled and type(x.value) is int):
         return x.value
     plain = integers(x) and not (is_deferred(x) or getattr(x, "is_stream", False))
     return int(x) if plain and math.prod(x.shape) == 1 else x

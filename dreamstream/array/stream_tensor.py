@@ -168,7 +168,14 @@ class StreamTensor(OfStreams, Tensor):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Element type."""
-        return np.dtype(self.edge.line.dtype) if self.edge is not None else self.value.dtype
+        of = self._alike
+        return np.dtype(of.edge.line.dtype) if of.edge is not None else of.value.dtype
+
+    @property
+    def _alike(self) -> StreamTensor:
+        """A tensor of its shape and type: what rolled frames are made of, which wait for some."""
+        waits = "edge" not in vars(self) and "dims" in vars(self)
+        return self._view.of if waits else self
 
     @property
     def features(self) -> tuple[int, ...]:
@@ -255,8 +262,9 @@ class StreamTensor(OfStreams, Tensor):
     @property
     def shape(self) -> tuple[Any, ...]:
         """Sizes of the padded tensor; inside a forward B and L are tokens."""
-        if self.edge is not None:
-            return Shape([self._token(d) for d in self.dims])
+        of = self._alike
+        if of.edge is not None:
+            return Shape([of._token(d) for d in self.dims])
         width = self.meta.max_length
         sizes = {"B": len(self.meta), "L": width, "B_L": len(self.meta) * width}
         return tuple(sizes[d] if isinstance(d, str) else self.features[d] for d in self.dims)
@@ -415,6 +423,10 @@ class StreamTensor(OfStreams, Tensor):
         dtype, copy = self._to_arguments(args, kwargs)
         if dtype is None or dtype == self.dtype:
             return self._clone() if copy else self
+        made: Any = self.edge and getattr(self.edge.entry, "maker", lambda _: None)(self.edge)
+        if made and made.name == "cast" and self.dtype == np.float64 and made.edges[0].dtype == np.dtype(dtype):
+            own = made.edges[0]  # an engine, which has no float64, takes what was made one
+            return self.inside(None, self.dims, own, self.names)
         return self._through("cast", {"to": np.dtype(dtype).name})
 
     def _clone(self) -> StreamTensor:

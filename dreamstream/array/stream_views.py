@@ -52,6 +52,8 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
         return self.stream(index)
     if index is SAME_ORDER:
         return self
+    if isinstance(self._view, Rolled):
+        return self._view.taken(index)
     if number_in(index := placed(self, index, 1)):
         return frame_of(self, index)
     if self.edge is not None and (first := first_frame(self, index)) is not None:

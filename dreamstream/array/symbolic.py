@@ -115,9 +115,7 @@ class Symbolic(Described, Filled):
     ) -> None:
         self.value = value
         self.roles = tuple(roles)
-        self.length = length
-        self.position = position
-        self.kind = kind
+        self.length, self.position, self.kind = length, position, kind
 
     @classmethod
     def filled(cls, size: Sequence[Any], one: Tensor) -> Any:
@@ -320,7 +318,8 @@ class Symbolic(Described, Filled):
     # ------------------------------------------------------------------ types
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Return it with another element type; on another device it is what it is."""
-        names = [str(a).rpartition(".")[2] for a in (*args, kwargs.get("dtype"))]
+        given = (a.dtype if hasattr(a, "dim") else a for a in (*args, kwargs.get("dtype"), kwargs.get("other")))
+        names = [str(a).rpartition(".")[2] for a in given]
         names = [_OLD_NAMES.get(n, n) for n in names]
         kind = next((k for k in ("float", "int", "bool") if any(n.startswith(k) for n in names)), None)
         if kind is None or isinstance(self.value, Token):

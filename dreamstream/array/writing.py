@@ -63,12 +63,8 @@ class View:
         kwargs: Mapping[str, Any] = MappingProxyType({}),
         fill: Callable[[Any], Any] | None = None,
     ) -> None:
-        self.of = of
-        self.method = method
-        self.put = put
-        self.args = args
-        self.kwargs = kwargs
-        self.fill = fill
+        self.of, self.method, self.put, self.args = of, method, put, args
+        self.kwargs, self.fill = kwargs, fill
 
     def again(self, x: StreamTensor) -> None:
         """Give the tensor its value back."""
@@ -203,7 +199,7 @@ def viewing(
         out = method(self, *args, **kwargs)
         if isinstance(out, Merged) and not isinstance(self, Merged):
             out.whole = unsure(self, copied(out.whole))
-        if type(out) is not type(self) or (out._ends is None and self.edge is None):
+        if type(out) is not type(self) or (out._ends is None and "edge" in vars(self) and self.edge is None):
             return out
         if copies(*args, **kwargs):
             return copied(out) if out is self else out
@@ -234,6 +230,9 @@ def write(x: StreamTensor, value: Any, what: str) -> Any:
         Where x is a view in which several elements share memory.
     """
     if value is x:
+        return x
+    if "edge" not in vars(x) and hasattr(x._view, "through"):
+        x._view.become(x, value)
         return x
     if x.edge is not None and (branch := open_branch(x.edge.entry)) is not None:
         raise branch.wrote(what)

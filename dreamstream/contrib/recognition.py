@@ -23,10 +23,3 @@ def subsampling(module: Any, x: Any, lengths: Any) -> Any:
 def chunk_mask(function: Any, *args: Any, **kwargs: Any) -> Any:
     """They make masks by loops over lengths."""
     return called_with_numbers(function, *args, **kwargs)
-
-
-@register("espnet.nets.pytorch_backend.transformer.subsampling.check_short_utt")
-@register("funasr.models.transformer.utils.subsampling.check_short_utt")
-def check_short_utt(function: Any, *_: Any) -> tuple[bool, int]:
-    """They ask whether a stream is too short for its layers: then it gives no frame."""
-    return False, -1

@@ -91,7 +91,7 @@ def _in_full(
     explanation = Explanation(capture, modules)
     with explanation.listening(), explanation.noting():
         for x in leaves(source.streamed(capture, args, kwargs)):
-            with suppress(DreamStreamError) if is_of_body(x) else explanation.noting():  # of a loop that was left
+            with explanation.noting(), suppress(*[DreamStreamError] * is_of_body(x)):  # of a loop that was left
                 as_output(capture, model, x)
     said = explanation.said or [str(error)]
     for path, part in modules.items():

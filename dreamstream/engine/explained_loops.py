@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,10 @@ class ExplainedLoop(ForLoop):
         """Whether something in the loop was guessed: it may be another thing in each round."""
         return bool(self._explanation.guesses > self._guesses)
 
+    def _noting(self) -> AbstractContextManager[Any]:
+        """Within it a refusal is noted, but where something was guessed, and what is within is left."""
+        return suppress(DreamStreamError) if self._is_guessed() else self._explanation.noting()
+
     def begin(self, frames: Frames, found: dict[str, Any]) -> Iterator[Any]:
         """Return the rounds; within another loop over frames one round, whose variables stay as they are."""
         loop = getattr(self._explanation.capture, "open_loop", None)
@@ -128,12 +133,10 @@ class ExplainedLoop(ForLoop):
         return super()._end(seen)
 
     def _appended(self, name: str, value: Grown, carried: dict[Any, Any], outputs: dict[Any, Any]) -> None:
-        try:
+        self._apart.add(name)
+        with self._noting():
             super()._appended(name, value, carried, outputs)
-        except DreamStreamError as error:
-            self._apart.add(name)
-            if not self._is_guessed():
-                self._explanation.note(error)
+            self._apart.discard(name)
 
     def _listed(self, item: Any) -> Gathered:
         """Return what stands for a list of frames like this one."""
@@ -145,11 +148,8 @@ class ExplainedLoop(ForLoop):
     def after(self, name: str) -> Any:
         """Return what a name holds behind the loop, or what stands for that."""
         if self._is_whole and name not in self._apart:
-            try:
+            with self._noting():
                 return super().after(name)
-            except DreamStreamError as error:
-                if not self._is_guessed():
-                    self._explanation.note(error)
         value = (self._seen or self._values).get(name, Hooks.unbound)
         if type(value) is Grown and (own := [*list.__iter__(value)][value.before :]):
             return self._listed(own[0])
@@ -183,9 +183,6 @@ class ExplainedComprehension(ExplainedLoop, Comprehension):
 
     def gather(self, made: list[Any]) -> Any:
         """Return what is gathered, or what stands for it."""
-        try:
+        with self._noting():
             return super().gather(made)
-        except DreamStreamError as error:
-            if not self._is_guessed():
-                self._explanation.note(error)
         return self._listed(made[0]) if made and is_of_body(made[0]) else made

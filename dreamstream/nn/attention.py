@@ -76,13 +76,10 @@ class MultiheadAttention(Module):
             raise ValueError(f"MultiheadAttention: {num_heads} heads don't divide {embed_dim} features")
         if add_bias_kv or add_zero_attn:
             raise ValueError("MultiheadAttention: add_bias_kv and add_zero_attn are not supported")
-        self.embed_dim = embed_dim
-        self.num_heads = num_heads
-        self.dropout = dropout
+        self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
-        self.batch_first = batch_first
-        self.context = context
+        self.batch_first, self.context = batch_first, context
         like = {"device": device, "dtype": dtype}
         joined = self.kdim == self.vdim == embed_dim
         for name, features in (("q", embed_dim), ("k", self.kdim), ("v", self.vdim)):

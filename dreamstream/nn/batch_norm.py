@@ -43,10 +43,7 @@ class ChannelNorm(Affine):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        self.num_features = num_features
-        self.eps = eps
-        self.momentum = momentum
-        self.affine = affine
+        self.num_features, self.eps, self.momentum, self.affine = num_features, eps, momentum, affine
         self.track_running_stats = track_running_stats
         element = element_types.float32 if dtype is None else element_types.as_dtype(dtype)
         for name, value in (

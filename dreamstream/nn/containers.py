@@ -17,64 +17,78 @@ __all__ = ["ModuleDict", "ModuleList", "ParameterList", "Sequential"]
 
 
 class _Indexed(Module):
-    """Children under the names "0", "1", …, or names of their own in order."""
+    """Children, or parameters, under the names "0", "1", …, or names of their own in order."""
+
+    _kind = "modules"
+
+    @property
+    def _held(self) -> dict[str, Any]:
+        return self.__dict__[f"_{self._kind}"]
+
+    def _register(self, name: str, item: Any) -> None:
+        self.register_module(name, item)
 
     def _key(self, index: Any) -> str:
-        keys = list(self._modules)
+        keys = list(self._held)
         i = operator.index(index)
         if not -len(keys) <= i < len(keys):
-            raise StreamIndexError(f"index {i} is out of range for {len(keys)} modules")
+            raise StreamIndexError(f"index {i} is out of range for {len(keys)} {self._kind}")
         return keys[i]
 
-    def _named_slice(self, index: slice) -> dict[str, Module]:
-        return dict(list(self._modules.items())[index])  # type: ignore[arg-type]
+    def _named_slice(self, index: slice) -> dict[str, Any]:
+        return dict(list(self._held.items())[index])
 
-    def _renumber(self, modules: Iterable[Module]) -> None:
-        kept = list(modules)
-        self._modules.clear()
-        for i, module in enumerate(kept):
-            self.register_module(str(i), module)
+    def _renumber(self, items: Iterable[Any]) -> None:
+        kept = list(items)
+        self._held.clear()
+        for i, item in enumerate(kept):
+            self._register(str(i), item)
 
-    def __setitem__(self, index: int, module: Module) -> None:
-        self.register_module(self._key(index), module)
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return type(self)(self._named_slice(index).values())  # type: ignore[call-arg]
+        return self._held[self._key(index)]
+
+    def __setitem__(self, index: int, item: Any) -> None:
+        self._register(self._key(index), item)
 
     def __delitem__(self, index: int | slice) -> None:
         keys = list(self._named_slice(index)) if isinstance(index, slice) else [self._key(index)]
         for key in keys:
-            del self._modules[key]
-        if all(key.isdigit() for key in self._modules):
+            del self._held[key]
+        if all(key.isdigit() for key in self._held):
             self._renumber(list(self))
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return len(self._held)
 
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self._modules.values())  # type: ignore[arg-type]
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._held.values())
 
-    def __contains__(self, module: object) -> bool:
-        return any(module is m for m in self)
+    def __contains__(self, item: object) -> bool:
+        return any(item is each for each in self)
 
-    def append(self, module: Module) -> Any:
-        """Add a module at the end and return the container."""
-        self.register_module(str(len(self)), module)
+    def append(self, module: Any) -> Any:
+        """Add an item at the end and return the container."""
+        self._register(str(len(self)), module)
         return self
 
-    def extend(self, modules: Iterable[Module]) -> Any:
-        """Add modules at the end and return the container."""
+    def extend(self, modules: Iterable[Any]) -> Any:
+        """Add items at the end and return the container."""
         for module in list(modules):
             self.append(module)
         return self
 
-    def insert(self, index: int, module: Module) -> Any:
-        """Add a module before position `index` and return the container."""
+    def insert(self, index: int, module: Any) -> Any:
+        """Add an item before position `index` and return the container."""
         kept = list(self)
         kept.insert(index, module)
         self._renumber(kept)
         return self
 
     def pop(self, key: int | slice) -> Any:
-        """Remove the module at a position and return it."""
-        module = self[key]  # type: ignore[index]
+        """Remove the item at a position and return it."""
+        module = self[key]
         del self[key]
         return module
 
@@ -100,9 +114,7 @@ class Sequential(_Indexed):
             self.register_module(str(name), module)
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return type(self)(self._named_slice(index))
-        return self._modules[self._key(index)]
+        return type(self)(self._named_slice(index)) if isinstance(index, slice) else super().__getitem__(index)
 
     def forward(self, input: Any) -> Any:
         """Return the output of the last module."""
@@ -127,11 +139,6 @@ class ModuleList(_Indexed):
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
         self.extend(modules or ())
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return type(self)(self._named_slice(index).values())
-        return self._modules[self._key(index)]
 
     def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
         self.extend(modules)
@@ -199,7 +206,7 @@ class ModuleDict(Module):
             self.register_module(key, module)
 
 
-class ParameterList(Module):
+class ParameterList(_Indexed):
     """A list of parameters.
 
     Parameters
@@ -212,40 +219,14 @@ class ParameterList(Module):
     Source: torch.nn.ParameterList, for parameters only.
     """
 
+    _kind = "parameters"
+
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
         self.extend(values or ())
 
-    def __getitem__(self, index: Any) -> Any:
-        kept = list(self._parameters.values())
-        if isinstance(index, slice):
-            return type(self)(kept[index])
-        if not -len(kept) <= operator.index(index) < len(kept):
-            raise StreamIndexError(f"index {index} is out of range for {len(kept)} parameters")
-        return kept[operator.index(index)]
-
-    def __setitem__(self, index: int, value: Any) -> None:
-        i = operator.index(index)
-        if not -len(self) <= i < len(self):
-            raise StreamIndexError(f"index {i} is out of range for {len(self)} parameters")
-        self.register_parameter(str(i % len(self)), _parameter(value))
-
-    def __len__(self) -> int:
-        return len(self._parameters)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._parameters.values())
-
-    def append(self, value: Any) -> ParameterList:
-        """Add a parameter at the end and return the list."""
-        self.register_parameter(str(len(self)), _parameter(value))
-        return self
-
-    def extend(self, values: Iterable[Any]) -> ParameterList:
-        """Add parameters at the end and return the list."""
-        for value in list(values):
-            self.append(value)
-        return self
+    def _register(self, name: str, item: Any) -> None:
+        self.register_parameter(name, _parameter(item))
 
     def extra_repr(self) -> str:
         """Return one line per parameter."""

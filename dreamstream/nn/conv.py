@@ -53,15 +53,13 @@ class Convolution(Module):
             )
         if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
             raise ShapeError(f"padding_mode is zeros, reflect, replicate or circular, got {padding_mode!r}")
-        self.in_channels = in_channels
-        self.out_channels = out_channels
+        self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size = self._sizes(kernel_size, "kernel_size", 1)
         self.stride = self._sizes(stride, "stride", 1)
         self.dilation = self._sizes(dilation, "dilation", 1)
         self.padding: Any = (0,) * self.n_axes
         self.output_padding = (0,) * self.n_axes
-        self.groups = groups
-        self.padding_mode = padding_mode
+        self.groups, self.padding_mode = groups, padding_mode
 
     def _sizes(self, value: Ints, name: str, least: int) -> tuple[int, ...]:
         """Return one size per axis."""
@@ -225,10 +223,7 @@ class Conv1d(Windowed):
 
     def _set_padding(self, padding: Any) -> None:
         left, right = window_padding(padding, self.kernel_size[0], self.dilation[0], self.stride[0])
-        if isinstance(padding, str):
-            self.padding = padding
-        else:
-            self.padding = (left,) if left == right else (left, right)
+        self.padding = padding if isinstance(padding, str) else (left,) if left == right else (left, right)
 
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why circular padding can't stream, and what would work."""

@@ -45,10 +45,8 @@ class Conv2d(Windowed):
 
     def _set_padding(self, padding: Any) -> None:
         self._pads = plane_padding(padding, self.kernel_size, self.dilation, self.stride)
-        if isinstance(padding, str):
-            self.padding = padding
-        else:
-            self.padding = tuple(left if left == right else (left, right) for left, right in self._pads)
+        own = tuple(left if left == right else (left, right) for left, right in self._pads)
+        self.padding = padding if isinstance(padding, str) else own
 
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why circular padding along both axes can't stream, and what would work."""

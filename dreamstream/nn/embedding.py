@@ -51,12 +51,9 @@ class Embedding(Module):
         super().__init__()
         if max_norm is not None:
             raise ModeError("Embedding: max_norm would write into the weights; renormalise them beforehand")
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.padding_idx = None if padding_idx is None else row_of("Embedding", padding_idx, num_embeddings)
-        self.max_norm = max_norm
-        self.norm_type = norm_type
-        self.scale_grad_by_freq = scale_grad_by_freq
+        self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
         self.sparse = sparse
         if _weight is None:
             self.weight = new_parameter(num_embeddings, embedding_dim, device=device, dtype=dtype)

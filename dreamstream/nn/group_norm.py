@@ -53,10 +53,7 @@ class GroupNorm(Affine):
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
             raise ShapeError(f"GroupNorm: {num_groups} groups don't divide {num_channels} channels evenly")
-        self.num_groups = num_groups
-        self.num_channels = num_channels
-        self.eps = eps
-        self.affine = affine
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
         self._make_affine((num_channels,), {"weight": affine, "bias": affine and bias}, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:

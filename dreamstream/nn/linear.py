@@ -117,8 +117,7 @@ class Linear(Module):
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
-        self.in_features = in_features
-        self.out_features = out_features
+        self.in_features, self.out_features = in_features, out_features
         self.weight = new_parameter(out_features, in_features, device=device, dtype=dtype)
         add_bias(self, bias, out_features, device, dtype)
         self.reset_parameters()
@@ -166,9 +165,7 @@ class Bilinear(Module):
         super().__init__()
         if in1_features < 1:
             raise ShapeError(f"Bilinear: in1_features must be at least 1, got {in1_features}")
-        self.in1_features = in1_features
-        self.in2_features = in2_features
-        self.out_features = out_features
+        self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
         self.weight = new_parameter(out_features, in1_features, in2_features, device=device, dtype=dtype)
         add_bias(self, bias, out_features, device, dtype)
         self.reset_parameters()

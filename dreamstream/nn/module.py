@@ -245,19 +245,18 @@ class Module:
 
     def get_parameter(self, target: str) -> Parameter:
         """Return the parameter at a path such as ``"encoder.weight"``."""
-        path, _, name = target.rpartition(".")
-        parameter = self.get_submodule(path)._parameters.get(name)
-        if parameter is None:
-            raise AttributeError(f"{type(self).__name__} has no parameter {target!r}")
-        return parameter
+        return self._member("parameter", target)
 
     def get_buffer(self, target: str) -> Tensor:
         """Return the buffer at a path such as ``"norm.running_mean"``."""
+        return self._member("buffer", target)
+
+    def _member(self, kind: str, target: str) -> Any:
         path, _, name = target.rpartition(".")
-        buffer = self.get_submodule(path)._buffers.get(name)
-        if buffer is None:
-            raise AttributeError(f"{type(self).__name__} has no buffer {target!r}")
-        return buffer
+        member = getattr(self.get_submodule(path), f"_{kind}s").get(name)
+        if member is None:
+            raise AttributeError(f"{type(self).__name__} has no {kind} {target!r}")
+        return member
 
     def apply(self: Self, fn: Callable[[Module], Any]) -> Self:
         """Call `fn` with every module, children first, and return the module."""

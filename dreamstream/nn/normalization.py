@@ -48,9 +48,7 @@ class LayerNorm(Affine):
     ) -> None:
         super().__init__()
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        self.normalized_shape = shape
-        self.eps = eps
-        self.elementwise_affine = elementwise_affine
+        self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
         wanted = {"weight": elementwise_affine, "bias": elementwise_affine and bias}
         self._make_affine(shape, wanted, device, dtype)
 
@@ -86,9 +84,7 @@ class RMSNorm(Affine):
     ) -> None:
         super().__init__()
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        self.normalized_shape = shape
-        self.eps = eps
-        self.elementwise_affine = elementwise_affine
+        self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
         self._make_affine(shape, {"weight": elementwise_affine}, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:

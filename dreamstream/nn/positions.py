@@ -41,10 +41,7 @@ class RotaryEmbedding(Module):
         super().__init__()
         if dim < 2 or dim % 2:
             raise ValueError(f"RotaryEmbedding: dim is an even number of features, got {dim}")
-        self.dim = dim
-        self.base = base
-        self.interleaved = interleaved
-        self.scaling_factor = scaling_factor
+        self.dim, self.base, self.interleaved, self.scaling_factor = dim, base, interleaved, scaling_factor
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Return the tensors turned; a single one by itself."""

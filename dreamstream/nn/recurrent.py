@@ -87,10 +87,7 @@ class Recurrence(Module):
         if not 0 <= self.proj_size < hidden_size:
             sizes = f"{self.proj_size} and hidden_size={hidden_size}"
             raise ShapeError(f"{name}: proj_size must lie in [0, hidden_size), got {sizes}")
-        self.input_size = input_size
-        self.hidden_size = hidden_size
-        self.num_layers = num_layers
-        self.bias = bias
+        self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
         self.batch_first = batch_first
         self.dropout = float(dropout)
         self.bidirectional = bidirectional

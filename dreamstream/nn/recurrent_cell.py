@@ -59,9 +59,7 @@ class Cell(Module):
         super().__init__()
         if hidden_size < 1 or input_size < 1:
             raise ShapeError(f"{type(self).__name__}: input_size and hidden_size must be at least 1")
-        self.input_size = input_size
-        self.hidden_size = hidden_size
-        self.bias = bias
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         gates = self._gates * hidden_size
         self.weight_ih = new_parameter(gates, input_size, device=device, dtype=dtype)
         self.weight_hh = new_parameter(gates, hidden_size, device=device, dtype=dtype)
@@ -115,6 +113,12 @@ def _of_frame(x: Any, h: Any) -> Any:
     return repeated(h, x)
 
 
+class _OfOneState(Cell):
+    def forward(self, input: Tensor, hx: Any = None) -> Tensor:
+        """Return the next h."""
+        return self._step(input, () if hx is None else (hx,))[0]
+
+
 @_described
 class LSTMCell(Cell):
     """One step of an LSTM, for every frame by itself.
@@ -150,7 +154,7 @@ class LSTMCell(Cell):
 
 
 @_described
-class GRUCell(Cell):
+class GRUCell(_OfOneState):
     """One step of a GRU, for every frame by itself.
 
     Attributes
@@ -174,13 +178,9 @@ class GRUCell(Cell):
     _operator = "gru_cell"
     _gates = 3
 
-    def forward(self, input: Tensor, hx: Any = None) -> Tensor:
-        """Return the next h."""
-        return self._step(input, () if hx is None else (hx,))[0]
-
 
 @_described
-class RNNCell(Cell):
+class RNNCell(_OfOneState):
     """One step of a plain RNN, for every frame by itself.
 
     Attributes
@@ -221,7 +221,3 @@ class RNNCell(Cell):
 
     def _attributes(self) -> dict[str, Any]:
         return {"nonlinearity": self.nonlinearity}
-
-    def forward(self, input: Tensor, hx: Any = None) -> Tensor:
-        """Return the next h."""
-        return self._step(input, () if hx is None else (hx,))[0]

@@ -59,12 +59,8 @@ class Resample(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.orig_freq = orig_freq
-        self.new_freq = new_freq
-        self.lowpass_filter_width = lowpass_filter_width
-        self.rolloff = rolloff
-        self.resampling_method = resampling_method
-        self.beta = beta
+        self.orig_freq, self.new_freq, self.lowpass_filter_width = orig_freq, new_freq, lowpass_filter_width
+        self.rolloff, self.resampling_method, self.beta = rolloff, resampling_method, beta
         self._resampling = Resampling(orig_freq, new_freq, lowpass_filter_width, rolloff, resampling_method, beta)
         to = float32 if dtype is None else as_dtype(dtype)
         require_float("Resample", to)

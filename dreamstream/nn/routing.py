@@ -152,8 +152,7 @@ class Gate(Shared):
             raise ShapeError(f"{name}: top_k is from 1 to num_expert = {num_expert}, got {top_k}")
         self.d_model, self.num_expert, self.world_size, self.top_k = d_model, num_expert, world_size, top_k
         self.tot_expert = num_expert * world_size
-        self.loss = None
-        self.width = d_model
+        self.loss, self.width = None, d_model
 
     # ------------------------------------------------------------------ parts that gates write
     def logits(self, x: Any) -> Any:

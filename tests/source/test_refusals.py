@@ -306,7 +306,7 @@ REMEDIES: dict[str, list[Any]] = {
         nn.Resample(2, 3),
     ],
     "`F.pad`": [lambda x: F.pad(x, (1, 1), "replicate"), lambda x: F.pad(x, (1, 1), "reflect")],
-    "`roll`": [Rolled(), lambda x: F.pad(x, (1, 0))[..., :-1] + x],
+    "`roll`": [Rolled(), lambda x: x.roll(1, 2)[..., 1:], lambda x: F.pad(x, (1, 0))[..., :-1] + x],
     "`x[..., 3]`": [lambda x: x[..., 3:], lambda x: x[..., :-3], lambda x: x[..., ::3]],
     "`x[..., -9::2]`": [lambda x: x[..., 1::2]],
     "`x[..., :9]`": [lambda x: x[..., :-9], lambda x: x[..., : x[..., 9:].size(2)]],

@@ -275,7 +275,16 @@ TURNS = {
     "cross": lambda m, x, at: torch.linalg.cross(x[..., :3], x[..., 3:]),
     "cross of old": lambda m, x, at: torch.cross(x[..., :3], x[..., 3:], dim=-1),
     "first frame rolled": lambda m, x, at: _first_kept(x, x.roll(1, 1)),
+    "as another tensor": lambda m, x, at: x * (at.to(m.table) / 7)[:, None].cos(),
+    "decays at distances": lambda m, x, at: _decayed(at.to(m.table), x),
 }
+
+
+def _decayed(at, x):
+    later = torch.ones(x.size(1), x.size(1)).triu(1).bool()
+    far = torch.masked_fill(at[:, None] - at[None], later, float("inf"))
+    decays = torch.nan_to_num(torch.exp(far * torch.tensor([-0.3])))
+    return x @ x.mT / 6 * (decays / decays.sum(-1, keepdim=True).sqrt()) @ x
 
 
 def _first_kept(x, y):

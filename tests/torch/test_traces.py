@@ -539,3 +539,48 @@ def gone_through(case, model):
     ds.audit(model, spec, **options, skew=case.skew)
     if case.exports:
         ds.torch.functionalize(model, spec, **options, skew=case.skew)
+
+
+SEEN = []
+
+
+class Counting(torch.nn.Module):
+    """A loop over frames whose body counts, prints, and appends to lists that are not the forward's."""
+
+    def __init__(self):
+        super().__init__()
+        self.n, self.log = 0, []
+
+    def forward(self, x):
+        h, ys = torch.zeros(x.size(0), 2), []
+        for t in range(x.size(1)):
+            h = 0.5 * h + x[:, t]
+            self.n += 1
+            self.log.append("frame")
+            SEEN.append("frame")
+            print("frame")
+            ys.append(h)
+        return torch.stack(ys, 1)
+
+
+def test_what_a_loop_does_beside_its_tensors_happens_as_often_as_it_is_traced(capsys):
+    """Twice in each call of a patched module, whatever the number of frames; in an engine's steps never."""
+    x, model = torch.randn(1, 7, 2), Counting()
+    SEEN.clear()
+    whole = model(x)
+    assert (model.n, model.log, SEEN) == (7, ["frame"] * 7, ["frame"] * 7)
+    model.n, model.log = 0, []
+    SEEN.clear()
+    capsys.readouterr()
+    engine = ds.compile(model, ("B", "L", 2), verify=False)
+    assert (model.n, model.log, SEEN) == (0, [], [])  # a capture leaves no mark, but for what is printed
+    capsys.readouterr()
+    got = engine.step({"a": x[0].numpy()}, sos="a", eos="a")["a"]
+    assert (model.n, model.log, SEEN, capsys.readouterr().out) == (0, [], [], "")
+    online = ds.patch_module(model).online()
+    for k, (a, b) in enumerate([(0, 3), (3, 4), (4, 7)], 1):
+        y = online(ds.stream_tensor([x[0, a:b]], names=["B", "L", None], ids=["a"], sos=a == 0, eos=b == 7))
+        np.testing.assert_allclose(y["a"].detach().numpy(), whole[0, a:b], atol=1e-6)
+        assert (model.n, model.log, SEEN) == (2 * k, ["frame"] * 2 * k, ["frame"] * 2 * k)
+        assert capsys.readouterr().out == "frame\n" * 2
+    np.testing.assert_allclose(got, whole[0], atol=1e-6)

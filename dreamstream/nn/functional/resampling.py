@@ -78,8 +78,7 @@ class Resampling:
             )
         common = math.gcd(int(orig_freq), int(new_freq))
         self.orig, self.new = int(orig_freq) // common, int(new_freq) // common
-        self.lowpass_filter_width = lowpass_filter_width
-        self.method = resampling_method
+        self.lowpass_filter_width, self.method = lowpass_filter_width, resampling_method
         self.beta = KAISER_BETA if beta is None else float(beta)
         self.base = min(self.orig, self.new) * rolloff
         self.width = math.ceil(lowpass_filter_width * self.orig / self.base)

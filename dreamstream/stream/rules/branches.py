@@ -304,7 +304,8 @@ class Branch(_Open):
             try:
                 self._merged[name] = values.merged(yes, no)
             except Apart:
-                self._trust("soon" if is_length(yes) and is_length(no) else "few")
+                numbers = all(is_length(v) or type(v) is int for v in (yes, no))
+                self._trust("soon" if numbers and (is_length(yes) or is_length(no)) else "few")
                 if self._answer is None:
                     self._merged[name] = self._unknown(name, yes, no)
         if self._answer is not None:

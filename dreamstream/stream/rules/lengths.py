@@ -167,6 +167,9 @@ class Length(Bits):
             return self._of([(k // c, a) for k, a in self.terms], self.plus // c)
         if all(k < 0 for k, _ in self.terms):  # -(x // c) = (-x + c - 1) // c
             return -((-self + (c - 1)) // c)
+        (k, inner), *more = self.terms
+        if not more and k == 1 and isinstance(inner, _Floor) and inner.by > 1:  # (x // a + b) // c
+            return (inner.length + inner.by * self.plus) // self._divisor("//", inner.by * c)
         return self._of([(1, _Floor(self, c))], 0)
 
     def __mod__(self, other: object) -> Any:
@@ -367,8 +370,7 @@ class Quotient(Token):
 
     def __init__(self, over: Length, by: int) -> None:
         super().__init__(over.edge)
-        self.over = over
-        self.by = by
+        self.over, self.by = over, by
 
     def _as(self, over: Any) -> Any:
         return Quotient(over, self.by) if isinstance(over, Length) else over / self.by
@@ -545,8 +547,7 @@ class BatchLength(Rows):
 
     def __init__(self, length: Length, times: int = 1) -> None:
         super().__init__(length.edge)
-        self.length = length
-        self.times = times
+        self.length, self.times = length, times
 
     def __mul__(self, other: object) -> BatchLength:
         if type(other) is not int or other < 1:

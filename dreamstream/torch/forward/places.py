@@ -493,7 +493,7 @@ def _compute(items: Iterable[Any]) -> None:
         kind = type(x)
         if kind is tuple or kind is list:
             _compute(x)
-        elif kind is SHELL and type(x._inner) is NativeStream and later(x._inner) is None:
+        elif kind is SHELL and type(x._inner) is NativeStream and not getattr(x._inner._view, "waits", False):
             _ = x._inner.edge
 
 

@@ -31,6 +31,15 @@ LINES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "positions-counted-down": lambda ds, F, x: x * (7 - ds.arange(x.shape[1]))[None, :, None],
     "rolled-and-zeroed": lambda ds, F, x: x + _zeroed(x.roll(1, 1), 1),
     "rolled-further-and-zeroed": lambda ds, F, x: x - _zeroed(x.roll(3, 1), 3),
+    "rolled-without-the-first": lambda ds, F, x: ds.cat([ds.zeros(x.shape[0], 1, 4), x.roll(1, 1)[:, 1:]], 1),
+    "rolled-without-more-than-the-first": lambda ds, F, x: x.roll(1, 1).narrow(1, 3, x.shape[1] - 3) - x[:, 3:],
+    "rolled-back-without-the-last": lambda ds, F, x: x.roll(-2, 1)[:, :-2] * x[:, :-2],
+    "rolled-back-and-filled": lambda ds, F, x: _filled_behind(x.roll(-1, 1), 1.5),
+    "rolled-both-ways": lambda ds, F, x: (x.roll(1, 1) + x.roll(-1, 1) / 2)[:, 1:-1] - x[:, 1:-1],
+    "rolled-and-taken-off-before-the-first": lambda ds, F, x: ds.cat(
+        [x[:, :1], (x - 0.97 * x.roll(1, 1))[:, 1:]], 1
+    ),
+    "rolled-by-differences-and-zeroed": lambda ds, F, x: _zeroed((x - x.roll(2, 1)).tanh(), 2),
     "one-chunk": lambda ds, F, x: x.chunk(1, 1)[0] + x.split(x.shape[1], 1)[0],
     "more-than-one-stream": lambda ds, F, x: x.relu() if x.shape[0] >= 1 else x,
     "one-batch-twice": lambda ds, F, x: x.relu() if ds.equal(x, x) else x,
@@ -233,6 +242,12 @@ HELD = {f"first-frame-{name}" for name in ("taken-off", "without-l", "by-none", 
 def _zeroed(y: Any, n: int) -> Any:
     y[:, :n] = 0
     return y
+
+
+def _filled_behind(y: Any, number: float) -> Any:
+    before = y[:, :-1] * 2
+    y[:, -1] = number
+    return y[:, :-1] - before
 
 
 for _name, _line in LINES.items():

@@ -4,6 +4,7 @@ import importlib
 import sys
 import types
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -137,3 +138,54 @@ def test_open_unmix(no_torchaudio):
     network = model.OpenUnmix(**sizes)
     whole = torch.nn.Sequential(transforms.TorchSTFT(64, 16), transforms.ComplexNorm(), network)
     assert check(whole, ("B", 2, "L"), (400, 150), 90) == [63]
+
+
+class Levels(torch.nn.Module):
+    """Convolutions down and up again, whose input is padded until no level leaves a sample over."""
+
+    def __init__(self, n_levels):
+        super().__init__()
+        sizes = [1] + [3] * n_levels
+        self.down = torch.nn.ModuleList(torch.nn.Conv1d(a, b, 4, 2) for a, b in zip(sizes, sizes[1:]))
+        self.up = torch.nn.ModuleList(torch.nn.ConvTranspose1d(b, a, 4, 2) for a, b in zip(sizes, sizes[1:]))
+
+    def padded(self, x):
+        size = x.shape[-1]
+        for _ in self.down:
+            if size < 4:
+                size = 1
+            else:
+                size = 1 + np.ceil((size - 4) / 2)
+        for _ in self.up:
+            size = (size - 1) * 2 + 4
+        return torch.nn.functional.pad(x, (0, int(size) - x.shape[-1]))
+
+    def forward(self, x):
+        y, kept = self.padded(x), []
+        for layer in self.down:
+            y = layer(y).tanh()
+            kept.append(y)
+        for layer, z in zip(reversed(self.up), reversed(kept)):
+            y = layer(y + z[..., : y.shape[-1]])
+        return y[..., : x.shape[-1]]
+
+
+class LastKept(torch.nn.Module):
+    """The last four frames, for a cache, are cut by a pad of as many as the length says; of them their sum."""
+
+    def forward(self, x):
+        return x + torch.nn.functional.pad(x, (4 - x.shape[-1], 0)).sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "dims", "lengths", "delay"),
+    [
+        (lambda: Levels(3), ("B", 1, "L"), (400, 150, 61), 21),
+        (lambda: Levels(8), ("B", 1, "L"), (3000, 1777), 765),
+        (LastKept, ("B", 2, "L"), (30, 4, 3, 1), np.inf),
+    ],
+)
+def test_pads_as_the_length_says(model, dims, lengths, delay):
+    torch.manual_seed(0)
+    policy = "buffer" if delay == np.inf else "raise"
+    assert check(model(), dims, lengths, max(lengths) // 5, policy) == [delay]
