@@ -102,20 +102,9 @@ ds_attention ds_attention_of(const ds_op *op)
                           .element = ds_op_element(op)};
 }
 
-static ds_status attention_check_bias(const ds_op *op)
-{
-    const ds_signature *bias = &op->weight[BIAS];
-    DS_CHECK(bias->rank == 2 && (bias->shape[0] == 1 || bias->shape[0] == op->in[Q].shape[0]) &&
-                 bias->shape[1] >= 1,
-             DS_SHAPE,
-             "attention: its weight 'bias' must have shape (%lld or 1, distances), got %s",
-             (long long)op->in[Q].shape[0], DS_SHAPE_TEXT(bias));
-    return DS_OK;
-}
-
 static ds_status attention_check_rows(const ds_op *op)
 {
-    const ds_signature *rows = &op->weight[ROWS], *in = op->in;
+    const ds_signature *in = op->in;
     const bool given = ds_op_has_weight(op, ROWS), turned = op->attr[SINUSOIDS].x != 0;
     DS_CHECK(op->attr[SINUSOIDS].x >= 0 && !(given && turned), DS_ARGUMENT,
              "attention: sinusoids must be above 0, and stand in the place of rows; got %g %s rows",
@@ -126,20 +115,10 @@ static ds_status attention_check_rows(const ds_op *op)
              op->n_inputs, given || turned ? "with" : "without");
     if (!given && !turned)
         return DS_OK;
-    DS_CHECK(in[U].rank == 2 && in[U].shape[0] == in[Q].shape[0] && in[U].shape[1] >= 1, DS_SHAPE,
-             "attention: frames of its input 3 must have shape (%lld, features), got %s",
-             (long long)in[Q].shape[0], DS_SHAPE_TEXT(&in[U]));
     DS_CHECK(
         !turned || in[U].shape[1] % 2 == 0, DS_SHAPE,
         "attention: sines and cosines take an even number of features of its input 3, got %lld",
         (long long)in[U].shape[1]);
-    if (turned)
-        return DS_OK;
-    DS_CHECK(rows->rank == 3 && (rows->shape[0] == 1 || rows->shape[0] == in[Q].shape[0]) &&
-                 rows->shape[1] >= 1 && rows->shape[2] == in[U].shape[1],
-             DS_SHAPE,
-             "attention: its weight 'rows' must have shape (%lld or 1, distances, %lld), got %s",
-             (long long)in[Q].shape[0], (long long)in[U].shape[1], DS_SHAPE_TEXT(rows));
     return DS_OK;
 }
 
@@ -147,18 +126,10 @@ static ds_status check_heads(ds_op *op)
 {
     int64_t n[3] = {0};
     const ds_signature in[] = {op->in[Q], signature_of(op, K, &n[K]), signature_of(op, V, &n[V])};
-    for (int i = Q; i <= V; i++)
-        DS_CHECK(in[i].rank == 2 && in[i].shape[0] >= 1, DS_SHAPE,
-                 "%s: frames of its input %d must have shape (heads, features), got %s",
-                 op->def->name, i, DS_SHAPE_TEXT(&in[i]));
-    DS_CHECK(in[K].shape[0] == in[V].shape[0] && in[Q].shape[0] % in[K].shape[0] == 0, DS_SHAPE,
-             "%s: keys and values must have one number of heads, which divides that of the "
-             "queries; got %lld, %lld and %lld",
-             op->def->name, (long long)in[K].shape[0], (long long)in[V].shape[0],
-             (long long)in[Q].shape[0]);
-    DS_CHECK(in[Q].shape[1] == in[K].shape[1], DS_SHAPE,
-             "%s: queries and keys must have one number of features, got %lld and %lld",
-             op->def->name, (long long)in[Q].shape[1], (long long)in[K].shape[1]);
+    DS_CHECK(in[Q].shape[0] % in[K].shape[0] == 0, DS_SHAPE,
+             "%s: keys must have a number of heads that divides that of the queries; got %lld and "
+             "%lld",
+             op->def->name, (long long)in[K].shape[0], (long long)in[Q].shape[0]);
     op->out[0].shape[1] = in[V].shape[1];
     op->shares = true;
     ds_attention_set_back_sizes(op);
@@ -172,10 +143,6 @@ static ds_status cross_attention_infer(ds_op *op)
              "cross_attention: expected 3 inputs, or 1 and keys and values as weights; got %d and "
              "%d weights",
              op->n_inputs, op->n_weights);
-    const ds_signature *w = op->weight;
-    DS_CHECK(!fixed || (w[0].rank == 3 && w[1].rank == 3 && w[0].shape[0] == w[1].shape[0]),
-             DS_SHAPE,
-             "cross_attention: its weights must be (keys, heads, features), as many of both");
     return check_heads(op);
 }
 
@@ -184,11 +151,7 @@ static ds_status attention_infer(ds_op *op)
     DS_TRY(check_heads(op));
     DS_CHECK(op->attr[LEFT].i >= UNBOUNDED && op->attr[RIGHT].i >= UNBOUNDED, DS_ARGUMENT,
              "attention: left and right must be at least 0, or -1 for all keys");
-    if (ds_op_has_weight(op, BIAS))
-        DS_TRY(attention_check_bias(op));
     DS_TRY(attention_check_rows(op));
-    if (ds_op_has_weight(op, SINKS))
-        DS_TRY(ds_op_require_weight(op, SINKS, "sinks", 1, &op->in[Q].shape[0]));
     DS_CHECK(op->attr[SOFTCAP].x >= 0, DS_ARGUMENT, "attention: softcap must be above 0, got %g",
              op->attr[SOFTCAP].x);
     op->whole = op->attr[CHUNK].i == 0 || op->attr[RIGHT].i == UNBOUNDED;
@@ -417,7 +380,8 @@ const ds_op_def ds_op_attention = {
     DS_OPERATOR_OF(attention, "Scaled dot-product attention by blocks of the stream.", 3, 1, -1),
     .flags = DS_OP_LOCKSTEP | DS_OP_REAL | DS_OP_VARIADIC,
     .attrs = attention_attrs,
-    .weights = "bias? rows? sinks?",
+    .shapes = "[heads, features]; [groups, features]; [groups, out]; [heads, terms]; "
+              "bias? [heads|1, distances]; rows? [heads|1, places, terms]; sinks? [heads]",
     .infer = attention_infer,
     DS_COUNTED(attention),
     DS_PREPARED(attention),
@@ -430,7 +394,8 @@ const ds_op_def ds_op_cross_attention = {
     .flags = DS_OP_REAL | DS_OP_MEMORY | DS_OP_VARIADIC,
     .member = ACROSS,
     .attrs = cross_attention_attrs,
-    .weights = "keys? values?",
+    .shapes = "[heads, features]; [groups, features]; [groups, out]; "
+              "keys? [n, groups, features]; values? [n, groups, out]",
     .infer = cross_attention_infer,
     .need = cross_attention_need,
     .forward = attention_forward,

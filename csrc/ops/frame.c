@@ -155,7 +155,7 @@ const ds_op_def ds_op_unstack = {
     DS_OPERATOR_OF(unstack,
                    "Lays the first feature dimension out along the stream: k frames for each.", 1,
                    1, 1),
-    .flags = DS_OP_FEATURES, .infer = unstack_infer, DS_COUNTED(repeat_frames), DS_MOVED(ds_same)};
+    .shapes = "[n, ..]", .infer = unstack_infer, DS_COUNTED(repeat_frames), DS_MOVED(ds_same)};
 
 const ds_op_def ds_op_repeat_frames = {
     DS_OPERATOR(repeat_frames, "Every frame several times."), .attrs = repeat_frames_attrs,
@@ -177,8 +177,6 @@ static ds_status overlap_add_infer(ds_op *op)
     DS_CHECK(step <= DS_PADDING_LIMIT, DS_ARGUMENT,
              "overlap_add: step must be at most %lld, got %lld", (long long)DS_PADDING_LIMIT,
              (long long)step);
-    DS_CHECK(op->in[0].rank >= 1, DS_SHAPE,
-             "overlap_add: expected windows (size, ...) as features, its input has no features");
     ds_drop_first(op, &op->in[0]);
     DS_TRY(ds_scale_rate(op, step, 1));
     return ds_size_mul(&op->scratch.per_call, (size_t)ds_signature_elements(&op->out[0]),
@@ -258,5 +256,8 @@ static void overlap_add_backward(const ds_op *op, const ds_back *b)
 
 const ds_op_def ds_op_overlap_add = {
     DS_OPERATOR(overlap_add, "Windows laid over each other, a step apart, and added."),
-    .flags = DS_OP_REAL | DS_OP_NEEDS_FRAMES, .attrs = overlap_add_attrs, DS_COUNTED(overlap_add),
+    .flags = DS_OP_REAL | DS_OP_NEEDS_FRAMES,
+    .shapes = "[size, ..]",
+    .attrs = overlap_add_attrs,
+    DS_COUNTED(overlap_add),
     .backward = overlap_add_backward};

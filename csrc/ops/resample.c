@@ -83,7 +83,6 @@ static ds_status resample_infer(ds_op *op)
     DS_CHECK(op->attr[HALF].i <= width * new, DS_ARGUMENT,
              "resample: half must be at most width * new, %lld, got %lld", (long long)(width * new),
              (long long)op->attr[HALF].i);
-    DS_TRY(ds_op_require_weight(op, 0, "kernel", 3, (int64_t[]){new, 1, 2 * width + orig}));
     const geometry g = resample_geometry_of(op);
     size_t n_bytes;
     DS_TRY(ds_size_mul(&n_bytes, ds_op_element(op), g.channels));
@@ -248,7 +247,7 @@ const ds_op_def ds_op_resample = {
     DS_OPERATOR(resample, "changes the stream's rate by a fraction, with a kernel for every phase"),
     .flags = DS_OP_REAL,
     .attrs = attrs,
-    .weights = "kernel",
+    .shapes = "[..]; kernel [new, 1, 2*width+orig]",
     DS_COUNTED(resample),
     DS_PREPARED(resample),
     .backward = resample_backward,
