@@ -201,12 +201,13 @@ static void conv_backward(const ds_op *op, const ds_back *b)
     ds_windows_bias_back(op, b, room);
 }
 
-#define CONV(kernel) "[.., groups*C]; weight [groups*N, C, " kernel "]; bias? [groups*N]"
+#define CONV(positions, kernel) \
+    "[.., " positions "groups*C]; weight [groups*N, C, " kernel "]; bias? [groups*N]"
 
 const ds_op_def ds_op_conv1d = {DS_PLANES_OPERATOR(conv1d, DS_PLANES_VECTORS,
                                                    "convolution along the stream", conv,
-                                                   ds_narrows_taps, CONV("kernel"))};
+                                                   ds_narrows_taps, CONV("", "kernel"))};
 
 const ds_op_def ds_op_conv2d = {DS_PLANES_OPERATOR(
     conv2d, DS_PLANES_OF_ROWS, "convolution along the stream and within each frame", conv,
-    ds_narrows_taps, CONV("kernel, ..."))};
+    ds_narrows_taps, CONV("positions, ", "kernel, ..."))};

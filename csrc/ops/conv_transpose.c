@@ -381,16 +381,18 @@ static void conv_transpose_backward(const ds_op *op, const ds_back *b)
     ds_windows_bias_back(op, b, room);
 }
 
-#define CONV_TRANSPOSE(kernel) "[.., groups*C]; weight [groups*C, N, " kernel "]; bias? [groups*N]"
+#define CONV_TRANSPOSE(positions, kernel) \
+    "[.., " positions "groups*C]; weight [groups*C, N, " kernel "]; bias? [groups*N]"
 
 const ds_op_def ds_op_conv_transpose1d = {
     DS_PLANES_OPERATOR(conv_transpose1d, DS_PLANES_VECTORS,
                        "transposed convolution along the stream", conv_transpose,
-                       conv_transpose_narrows, CONV_TRANSPOSE("kernel")),
+                       conv_transpose_narrows, CONV_TRANSPOSE("", "kernel")),
     .scale_of = conv_transpose_scale_of};
 
 const ds_op_def ds_op_conv_transpose2d = {
     DS_PLANES_OPERATOR(conv_transpose2d, DS_PLANES_OF_ROWS,
                        "transposed convolution along the stream and within each frame",
-                       conv_transpose, conv_transpose_narrows, CONV_TRANSPOSE("kernel, ...")),
+                       conv_transpose, conv_transpose_narrows,
+                       CONV_TRANSPOSE("positions, ", "kernel, ...")),
     .scale_of = conv_transpose_scale_of};
