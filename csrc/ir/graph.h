@@ -2,8 +2,7 @@
  *
  * Built front to back: a node's inputs exist before it, so a graph has no cycles by construction.
  * Weights are copied in, once; those that lie in a file that the graph borrows from are used there. */
-#ifndef DS_IR_GRAPH_H
-#define DS_IR_GRAPH_H
+#pragma once
 #include "base/arena.h"
 #include "codec/mapped.h"
 #include "ops/op.h"
@@ -115,5 +114,3 @@ void ds_graph_remember_fingerprint(ds_graph *graph);
 void ds_fingerprint_bytes(uint64_t fingerprint[2], const void *data, size_t n_bytes);
 /* For tables: quick where there are few bytes. */
 uint64_t ds_hash_bytes(const void *data, size_t n_bytes);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * The driver (ds_op_counts, ds_op_need, ds_op_check) does what no operator states: clamps, edges that are
  * missing, the end of a stream. */
-#ifndef DS_OPS_OP_H
-#define DS_OPS_OP_H
+#pragma once
 #include "base/status.h"
 #include "kernels/kernels.h"
 #include "ops/expr.h"
@@ -371,5 +370,3 @@ static inline void *ds_to(const ds_target *t, int64_t position, size_t n_bytes)
     const size_t offset = (size_t)(position - t->m0) * n_bytes;
     return offset > 0 ? (char *)t->data + offset : t->data;
 }
-
-#endif

@@ -35,8 +35,7 @@
  *
  * Windows are collected until the room for copies is full or the stream ends; as no row of a
  * product depends on another, that leaves no trace in the results. */
-#ifndef DS_OPS_PLANES_H
-#define DS_OPS_PLANES_H
+#pragma once
 #include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/packed.h"
@@ -193,5 +192,3 @@ void ds_windows_bias_back(const ds_op *op, const ds_back *b, ds_room room);
 /* A window's copy, [taps][C], [G][taps][C / G], or where channels are repeated [taps][N]. */
 void ds_window_copy(const ds_windows *s, char *row, const ds_window *in, ds_window_place along,
                     ds_window_place inner);
-
-#endif

@@ -301,12 +301,11 @@ static const ds_attr_def rnn_cell_attrs[] = {NONLINEARITY, {0}};
               DS_OP_LOCKSTEP | DS_OP_VARIADIC | DS_OP_NEEDS_FRAMES)
 #define WITHIN(op, which, outputs, text) \
     RECURRENT(op, 2 * DS_SINGLE + which, outputs, text " within each frame", 0)
-#define CELL(op, which, outputs, gates, text)                                                     \
-    RECURRENT(op, DS_SINGLE + which, outputs, text, DS_OP_LOCKSTEP | DS_OP_VARIADIC),             \
-        .shapes =                                                                                 \
-            "[.., features]; [.., hidden]; [.., hidden]; weight_ih [" gates "hidden, features]; " \
-            "weight_hh [" gates "hidden, hidden]; bias_ih? [" gates "hidden]; bias_hh? [" gates   \
-            "hidden]",                                                                            \
+#define CELL(op, which, outputs, states, gates, text)                                 \
+    RECURRENT(op, DS_SINGLE + which, outputs, text, DS_OP_LOCKSTEP | DS_OP_VARIADIC), \
+        .shapes = "[.., features]; " states "weight_ih [" gates "hidden, features]; " \
+                  "weight_hh [" gates "hidden, hidden]; bias_ih? [" gates "hidden]; " \
+                  "bias_hh? [" gates "hidden]",                                       \
         .ahead = recurrence_ahead
 #define STACKED_LSTM                                                                            \
     .attrs = lstm_attrs, .shapes =                                                              \
@@ -329,14 +328,14 @@ const ds_op_def ds_op_rnn_within = {WITHIN(rnn_within, DS_RNN, 2, "plain recurre
                                     STACKED_OTHER(rnn_attrs)};
 
 const ds_op_def ds_op_lstm_cell = {
-    CELL(lstm_cell, DS_LSTM, 2, "4*",
+    CELL(lstm_cell, DS_LSTM, 2, "[.., hidden]; [.., hidden]; ", "4*",
          "one step of an LSTM for every frame by itself, from its own h and c, or from zeros")};
 
 const ds_op_def ds_op_gru_cell = {
-    CELL(gru_cell, DS_GRU, 1, "3*",
+    CELL(gru_cell, DS_GRU, 1, "[.., hidden]; ", "3*",
          "one step of a GRU for every frame by itself, from its own h, or from zeros")};
 
 const ds_op_def ds_op_rnn_cell = {
-    CELL(rnn_cell, DS_RNN, 1, "",
+    CELL(rnn_cell, DS_RNN, 1, "[.., hidden]; ", "",
          "one step of a plain RNN for every frame by itself, from its own h, or from zeros"),
     .attrs = rnn_cell_attrs};

@@ -8,8 +8,7 @@
  * integer attributes, which go by their names, and of other words, which are the same number wherever they stand on
  * the line; `|1` behind it: or 1. `..` stands for any number of dimensions, the same ones in all brackets, and `...`
  * for any. */
-#ifndef DS_OPS_SHAPES_H
-#define DS_OPS_SHAPES_H
+#pragma once
 #include "ops/op.h"
 
 /* How many weights the line has; -1 where they repeat. */
@@ -17,5 +16,3 @@ int ds_shapes_weights(const char *line);
 /* DS_SHAPE where an input or a weight does not fit def->shapes, with the shape that the others ask for, or is missing.
  * Inputs beyond those given are passed over. */
 ds_status ds_shapes_check(const ds_op *op);
-
-#endif

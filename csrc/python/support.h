@@ -1,6 +1,5 @@
 /* python/support.h: what every file of the extension needs: module state, errors, arrays, signatures. */
-#ifndef DS_PYTHON_SUPPORT_H
-#define DS_PYTHON_SUPPORT_H
+#pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #define NPY_NO_DEPRECATED_API NPY_1_25_API_VERSION
@@ -123,5 +122,3 @@ PyObject *ds_python_ctc(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
 PyObject *ds_check_container(PyObject *module, PyObject *content);
 PyObject *ds_read_model(PyObject *module, PyObject *args);
 PyObject *ds_write_model(PyObject *module, PyObject *args);
-
-#endif
