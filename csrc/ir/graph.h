@@ -55,6 +55,9 @@ typedef struct ds_graph {
     size_t n_inputs;
     int *outputs;
     size_t n_outputs, outputs_capacity;
+    /* [n_edges], of a graph that was rewritten: in which edge an edge's frames lie, itself unless its sync has gone;
+     * NULL of others */
+    const int *renamed;
     const ds_weight **named; /* [DS_NAME_CHAINS] by a hash of the name; NULL before the first */
     bool shared;             /* operators, weights and names are borrowed from another graph */
     ds_mapped *file;         /* that weights are borrowed from, or NULL */

@@ -265,96 +265,135 @@ static void keep_first(const attention_tasks *t, int i, size_t row, size_t group
                (const char *)ds_at(in, j, t->s.groups * n_bytes) + group * n_bytes, n_bytes);
 }
 
+/* Queries that are computed beside each other; `a` points at what each of them has. */
+typedef struct beside {
+    ds_attend a;
+    void *y[BESIDE], *logs[BESIDE];
+    const void *q[BESIDE], *u[BESIDE];
+    int64_t position[BESIDE], from[BESIDE], to[BESIDE];
+} beside;
+
+/* Features of the terms by distance; 0: there are none. */
+static size_t attention_terms(const ds_op *op)
+{
+    return op->n_inputs > U ? (size_t)op->in[U].shape[1] : 0;
+}
+
+/* What all heads of a group have in common. */
+static void attention_begin(const attention_tasks *t, size_t row, size_t group, beside *b)
+{
+    const ds_attention *s = &t->s;
+    const ds_window keys = seen_window(t->op, t->run, K, row),
+                    values = seen_window(t->op, t->run, V, row);
+    const size_t key_bytes = s->d_key * s->element, value_bytes = s->d_value * s->element;
+    const bool along = t->op->def->member == ALONG;
+    b->a = (ds_attend){.y = b->y,
+                       .logs = t->run->saved ? b->logs : NULL,
+                       .drop = t->run->drop,
+                       .q = b->q,
+                       .u = b->u,
+                       .position = b->position,
+                       .from = b->from,
+                       .to = b->to,
+                       .at = keys.at > values.at ? keys.at : values.at,
+                       .kept_keys = s->n_kept > 0 ? kept_of(t, K, row, group) : NULL,
+                       .kept_values = s->n_kept > 0 ? kept_of(t, V, row, group) : NULL,
+                       .n_kept = s->n_kept,
+                       .key_step = s->groups * s->d_key,
+                       .value_step = s->groups * s->d_value,
+                       .d_key = s->d_key,
+                       .d_value = s->d_value,
+                       .scale = s->scale != 0 ? s->scale : 1 / sqrt((double)s->d_key),
+                       .softcap = along ? t->op->attr[SOFTCAP].x : 0};
+    ds_attend *const a = &b->a;
+    if (along && t->op->attr[SINUSOIDS].x != 0) {
+        const double *angles = t->run->prepared;
+        const size_t d = attention_terms(t->op);
+        a->turns = (ds_distance_turns){.angles = angles, .table = angles + d / 2, .d = d};
+    }
+    a->keys = (const char *)ds_at(&keys, a->at, s->groups * key_bytes) + group * key_bytes;
+    a->values = (const char *)ds_at(&values, a->at, s->groups * value_bytes) + group * value_bytes;
+}
+
+/* Where a head's part of a weight lies, which is `each` elements, or one part for all heads. */
+static const void *attention_part(const attention_tasks *t, int weight, size_t h, size_t each)
+{
+    const size_t own = t->op->weight[weight].shape[0] == 1 ? 0 : h;
+    return (const char *)t->run->weights[weight] + own * each * t->s.element;
+}
+
+/* What one head has of weights and draws. */
+static void attention_set_head(const attention_tasks *t, size_t row, size_t h, ds_attend *a)
+{
+    const ds_op *op = t->op;
+    const bool along = op->def->member == ALONG;
+    if (along && ds_op_has_weight(op, BIAS)) {
+        const size_t n = (size_t)op->weight[BIAS].shape[1];
+        a->bias = (ds_distances){.table = attention_part(t, BIAS, h, n),
+                                 .first = op->attr[FIRST].i,
+                                 .n = n,
+                                 .linear = op->attr[BEYOND].i == LINEAR};
+    }
+    if (along && ds_op_has_weight(op, ROWS)) {
+        const size_t n = (size_t)op->weight[ROWS].shape[1], d = attention_terms(op);
+        a->rows = (ds_distance_rows){.table = attention_part(t, ROWS, h, n * d),
+                                     .first = op->attr[ROWS_FIRST].i,
+                                     .n = n,
+                                     .d = d};
+    }
+    if (along && ds_op_has_weight(op, SINKS))
+        a->sink = attention_part(t, SINKS, h, 1);
+    a->drop_key = t->run->drop ? ds_draw(t->run->drop->keys[row], h) : 0;
+}
+
+/* One head's queries of a row; log_sums: of the row's first query and head. */
+static void attention_head(const attention_tasks *t, size_t row, size_t h, beside *b,
+                           char *log_sums)
+{
+    const ds_attention *s = &t->s;
+    const ds_run *run = t->run;
+    const ds_target *out = &run->out[row];
+    const size_t q_bytes = s->d_key * s->element, v_bytes = s->d_value * s->element,
+                 u_bytes = attention_terms(t->op) * s->element;
+    const int64_t n_keys = ds_attention_keys(s, run, row);
+    size_t n = 0;
+    for (int64_t i = out->m0; i < out->m1; i++) {
+        b->y[n] = (char *)ds_to(out, i, s->heads * v_bytes) + h * v_bytes;
+        b->q[n] = (const char *)ds_at(&run->in[Q * run->n_rows + row], i, s->heads * q_bytes) +
+                  h * q_bytes;
+        if (u_bytes > 0)
+            b->u[n] = (const char *)ds_at(&run->in[U * run->n_rows + row], i, s->heads * u_bytes) +
+                      h * u_bytes;
+        if (run->saved)
+            b->logs[n] = log_sums + ((size_t)(i - out->m0) * s->heads + h) * s->element;
+        b->position[n] = i;
+        ds_attention_sees(s, i, n_keys, &b->from[n], &b->to[n]);
+        if (++n == BESIDE || i + 1 == out->m1) {
+            b->a.n_queries = n;
+            run->k->attend(&b->a);
+            n = 0;
+        }
+    }
+}
+
 static void attention_task(void *context, size_t index)
 {
     const attention_tasks *t = context;
     const ds_attention *s = &t->s;
     const ds_run *run = t->run;
     const size_t row = index / s->groups, group = index % s->groups, per = s->heads / s->groups;
-    const ds_window *queries = &run->in[Q * run->n_rows + row];
-    const ds_window keys = seen_window(t->op, run, K, row),
-                    values = seen_window(t->op, run, V, row);
-    const ds_target *out = &run->out[row];
     for (int i = K; i <= V && s->n_kept > 0; i++)
         keep_first(t, i, row, group);
-    if (out->m0 >= out->m1)
+    if (run->out[row].m0 >= run->out[row].m1)
         return;
     char *log_sums = run->saved ? run->saved[0] : NULL;
     for (size_t r = 0; r < row && run->saved; r++)
         log_sums += (size_t)(run->out[r].m1 - run->out[r].m0) * s->heads * s->element;
-    const int64_t n_keys = ds_attention_keys(s, run, row);
-    const size_t q_bytes = s->d_key * s->element, v_bytes = s->d_value * s->element;
-    const ds_signature *bias = &t->op->weight[BIAS], *rows = &t->op->weight[ROWS];
-    const bool along = t->op->def->member == ALONG;
-    const bool by_distance = along && ds_op_has_weight(t->op, ROWS);
-    const bool sinks = along && ds_op_has_weight(t->op, SINKS);
-    const size_t d_u = t->op->n_inputs > U ? (size_t)t->op->in[U].shape[1] : 0;
-    const size_t u_bytes = d_u * s->element;
-    void *y[BESIDE];
-    const void *q[BESIDE], *u[BESIDE];
-    void *logs[BESIDE];
-    int64_t position[BESIDE], from[BESIDE], to[BESIDE];
-    ds_attend a = {.y = y,
-                   .logs = run->saved ? logs : NULL,
-                   .drop = run->drop,
-                   .q = q,
-                   .u = u,
-                   .position = position,
-                   .from = from,
-                   .to = to,
-                   .at = keys.at > values.at ? keys.at : values.at,
-                   .kept_keys = s->n_kept > 0 ? kept_of(t, K, row, group) : NULL,
-                   .kept_values = s->n_kept > 0 ? kept_of(t, V, row, group) : NULL,
-                   .n_kept = s->n_kept,
-                   .key_step = s->groups * s->d_key,
-                   .value_step = s->groups * s->d_value,
-                   .d_key = s->d_key,
-                   .d_value = s->d_value,
-                   .scale = s->scale != 0 ? s->scale : 1 / sqrt((double)s->d_key),
-                   .softcap = along ? t->op->attr[SOFTCAP].x : 0};
-    if (along && t->op->attr[SINUSOIDS].x != 0) {
-        const double *angles = run->prepared;
-        a.turns = (ds_distance_turns){.angles = angles, .table = angles + d_u / 2, .d = d_u};
-    }
-    a.keys = (const char *)ds_at(&keys, a.at, s->groups * q_bytes) + group * q_bytes;
-    a.values = (const char *)ds_at(&values, a.at, s->groups * v_bytes) + group * v_bytes;
+    beside b;
+    attention_begin(t, row, group, &b);
     for (size_t h = group * per; h < (group + 1) * per; h++) {
-        if (along && ds_op_has_weight(t->op, BIAS)) {
-            const size_t n = (size_t)bias->shape[1], own = bias->shape[0] == 1 ? 0 : h;
-            a.bias =
-                (ds_distances){.table = (const char *)run->weights[BIAS] + own * n * s->element,
-                               .first = t->op->attr[FIRST].i,
-                               .n = n,
-                               .linear = t->op->attr[BEYOND].i == LINEAR};
-        }
-        if (by_distance) {
-            const size_t own = rows->shape[0] == 1 ? 0 : h;
-            a.rows = (ds_distance_rows){.table = (const char *)run->weights[ROWS] +
-                                                 own * (size_t)rows->shape[1] * u_bytes,
-                                        .first = t->op->attr[ROWS_FIRST].i,
-                                        .n = (size_t)rows->shape[1],
-                                        .d = d_u};
-        }
-        if (sinks)
-            a.sink = (const char *)run->weights[SINKS] + h * s->element;
-        a.drop_key = run->drop ? ds_draw(run->drop->keys[row], h) : 0;
-        a.n_queries = 0;
-        for (int64_t i = out->m0; i < out->m1; i++) {
-            y[a.n_queries] = (char *)ds_to(out, i, s->heads * v_bytes) + h * v_bytes;
-            q[a.n_queries] = (const char *)ds_at(queries, i, s->heads * q_bytes) + h * q_bytes;
-            if (d_u > 0)
-                u[a.n_queries] =
-                    (const char *)ds_at(&run->in[U * run->n_rows + row], i, s->heads * u_bytes) +
-                    h * u_bytes;
-            if (run->saved)
-                logs[a.n_queries] = log_sums + ((size_t)(i - out->m0) * s->heads + h) * s->element;
-            position[a.n_queries] = i;
-            ds_attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);
-            if (++a.n_queries == BESIDE || i + 1 == out->m1) {
-                run->k->attend(&a);
-                a.n_queries = 0;
-            }
-        }
+        attention_set_head(t, row, h, &b.a);
+        attention_head(t, row, h, &b, log_sums);
     }
 }
 
@@ -370,8 +409,7 @@ static void attention_forward(const ds_op *op, const ds_run *run)
             work += (double)(out->m1 - out->m0) * (double)(to - from);
         }
     }
-    const int64_t d_rows = op->n_inputs > U ? op->in[U].shape[1] : 0;
-    work *= (double)t.s.heads * ((double)(t.s.d_key + t.s.d_value) + (double)d_rows);
+    work *= (double)t.s.heads * (double)(t.s.d_key + t.s.d_value + attention_terms(op));
     ds_pool_run(work < 2 * WORTH_SPLITTING ? NULL : run->pool, attention_task, &t,
                 run->n_rows * t.s.groups);
 }
