@@ -61,8 +61,10 @@ static const ds_attr_def attention_attrs[] = {
     {"rows_first", DS_ATTR_INT, .doc = "query position - key position of the first of the rows"},
     {"sinusoids", DS_ATTR_REAL,
      .doc = "rows are sines and cosines of the distance, whose angles are its powers from 0 to -1; "
-            "0: none"},
-    {"softcap", DS_ATTR_REAL, .doc = "what products stay below, by tanh; 0: none"},
+            "0: none",
+     .range = DS_FROM_0},
+    {"softcap", DS_ATTR_REAL, .doc = "what products stay below, by tanh; 0: none",
+     .range = DS_FROM_0},
     {"keep", DS_ATTR_INT, .doc = "first keys that are seen however far behind they are",
      .range = DS_FROM_0},
     {0}};
@@ -106,9 +108,7 @@ static ds_status attention_check_rows(const ds_op *op)
 {
     const ds_signature *in = op->in;
     const bool given = ds_op_has_weight(op, ROWS), turned = op->attr[SINUSOIDS].x != 0;
-    DS_CHECK(op->attr[SINUSOIDS].x >= 0 && !(given && turned), DS_ARGUMENT,
-             "attention: sinusoids must be above 0, and stand in the place of rows; got %g %s rows",
-             op->attr[SINUSOIDS].x, given ? "with" : "without");
+    DS_CHECK(!given || !turned, DS_ARGUMENT, "attention: sinusoids stand in the place of rows");
     DS_CHECK(op->n_inputs == (given || turned ? 4 : 3), DS_ARGUMENT,
              "attention: rows by distance take a fourth input, and nothing else does; got %d "
              "inputs %s rows",
@@ -152,8 +152,6 @@ static ds_status attention_infer(ds_op *op)
     DS_CHECK(op->attr[LEFT].i >= UNBOUNDED && op->attr[RIGHT].i >= UNBOUNDED, DS_ARGUMENT,
              "attention: left and right must be at least 0, or -1 for all keys");
     DS_TRY(attention_check_rows(op));
-    DS_CHECK(op->attr[SOFTCAP].x >= 0, DS_ARGUMENT, "attention: softcap must be above 0, got %g",
-             op->attr[SOFTCAP].x);
     op->whole = op->attr[CHUNK].i == 0 || op->attr[RIGHT].i == UNBOUNDED;
     if (op->attr[KEEP].i == 0 || op->attr[LEFT].i == UNBOUNDED || op->attr[CHUNK].i == 0)
         return DS_OK; /* all keys are seen, or none but those of the window */

@@ -185,9 +185,6 @@ static ds_status recurrence_infer(ds_op *op)
     const int family = op->def->member / DS_SINGLE, rank = op->in[DS_RECURRENCE_X].rank;
     const bool single = family == 1, lstm = op->def->member % DS_SINGLE == DS_LSTM;
     const int n_states = lstm ? 2 : 1, least = family == 2 ? 2 : 1;
-    DS_CHECK(single || (op->attr[LAYERS].i >= 1 && op->attr[LAYERS].i <= DS_MAX_WEIGHTS),
-             DS_ARGUMENT, "%s: layers must be 1 to %d, got %lld", name, DS_MAX_WEIGHTS,
-             (long long)op->attr[LAYERS].i);
     DS_CHECK(op->n_inputs == 1 || op->n_inputs == 1 + n_states, DS_ARGUMENT,
              "%s: expected 1 input or %d, got %d", name, 1 + n_states, op->n_inputs);
     DS_CHECK(single || rank == least || rank == least + 1, DS_SHAPE,
@@ -273,11 +270,12 @@ static size_t recurrence_ahead(const ds_op *op)
 
 /* ---------------------------------------------------------------- operators */
 
-#define STACKED                                                         \
-    {"layers", DS_ATTR_INT, .i = 1, .doc = "number of stacked layers"}, \
-        {"bias", DS_ATTR_INT, .i = 1, .range = DS_0_OR_1,               \
-         .doc = "1: bias_ih and bias_hh are given"},                    \
-        {"bidirectional", DS_ATTR_INT, .range = DS_0_OR_1,              \
+#define STACKED                                                                            \
+    {"layers",           DS_ATTR_INT,           .i = 1, .doc = "number of stacked layers", \
+     .range = DS_FROM_1, .most = DS_MAX_WEIGHTS},                                          \
+        {"bias", DS_ATTR_INT, .i = 1, .range = DS_0_OR_1,                                  \
+         .doc = "1: bias_ih and bias_hh are given"},                                       \
+        {"bidirectional", DS_ATTR_INT, .range = DS_0_OR_1,                                 \
          .doc = "1: both directions, which along the stream needs all of it"}
 #define NONLINEARITY \
     {"nonlinearity", DS_ATTR_CHOICE, .choices = "tanh|relu", .doc = "what the sum goes through"}
