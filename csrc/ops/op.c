@@ -104,20 +104,19 @@ static ds_status check_range(const ds_op *op, int i)
 {
     const ds_attr_def *attr = &op->def->attrs[i];
     const ds_attr_value value = op->attr[i];
-    const long long least = attr->range == DS_FROM_1, got = (long long)value.i,
-                    most = attr->range == DS_0_OR_1 ? 1 : (long long)attr->most;
+    const long long least = attr->range == DS_FROM_1, got = (long long)value.i;
     if (attr->range == DS_ANY)
         return DS_OK;
-    if (attr->kind == DS_ATTR_REAL) {
-        DS_CHECK(value.x >= 0, DS_ARGUMENT, "%s: %s must be at least 0, got %g", op->def->name,
-                 attr->name, value.x);
-        return DS_OK;
-    }
-    DS_CHECK(most == 0 || (got >= least && got <= most), DS_ARGUMENT,
-             "%s: %s must be %lld %s %lld, got %lld", op->def->name, attr->name, least,
-             most == 1 ? "or" : "to", most, got);
-    DS_CHECK(got >= least, DS_ARGUMENT, "%s: attribute '%s' must be at least %lld, got %lld",
-             op->def->name, attr->name, least, got);
+    DS_CHECK(attr->kind != DS_ATTR_REAL || value.x >= 0, DS_ARGUMENT,
+             "%s: %s must be at least 0, got %g", op->def->name, attr->name, value.x);
+    DS_CHECK(attr->range != DS_0_OR_1 || got == 0 || got == 1, DS_ARGUMENT,
+             "%s: %s must be 0 or 1, got %lld", op->def->name, attr->name, got);
+    DS_CHECK(attr->kind == DS_ATTR_REAL || got >= least, DS_ARGUMENT,
+             "%s: attribute '%s' must be at least %lld, got %lld", op->def->name, attr->name, least,
+             got);
+    DS_CHECK(attr->most == 0 || got <= attr->most, DS_ARGUMENT,
+             "%s: attribute '%s' must be at most %lld, got %lld", op->def->name, attr->name,
+             (long long)attr->most, got);
     return DS_OK;
 }
 

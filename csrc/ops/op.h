@@ -49,7 +49,7 @@ typedef struct ds_attr_def {
     const char *choices; /* "zeros|replicate|reflect" */
     const char *doc;
     ds_attr_range range;
-    int64_t most; /* where there is a range; 0: no bound */
+    int64_t most; /* of an integer that has a range; 0: it has no bound */
 } ds_attr_def;
 
 typedef struct ds_attr_value {
