@@ -63,14 +63,6 @@ static PyObject *raise_unless_raised(ds_module *m, ds_status status)
     return PyErr_Occurred() ? NULL : ds_raise(m, status, NULL);
 }
 
-/* clang-format off */
-static char *decoder_names[] = {
-    "tokens", "lexicon", "lm", "hotwords", "sil", "blank", "greedy", "best_alignment", "lm_tokens", "unknown_words",
-    "beam_size", "beam_size_token", "max_pending", "max_final", "hotword_weight", "beam_threshold", "token_threshold",
-    "blank_threshold", "lm_weight", "word_score", "unk_score", "sil_score", "silence_frames", "trailing_frames",
-    "utterance_frames", "predictor", "joiner", "max_symbols", "lm_order", "lm_score", NULL};
-/* clang-format on */
-
 typedef struct decoder_arguments {
     ds_decoder_options options;
     given_text texts[4];
@@ -79,10 +71,18 @@ typedef struct decoder_arguments {
 
 static bool parse_decoder(ds_module *m, decoder_arguments *a, PyObject *args, PyObject *kwargs)
 {
+    /* clang-format off */
+    static char *names[] = {
+        "tokens", "lexicon", "lm", "hotwords", "sil", "blank", "greedy", "best_alignment",
+        "lm_tokens", "unknown_words", "beam_size", "beam_size_token", "max_pending", "max_final",
+        "hotword_weight", "beam_threshold", "token_threshold", "blank_threshold", "lm_weight",
+        "word_score", "unk_score", "sil_score", "silence_frames", "trailing_frames",
+        "utterance_frames", "predictor", "joiner", "max_symbols", "lm_order", "lm_score", NULL};
+    /* clang-format on */
     ds_decoder_options *o = &a->options;
     long long silence = 0, trailing = 0, utterance = 0;
     const int parsed = PyArg_ParseTupleAndKeywords(
-        args, kwargs, "O&|O&O&O&zippppIIIIddddddddLLLO!O!IIO:Decoder", decoder_names, take_text,
+        args, kwargs, "O&|O&O&O&zippppIIIIddddddddLLLO!O!IIO:Decoder", names, take_text,
         &a->texts[0], take_text, &a->texts[1], take_text, &a->texts[2], take_text, &a->texts[3],
         &o->sil, &o->blank, &o->greedy, &o->best_alignment, &o->lm_tokens, &o->unknown_words,
         &o->beam_size, &o->beam_size_token, &o->max_pending, &o->max_final, &o->hotword_weight,
