@@ -76,15 +76,16 @@ def inputs_of(op: dict[str, Any]) -> str:
     return text
 
 
-def weights_of(op: dict[str, Any]) -> str:
-    return " ".join(f"`{w}`" for w in (op["weights"] or "").split())
+def shapes_of(op: dict[str, Any]) -> str:
+    """The line of words by which shapes of inputs, and weights, are checked."""
+    return f"`{op['shapes']}`".replace("|", "\\|") if op["shapes"] else "any"
 
 
 def operator_table() -> str:
-    lines = ["| operator | what it does | inputs | outputs | weights |", "|---|---|---|---|---|"]
+    lines = ["| operator | what it does | inputs | outputs | frames; weights |", "|---|---|---|---|---|"]
     for op in _core.operators():
         link = f"[`{op['name']}`](/generated/operators/{op['name']}.md)"
-        lines.append(f"| {link} | {cell(op['doc'])} | {inputs_of(op)} | {op['n_outputs']} | {weights_of(op)} |")
+        lines.append(f"| {link} | {cell(op['doc'])} | {inputs_of(op)} | {op['n_outputs']} | {shapes_of(op)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -211,8 +212,8 @@ def layers_and_functions() -> dict[str, list[str]]:
 def operator_page(op: dict[str, Any], users: list[str]) -> str:
     row = OPERATORS[op["name"]]
     text = f"# {op['name']}\n\n{cell(op['doc'])[0].upper()}{cell(op['doc'])[1:]}.\n\n"
-    text += f"| inputs | outputs | weights | an output sees |\n|---|---|---|---|\n| {inputs_of(op)} "
-    text += f"| {op['n_outputs']} | {weights_of(op) or 'none'} | {SEES[row.kind]} |\n\n"
+    text += f"| inputs | outputs | frames; weights | an output sees |\n|---|---|---|---|\n| {inputs_of(op)} "
+    text += f"| {op['n_outputs']} | {shapes_of(op)} | {SEES[row.kind]} |\n\n"
     if op["attributes"]:
         text += "| attribute | kind | default | meaning |\n|---|---|---|---|\n"
         for a in op["attributes"]:

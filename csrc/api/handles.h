@@ -3,8 +3,7 @@
  * Callers hold plain pointers, and may come with one that was closed. So every object hangs in one tree of
  * the process, and a call enters it there, by address, before anything of it is read. One lock guards the
  * tree and all the counts; it is held for look-ups only. */
-#ifndef DS_API_HANDLES_H
-#define DS_API_HANDLES_H
+#pragma once
 #include <stdbool.h>
 
 #include "base/status.h"
@@ -64,5 +63,3 @@ static inline ds_status ds_handle_leave_stream(const void *stream, ds_status sta
 void ds_handle_drop(ds_handle *handle);
 /* Whether a call is in it. */
 bool ds_handle_in_use(const ds_handle *handle);
-
-#endif

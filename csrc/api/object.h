@@ -1,6 +1,5 @@
 /* api/object.h: what stands behind ds_model and ds_stream. */
-#ifndef DS_API_OBJECT_H
-#define DS_API_OBJECT_H
+#pragma once
 #include <pthread.h>
 
 #include "api/handles.h"
@@ -69,5 +68,3 @@ ds_status ds_take_struct(void *taken, size_t n_known, const void *caller, size_t
 ds_status ds_check_allocator(const ds_allocator *allocator, const char *name);
 /* Copies a struct that was filled, but for its size, to a caller that may have less of it, or more. */
 void ds_give_struct(void *caller, const void *filled, size_t n_bytes);
-
-#endif

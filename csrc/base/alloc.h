@@ -8,8 +8,7 @@
  * of NULL means the C library's. All functions may be called from any thread.
  *
  * `pointer` is written as bytes, so `(void **)&floats` is well defined for any pointer to objects. */
-#ifndef DS_BASE_ALLOC_H
-#define DS_BASE_ALLOC_H
+#pragma once
 #include "base/status.h"
 
 /* A cache line, a vector register of AVX-512, a row of a tile. */
@@ -56,5 +55,3 @@ ds_status ds_array_grow(const ds_allocator *allocator, void **items, size_t n, s
 /* Takes `pointer` back: it came from the same allocator, with the same `n_bytes` (for arrays: their
  * product). NULL is allowed. */
 void ds_release(const ds_allocator *allocator, void *pointer, size_t n_bytes);
-
-#endif

@@ -9,8 +9,7 @@
  * so that an overrun is reported where it happens.
  *
  * An arena belongs to one thread at a time. */
-#ifndef DS_BASE_ARENA_H
-#define DS_BASE_ARENA_H
+#pragma once
 #include "base/alloc.h"
 
 /* Fields are private to arena.c; the type is complete so that it can be a member. */
@@ -52,5 +51,3 @@ ds_status ds_arena_copy(ds_arena *arena, void **copy, const void *items, size_t 
 void ds_arena_reset(ds_arena *arena);
 /* Returns all memory to the allocator; the arena is as after ds_arena_init. */
 void ds_arena_free(ds_arena *arena);
-
-#endif

@@ -5,8 +5,7 @@
  * changed, reads again. Readers take no lock, so that a fork in another thread leaves none behind.
  * All accesses are atomic and sequentially consistent, which needs no fences and which
  * ThreadSanitizer understands. */
-#ifndef DS_BASE_CELL_H
-#define DS_BASE_CELL_H
+#pragma once
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ typedef struct ds_cell {
 void ds_cell_read(ds_cell *cell, uintptr_t words[DS_CELL_WORDS]);
 /* Replaces the values. Thread: any. */
 void ds_cell_write(ds_cell *cell, const uintptr_t words[DS_CELL_WORDS]);
-
-#endif

@@ -1,6 +1,5 @@
 /* An allocator that counts what goes through it to another one, from several threads at once. */
-#ifndef DS_BASE_COUNTED_H
-#define DS_BASE_COUNTED_H
+#pragma once
 #include <stdatomic.h>
 
 #include "base/alloc.h"
@@ -16,5 +15,3 @@ typedef struct ds_counted {
 void ds_counted_init(ds_counted *counted, const ds_allocator *inner);
 /* Returns hooks that go through `counted` (kept). */
 ds_allocator ds_counted_hooks(ds_counted *counted);
-
-#endif

@@ -3,8 +3,7 @@
  * Outputs are the same bits on every machine because each expression is computed as it is written: in its own
  * type, in its own order, with signed zeros, infinities, NaN and denormals. The build's flags say so, after all
  * that CFLAGS and CC may say; a compiler that was told otherwise behind them is stopped here. */
-#ifndef DS_BASE_FLOATS_H
-#define DS_BASE_FLOATS_H
+#pragma once
 
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
     defined(__NO_SIGNED_ZEROS__) || defined(__ROUNDING_MATH__)
@@ -19,6 +18,4 @@
 #endif
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16
 #error "DreamStream computes floats as floats: compile with -mfpmath=sse, not for the x87"
-#endif
-
 #endif

@@ -11,8 +11,7 @@
  * A message is one line; it names the operator or object, what was expected and what came. It lives
  * in a buffer of the calling thread (ds_last_error). The macros return from the function that they
  * stand in: what that function holds by then must be released first, or by its caller. */
-#ifndef DS_BASE_STATUS_H
-#define DS_BASE_STATUS_H
+#pragma once
 #include <stdarg.h>
 #include <stdbool.h>
 
@@ -59,5 +58,3 @@ ds_status ds_first_fault_end(const ds_first_fault *first);
         if (!(condition))                                             \
             return ds_fail_assertion(#condition, __FILE__, __LINE__); \
     } while (0)
-
-#endif

@@ -1,6 +1,5 @@
 /* What each operating system does its own way. All of it stands here: elsewhere POSIX is enough. */
-#ifndef DS_BASE_SYSTEM_H
-#define DS_BASE_SYSTEM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,5 +13,3 @@ typedef struct ds_system_arm {
     unsigned long hwcap, hwcap2;
 } ds_system_arm;
 ds_system_arm ds_system_read_arm(void);
-
-#endif

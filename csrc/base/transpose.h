@@ -1,6 +1,5 @@
 /* base/transpose.h: planes of elements of 4 bytes, turned over. */
-#ifndef DS_TRANSPOSE_H
-#define DS_TRANSPOSE_H
+#pragma once
 #include <stdint.h>
 #include <string.h>
 #if defined(__SSE2__)
@@ -44,5 +43,3 @@ ds_transpose(char *y, const char *x, int64_t n_i, int64_t n_j, int64_t x_row, in
         for (int64_t j = i < i_4 ? j_4 : 0; j < n_j; j++)
             memcpy(y + j * y_row + i * 4, x + i * x_row + j * 4, 4);
 }
-
-#endif

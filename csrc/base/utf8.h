@@ -3,8 +3,7 @@
  * A name out of a file may hold what moves a terminal's cursor, begins a line or turns the direction of
  * writing. Whatever is shown of it goes through ds_utf8_show, messages as a whole do (base/status.c), and so
  * does what Python shows (`_core.shown`). */
-#ifndef DS_BASE_UTF8_H
-#define DS_BASE_UTF8_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -24,5 +23,3 @@ const char *ds_utf8_show(char *shown, size_t n_room, const char *text, size_t n_
 /* The text that ends in a zero so, within the block that the message is written in. */
 #define DS_SHOWN(text) \
     ds_utf8_show((char[DS_UTF8_SHOWN_BYTES]){0}, DS_UTF8_SHOWN_BYTES, text, strlen(text))
-
-#endif

@@ -4,8 +4,7 @@
  * frame's features; any sign, zero included, at any address. Where the elements that lie side by side are not
  * the same on both sides (a caller's [features][frames]), they are moved tile by tile: every line of memory
  * that is touched is used as a whole. */
-#ifndef DS_BATCH_LAYOUT_H
-#define DS_BATCH_LAYOUT_H
+#pragma once
 #include "batch/value.h"
 
 /* What callers' elements are: a ds_dtype, or one that there is not on edges. */
@@ -32,5 +31,3 @@ void ds_layout_read(void *to, const void *from, const ptrdiff_t *strides, ds_ele
 /* Copies n contiguous frames. strides NULL: `to` is contiguous, too. */
 void ds_layout_write(void *to, const ptrdiff_t *strides, const void *from,
                      const ds_signature *signature, int64_t n);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A value is [sum of lengths][feature shape...], channels last, with one run of frames per stream; no
  * padding exists. A pair is what is known of one stream's frames on one edge (absolute counts). */
-#ifndef DS_BATCH_VALUE_H
-#define DS_BATCH_VALUE_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -67,5 +66,3 @@ int64_t ds_greatest_divisor(int64_t a, int64_t b);
 bool ds_rate_equal(ds_rate a, ds_rate b);
 /* rate * num / den in lowest terms; false where that overflows. */
 bool ds_rate_scale(ds_rate *rate, int64_t num, int64_t den);
-
-#endif

@@ -1,7 +1,6 @@
 /* Bytes on their way out: a sink, which takes them one piece after the other, and a growing buffer,
  * which belongs to one thread at a time. */
-#ifndef DS_CODEC_BUFFER_H
-#define DS_CODEC_BUFFER_H
+#pragma once
 #include "base/alloc.h"
 
 /* Takes `n_bytes` (may be 0) at `bytes`, borrowed. A failure ends what was being written. */
@@ -27,5 +26,3 @@ ds_status ds_buffer_reserve(ds_buffer *buffer, size_t n_more);
 ds_status ds_buffer_append(ds_buffer *buffer, const void *bytes, size_t n_bytes);
 /* Returns the memory to the allocator; the buffer is as after ds_buffer_init. */
 void ds_buffer_free(ds_buffer *buffer);
-
-#endif

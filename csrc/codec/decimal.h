@@ -1,7 +1,6 @@
 /* Doubles as decimal text, whatever the locale and the thread's rounding: read with correct
  * rounding, written with as few correctly rounded digits as read back as the same double. */
-#ifndef DS_CODEC_DECIMAL_H
-#define DS_CODEC_DECIMAL_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -15,5 +14,3 @@ bool ds_decimal_read(double *value, const char *text, size_t n_bytes);
 /* Fills `text` with the finite `value`, ended by a zero; returns the bytes without it. It always
  * has a point or an exponent: "1.0", "-0.0", "0.0001", "1e-05", "1e+16". */
 size_t ds_decimal_write(char text[DS_DECIMAL_BYTES], double value);
-
-#endif

@@ -23,8 +23,7 @@
  *
  * A tree is immutable and may be read by several threads at a time. A value belongs to its tree,
  * and is valid as long as that; it is handed around by value. */
-#ifndef DS_CODEC_JSON_H
-#define DS_CODEC_JSON_H
+#pragma once
 #include <stdbool.h>
 
 #include "codec/buffer.h"
@@ -166,5 +165,3 @@ void ds_json_put_null(ds_json_writer *writer, const char *key);
 void ds_json_put_integers(ds_json_writer *writer, const char *key, const int64_t *values, size_t n);
 /* A whole value, as a writer wrote it before; taken as it is. */
 void ds_json_put_written(ds_json_writer *writer, const char *key, const void *text, size_t n_bytes);
-
-#endif

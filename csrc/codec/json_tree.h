@@ -3,8 +3,7 @@
  * Nodes stand in the order of the text, so a value's parts follow it directly. The members of an
  * object are a node for the key, a string, and the value's nodes. Characters of all strings stand
  * in one pool, each string with a zero behind it. Numbers of 32 bits suffice for DS_JSON_MAX_BYTES. */
-#ifndef DS_CODEC_JSON_TREE_H
-#define DS_CODEC_JSON_TREE_H
+#pragma once
 #include "codec/buffer.h"
 #include "codec/json.h"
 
@@ -46,5 +45,3 @@ static inline uint32_t ds_json_end(const ds_json_node *nodes, uint32_t index)
     const ds_json_kind kind = nodes[index].kind;
     return kind == DS_JSON_ARRAY || kind == DS_JSON_OBJECT ? nodes[index].as.parts.end : index + 1;
 }
-
-#endif

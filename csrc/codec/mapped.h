@@ -6,8 +6,7 @@
  * holds must stay as it is meanwhile: replace it by renaming a new one over it. Where a file is cut
  * short under a mapping, the system ends the process that reads beyond its end; who can't rule that
  * out reads the file (ds_mapped_read). */
-#ifndef DS_CODEC_MAPPED_H
-#define DS_CODEC_MAPPED_H
+#pragma once
 #include "base/alloc.h"
 
 typedef struct ds_mapped ds_mapped;
@@ -33,5 +32,3 @@ bool ds_mapped_is_mapping(const ds_mapped *mapped);
 /* Says that the bytes won't be read soon: of a mapping, the pages that were read no longer count as
  * this process's memory, and are mapped anew when somebody reads them. Others may read meanwhile. */
 void ds_mapped_forget(const ds_mapped *mapped);
-
-#endif

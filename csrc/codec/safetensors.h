@@ -16,8 +16,7 @@
  * The writer puts arrays in the order given, each at a multiple of DS_ALIGNMENT in the file, so that
  * it can be used where it is mapped. What lies between two arrays is an array too, of U8, whose name
  * begins with DS_SAFETENSORS_FILLER. The same input gives the same bytes. */
-#ifndef DS_CODEC_SAFETENSORS_H
-#define DS_CODEC_SAFETENSORS_H
+#pragma once
 #include <stdbool.h>
 
 #include "codec/json.h"
@@ -110,5 +109,3 @@ typedef struct ds_metadata_source {
 ds_status ds_safetensors_write(const ds_sink *sink, const ds_allocator *allocator,
                                const ds_tensor_source *tensors, size_t n_tensors,
                                const ds_metadata_source *texts, size_t n_texts);
-
-#endif

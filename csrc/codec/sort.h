@@ -1,7 +1,6 @@
 /* Sorting of indices, without memory of its own and in n log n whatever the data: it sorts what
  * strangers wrote. */
-#ifndef DS_CODEC_SORT_H
-#define DS_CODEC_SORT_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 
@@ -9,5 +8,3 @@
 typedef int (*ds_sort_compare)(const void *context, uint32_t a, uint32_t b);
 /* Sorts `order` (heapsort); equal items stand in ascending order of their numbers. */
 void ds_sort_indices(uint32_t *order, size_t n, ds_sort_compare compare, const void *context);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Nothing is cached: each call asks the processor, which may take microseconds under a hypervisor.
  * Ask once and keep the answer. All functions may be called from any thread. */
-#ifndef DS_CPU_DETECT_H
-#define DS_CPU_DETECT_H
+#pragma once
 
 #include "base/status.h"
 
@@ -49,5 +48,3 @@ bool ds_cpu_dots(void);
 bool ds_cpu_bf16_terms(void);
 /* Returns the name of `isa` as in ds_cpu_choose, "unknown" for none. View, valid for ever. */
 const char *ds_isa_name(ds_isa isa);
-
-#endif

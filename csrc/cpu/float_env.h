@@ -4,8 +4,7 @@
  *
  * Costs a few nanoseconds. Pairs may stand within each other. A thread that runs nothing but the engine's
  * work enters once. */
-#ifndef DS_CPU_FLOAT_ENV_H
-#define DS_CPU_FLOAT_ENV_H
+#pragma once
 
 #if defined(__x86_64__)
 typedef struct ds_float_env {
@@ -22,5 +21,3 @@ typedef struct ds_float_env {
 void ds_float_env_enter(ds_float_env *callers);
 /* Puts back what was there, exception flags included: what the engine computes raises none. */
 void ds_float_env_leave(const ds_float_env *callers);
-
-#endif

@@ -15,8 +15,7 @@
  *
  * Fork: a child process has no workers. The pool notices, and runs serially there; the child may
  * destroy it, and make another one. */
-#ifndef DS_CPU_THREADS_H
-#define DS_CPU_THREADS_H
+#pragma once
 
 #include "base/alloc.h"
 
@@ -52,5 +51,3 @@ void ds_pool_wake(ds_pool *pool);
 size_t ds_pool_threads(const ds_pool *pool);
 /* Ends the workers, releases the pool; NULL is allowed. Thread: one, while no run is under way. */
 void ds_pool_destroy(ds_pool *pool);
-
-#endif

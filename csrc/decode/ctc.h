@@ -9,8 +9,7 @@
  * follows from a stream's own frames, one after the other: chunks and other streams can't change a bit.
  *
  * A call works on a copy of the streams' states; they are exchanged when all of it has succeeded. */
-#ifndef DS_DECODE_CTC_H
-#define DS_DECODE_CTC_H
+#pragma once
 #include <stdatomic.h>
 
 #include "codec/mapped.h"
@@ -206,5 +205,3 @@ ds_status ds_ctc_begin(const ds_ctc *ctc, const ds_allocator *allocator, ds_ctc_
  * room for all. Errors: DS_ARGUMENT of a language model's function. */
 ds_status ds_ctc_rank(const ds_ctc *ctc, const ds_ctc_state *state, bool end, int32_t *order,
                       double *scores);
-
-#endif

@@ -146,14 +146,33 @@ static ds_status read_phrases(ds_ctc *ctc, const ds_text *text, double weight)
     return status;
 }
 
-static bool is_number(double x)
+static ds_status check_options(const ds_decoder_options *o)
 {
-    return !isnan(x);
+    DS_CHECK(o->beam_size <= 1 << 16 && o->beam_size_token <= DS_MAX_TOKENS &&
+                 o->max_pending <= 1 << 20 && o->max_final <= 1 << 24,
+             DS_ARGUMENT,
+             "decoder: expected at most 65536 as beam_size, and less than millions elsewhere");
+    DS_CHECK(o->max_symbols <= 1 << 10, DS_ARGUMENT,
+             "decoder: expected max_symbols of at most 1024");
+    DS_CHECK(
+        o->beam_threshold >= 0 && o->token_threshold <= 0 && o->blank_threshold >= 0 &&
+            o->blank_threshold <= 1,
+        DS_ARGUMENT,
+        "decoder: expected a beam_threshold of 0 or more, a token_threshold of 0 or less and a "
+        "blank_threshold from 0 to 1");
+    DS_CHECK(isfinite(o->lm_weight) && isfinite(o->word_score) && isfinite(o->sil_score) &&
+                 isfinite(o->hotword_weight) && !isnan(o->unk_score) &&
+                 o->unk_score < (double)INFINITY,
+             DS_ARGUMENT, "decoder: expected finite weights and scores");
+    DS_CHECK(o->silence_frames >= 0 && o->trailing_frames >= 0 && o->utterance_frames >= 0,
+             DS_ARGUMENT, "decoder: expected frames of endpoints of 0 or more");
+    return DS_OK;
 }
 
 /* The options with their defaults, and the numbers of them that streams depend on. */
 static ds_status take_options(ds_ctc *ctc, const ds_decoder_options *o)
 {
+    DS_TRY(check_options(o));
     const ds_ctc_options taken = {
         .blank = o->blank,
         .beam = o->greedy      ? 0
@@ -168,24 +187,6 @@ static ds_status take_options(ds_ctc *ctc, const ds_decoder_options *o)
         .max_past = o->max_final ? (int32_t)o->max_final : 1024,
         .max_symbols = ctc->scorer.owner && o->max_symbols ? (int32_t)o->max_symbols : 1,
         .endpoints = {o->silence_frames, o->trailing_frames, o->utterance_frames}};
-    DS_CHECK(o->beam_size <= 1 << 16 && o->beam_size_token <= DS_MAX_TOKENS &&
-                 o->max_pending <= 1 << 20 && o->max_final <= 1 << 24,
-             DS_ARGUMENT,
-             "decoder: expected at most 65536 as beam_size, and less than millions elsewhere");
-    DS_CHECK(o->max_symbols <= 1 << 10, DS_ARGUMENT,
-             "decoder: expected max_symbols of at most 1024");
-    DS_CHECK(
-        o->beam_threshold >= 0 && o->token_threshold <= 0 && o->blank_threshold >= 0 &&
-            o->blank_threshold <= 1,
-        DS_ARGUMENT,
-        "decoder: expected a beam_threshold of 0 or more, a token_threshold of 0 or less and a "
-        "blank_threshold from 0 to 1");
-    DS_CHECK(isfinite(o->lm_weight) && isfinite(o->word_score) && isfinite(o->sil_score) &&
-                 isfinite(o->hotword_weight) && is_number(o->unk_score) &&
-                 o->unk_score < (double)INFINITY,
-             DS_ARGUMENT, "decoder: expected finite weights and scores");
-    DS_CHECK(o->silence_frames >= 0 && o->trailing_frames >= 0 && o->utterance_frames >= 0,
-             DS_ARGUMENT, "decoder: expected frames of endpoints of 0 or more");
     ctc->options = taken;
     ds_language *l = &ctc->language;
     l->lm_weight = o->lm_weight;

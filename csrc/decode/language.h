@@ -2,8 +2,7 @@
  *
  * Words are those of a lexicon, spelled by a path through its trie, or, without one, what stands between separators
  * (`sil`), or begins with a token that has the mark of SentencePiece. Where tokens have neither, each is a word. */
-#ifndef DS_DECODE_LANGUAGE_H
-#define DS_DECODE_LANGUAGE_H
+#pragma once
 #include "decode/lexicon.h"
 #include "decode/ngram.h"
 #include "decode/phrases.h"
@@ -62,5 +61,3 @@ static inline bool ds_is_marked(ds_span text)
     return text.n >= 3 && text.text[0] == DS_MARK[0] && text.text[1] == DS_MARK[1] &&
            text.text[2] == DS_MARK[2];
 }
-
-#endif

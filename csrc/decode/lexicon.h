@@ -1,6 +1,5 @@
 /* A list of words with their spellings in tokens, as a trie. Node 0 is the root. */
-#ifndef DS_DECODE_LEXICON_H
-#define DS_DECODE_LEXICON_H
+#pragma once
 #include "decode/tokens.h"
 
 typedef struct ds_branch {
@@ -25,5 +24,3 @@ ds_status ds_lexicon_read(ds_lexicon *lexicon, ds_arena *arena, const ds_tokens 
                           const void *bytes, size_t n_bytes);
 /* Fills `best` from the logarithmic probability of each word. */
 ds_status ds_lexicon_smear(ds_lexicon *lexicon, ds_arena *arena, const float *words);
-
-#endif

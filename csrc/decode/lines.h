@@ -1,8 +1,7 @@
 /* Text files of strangers, line by line and field by field.
  *
  * Lines end in "\n" or "\r\n", fields are separated by spaces and tabs. A line is a view of the text. */
-#ifndef DS_DECODE_LINES_H
-#define DS_DECODE_LINES_H
+#pragma once
 #include "base/status.h"
 
 typedef struct ds_span {
@@ -34,5 +33,3 @@ bool ds_span_number(ds_span span, double *value);
 /* The text of a span within a message: printf("%s", DS_SHOWN_SPAN(span)). */
 #define DS_SHOWN_SPAN(span) \
     ds_utf8_show((char[DS_UTF8_SHOWN_BYTES]){0}, DS_UTF8_SHOWN_BYTES, (span).text, (span).n)
-
-#endif

@@ -1,7 +1,6 @@
 /* A hash table from 64-bit keys to 32-bit numbers, by open addressing: words by the hash of their text, and the
  * edges of tries by (node, label). */
-#ifndef DS_DECODE_MAP_H
-#define DS_DECODE_MAP_H
+#pragma once
 #include "base/alloc.h"
 
 #define DS_MAP_NONE UINT32_MAX /* what an unknown key gives; no value may be it */
@@ -49,5 +48,3 @@ static inline uint64_t ds_hash(uint64_t hash, const char *text, size_t n_bytes)
         hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001B3);
     return hash;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * the longest known end of what came before; where it has no edge for a word, its back-off is added and the search
  * goes on from its own longest known end (`suffix`), so that a score costs as many look-ups as it backs off. Of a model
  * that a function scores, only the words are known; a state is the last of them. */
-#ifndef DS_DECODE_NGRAM_H
-#define DS_DECODE_NGRAM_H
+#pragma once
 #include "decode/lines.h"
 #include "decode/map.h"
 #include "dreamstream.h"
@@ -60,5 +59,3 @@ uint32_t ds_ngram_word(const ds_ngram *model, uint64_t hash);
 double ds_ngram_score(const ds_ngram *model, ds_history *state, uint32_t word);
 /* Errors: DS_ARGUMENT for a score that comes of a function's failure. */
 ds_status ds_ngram_check(double score);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * With a separator of words phrases stand for whole words: one begins and ends beside a separator, or where the
  * sequence does. */
-#ifndef DS_DECODE_PHRASES_H
-#define DS_DECODE_PHRASES_H
+#pragma once
 #include "decode/tokens.h"
 
 typedef struct ds_phrases {
@@ -31,5 +30,3 @@ void ds_phrases_free(ds_phrases *phrases);
 double ds_phrases_step(const ds_phrases *phrases, uint32_t *state, int32_t token);
 /* Returns what the end of the sequence adds to the score. */
 double ds_phrases_end(const ds_phrases *phrases, uint32_t state);
-
-#endif

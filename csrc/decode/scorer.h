@@ -2,8 +2,7 @@
  *
  * The predictor sees the tokens so far, the joiner gives scores of the next one from what the predictor says and a frame
  * of the encoder. All rows are independent: a row's bits depend on no other. Any thread may ask. */
-#ifndef DS_DECODE_SCORER_H
-#define DS_DECODE_SCORER_H
+#pragma once
 #include "base/alloc.h"
 
 typedef struct ds_scorer {
@@ -36,5 +35,3 @@ ds_status ds_memory_create(const ds_scorer *scorer, const ds_allocator *allocato
                            ds_memory **memory);
 /* One holder less; the last releases it. NULL is allowed. */
 void ds_memory_drop(const ds_scorer *scorer, const ds_allocator *allocator, ds_memory *memory);
-
-#endif

@@ -1,6 +1,5 @@
 /* The tokens that scores are about: their texts, and which of them mark words. */
-#ifndef DS_DECODE_TOKENS_H
-#define DS_DECODE_TOKENS_H
+#pragma once
 #include "base/arena.h"
 #include "decode/lines.h"
 #include "decode/map.h"
@@ -21,5 +20,3 @@ ds_status ds_tokens_read(ds_tokens *tokens, ds_arena *arena, const void *bytes, 
 void ds_tokens_free(ds_tokens *tokens);
 /* The token of that text; -1: there is none. */
 int32_t ds_tokens_find(const ds_tokens *tokens, ds_span text);
-
-#endif

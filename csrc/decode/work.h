@@ -1,6 +1,5 @@
 /* decode/work.h: the scratch of a call, and what both searches share: ctc.c's and transducer.c's. */
-#ifndef DS_DECODE_WORK_H
-#define DS_DECODE_WORK_H
+#pragma once
 #include "decode/ctc.h"
 
 /* transducer.c's part. */
@@ -57,5 +56,3 @@ ds_status ds_ctc_end_frame(ds_ctc_work *w, const ds_ctc *ctc, const ds_allocator
 /* The scratch of a transducer (returns owned); NULL is allowed to be destroyed. */
 ds_status ds_transducing_create(ds_transducing **t, const ds_allocator *allocator);
 void ds_transducing_destroy(ds_transducing *t, const ds_allocator *allocator);
-
-#endif

@@ -3,8 +3,7 @@
  * A call is a function of new frames, kept frames, carried arrays and weights; slopes go the same ways back. A state's
  * slope lies as the state lies: kept frames of each value input, then what is carried. Counts, windows and targets are
  * those that forward had. */
-#ifndef DS_EXEC_BACK_H
-#define DS_EXEC_BACK_H
+#pragma once
 #include "exec/eager.h"
 
 typedef struct ds_eager_back {
@@ -21,5 +20,3 @@ typedef struct ds_eager_back {
 /* Scratch comes from the arena, which is reset first. Errors: DS_NO_MEMORY, upon which inputs may hold a part of their
  * slopes. */
 ds_status ds_eager_backward(const ds_eager_back *back, ds_arena *arena);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A backend is a table of kernels (kernels/kernels.h): one per variant that was compiled in, and each
  * again with products by OpenBLAS where that is built in. */
-#ifndef DS_EXEC_BACKEND_H
-#define DS_EXEC_BACKEND_H
+#pragma once
 #include "base/status.h"
 #include "kernels/kernels.h"
 
@@ -19,5 +18,3 @@ bool ds_backend_bitwise(const ds_kernels *kernels);
  * OpenBLAS to one thread. Errors: DS_ARGUMENT for an unknown name, there or in the environment, DS_MODE
  * where this machine can't run it. */
 ds_status ds_backend_choose(const ds_kernels **kernels, const char *name, bool blas);
-
-#endif

@@ -4,8 +4,7 @@
  * thousand times. So a plan adds up what its nodes take, what its weights do as its kernels want them, what one stream
  * remembers, and what a call takes that brings one frame of input 0 and ends the stream; each call, what its rows
  * take. */
-#ifndef DS_EXEC_BUDGET_H
-#define DS_EXEC_BUDGET_H
+#pragma once
 #include "exec/plan.h"
 
 /* The plan's max_bytes where its maker says 0: these, and so many times the weights as they were given. */
@@ -20,5 +19,3 @@ ds_status ds_budget_add(ds_plan *plan, size_t j, size_t n_bytes);
 /* Returns what is wrong with a call that takes n_bytes, `most` of them, of one row, for edge e: DS_LIMIT, or DS_NO_MEMORY
  * where nobody chose a limit. */
 ds_status ds_budget_refuse_call(const ds_plan *plan, size_t n_bytes, size_t e, size_t most);
-
-#endif

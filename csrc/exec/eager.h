@@ -3,8 +3,7 @@
  * A graph of one node, run as in a batch, but its counts and its state are the caller's: per row the kept
  * frames of each value input, one after another, then the carried arrays. The state's size follows from the
  * counts; new states are written aside. */
-#ifndef DS_EXEC_EAGER_H
-#define DS_EXEC_EAGER_H
+#pragma once
 #include "base/arena.h"
 #include "ops/op.h"
 
@@ -37,5 +36,3 @@ ds_status ds_eager_state_bytes(const ds_op *op, const ds_pair *in, ds_pair out, 
                                size_t *n_bytes);
 /* Runs; scratch comes from the arena, which is reset first. Errors: DS_NO_MEMORY; DS_INDEX. */
 ds_status ds_eager_run(const ds_eager *eager, ds_arena *arena);
-
-#endif

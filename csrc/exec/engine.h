@@ -1,8 +1,7 @@
 /* exec/engine.h: a plan with all that running it takes: its streams, its threads, its scratch.
  *
  * One engine serves any number of threads at a time, each with streams of its own (exec/session.h). */
-#ifndef DS_EXEC_ENGINE_H
-#define DS_EXEC_ENGINE_H
+#pragma once
 #include <pthread.h>
 
 #include "exec/step.h"
@@ -43,5 +42,3 @@ void ds_engine_destroy(ds_engine *engine);
 ds_status ds_step_take(ds_engine *engine, ds_step **step, size_t n_rows);
 /* Puts it to rest; NULL is allowed. Thread: any. */
 void ds_step_give(ds_engine *engine, ds_step *step);
-
-#endif

@@ -3,8 +3,7 @@
  * Where each edge's new frames lie (a buffer shared by edges whose lives don't overlap), what each edge
  * keeps between calls and where in a stream's block, where each operator's carried arrays lie, and the
  * weights as the chosen kernels want them. Immutable once made; shared by all threads. */
-#ifndef DS_EXEC_PLAN_H
-#define DS_EXEC_PLAN_H
+#pragma once
 #include "base/arena.h"
 #include "ir/rewrite.h"
 
@@ -128,5 +127,3 @@ static inline int64_t *ds_block_marks(const ds_plan *plan, ds_block *block)
 ds_status ds_plan_create(ds_plan **plan, ds_graph *takes_graph, const ds_kernels *kernels,
                          int64_t skew, size_t max_bytes);
 void ds_plan_destroy(ds_plan *plan);
-
-#endif

@@ -7,8 +7,7 @@
  * about where its streams get to is there when the next call asks where they come from.
  *
  * The table has bounded room; when it is full it starts afresh. It belongs to one thread at a time. */
-#ifndef DS_EXEC_POSITIONS_H
-#define DS_EXEC_POSITIONS_H
+#pragma once
 #include "exec/plan.h"
 
 typedef struct ds_edge_counts {
@@ -79,5 +78,3 @@ static inline int64_t ds_kept_at(const ds_plan *p, const ds_place *at, size_t e)
 {
     return ds_known_at(p, at, e) - ds_kept_from(p, at, e);
 }
-
-#endif

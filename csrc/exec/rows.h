@@ -9,8 +9,7 @@
  *   in the tail   of the stream, the same for edges that keep more and more;
  *   in a buffer   of the step, where an edge keeps nothing, few frames, or gets more than its room holds: the kept
  *                 frames are copied in, and out again behind the edge's last reader. */
-#ifndef DS_EXEC_ROWS_H
-#define DS_EXEC_ROWS_H
+#pragma once
 #include "exec/step.h"
 
 typedef struct ds_row {
@@ -102,5 +101,3 @@ static inline char *ds_fresh_data(const ds_plan *p, const ds_row *row, const ds_
 void ds_group_make_way(const ds_plan *p, ds_group *g, size_t e);
 /* Phase 2 of one group. */
 void ds_group_run(const ds_step *step, ds_group *g, ds_pool *pool);
-
-#endif

@@ -3,8 +3,7 @@
  * A slot owns one block (exec/plan.h) and the tails of edges whose kept frames grow with the stream.
  * Open takes a slot from the free list and clears it; close gives it back. A slot is used by one
  * thread at a time (ds_slot_enter); the session itself by any. */
-#ifndef DS_EXEC_SESSION_H
-#define DS_EXEC_SESSION_H
+#pragma once
 #include <stdatomic.h>
 
 #include "exec/plan.h"
@@ -80,5 +79,3 @@ uint64_t ds_snapshot_checksum(const void *data, size_t n_bytes);
 ds_status ds_slot_restore(const ds_plan *plan, ds_slot *slot, const void *data, size_t n_bytes);
 /* Fills a freshly opened slot with another's state. */
 ds_status ds_slot_copy(const ds_plan *plan, ds_slot *slot, const ds_slot *source);
-
-#endif

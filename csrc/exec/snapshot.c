@@ -47,14 +47,12 @@ typedef struct state {
     size_t n_entries, n_bytes; /* of the whole snapshot */
 } state;
 
-/* Rewrites leave edges their numbers: one whose producer has gone is the sync's input, or of no use (-1). */
+/* In which edge of the rewritten graph an edge's frames lie; -1: its producer has gone, and nobody reads it. */
 static void find_places(const ds_plan *p, int *place)
 {
     for (size_t e = 0; e < p->model->n_edges; e++) {
-        const int node = p->model->edges[e].node;
-        const bool gone = node >= 0 && p->graph->edges[e].node < 0;
-        const bool is_sync = gone && strcmp(p->model->nodes[node].op->def->name, "sync") == 0;
-        place[e] = !gone ? (int)e : is_sync ? place[p->model->nodes[node].inputs[0]] : -1;
+        const int at = p->graph->renamed[e];
+        place[e] = p->model->edges[at].node >= 0 && p->graph->edges[at].node < 0 ? -1 : at;
     }
 }
 

@@ -11,8 +11,7 @@
  *
  * Up to ds_step_check a step that is given back has changed nothing. Its rows are split among threads; every
  * row's bits are its own. */
-#ifndef DS_EXEC_STEP_H
-#define DS_EXEC_STEP_H
+#pragma once
 #include "batch/layout.h"
 #include "cpu/threads.h"
 #include "exec/positions.h"
@@ -81,5 +80,3 @@ static inline const ds_signature *ds_step_output(const ds_plan *plan, size_t out
 {
     return &plan->graph->edges[plan->graph->outputs[output]].signature;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* exec/transducer.h: the predictor and the joiner of a transducer, as its search asks for them (decode/scorer.h). */
-#ifndef DS_EXEC_TRANSDUCER_H
-#define DS_EXEC_TRANSDUCER_H
+#pragma once
 #include "decode/scorer.h"
 #include "exec/engine.h"
 
@@ -8,5 +7,3 @@
  * Errors: DS_ARGUMENT for models that are no predictor and joiner; DS_NO_MEMORY. */
 ds_status ds_transducer_scorer(ds_scorer *scorer, const ds_engine *predictor,
                                const ds_engine *joiner);
-
-#endif

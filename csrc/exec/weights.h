@@ -2,8 +2,7 @@
  *
  * A raw weight that is the plan's own, and of which all users have a packed one, is given back once it has been
  * packed. What must see weights as they were captured (files, exports) gets them unpacked, for a while. */
-#ifndef DS_EXEC_WEIGHTS_H
-#define DS_EXEC_WEIGHTS_H
+#pragma once
 #include "exec/plan.h"
 
 /* Lists every node's raw weights, packs them, and gives back what has been replaced. After the fingerprint has been
@@ -18,5 +17,3 @@ typedef struct ds_restored {
 /* graph: plan->model or plan->plain, which it shares operators and names with. Errors: DS_NO_MEMORY. */
 ds_status ds_weights_restore(ds_restored *restored, const ds_plan *plan, const ds_graph *graph);
 void ds_weights_free(ds_restored *restored);
-
-#endif

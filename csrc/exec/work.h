@@ -1,6 +1,5 @@
 /* exec/work.h: one operator's rows put together, as eager calls and backward have them. */
-#ifndef DS_EXEC_WORK_H
-#define DS_EXEC_WORK_H
+#pragma once
 #include "exec/eager.h"
 
 /* in, out and count are as a run has them. */
@@ -31,5 +30,3 @@ ds_run ds_work_run(const ds_work *w);
 bool ds_work_runs(const ds_work *w);
 /* All rows as one, from frame 0 on, where the operator need not tell them apart; else leaves them. */
 bool ds_work_flatten(ds_work *w, ds_run *run);
-
-#endif

@@ -5,8 +5,7 @@
  * a constant each. That holds for all positions of several inputs that the clock admits, when all are moved
  * together; nodes that no output follows from are left out of it. Time and memory go by the number of nodes, not of
  * frames. */
-#ifndef DS_IR_ANALYSE_H
-#define DS_IR_ANALYSE_H
+#pragma once
 #include "ir/clock.h"
 #include "ir/graph.h"
 
@@ -36,5 +35,3 @@ typedef struct ds_analysis {
  * DS_INTERNAL naming the operator whose counts break the laws (monotone, known <= total later); DS_NO_MEMORY. */
 ds_status ds_analyse(ds_analysis *analysis, const ds_graph *graph, const ds_clock *clock);
 void ds_analysis_free(ds_analysis *analysis);
-
-#endif

@@ -3,8 +3,7 @@
  * max(n_i / r_i) - min(n_j / r_j) < (skew + 1) / r_slowest must hold for their frames so far; all in
  * exact integers: input i's time is n_i * tick[i]. An input of rate 0 is given once, as one frame with the
  * stream's start: it has no part in this. */
-#ifndef DS_IR_CLOCK_H
-#define DS_IR_CLOCK_H
+#pragma once
 #include "ir/stairs.h"
 #include "ops/op.h"
 
@@ -27,5 +26,3 @@ void ds_clock_offsets(const ds_clock *clock, size_t i, int64_t *low, int64_t *hi
  * DS_LIMIT for rates that repeat too late. */
 ds_status ds_clock_functions(const ds_clock *clock, ds_stairs_maker *m, const int64_t *offsets,
                              const ds_stairs **frames, const ds_stairs **mask);
-
-#endif

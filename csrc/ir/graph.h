@@ -2,8 +2,7 @@
  *
  * Built front to back: a node's inputs exist before it, so a graph has no cycles by construction.
  * Weights are copied in, once; those that lie in a file that the graph borrows from are used there. */
-#ifndef DS_IR_GRAPH_H
-#define DS_IR_GRAPH_H
+#pragma once
 #include "base/arena.h"
 #include "codec/mapped.h"
 #include "ops/op.h"
@@ -56,6 +55,9 @@ typedef struct ds_graph {
     size_t n_inputs;
     int *outputs;
     size_t n_outputs, outputs_capacity;
+    /* [n_edges], of a graph that was rewritten: in which edge an edge's frames lie, itself unless its sync has gone;
+     * NULL of others */
+    const int *renamed;
     const ds_weight **named; /* [DS_NAME_CHAINS] by a hash of the name; NULL before the first */
     bool shared;             /* operators, weights and names are borrowed from another graph */
     ds_mapped *file;         /* that weights are borrowed from, or NULL */
@@ -115,5 +117,3 @@ void ds_graph_remember_fingerprint(ds_graph *graph);
 void ds_fingerprint_bytes(uint64_t fingerprint[2], const void *data, size_t n_bytes);
 /* For tables: quick where there are few bytes. */
 uint64_t ds_hash_bytes(const void *data, size_t n_bytes);
-
-#endif

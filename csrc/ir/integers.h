@@ -1,6 +1,5 @@
 /* ir/integers.h: what operators say of their integers, as functions of how many frames have come. */
-#ifndef DS_IR_INTEGERS_H
-#define DS_IR_INTEGERS_H
+#pragma once
 #include "ir/stairs.h"
 #include "ops/op.h"
 
@@ -12,5 +11,3 @@ ds_status ds_stairs_program(ds_stairs_maker *maker, const ds_program *p,
  * totals. */
 ds_status ds_stairs_total(ds_stairs_maker *maker, const ds_op *op, const ds_stairs *const *inputs,
                           const ds_stairs **total);
-
-#endif

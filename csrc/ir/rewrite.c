@@ -116,6 +116,7 @@ ds_status ds_rewrite(ds_graph *graph, ds_analysis *analysis)
     DS_PUSH_ZEROED(&graph->arena, stays, graph->n_nodes);
     choose(graph, analysis, readers, stays);
     take_out(graph, analysis, stays, names);
+    graph->renamed = names;
     return DS_OK;
 }
 

@@ -1,6 +1,5 @@
 /* ir/rewrite.h: rewrites that keep every output bit. Node ids and edge numbers stay those of the original. */
-#ifndef DS_IR_REWRITE_H
-#define DS_IR_REWRITE_H
+#pragma once
 #include "ir/analyse.h"
 
 /* Marks the nodes on whose values no output depends (only their lengths count, if anything does): they are
@@ -17,5 +16,3 @@ ds_status ds_rewrite(ds_graph *graph, ds_analysis *analysis);
  * more of its syncs removed. The nodes that it makes are the copy's own. DS_NO_MEMORY, the graph as it was but
  * for what has been fused. */
 ds_status ds_fuse(ds_graph *graph);
-
-#endif

@@ -4,8 +4,7 @@
  * within a stretch of n, f(n + period) = f(n) + gain, and the last stretch has no end. So a function is a list of
  * stretches, each with the steps of one period; operations on functions take time by the number of steps,
  * not of frames, however long a stretch is. */
-#ifndef DS_IR_STAIRS_H
-#define DS_IR_STAIRS_H
+#pragma once
 #include "base/arena.h"
 #include "ops/expr.h"
 
@@ -84,5 +83,3 @@ ds_status ds_stairs_apart(ds_stairs_maker *m, const ds_stairs *f, const ds_stair
                           int64_t *gain, int64_t *period);
 /* a becomes the least common multiple; DS_LIMIT beyond DS_MOST_PERIOD. */
 ds_status ds_extend_period(int64_t *a, int64_t b);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * beta is the same from the end. The slope of x is that of logits in front of a log_softmax, as in torch: e^x less the
  * probability that a path is at the class. Arrays: x and slope [frames][classes], alpha [frames][2 L + 1]. */
-#ifndef DS_KERNELS_CTC_H
-#define DS_KERNELS_CTC_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ double ds_ctc_loss(const ds_ctc *c, double *alpha);
 /* Fills slope with that of `scale` times the loss. beta: room for 2 (2 L + 1) numbers. */
 void ds_ctc_slope(const ds_ctc *c, const double *alpha, double loss, double scale, double *beta,
                   double *slope);
-
-#endif

@@ -3,8 +3,7 @@
  * Nothing is drawn in turn: whoever asks for the number of a place gets the same one, in whatever order, so that
  * neither chunks nor other rows of a batch show in what is dropped. Source: SplitMix64, by Steele, Lea and Flood, "Fast
  * splittable pseudorandom number generators" (2014), whose state after n steps is the key and n times a constant. */
-#ifndef DS_KERNELS_DRAW_H
-#define DS_KERNELS_DRAW_H
+#pragma once
 
 #include <stdint.h>
 
@@ -34,5 +33,3 @@ static inline double ds_drop_factor(const ds_drop *drop, uint64_t key, uint64_t 
 {
     return drop->p < 1 && ds_draw_real(key, place) >= drop->p ? 1 / (1 - drop->p) : 0;
 }
-
-#endif

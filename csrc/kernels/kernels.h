@@ -28,8 +28,7 @@
  * Rows are passed by pointer, so that overlapping windows of many streams form one product. A product knows
  * its weight as an object (ds_packed) that says its own format and element type: what operators compute
  * in and what their weights are stored in are two things. */
-#ifndef DS_KERNELS_H
-#define DS_KERNELS_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -460,5 +459,3 @@ const char *ds_blas_description(void);
 /* All variants compiled in, whether this machine runs them or not, without OpenBLAS, lowest first: for
  * tests and benchmarks. Fills at most n, returns the number. */
 size_t ds_kernels_list(const ds_kernels **fills, size_t n);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Rounding once more changes nothing: the floats alone say what is stored. Channels whose greatest magnitude is below
  * 2^-100 are zero in int8; those with what is not finite are NaN. */
-#ifndef DS_NARROW_H
-#define DS_NARROW_H
+#pragma once
 #include <math.h>
 #include <string.h>
 
@@ -152,5 +151,3 @@ static inline float ds_narrow_greatest_of(const float *x, size_t n)
     }
     return ds_float_of_bits((uint32_t)most);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* kernels/turn.h: sine and cosine in double, by their series; what tables of Fourier transforms, rotations by position
  * and distances of attention are made of, with the same bits everywhere. */
-#ifndef DS_KERNELS_TURN_H
-#define DS_KERNELS_TURN_H
+#pragma once
 
 #include <math.h>
 
@@ -46,5 +45,3 @@ static inline void dsk_turn_far(double angle, double *sine, double *cosine)
     if (quarter == 1 || quarter == 2)
         *cosine = -*cosine;
 }
-
-#endif

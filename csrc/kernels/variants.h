@@ -2,8 +2,7 @@
  *
  * Each variant has a table of kernels and, in builds with OpenBLAS, a second one that differs in its
  * products. Tables are constants of the file that compiles the variant. */
-#ifndef DS_KERNELS_VARIANTS_H
-#define DS_KERNELS_VARIANTS_H
+#pragma once
 #include <math.h>
 #include <string.h>
 
@@ -50,6 +49,4 @@ void dsk_product_cells__x86_amx(const ds_packed *weight, void *const *y, const v
 #if DSK_OPENBLAS
 /* Products by OpenBLAS, of float or double as the weight is. Always of all columns. */
 void dsk_product__openblas(const ds_product *p, size_t begin, size_t end);
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* model/members.h: how the text of a model file spells what several of its members have. */
-#ifndef DS_MODEL_MEMBERS_H
-#define DS_MODEL_MEMBERS_H
+#pragma once
 #include "codec/safetensors.h"
 #include "model/model.h"
 
@@ -26,5 +25,3 @@ typedef struct ds_model_mark {
  * which the paths of the nodes and the text are mixed. That is all that a file holds but the names
  * of its weights, which it holds twice. */
 ds_model_mark ds_model_fingerprint(const ds_graph *graph, const ds_buffer *interface);
-
-#endif

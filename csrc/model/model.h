@@ -12,8 +12,7 @@
  * docs/file_format.md specifies every member. The reader distrusts all of it: whatever it takes is
  * a graph that ir/ has checked, whose weights are the arrays of a mapped container, used where they lie, or
  * copies of others'. The same graph and interface give the same bytes. */
-#ifndef DS_MODEL_MODEL_H
-#define DS_MODEL_MODEL_H
+#pragma once
 #include "base/arena.h"
 #include "codec/json.h"
 #include "codec/mapped.h"
@@ -82,5 +81,3 @@ ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_all
  * DS_ARGUMENT where graph or interface are not what a file can hold; DS_NO_MEMORY. Else what the
  * sink returns. Thread: any. */
 ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_interface *interface);
-
-#endif

@@ -61,8 +61,10 @@ static const ds_attr_def attention_attrs[] = {
     {"rows_first", DS_ATTR_INT, .doc = "query position - key position of the first of the rows"},
     {"sinusoids", DS_ATTR_REAL,
      .doc = "rows are sines and cosines of the distance, whose angles are its powers from 0 to -1; "
-            "0: none"},
-    {"softcap", DS_ATTR_REAL, .doc = "what products stay below, by tanh; 0: none"},
+            "0: none",
+     .range = DS_FROM_0},
+    {"softcap", DS_ATTR_REAL, .doc = "what products stay below, by tanh; 0: none",
+     .range = DS_FROM_0},
     {"keep", DS_ATTR_INT, .doc = "first keys that are seen however far behind they are",
      .range = DS_FROM_0},
     {0}};
@@ -102,44 +104,21 @@ ds_attention ds_attention_of(const ds_op *op)
                           .element = ds_op_element(op)};
 }
 
-static ds_status attention_check_bias(const ds_op *op)
-{
-    const ds_signature *bias = &op->weight[BIAS];
-    DS_CHECK(bias->rank == 2 && (bias->shape[0] == 1 || bias->shape[0] == op->in[Q].shape[0]) &&
-                 bias->shape[1] >= 1,
-             DS_SHAPE,
-             "attention: its weight 'bias' must have shape (%lld or 1, distances), got %s",
-             (long long)op->in[Q].shape[0], DS_SHAPE_TEXT(bias));
-    return DS_OK;
-}
-
 static ds_status attention_check_rows(const ds_op *op)
 {
-    const ds_signature *rows = &op->weight[ROWS], *in = op->in;
+    const ds_signature *in = op->in;
     const bool given = ds_op_has_weight(op, ROWS), turned = op->attr[SINUSOIDS].x != 0;
-    DS_CHECK(op->attr[SINUSOIDS].x >= 0 && !(given && turned), DS_ARGUMENT,
-             "attention: sinusoids must be above 0, and stand in the place of rows; got %g %s rows",
-             op->attr[SINUSOIDS].x, given ? "with" : "without");
+    DS_CHECK(!given || !turned, DS_ARGUMENT, "attention: sinusoids stand in the place of rows");
     DS_CHECK(op->n_inputs == (given || turned ? 4 : 3), DS_ARGUMENT,
              "attention: rows by distance take a fourth input, and nothing else does; got %d "
              "inputs %s rows",
              op->n_inputs, given || turned ? "with" : "without");
     if (!given && !turned)
         return DS_OK;
-    DS_CHECK(in[U].rank == 2 && in[U].shape[0] == in[Q].shape[0] && in[U].shape[1] >= 1, DS_SHAPE,
-             "attention: frames of its input 3 must have shape (%lld, features), got %s",
-             (long long)in[Q].shape[0], DS_SHAPE_TEXT(&in[U]));
     DS_CHECK(
         !turned || in[U].shape[1] % 2 == 0, DS_SHAPE,
         "attention: sines and cosines take an even number of features of its input 3, got %lld",
         (long long)in[U].shape[1]);
-    if (turned)
-        return DS_OK;
-    DS_CHECK(rows->rank == 3 && (rows->shape[0] == 1 || rows->shape[0] == in[Q].shape[0]) &&
-                 rows->shape[1] >= 1 && rows->shape[2] == in[U].shape[1],
-             DS_SHAPE,
-             "attention: its weight 'rows' must have shape (%lld or 1, distances, %lld), got %s",
-             (long long)in[Q].shape[0], (long long)in[U].shape[1], DS_SHAPE_TEXT(rows));
     return DS_OK;
 }
 
@@ -147,18 +126,10 @@ static ds_status check_heads(ds_op *op)
 {
     int64_t n[3] = {0};
     const ds_signature in[] = {op->in[Q], signature_of(op, K, &n[K]), signature_of(op, V, &n[V])};
-    for (int i = Q; i <= V; i++)
-        DS_CHECK(in[i].rank == 2 && in[i].shape[0] >= 1, DS_SHAPE,
-                 "%s: frames of its input %d must have shape (heads, features), got %s",
-                 op->def->name, i, DS_SHAPE_TEXT(&in[i]));
-    DS_CHECK(in[K].shape[0] == in[V].shape[0] && in[Q].shape[0] % in[K].shape[0] == 0, DS_SHAPE,
-             "%s: keys and values must have one number of heads, which divides that of the "
-             "queries; got %lld, %lld and %lld",
-             op->def->name, (long long)in[K].shape[0], (long long)in[V].shape[0],
-             (long long)in[Q].shape[0]);
-    DS_CHECK(in[Q].shape[1] == in[K].shape[1], DS_SHAPE,
-             "%s: queries and keys must have one number of features, got %lld and %lld",
-             op->def->name, (long long)in[Q].shape[1], (long long)in[K].shape[1]);
+    DS_CHECK(in[Q].shape[0] % in[K].shape[0] == 0, DS_SHAPE,
+             "%s: keys must have a number of heads that divides that of the queries; got %lld and "
+             "%lld",
+             op->def->name, (long long)in[K].shape[0], (long long)in[Q].shape[0]);
     op->out[0].shape[1] = in[V].shape[1];
     op->shares = true;
     ds_attention_set_back_sizes(op);
@@ -172,10 +143,6 @@ static ds_status cross_attention_infer(ds_op *op)
              "cross_attention: expected 3 inputs, or 1 and keys and values as weights; got %d and "
              "%d weights",
              op->n_inputs, op->n_weights);
-    const ds_signature *w = op->weight;
-    DS_CHECK(!fixed || (w[0].rank == 3 && w[1].rank == 3 && w[0].shape[0] == w[1].shape[0]),
-             DS_SHAPE,
-             "cross_attention: its weights must be (keys, heads, features), as many of both");
     return check_heads(op);
 }
 
@@ -184,13 +151,7 @@ static ds_status attention_infer(ds_op *op)
     DS_TRY(check_heads(op));
     DS_CHECK(op->attr[LEFT].i >= UNBOUNDED && op->attr[RIGHT].i >= UNBOUNDED, DS_ARGUMENT,
              "attention: left and right must be at least 0, or -1 for all keys");
-    if (ds_op_has_weight(op, BIAS))
-        DS_TRY(attention_check_bias(op));
     DS_TRY(attention_check_rows(op));
-    if (ds_op_has_weight(op, SINKS))
-        DS_TRY(ds_op_require_weight(op, SINKS, "sinks", 1, &op->in[Q].shape[0]));
-    DS_CHECK(op->attr[SOFTCAP].x >= 0, DS_ARGUMENT, "attention: softcap must be above 0, got %g",
-             op->attr[SOFTCAP].x);
     op->whole = op->attr[CHUNK].i == 0 || op->attr[RIGHT].i == UNBOUNDED;
     if (op->attr[KEEP].i == 0 || op->attr[LEFT].i == UNBOUNDED || op->attr[CHUNK].i == 0)
         return DS_OK; /* all keys are seen, or none but those of the window */
@@ -302,96 +263,135 @@ static void keep_first(const attention_tasks *t, int i, size_t row, size_t group
                (const char *)ds_at(in, j, t->s.groups * n_bytes) + group * n_bytes, n_bytes);
 }
 
+/* Queries that are computed beside each other; `a` points at what each of them has. */
+typedef struct beside {
+    ds_attend a;
+    void *y[BESIDE], *logs[BESIDE];
+    const void *q[BESIDE], *u[BESIDE];
+    int64_t position[BESIDE], from[BESIDE], to[BESIDE];
+} beside;
+
+/* Features of the terms by distance; 0: there are none. */
+static size_t attention_terms(const ds_op *op)
+{
+    return op->n_inputs > U ? (size_t)op->in[U].shape[1] : 0;
+}
+
+/* What all heads of a group have in common. */
+static void attention_begin(const attention_tasks *t, size_t row, size_t group, beside *b)
+{
+    const ds_attention *s = &t->s;
+    const ds_window keys = seen_window(t->op, t->run, K, row),
+                    values = seen_window(t->op, t->run, V, row);
+    const size_t key_bytes = s->d_key * s->element, value_bytes = s->d_value * s->element;
+    const bool along = t->op->def->member == ALONG;
+    b->a = (ds_attend){.y = b->y,
+                       .logs = t->run->saved ? b->logs : NULL,
+                       .drop = t->run->drop,
+                       .q = b->q,
+                       .u = b->u,
+                       .position = b->position,
+                       .from = b->from,
+                       .to = b->to,
+                       .at = keys.at > values.at ? keys.at : values.at,
+                       .kept_keys = s->n_kept > 0 ? kept_of(t, K, row, group) : NULL,
+                       .kept_values = s->n_kept > 0 ? kept_of(t, V, row, group) : NULL,
+                       .n_kept = s->n_kept,
+                       .key_step = s->groups * s->d_key,
+                       .value_step = s->groups * s->d_value,
+                       .d_key = s->d_key,
+                       .d_value = s->d_value,
+                       .scale = s->scale != 0 ? s->scale : 1 / sqrt((double)s->d_key),
+                       .softcap = along ? t->op->attr[SOFTCAP].x : 0};
+    ds_attend *const a = &b->a;
+    if (along && t->op->attr[SINUSOIDS].x != 0) {
+        const double *angles = t->run->prepared;
+        const size_t d = attention_terms(t->op);
+        a->turns = (ds_distance_turns){.angles = angles, .table = angles + d / 2, .d = d};
+    }
+    a->keys = (const char *)ds_at(&keys, a->at, s->groups * key_bytes) + group * key_bytes;
+    a->values = (const char *)ds_at(&values, a->at, s->groups * value_bytes) + group * value_bytes;
+}
+
+/* Where a head's part of a weight lies, which is `each` elements, or one part for all heads. */
+static const void *attention_part(const attention_tasks *t, int weight, size_t h, size_t each)
+{
+    const size_t own = t->op->weight[weight].shape[0] == 1 ? 0 : h;
+    return (const char *)t->run->weights[weight] + own * each * t->s.element;
+}
+
+/* What one head has of weights and draws. */
+static void attention_set_head(const attention_tasks *t, size_t row, size_t h, ds_attend *a)
+{
+    const ds_op *op = t->op;
+    const bool along = op->def->member == ALONG;
+    if (along && ds_op_has_weight(op, BIAS)) {
+        const size_t n = (size_t)op->weight[BIAS].shape[1];
+        a->bias = (ds_distances){.table = attention_part(t, BIAS, h, n),
+                                 .first = op->attr[FIRST].i,
+                                 .n = n,
+                                 .linear = op->attr[BEYOND].i == LINEAR};
+    }
+    if (along && ds_op_has_weight(op, ROWS)) {
+        const size_t n = (size_t)op->weight[ROWS].shape[1], d = attention_terms(op);
+        a->rows = (ds_distance_rows){.table = attention_part(t, ROWS, h, n * d),
+                                     .first = op->attr[ROWS_FIRST].i,
+                                     .n = n,
+                                     .d = d};
+    }
+    if (along && ds_op_has_weight(op, SINKS))
+        a->sink = attention_part(t, SINKS, h, 1);
+    a->drop_key = t->run->drop ? ds_draw(t->run->drop->keys[row], h) : 0;
+}
+
+/* One head's queries of a row; log_sums: of the row's first query and head. */
+static void attention_head(const attention_tasks *t, size_t row, size_t h, beside *b,
+                           char *log_sums)
+{
+    const ds_attention *s = &t->s;
+    const ds_run *run = t->run;
+    const ds_target *out = &run->out[row];
+    const size_t q_bytes = s->d_key * s->element, v_bytes = s->d_value * s->element,
+                 u_bytes = attention_terms(t->op) * s->element;
+    const int64_t n_keys = ds_attention_keys(s, run, row);
+    size_t n = 0;
+    for (int64_t i = out->m0; i < out->m1; i++) {
+        b->y[n] = (char *)ds_to(out, i, s->heads * v_bytes) + h * v_bytes;
+        b->q[n] = (const char *)ds_at(&run->in[Q * run->n_rows + row], i, s->heads * q_bytes) +
+                  h * q_bytes;
+        if (u_bytes > 0)
+            b->u[n] = (const char *)ds_at(&run->in[U * run->n_rows + row], i, s->heads * u_bytes) +
+                      h * u_bytes;
+        if (run->saved)
+            b->logs[n] = log_sums + ((size_t)(i - out->m0) * s->heads + h) * s->element;
+        b->position[n] = i;
+        ds_attention_sees(s, i, n_keys, &b->from[n], &b->to[n]);
+        if (++n == BESIDE || i + 1 == out->m1) {
+            b->a.n_queries = n;
+            run->k->attend(&b->a);
+            n = 0;
+        }
+    }
+}
+
 static void attention_task(void *context, size_t index)
 {
     const attention_tasks *t = context;
     const ds_attention *s = &t->s;
     const ds_run *run = t->run;
     const size_t row = index / s->groups, group = index % s->groups, per = s->heads / s->groups;
-    const ds_window *queries = &run->in[Q * run->n_rows + row];
-    const ds_window keys = seen_window(t->op, run, K, row),
-                    values = seen_window(t->op, run, V, row);
-    const ds_target *out = &run->out[row];
     for (int i = K; i <= V && s->n_kept > 0; i++)
         keep_first(t, i, row, group);
-    if (out->m0 >= out->m1)
+    if (run->out[row].m0 >= run->out[row].m1)
         return;
     char *log_sums = run->saved ? run->saved[0] : NULL;
     for (size_t r = 0; r < row && run->saved; r++)
         log_sums += (size_t)(run->out[r].m1 - run->out[r].m0) * s->heads * s->element;
-    const int64_t n_keys = ds_attention_keys(s, run, row);
-    const size_t q_bytes = s->d_key * s->element, v_bytes = s->d_value * s->element;
-    const ds_signature *bias = &t->op->weight[BIAS], *rows = &t->op->weight[ROWS];
-    const bool along = t->op->def->member == ALONG;
-    const bool by_distance = along && ds_op_has_weight(t->op, ROWS);
-    const bool sinks = along && ds_op_has_weight(t->op, SINKS);
-    const size_t d_u = t->op->n_inputs > U ? (size_t)t->op->in[U].shape[1] : 0;
-    const size_t u_bytes = d_u * s->element;
-    void *y[BESIDE];
-    const void *q[BESIDE], *u[BESIDE];
-    void *logs[BESIDE];
-    int64_t position[BESIDE], from[BESIDE], to[BESIDE];
-    ds_attend a = {.y = y,
-                   .logs = run->saved ? logs : NULL,
-                   .drop = run->drop,
-                   .q = q,
-                   .u = u,
-                   .position = position,
-                   .from = from,
-                   .to = to,
-                   .at = keys.at > values.at ? keys.at : values.at,
-                   .kept_keys = s->n_kept > 0 ? kept_of(t, K, row, group) : NULL,
-                   .kept_values = s->n_kept > 0 ? kept_of(t, V, row, group) : NULL,
-                   .n_kept = s->n_kept,
-                   .key_step = s->groups * s->d_key,
-                   .value_step = s->groups * s->d_value,
-                   .d_key = s->d_key,
-                   .d_value = s->d_value,
-                   .scale = s->scale != 0 ? s->scale : 1 / sqrt((double)s->d_key),
-                   .softcap = along ? t->op->attr[SOFTCAP].x : 0};
-    if (along && t->op->attr[SINUSOIDS].x != 0) {
-        const double *angles = run->prepared;
-        a.turns = (ds_distance_turns){.angles = angles, .table = angles + d_u / 2, .d = d_u};
-    }
-    a.keys = (const char *)ds_at(&keys, a.at, s->groups * q_bytes) + group * q_bytes;
-    a.values = (const char *)ds_at(&values, a.at, s->groups * v_bytes) + group * v_bytes;
+    beside b;
+    attention_begin(t, row, group, &b);
     for (size_t h = group * per; h < (group + 1) * per; h++) {
-        if (along && ds_op_has_weight(t->op, BIAS)) {
-            const size_t n = (size_t)bias->shape[1], own = bias->shape[0] == 1 ? 0 : h;
-            a.bias =
-                (ds_distances){.table = (const char *)run->weights[BIAS] + own * n * s->element,
-                               .first = t->op->attr[FIRST].i,
-                               .n = n,
-                               .linear = t->op->attr[BEYOND].i == LINEAR};
-        }
-        if (by_distance) {
-            const size_t own = rows->shape[0] == 1 ? 0 : h;
-            a.rows = (ds_distance_rows){.table = (const char *)run->weights[ROWS] +
-                                                 own * (size_t)rows->shape[1] * u_bytes,
-                                        .first = t->op->attr[ROWS_FIRST].i,
-                                        .n = (size_t)rows->shape[1],
-                                        .d = d_u};
-        }
-        if (sinks)
-            a.sink = (const char *)run->weights[SINKS] + h * s->element;
-        a.drop_key = run->drop ? ds_draw(run->drop->keys[row], h) : 0;
-        a.n_queries = 0;
-        for (int64_t i = out->m0; i < out->m1; i++) {
-            y[a.n_queries] = (char *)ds_to(out, i, s->heads * v_bytes) + h * v_bytes;
-            q[a.n_queries] = (const char *)ds_at(queries, i, s->heads * q_bytes) + h * q_bytes;
-            if (d_u > 0)
-                u[a.n_queries] =
-                    (const char *)ds_at(&run->in[U * run->n_rows + row], i, s->heads * u_bytes) +
-                    h * u_bytes;
-            if (run->saved)
-                logs[a.n_queries] = log_sums + ((size_t)(i - out->m0) * s->heads + h) * s->element;
-            position[a.n_queries] = i;
-            ds_attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);
-            if (++a.n_queries == BESIDE || i + 1 == out->m1) {
-                run->k->attend(&a);
-                a.n_queries = 0;
-            }
-        }
+        attention_set_head(t, row, h, &b.a);
+        attention_head(t, row, h, &b, log_sums);
     }
 }
 
@@ -407,8 +407,7 @@ static void attention_forward(const ds_op *op, const ds_run *run)
             work += (double)(out->m1 - out->m0) * (double)(to - from);
         }
     }
-    const int64_t d_rows = op->n_inputs > U ? op->in[U].shape[1] : 0;
-    work *= (double)t.s.heads * ((double)(t.s.d_key + t.s.d_value) + (double)d_rows);
+    work *= (double)t.s.heads * (double)(t.s.d_key + t.s.d_value + attention_terms(op));
     ds_pool_run(work < 2 * WORTH_SPLITTING ? NULL : run->pool, attention_task, &t,
                 run->n_rows * t.s.groups);
 }
@@ -417,7 +416,8 @@ const ds_op_def ds_op_attention = {
     DS_OPERATOR_OF(attention, "Scaled dot-product attention by blocks of the stream.", 3, 1, -1),
     .flags = DS_OP_LOCKSTEP | DS_OP_REAL | DS_OP_VARIADIC,
     .attrs = attention_attrs,
-    .weights = "bias? rows? sinks?",
+    .shapes = "[heads, features]; [groups, features]; [groups, out]; [heads, terms]; "
+              "bias? [heads|1, distances]; rows? [heads|1, places, terms]; sinks? [heads]",
     .infer = attention_infer,
     DS_COUNTED(attention),
     DS_PREPARED(attention),
@@ -430,7 +430,8 @@ const ds_op_def ds_op_cross_attention = {
     .flags = DS_OP_REAL | DS_OP_MEMORY | DS_OP_VARIADIC,
     .member = ACROSS,
     .attrs = cross_attention_attrs,
-    .weights = "keys? values?",
+    .shapes = "[heads, features]; [groups, features]; [groups, out]; "
+              "keys? [n, groups, features]; values? [n, groups, out]",
     .infer = cross_attention_infer,
     .need = cross_attention_need,
     .forward = attention_forward,

@@ -1,6 +1,5 @@
 /* ops/attention.h: what the two files of attention share: sizes, and which keys a query sees. */
-#ifndef DS_OPS_ATTENTION_H
-#define DS_OPS_ATTENTION_H
+#pragma once
 #include "ops/back.h"
 
 enum {
@@ -43,5 +42,3 @@ static inline void ds_attention_sees(const ds_attention *s, int64_t i, int64_t n
 
 void ds_attention_set_back_sizes(ds_op *op);
 void ds_attention_backward(const ds_op *op, const ds_back *b);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Slopes of rows that went through a matrix are a product with the matrix the other way round. The slope of the matrix
  * is a product whose depth is the rows: slabs of DS_BACK_ROWS, one after another, in the order of the batch. */
-#ifndef DS_OPS_BACK_H
-#define DS_OPS_BACK_H
+#pragma once
 #include "base/alloc.h"
 #include "ops/op.h"
 
@@ -82,5 +81,3 @@ static inline void ds_back_add_real(void *x, size_t element, size_t i, double va
                 name##_slopes(op, b, dx[0], g[0], x[0], y[0], n);  \
         }                                                          \
     }
-
-#endif

@@ -75,10 +75,6 @@ static const ds_attr_def batch_norm_attrs[] = {
 
 static ds_status batch_norm_infer(ds_op *op)
 {
-    static const char *const names[] = {"running_mean", "running_var", "weight", "bias"};
-    for (int i = BATCH_MEAN; i <= BATCH_BIAS; i++)
-        if (i <= BATCH_VARIANCE || ds_op_has_weight(op, i))
-            DS_TRY(ds_op_require_weight(op, i, names[i], 1, &op->in[0].shape[op->in[0].rank - 1]));
     size_t n_bytes;
     op->back_scratch.per_call = 4 * channels(op) * sizeof(double);
     return ds_size_mul(&n_bytes, channels(op), COLUMNS * ds_op_element(op));
@@ -149,9 +145,9 @@ static void batch_norm_backward(const ds_op *op, const ds_back *b)
 
 const ds_op_def ds_op_batch_norm = {
     DS_OPERATOR(batch_norm, "every channel normalised by statistics that are constants"),
-    .flags = DS_OP_INPLACE | DS_OP_REAL | DS_OP_FEATURES,
+    .flags = DS_OP_INPLACE | DS_OP_REAL,
     .attrs = batch_norm_attrs,
-    .weights = "running_mean running_var weight? bias?",
+    .shapes = "[.., C]; running_mean [C]; running_var [C]; weight? [C]; bias? [C]",
     DS_PREPARED(batch_norm),
     .backward = batch_norm_backward,
     .reads = DS_READS_X};
@@ -163,7 +159,7 @@ enum { FRAME, STREAM };
 enum { GROUP_WEIGHT, GROUP_BIAS };
 
 static const ds_attr_def group_norm_attrs[] = {
-    {"groups", DS_ATTR_INT, .required = true, .doc = "groups of channels"},
+    {"groups", DS_ATTR_INT, .required = true, .doc = "groups of channels", .range = DS_FROM_1},
     {"eps", DS_ATTR_REAL, .x = 1e-5, .doc = "added to the variance", .range = DS_FROM_0},
     {"over", DS_ATTR_CHOICE, .choices = "frame|stream",
      .doc = "stream: over all frames too, which needs the whole stream"},
@@ -177,13 +173,7 @@ static bool group_norm_single(const ds_op *op)
 
 static ds_status group_norm_infer(ds_op *op)
 {
-    const int64_t groups = op->attr[GROUPS].i;
     const int64_t n = (int64_t)channels(op);
-    DS_CHECK(groups >= 1 && n % groups == 0, DS_ARGUMENT,
-             "group_norm: groups must divide the %lld channels, got %lld", (long long)n,
-             (long long)groups);
-    DS_TRY(ds_require_optional(op, GROUP_WEIGHT, "weight", 1, &n));
-    DS_TRY(ds_require_optional(op, GROUP_BIAS, "bias", 1, &n));
     op->whole = op->attr[GROUP_OVER].i == STREAM;
     /* torch refuses one frame then. Of none it gives none; but a pad behind would leave before there are two. */
     op->needs_frames = op->whole && group_norm_single(op);
@@ -289,9 +279,9 @@ static void group_norm_backward(const ds_op *op, const ds_back *b)
 
 const ds_op_def ds_op_group_norm = {
     DS_OPERATOR(group_norm, "normalisation over all positions and the channels of each group"),
-    .flags = DS_OP_REAL | DS_OP_FEATURES,
+    .flags = DS_OP_REAL,
     .attrs = group_norm_attrs,
-    .weights = "weight? bias?",
+    .shapes = "[.., groups*C]; weight? [groups*C]; bias? [groups*C]",
     .counts = group_norm_counts,
     .backward = group_norm_backward,
     .reads = DS_READS_X};

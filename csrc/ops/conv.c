@@ -29,7 +29,7 @@ enum { WEIGHT = DS_PLANES_WEIGHT, BIAS = DS_PLANES_BIAS };
 static const ds_attr_def conv1d_attrs[] = {
     {"stride", DS_ATTR_INT, .i = 1, .doc = "input frames per output frame"},
     {"dilation", DS_ATTR_INT, .i = 1, .doc = "frames between taps"},
-    {"groups", DS_ATTR_INT, .i = 1, .doc = "groups of channels"},
+    {"groups", DS_ATTR_INT, .i = 1, .doc = "groups of channels", .range = DS_FROM_1},
     {"left", DS_ATTR_INT, .doc = "frames of padding before the first"},
     {"right", DS_ATTR_INT, .doc = "frames of padding after the last"},
     {"mode", DS_ATTR_CHOICE, .i = DS_PADDING_ZEROS, .choices = DS_PADDING_CHOICES,
@@ -44,7 +44,7 @@ static const ds_attr_def conv2d_attrs[] = {
      .doc = "input per output along the stream and within a frame; without: 1 and 1"},
     {"dilation", DS_ATTR_INTS,
      .doc = "between taps along the stream and within a frame; without: 1 and 1"},
-    {"groups", DS_ATTR_INT, .i = 1, .doc = "groups of channels"},
+    {"groups", DS_ATTR_INT, .i = 1, .doc = "groups of channels", .range = DS_FROM_1},
     {"padding", DS_ATTR_INTS,
      .doc = "before and after the stream, then before and after each frame; without: none"},
     {"mode", DS_ATTR_CHOICE, .i = DS_PADDING_ZEROS, .choices = DS_PADDING_CHOICES,
@@ -79,25 +79,6 @@ static ds_windows conv_shape(const ds_op *op)
                            ds_planes_kernel(op, 1), ds_planes_number(op, DILATION, 1, 1));
 }
 
-static ds_status conv_check_weight(const ds_op *op)
-{
-    const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
-    const char *name = op->def->name;
-    const int64_t groups = ds_planes_attr(op, GROUPS)->i, n_in = in->shape[in->rank - 1];
-    const int64_t n_out = weight->shape[0];
-    if (ds_planes_vectors(op))
-        DS_TRY(ds_op_require_axes(op, WEIGHT, "weight",
-                                  "out_channels, in_channels / groups, kernel_size"));
-    DS_CHECK(groups >= 1 && n_in % groups == 0 && n_out % groups == 0, DS_ARGUMENT,
-             "%s: groups must divide %lld input and %lld output channels, got %lld", name,
-             (long long)n_in, (long long)n_out, (long long)groups);
-    DS_CHECK(weight->shape[1] == n_in / groups, DS_SHAPE,
-             "%s: expected an input of %lld channels, as its weight of shape %s has, got %lld",
-             name, (long long)((uint64_t)weight->shape[1] * (uint64_t)groups),
-             DS_SHAPE_TEXT(weight), (long long)n_in);
-    return ds_require_optional(op, BIAS, "bias", 1, &n_out);
-}
-
 /* Outputs of an axis of n positions within a frame. */
 static ds_status conv_inner_size(const ds_op *op, const ds_padding *g, int64_t n,
                                  int64_t *n_outputs)
@@ -125,7 +106,6 @@ static ds_status conv_infer(ds_op *op)
     ds_signature *out = &op->out[0];
     const int rank = in->rank;
     DS_TRY(ds_planes_check(op, 4));
-    DS_TRY(conv_check_weight(op));
     const ds_padding along = conv_windows(op, 0), inner = conv_windows(op, 1);
     DS_TRY(ds_padding_check(op, &along));
     DS_TRY(ds_padding_check(op, &inner));
@@ -221,9 +201,13 @@ static void conv_backward(const ds_op *op, const ds_back *b)
     ds_windows_bias_back(op, b, room);
 }
 
-const ds_op_def ds_op_conv1d = {DS_PLANES_OPERATOR(
-    conv1d, DS_PLANES_VECTORS, "convolution along the stream", conv, ds_narrows_taps)};
+#define CONV(positions, kernel) \
+    "[.., " positions "groups*C]; weight [groups*N, C, " kernel "]; bias? [groups*N]"
+
+const ds_op_def ds_op_conv1d = {DS_PLANES_OPERATOR(conv1d, DS_PLANES_VECTORS,
+                                                   "convolution along the stream", conv,
+                                                   ds_narrows_taps, CONV("", "kernel"))};
 
 const ds_op_def ds_op_conv2d = {DS_PLANES_OPERATOR(
     conv2d, DS_PLANES_OF_ROWS, "convolution along the stream and within each frame", conv,
-    ds_narrows_taps)};
+    ds_narrows_taps, CONV("positions, ", "kernel, ..."))};

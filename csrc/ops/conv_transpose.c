@@ -40,7 +40,7 @@ static const ds_attr_def conv_transpose1d_attrs[] = {
     {"padding", DS_ATTR_INT, .doc = "output frames dropped at both ends"},
     {"output_padding", DS_ATTR_INT, .doc = "output frames added at the end"},
     {"dilation", DS_ATTR_INT, .i = 1, .doc = "frames between taps"},
-    {"groups", DS_ATTR_INT, .i = 1, .doc = "groups of channels"},
+    {"groups", DS_ATTR_INT, .i = 1, .doc = "groups of channels", .range = DS_FROM_1},
     {0},
 };
 
@@ -55,7 +55,7 @@ static const ds_attr_def conv_transpose2d_attrs[] = {
      .doc = "output added at the end of the stream and of each frame; without: none"},
     {"dilation", DS_ATTR_INTS,
      .doc = "between taps along the stream and within a frame; without: 1 and 1"},
-    {"groups", DS_ATTR_INT, .i = 1, .doc = "groups of channels"},
+    {"groups", DS_ATTR_INT, .i = 1, .doc = "groups of channels", .range = DS_FROM_1},
     {0},
 };
 
@@ -119,25 +119,6 @@ typedef struct piece {
     size_t n_bytes;
 } piece;
 
-static ds_status conv_transpose_check_weight(const ds_op *op, int64_t *n_out)
-{
-    const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
-    const char *name = op->def->name;
-    const int64_t groups = ds_planes_attr(op, GROUPS)->i, n_in = in->shape[in->rank - 1];
-    if (ds_planes_vectors(op))
-        DS_TRY(ds_op_require_axes(op, WEIGHT, "weight",
-                                  "in_channels, out_channels / groups, kernel_size"));
-    DS_CHECK(weight->shape[0] == n_in, DS_SHAPE,
-             "%s: expected an input of %lld channels, as its weight of shape %s has, got %lld",
-             name, (long long)weight->shape[0], DS_SHAPE_TEXT(weight), (long long)n_in);
-    DS_CHECK(groups >= 1 && n_in % groups == 0, DS_ARGUMENT,
-             "%s: groups must divide %lld input channels, got %lld", name, (long long)n_in,
-             (long long)groups);
-    DS_CHECK(weight->shape[1] <= INT64_MAX / groups, DS_LIMIT, "%s: too many channels", name);
-    *n_out = weight->shape[1] * groups;
-    return ds_require_optional(op, BIAS, "bias", 1, n_out);
-}
-
 /* Outputs of an axis of n positions within a frame. */
 static ds_status conv_transpose_inner_size(const ds_op *op, const ds_phases *g, int64_t n,
                                            int64_t *n_outputs)
@@ -156,7 +137,9 @@ static ds_status conv_transpose_infer(ds_op *op)
     ds_signature *out = &op->out[0];
     const int rank = in->rank;
     DS_TRY(ds_planes_check(op, 2));
-    DS_TRY(conv_transpose_check_weight(op, &out->shape[rank - 1]));
+    const int64_t groups = ds_planes_attr(op, GROUPS)->i, n_out = op->weight[WEIGHT].shape[1];
+    DS_CHECK(n_out <= INT64_MAX / groups, DS_LIMIT, "%s: too many channels", op->def->name);
+    out->shape[rank - 1] = n_out * groups;
     for (int i = 0; i < 2; i++) {
         const ds_padding numbers = conv_transpose_numbers(op, i);
         DS_TRY(ds_phases_check(op, &numbers));
@@ -398,14 +381,18 @@ static void conv_transpose_backward(const ds_op *op, const ds_back *b)
     ds_windows_bias_back(op, b, room);
 }
 
+#define CONV_TRANSPOSE(positions, kernel) \
+    "[.., " positions "groups*C]; weight [groups*C, N, " kernel "]; bias? [groups*N]"
+
 const ds_op_def ds_op_conv_transpose1d = {
     DS_PLANES_OPERATOR(conv_transpose1d, DS_PLANES_VECTORS,
                        "transposed convolution along the stream", conv_transpose,
-                       conv_transpose_narrows),
+                       conv_transpose_narrows, CONV_TRANSPOSE("", "kernel")),
     .scale_of = conv_transpose_scale_of};
 
 const ds_op_def ds_op_conv_transpose2d = {
     DS_PLANES_OPERATOR(conv_transpose2d, DS_PLANES_OF_ROWS,
                        "transposed convolution along the stream and within each frame",
-                       conv_transpose, conv_transpose_narrows),
+                       conv_transpose, conv_transpose_narrows,
+                       CONV_TRANSPOSE("positions, ", "kernel, ...")),
     .scale_of = conv_transpose_scale_of};

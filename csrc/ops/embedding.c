@@ -20,7 +20,6 @@ static ds_status embedding_infer(ds_op *op)
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
     DS_CHECK(in->dtype == DS_I64, DS_DTYPE, "embedding: its input must be int64, got %s",
              ds_dtype_name(in->dtype));
-    DS_TRY(ds_op_require_axes(op, WEIGHT, "weight", "num_embeddings, embedding_dim"));
     DS_CHECK(ds_is_real(weight->dtype), DS_DTYPE,
              "embedding: its weight must be float32 or float64, got %s",
              ds_dtype_name(weight->dtype));
@@ -67,5 +66,6 @@ static void embedding_slopes(const ds_op *op, const ds_back *b, void *dx, const 
 DS_FRAMEWISE_BACKWARD(embedding)
 
 const ds_op_def ds_op_embedding = {DS_OPERATOR(embedding, "Rows of a table, by index."),
-                                   .weights = "weight", .indices = "index",
-                                   .backward = embedding_backward, .reads = DS_READS_X};
+                                   .shapes = "[..]; weight [num_embeddings, embedding_dim]",
+                                   .indices = "index", .backward = embedding_backward,
+                                   .reads = DS_READS_X};

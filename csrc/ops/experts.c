@@ -50,15 +50,6 @@ static sizes expert_linear_sizes(const ds_op *op)
     return s;
 }
 
-/* Whether two signatures have equal axes but for the last. */
-static bool tokens_match(const ds_signature *a, const ds_signature *b)
-{
-    bool match = a->rank >= 1 && a->rank == b->rank;
-    for (int i = 0; match && i + 1 < a->rank; i++)
-        match = a->shape[i] == b->shape[i];
-    return match;
-}
-
 static ds_status expert_linear_check(const ds_op *op)
 {
     const ds_signature *weight = &op->weight[WEIGHT], *x = &op->in[X], *index = &op->in[INDEX];
@@ -68,15 +59,11 @@ static ds_status expert_linear_check(const ds_op *op)
                  (!ds_op_has_weight(op, BIAS) || op->weight[BIAS].dtype == x->dtype),
              DS_DTYPE,
              "expert_linear: its input and weights must be of one type, float32 or float64");
-    DS_TRY(ds_op_require_axes(op, WEIGHT, "weight", "experts, out_features, in_features"));
-    DS_CHECK(tokens_match(x, index) && index->shape[index->rank - 1] >= 1, DS_SHAPE,
-             "expert_linear: an index of shape %s doesn't fit an input of shape %s",
-             DS_SHAPE_TEXT(index), DS_SHAPE_TEXT(x));
     const int64_t n = x->shape[x->rank - 1], k = index->shape[index->rank - 1];
     DS_CHECK(n == weight->shape[2] || n == k * weight->shape[2], DS_SHAPE,
              "expert_linear: expected an input of shape (..., %lld) or (..., %lld), got %s",
              (long long)weight->shape[2], (long long)(k * weight->shape[2]), DS_SHAPE_TEXT(x));
-    return ds_require_optional(op, BIAS, "bias", 2, weight->shape);
+    return DS_OK;
 }
 
 static ds_status expert_linear_infer(ds_op *op)
@@ -282,7 +269,8 @@ static void expert_linear_backward(const ds_op *op, const ds_back *b)
 const ds_op_def ds_op_expert_linear = {
     DS_OPERATOR_OF(expert_linear, "Products with the matrices of chosen experts.", 2, 1, 2),
     .flags = DS_OP_LOCKSTEP | DS_OP_PACKS,
-    .weights = "weight bias?",
+    .shapes = "[.., features]; [.., choices]; weight [experts, out_features, in_features]; "
+              "bias? [experts, out_features]",
     .infer = expert_linear_infer,
     DS_PREPARED(expert_linear),
     .narrows = ds_narrows_rows,
@@ -298,15 +286,7 @@ const ds_op_def ds_op_expert_linear = {
 static ds_status combine_infer(ds_op *op)
 {
     const ds_signature *x = &op->in[0], *weights = &op->in[1];
-    DS_CHECK(ds_is_real(x->dtype) && x->dtype == weights->dtype, DS_DTYPE,
-             "combine: expected floats of one type, got %s and %s", ds_dtype_name(x->dtype),
-             ds_dtype_name(weights->dtype));
-    const bool match = tokens_match(x, weights);
-    const int64_t k = match ? weights->shape[weights->rank - 1] : 0;
-    DS_CHECK(k >= 1 && x->shape[x->rank - 1] % k == 0, DS_SHAPE,
-             "combine: weights of shape %s don't fit an input of shape %s", DS_SHAPE_TEXT(weights),
-             DS_SHAPE_TEXT(x));
-    op->out[0].shape[x->rank - 1] /= k;
+    op->out[0].shape[x->rank - 1] /= weights->shape[weights->rank - 1];
     op->scratch.per_call = (size_t)op->out[0].shape[x->rank - 1] * ds_op_element(op);
     return DS_OK;
 }
@@ -368,7 +348,8 @@ static void combine_backward(const ds_op *op, const ds_back *b)
 const ds_op_def ds_op_combine = {
     DS_OPERATOR_OF(combine, "Sums of what experts gave, weighted, in the order of choices.", 2, 1,
                    2),
-    .flags = DS_OP_LOCKSTEP,
+    .flags = DS_OP_LOCKSTEP | DS_OP_REAL,
+    .shapes = "[.., choices*n]; [.., choices]",
     .infer = combine_infer,
     .forward = combine_forward,
     .backward = combine_backward,

@@ -4,8 +4,7 @@
  * number m of output frames already out). The driver evaluates it, the enumerator analyses it,
  * exporters translate it into a graph's own integer operations. Nodes refer to earlier nodes only.
  * Arithmetic saturates at +-DS_NEVER, so that no position overflows. */
-#ifndef DS_OPS_EXPR_H
-#define DS_OPS_EXPR_H
+#pragma once
 #include "batch/value.h"
 
 #define DS_NEVER ((int64_t)1 << 62) /* need: nothing of this input is kept */
@@ -82,5 +81,3 @@ static inline int64_t ds_floor_div(int64_t a, int64_t b)
 int64_t ds_expr_apply(ds_expr_code code, int64_t a, int64_t b, int64_t c);
 /* Evaluates all nodes; results[i] is root i. pairs: one per input. */
 void ds_program_eval(const ds_program *p, const ds_pair *pairs, int64_t m, int64_t *results);
-
-#endif

@@ -43,9 +43,6 @@ static ds_status fft_infer(ds_op *op)
     const int64_t n = fft_size(op), bins = n / 2 + 1;
     DS_CHECK(n <= FFT_LIMIT, DS_LIMIT, "%s: its size must be at most %lld, got %lld", op->def->name,
              (long long)FFT_LIMIT, (long long)n);
-    if (op->n_inputs == 2)
-        DS_CHECK(ds_signature_same_shape(&op->in[0], &op->in[1]), DS_SHAPE,
-                 "%s: real and imaginary parts must have the same shape", op->def->name);
     if (kind == DS_FFT_REAL_INVERSE) {
         DS_CHECK(*fft_last(&op->out[0]) == bins, DS_SHAPE,
                  "irfft: %lld numbers come of %lld in the last feature dimension, got %lld",
@@ -144,9 +141,9 @@ static void fft_backward(const ds_op *op, const ds_back *b)
     }
 }
 
-#define FFT(op, kind, inputs, outputs, text)                                        \
-    DS_OPERATOR_OF(op, text, inputs, outputs, -1), .member = DS_FFT_##kind,         \
-        .flags = DS_OP_REAL | DS_OP_LOCKSTEP | DS_OP_FEATURES | DS_OP_NEEDS_FRAMES, \
+#define FFT(op, kind, inputs, outputs, text)                                                     \
+    DS_OPERATOR_OF(op, text, inputs, outputs, -1), .member = DS_FFT_##kind,                      \
+        .flags = DS_OP_REAL | DS_OP_LOCKSTEP | DS_OP_NEEDS_FRAMES, .shapes = "[.., n]; [.., n]", \
         .infer = fft_infer, DS_PREPARED(fft), .forward = fft_forward, .backward = fft_backward
 
 const ds_op_def ds_op_rfft = {

@@ -36,7 +36,7 @@ static const ds_attr_def frame_attrs[] = {
      .range = DS_FROM_1},
     {"dilation", DS_ATTR_INT, .i = 1, .doc = "frames from one to the next within a window",
      .range = DS_FROM_1},
-    {"exact", DS_ATTR_INT, .doc = "1: the length must be a multiple of size", .range = DS_FROM_0},
+    {"exact", DS_ATTR_INT, .doc = "1: the length must be a multiple of size", .range = DS_0_OR_1},
     {0}};
 
 static ds_status frame_infer(ds_op *op)
@@ -45,7 +45,6 @@ static ds_status frame_infer(ds_op *op)
     DS_CHECK(op->attr[DILATION].i < ((int64_t)1 << 40) / size, DS_ARGUMENT,
              "frame: windows of %lld frames, %lld apart, are too long", (long long)size,
              (long long)op->attr[DILATION].i);
-    DS_CHECK(op->attr[EXACT].i <= 1, DS_ARGUMENT, "frame: attribute 'exact' is 0 or 1");
     DS_CHECK(op->attr[EXACT].i == 0 || (step == size && op->attr[DILATION].i == 1), DS_ARGUMENT,
              "frame: exact windows need step = size and dilation 1, got %lld, %lld and %lld",
              (long long)step, (long long)size, (long long)op->attr[DILATION].i);
@@ -107,7 +106,7 @@ enum { TIMES };
 
 static const ds_attr_def repeat_frames_attrs[] = {{"times", DS_ATTR_INT, .required = true,
                                                    .doc = "output frames per input frame",
-                                                   .range = DS_FROM_1},
+                                                   .range = DS_FROM_1, .most = DS_PADDING_LIMIT},
                                                   {0}};
 
 /* Output frames of one input frame. */
@@ -124,9 +123,6 @@ static ds_status unstack_infer(ds_op *op)
 
 static ds_status repeat_frames_infer(ds_op *op)
 {
-    DS_CHECK(op->attr[TIMES].i <= DS_PADDING_LIMIT, DS_ARGUMENT,
-             "repeat_frames: times must be at most %lld, got %lld", (long long)DS_PADDING_LIMIT,
-             (long long)op->attr[TIMES].i);
     return ds_scale_rate(op, op->attr[TIMES].i, 1);
 }
 
@@ -155,7 +151,7 @@ const ds_op_def ds_op_unstack = {
     DS_OPERATOR_OF(unstack,
                    "Lays the first feature dimension out along the stream: k frames for each.", 1,
                    1, 1),
-    .flags = DS_OP_FEATURES, .infer = unstack_infer, DS_COUNTED(repeat_frames), DS_MOVED(ds_same)};
+    .shapes = "[n, ..]", .infer = unstack_infer, DS_COUNTED(repeat_frames), DS_MOVED(ds_same)};
 
 const ds_op_def ds_op_repeat_frames = {
     DS_OPERATOR(repeat_frames, "Every frame several times."), .attrs = repeat_frames_attrs,
@@ -168,17 +164,12 @@ enum { RUN = 256 }; /* samples that are summed at a time, at most */
 
 static const ds_attr_def overlap_add_attrs[] = {{"step", DS_ATTR_INT, .required = true,
                                                  .doc = "samples from window to window",
-                                                 .range = DS_FROM_1},
+                                                 .range = DS_FROM_1, .most = DS_PADDING_LIMIT},
                                                 {0}};
 
 static ds_status overlap_add_infer(ds_op *op)
 {
     const int64_t step = op->attr[BETWEEN].i;
-    DS_CHECK(step <= DS_PADDING_LIMIT, DS_ARGUMENT,
-             "overlap_add: step must be at most %lld, got %lld", (long long)DS_PADDING_LIMIT,
-             (long long)step);
-    DS_CHECK(op->in[0].rank >= 1, DS_SHAPE,
-             "overlap_add: expected windows (size, ...) as features, its input has no features");
     ds_drop_first(op, &op->in[0]);
     DS_TRY(ds_scale_rate(op, step, 1));
     return ds_size_mul(&op->scratch.per_call, (size_t)ds_signature_elements(&op->out[0]),
@@ -258,5 +249,8 @@ static void overlap_add_backward(const ds_op *op, const ds_back *b)
 
 const ds_op_def ds_op_overlap_add = {
     DS_OPERATOR(overlap_add, "Windows laid over each other, a step apart, and added."),
-    .flags = DS_OP_REAL | DS_OP_NEEDS_FRAMES, .attrs = overlap_add_attrs, DS_COUNTED(overlap_add),
+    .flags = DS_OP_REAL | DS_OP_NEEDS_FRAMES,
+    .shapes = "[size, ..]",
+    .attrs = overlap_add_attrs,
+    DS_COUNTED(overlap_add),
     .backward = overlap_add_backward};

@@ -1,6 +1,5 @@
 /* ops/framewise.h: what operators share that see every frame by itself: a walk over rows, and checks for infer. */
-#ifndef DS_OPS_FRAMEWISE_H
-#define DS_OPS_FRAMEWISE_H
+#pragma once
 #include <math.h>
 
 #include "ops/sums.h"
@@ -88,5 +87,3 @@ static inline int64_t ds_broadcast_stride(const ds_signature *signature, int ran
     const int own = d - (rank - signature->rank);
     return own < 0 || signature->shape[own] == 1 ? 0 : ds_signature_stride(signature, own);
 }
-
-#endif

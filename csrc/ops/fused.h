@@ -3,8 +3,7 @@
  * A fused operator is a copy of the product's whose output is the last step's. A stream that a step takes as
  * its operand is one more input, in lockstep with the output; the steps' weights follow at
  * DS_FUSED_WEIGHTS. Its forward is the product's, whose run says what to finish with. */
-#ifndef DS_OPS_FUSED_H
-#define DS_OPS_FUSED_H
+#pragma once
 #include "ops/op.h"
 
 enum { DS_FUSED_STEPS = 6, DS_FUSED_WEIGHTS = 4 };
@@ -54,5 +53,3 @@ typedef struct ds_finish {
 void ds_run_product(const ds_run *run, ds_product *product, size_t tap_stride, size_t column);
 /* The same where rows hold their sums: of a product only its number of columns, y and n_rows. */
 void ds_run_finish(const ds_run *run, ds_product *product);
-
-#endif

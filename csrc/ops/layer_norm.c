@@ -96,9 +96,9 @@ static void layer_norm_backward(const ds_op *op, const ds_back *b)
 
 const ds_op_def ds_op_layer_norm = {
     DS_OPERATOR_OF(layer_norm, "normalisation over trailing feature axes", 1, 1, -1),
-    .attrs = layer_norm_attrs, .weights = "weight? bias?", NORM(LAYER)};
+    .attrs = layer_norm_attrs, .shapes = "weight?; bias?", NORM(LAYER)};
 
 const ds_op_def ds_op_rms_norm = {
     DS_OPERATOR_OF(rms_norm, "normalisation by the root mean square over trailing feature axes", 1,
                    1, -1),
-    .attrs = rms_norm_attrs, .weights = "weight?", NORM(RMS)};
+    .attrs = rms_norm_attrs, .shapes = "weight?", NORM(RMS)};

@@ -2,8 +2,7 @@
  *
  * A function is a list of steps (+ c, * c, // c), coded as ds_length_function says. It grows with the length: * and //
  * take constants of at least 1. */
-#ifndef DS_OPS_LENGTH_H
-#define DS_OPS_LENGTH_H
+#pragma once
 #include "ops/framewise.h"
 
 #define DS_LENGTH_ATTR(title) \
@@ -17,5 +16,3 @@ ds_status ds_length_of_rate(const ds_op *op, int attr, const char *what);
 void ds_length_counts(const ds_op *op, ds_program *p);
 /* f of an input's total. */
 ds_expr ds_length_of(const ds_op *op, int attr, ds_program *p, int input);
-
-#endif

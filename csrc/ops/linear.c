@@ -46,27 +46,13 @@ static sizes linear_sizes_of(const ds_op *op)
     return s;
 }
 
-static ds_status linear_check_shapes(const ds_op *op)
+/* Matrices lie along leading axes of the input, or are one for all of an axis. */
+static ds_status matmul_check_leading(const ds_op *op)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
-    DS_TRY(ds_op_require_axes(op, WEIGHT, "weight", "out_features, in_features"));
-    DS_CHECK(in->shape[in->rank - 1] == weight->shape[1], DS_SHAPE,
-             "%s: expected an input of shape (..., %lld), got %s", op->def->name,
-             (long long)weight->shape[1], DS_SHAPE_TEXT(in));
-    return ds_require_optional(op, BIAS, "bias", 1, &weight->shape[0]);
-}
-
-static ds_status matmul_check_shapes(const ds_op *op)
-{
-    const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
-    DS_CHECK(
-        weight->rank >= 2 && in->rank >= weight->rank - 1, DS_SHAPE,
-        "matmul: its weight 'weight' must have shape (..., n, k) with at most one axis more than "
-        "the input %s, got %s",
-        DS_SHAPE_TEXT(in), DS_SHAPE_TEXT(weight));
-    bool fits = weight->shape[weight->rank - 1] == in->shape[in->rank - 1];
-    for (int i = 0; i + 2 < weight->rank; i++)
-        fits = fits && (weight->shape[i] == 1 || weight->shape[i] == in->shape[i]);
+    bool fits = in->rank >= weight->rank - 1;
+    for (int i = 0; fits && i + 2 < weight->rank; i++)
+        fits = weight->shape[i] == 1 || weight->shape[i] == in->shape[i];
     DS_CHECK(fits, DS_SHAPE, "matmul: matrices of shape %s don't fit an input of shape %s",
              DS_SHAPE_TEXT(weight), DS_SHAPE_TEXT(in));
     return DS_OK;
@@ -85,7 +71,8 @@ static void linear_set_back_scratch(ds_op *op, const sizes *s)
 
 static ds_status linear_infer(ds_op *op)
 {
-    DS_TRY(op->def == &ds_op_matmul ? matmul_check_shapes(op) : linear_check_shapes(op));
+    if (op->def == &ds_op_matmul)
+        DS_TRY(matmul_check_leading(op));
     const sizes s = linear_sizes_of(op);
     size_t most = 0, vectors = 1;
     DS_TRY(ds_packed_check(&most, s.n_out, s.n_in, s.element));
@@ -248,20 +235,22 @@ static void router_backward(const ds_op *op, const ds_back *b)
     linear_backward(op, &back);
 }
 
-#define PRODUCT(op, functions, text, names)                                                 \
-    DS_OPERATOR_OF(op, text, 1, 1, -1), .flags = DS_OP_PACKS | DS_OP_REAL | DS_OP_FEATURES, \
-        .weights = names, .infer = linear_infer, DS_PREPARED(functions),                    \
-        .forward = functions##_forward, .backward = functions##_backward, .reads = DS_READS_X
+#define LINEAR "[.., in_features]; weight [out_features, in_features]; bias? [out_features]"
+
+#define PRODUCT(op, functions, text, line)                                                 \
+    DS_OPERATOR_OF(op, text, 1, 1, -1), .flags = DS_OP_PACKS | DS_OP_REAL, .shapes = line, \
+        .infer = linear_infer, DS_PREPARED(functions), .forward = functions##_forward,     \
+        .backward = functions##_backward, .reads = DS_READS_X
 
 const ds_op_def ds_op_linear = {
-    PRODUCT(linear, linear, "y = x W^T + b over the last feature axis", "weight bias?"),
+    PRODUCT(linear, linear, "y = x W^T + b over the last feature axis", LINEAR),
     .narrows = ds_narrows_rows};
 
-const ds_op_def ds_op_router = {PRODUCT(
-    router, router, "y = x W^T + b over the last feature axis, by no library", "weight bias?")};
+const ds_op_def ds_op_router = {
+    PRODUCT(router, router, "y = x W^T + b over the last feature axis, by no library", LINEAR)};
 
 const ds_op_def ds_op_matmul = {
     PRODUCT(matmul, linear,
             "products with constant matrices, one for each place along leading feature axes",
-            "weight"),
+            "[.., in_features]; weight [..., out_features, in_features]"),
     .narrows = ds_narrows_rows};

@@ -9,8 +9,7 @@
  * constant. Pieces are absolute: they know neither chunks nor rows. Together they cover every element of the
  * output exactly once, so that read the other way, x[..] += y[..] summed over all pieces, they give the
  * gradient. */
-#ifndef DS_OPS_MOVE_H
-#define DS_OPS_MOVE_H
+#pragma once
 #include "ops/framewise.h"
 
 enum {
@@ -102,5 +101,3 @@ void ds_first_backward(const ds_op *op, const ds_back *b);
         ds_move_backward(op, b, list, flags);                      \
     }
 #define DS_MOVED(name) .forward = name##_forward, .backward = name##_backward
-
-#endif

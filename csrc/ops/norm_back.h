@@ -2,8 +2,7 @@
  *
  * With h = (x - mean) / deviation and u the slopes of h, over the values of a group:
  *     slopes of x = (u - mean of u - h mean of (u h)) / deviation     without the mean of u where mean is 0 by definition */
-#ifndef DS_OPS_NORM_BACK_H
-#define DS_OPS_NORM_BACK_H
+#pragma once
 #include "ops/back.h"
 
 typedef struct ds_norm {
@@ -17,5 +16,3 @@ typedef struct ds_norm {
 /* Adds to dx (NULL: not wanted), and to sums for the weight's and the bias's slopes (NULL), in double. */
 void ds_norm_back(const ds_norm *norm, void *dx, double *dweight, double *dbias, const void *g,
                   const void *x, size_t element);
-
-#endif

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "ops/shapes.h"
 
 /* ---------------------------------------------------------------- attributes */
 
@@ -103,19 +104,19 @@ static ds_status check_range(const ds_op *op, int i)
 {
     const ds_attr_def *attr = &op->def->attrs[i];
     const ds_attr_value value = op->attr[i];
+    const long long least = attr->range == DS_FROM_1, got = (long long)value.i;
     if (attr->range == DS_ANY)
         return DS_OK;
-    if (attr->range == DS_0_OR_1) {
-        DS_CHECK(value.i == 0 || value.i == 1, DS_ARGUMENT, "%s: %s must be 0 or 1, got %lld",
-                 op->def->name, attr->name, (long long)value.i);
-        return DS_OK;
-    }
-    const int least = attr->range == DS_FROM_1 ? 1 : 0;
-    DS_CHECK(attr->kind == DS_ATTR_REAL || value.i >= least, DS_ARGUMENT,
-             "%s: attribute '%s' must be at least %d, got %lld", op->def->name, attr->name, least,
-             (long long)value.i);
-    DS_CHECK(attr->kind == DS_ATTR_INT || value.x >= 0, DS_ARGUMENT,
+    DS_CHECK(attr->kind != DS_ATTR_REAL || value.x >= 0, DS_ARGUMENT,
              "%s: %s must be at least 0, got %g", op->def->name, attr->name, value.x);
+    DS_CHECK(attr->range != DS_0_OR_1 || got == 0 || got == 1, DS_ARGUMENT,
+             "%s: %s must be 0 or 1, got %lld", op->def->name, attr->name, got);
+    DS_CHECK(attr->kind == DS_ATTR_REAL || got >= least, DS_ARGUMENT,
+             "%s: attribute '%s' must be at least %lld, got %lld", op->def->name, attr->name, least,
+             got);
+    DS_CHECK(attr->most == 0 || got <= attr->most, DS_ARGUMENT,
+             "%s: attribute '%s' must be at most %lld, got %lld", op->def->name, attr->name,
+             (long long)attr->most, got);
     return DS_OK;
 }
 
@@ -196,18 +197,6 @@ static ds_status check_rates(const ds_op *op)
     return DS_OK;
 }
 
-/* How many weights a definition takes, by its words; -1 where they repeat. */
-static int most_weights(const ds_op_def *def)
-{
-    int n = 0;
-    for (const char *c = def->weights; c != NULL && *c != 0; c++) {
-        if (*c == '*')
-            return -1;
-        n += *c != ' ' && (c == def->weights || c[-1] == ' ') ? 1 : 0;
-    }
-    return n;
-}
-
 static ds_status take_signatures(ds_op *op, const ds_signature *inputs, size_t n_inputs,
                                  const ds_signature *weights, size_t n_weights)
 {
@@ -219,7 +208,7 @@ static ds_status take_signatures(ds_op *op, const ds_signature *inputs, size_t n
              def->n_inputs, def->n_inputs == 1 ? "" : "s", n_inputs);
     DS_CHECK(n_inputs <= DS_MAX_INPUTS, DS_ARGUMENT, "%s: at most %d inputs are supported, got %zu",
              def->name, DS_MAX_INPUTS, n_inputs);
-    const int most = most_weights(def);
+    const int most = ds_shapes_weights(def->shapes);
     DS_CHECK(n_weights <= (size_t)(most < 0 ? DS_MAX_WEIGHTS : most), DS_ARGUMENT,
              "%s: takes at most %d weights, got %zu", def->name, most < 0 ? DS_MAX_WEIGHTS : most,
              n_weights);
@@ -323,8 +312,7 @@ static ds_status build(ds_op *op, const ds_attr *attrs, size_t n_attrs, const ds
         op->out[i] = op->in[0];
     if (op->def->flags & DS_OP_REAL)
         DS_TRY(ds_op_require_real(op));
-    DS_CHECK(!(op->def->flags & DS_OP_FEATURES) || op->in[0].rank >= 1, DS_SHAPE,
-             "%s: its input needs a feature dimension", op->def->name);
+    DS_TRY(ds_shapes_check(op));
     op->whole = (op->def->flags & DS_OP_WHOLE) != 0;
     op->needs_frames = (op->def->flags & DS_OP_NEEDS_FRAMES) != 0;
     op->at_end = op->def->flags & DS_OP_AT_END ? UINT_MAX : 0;
@@ -545,17 +533,6 @@ ds_status ds_op_require_weight(const ds_op *op, int i, const char *name, int ran
              "%s: its weight '%s' must have shape %s, got %s; the input has shape %s",
              op->def->name, name, DS_SHAPE_TEXT(&expected), DS_SHAPE_TEXT(&op->weight[i]),
              DS_SHAPE_TEXT(&op->in[0]));
-    return DS_OK;
-}
-
-ds_status ds_op_require_axes(const ds_op *op, int i, const char *name, const char *axes)
-{
-    int rank = 1;
-    for (const char *at = axes; *at; at++)
-        rank += *at == ',';
-    DS_CHECK(ds_op_has_weight(op, i) && op->weight[i].rank == rank, DS_SHAPE,
-             "%s: its weight '%s' must have shape (%s), got %s", op->def->name, name, axes,
-             i < op->n_weights ? DS_SHAPE_TEXT(&op->weight[i]) : "none");
     return DS_OK;
 }
 

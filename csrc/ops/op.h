@@ -11,8 +11,7 @@
  *
  * The driver (ds_op_counts, ds_op_need, ds_op_check) does what no operator states: clamps, edges that are
  * missing, the end of a stream. */
-#ifndef DS_OPS_OP_H
-#define DS_OPS_OP_H
+#pragma once
 #include "base/status.h"
 #include "kernels/kernels.h"
 #include "ops/expr.h"
@@ -50,6 +49,7 @@ typedef struct ds_attr_def {
     const char *choices; /* "zeros|replicate|reflect" */
     const char *doc;
     ds_attr_range range;
+    int64_t most; /* of an integer that has a range; 0: it has no bound */
 } ds_attr_def;
 
 typedef struct ds_attr_value {
@@ -105,9 +105,8 @@ enum {
     DS_OP_PACKS = 8,
     DS_OP_REAL = 16,         /* all that is read is float or double, of one type */
     DS_OP_NEEDS_FRAMES = 32, /* presets needs_frames */
-    DS_OP_MEMORY = 64,    /* inputs after the first are given once, with the start, of any length */
-    DS_OP_FEATURES = 128, /* input 0 has a feature dimension */
-    DS_OP_WHOLE = 256,    /* every instance needs the whole stream */
+    DS_OP_MEMORY = 64, /* inputs after the first are given once, with the start, of any length */
+    DS_OP_WHOLE = 256, /* every instance needs the whole stream */
     /* Of every output one frame, which leaves when the stream ends; each call reads its new frames only. */
     DS_OP_AT_END = 512,
     DS_OP_PLACED = 1024, /* what becomes of a frame depends on its position */
@@ -173,7 +172,8 @@ typedef struct ds_op_def {
     unsigned flags;
     int member;               /* which of a family's operators this is; the family's own numbers */
     const ds_attr_def *attrs; /* ended by a NULL name */
-    const char *weights;      /* "weight bias?" for messages and docs; ? optional; * repeated */
+    const char
+        *shapes; /* of inputs and weights, in words (ops/shapes.h); NULL: any inputs, no weights */
     /* Reads attr, in, weight; checks them; fills out, carried, scratch, whole. NULL: out is as in. */
     ds_status (*infer)(ds_op *op);
     /* Roots: known and total of each output, in turn. NULL: every output has input 0's pair. */
@@ -328,8 +328,6 @@ ds_status ds_op_require_real(const ds_op *op);
 /* DS_SHAPE unless weight i is present with exactly this shape. */
 ds_status ds_op_require_weight(const ds_op *op, int i, const char *name, int rank,
                                const int64_t *shape);
-/* DS_SHAPE unless weight i is present with one axis for each of the names, which commas part. */
-ds_status ds_op_require_axes(const ds_op *op, int i, const char *name, const char *axes);
 bool ds_op_has_weight(const ds_op *op, int i);
 /* Bytes of one element of input 0. */
 size_t ds_op_element(const ds_op *op);
@@ -373,5 +371,3 @@ static inline void *ds_to(const ds_target *t, int64_t position, size_t n_bytes)
     const size_t offset = (size_t)(position - t->m0) * n_bytes;
     return offset > 0 ? (char *)t->data + offset : t->data;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * An operand is a stream or a constant. Attribute 0, `order`, names them in turn: 0 is the next
  * input, 1 the next weight; left out, all are inputs. A frame's features broadcast against the
  * others' as in NumPy, aligned at the right; a constant serves every frame. */
-#ifndef DS_OPS_OPERANDS_H
-#define DS_OPS_OPERANDS_H
+#pragma once
 #include "ops/op.h"
 
 enum { DS_OPERANDS = 3 /* at most */ };
@@ -41,5 +40,3 @@ typedef void (*ds_operands_slopes)(const ds_op *op, const ds_real_kernels *k, in
  * scratch is set by ds_operands_infer. */
 void ds_operands_backward(const ds_op *op, const ds_back *b, int n_operands,
                           ds_operands_slopes slopes);
-
-#endif

@@ -1,6 +1,5 @@
 /* ops/order.h: integers in the order of values, for operators that put these in order. */
-#ifndef DS_OPS_ORDER_H
-#define DS_OPS_ORDER_H
+#pragma once
 #include <string.h>
 
 #include "ops/op.h"
@@ -49,5 +48,3 @@ static inline bool ds_order_less(ds_order_pair a, ds_order_pair b)
 {
     return (a.key < b.key) | ((a.key == b.key) & (a.at < b.at));
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * How much a packed weight takes is the kernels' answer (ds_packed_bytes). infer, which comes before the
  * kernels are known, makes sure that no variant's answer overflows. */
-#ifndef DS_OPS_PACKED_H
-#define DS_OPS_PACKED_H
+#pragma once
 #include "base/alloc.h"
 #include "ops/op.h"
 
@@ -40,5 +39,3 @@ static inline size_t ds_narrows_taps(const ds_op *op, int i)
 ds_status ds_size_mul(size_t *product, size_t a, size_t b);
 /* Adds to *most the most bytes that any variant packs a weight into; DS_LIMIT beyond SIZE_MAX / 4. */
 ds_status ds_packed_check(size_t *most, size_t n_cols, size_t depth, size_t element);
-
-#endif

@@ -82,19 +82,14 @@ static ds_status pad_infer(ds_op *op)
 
 static ds_status pad_infer_frames(ds_op *op)
 {
-    int64_t shape[DS_MAX_RANK] = {op->attr[LEFT].i + op->attr[RIGHT].i};
-    const int rank = op->in[0].rank;
     if (!ds_op_has_weight(op, 0))
         return pad_infer(op);
-    DS_CHECK(op->attr[MODE].i == CONSTANT && rank < DS_MAX_RANK, DS_ARGUMENT,
-             "pad: frames that are given stand in mode constant, and have fewer than %d axes",
-             DS_MAX_RANK);
-    for (int d = 0; d < rank; d++)
-        shape[d + 1] = op->in[0].shape[d];
+    DS_CHECK(op->attr[MODE].i == CONSTANT, DS_ARGUMENT,
+             "pad: frames that are given stand in mode constant");
     DS_CHECK(op->weight[0].dtype == op->in[0].dtype, DS_DTYPE,
              "pad: frames that are given must be of its input's type, %s",
              ds_dtype_name(op->in[0].dtype));
-    return ds_op_require_weight(op, 0, "frames", rank + 1, shape);
+    return DS_OK;
 }
 
 static void pad_counts(const ds_op *op, ds_program *p)
@@ -168,7 +163,7 @@ DS_MOVE_FUNCTIONS(pad, pad_pieces, DS_MOVE_ENDS)
 const ds_op_def ds_op_pad = {
     DS_OPERATOR_OF(pad, "Adds frames at the start and at the end of the stream.", 1, 1, 1),
     .attrs = pad_attrs,
-    .weights = "frames?",
+    .shapes = "[..]; frames? [left+right, ..]",
     .infer = pad_infer_frames,
     DS_COUNTED(pad),
     DS_MOVED(pad)};

@@ -20,8 +20,7 @@
  * span - 1 - right for replicate and span - 1 - 2 * right for reflect.
  *
  * Source: torch.nn.functional.pad, torch.nn.Conv1d's padding_mode. */
-#ifndef DS_OPS_PADDING_H
-#define DS_OPS_PADDING_H
+#pragma once
 #include "ops/op.h"
 
 typedef enum ds_padding_mode {
@@ -96,5 +95,3 @@ static inline int64_t ds_padding_source(ds_padding_mode mode, int64_t position, 
     }
     return -1;
 }
-
-#endif

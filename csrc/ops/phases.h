@@ -17,8 +17,7 @@
  *     known'  = known * stride - padding
  *     total'  = (total - 1) * stride - 2 * padding + span + output_padding
  *     need(m) = ceil((m + padding - span + 1) / stride) */
-#ifndef DS_OPS_PHASES_H
-#define DS_OPS_PHASES_H
+#pragma once
 #include "ops/padding.h"
 
 typedef struct ds_phases {
@@ -70,5 +69,3 @@ static inline int64_t ds_phases_first(const ds_phases *g, int64_t f, int64_t m)
 {
     return (m + g->padding - ds_phases_last(g, f) * g->dilation) / g->stride; /* exact */
 }
-
-#endif

@@ -48,7 +48,7 @@ ds_status ds_planes_check(const ds_op *op, int n_padding)
              DS_SHAPE_TEXT(in));
     if (least == 1)
         return DS_OK;
-    DS_CHECK(weight->rank == 3 || weight->rank == 4, DS_SHAPE,
+    DS_CHECK(weight->rank <= 4, DS_SHAPE,
              "%s: its weight 'weight' must have four dimensions, of which the last two are the "
              "kernel's, or three for windows within a frame, got %s",
              name, DS_SHAPE_TEXT(weight));

@@ -35,8 +35,7 @@
  *
  * Windows are collected until the room for copies is full or the stream ends; as no row of a
  * product depends on another, that leaves no trace in the results. */
-#ifndef DS_OPS_PLANES_H
-#define DS_OPS_PLANES_H
+#pragma once
 #include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/packed.h"
@@ -46,12 +45,12 @@ enum { DS_PLANES_AXIS = 0, DS_PLANES_WEIGHT = 0, DS_PLANES_BIAS = 1 };
 enum { DS_PLANES_OF_ROWS, DS_PLANES_VECTORS }; /* members of the family */
 
 /* The definition of an operator over planes, whose functions begin with `prefix`. */
-#define DS_PLANES_OPERATOR(op, kind, text, prefix, narrow)                           \
-    DS_OPERATOR_OF(op, text, 1, 1, -1), .member = kind,                              \
-        .flags = DS_OP_PACKS | DS_OP_REAL | DS_OP_NEEDS_FRAMES, .attrs = op##_attrs, \
-        .weights = "weight bias?", .infer = prefix##_infer, DS_COUNTED(prefix),      \
-        DS_PREPARED(prefix), .narrows = (narrow), .forward = prefix##_forward,       \
-        .backward = prefix##_backward, .reads = DS_READS_X
+#define DS_PLANES_OPERATOR(op, kind, text, prefix, narrow, line)                          \
+    DS_OPERATOR_OF(op, text, 1, 1, -1), .member = kind,                                   \
+        .flags = DS_OP_PACKS | DS_OP_REAL | DS_OP_NEEDS_FRAMES, .attrs = op##_attrs,      \
+        .shapes = line, .infer = prefix##_infer, DS_COUNTED(prefix), DS_PREPARED(prefix), \
+        .narrows = (narrow), .forward = prefix##_forward, .backward = prefix##_backward,  \
+        .reads = DS_READS_X
 
 /* Whether windows are of single positions: those of the operators without `axis`. */
 static inline bool ds_planes_vectors(const ds_op *op)
@@ -193,5 +192,3 @@ void ds_windows_bias_back(const ds_op *op, const ds_back *b, ds_room room);
 /* A window's copy, [taps][C], [G][taps][C / G], or where channels are repeated [taps][N]. */
 void ds_window_copy(const ds_windows *s, char *row, const ds_window *in, ds_window_place along,
                     ds_window_place inner);
-
-#endif

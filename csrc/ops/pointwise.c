@@ -104,7 +104,7 @@ static const ds_attr_def operands_attrs[] = {DS_OPERANDS_ORDER, {0}};
                                        .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC | (flag), \
                                        .member = which,                                   \
                                        .attrs = operands_attrs,                           \
-                                       .weights = "constant*",                            \
+                                       .shapes = "constant*",                             \
                                        .infer = kind##_infer,                             \
                                        .forward = kind##_forward,                         \
                                        __VA_ARGS__};

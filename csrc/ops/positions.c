@@ -233,8 +233,8 @@ static void rotary_backward(const ds_op *op, const ds_back *b)
 
 const ds_op_def ds_op_rotary = {
     DS_OPERATOR(rotary, "Pairs of features turned by angles that grow with the position."),
-    .flags = DS_OP_INPLACE | DS_OP_REAL | DS_OP_FEATURES | DS_OP_PLACED,
+    .flags = DS_OP_INPLACE | DS_OP_REAL | DS_OP_PLACED,
     .attrs = rotary_attrs,
-    .weights = "frequencies?",
+    .shapes = "[.., n]; frequencies? [pairs]",
     DS_PREPARED(rotary),
     .backward = rotary_backward};

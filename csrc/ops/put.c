@@ -24,8 +24,6 @@ static ds_status put_infer(ds_op *op)
 {
     DS_CHECK(op->in[1].dtype == op->in[0].dtype, DS_DTYPE, "put: input 0 is %s but input 1 is %s",
              ds_dtype_name(op->in[0].dtype), ds_dtype_name(op->in[1].dtype));
-    DS_CHECK(ds_signature_same_shape(&op->in[0], &op->in[1]), DS_SHAPE,
-             "put: frames can't be replaced by frames of another shape");
     return DS_OK;
 }
 
@@ -111,6 +109,7 @@ DS_MOVE_FUNCTIONS(put, put_pieces, DS_MOVE_ENDS)
 const ds_op_def ds_op_put = {
     DS_OPERATOR_OF(put, "Replaces frames of a stream by those of another one.", 2, 1, 2),
     .attrs = put_attrs,
+    .shapes = "[..]; [..]",
     .infer = put_infer,
     DS_COUNTED(put),
     DS_CHECKED(put),

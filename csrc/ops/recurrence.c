@@ -102,7 +102,7 @@ static ds_status recurrence_check_cell(const ds_op *op, const ds_recurrence *s, 
         if (at >= 0) {
             const int rank = which == DS_BIAS_IH || which == DS_BIAS_HH ? 1 : 2;
             char name[48];
-            (void)snprintf(name, sizeof name, s->single ? "%s" : "%s_l%zu%s", names[which], layer,
+            (void)snprintf(name, sizeof name, "%s_l%zu%s", names[which], layer,
                            cell % s->directions ? "_reverse" : "");
             DS_TRY(ds_op_require_weight(op, at, name, rank, shapes[which]));
         }
@@ -120,17 +120,17 @@ static ds_status recurrence_check_weights(const ds_op *op, const ds_recurrence *
                  ih->shape[1] == in->shape[in->rank - 1],
              DS_SHAPE,
              "%s: expected an input of %lld features, as its weight '%s' of shape %s has, got %lld",
-             op->def->name, (long long)ih->shape[1], s->single ? "weight_ih" : "weight_ih_l0",
-             DS_SHAPE_TEXT(ih), (long long)in->shape[in->rank - 1]);
+             op->def->name, (long long)ih->shape[1], "weight_ih_l0", DS_SHAPE_TEXT(ih),
+             (long long)in->shape[in->rank - 1]);
     DS_CHECK(most <= DS_MAX_WEIGHTS, DS_LIMIT,
              "%s: %zu weights are needed, at most %d are supported", op->def->name, most,
              DS_MAX_WEIGHTS);
-    DS_CHECK(s->single || (n_given >= n && n_given <= most), DS_SHAPE,
+    DS_CHECK(n_given >= n && n_given <= most, DS_SHAPE,
              "%s: expected %zu weights, then perhaps h0%s, got %zu", op->def->name, n,
              s->n_states == 2 ? " and c0" : "", n_given);
     for (size_t cell = 0; cell < s->cells; cell++)
         DS_TRY(recurrence_check_cell(op, s, cell));
-    for (int i = 0; i < s->n_states && !s->single; i++) {
+    for (int i = 0; i < s->n_states; i++) {
         const int64_t state[] = {(int64_t)s->cells,
                                  (int64_t)(ds_recurrence_state_bytes(s, i) / s->element)};
         if (ds_op_has_weight(op, (int)n + i))
@@ -185,24 +185,21 @@ static ds_status recurrence_infer(ds_op *op)
     const int family = op->def->member / DS_SINGLE, rank = op->in[DS_RECURRENCE_X].rank;
     const bool single = family == 1, lstm = op->def->member % DS_SINGLE == DS_LSTM;
     const int n_states = lstm ? 2 : 1, least = family == 2 ? 2 : 1;
-    DS_CHECK(single || (op->attr[LAYERS].i >= 1 && op->attr[LAYERS].i <= DS_MAX_WEIGHTS),
-             DS_ARGUMENT, "%s: layers must be 1 to %d, got %lld", name, DS_MAX_WEIGHTS,
-             (long long)op->attr[LAYERS].i);
     DS_CHECK(op->n_inputs == 1 || op->n_inputs == 1 + n_states, DS_ARGUMENT,
              "%s: expected 1 input or %d, got %d", name, 1 + n_states, op->n_inputs);
-    DS_CHECK(rank >= least && (single || rank <= least + 1), DS_SHAPE,
+    DS_CHECK(single || rank == least || rank == least + 1, DS_SHAPE,
              "%s: expected an input of shape %s, got %s", name,
-             single       ? "(..., features)"
-             : least == 1 ? "(features,) or (lanes, features)"
-                          : "(steps, features) or (lanes, steps, features)",
+             least == 1 ? "(features,) or (lanes, features)"
+                        : "(steps, features) or (lanes, steps, features)",
              DS_SHAPE_TEXT(&op->in[DS_RECURRENCE_X]));
     DS_CHECK(ds_op_has_weight(op, DS_WEIGHT_HH) && hh->rank == 2 &&
-                 (single || hh->shape[0] >= (int64_t)gates_of(op)),
-             DS_SHAPE, "%s: its weight 'weight_hh%s' must have shape (%zu * hidden, %s), got %s",
-             name, single ? "" : "_l0", gates_of(op),
-             !single && lstm && op->attr[OWN].i > 0 ? "projection" : "hidden", DS_SHAPE_TEXT(hh));
+                 hh->shape[0] >= (int64_t)gates_of(op),
+             DS_SHAPE, "%s: its weight 'weight_hh_l0' must have shape (%zu * hidden, %s), got %s",
+             name, gates_of(op), !single && lstm && op->attr[OWN].i > 0 ? "projection" : "hidden",
+             DS_SHAPE_TEXT(hh));
     const ds_recurrence s = ds_recurrence_of(op);
-    DS_TRY(recurrence_check_weights(op, &s));
+    if (!single)
+        DS_TRY(recurrence_check_weights(op, &s));
     DS_TRY(recurrence_set_sizes(op, &s));
     DS_TRY(recurrence_check_states(op, &s));
     ds_recurrence_set_back_sizes(op, &s);
@@ -273,11 +270,12 @@ static size_t recurrence_ahead(const ds_op *op)
 
 /* ---------------------------------------------------------------- operators */
 
-#define STACKED                                                         \
-    {"layers", DS_ATTR_INT, .i = 1, .doc = "number of stacked layers"}, \
-        {"bias", DS_ATTR_INT, .i = 1, .range = DS_0_OR_1,               \
-         .doc = "1: bias_ih and bias_hh are given"},                    \
-        {"bidirectional", DS_ATTR_INT, .range = DS_0_OR_1,              \
+#define STACKED                                                                            \
+    {"layers",           DS_ATTR_INT,           .i = 1, .doc = "number of stacked layers", \
+     .range = DS_FROM_1, .most = DS_MAX_WEIGHTS},                                          \
+        {"bias", DS_ATTR_INT, .i = 1, .range = DS_0_OR_1,                                  \
+         .doc = "1: bias_ih and bias_hh are given"},                                       \
+        {"bidirectional", DS_ATTR_INT, .range = DS_0_OR_1,                                 \
          .doc = "1: both directions, which along the stream needs all of it"}
 #define NONLINEARITY \
     {"nonlinearity", DS_ATTR_CHOICE, .choices = "tanh|relu", .doc = "what the sum goes through"}
@@ -301,13 +299,18 @@ static const ds_attr_def rnn_cell_attrs[] = {NONLINEARITY, {0}};
               DS_OP_LOCKSTEP | DS_OP_VARIADIC | DS_OP_NEEDS_FRAMES)
 #define WITHIN(op, which, outputs, text) \
     RECURRENT(op, 2 * DS_SINGLE + which, outputs, text " within each frame", 0)
-#define CELL(op, which, outputs, text)                                                \
+#define CELL(op, which, outputs, states, gates, text)                                 \
     RECURRENT(op, DS_SINGLE + which, outputs, text, DS_OP_LOCKSTEP | DS_OP_VARIADIC), \
-        .weights = "weight_ih weight_hh bias_ih? bias_hh?", .ahead = recurrence_ahead
-#define STACKED_LSTM                                                                             \
-    .attrs = lstm_attrs, .weights = "weight_ih* weight_hh* bias_ih?* bias_hh?* weight_hr?* h0? " \
-                                    "c0?"
-#define STACKED_OTHER(own) .attrs = own, .weights = "weight_ih* weight_hh* bias_ih?* bias_hh?* h0?"
+        .shapes = "[.., features]; " states "weight_ih [" gates "hidden, features]; " \
+                  "weight_hh [" gates "hidden, hidden]; bias_ih? [" gates "hidden]; " \
+                  "bias_hh? [" gates "hidden]",                                       \
+        .ahead = recurrence_ahead
+#define STACKED_LSTM                                                                            \
+    .attrs = lstm_attrs, .shapes =                                                              \
+                             "weight_ih*; weight_hh*; bias_ih?*; bias_hh?*; weight_hr?*; h0?; " \
+                             "c0?"
+#define STACKED_OTHER(own) \
+    .attrs = own, .shapes = "weight_ih*; weight_hh*; bias_ih?*; bias_hh?*; h0?"
 
 const ds_op_def ds_op_lstm = {STREAM(lstm, DS_LSTM, 3, "long short-term memory"), STACKED_LSTM};
 const ds_op_def ds_op_gru = {STREAM(gru, DS_GRU, 2, "gated recurrent units"),
@@ -323,14 +326,14 @@ const ds_op_def ds_op_rnn_within = {WITHIN(rnn_within, DS_RNN, 2, "plain recurre
                                     STACKED_OTHER(rnn_attrs)};
 
 const ds_op_def ds_op_lstm_cell = {
-    CELL(lstm_cell, DS_LSTM, 2,
+    CELL(lstm_cell, DS_LSTM, 2, "[.., hidden]; [.., hidden]; ", "4*",
          "one step of an LSTM for every frame by itself, from its own h and c, or from zeros")};
 
 const ds_op_def ds_op_gru_cell = {
-    CELL(gru_cell, DS_GRU, 1,
+    CELL(gru_cell, DS_GRU, 1, "[.., hidden]; ", "3*",
          "one step of a GRU for every frame by itself, from its own h, or from zeros")};
 
 const ds_op_def ds_op_rnn_cell = {
-    CELL(rnn_cell, DS_RNN, 1,
+    CELL(rnn_cell, DS_RNN, 1, "[.., hidden]; ", "",
          "one step of a plain RNN for every frame by itself, from its own h, or from zeros"),
     .attrs = rnn_cell_attrs};

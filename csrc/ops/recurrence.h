@@ -1,6 +1,5 @@
 /* ops/recurrence.h: what the two files of the recurrent cells share: sizes, and the places of weights. */
-#ifndef DS_OPS_RECURRENCE_H
-#define DS_OPS_RECURRENCE_H
+#pragma once
 #include "ops/op.h"
 
 /* Members of the family: along the stream; DS_SINGLE further on the cells' own; as many again within frames. */
@@ -99,5 +98,3 @@ static inline size_t ds_recurrence_left_bytes(const ds_recurrence *s)
 void ds_recurrence_set_back_sizes(ds_op *op, const ds_recurrence *s);
 void ds_recurrence_backward(const ds_op *op, const ds_back *b);
 void ds_recurrence_forward(const ds_op *op, const ds_run *run);
-
-#endif

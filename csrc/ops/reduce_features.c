@@ -463,4 +463,4 @@ static void reduce_features_backward(const ds_op *op, const ds_back *b)
 
 const ds_op_def ds_op_reduce_features = {
     DS_OPERATOR(reduce_features, "Sum, mean, extreme, norm, ... along feature axes."),
-    .flags = DS_OP_FEATURES, .attrs = reduce_features_attrs, .backward = reduce_features_backward};
+    .shapes = "[.., n]", .attrs = reduce_features_attrs, .backward = reduce_features_backward};

@@ -31,15 +31,15 @@ enum { ORIG, NEW, WIDTH, HALF };
 enum { ROWS = 32 /* outputs of one phase that are computed together */ };
 
 /* Of rates: products with positions stay far below 2^63. */
-static const int64_t LIMIT = (int64_t)1 << 20;
+enum { LIMIT = 1 << 20 };
 
 static const ds_attr_def attrs[] = {
     {"orig", DS_ATTR_INT, .required = true, .doc = "input frames for `new` output frames",
-     .range = DS_FROM_1},
+     .range = DS_FROM_1, .most = LIMIT},
     {"new", DS_ATTR_INT, .required = true, .doc = "output frames for `orig` input frames",
-     .range = DS_FROM_1},
+     .range = DS_FROM_1, .most = LIMIT},
     {"width", DS_ATTR_INT, .required = true, .doc = "taps before a phase's block",
-     .range = DS_FROM_0},
+     .range = DS_FROM_0, .most = LIMIT},
     {"half", DS_ATTR_INT, .required = true,
      .doc = "how far a tap may lie from its output, in frames of rate orig * new",
      .range = DS_FROM_0},
@@ -77,13 +77,9 @@ static int64_t resample_last_tap(const geometry *g, int64_t p)
 static ds_status resample_infer(ds_op *op)
 {
     const int64_t orig = op->attr[ORIG].i, new = op->attr[NEW].i, width = op->attr[WIDTH].i;
-    DS_CHECK(orig <= LIMIT && new <= LIMIT && width <= LIMIT, DS_LIMIT,
-             "resample: orig, new and width must be at most %lld, got %lld, %lld and %lld",
-             (long long)LIMIT, (long long)orig, (long long)new, (long long)width);
     DS_CHECK(op->attr[HALF].i <= width * new, DS_ARGUMENT,
              "resample: half must be at most width * new, %lld, got %lld", (long long)(width * new),
              (long long)op->attr[HALF].i);
-    DS_TRY(ds_op_require_weight(op, 0, "kernel", 3, (int64_t[]){new, 1, 2 * width + orig}));
     const geometry g = resample_geometry_of(op);
     size_t n_bytes;
     DS_TRY(ds_size_mul(&n_bytes, ds_op_element(op), g.channels));
@@ -248,7 +244,7 @@ const ds_op_def ds_op_resample = {
     DS_OPERATOR(resample, "changes the stream's rate by a fraction, with a kernel for every phase"),
     .flags = DS_OP_REAL,
     .attrs = attrs,
-    .weights = "kernel",
+    .shapes = "[..]; kernel [new, 1, 2*width+orig]",
     DS_COUNTED(resample),
     DS_PREPARED(resample),
     .backward = resample_backward,

@@ -506,7 +506,7 @@ const ds_op_def ds_op_scan = {
     DS_OPERATOR_OF(scan, "a loop over frames: what it carries and gives, frame by frame", 1, 1, -1),
     .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC | DS_OP_PLACED | DS_OP_BODY,
     .attrs = scan_attrs,
-    .weights = "first* weight*",
+    .shapes = "first*; weight*",
     .narrows = scan_narrows,
     .store = scan_store,
     .infer = scan_infer,

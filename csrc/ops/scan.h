@@ -1,6 +1,5 @@
 /* ops/scan.h: what the files of loops over frames share: bodies, and frames that go through them together. */
-#ifndef DS_OPS_SCAN_H
-#define DS_OPS_SCAN_H
+#pragma once
 #include "base/arena.h"
 #include "codec/json.h"
 #include "ops/op.h"
@@ -107,5 +106,3 @@ ds_status ds_scan_make_chain(const ds_op *op, ds_scan *s, ds_scan_body *body);
 size_t ds_scan_chain_bytes(const ds_scan_body *body);
 /* Runs all steps of the slots; room: ds_scan_chain_bytes. */
 void ds_scan_run_chain(const ds_scan_work *w, void *room);
-
-#endif

@@ -1,6 +1,5 @@
 /* ops/scan_chain.h: the steps of a chain, for the file that makes and runs them and the one that joins them. */
-#ifndef DS_OPS_SCAN_CHAIN_H
-#define DS_OPS_SCAN_CHAIN_H
+#pragma once
 #include "ops/scan.h"
 
 enum {
@@ -74,5 +73,3 @@ typedef struct ds_scan_chain {
 
 /* Joins the steps of linear recurrences, h = a h + b, and what reads the sums of h c, to one step each. */
 void ds_scan_join_recurrences(ds_scan_chain *chain);
-
-#endif

@@ -131,9 +131,6 @@ static const ds_attr_def table_attrs[] = {DS_LENGTH_ATTR("length"), {0}};
 
 static ds_status table_infer(ds_op *op)
 {
-    DS_CHECK(ds_op_has_weight(op, 0), DS_SHAPE, "table: its weight 'weight' is missing");
-    DS_CHECK(op->weight[0].rank >= 1, DS_SHAPE,
-             "table: its weight needs a dimension for positions");
     op->out[0].dtype = op->weight[0].dtype;
     ds_drop_first(op, &op->weight[0]);
     return ds_length_rate(op, TABLE_LENGTH, &op->out[0].rate);
@@ -163,7 +160,7 @@ DS_MOVE_FUNCTIONS(table, table_pieces, 0)
 const ds_op_def ds_op_table = {
     DS_OPERATOR_OF(table, "Rows of a constant, by absolute position in the stream.", 1, 1, 0),
     .attrs = table_attrs,
-    .weights = "weight",
+    .shapes = "weight [positions, ..]",
     .infer = table_infer,
     .counts = ds_length_counts,
     DS_CHECKED(table),

@@ -67,8 +67,6 @@ static ds_status softmax_infer(ds_op *op)
 static ds_status glu_infer(ds_op *op)
 {
     ds_signature *out = &op->out[0];
-    DS_CHECK(out->rank >= 1 && out->shape[out->rank - 1] % 2 == 0, DS_SHAPE,
-             "glu: its last feature dimension must be even");
     out->shape[out->rank - 1] /= 2;
     op->back_scratch.per_call = 2 * last_size(out) * ds_op_element(op);
     return DS_OK;
@@ -109,9 +107,10 @@ static void glu_slopes(const ds_op *op, const ds_back *b, void *dx, const void *
 }
 DS_FRAMEWISE_BACKWARD(glu)
 
-#define SOFTMAXES(which)                                                                           \
-    .member = which, .flags = DS_OP_INPLACE | DS_OP_REAL | DS_OP_FEATURES, .infer = softmax_infer, \
-    .forward = softmax_forward, .backward = softmax_backward, .reads = DS_READS_Y
+#define SOFTMAXES(which)                                                              \
+    .member = which, .flags = DS_OP_INPLACE | DS_OP_REAL, .shapes = "[.., n]",        \
+    .infer = softmax_infer, .forward = softmax_forward, .backward = softmax_backward, \
+    .reads = DS_READS_Y
 
 const ds_op_def ds_op_softmax = {
     DS_OPERATOR_OF(softmax, "Softmax over the last feature dimension.", 1, 1, 1),
@@ -123,4 +122,4 @@ const ds_op_def ds_op_log_softmax = {
 
 const ds_op_def ds_op_glu = {
     DS_OPERATOR(glu, "Half of the last feature dimension, gated by the other half."),
-    .flags = DS_OP_REAL, .backward = glu_backward, .reads = DS_READS_X};
+    .flags = DS_OP_REAL, .shapes = "[.., 2*n]", .backward = glu_backward, .reads = DS_READS_X};

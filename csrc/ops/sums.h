@@ -1,8 +1,7 @@
 /* ops/sums.h: sums of frames in double, for operators that average, overlap or weigh.
  *
  * Whoever adds frames in a fixed order, and rounds once, gives the same bits however the stream was cut. */
-#ifndef DS_OPS_SUMS_H
-#define DS_OPS_SUMS_H
+#pragma once
 #include "ops/op.h"
 
 /* sum[i] = x[i], x of type float or double. */
@@ -42,5 +41,3 @@ void ds_sums_weigh(const ds_real_kernels *k, double *largest, double *sums, cons
 
 /* How many neighbours reduce_features adds to each sum of reals; 0: it does something else, or another operator does. */
 size_t ds_op_row_sums(const ds_op *op);
-
-#endif

@@ -161,11 +161,6 @@ static ds_status gather_infer(ds_op *op)
     DS_CHECK((ds_is_real(in[0].dtype) || in[0].dtype == DS_I64) && in[1].dtype == DS_I64, DS_DTYPE,
              "gather: expected floats or int64, and an index of int64, got %s and %s",
              ds_dtype_name(in[0].dtype), ds_dtype_name(in[1].dtype));
-    bool fits = in[0].rank >= 1 && in[1].rank == in[0].rank;
-    for (int i = 0; fits && i + 1 < in[0].rank; i++)
-        fits = in[1].shape[i] == in[0].shape[i];
-    DS_CHECK(fits, DS_SHAPE, "gather: an index of shape %s doesn't fit an input of shape %s",
-             DS_SHAPE_TEXT(&in[1]), DS_SHAPE_TEXT(&in[0]));
     op->out[0].shape[in[0].rank - 1] = in[1].shape[in[1].rank - 1];
     return DS_OK;
 }
@@ -208,7 +203,7 @@ static void gather_backward(const ds_op *op, const ds_back *b)
 const ds_op_def ds_op_topk = {
     DS_OPERATOR_OF(topk, "The k greatest elements of the last feature axis, and their places.", 1,
                    2, 1),
-    .flags = DS_OP_FEATURES,
+    .shapes = "[.., n]",
     .attrs = topk_attrs,
     .infer = topk_infer,
     .forward = topk_forward,
@@ -218,6 +213,7 @@ const ds_op_def ds_op_topk = {
 const ds_op_def ds_op_gather = {
     DS_OPERATOR_OF(gather, "Elements of the last feature axis by their places.", 2, 1, 2),
     .flags = DS_OP_LOCKSTEP,
+    .shapes = "[.., n]; [.., found]",
     .infer = gather_infer,
     .forward = gather_forward,
     .backward = gather_backward,

@@ -9,8 +9,7 @@
  *
  * All but ds_call_close and ds_call_run return -1 with an exception. Its files: call.c (the course), rows.c
  * (ids, flags and lengths as callers give them), frames.c (the arrays). */
-#ifndef DS_PYTHON_CALL_H
-#define DS_PYTHON_CALL_H
+#pragma once
 #include "python/engine.h"
 
 /* Where the axes of a caller's array are; -1 where there is none. */
@@ -103,5 +102,3 @@ int ds_rows_mark(const ds_call *c, PyObject *ids, bool *flags);
 int ds_rows_flags(const ds_call *c, const char *name, PyObject *given, bool *flags);
 /* Reads the new frames of each row; -1 where none are given, INT64_MAX where there are less than none. */
 int ds_rows_lengths(const ds_call *c, size_t input, PyObject *given);
-
-#endif

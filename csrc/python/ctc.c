@@ -22,9 +22,7 @@ static double *reals(PyObject *array)
 
 static bool is_array(PyObject *object, int type, int rank)
 {
-    PyArrayObject *a = (PyArrayObject *)object;
-    return PyArray_Check(object) && PyArray_TYPE(a) == type && PyArray_NDIM(a) == rank &&
-           PyArray_ISCARRAY_RO(a);
+    return ds_array_is(object, type, rank, (const npy_intp[]){-1, -1}, false);
 }
 
 /* Numbers of all rows' alphas; -1 with an exception where arrays don't fit each other. */

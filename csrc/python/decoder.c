@@ -63,85 +63,78 @@ static PyObject *raise_unless_raised(ds_module *m, ds_status status)
     return PyErr_Occurred() ? NULL : ds_raise(m, status, NULL);
 }
 
+typedef struct decoder_arguments {
+    ds_decoder_options options;
+    given_text texts[4];
+    PyObject *networks[2], *lm_score;
+} decoder_arguments;
+
+static bool parse_decoder(ds_module *m, decoder_arguments *a, PyObject *args, PyObject *kwargs)
+{
+    /* clang-format off */
+    static char *names[] = {
+        "tokens", "lexicon", "lm", "hotwords", "sil", "blank", "greedy", "best_alignment",
+        "lm_tokens", "unknown_words", "beam_size", "beam_size_token", "max_pending", "max_final",
+        "hotword_weight", "beam_threshold", "token_threshold", "blank_threshold", "lm_weight",
+        "word_score", "unk_score", "sil_score", "silence_frames", "trailing_frames",
+        "utterance_frames", "predictor", "joiner", "max_symbols", "lm_order", "lm_score", NULL};
+    /* clang-format on */
+    ds_decoder_options *o = &a->options;
+    long long silence = 0, trailing = 0, utterance = 0;
+    const int parsed = PyArg_ParseTupleAndKeywords(
+        args, kwargs, "O&|O&O&O&zippppIIIIddddddddLLLO!O!IIO:Decoder", names, take_text,
+        &a->texts[0], take_text, &a->texts[1], take_text, &a->texts[2], take_text, &a->texts[3],
+        &o->sil, &o->blank, &o->greedy, &o->best_alignment, &o->lm_tokens, &o->unknown_words,
+        &o->beam_size, &o->beam_size_token, &o->max_pending, &o->max_final, &o->hotword_weight,
+        &o->beam_threshold, &o->token_threshold, &o->blank_threshold, &o->lm_weight, &o->word_score,
+        &o->unk_score, &o->sil_score, &silence, &trailing, &utterance, m->engine_type,
+        &a->networks[0], m->engine_type, &a->networks[1], &o->max_symbols, &o->lm_order,
+        &a->lm_score);
+    o->tokens = a->texts[0].text;
+    o->lexicon = a->texts[1].text;
+    o->lm = a->texts[2].text;
+    o->hotwords = a->texts[3].text;
+    o->silence_frames = silence;
+    o->trailing_frames = trailing;
+    o->utterance_frames = utterance;
+    o->lm_score = a->lm_score ? score_words : NULL;
+    o->lm_owner = a->lm_score;
+    return parsed != 0;
+}
+
+static ds_status open_decoder(decoder_object *self, const decoder_arguments *a)
+{
+    ds_scorer scorer;
+    ds_status status = DS_OK;
+    const bool transduces = a->networks[1] != NULL;
+    for (int i = 0; transduces && i < 2; i++)
+        self->networks[i] = Py_NewRef(a->networks[i]);
+    self->lm_score = Py_XNewRef(a->lm_score);
+    if (transduces)
+        status = ds_transducer_scorer(&scorer, ((ds_engine_object *)a->networks[0])->engine,
+                                      ((ds_engine_object *)a->networks[1])->engine);
+    Py_BEGIN_ALLOW_THREADS;
+    if (status == DS_OK)
+        status = ds_ctc_create(&self->ctc, &a->options, transduces ? &scorer : NULL);
+    Py_END_ALLOW_THREADS;
+    return status;
+}
+
 static PyObject *decoder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"tokens",
-                            "lexicon",
-                            "lm",
-                            "hotwords",
-                            "sil",
-                            "blank",
-                            "greedy",
-                            "best_alignment",
-                            "lm_tokens",
-                            "unknown_words",
-                            "beam_size",
-                            "beam_size_token",
-                            "max_pending",
-                            "max_final",
-                            "hotword_weight",
-                            "beam_threshold",
-                            "token_threshold",
-                            "blank_threshold",
-                            "lm_weight",
-                            "word_score",
-                            "unk_score",
-                            "sil_score",
-                            "silence_frames",
-                            "trailing_frames",
-                            "utterance_frames",
-                            "predictor",
-                            "joiner",
-                            "max_symbols",
-                            "lm_order",
-                            "lm_score",
-                            NULL};
     ds_module *m = ds_module_of(type);
-    given_text texts[4] = {{{NULL, NULL, 0}, NULL, {0}}};
-    ds_decoder_options o = DS_DECODER_OPTIONS_INIT;
-    long long silence = 0, trailing = 0, utterance = 0;
-    PyObject *networks[2] = {NULL, NULL}, *lm_score = NULL;
-    const int parsed = PyArg_ParseTupleAndKeywords(
-        args, kwargs, "O&|O&O&O&zippppIIIIddddddddLLLO!O!IIO:Decoder", names, take_text, &texts[0],
-        take_text, &texts[1], take_text, &texts[2], take_text, &texts[3], &o.sil, &o.blank,
-        &o.greedy, &o.best_alignment, &o.lm_tokens, &o.unknown_words, &o.beam_size,
-        &o.beam_size_token, &o.max_pending, &o.max_final, &o.hotword_weight, &o.beam_threshold,
-        &o.token_threshold, &o.blank_threshold, &o.lm_weight, &o.word_score, &o.unk_score,
-        &o.sil_score, &silence, &trailing, &utterance, m->engine_type, &networks[0], m->engine_type,
-        &networks[1], &o.max_symbols, &o.lm_order, &lm_score);
-    decoder_object *self = parsed ? (decoder_object *)type->tp_alloc(type, 0) : NULL;
-    ds_status status = DS_OK;
-    if (self) {
-        o.tokens = texts[0].text;
-        o.lexicon = texts[1].text;
-        o.lm = texts[2].text;
-        o.hotwords = texts[3].text;
-        o.silence_frames = silence;
-        o.trailing_frames = trailing;
-        o.utterance_frames = utterance;
-        ds_scorer scorer;
-        for (int i = 0; networks[1] && i < 2; i++)
-            self->networks[i] = Py_NewRef(networks[i]);
-        self->lm_score = Py_XNewRef(lm_score);
-        o.lm_score = lm_score ? score_words : NULL;
-        o.lm_owner = lm_score;
-        if (networks[1])
-            status = ds_transducer_scorer(&scorer, ((ds_engine_object *)networks[0])->engine,
-                                          ((ds_engine_object *)networks[1])->engine);
-        Py_BEGIN_ALLOW_THREADS;
-        if (status == DS_OK)
-            status = ds_ctc_create(&self->ctc, &o, networks[1] ? &scorer : NULL);
-        Py_END_ALLOW_THREADS;
-    }
-    PyObject *made = (PyObject *)self;
-    if (self && status != DS_OK) {
-        made = raise_unless_raised(m, status);
-        Py_DECREF(self);
+    decoder_arguments a = {.options = DS_DECODER_OPTIONS_INIT};
+    const bool parsed = parse_decoder(m, &a, args, kwargs);
+    PyObject *made = parsed ? type->tp_alloc(type, 0) : NULL;
+    const ds_status status = made ? open_decoder((decoder_object *)made, &a) : DS_OK;
+    if (status != DS_OK) {
+        (void)raise_unless_raised(m, status);
+        Py_CLEAR(made);
     }
     for (int i = 0; i < 4; i++) {
-        Py_XDECREF(texts[i].path);
-        if (texts[i].held.obj)
-            PyBuffer_Release(&texts[i].held);
+        Py_XDECREF(a.texts[i].path);
+        if (a.texts[i].held.obj)
+            PyBuffer_Release(&a.texts[i].held);
     }
     return made;
 }
@@ -202,10 +195,10 @@ static int enter_row(ds_module *m, decoder_object *self, decoder_step *d, PyObje
         return -1;
     decoding_object *s = (decoding_object *)stream;
     PyArrayObject *a = (PyArrayObject *)array;
+    const npy_intp shape[] = {-1, (npy_intp)ds_ctc_width(self->ctc)};
     DS_EXPECT(s->decoder == self, PyExc_ValueError, "a stream of another decoder");
-    DS_EXPECT(PyArray_TYPE(a) == NPY_FLOAT32 && PyArray_NDIM(a) == 2 && PyArray_ISCARRAY_RO(a) &&
-                  (size_t)PyArray_DIM(a, 1) == ds_ctc_width(self->ctc),
-              PyExc_ValueError, "expected float32 scores (frames, tokens)");
+    DS_EXPECT(ds_array_is(array, NPY_FLOAT32, 2, shape, false), PyExc_ValueError,
+              "expected float32 scores (frames, tokens)");
     if (s->busy) {
         ds_engine_error(m, ds_fail(DS_BUSY, "another thread is using the stream"), id);
         return -1;

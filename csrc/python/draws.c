@@ -25,18 +25,16 @@ PyObject *ds_python_draws(PyObject *self, PyObject *const *args, Py_ssize_t n_ar
     (void)self;
     static const int types[] = {NPY_UINT64, NPY_INT64, NPY_INT64};
     bool right = n_args == N_ARGS;
-    for (int i = KEYS; right && i <= N; i++)
-        right =
-            PyArray_Check(args[i]) && PyArray_TYPE((PyArrayObject *)args[i]) == types[i] &&
-            PyArray_NDIM((PyArrayObject *)args[i]) == 1 &&
-            PyArray_ISCARRAY_RO((PyArrayObject *)args[i]) &&
-            PyArray_DIM((PyArrayObject *)args[i], 0) == PyArray_DIM((PyArrayObject *)args[KEYS], 0);
+    npy_intp n_rows = -1;
+    for (int i = KEYS; right && i <= N; i++) {
+        right = ds_array_is(args[i], types[i], 1, &n_rows, false);
+        n_rows = right ? PyArray_DIM((PyArrayObject *)args[i], 0) : -1;
+    }
     if (!right)
         return PyErr_Format(PyExc_TypeError, "draws(keys, first, n, width): per row uint64, int64");
     const long long width = PyLong_AsLongLong(args[WIDTH]);
     if (width == -1 && PyErr_Occurred())
         return NULL;
-    const npy_intp n_rows = PyArray_DIM((PyArrayObject *)args[KEYS], 0);
     const int64_t *const first = PyArray_DATA((PyArrayObject *)args[FIRST]);
     const int64_t *const n = PyArray_DATA((PyArrayObject *)args[N]);
     npy_intp shape[2] = {0, (npy_intp)width};

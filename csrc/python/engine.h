@@ -1,7 +1,6 @@
 /* python/engine.h: the object behind _core.Engine. Its files: engine.c (making), streams.c (streams by id),
  * engine_info.c (what the plan says, and its graph as data). Steps: python/call.h. */
-#ifndef DS_PYTHON_ENGINE_H
-#define DS_PYTHON_ENGINE_H
+#pragma once
 #include "exec/engine.h"
 #include "python/support.h"
 
@@ -54,5 +53,3 @@ PyObject *ds_engine_object_close(PyObject *self, PyObject *unused);
 PyObject *ds_engine_graph(PyObject *self, PyObject *unused);
 PyObject *ds_engine_watch(PyObject *self, PyObject *given); /* watch.c */
 extern PyGetSetDef ds_engine_getset[];
-
-#endif

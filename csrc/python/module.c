@@ -22,7 +22,7 @@ static PyObject *build_operator(const void *defs, size_t i)
         n_attrs++;
     return Py_BuildValue("{s:s,s:z,s:i,s:i,s:i,s:z,s:N,s:N,s:N,s:N,s:N}", "name", def->name, "doc",
                          def->doc, "n_inputs", def->n_inputs, "n_outputs", def->n_outputs,
-                         "n_values", def->n_values, "weights", def->weights, "lockstep",
+                         "n_values", def->n_values, "shapes", def->shapes, "lockstep",
                          PyBool_FromLong(def->flags & DS_OP_LOCKSTEP), "variadic",
                          PyBool_FromLong(def->flags & DS_OP_VARIADIC), "backward",
                          PyBool_FromLong(def->backward != NULL), "constant",

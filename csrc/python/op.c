@@ -45,27 +45,21 @@ int ds_parse_counts(ds_module *m, const ds_op *op, PyObject *sequence, int n,
               PySequence_Fast_GET_SIZE(sequence));
     for (int i = 0; i < n; i++) {
         PyObject *item = PySequence_Fast_GET_ITEM(sequence, i);
-        PyArrayObject *array = (PyArrayObject *)item;
-        DS_EXPECT(
-            PyArray_Check(item) && PyArray_TYPE(array) == NPY_INT64 && PyArray_NDIM(array) == 2 &&
-                PyArray_DIM(array, 1) == 4 && PyArray_ISCARRAY_RO(array) &&
-                (*n_rows < 0 || PyArray_DIM(array, 0) == *n_rows),
-            m->errors[DS_ARGUMENT], "%s: counts must be (rows, 4) int64 arrays", op->def->name);
-        *n_rows = PyArray_DIM(array, 0);
-        counts[i] = PyArray_DATA(array);
+        const npy_intp shape[] = {*n_rows, 4};
+        DS_EXPECT(ds_array_is(item, NPY_INT64, 2, shape, false), m->errors[DS_ARGUMENT],
+                  "%s: counts must be (rows, 4) int64 arrays", op->def->name);
+        *n_rows = PyArray_DIM((PyArrayObject *)item, 0);
+        counts[i] = PyArray_DATA((PyArrayObject *)item);
     }
     return 0;
 }
 
 const bool *ds_parse_ended(ds_module *m, PyObject *ended, Py_ssize_t n_rows)
 {
-    PyArrayObject *array = (PyArrayObject *)ended;
-    if (!PyArray_Check(ended) || PyArray_TYPE(array) != NPY_BOOL || PyArray_NDIM(array) != 1 ||
-        PyArray_DIM(array, 0) != n_rows || !PyArray_ISCARRAY_RO(array)) {
-        PyErr_Format(m->errors[DS_ARGUMENT], "ended must be a bool array of %zd rows", n_rows);
-        return NULL;
-    }
-    return PyArray_DATA(array);
+    if (ds_array_is(ended, NPY_BOOL, 1, &n_rows, false))
+        return PyArray_DATA((PyArrayObject *)ended);
+    PyErr_Format(m->errors[DS_ARGUMENT], "ended must be a bool array of %zd rows", n_rows);
+    return NULL;
 }
 
 /* Fills one row of all outputs; marks it bad where a check fails. */

@@ -1,7 +1,6 @@
 /* python/op.h: the object behind _core.Op. Its files: op.c (making, counts), run.c (running),
  * declare.c (integers to and from Python), prepared.c (kept weights), count.c (totals). */
-#ifndef DS_PYTHON_OP_H
-#define DS_PYTHON_OP_H
+#pragma once
 #include "python/support.h"
 
 typedef struct ds_op_object {
@@ -30,5 +29,3 @@ PyObject *ds_op_object_run(PyObject *self, PyObject *const *args, Py_ssize_t n_a
 PyObject *ds_op_object_declare(PyObject *type, PyObject *args);
 PyObject *ds_op_object_integers(PyObject *self, PyObject *unused);
 PyObject *ds_op_object_totals(PyObject *self, PyObject *inputs);
-
-#endif

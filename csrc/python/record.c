@@ -108,20 +108,6 @@ typedef struct reading {
     PyObject *flat;     /* keeps the slopes of states after in one piece */
 } reading;
 
-static bool fits(PyObject *item, const ds_signature *s, int64_t n_frames, bool writable)
-{
-    PyArrayObject *a = (PyArrayObject *)item;
-    const int frames = n_frames >= 0; /* below 0: none are in its shape */
-    if (!PyArray_Check(item) || PyArray_TYPE(a) != ds_numpy_type(s->dtype) ||
-        PyArray_NDIM(a) != s->rank + frames || (frames && PyArray_DIM(a, 0) != n_frames) ||
-        !(writable ? PyArray_ISCARRAY(a) : PyArray_ISCARRAY_RO(a)))
-        return false;
-    for (int d = 0; d < s->rank; d++)
-        if (PyArray_DIM(a, d + frames) != s->shape[d])
-            return false;
-    return true;
-}
-
 /* The list of arrays that n slopes are added to, those given and new ones. n_frames NULL: of weights. */
 static PyObject *wanted(const reading *b, PyObject *given, const char *what, int n,
                         const ds_signature *signatures, const int64_t *n_frames, void **data)
@@ -142,7 +128,7 @@ static PyObject *wanted(const reading *b, PyObject *given, const char *what, int
         }
         if (item == Py_True) {
             array = ds_op_call_array(s, frames, true);
-        } else if (fits(item, s, frames, true)) {
+        } else if (ds_array_fits(item, s, frames, true)) {
             array = Py_NewRef(item);
         } else {
             array = PyErr_Format(b->c.m->errors[DS_SHAPE],
@@ -171,7 +157,7 @@ static PyObject *read_slopes(reading *b, PyObject *given)
         PyObject *item = PyTuple_GET_ITEM(items, o);
         if (item == Py_None || !ds_is_real(op->out[o].dtype))
             continue;
-        right = fits(item, &op->out[o], ds_op_call_frames(&b->c, b->c.out[o]), false);
+        right = ds_array_fits(item, &op->out[o], ds_op_call_frames(&b->c, b->c.out[o]), false);
         b->slopes[o] = right ? PyArray_DATA((PyArrayObject *)item) : NULL;
     }
     if (items && !right) {
@@ -205,7 +191,7 @@ static int read_after(reading *b, Py_ssize_t r, PyObject *given)
         name = PyTuple_GET_ITEM(b->c.names, i);
         array = PyDict_GetItemWithError(given, name);
         const size_t bytes = (kept ? (size_t)n_kept[i] : 1) * ds_signature_bytes(s);
-        if (array && !fits(array, s, kept ? n_kept[i] : -1, false)) {
+        if (array && !ds_array_fits(array, s, kept ? n_kept[i] : -1, false)) {
             Py_DECREF(flat);
             DS_EXPECT(false, b->c.m->errors[DS_SHAPE],
                       "%s: row %zd: slope '%U' is not shaped as the state is", b->c.op->def->name,

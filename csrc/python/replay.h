@@ -1,6 +1,5 @@
 /* python/replay.h: what the files of _core.Replay share (see replay.c): what it is made with, what a call asks for. */
-#ifndef DS_PYTHON_REPLAY_H
-#define DS_PYTHON_REPLAY_H
+#pragma once
 #include "python/support.h"
 
 /* What a Replay is made with: classes, and functions of torch and of the front end. */
@@ -88,5 +87,3 @@ static inline bool need(PyObject **list)
 {
     return *list || (*list = PyList_New(0));
 }
-
-#endif

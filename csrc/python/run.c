@@ -33,17 +33,10 @@ static int parse_values(ds_op_call *c, PyObject *values)
         PyObject *item = PyTuple_GET_ITEM(values, i);
         if (item == Py_None)
             continue;
-        PyArrayObject *array = (PyArrayObject *)item;
-        const ds_signature *s = &c->op->in[i];
-        bool fits = PyArray_Check(item) && PyArray_ISCARRAY_RO(array) &&
-                    PyArray_TYPE(array) == ds_numpy_type(s->dtype) &&
-                    PyArray_NDIM(array) == s->rank + 1 &&
-                    PyArray_DIM(array, 0) == ds_op_call_frames(c, c->in[i]);
-        for (int d = 0; fits && d < s->rank; d++)
-            fits = PyArray_DIM(array, d + 1) == s->shape[d];
-        DS_EXPECT(fits, c->m->errors[DS_SHAPE],
-                  "%s: value %d does not fit its signature and counts", c->op->def->name, i);
-        c->values[i] = PyArray_DATA(array);
+        DS_EXPECT(ds_array_fits(item, &c->op->in[i], ds_op_call_frames(c, c->in[i]), false),
+                  c->m->errors[DS_SHAPE], "%s: value %d does not fit its signature and counts",
+                  c->op->def->name, i);
+        c->values[i] = PyArray_DATA((PyArrayObject *)item);
     }
     return 0;
 }

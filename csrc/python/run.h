@@ -1,7 +1,6 @@
 /* python/run.h: what one run of an operator reads, shared by running it (run.c) and by reading it backwards (record.c).
  */
-#ifndef DS_PYTHON_RUN_H
-#define DS_PYTHON_RUN_H
+#pragma once
 #include "python/op.h"
 
 typedef struct ds_op_call {
@@ -45,5 +44,3 @@ PyObject *ds_record_saved(ds_op_call *c);
 PyObject *ds_record_make(const ds_op_call *c, PyObject *op, PyObject *const *args, PyObject *values,
                          PyObject *weights, PyObject *outputs, PyObject *saved, PyObject *drop);
 int ds_op_call_drop(ds_op_call *c, PyObject *drop);
-
-#endif

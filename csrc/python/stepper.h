@@ -1,8 +1,7 @@
 /* python/stepper.h: _core.Stepper, the base of dreamstream.Engine: steps from Python to Python in C, so that
  * no Python code runs between a step's effect and its result. Its files: stepper.c (the type), step.c (dicts
  * by id, and one stream by hand), step_batch.c (padded arrays). */
-#ifndef DS_PYTHON_STEPPER_H
-#define DS_PYTHON_STEPPER_H
+#pragma once
 #include "python/call.h"
 
 typedef struct ds_stepper {
@@ -23,5 +22,3 @@ int ds_parse_arguments(const char *function, const char *const *known, PyObject 
 
 PyObject *ds_stepper_step(DS_METHOD_ARGUMENTS);
 PyObject *ds_stepper_step_batch(DS_METHOD_ARGUMENTS);
-
-#endif

@@ -122,6 +122,25 @@ ds_element ds_element_of(const PyArrayObject *array)
     return type <= NPY_DOUBLE ? elements[type] : 0;
 }
 
+bool ds_array_is(PyObject *object, int type, int rank, const npy_intp *shape, bool writable)
+{
+    PyArrayObject *a = (PyArrayObject *)object;
+    bool right = PyArray_Check(object) && PyArray_TYPE(a) == type && PyArray_NDIM(a) == rank &&
+                 (writable ? PyArray_ISCARRAY(a) : PyArray_ISCARRAY_RO(a));
+    for (int d = 0; right && d < rank; d++)
+        right = shape[d] < 0 || PyArray_DIM(a, d) == shape[d];
+    return right;
+}
+
+bool ds_array_fits(PyObject *object, const ds_signature *s, int64_t n_frames, bool writable)
+{
+    const int frames = n_frames >= 0;
+    npy_intp shape[DS_MAX_RANK + 1] = {n_frames};
+    for (int d = 0; d < s->rank; d++)
+        shape[d + frames] = s->shape[d];
+    return ds_array_is(object, ds_numpy_type(s->dtype), s->rank + frames, shape, writable);
+}
+
 static int parse_shape(ds_module *m, PyObject *shape, ds_signature *s)
 {
     const Py_ssize_t rank = ds_parse_ints(shape, s->shape, DS_MAX_RANK);

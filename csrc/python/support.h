@@ -1,6 +1,5 @@
 /* python/support.h: what every file of the extension needs: module state, errors, arrays, signatures. */
-#ifndef DS_PYTHON_SUPPORT_H
-#define DS_PYTHON_SUPPORT_H
+#pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #define NPY_NO_DEPRECATED_API NPY_1_25_API_VERSION
@@ -84,6 +83,11 @@ bool ds_have_kernels(const ds_module *m);
 int ds_numpy_type(ds_dtype dtype);
 /* What engines know of an array's elements; 0: nothing. */
 ds_element ds_element_of(const PyArrayObject *array);
+/* Whether an object is an aligned array in C order, of a type and a shape, of which sizes below 0 may be any. */
+bool ds_array_is(PyObject *object, int type, int rank, const npy_intp *shape, bool writable);
+/* Whether it holds so many frames of a signature; below 0: one, of whose shape frames are no part. */
+bool ds_array_fits(PyObject *object, const ds_signature *signature, int64_t n_frames,
+                   bool writable);
 /* (dtype, shape, num, den), or with has_rate 0 (dtype, shape). */
 int ds_parse_signature(ds_module *m, PyObject *tuple, int has_rate, ds_signature *signature);
 /* A sequence of them, at most `limit`; None gives dtype 0. */
@@ -123,5 +127,3 @@ PyObject *ds_python_ctc(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
 PyObject *ds_check_container(PyObject *module, PyObject *content);
 PyObject *ds_read_model(PyObject *module, PyObject *args);
 PyObject *ds_write_model(PyObject *module, PyObject *args);
-
-#endif

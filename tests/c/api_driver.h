@@ -6,8 +6,7 @@
  *     ds_model *model = load(&file, NULL);
  *     ... ds_model_close(model); ds_buffer_free(&file);
  */
-#ifndef API_DRIVER_H
-#define API_DRIVER_H
+#pragma once
 
 #include "model_cases.h"
 
@@ -282,5 +281,3 @@ static inline bool same_state(ds_stream *s, const char *was, size_t n_was)
     free(now);
     return same;
 }
-
-#endif

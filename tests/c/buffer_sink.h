@@ -1,8 +1,7 @@
 /*
  * A sink that appends to a buffer.
  */
-#ifndef BUFFER_SINK_H
-#define BUFFER_SINK_H
+#pragma once
 
 #include "codec/buffer.h"
 
@@ -16,5 +15,3 @@ static inline ds_sink buffer_sink(ds_buffer *buffer)
 {
     return (ds_sink){buffer, append_to_buffer};
 }
-
-#endif

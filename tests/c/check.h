@@ -16,8 +16,7 @@
  * made none fails. CHECK may be called from several threads. Tests run in the order in which they
  * stand; main.h has a main() for programs that do nothing else. Include it in one file per program.
  */
-#ifndef CHECK_H
-#define CHECK_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -75,5 +74,3 @@ static inline int check_report(void)
     printf("%ld checks\n", n);
     return n > 0 ? 0 : 1;
 }
-
-#endif

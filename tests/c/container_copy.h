@@ -1,8 +1,7 @@
 /*
  * Writing a container again, without its fillers: for round trips. Include it in one file per program.
  */
-#ifndef CONTAINER_COPY_H
-#define CONTAINER_COPY_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -44,5 +43,3 @@ static ds_status copy_container(const ds_sink *sink, const ds_safetensors *file)
     free(texts);
     return status;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* What is known, kept and waited for in a graph, by plain loops over the frames of its inputs: the reference
  * for ir/analyse.c, which works it out from functions that repeat. */
-#ifndef DS_TESTS_ENUMERATE_H
-#define DS_TESTS_ENUMERATE_H
+#pragma once
 #include "graph_cases.h"
 
 enum { MOST_FRAMES = 220 };
@@ -177,5 +176,3 @@ static bool repeats(const ds_graph *g, const ds_clock *clock, const ds_analysis 
     }
     return true;
 }
-
-#endif

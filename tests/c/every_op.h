@@ -3,8 +3,7 @@
  *
  * They are the examples of csrc/ops/operators.def, which says how they are written, and some of op_cases.def.
  */
-#ifndef EVERY_OP_H
-#define EVERY_OP_H
+#pragma once
 
 #include <math.h>
 
@@ -219,5 +218,3 @@ static inline graph_case case_of_op(const char *text, const char **op_name)
     free_op_text(&t);
     return c;
 }
-
-#endif

@@ -6,8 +6,7 @@
  *     feed_all(&r, streams, n);                               // to their ends, then compared to the bit
  *     close_runner(&r);
  */
-#ifndef EXEC_DRIVER_H
-#define EXEC_DRIVER_H
+#pragma once
 
 #include "exec/weights.h"
 #include "graph_cases.h"
@@ -266,5 +265,3 @@ static inline void feed_all(runner *r, fed *streams, size_t n_streams)
         if (!streams[k].refused)
             compare_fed(r, &streams[k]);
 }
-
-#endif

@@ -17,8 +17,7 @@
  * is filled with rubbish when it is given out, so that nothing gets by on zeros that were there by
  * chance, and again when it comes back. All functions may be used from several threads at once. The
  * object outlives all blocks it gave. */
-#ifndef DS_FAULT_H
-#define DS_FAULT_H
+#pragma once
 #include <stdbool.h>
 
 #include "base/counted.h"
@@ -53,5 +52,3 @@ size_t ds_fault_calls(const ds_fault_allocator *fault);
 size_t ds_fault_failures(const ds_fault_allocator *fault);
 /* Releases with a wrong size or pointer; what they named is not released. */
 size_t ds_fault_bad_releases(const ds_fault_allocator *fault);
-
-#endif

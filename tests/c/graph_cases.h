@@ -11,8 +11,7 @@
  * All memory comes from `fault`, which counts it, dirties it, and fails on demand. After a failure
  * (`c.status`) the add_ functions do nothing more.
  */
-#ifndef GRAPH_CASES_H
-#define GRAPH_CASES_H
+#pragma once
 
 #include "op_driver.h"
 #include "step_rows.h"
@@ -396,5 +395,3 @@ static inline whole_stream compute_whole(const ds_graph *g, const float *const *
     }
     return w;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Writing a tree of JSON back as text: for round trips. Include it in one file per program.
  */
-#ifndef JSON_COPY_H
-#define JSON_COPY_H
+#pragma once
 
 #include "codec/json.h"
 
@@ -75,5 +74,3 @@ static ds_status json_to_text(ds_buffer *buffer, const ds_json *json)
         return DS_INTERNAL;
     return ds_json_writer_finish(&writer);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Programs that are their tests: all of them run, and what they take from `hooks` comes back. */
-#ifndef MAIN_H
-#define MAIN_H
+#pragma once
 
 #include "tools.h"
 
@@ -10,5 +9,3 @@ int main(void)
     run_tests();
     return report_memory();
 }
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Model files for tests: interfaces made up for a graph, files in memory, and whether two models are one.
  */
-#ifndef MODEL_CASES_H
-#define MODEL_CASES_H
+#pragma once
 
 #include "buffer_sink.h"
 #include "graph_cases.h"
@@ -129,5 +128,3 @@ static inline void check_file(const ds_buffer *file, const ds_graph *original, d
     else
         ds_graph_destroy(graph);
 }
-
-#endif

@@ -8,8 +8,7 @@
  * It keeps per stream what counts and need say and nothing else: windows, targets, scratch, prepared weights and
  * carried blocks are exact allocations, so that the sanitizers see any other access. A window may begin earlier
  * than is needed, and the total may run ahead of what is known. */
-#ifndef OP_DRIVER_H
-#define OP_DRIVER_H
+#pragma once
 
 #include "ops/registry.h"
 #include "tools.h"
@@ -242,5 +241,3 @@ static inline void feed_op(const driven *d, op_stream *streams, size_t n_streams
         call_op(d, rows, n_rows, in_place);
     }
 }
-
-#endif

@@ -2,8 +2,7 @@
  * The tables of pointwise_ideals.def, by the numbers of the functions. A function that it leaves out fails
  * `every_ideal`.
  */
-#ifndef POINTWISE_IDEALS_H
-#define POINTWISE_IDEALS_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -87,5 +86,3 @@ static inline bool every_ideal(void)
 #include "kernels/pointwise.def"
     return all;
 }
-
-#endif

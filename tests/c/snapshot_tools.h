@@ -2,8 +2,7 @@
  * Snapshots taken apart and doctored, as docs/snapshot_format.md states them. Include it in one file per
  * program.
  */
-#ifndef SNAPSHOT_TOOLS_H
-#define SNAPSHOT_TOOLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -63,5 +62,3 @@ static inline bool shift_snapshot(const ds_plan *p, char *data, size_t n_bytes, 
     seal_snapshot(data, n_bytes);
     return at == n_bytes - 8;
 }
-
-#endif

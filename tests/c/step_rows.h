@@ -1,6 +1,5 @@
 /* One line for a step's rows: what the caller says of each, and which were at fault. */
-#ifndef STEP_ROWS_H
-#define STEP_ROWS_H
+#pragma once
 
 #include <string.h>
 
@@ -21,5 +20,3 @@ static inline ds_status begin_rows(ds_step *step, ds_slot *const *slots, const i
         memcpy(bad, step->bad, n_rows * sizeof *bad);
     return status;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* What the tests of csrc/kernels share: random numbers, reals of either size, guarded arrays, bits. */
-#ifndef TEST_KERNELS_H
-#define TEST_KERNELS_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -126,5 +125,3 @@ static inline size_t runnable(const ds_kernels **fills)
     CHECK(n >= 1 && fills[0]->isa == DS_ISA_REF);
     return n;
 }
-
-#endif

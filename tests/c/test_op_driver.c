@@ -74,7 +74,7 @@ static const ds_op_def probe = {.name = "probe",
                                 .n_outputs = 2,
                                 .n_values = 1,
                                 .attrs = probe_attrs,
-                                .weights = "weight bias?",
+                                .shapes = "weight?; bias?",
                                 .infer = probe_infer,
                                 .counts = probe_counts,
                                 .need = probe_need,
@@ -127,6 +127,76 @@ TEST(attributes)
     const ds_attr many[] = {int_attr("size", 1), list};
     CHECK(failed(make(&op, &probe, many, 2, 2), DS_ARGUMENT, "at most 16"));
     CHECK(op == NULL);
+}
+
+/* ---------------------------------------------------------------- shapes by a line of words */
+
+TEST(shapes)
+{
+    static const struct {
+        const char *line;
+        int64_t shapes[4][5]; /* of two inputs and two weights; -1: absent, rank before sizes */
+        const char *words;    /* NULL: it fits */
+    } cases[] = {
+        {"[..]; [..]", {{2, 3, 4}, {2, 3, 4}, {-1}, {-1}}, NULL},
+        {"[..]; [..]",
+         {{2, 3, 4}, {2, 3, 5}, {-1}, {-1}},
+         "input 1 to have shape (...), got (3, 5)"},
+        {"[..]; [..]", {{0}, {1, 1}, {-1}, {-1}}, "input 1 to have shape (...), got (1,)"},
+        {"[...]; [...]", {{0}, {1, 1}, {-1}, {-1}}, NULL},
+        {"[..]; [n, ..]", {{1, 4}, {2, 9, 4}, {-1}, {-1}}, NULL},
+        {"[..]; [.., n]", {{1, 4}, {0}, {-1}, {-1}}, "input 1 to have shape (..., n), got ()"},
+        {"[]; [n]", {{0}, {1, 4}, {-1}, {-1}}, NULL},
+        {"[]", {{1, 4}, {0}, {-1}, {-1}}, "input 0 to have shape (), got (4,)"},
+        {"[.., n]; [n]", {{2, 7, 4}, {1, 4}, {-1}, {-1}}, NULL},
+        {"[.., n]; [n]", {{2, 7, 4}, {1, 5}, {-1}, {-1}}, "input 1 to have shape (4,), got (5,)"},
+        {"[k*n]; [k]", {{1, 6}, {1, 3}, {-1}, {-1}}, NULL},
+        {"[k*n]; [k]", {{1, 6}, {1, 4}, {-1}, {-1}}, "input 0 to have shape (4*n,), got (6,)"},
+        {"[2*size+n]; [n]", {{1, 10}, {1, 4}, {-1}, {-1}}, NULL},
+        {"[2*size+n]; [n]", {{1, 9}, {1, 4}, {-1}, {-1}}, "input 0 to have shape (10,), got (9,)"},
+        {"[2]; [size]", {{1, 2}, {1, 3}, {-1}, {-1}}, NULL},
+        {"[2]; [size]", {{1, 2}, {1, 2}, {-1}, {-1}}, "input 1 to have shape (3,), got (2,)"},
+        {"[n]; [n|1, m]", {{1, 2}, {2, 1, 5}, {-1}, {-1}}, NULL},
+        {"[n]; [n|1, m]", {{1, 2}, {2, 2, 5}, {-1}, {-1}}, NULL},
+        {"[n]; [n|1, m]", {{1, 2}, {2, 3, 5}, {-1}, {-1}}, "shape (2 or 1, 5), got (3, 5)"},
+        {"[n]; ; weight [n]", {{1, 2}, {1, 3}, {1, 2}, {-1}}, NULL},
+        {"[n]; weight [n]", {{1, 2}, {1, 3}, {-1}, {-1}}, "its weight 'weight' is missing"},
+        {"[n]; weight? [n]", {{1, 2}, {1, 3}, {-1}, {-1}}, NULL},
+        {"[n]; weight [n]; bias? [n]",
+         {{1, 2}, {0}, {1, 3}, {1, 3}},
+         "input 0 to have shape (3,), got (2,)"},
+        {"[n]; weight [n]; bias? [n]",
+         {{1, 3}, {0}, {1, 3}, {1, 4}},
+         "'bias' must have shape (3,), got (4,)"},
+        {"weight [n, m]; bias? [n]",
+         {{0}, {0}, {1, 3}, {-1}},
+         "'weight' must have shape (n, m), got (3,)"},
+        {"weight? [n]; bias [m]", {{0}, {0}, {-1}, {1, 3}}, NULL},
+        {"first*; weight [9]", {{0}, {0}, {1, 3}, {1, 3}}, NULL},
+    };
+    const ds_attr size = int_attr("size", 3);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ds_signature given[4] = {{0}};
+        for (size_t j = 0; j < 4; j++) {
+            const int64_t *shape = cases[i].shapes[j];
+            if (shape[0] >= 0)
+                given[j] = (ds_signature){.dtype = DS_F32, .rank = (int)shape[0], .rate = {1, 1}};
+            for (int d = 0; d < given[j].rank; d++)
+                given[j].shape[d] = shape[d + 1];
+        }
+        ds_op_def own = probe;
+        ds_op *op = NULL;
+        own.shapes = cases[i].line;
+        const size_t n_weights = given[3].dtype ? 2 : given[2].dtype ? 1 : 0;
+        const ds_status status =
+            ds_op_create(&op, NULL, &own, &size, 1, given, 2, given + 2, n_weights);
+        const bool good =
+            cases[i].words == NULL ? status == DS_OK : failed(status, DS_SHAPE, cases[i].words);
+        if (!good)
+            fprintf(stderr, "%s, case %zu: %s\n", cases[i].line, i, ds_last_error());
+        CHECK(good);
+        ds_op_destroy(op);
+    }
 }
 
 /* ---------------------------------------------------------------- signatures */

@@ -1,7 +1,6 @@
 /* What most programs need: memory that is counted and fails on demand, random numbers, failures that name
  * themselves, threads. Include it in one file per program. */
-#ifndef TOOLS_H
-#define TOOLS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -101,5 +100,3 @@ static inline void in_parallel(size_t n, void *(*work)(void *), void *(*other)(v
     for (size_t i = 0; i < n; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
 }
-
-#endif

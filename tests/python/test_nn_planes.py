@@ -141,7 +141,7 @@ def test_refusals():
         (nn.Conv2d(2, 3, (1, 6)), "window of 6 positions doesn't fit the 4 within a frame"),
         (nn.Conv2d(2, 3, 3, padding=(0, 4), padding_mode="reflect"), "padded by 3 at most"),
         (nn.ConvTranspose2d(2, 3, 1, padding=(0, 2)), "padding 2 drops all of the 4 positions"),
-        (nn.Conv2d(3, 3, 1), "input of 3 channels"),
+        (nn.Conv2d(3, 3, 1), r"input of shape \(\.\.\., 4, 3\), got \(4, 2\)"),
         (Pad((4, 0), "reflect"), "size 4 can be padded by 3"),
         (Pad((-3, -1)), "nothing is left of 4 features"),
     ):
