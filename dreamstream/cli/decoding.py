@@ -6,8 +6,10 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from html import escape
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 import dreamstream as ds
 
@@ -161,10 +163,16 @@ def subtitles(words: Sequence[Word], form: str) -> str:
     mark = "," if form == "srt" else "."
     parts = [
         f"{f'{n}{chr(10)}' if form == 'srt' else ''}{_time(run[0].start, mark)} --> {_time(run[-1].end, mark)}\n"
-        f"{' '.join(word.text for word in run)}\n"
+        f"{_one_line(' '.join(word.text for word in run), form)}\n"
         for n, run in enumerate(captions(words), 1)
     ]
     return "\n".join((["WEBVTT\n"] if form == "vtt" else []) + parts)
+
+
+def _one_line(text: str, form: str) -> str:
+    """Return a text in which nothing ends the caption or, in ``vtt``, is read as a tag."""
+    line = " ".join("".join(" " if category(c) == "Cc" else c for c in text).split())
+    return escape(line, quote=False) if form == "vtt" else line
 
 
 def _time(seconds: float, mark: str) -> str:

@@ -141,6 +141,9 @@ def test_subtitles(call):
     words = [Word(str(k), s, s + 0.5, 1.0, True) for k, s in enumerate((0, 1, 3, 4, 5, 6, 7, 8, 9, 3600))]
     assert [[w.text for w in run] for run in captions(words)] == [list("01"), list("234567"), ["8"], ["9"]]
     assert "01:00:00,000 --> 01:00:00,500" in subtitles(words, "srt")
+    odd = [Word("a\n\nb\x1b", 0.0, 1.0, 1.0, True), Word("<i> --> &", 1.0, 2.0, 1.0, True)]
+    assert subtitles(odd, "srt").splitlines()[2:] == ["a b <i> --> &"]
+    assert subtitles(odd, "vtt").splitlines()[3:] == ["a b &lt;i&gt; --&gt; &amp;"]
 
 
 def test_what_does_not_fit(call, folder):
