@@ -33,6 +33,8 @@ _MOST_UNREAD = 1 << 20
 _BETWEEN_LOOKS = 0.02
 #: The most bytes of a request's head.
 _MOST_HEAD = 16384
+#: Where all connections of a process read to, one at a time.
+_READ = memoryview(bytearray(1 << 16))
 
 try:
     import h11
@@ -50,12 +52,16 @@ except ImportError:
     raise ImportError("a server needs websockets and h11: pip install 'dreamstream[serve]'") from None
 
 
-class Socket(asyncio.Protocol):
-    """One connection."""
+class Socket(asyncio.BufferedProtocol):
+    """One connection.
+
+    Whole messages and pongs are read here. A connection has a protocol of `websockets`, of more than a kB, only for
+    what is rare: its end, and other frames, good or bad.
+    """
 
     __slots__ = (
-        "_address", "_beginning", "_buffer", "_by_protocol", "_closed", "_head", "_is_full", "_is_text", "_loop",
-        "_missed", "_pages", "_parts", "_paused", "_service", "_stream", "_timer", "_transport", "_upload",
+        "_address", "_beginning", "_buffer", "_by_protocol", "_closed", "_head", "_is_full", "_is_open", "_is_text",
+        "_loop", "_missed", "_pages", "_parts", "_paused", "_service", "_stream", "_timer", "_transport", "_upload",
         "_waiting", "_ws",
     )  # fmt: skip
 
@@ -63,6 +69,7 @@ class Socket(asyncio.Protocol):
         self._service, self._pages = service, pages
         self._head = b""
         self._ws: Protocol | None = None
+        self._is_open = False  # for messages
         self._stream: Live | None = None
         self._parts: list[bytes] | None = None  # of a message that comes in several frames
         self._is_text = self._closed = False
@@ -89,10 +96,14 @@ class Socket(asyncio.Protocol):
         if self._stream is not None:
             self._stream.detach(self)
 
-    def data_received(self, data: bytes) -> None:
-        if self._ws is not None:
-            self._frames(self._buffer + data if self._buffer else data)
+    def get_buffer(self, _: int) -> memoryview:
+        return _READ
+
+    def buffer_updated(self, n: int) -> None:
+        if self._is_open or self._by_protocol:
+            self._frames(self._buffer + _READ[:n] if self._buffer else _READ[:n])
             return
+        data = bytes(_READ[:n])
         if self._upload is not None:
             self._upload.take(data)
             return
@@ -107,11 +118,6 @@ class Socket(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_full = False
-
-    def eof_received(self) -> None:
-        if self._ws is not None:
-            self._ws.receive_eof()
-            self._events()
 
     # ---------------------------------------------------------------- the handshake
     def _greet(self, head: bytes) -> None:
@@ -148,14 +154,17 @@ class Socket(asyncio.Protocol):
             return
         greeted, self._head = self._head, b""
         end = greeted.find(b"\r\n\r\n") + 4
-        self._ws = ServerProtocol(
-            max_size=MOST_BYTES, subprotocols=[Subprotocol(SUBPROTOCOL)], select_subprotocol=_subprotocol
-        )
-        self._ws.receive_data(greeted[:end])
-        self._events()
-        if self._ws.state is State.OPEN:  # another without the request's headers, which take some kB
-            self._ws = Protocol(Side.SERVER, max_size=MOST_BYTES)
+        ws = ServerProtocol(subprotocols=[Subprotocol(SUBPROTOCOL)], select_subprotocol=_subprotocol)
+        ws.receive_data(greeted[:end])
+        for event in ws.events_received():
+            assert isinstance(event, Request)
+            ws.send_response(ws.accept(event))
+        self._transport.write(b"".join(ws.data_to_send()))
+        self._is_open = ws.state is State.OPEN
+        if self._is_open:
             self._frames(greeted[end:])
+        else:
+            self._transport.close()
 
     def _answer(
         self, plain: h11.Connection, status: int, kind: str, body: bytes, size: int | None = None, more: Any = ()
@@ -171,40 +180,42 @@ class Socket(asyncio.Protocol):
         self._transport.close()
 
     # ---------------------------------------------------------------- messages
-    def _frames(self, data: bytes) -> None:
-        """Take frames: whole messages here, all else by the protocol of `websockets`, a frame at a time."""
-        ws, at, size = self._ws, 0, len(data)
-        assert ws is not None
+    def _frames(self, data: bytes | memoryview) -> None:
+        """Take frames: whole messages and pongs here, all else by the protocol of `websockets`, one at a time."""
+        at, size = 0, len(data)
         while size - at >= 2:
             first, n, begin = data[at], data[at + 1], at + 6
             if n >= 254:  # the number of bytes follows, in two or eight
                 begin += 2 if n == 254 else 8
                 n = int.from_bytes(data[at + 2 : begin - 4], "big") + 128
             end = begin + n - 128
-            if n < 128 or n > MOST_BYTES + 128 or self._by_protocol or ws.state is not State.OPEN:
+            if n < 128 or n > MOST_BYTES + 128 or self._by_protocol:
                 end, self._by_protocol = size, True  # no frame of a client's, or too large: the protocol says so
             elif begin > size or end > size:
                 break
             elif first in (0x81, 0x82) and self._parts is None:
                 if not self._closed:
-                    self._take(apply_mask(data[begin:end], data[begin - 4 : begin]), first == 0x81)
+                    self._take(apply_mask(data[begin:end], bytes(data[begin - 4 : begin])), first == 0x81)
                 at = end
                 continue
-            ws.receive_data(data[at:end])
-            self._events()
-            at = end
-        self._buffer = data[at:]
-
-    def _events(self) -> None:
-        ws = self._ws
-        assert ws is not None
-        for event in ws.events_received():
-            if isinstance(event, Request):
-                assert isinstance(ws, ServerProtocol)
-                ws.send_response(ws.accept(event))
-            elif not isinstance(event, Frame):
+            elif first == 0x8A and n < 254:  # a pong
+                self._missed, at = 0, end
                 continue
-            elif event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+            self._events(bytes(data[at:end]))
+            at = end
+        self._buffer = bytes(data[at:])
+
+    def _protocol(self) -> Protocol:
+        if self._ws is None:
+            self._ws = Protocol(Side.SERVER, max_size=MOST_BYTES)
+        return self._ws
+
+    def _events(self, data: bytes) -> None:
+        ws = self._protocol()
+        ws.receive_data(data)
+        for event in ws.events_received():
+            assert isinstance(event, Frame)
+            if event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
                 if event.opcode is not Opcode.CONT:
                     self._is_text, self._parts = event.opcode is Opcode.TEXT, []
                 assert self._parts is not None
@@ -213,9 +224,7 @@ class Socket(asyncio.Protocol):
                     parts, self._parts = self._parts, None
                     if not self._closed:
                         self._take(b"".join(parts), self._is_text)
-            elif event.opcode is Opcode.PONG:
-                self._missed = 0
-        self._flush()
+        self._flush(ws)
 
     def _take(self, data: bytes, is_text: bool) -> None:
         try:
@@ -270,44 +279,44 @@ class Socket(asyncio.Protocol):
         self._send(data, 0x82)
 
     def _send(self, data: bytes, first: int) -> None:
-        ws, n = self._ws, len(data)
-        if ws is not None and ws.state is State.OPEN and not self._closed:
+        n = len(data)
+        if self._is_open:
             if self._is_full and self._transport.get_write_buffer_size() > _MOST_UNREAD:
                 self._abort("unread")  # whatever it acknowledges
                 return
             head = _SHORT(first, n) if n < 126 else _MIDDLE(first, 126, n) if n < 65536 else _LONG(first, 127, n)
             self._transport.write(head + data)
 
-    def _flush(self) -> None:
-        assert self._ws is not None
-        sent = self._ws.close_sent
-        if sent is not None and self._ws.close_rcvd is None and not self._closed:  # for what is no frame
-            self._closed = True
-            self._service.metrics.closed.labels("too large" if sent.code == 1009 else "malformed").inc()
-        for data in self._ws.data_to_send():
+    def _flush(self, ws: Protocol) -> None:
+        if ws.state is not State.OPEN:
+            self._is_open, self._by_protocol, sent = False, True, ws.close_sent
+            if sent is not None and ws.close_rcvd is None and not self._closed:  # for what is no frame
+                self._closed = True
+                self._service.metrics.closed.labels("too large" if sent.code == 1009 else "malformed").inc()
+        for data in ws.data_to_send():
             if data:
                 self._transport.write(data)
             elif self._transport.can_write_eof():
                 self._transport.write_eof()
-        if self._ws.close_expected():
+        if ws.close_expected():
             self._timer.cancel()
             self._timer = self._loop.call_later(self._service.limits.handshake, self._transport.abort)
 
     def close(self, kind: str, reason: str, **more: Any) -> None:
         """Tell an error, unless there is none, and close the WebSocket."""
-        ws, stream, self._stream = self._ws, self._stream, None
+        stream, self._stream = self._stream, None
         if stream is not None:
             stream.detach(self)
-        if ws is None or self._closed:
+        if self._closed:
             return
         if kind not in ("done", "drained"):
             self.send_text(message("error", code=CODES[kind], reason=reason, **more))
-        self._closed = True
+        self._closed, ws = True, self._protocol()
         self._transport.resume_reading()
         self._service.metrics.closed.labels(kind).inc()
         if ws.state is State.OPEN:
             ws.send_close(CODES[kind], reason.encode()[:120].decode(errors="ignore"))
-        self._flush()
+        self._flush(ws)
 
     def pause(self, paused: bool) -> None:
         """Read no more for now, or again."""
@@ -322,15 +331,13 @@ class Socket(asyncio.Protocol):
         self._transport.abort()
 
     def _ping(self) -> None:
-        if self._closed or self._ws is None:
+        if not self._is_open:
             return
         if self._missed >= 2:
             self._abort("ping")
             return
         self._missed += 1
-        if self._ws.state is State.OPEN:
-            self._ws.send_ping(b"")
-            self._flush()
+        self._transport.write(b"\x89\x00")
         self._timer = self._loop.call_later(self._service.limits.ping, self._ping)
 
 

@@ -22,6 +22,7 @@ from ..client.protocol import (
     unpacked,
     whole_number,
 )
+from .clock import ClockedLoop
 from .hosts import Host, HostLost
 from .limits import Limits
 from .metrics import Metrics
@@ -329,7 +330,7 @@ class Service:
         while not self._closing and not host.is_lost:
             await host.wake.wait()
             host.wake.clear()
-            await asyncio.sleep(self.limits.tick)
+            await asyncio.sleep(0 if isinstance(asyncio.get_running_loop(), ClockedLoop) else self.limits.tick)
             while (host.ready or host.is_silent) and not self._closing:
                 try:
                     await self._step(model, host)
