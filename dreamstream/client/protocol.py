@@ -63,9 +63,14 @@ class WireError(Exception):
         self.kind, self.reason, self.more = kind, reason, more
 
 
+def packed_head(position: int, port: int) -> bytes:
+    """Return the header of a binary message."""
+    return _HEADER.pack(position | port << 56)
+
+
 def packed(position: int, port: int, frames: npt.NDArray[Any]) -> bytes:
     """Return frames as a binary message."""
-    return _HEADER.pack(position | port << 56) + np.ascontiguousarray(frames).data.cast("B")
+    return packed_head(position, port) + np.ascontiguousarray(frames).data.cast("B")
 
 
 def unpacked(data: bytes) -> tuple[int, int, memoryview]:

@@ -255,8 +255,13 @@ class Service:
         return records.keys() - refused
 
     async def _save(self, streams: Sequence[Live]) -> None:
-        """Keep streams, and tell their clients; those that have ended hear their totals."""
-        kept = await self._keep(streams)
+        """Keep streams, all of a model, and tell their clients; those that have ended hear their totals."""
+        if streams[0].model.saves:
+            kept = await self._keep(streams)
+        else:  # as good as kept, for the store ends with the process
+            kept = {stream.id for stream in streams}
+            for stream in streams:
+                stream.saved = max(stream.saved, stream.stepped)
         for stream in streams:
             if stream.connection is not None and stream.id in kept:
                 stream.connection.send_text(message("saved", input=stream.saved))
@@ -279,6 +284,7 @@ class Service:
             self._tend(model)
 
     def _tend(self, model: Model) -> None:
+        model.saves = self.store.outlives or model.pool is not None
         for host in model.hosts:
             self.add(model, host)
         if model.pool is not None:

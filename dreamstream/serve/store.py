@@ -43,6 +43,10 @@ class MemoryStore(Store):
         self.key = secrets.token_bytes(32)
         self._entries: dict[str, _Entry] = {}
 
+    @property
+    def outlives(self) -> bool:  # type: ignore[override]
+        return self.is_remote
+
     def keep(self, records: Mapping[str, Record], owner: str = "") -> dict[str, str]:
         refused, now = {}, time.monotonic()
         for stream_id, record in records.items():

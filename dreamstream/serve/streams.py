@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..client.protocol import FORMATS, WireError, as_told, message, packed, unpacked
+from ..client.protocol import FORMATS, MOST_BYTES, WireError, as_told, message, packed_head, unpacked
 from ..decode import CTCDecoder, Word
 from ..decode.hypotheses import as_dict
 from ..engine import Engine
@@ -20,7 +20,7 @@ from ..errors import FormatError
 from .hosts import Here, Host
 from .limits import Limits
 from .records import Record
-from .runner import Row, Runner, State, Stepped, grows, parts_of
+from .runner import Row, Runner, State, Stepped, grows
 
 
 class Connection(Protocol):
@@ -94,6 +94,9 @@ class Live:
         Whether it goes to another host after this step.
     said : float
         Where the words end that have left.
+    outputs : list of (int, int, bytearray, float)
+        Messages that are not acknowledged: port, the position of their end, themselves, and when the first of what is
+        in them was sent. Frames that follow soon are added to the last one of their port.
     pending : str
         What was heard behind them, and may change.
     """
@@ -126,7 +129,7 @@ class Live:
         self.n_parts = self.n_stored = self.n_bytes = self.number = self.whole_from = 0
         self.is_stale = False
         self.stored: int | None = None
-        self.outputs: list[tuple[int, int, bytes, float]] = []  # port, end, message, when
+        self.outputs: list[tuple[int, int, bytearray, float]] = []
         self.seen = self.paused_at = time.monotonic()
 
     @property
@@ -189,17 +192,32 @@ class Live:
         self.seen = time.monotonic()
 
     # ---------------------------------------------------------------- to the client
-    def send_out(self, port: int, frames: npt.NDArray[Any], now: float) -> None:
-        """Send frames of an output, and keep them until the client has acknowledged them."""
+    def send_out(self, port: int, data: memoryview, n: int, now: float) -> None:
+        """Send the bytes of `n` frames of an output, and keep them until the client has acknowledged them."""
         again = self.made[port] - self.produced[port]  # of these the client was sent
-        self.produced[port] += len(frames)
-        frames = frames[again:]
-        if not len(frames):
-            return
-        data = packed(self.made[port], port, frames)
-        self.made[port] += len(frames)
-        self.outputs.append((port, self.made[port], data, now))
-        self._send(data)
+        self.produced[port] += n
+        if again:
+            data, n = data[min(again, n) * (len(data) // n) :], max(0, n - again)
+            if not n:
+                return
+        head, outputs = packed_head(self.made[port], port), self.outputs
+        self.made[port] = end = self.made[port] + n
+        at = len(outputs) - 1
+        while at >= 0 and at >= len(outputs) - len(self.made) and outputs[at][0] != port:
+            at -= 1
+        last = outputs[at] if at >= 0 else None
+        if (
+            last is not None
+            and last[0] == port
+            and now - last[3] < self.model.together
+            and len(last[2]) + len(data) <= MOST_BYTES
+        ):
+            last[2].extend(data)
+            outputs[at] = port, end, last[2], last[3]
+        else:
+            outputs.append((port, end, bytearray(head + data), now))
+        if self.connection is not None:
+            self.connection.send_binary(head + data)
 
     def send_words(self, words: Sequence[Word], pending: str, now: float) -> None:
         """Send words that are new and final, to be kept as frames are, and what may change behind them."""
@@ -210,13 +228,13 @@ class Live:
         if words:
             self.said = words[-1].end
             self.made[0] += len(words)
-            self.outputs.append((0, self.made[0], message("result", **told).encode(), now))
+            self.outputs.append((0, self.made[0], bytearray(message("result", **told).encode()), now))
         self._send(message("result", **told, pending=pending).encode())
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes | bytearray) -> None:
         if self.connection is not None:
             if self.model.decoder is None:
-                self.connection.send_binary(data)
+                self.connection.send_binary(bytes(data))
             else:
                 self.connection.send_text(data.decode())
 
@@ -311,7 +329,7 @@ class Live:
             list(self.acknowledged),
             b"".join(parts),
             decoder,
-            [(port, data) for port, _, data, _ in self.outputs],
+            [(port, bytes(data)) for port, _, data, _ in self.outputs],
             self.ended,
             self.said,
             self.number,
@@ -343,7 +361,7 @@ class Live:
             self.end = record.input
         now, ends = time.monotonic(), list(self.made)
         for port, data in reversed(record.outputs):
-            self.outputs.insert(0, (port, ends[port], data, now))
+            self.outputs.insert(0, (port, ends[port], bytearray(data), now))
             ends[port] = unpacked(data)[0] if self.model.decoder is None else json.loads(data)["output"]
 
 
@@ -365,6 +383,10 @@ class Model:
     ----------
     hosts : list of Host
         Those that are there; of them the first `n_active` get streams.
+    saves : bool
+        Whether states of live streams are kept: not where the store would be lost with them.
+    together : float
+        Seconds for which outputs that are not acknowledged are kept as one message.
 
     Raises
     ------
@@ -388,6 +410,7 @@ class Model:
         self.pool, self.keeps_parts, self.grows = pool, pool is not None, grows(engine)
         self.hosts: list[Host] = [Here(Runner(engine, decoder), limits.tick)] if pool is None else []
         self.n_active = 1
+        self.saves, self.together = True, limits.unacknowledged / 40
         self.told: dict[str, Any] = {
             "model": name,
             "delay": [None if o.delay == float("inf") else o.delay for o in engine.outputs],
@@ -438,7 +461,7 @@ class Model:
             stream.past.extend(parts)
         stream.is_stepping = True
         ends = stream.end is not None and not stream.queue
-        saves = stream.stepped + n >= stream.save_at
+        saves = self.saves and stream.stepped + n >= stream.save_at
         state, is_int16 = stream.begins, stream.form == "i16"
         since = stream.since
         return Row(
@@ -454,9 +477,14 @@ class Model:
             if stepped.words:
                 stream.send_words(*stepped.words[stream_id], now)
         for port, (values, lengths) in enumerate(stepped.outputs):
-            for stream_id, frames in zip(stepped.ids, parts_of(values, lengths)):
-                if len(frames) and stream_id in going:
-                    going[stream_id].send_out(port, frames, now)
+            if not sum(lengths):
+                continue
+            data, at = np.ascontiguousarray(values).data.cast("B"), 0
+            size = len(data) // sum(lengths)
+            for stream_id, n in zip(stepped.ids, lengths):
+                if n and stream_id in going:
+                    going[stream_id].send_out(port, data[at : at + n * size], n, now)
+                at += n * size
         for stream, row in taken:
             if stream.id not in going:
                 continue
@@ -467,7 +495,7 @@ class Model:
                 stream.know(stepped.states[stream.id])
                 stream.past.clear()
                 stream.n_lost = 0
-            if row.ends or row.saves:
+            if row.ends or stream.stepped >= stream.save_at:
                 stream.save_at = stream.stepped + self.save_every
                 due.append(stream)
             if stream.is_paused and stream.n_queued <= self.window // 2:

@@ -144,7 +144,7 @@ def test_a_state_that_grows_is_kept_as_what_is_new(tmp_path, kind):
         asyncio.run(main(where(tmp_path, kind, stack)))
 
 
-async def test_records_that_are_out_of_date_are_left_out(monkeypatch):
+async def test_records_that_are_out_of_date_are_left_out(monkeypatch, tmp_path):
     """What falls out of a window is in none of the records that there are for long."""
 
     class Both(Attentive):
@@ -156,7 +156,7 @@ async def test_records_that_are_out_of_date_are_left_out(monkeypatch):
             return super().forward(self.wide(x.unsqueeze(1)).squeeze(1))
 
     monkeypatch.setattr("dreamstream.serve.streams._STALE", 1000)
-    own, whole = service(limits=Limits(save=0.1), cls=Both), []
+    own, whole = service(FolderStore(tmp_path), Limits(save=0.1), cls=Both), []
     keep = own.store.keep
     own.store.keep = lambda records: (whole.extend(r for r in records.values() if r.after is None), keep(records))[
         1
