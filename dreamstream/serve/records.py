@@ -122,7 +122,7 @@ class Store(Protocol):
     #: Whether it may take long to answer.
     is_remote: bool
     #: Whether it is there when this process has ended.
-    outlives = True
+    outlives: bool = True
 
     def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
         """Keep streams' records, and return why some are not kept.

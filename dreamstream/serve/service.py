@@ -396,7 +396,7 @@ class Service:
                 waited.append(stream)
             elif stream.connection is None:
                 continue
-            elif stream.outputs and now - stream.outputs[0][3] > late:
+            elif stream.waits(now) > late:
                 stream.connection.close("not acknowledged", f"outputs are not acknowledged for {late:g} s")
             elif stream.is_paused and now - stream.paused_at > late:
                 stream.connection.close("queued", f"{stream.n_queued} frames wait for a step")

@@ -94,9 +94,9 @@ class Live:
         Whether it goes to another host after this step.
     said : float
         Where the words end that have left.
-    outputs : list of (int, int, bytearray, float)
-        Messages that are not acknowledged: port, the position of their end, themselves, and when the first of what is
-        in them was sent. Frames that follow soon are added to the last one of their port.
+    outputs : list of list of [int, bytearray, float]
+        Messages of each output that are not acknowledged: the position of their end, themselves, and when the first of
+        what is in them was sent. Frames that follow soon are added to the last one.
     pending : str
         What was heard behind them, and may change.
     """
@@ -129,7 +129,7 @@ class Live:
         self.n_parts = self.n_stored = self.n_bytes = self.number = self.whole_from = 0
         self.is_stale = False
         self.stored: int | None = None
-        self.outputs: list[tuple[int, int, bytearray, float]] = []
+        self.outputs: list[list[list[Any]]] = [[] for _ in self.made]
         self.seen = self.paused_at = time.monotonic()
 
     @property
@@ -141,12 +141,16 @@ class Live:
     def is_ready(self) -> bool:
         """Whether a step has something to do for it."""
         waits = self.queue or self.end is not None or (self.begins is not None and self.begins.engine)
-        return bool(waits) and not (self.ended or self.is_stepping or self.is_held)
+        return bool(waits) and not (self.ended or self.is_stepping)
 
     @property
     def is_held(self) -> bool:
         """Whether its steps wait for its client to acknowledge outputs."""
-        return bool(self.outputs) and time.monotonic() - self.outputs[0][3] > self.model.limits.unacknowledged
+        return self.waits(time.monotonic()) > self.model.limits.unacknowledged
+
+    def waits(self, now: float) -> float:
+        """Return for how long the oldest output has not been acknowledged."""
+        return max((now - kept[0][2] for kept in self.outputs if kept), default=0.0)
 
     # ---------------------------------------------------------------- from the client
     def give(self, position: int, data: memoryview) -> None:
@@ -187,9 +191,13 @@ class Live:
             if n > max(made, self.ahead[port]):
                 raise WireError("malformed", f"output {port} has {made} frames, {n} are acknowledged")
         self.acknowledged = [max(a, min(n, made)) for a, n, made in zip(self.acknowledged, given, self.made)]
-        kept = (at for at, (port, end, _, _) in enumerate(self.outputs) if end > self.acknowledged[port])
-        del self.outputs[: next(kept, len(self.outputs))]
+        self._drop(self.acknowledged)
         self.seen = time.monotonic()
+
+    def _drop(self, have: Sequence[int]) -> None:
+        for kept, n in zip(self.outputs, have):
+            while kept and kept[0][0] <= n:
+                del kept[0]
 
     # ---------------------------------------------------------------- to the client
     def send_out(self, port: int, data: memoryview, n: int, now: float) -> None:
@@ -200,22 +208,13 @@ class Live:
             data, n = data[min(again, n) * (len(data) // n) :], max(0, n - again)
             if not n:
                 return
-        head, outputs = packed_head(self.made[port], port), self.outputs
-        self.made[port] = end = self.made[port] + n
-        at = len(outputs) - 1
-        while at >= 0 and at >= len(outputs) - len(self.made) and outputs[at][0] != port:
-            at -= 1
-        last = outputs[at] if at >= 0 else None
-        if (
-            last is not None
-            and last[0] == port
-            and now - last[3] < self.model.together
-            and len(last[2]) + len(data) <= MOST_BYTES
-        ):
-            last[2].extend(data)
-            outputs[at] = port, end, last[2], last[3]
+        head, kept = packed_head(self.made[port], port), self.outputs[port]
+        self.made[port] += n
+        if kept and now - kept[-1][2] < self.model.together and len(kept[-1][1]) + len(data) <= MOST_BYTES:
+            kept[-1][0] = self.made[port]
+            kept[-1][1] += data
         else:
-            outputs.append((port, end, bytearray(head + data), now))
+            kept.append([self.made[port], bytearray(head + data), now])
         if self.connection is not None:
             self.connection.send_binary(head + data)
 
@@ -228,7 +227,7 @@ class Live:
         if words:
             self.said = words[-1].end
             self.made[0] += len(words)
-            self.outputs.append((0, self.made[0], bytearray(message("result", **told).encode()), now))
+            self.outputs[0].append([self.made[0], bytearray(message("result", **told).encode()), now])
         self._send(message("result", **told, pending=pending).encode())
 
     def _send(self, data: bytes | bytearray) -> None:
@@ -244,10 +243,12 @@ class Live:
             self.connection.close("taken over", "another connection has resumed the stream")
         self.connection, self.is_paused = connection, False
         connection.send_text(message("started", **self.told()))
-        have, now = self.acknowledged if output is None else output, time.monotonic()
-        self.outputs = [(port, end, data, now) for port, end, data, _ in self.outputs if end > have[port]]
-        for _, _, data, _ in self.outputs:
-            self._send(data)
+        self._drop(self.acknowledged if output is None else output)
+        now = time.monotonic()
+        for kept in self.outputs:
+            for each in kept:
+                each[2] = now
+                self._send(each[1])
         if self.ended:
             self.tell_end()
 
@@ -329,7 +330,7 @@ class Live:
             list(self.acknowledged),
             b"".join(parts),
             decoder,
-            [(port, bytes(data)) for port, _, data, _ in self.outputs],
+            [(port, bytes(data)) for port, kept in enumerate(self.outputs) for _, data, _ in kept],
             self.ended,
             self.said,
             self.number,
@@ -361,7 +362,7 @@ class Live:
             self.end = record.input
         now, ends = time.monotonic(), list(self.made)
         for port, data in reversed(record.outputs):
-            self.outputs.insert(0, (port, ends[port], bytearray(data), now))
+            self.outputs[port].insert(0, [ends[port], bytearray(data), now])
             ends[port] = unpacked(data)[0] if self.model.decoder is None else json.loads(data)["output"]
 
 
@@ -444,7 +445,7 @@ class Model:
             streams = suspects[:1]  # alone, for hosts were lost with it
         for stream in streams:
             del host.ready[stream.id]
-        return [(stream, self._next(stream)) for stream in streams if stream.is_ready]
+        return [(stream, self._next(stream)) for stream in streams if stream.is_ready and not stream.is_held]
 
     def _next(self, stream: Live) -> Row:
         """Return what a step takes of a stream."""

@@ -350,7 +350,7 @@ def _kill_and_call(tmp_path, kills, state, standby):
 class Slow(MemoryStore):
     """A remote store that does not answer before it may."""
 
-    is_remote = True
+    is_remote = outlives = True
 
     def __init__(self):
         super().__init__()
