@@ -83,13 +83,10 @@ public final class Stream implements AutoCloseable {
 
     /** Advances the stream by a chunk; returns the outputs, which belong to the stream and change with its next step. */
     public Tensor[] step(int flags, Tensor... inputs) throws DreamStreamException {
-        handle.enter();
-        try {
+        return handle.within(this, pointer -> {
             advance(inputs, own(), flags);
             return own().clone();
-        } finally {
-            leave();
-        }
+        });
     }
 
     /** The same by names: inputs that are not there have no frames. */
@@ -166,42 +163,25 @@ public final class Stream implements AutoCloseable {
 
     /** Puts the stream at its beginning. */
     public void reset() throws DreamStreamException {
-        handle.enter();
-        try {
-            Native.reset(handle.pointer);
-        } finally {
-            leave();
-        }
+        handle.within(this, pointer -> {
+            Native.reset(pointer);
+            return null;
+        });
     }
 
     /** Opens another stream that has seen what this one has: from here on the two go their own ways. */
     public Stream fork() throws DreamStreamException {
-        handle.enter();
-        try {
-            return new Stream(model, Native.fork(handle.pointer));
-        } finally {
-            leave();
-        }
+        return handle.within(this, pointer -> new Stream(model, Native.fork(pointer)));
     }
 
     /** Returns the frames of an input that the stream has taken since its beginning; 0 once it has ended. */
     public long frames(String input) throws DreamStreamException {
         int index = Model.index(model.inputs(), input, "input");
-        handle.enter();
-        try {
-            return Native.frames(handle.pointer, index);
-        } finally {
-            leave();
-        }
+        return handle.within(this, pointer -> Native.frames(pointer, index));
     }
 
     private long[] info() throws DreamStreamException {
-        handle.enter();
-        try {
-            return Native.streamInfo(handle.pointer);
-        } finally {
-            leave();
-        }
+        return handle.within(this, Native::streamInfo);
     }
 
     /** Returns whether it has been stepped since it was opened or reset. */
@@ -224,12 +204,7 @@ public final class Stream implements AutoCloseable {
      * same model.
      */
     public byte[] snapshot() throws DreamStreamException {
-        handle.enter();
-        try {
-            return Native.snapshot(handle.pointer);
-        } finally {
-            leave();
-        }
+        return handle.within(this, Native::snapshot);
     }
 
     /** Puts the stream where the snapshot was taken. Where it fails the stream is as it was. */
@@ -237,12 +212,10 @@ public final class Stream implements AutoCloseable {
         if (snapshot == null) {
             throw new IllegalArgumentException("the snapshot is null");
         }
-        handle.enter();
-        try {
-            Native.restore(handle.pointer, snapshot);
-        } finally {
-            leave();
-        }
+        handle.within(this, pointer -> {
+            Native.restore(pointer, snapshot);
+            return null;
+        });
     }
 
     /** Returns whether it is open, and its model is. */
