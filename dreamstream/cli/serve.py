@@ -107,7 +107,7 @@ def _tls(cert: str | None, key: str | None) -> ssl.SSLContext | None:
 
 def _run(args: argparse.Namespace) -> int:
     from ..serve import Service, open_store
-    from ..serve.clock import ClockedLoop
+    from ..serve.clock import Clock
     from ..serve.records import Store
     from ..serve.server import serve
     from ..serve.vaults import VaultStore
@@ -156,7 +156,7 @@ def _run(args: argparse.Namespace) -> int:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renew)
         await serve(service, args.host, args.port, tls, listening, args.standby)
 
-    with contextlib.closing(ClockedLoop(limits.tick)) as loop:
+    with contextlib.closing(asyncio.SelectorEventLoop(Clock(limits.tick))) as loop:
         loop.run_until_complete(run())
     return 0
 

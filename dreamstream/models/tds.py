@@ -286,11 +286,10 @@ def _sizes(words: Sequence[str]) -> list[int]:
 
 def _padding(words: Sequence[str]) -> tuple[int, int]:
     value, left, right, *others = words
-    if float(value) or any(map(int, others)):
-        raise ValueError("expected zeros, before and behind in time alone")
-    if not 0 <= int(left) <= _MOST_ZEROS or not 0 <= int(right) <= _MOST_ZEROS:
-        raise ValueError(f"expected 0 to {_MOST_ZEROS} frames of zeros")
-    return int(left), int(right)
+    sides = int(left), int(right)
+    if float(value) or any(map(int, others)) or not all(0 <= n <= _MOST_ZEROS for n in sides):
+        raise ValueError(f"expected zeros, before and behind in time alone, {_MOST_ZEROS} at most")
+    return sides
 
 
 def _layer(words: Sequence[str], bands: int, padding: tuple[int, int] | None) -> nn.Module:
@@ -311,7 +310,8 @@ def _layer(words: Sequence[str], bands: int, padding: tuple[int, int] | None) ->
     if kind == "LN" and rest == ["1", "2"]:
         return ScalarNorm()
     if kind == "L" and len(rest) == 2:
-        return nn.Linear(*_sizes(rest))
+        n_in, n_out = _sizes(rest)
+        return nn.Linear(n_in, n_out)
     if kind == "TDS":
         channels, kernel, n_bands = _sizes(rest[:3])
         hidden, right = (int(word) for word in (*rest[4:6], *("0", "-1")[len(rest[4:6]) :]))

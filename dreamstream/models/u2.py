@@ -22,6 +22,7 @@ from .conformer import (
     Subsampling,
     chunks,
     conformer_blocks,
+    encoder_of,
     one_of,
     sinusoids,
 )
@@ -165,16 +166,7 @@ class U2Encoder(nn.Module):
 
     def _by_own_names(self, state: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
         """Take the encoder, and the head if there is one, out of a whole model's state dict."""
-        inner = f"{prefix}encoder."
-        if not any(key.startswith(inner) for key in state):
-            return state
-        kept = {k: v for k, v in state.items() if not k.startswith(prefix)}
-        for key, value in state.items():
-            if key.startswith(inner):
-                kept[prefix + key.removeprefix(inner)] = value
-            elif key.startswith(f"{prefix}ctc.") and self.ctc is not None:
-                kept[key] = value
-        return kept
+        return encoder_of(state, prefix, "" if self.ctc is None else "ctc.")
 
 
 class _Head(nn.Module):

@@ -55,19 +55,18 @@ except ImportError:
 class Socket(asyncio.BufferedProtocol):
     """One connection.
 
-    Whole messages and pongs are read here. A connection has a protocol of `websockets`, of more than a kB, only for
+    Whole messages and pongs are read here. A connection has a protocol of `websockets`, of more than a kB, for
     what is rare: its end, and other frames, good or bad.
     """
 
     __slots__ = (
-        "_address", "_beginning", "_buffer", "_by_protocol", "_closed", "_head", "_is_full", "_is_open", "_is_text",
-        "_loop", "_missed", "_pages", "_parts", "_paused", "_service", "_stream", "_timer", "_transport", "_upload",
+        "_address", "_beginning", "_buffer", "_by_protocol", "_closed", "_is_open", "_is_text", "_loop",
+        "_missed", "_pages", "_parts", "_paused", "_service", "_stream", "_timer", "_transport", "_upload",
         "_waiting", "_ws",
     )  # fmt: skip
 
     def __init__(self, service: Service, pages: Callable[[h11.Request], tuple[int, str, bytes]]) -> None:
         self._service, self._pages = service, pages
-        self._head = b""
         self._ws: Protocol | None = None
         self._is_open = False  # for messages
         self._stream: Live | None = None
@@ -76,9 +75,9 @@ class Socket(asyncio.BufferedProtocol):
         self._missed = 0
         self._upload: Upload | None = None
         self._beginning: asyncio.Task[None] | None = None
-        self._buffer = b""  # the beginning of a frame
+        self._buffer = b""  # the beginning of a frame, or of a head
         self._waiting: list[str | bytes] = []  # for the stream to begin, or to have room
-        self._paused = self._is_full = self._by_protocol = False
+        self._paused = self._by_protocol = False
 
     # ---------------------------------------------------------------- asyncio's calls
     def connection_made(self, transport: Any) -> None:
@@ -107,17 +106,10 @@ class Socket(asyncio.BufferedProtocol):
         if self._upload is not None:
             self._upload.take(data)
             return
-        self._head += data
-        end = self._head.find(b"\r\n\r\n")
-        if end < 0 and len(self._head) <= _MOST_HEAD:
-            return
-        self._greet(self._head if 0 <= end <= _MOST_HEAD else b"")
-
-    def pause_writing(self) -> None:
-        self._is_full = True
-
-    def resume_writing(self) -> None:
-        self._is_full = False
+        self._buffer += data
+        end = self._buffer.find(b"\r\n\r\n")
+        if end >= 0 or len(self._buffer) > _MOST_HEAD:
+            self._greet(self._buffer if 0 <= end <= _MOST_HEAD else b"")
 
     # ---------------------------------------------------------------- the handshake
     def _greet(self, head: bytes) -> None:
@@ -152,17 +144,16 @@ class Socket(asyncio.BufferedProtocol):
             wait = str(int(error.more.get("retry_after", 1)))
             self._answer(plain, 503, "text/plain", f"{error.reason}\n".encode(), more=[("retry-after", wait)])
             return
-        greeted, self._head = self._head, b""
-        end = greeted.find(b"\r\n\r\n") + 4
+        end = head.find(b"\r\n\r\n") + 4
         ws = ServerProtocol(subprotocols=[Subprotocol(SUBPROTOCOL)], select_subprotocol=_subprotocol)
-        ws.receive_data(greeted[:end])
+        ws.receive_data(head[:end])
         for event in ws.events_received():
             assert isinstance(event, Request)
             ws.send_response(ws.accept(event))
         self._transport.write(b"".join(ws.data_to_send()))
         self._is_open = ws.state is State.OPEN
         if self._is_open:
-            self._frames(greeted[end:])
+            self._frames(head[end:])
         else:
             self._transport.close()
 
@@ -272,18 +263,13 @@ class Socket(asyncio.BufferedProtocol):
             LOG.error("a message of %s", self._address, exc_info=error)
             self.close("engine", "the server has failed")
 
-    def send_text(self, text: str) -> None:
-        self._send(text.encode(), 0x81)
-
-    def send_binary(self, data: bytes) -> None:
-        self._send(data, 0x82)
-
-    def _send(self, data: bytes, first: int) -> None:
-        n = len(data)
+    def send(self, given: str | bytes) -> None:
         if self._is_open:
-            if self._is_full and self._transport.get_write_buffer_size() > _MOST_UNREAD:
+            if self._transport.get_write_buffer_size() > _MOST_UNREAD:
                 self._abort("unread")  # whatever it acknowledges
                 return
+            first, data = (0x81, given.encode()) if isinstance(given, str) else (0x82, given)
+            n = len(data)
             head = _SHORT(first, n) if n < 126 else _MIDDLE(first, 126, n) if n < 65536 else _LONG(first, 127, n)
             self._transport.write(head + data)
 
@@ -310,7 +296,7 @@ class Socket(asyncio.BufferedProtocol):
         if self._closed:
             return
         if kind not in ("done", "drained"):
-            self.send_text(message("error", code=CODES[kind], reason=reason, **more))
+            self.send(message("error", code=CODES[kind], reason=reason, **more))
         self._closed, ws = True, self._protocol()
         self._transport.resume_reading()
         self._service.metrics.closed.labels(kind).inc()
@@ -425,18 +411,13 @@ def pages(service: Service, request: h11.Request) -> tuple[int, str, bytes]:
     if path == "/healthz":
         return 200, "text/plain", b"ok\n"
     if path == "/readyz":
-        if service.draining is not None:
-            return 503, "text/plain", b"ending\n"
-        return 200, "text/plain", b"ready\n"
+        return (200, "text/plain", b"ready\n") if service.draining is None else (503, "text/plain", b"ending\n")
     if path == "/metrics":
         return 200, "text/plain; version=0.0.4", service.metrics.page()
     if path == "/models":
         return 200, "application/json", json.dumps([m.told for m in service.models.values()]).encode()
-    return (
-        404,
-        "text/plain",
-        b"there are /, /healthz, /readyz, /metrics, /models, POST /v1/files and streams at /v1/stream\n",
-    )
+    there = "there are /, /healthz, /readyz, /metrics, /models, POST /v1/files and streams at /v1/stream\n"
+    return 404, "text/plain", there.encode()
 
 
 async def serve(

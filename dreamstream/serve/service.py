@@ -22,7 +22,6 @@ from ..client.protocol import (
     unpacked,
     whole_number,
 )
-from .clock import ClockedLoop
 from .hosts import Host, HostLost
 from .limits import Limits
 from .metrics import Metrics
@@ -264,7 +263,7 @@ class Service:
                 stream.saved = max(stream.saved, stream.stepped)
         for stream in streams:
             if stream.connection is not None and stream.id in kept:
-                stream.connection.send_text(message("saved", input=stream.saved))
+                stream.connection.send(message("saved", input=stream.saved))
             if stream.ended:
                 stream.tell_end()
 
@@ -333,10 +332,13 @@ class Service:
         return [*self.models.values(), *self._retired]
 
     async def _stepping(self, model: Model, host: Host) -> None:
+        begun = 0.0
         while not self._closing and not host.is_lost:
             await host.wake.wait()
             host.wake.clear()
-            await asyncio.sleep(0 if isinstance(asyncio.get_running_loop(), ClockedLoop) else self.limits.tick)
+            early = begun + self.limits.tick - time.monotonic()
+            await asyncio.sleep(early if early > self.limits.tick / 4 else 0)  # a step takes what comes in a tick
+            begun = time.monotonic()
             while (host.ready or host.is_silent) and not self._closing:
                 try:
                     await self._step(model, host)
@@ -416,7 +418,7 @@ class Service:
             self.draining = time.monotonic()
             for stream in list(self.streams.values()):
                 if stream.connection is not None:
-                    stream.connection.send_text(message("drain", seconds=self.limits.drain))
+                    stream.connection.send(message("drain", seconds=self.limits.drain))
         while any(s.connection for s in self.streams.values()):
             if time.monotonic() - self.draining > self.limits.drain:
                 break

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import secrets
@@ -10,8 +9,9 @@ import struct
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from .limits import Limits
 from .records import Record, Store, StoreError, joined
@@ -133,7 +133,7 @@ class FolderStore(MemoryStore):
 
     def _open(self) -> None:
         """Take the log, and find where records are in it."""
-        self._log = open(self._folder / "log", "a+b")  # noqa: SIM115
+        self._log = open(self._folder / "log", "a+b", buffering=0)  # noqa: SIM115
         self._entries, now, whole = {}, time.monotonic(), 0
         for stream_id, at, data, continues in _entries(self._log):
             whole = at + len(data)
@@ -152,11 +152,12 @@ class FolderStore(MemoryStore):
             self._rewrite()
             at = self._log.seek(0, os.SEEK_END)
         packed = {i: (b"", False) if r is None else (r.pack(), r.after is not None) for i, r in records.items()}
+        left = memoryview(b"".join(_entry(i.encode(), *entry) for i, entry in packed.items()))
         try:
-            self._log.write(b"".join(_entry(i.encode(), *entry) for i, entry in packed.items()))
-            self._log.flush()
+            while left:
+                left = left[self._log.write(left) :]
         except OSError:
-            self._log = _reopened(self._log, at)
+            self._log.truncate(at)
             raise
         if self._durable:
             os.fdatasync(self._log.fileno())
@@ -196,17 +197,7 @@ def _entry(name: bytes, data: bytes, continues: bool) -> bytes:
     return _ENTRY.pack(word, len(name), len(data), zlib.crc32(data, zlib.crc32(name))) + name + data
 
 
-def _reopened(log: BinaryIO, end: int) -> BinaryIO:
-    """Return a log after a failed write, without what was written of it."""
-    path = log.name
-    with contextlib.suppress(OSError):
-        log.close()
-    again = open(path, "a+b")  # noqa: SIM115
-    again.truncate(end)
-    return again
-
-
-def _entries(log: BinaryIO) -> Iterator[tuple[str, int, bytes, bool]]:
+def _entries(log: FileIO) -> Iterator[tuple[str, int, bytes, bool]]:
     """Yield of each whole entry its id, where its record begins, the record, and if it continues others."""
     at = 0
     size_of_log = log.seek(0, os.SEEK_END)

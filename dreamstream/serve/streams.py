@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..client.protocol import FORMATS, MOST_BYTES, WireError, as_told, message, packed_head, unpacked
+from ..client.protocol import FORMATS, HEADER, MOST_BYTES, WireError, as_told, message, packed, unpacked
 from ..decode import CTCDecoder, Word
 from ..decode.hypotheses import as_dict
 from ..engine import Engine
@@ -20,17 +20,14 @@ from ..errors import FormatError
 from .hosts import Here, Host
 from .limits import Limits
 from .records import Record
-from .runner import Row, Runner, State, Stepped, grows
+from .runner import Row, Runner, State, Stepped, grows, parts_of
 
 
 class Connection(Protocol):
     """Where a stream's messages go."""
 
-    def send_text(self, text: str) -> None:
-        """Send a text message."""
-
-    def send_binary(self, data: bytes) -> None:
-        """Send a binary message."""
+    def send(self, given: str | bytes) -> None:
+        """Send a message, text or binary."""
 
     def close(self, kind: str, reason: str, **more: Any) -> None:
         """Close the connection: a key of `CODES`, and why."""
@@ -95,8 +92,8 @@ class Live:
     said : float
         Where the words end that have left.
     outputs : list of list of [int, bytearray, float]
-        Messages of each output that are not acknowledged: the position of their end, themselves, and when the first of
-        what is in them was sent. Frames that follow soon are added to the last one.
+        Messages of each output that are not acknowledged: the position of their end, themselves, when they were
+        sent. Frames that follow soon are added to the last one.
     pending : str
         What was heard behind them, and may change.
     """
@@ -200,23 +197,21 @@ class Live:
                 del kept[0]
 
     # ---------------------------------------------------------------- to the client
-    def send_out(self, port: int, data: memoryview, n: int, now: float) -> None:
-        """Send the bytes of `n` frames of an output, and keep them until the client has acknowledged them."""
+    def send_out(self, port: int, frames: npt.NDArray[Any], now: float) -> None:
+        """Send frames of an output, and keep them until the client has acknowledged them."""
         again = self.made[port] - self.produced[port]  # of these the client was sent
-        self.produced[port] += n
-        if again:
-            data, n = data[min(again, n) * (len(data) // n) :], max(0, n - again)
-            if not n:
-                return
-        head, kept = packed_head(self.made[port], port), self.outputs[port]
-        self.made[port] += n
+        self.produced[port] += len(frames)
+        frames = frames[again:] if again else frames
+        if not len(frames):
+            return
+        data, kept = packed(self.made[port], port, frames), self.outputs[port]
+        self.made[port] += len(frames)
         if kept and now - kept[-1][2] < self.model.together and len(kept[-1][1]) + len(data) <= MOST_BYTES:
             kept[-1][0] = self.made[port]
-            kept[-1][1] += data
+            kept[-1][1] += memoryview(data)[HEADER.size :]
         else:
-            kept.append([self.made[port], bytearray(head + data), now])
-        if self.connection is not None:
-            self.connection.send_binary(head + data)
+            kept.append([self.made[port], bytearray(data), now])
+        self._send(data)
 
     def send_words(self, words: Sequence[Word], pending: str, now: float) -> None:
         """Send words that are new and final, to be kept as frames are, and what may change behind them."""
@@ -227,28 +222,25 @@ class Live:
         if words:
             self.said = words[-1].end
             self.made[0] += len(words)
-            self.outputs[0].append([self.made[0], bytearray(message("result", **told).encode()), now])
-        self._send(message("result", **told, pending=pending).encode())
+            self.outputs[0].append([self.made[0], message("result", **told), now])
+        self._send(message("result", **told, pending=pending))
 
-    def _send(self, data: bytes | bytearray) -> None:
+    def _send(self, given: str | bytes) -> None:
         if self.connection is not None:
-            if self.model.decoder is None:
-                self.connection.send_binary(bytes(data))
-            else:
-                self.connection.send_text(data.decode())
+            self.connection.send(given)
 
     def attach(self, connection: Connection, output: Sequence[int] | None = None) -> None:
         """Let a connection have the stream, and tell it where it stands; one that had it is closed."""
         if self.connection is not None:
             self.connection.close("taken over", "another connection has resumed the stream")
         self.connection, self.is_paused = connection, False
-        connection.send_text(message("started", **self.told()))
+        connection.send(message("started", **self.told()))
         self._drop(self.acknowledged if output is None else output)
         now = time.monotonic()
         for kept in self.outputs:
             for each in kept:
                 each[2] = now
-                self._send(each[1])
+                self._send(each[1] if isinstance(each[1], str) else bytes(each[1]))
         if self.ended:
             self.tell_end()
 
@@ -268,7 +260,7 @@ class Live:
     def tell_end(self) -> None:
         """Tell the client the totals."""
         if self.connection is not None:
-            self.connection.send_text(message("ended", input=self.end, output=as_told(self.made)))
+            self.connection.send(message("ended", input=self.end, output=as_told(self.made)))
 
     def detach(self, connection: Connection) -> None:
         """Let the stream wait for another connection, if this one had it."""
@@ -330,7 +322,11 @@ class Live:
             list(self.acknowledged),
             b"".join(parts),
             decoder,
-            [(port, bytes(data)) for port, kept in enumerate(self.outputs) for _, data, _ in kept],
+            [
+                (port, data.encode() if isinstance(data, str) else bytes(data))
+                for port, kept in enumerate(self.outputs)
+                for _, data, _ in kept
+            ],
             self.ended,
             self.said,
             self.number,
@@ -362,7 +358,8 @@ class Live:
             self.end = record.input
         now, ends = time.monotonic(), list(self.made)
         for port, data in reversed(record.outputs):
-            self.outputs[port].insert(0, [ends[port], bytearray(data), now])
+            kept = bytearray(data) if self.model.decoder is None else data.decode()
+            self.outputs[port].insert(0, [ends[port], kept, now])
             ends[port] = unpacked(data)[0] if self.model.decoder is None else json.loads(data)["output"]
 
 
@@ -478,14 +475,9 @@ class Model:
             if stepped.words:
                 stream.send_words(*stepped.words[stream_id], now)
         for port, (values, lengths) in enumerate(stepped.outputs):
-            if not sum(lengths):
-                continue
-            data, at = np.ascontiguousarray(values).data.cast("B"), 0
-            size = len(data) // sum(lengths)
-            for stream_id, n in zip(stepped.ids, lengths):
-                if n and stream_id in going:
-                    going[stream_id].send_out(port, data[at : at + n * size], n, now)
-                at += n * size
+            for stream_id, frames in zip(stepped.ids, parts_of(values, lengths)):
+                if len(frames) and stream_id in going:
+                    going[stream_id].send_out(port, frames, now)
         for stream, row in taken:
             if stream.id not in going:
                 continue

@@ -268,7 +268,7 @@ def test_its_text_describes_the_same_network(tmp_path):
         ("GLU 3", "GLU"),
         ("PD 0 2 1", "the last line: PD"),
         ("PD 0 2 1\nPD 0 2 1\nC2 1 3 4 1 2 1 0 0", "line 3, 'PD 0 2 1': PD stands before a C2"),
-        ("PD 0 99999 1\nC2 1 3 4 1 2 1 0 0", "0 to 4096 frames"),
+        ("PD 0 99999 1\nC2 1 3 4 1 2 1 0 0", "4096 at most"),
         ("C2 1 3 4", "line 2"),
         ("C2 0 3 4 1 2 1 0 0", "from 1 on"),
         ("C2 1 3 999999999 1 2 1 0 0", "weights at most"),

@@ -39,11 +39,6 @@ public final class Stream implements AutoCloseable {
         return model;
     }
 
-    private void leave() {
-        handle.leave();
-        Reference.reachabilityFence(this);
-    }
-
     private void advance(Tensor[] inputs, Tensor[] into, int flags) throws DreamStreamException {
         call.put(0, handle, inputs, into, flags);
         try {
@@ -72,7 +67,8 @@ public final class Stream implements AutoCloseable {
         try {
             advance(inputs, outputs, flags);
         } finally {
-            leave();
+            handle.leave();
+            Reference.reachabilityFence(this);
         }
     }
 
@@ -108,8 +104,7 @@ public final class Stream implements AutoCloseable {
      * the output's.
      */
     public float[] step(float[] values, int flags) throws DreamStreamException {
-        handle.enter();
-        try {
+        return handle.within(this, pointer -> {
             int each = one().frameBytes / DType.F32.bytes;
             if (each == 0 || values.length % each != 0) {
                 throw new IllegalArgumentException(values.length + " values are no whole frames of "
@@ -118,22 +113,17 @@ public final class Stream implements AutoCloseable {
             floats = roomy(floats, DType.F32, values.length / each);
             floats.floats().put(values);
             return advanceOne(floats, flags);
-        } finally {
-            leave();
-        }
+        });
     }
 
     /** The same of 16-bit samples, for an input of F32 whose frame is one number. */
     public float[] step(short[] samples, int flags) throws DreamStreamException {
-        handle.enter();
-        try {
+        return handle.within(this, pointer -> {
             one();
             shorts = roomy(shorts, DType.I16, samples.length);
             shorts.shorts().put(samples);
             return advanceOne(shorts, flags);
-        } finally {
-            leave();
-        }
+        });
     }
 
     private Model.Place one() {
