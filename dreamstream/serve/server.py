@@ -145,7 +145,8 @@ class Socket(asyncio.BufferedProtocol):
             self._answer(plain, 503, "text/plain", f"{error.reason}\n".encode(), more=[("retry-after", wait)])
             return
         end = head.find(b"\r\n\r\n") + 4
-        ws = ServerProtocol(subprotocols=[Subprotocol(SUBPROTOCOL)], select_subprotocol=_subprotocol)
+        ours = Subprotocol(SUBPROTOCOL)
+        ws = ServerProtocol(select_subprotocol=lambda _, offered: ours if ours in offered else None)
         ws.receive_data(head[:end])
         for event in ws.events_received():
             assert isinstance(event, Request)
@@ -196,13 +197,8 @@ class Socket(asyncio.BufferedProtocol):
             at = end
         self._buffer = bytes(data[at:])
 
-    def _protocol(self) -> Protocol:
-        if self._ws is None:
-            self._ws = Protocol(Side.SERVER, max_size=MOST_BYTES)
-        return self._ws
-
     def _events(self, data: bytes) -> None:
-        ws = self._protocol()
+        ws = self._ws = self._ws or Protocol(Side.SERVER, max_size=MOST_BYTES)
         ws.receive_data(data)
         for event in ws.events_received():
             assert isinstance(event, Frame)
@@ -297,7 +293,8 @@ class Socket(asyncio.BufferedProtocol):
             return
         if kind not in ("done", "drained"):
             self.send(message("error", code=CODES[kind], reason=reason, **more))
-        self._closed, ws = True, self._protocol()
+        ws = self._ws = self._ws or Protocol(Side.SERVER, max_size=MOST_BYTES)
+        self._closed = True
         self._transport.resume_reading()
         self._service.metrics.closed.labels(kind).inc()
         if ws.state is State.OPEN:
@@ -395,10 +392,6 @@ class Upload:
     def close(self) -> None:
         """Forget what has come."""
         self._file.close()
-
-
-def _subprotocol(_: Any, offered: Any) -> Any:
-    return SUBPROTOCOL if SUBPROTOCOL in offered else None
 
 
 def pages(service: Service, request: h11.Request) -> tuple[int, str, bytes]:

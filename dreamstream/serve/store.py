@@ -169,17 +169,15 @@ class FolderStore(MemoryStore):
         return places
 
     def _read(self, place: Any) -> Record:
-        return Record.unpack(self._bytes(*place))
-
-    def _bytes(self, at: int, size: int) -> bytes:
-        return os.pread(self._log.fileno(), size, at)
+        at, size = place
+        return Record.unpack(os.pread(self._log.fileno(), size, at))
 
     def _rewrite(self) -> None:
         part, entries = self._folder / "log.part", self._entries
         with open(part, "wb") as file:
             for stream_id, entry in entries.items():
                 for k, place in enumerate(entry.records.values()):
-                    file.write(_entry(stream_id.encode(), self._bytes(*place), k > 0))
+                    file.write(_entry(stream_id.encode(), self._read(place).pack(), k > 0))
             file.flush()
             os.fsync(file.fileno())
         part.replace(self._folder / "log")

@@ -222,7 +222,7 @@ class Live:
         if words:
             self.said = words[-1].end
             self.made[0] += len(words)
-            self.outputs[0].append([self.made[0], message("result", **told), now])
+            self.outputs[0].append([self.made[0], message("result", **told).encode(), now])
         self._send(message("result", **told, pending=pending))
 
     def _send(self, given: str | bytes) -> None:
@@ -240,7 +240,7 @@ class Live:
         for kept in self.outputs:
             for each in kept:
                 each[2] = now
-                self._send(each[1] if isinstance(each[1], str) else bytes(each[1]))
+                self._send(bytes(each[1]) if self.model.decoder is None else each[1].decode())
         if self.ended:
             self.tell_end()
 
@@ -322,11 +322,7 @@ class Live:
             list(self.acknowledged),
             b"".join(parts),
             decoder,
-            [
-                (port, data.encode() if isinstance(data, str) else bytes(data))
-                for port, kept in enumerate(self.outputs)
-                for _, data, _ in kept
-            ],
+            [(port, bytes(data)) for port, kept in enumerate(self.outputs) for _, data, _ in kept],
             self.ended,
             self.said,
             self.number,
@@ -358,8 +354,7 @@ class Live:
             self.end = record.input
         now, ends = time.monotonic(), list(self.made)
         for port, data in reversed(record.outputs):
-            kept = bytearray(data) if self.model.decoder is None else data.decode()
-            self.outputs[port].insert(0, [ends[port], kept, now])
+            self.outputs[port].insert(0, [ends[port], bytearray(data), now])
             ends[port] = unpacked(data)[0] if self.model.decoder is None else json.loads(data)["output"]
 
 

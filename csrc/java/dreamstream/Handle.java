@@ -98,14 +98,14 @@ final class Handle implements Runnable {
                 throw busy("in use by another thread: it can't be closed");
             }
         } else if (model == null) {
-            Native.closeModel(pointer); // and all of its streams
+            Native.close(pointer, true); // and all of its streams
         } else {
             try {
                 model.enter();
             } catch (IllegalStateException gone) {
                 return; // the model's end was the stream's
             }
-            Native.closeStream(pointer);
+            Native.close(pointer, false);
             model.leave();
         }
     }

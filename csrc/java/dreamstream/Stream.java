@@ -131,6 +131,9 @@ public final class Stream implements AutoCloseable {
             throw new IllegalArgumentException("arrays go to models with one input and one output; this one has "
                     + model.inputs.length + " and " + model.outputs.length);
         }
+        if (model.outputs[0].port.dtype() != DType.F32) {
+            throw new IllegalArgumentException("arrays are of F32, the output is of " + model.outputs[0].port.dtype());
+        }
         return model.inputs[0];
     }
 
