@@ -58,6 +58,34 @@ async def test_outputs_before_a_record_are_not_lost(tmp_path):
         await client.end(again["input"], x)
 
 
+async def test_outputs_that_wait_are_kept_together():
+    """Not message by message; a client that has a part of one drops it by position. No store is filled for nobody."""
+    own, x = service(limits=Limits(save=0.1)), samples(1000)
+    async with running(own) as url:
+        async with ByHand(url) as client:
+            told = await client.start()
+            (stream,) = own.streams.values()
+            for k in range(50):
+                await client.give(20 * k, x[20 * k : 20 * k + 20])
+                await until(lambda k=k: stream.stepped == 20 * (k + 1))
+            assert (await client.told("saved"))["input"] >= 160 and own.store._entries == {}
+        sizes = [[len(message) for _, message, _ in kept] for kept in stream.outputs]
+        assert sum(sizes[1]) == 4000 + 8 * len(sizes[1]) and max(sizes[1]) > 2 * 88, sizes
+        async with ByHand(url) as client:
+            await client.say("resume", stream=told["stream"], output=[30, 107], saved=0)
+            assert (await client.told("started"))["input"] == 1000
+            await client.say("end", input=1000)
+            await client.told("ended")
+            for port, (want, have) in enumerate(zip(offline(x), (30, 107))):
+                got, size = b"", want[0].nbytes
+                for position, at, rest in client.frames:
+                    if at == port:
+                        begin = len(got) // size + have
+                        assert position <= begin
+                        got += bytes(rest)[(begin - position) * size :]
+                assert got == want[have:].tobytes()
+
+
 MOMENTS = ("before its first record", "before it hears of a record", "before it acknowledges the end")
 
 
