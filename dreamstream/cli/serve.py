@@ -26,7 +26,7 @@ from .described import named_model
 
 #: Limits that are options, and what they say.
 _OPTIONS = {
-    "tick": "seconds for which a step waits for more streams",
+    "tick": "seconds from a look at sockets, and a step of what has come, to the next",
     "streams": "streams in all",
     "grace": "seconds for which a stream without a connection stays in the engine",
     "keep": "seconds for which such a stream stays in the store",

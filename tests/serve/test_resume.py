@@ -59,7 +59,7 @@ async def test_outputs_before_a_record_are_not_lost(tmp_path):
 
 
 async def test_outputs_that_wait_are_kept_together():
-    """Not message by message; a client that has a part of one drops it by position. No store is filled for nobody."""
+    """A client that has a part of a message drops it by position; what ends with the process is not filled."""
     own, x = service(limits=Limits(save=0.1)), samples(1000)
     async with running(own) as url:
         async with ByHand(url) as client:
