@@ -445,6 +445,7 @@ async def serve(
             server = await loop.create_server(made, host, port, ssl=tls, backlog=4096)
         except OSError as error:
             if not wait or error.errno != errno.EADDRINUSE:
+                await service.close()
                 raise
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(ended.wait(), _BETWEEN_LOOKS)

@@ -101,8 +101,7 @@ class VaultStore(Store):
         need = min(self._least, len(among))
         answers = self._answers(method, args, patience or self._deadline, among)
         if len(answers) < need:
-            filling = [filled for filled, _, _ in self._coming.values() if not filled.done()]
-            wait(filling, self._deadline, FIRST_COMPLETED)
+            wait([f for f, _, _ in self._coming.values() if not f.done()], self._deadline, FIRST_COMPLETED)
             answers = self._answers(method, args, patience or self._deadline, among)
         if len(answers) < need:
             raise StoreError(f"{len(answers)} of {len(among)} vaults have answered")
