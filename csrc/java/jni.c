@@ -21,7 +21,7 @@ static jclass exception_class;
 static jmethodID exception_init; /* (int status, byte[] message) */
 
 /* What dreamstream.Native compares with its own number: it changes with the methods below. */
-enum { METHODS_VERSION = 1 };
+enum { METHODS_VERSION = 2 };
 
 JNIEXPORT jint JNI_OnLoad(JavaVM *vm, void *reserved UNUSED)
 {
@@ -185,9 +185,11 @@ JNIEXPORT jlong JNICALL Java_dreamstream_Native_load(JNIEnv *env, SELF, jbyteArr
     return number(model);
 }
 
-JNIEXPORT jint JNICALL Java_dreamstream_Native_closeModel(JNIEnv *env UNUSED, SELF, jlong model)
+/* Closes a model, with its streams, or a stream. */
+JNIEXPORT void JNICALL Java_dreamstream_Native_close(JNIEnv *env UNUSED, SELF, jlong object,
+                                                     jboolean model)
 {
-    return (jint)ds_model_close(pointer(model));
+    (void)(model ? ds_model_close(pointer(object)) : ds_stream_close(pointer(object)));
 }
 
 /* Field by field what ModelInfo has; numbers of floating point as their bits. */
@@ -262,11 +264,6 @@ JNIEXPORT jlong JNICALL Java_dreamstream_Native_open(JNIEnv *env, SELF, jlong mo
     ds_stream *stream = NULL;
     (void)good(env, ds_stream_open(&stream, pointer(model)));
     return number(stream);
-}
-
-JNIEXPORT jint JNICALL Java_dreamstream_Native_closeStream(JNIEnv *env UNUSED, SELF, jlong stream)
-{
-    return (jint)ds_stream_close(pointer(stream));
 }
 
 JNIEXPORT void JNICALL Java_dreamstream_Native_reset(JNIEnv *env, SELF, jlong stream)

@@ -183,20 +183,17 @@ class Stream:
                         return
                     error: Exception = ConnectionError("the server has closed the connection")
             except ConnectionClosed as closed:
-                code = 1006 if closed.rcvd is None else closed.rcvd.code
-                error = closed
-                if code not in _COMES_BACK:
-                    error = ServerError(closed.rcvd.reason if closed.rcvd else "", code)
-            except (OSError, InvalidHandshake, TimeoutError) as broken:
+                said, error = closed.rcvd, closed
+                if said is not None and said.code not in _COMES_BACK:
+                    error = ServerError(said.reason, said.code)
+            except (OSError, InvalidHandshake, TimeoutError, ServerError) as broken:
                 error = broken
-            except ServerError as refused:
-                error = refused
             if isinstance(error, ServerError):
                 retired += 1
                 if error.code != _RETIRED or retired == len(self._urls):  # else another may have this version
                     self._fail(error)
                     return
-            elif error:
+            else:
                 retired = 0
             if self._is_there:
                 until, wait = loop.time() + self._patience, 0.05

@@ -43,7 +43,7 @@ CODES = {
     "engine": 4500,
 }
 
-_HEADER = struct.Struct("<Q")
+HEADER = struct.Struct("<Q")
 
 
 class WireError(Exception):
@@ -65,15 +65,15 @@ class WireError(Exception):
 
 def packed(position: int, port: int, frames: npt.NDArray[Any]) -> bytes:
     """Return frames as a binary message."""
-    return _HEADER.pack(position | port << 56) + np.ascontiguousarray(frames).data.cast("B")
+    return HEADER.pack(position | port << 56) + np.ascontiguousarray(frames).data.cast("B")
 
 
 def unpacked(data: bytes) -> tuple[int, int, memoryview]:
     """Return position, port and the rest of a binary message."""
-    if len(data) < _HEADER.size:
+    if len(data) < HEADER.size:
         raise WireError("malformed", f"a binary message has a header of 8 bytes, got {len(data)}")
-    (word,) = _HEADER.unpack_from(data)
-    return word & MOST_POSITION, word >> 56, memoryview(data)[_HEADER.size :]
+    (word,) = HEADER.unpack_from(data)
+    return word & MOST_POSITION, word >> 56, memoryview(data)[HEADER.size :]
 
 
 def message(kind: str, **fields: Any) -> str:

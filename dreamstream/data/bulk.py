@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
-from functools import partial
 from typing import Any, overload
 
 import numpy as np
@@ -23,7 +22,7 @@ from .items import items_of
 from .live import Row
 from .loader import StreamLoader
 from .progress import Progress
-from .ray import results_on_ray
+from .ray import columns, results_on_ray
 from .values import in_frames, in_lists
 
 Bad = Callable[[SourceError], None]
@@ -161,8 +160,10 @@ def _on_ray(
         return
     ids = {os.path.abspath(x): stream_id for stream_id, x in items}
     faults = []
-    run = partial(_Elsewhere, engine, chunk, lanes, sample_rate)
-    for path, n_frames, values, error in results_on_ray(address, run, list(ids), lanes, max(1, workers)):
+    args = engine, chunk, lanes, sample_rate
+    for path, n_frames, values, error in results_on_ray(
+        address, _Elsewhere, args, list(ids), lanes, max(1, workers)
+    ):
         progress.advance(1)
         if error is None:
             lines.write(ids[path], n_frames, values)
@@ -179,13 +180,12 @@ class _Elsewhere:
     def __init__(self, engine: Engine, chunk: int, lanes: int, sample_rate: int | None) -> None:
         self._runner, self._how = _Runner(engine), (chunk, lanes, sample_rate)
 
-    def __call__(self, paths: Sequence[str]) -> Iterator[tuple[str, int, Any, SourceError | None]]:
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         (chunk, lanes, sample_rate), faults = self._how, list[SourceError]()
-        loader = StreamLoader([(p, p) for p in paths], chunk, lanes, sample_rate=sample_rate, tensors="numpy")
-        for path, y in _results(self._runner, loader, faults.append):
-            yield path, *self._runner.numbers(y), None
-        for error in faults:
-            yield from ((path, 0, None, error) for path in error.ids)
+        paths = [(str(path), str(path)) for path in batch["path"]]
+        loader = StreamLoader(paths, chunk, lanes, sample_rate=sample_rate, tensors="numpy")
+        done = [(p, *self._runner.numbers(y), None) for p, y in _results(self._runner, loader, faults.append)]
+        return columns([*done, *((path, 0, None, error) for error in faults for path in error.ids)])
 
 
 def _results(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ def connect(address: str, **options: Any) -> Any:
 
 
 def results_on_ray(
-    address: str, make: Callable[[], Callable[..., Any]], paths: Sequence[str], size: int, workers: int
+    address: str, make: type, args: Sequence[Any], paths: Sequence[str], size: int, workers: int
 ) -> Iterator[tuple[str, int, Any, SourceError | None]]:
     """Yield of each recording, as it is done, its path, frames and values, or why it can't be run.
 
@@ -52,8 +52,8 @@ def results_on_ray(
     ----------
     address : str
         See `connect`.
-    make : callable
-        Returns, on a worker, a function of a list of paths that yields what this does.
+    make : type
+        Made of `args` on a worker: a function of a list of paths that returns what `columns` does.
     size : int
         Recordings that a worker runs at a time.
     workers : int
@@ -68,7 +68,7 @@ def results_on_ray(
     blocks = -(-len(paths) // size)
     recordings = data.from_items([{"path": path} for path in paths], override_num_blocks=blocks)
     results = recordings.map_batches(
-        _Worker, batch_size=size, compute=data.ActorPoolStrategy(size=workers), fn_constructor_args=[make]
+        make, batch_size=size, compute=data.ActorPoolStrategy(size=workers), fn_constructor_args=args
     )
     for row in results.iter_rows():
         error = SourceError(row["error"], [row["path"]]) if row["error"] else None
@@ -76,15 +76,11 @@ def results_on_ray(
     ray.shutdown()
 
 
-class _Worker:
-    def __init__(self, make: Callable[[], Callable[..., Any]]) -> None:
-        self._run = make()
-
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        rows = list(self._run([str(path) for path in batch["path"]]))
-        return {
-            "path": np.array([path for path, *_ in rows], object),
-            "frames": np.array([n for _, n, *_ in rows]),
-            "values": np.array([json.dumps(values) for *_, values, _ in rows], object),
-            "error": np.array(["" if error is None else error._message for *_, error in rows], object),
-        }
+def columns(rows: Sequence[tuple[str, int, Any, SourceError | None]]) -> dict[str, Any]:
+    """Return the results of recordings as Ray has them."""
+    return {
+        "path": np.array([path for path, *_ in rows], object),
+        "frames": np.array([n for _, n, *_ in rows]),
+        "values": np.array([json.dumps(values) for *_, values, _ in rows], object),
+        "error": np.array(["" if error is None else error._message for *_, error in rows], object),
+    }

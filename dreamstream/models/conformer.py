@@ -232,3 +232,15 @@ def sinusoids(x: Any) -> Any:
     turned, sign = (np.tile(pair, (x.shape[-1] + 1) // 2)[: x.shape[-1]] for pair in ((0, 1), (-1, 1)))
     like = [Tensor(a.astype(x.dtype.name)) for a in (turned, sign)]
     return F.rotary_embedding(x[..., :1] ** 0 * like[0], interleaved=True) * like[1]
+
+
+def encoder_of(state: Mapping[str, Any], prefix: str, head: str = "") -> Mapping[str, Any]:
+    """Return a state dict in which a whole model's encoder stands in its place, with the weights of `head`."""
+    inner = f"{prefix}encoder."
+    if not any(key.startswith(inner) for key in state):
+        return state
+    return {
+        prefix + key.removeprefix(inner) if key.startswith(inner) else key: value
+        for key, value in state.items()
+        if key.startswith(inner) or not key.startswith(prefix) or (head and key.startswith(prefix + head))
+    }

@@ -22,6 +22,7 @@ from .conformer import (
     Subsampling,
     chunks,
     conformer_blocks,
+    encoder_of,
     one_of,
     sinusoids,
 )
@@ -244,11 +245,8 @@ class ConformerMoE(_Stack):
 
     def _by_own_names(self, state: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
         """Take the encoder out of a whole model's state dict, without what no output depends on."""
-        inner = f"{prefix}encoder."
-        if any(key.startswith(inner) for key in state):
-            others = {k: v for k, v in state.items() if not k.startswith(prefix)}
-            state = others | {prefix + k.removeprefix(inner): v for k, v in state.items() if k.startswith(inner)}
-        return {k: v for k, v in state.items() if not (k.startswith(prefix) and any(part in k for part in UNUSED))}
+        found = encoder_of(state, prefix).items()
+        return {k: v for k, v in found if not (k.startswith(prefix) and any(part in k for part in UNUSED))}
 
 
 def _known(name: str, given: Mapping[str, Any] | None, known: Sequence[str]) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,6 +17,8 @@ from ..nn.features import hertz_of_htk, htk_of_hertz, triangles
 
 #: A deviation that is no greater counts as none: nothing is divided by it.
 _LEAST_DEVIATION = 1e-5
+#: What a line of a text may ask for.
+_MOST_WEIGHTS, _MOST_ZEROS = 1 << 28, 4096
 
 
 class Mfsc(nn.KaldiFbank):
@@ -261,7 +264,7 @@ def _layers(text: str, bands: int, n_tokens: int) -> Iterator[nn.Module]:
         if not words or words[0] in ("V", "RO", "DO", "SAUG"):
             continue
         try:
-            if words[0] == "PD":
+            if words[0] == "PD" and padding is None:
                 padding = _padding(words[1:])
                 continue
             layer = _layer(words, bands, padding)
@@ -269,23 +272,37 @@ def _layers(text: str, bands: int, n_tokens: int) -> Iterator[nn.Module]:
             raise FormatError(f"line {number}, {line.strip()!r}: {error}") from error
         padding = None
         yield layer
+    if padding is not None:
+        raise FormatError("the last line: PD stands before a C2")
+
+
+def _sizes(words: Sequence[str]) -> list[int]:
+    """Return the sizes of a layer's weights."""
+    sizes = [int(word) for word in words]
+    if min(sizes) < 1 or math.prod(sizes) > _MOST_WEIGHTS:
+        raise ValueError(f"sizes of {sizes}: expected numbers from 1 on, and {_MOST_WEIGHTS} weights at most")
+    return sizes
 
 
 def _padding(words: Sequence[str]) -> tuple[int, int]:
     value, left, right, *others = words
-    if float(value) or any(map(int, others)):
-        raise ValueError("expected zeros, before and behind in time alone")
-    return int(left), int(right)
+    sides = int(left), int(right)
+    if float(value) or any(map(int, others)) or not all(0 <= n <= _MOST_ZEROS for n in sides):
+        raise ValueError(f"expected zeros, before and behind in time alone, {_MOST_ZEROS} at most")
+    return sides
 
 
 def _layer(words: Sequence[str], bands: int, padding: tuple[int, int] | None) -> nn.Module:
     kind, rest = words[0], words[1:]
-    if padding is not None and kind != "C2":
+    if padding is not None and kind != "C2":  # another PD, too
         raise ValueError("PD stands before a C2")
     if kind == "C2":
-        n_in, n_out, kernel, wide, stride, wide_stride, *others = map(int, rest)
+        n_in, n_out, kernel = _sizes(rest[:3])
+        wide, stride, wide_stride, *others = map(int, rest[3:])
         if (wide, wide_stride) != (1, 1) or (any(others[2:]) and others[2:] != [1, 1]):
             raise ValueError("expected a kernel and a stride of 1 across bands, and no dilation")
+        if not set(others[:2]) <= {0, -1}:
+            raise ValueError("expected no zeros of its own: a PD says how many stand before and behind")
         own = (max(0, kernel - stride + 1) // 2,) * 2
         return BandConv1d(n_in, n_out, kernel, stride, padding or own, bands)
     if kind == "R" and not rest:
@@ -293,12 +310,14 @@ def _layer(words: Sequence[str], bands: int, padding: tuple[int, int] | None) ->
     if kind == "LN" and rest == ["1", "2"]:
         return ScalarNorm()
     if kind == "L" and len(rest) == 2:
-        return nn.Linear(int(rest[0]), int(rest[1]))
+        n_in, n_out = _sizes(rest)
+        return nn.Linear(n_in, n_out)
     if kind == "TDS":
-        channels, kernel, n_bands = map(int, rest[:3])
+        channels, kernel, n_bands = _sizes(rest[:3])
         hidden, right = (int(word) for word in (*rest[4:6], *("0", "-1")[len(rest[4:6]) :]))
         if len(rest) < 7 or int(rest[6]):
             raise ValueError("norms over time do not stream: the last number of a TDS line must be 0")
         right = (kernel - 1) // 2 if right < 0 else right
+        _sizes([rest[0], rest[2], str(hidden or channels * n_bands)])
         return tds_block(channels, kernel, n_bands, right, hidden or None)
     raise ValueError("expected PD, C2, R, LN 1 2, TDS or L, with their numbers")

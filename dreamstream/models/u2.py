@@ -22,6 +22,7 @@ from .conformer import (
     Subsampling,
     chunks,
     conformer_blocks,
+    encoder_of,
     one_of,
     sinusoids,
 )
@@ -145,7 +146,8 @@ class U2Encoder(nn.Module):
         self.encoders = nn.ModuleList([Layer(output_size, blocks(), options) for _ in range(num_blocks)])
         self.normalize_before = normalize_before
         self.after_norm = nn.LayerNorm(output_size, eps=norm_eps)
-        self.ctc = None if vocab_size is None else _Head(output_size, vocab_size)
+        head = {} if vocab_size is None else {"ctc_lo": nn.Linear(output_size, vocab_size)}
+        self.ctc = nn.ModuleDict(head) if head else None
 
     def encode(self, xs: Tensor) -> Any:
         """Return ``(B, L', output_size)``: what the last layer says of features ``(B, L, input_size)``."""
@@ -161,25 +163,8 @@ class U2Encoder(nn.Module):
     def forward(self, xs: Tensor) -> Any:
         """Return what the last layer says, or the logarithms of the head's probabilities."""
         x = self.encode(xs)
-        return x if self.ctc is None else F.log_softmax(self.ctc.ctc_lo(x), -1)
+        return x if self.ctc is None else F.log_softmax(self.ctc["ctc_lo"](x), -1)
 
     def _by_own_names(self, state: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
         """Take the encoder, and the head if there is one, out of a whole model's state dict."""
-        inner = f"{prefix}encoder."
-        if not any(key.startswith(inner) for key in state):
-            return state
-        kept = {k: v for k, v in state.items() if not k.startswith(prefix)}
-        for key, value in state.items():
-            if key.startswith(inner):
-                kept[prefix + key.removeprefix(inner)] = value
-            elif key.startswith(f"{prefix}ctc.") and self.ctc is not None:
-                kept[key] = value
-        return kept
-
-
-class _Head(nn.Module):
-    """What makes logits of frames."""
-
-    def __init__(self, width: int, vocab_size: int) -> None:
-        super().__init__()
-        self.ctc_lo = nn.Linear(width, vocab_size)
+        return encoder_of(state, prefix, "" if self.ctc is None else "ctc.")

@@ -24,6 +24,7 @@ _NEW, _SAME_TYPE = 1 << 31, 1 << 30
 _FLOAT = 1
 _DEEPEST = 50
 _LONGEST = 4096  # frames of a context, or of zeros
+_MOST_FILTERS = 1 << 24  # bands by frequencies
 _NAME = "w2l::streaming::"
 
 
@@ -221,6 +222,8 @@ class _Reader:
     def features(self) -> nn.Module:
         n_mels, frame, shift = self._sizes("<iii", 2000)
         (rate,) = self._sizes("<i", 192_000)
+        if n_mels * frame * rate > 2000 * _MOST_FILTERS:
+            raise FormatError(f"features of {n_mels} bands in windows of {frame} ms at {rate} Hz")
         return Mfsc(n_mels, frame, shift, rate)
 
     def convolution(self) -> nn.Module:

@@ -12,7 +12,7 @@ class Limits:
     Attributes
     ----------
     tick : float
-        How long a step waits for more streams after the first has frames.
+        From the beginning of a step to that of the next one, which takes the streams that have frames by then.
     rows : int
         Streams of one step.
     chunk : float

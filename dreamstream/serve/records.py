@@ -121,6 +121,8 @@ class Store(Protocol):
     key: bytes
     #: Whether it may take long to answer.
     is_remote: bool
+    #: Whether it is there when this process has ended.
+    outlives: bool = True
 
     def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
         """Keep streams' records, and return why some are not kept.

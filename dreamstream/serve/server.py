@@ -33,6 +33,8 @@ _MOST_UNREAD = 1 << 20
 _BETWEEN_LOOKS = 0.02
 #: The most bytes of a request's head.
 _MOST_HEAD = 16384
+#: Where all connections of a process read to, one at a time.
+_READ = memoryview(bytearray(1 << 16))
 
 try:
     import h11
@@ -50,28 +52,32 @@ except ImportError:
     raise ImportError("a server needs websockets and h11: pip install 'dreamstream[serve]'") from None
 
 
-class Socket(asyncio.Protocol):
-    """One connection."""
+class Socket(asyncio.BufferedProtocol):
+    """One connection.
+
+    Whole messages and pongs are read here. A connection has a protocol of `websockets`, of more than a kB, for
+    what is rare: its end, and other frames, good or bad.
+    """
 
     __slots__ = (
-        "_address", "_beginning", "_buffer", "_by_protocol", "_closed", "_head", "_is_full", "_is_text", "_loop",
+        "_address", "_beginning", "_buffer", "_by_protocol", "_closed", "_is_open", "_is_text", "_loop",
         "_missed", "_pages", "_parts", "_paused", "_service", "_stream", "_timer", "_transport", "_upload",
         "_waiting", "_ws",
     )  # fmt: skip
 
     def __init__(self, service: Service, pages: Callable[[h11.Request], tuple[int, str, bytes]]) -> None:
         self._service, self._pages = service, pages
-        self._head = b""
         self._ws: Protocol | None = None
+        self._is_open = False  # for messages
         self._stream: Live | None = None
         self._parts: list[bytes] | None = None  # of a message that comes in several frames
         self._is_text = self._closed = False
         self._missed = 0
         self._upload: Upload | None = None
         self._beginning: asyncio.Task[None] | None = None
-        self._buffer = b""  # the beginning of a frame
+        self._buffer = b""  # the beginning of a frame, or of a head
         self._waiting: list[str | bytes] = []  # for the stream to begin, or to have room
-        self._paused = self._is_full = self._by_protocol = False
+        self._paused = self._by_protocol = False
 
     # ---------------------------------------------------------------- asyncio's calls
     def connection_made(self, transport: Any) -> None:
@@ -89,29 +95,21 @@ class Socket(asyncio.Protocol):
         if self._stream is not None:
             self._stream.detach(self)
 
-    def data_received(self, data: bytes) -> None:
-        if self._ws is not None:
-            self._frames(self._buffer + data if self._buffer else data)
+    def get_buffer(self, _: int) -> memoryview:
+        return _READ
+
+    def buffer_updated(self, n: int) -> None:
+        if self._is_open or self._by_protocol:
+            self._frames(self._buffer + _READ[:n] if self._buffer else _READ[:n])
             return
+        data = bytes(_READ[:n])
         if self._upload is not None:
             self._upload.take(data)
             return
-        self._head += data
-        end = self._head.find(b"\r\n\r\n")
-        if end < 0 and len(self._head) <= _MOST_HEAD:
-            return
-        self._greet(self._head if 0 <= end <= _MOST_HEAD else b"")
-
-    def pause_writing(self) -> None:
-        self._is_full = True
-
-    def resume_writing(self) -> None:
-        self._is_full = False
-
-    def eof_received(self) -> None:
-        if self._ws is not None:
-            self._ws.receive_eof()
-            self._events()
+        self._buffer += data
+        end = self._buffer.find(b"\r\n\r\n")
+        if end >= 0 or len(self._buffer) > _MOST_HEAD:
+            self._greet(self._buffer if 0 <= end <= _MOST_HEAD else b"")
 
     # ---------------------------------------------------------------- the handshake
     def _greet(self, head: bytes) -> None:
@@ -146,16 +144,19 @@ class Socket(asyncio.Protocol):
             wait = str(int(error.more.get("retry_after", 1)))
             self._answer(plain, 503, "text/plain", f"{error.reason}\n".encode(), more=[("retry-after", wait)])
             return
-        greeted, self._head = self._head, b""
-        end = greeted.find(b"\r\n\r\n") + 4
-        self._ws = ServerProtocol(
-            max_size=MOST_BYTES, subprotocols=[Subprotocol(SUBPROTOCOL)], select_subprotocol=_subprotocol
-        )
-        self._ws.receive_data(greeted[:end])
-        self._events()
-        if self._ws.state is State.OPEN:  # another without the request's headers, which take some kB
-            self._ws = Protocol(Side.SERVER, max_size=MOST_BYTES)
-            self._frames(greeted[end:])
+        end = head.find(b"\r\n\r\n") + 4
+        ours = Subprotocol(SUBPROTOCOL)
+        ws = ServerProtocol(select_subprotocol=lambda _, offered: ours if ours in offered else None)
+        ws.receive_data(head[:end])
+        for event in ws.events_received():
+            assert isinstance(event, Request)
+            ws.send_response(ws.accept(event))
+        self._transport.write(b"".join(ws.data_to_send()))
+        self._is_open = ws.state is State.OPEN
+        if self._is_open:
+            self._frames(head[end:])
+        else:
+            self._transport.close()
 
     def _answer(
         self, plain: h11.Connection, status: int, kind: str, body: bytes, size: int | None = None, more: Any = ()
@@ -171,40 +172,37 @@ class Socket(asyncio.Protocol):
         self._transport.close()
 
     # ---------------------------------------------------------------- messages
-    def _frames(self, data: bytes) -> None:
-        """Take frames: whole messages here, all else by the protocol of `websockets`, a frame at a time."""
-        ws, at, size = self._ws, 0, len(data)
-        assert ws is not None
+    def _frames(self, data: bytes | memoryview) -> None:
+        """Take frames: whole messages and pongs here, all else by the protocol of `websockets`, one at a time."""
+        at, size = 0, len(data)
         while size - at >= 2:
             first, n, begin = data[at], data[at + 1], at + 6
             if n >= 254:  # the number of bytes follows, in two or eight
                 begin += 2 if n == 254 else 8
                 n = int.from_bytes(data[at + 2 : begin - 4], "big") + 128
             end = begin + n - 128
-            if n < 128 or n > MOST_BYTES + 128 or self._by_protocol or ws.state is not State.OPEN:
+            if n < 128 or n > MOST_BYTES + 128 or self._by_protocol:
                 end, self._by_protocol = size, True  # no frame of a client's, or too large: the protocol says so
             elif begin > size or end > size:
                 break
             elif first in (0x81, 0x82) and self._parts is None:
                 if not self._closed:
-                    self._take(apply_mask(data[begin:end], data[begin - 4 : begin]), first == 0x81)
+                    self._take(apply_mask(data[begin:end], bytes(data[begin - 4 : begin])), first == 0x81)
                 at = end
                 continue
-            ws.receive_data(data[at:end])
-            self._events()
-            at = end
-        self._buffer = data[at:]
-
-    def _events(self) -> None:
-        ws = self._ws
-        assert ws is not None
-        for event in ws.events_received():
-            if isinstance(event, Request):
-                assert isinstance(ws, ServerProtocol)
-                ws.send_response(ws.accept(event))
-            elif not isinstance(event, Frame):
+            elif first == 0x8A and n < 254:  # a pong
+                self._missed, at = 0, end
                 continue
-            elif event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+            self._events(bytes(data[at:end]))
+            at = end
+        self._buffer = bytes(data[at:])
+
+    def _events(self, data: bytes) -> None:
+        ws = self._ws = self._ws or Protocol(Side.SERVER, max_size=MOST_BYTES)
+        ws.receive_data(data)
+        for event in ws.events_received():
+            assert isinstance(event, Frame)
+            if event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
                 if event.opcode is not Opcode.CONT:
                     self._is_text, self._parts = event.opcode is Opcode.TEXT, []
                 assert self._parts is not None
@@ -213,9 +211,7 @@ class Socket(asyncio.Protocol):
                     parts, self._parts = self._parts, None
                     if not self._closed:
                         self._take(b"".join(parts), self._is_text)
-            elif event.opcode is Opcode.PONG:
-                self._missed = 0
-        self._flush()
+        self._flush(ws)
 
     def _take(self, data: bytes, is_text: bool) -> None:
         try:
@@ -263,51 +259,47 @@ class Socket(asyncio.Protocol):
             LOG.error("a message of %s", self._address, exc_info=error)
             self.close("engine", "the server has failed")
 
-    def send_text(self, text: str) -> None:
-        self._send(text.encode(), 0x81)
-
-    def send_binary(self, data: bytes) -> None:
-        self._send(data, 0x82)
-
-    def _send(self, data: bytes, first: int) -> None:
-        ws, n = self._ws, len(data)
-        if ws is not None and ws.state is State.OPEN and not self._closed:
-            if self._is_full and self._transport.get_write_buffer_size() > _MOST_UNREAD:
+    def send(self, given: str | bytes) -> None:
+        if self._is_open:
+            if self._transport.get_write_buffer_size() > _MOST_UNREAD:
                 self._abort("unread")  # whatever it acknowledges
                 return
+            first, data = (0x81, given.encode()) if isinstance(given, str) else (0x82, given)
+            n = len(data)
             head = _SHORT(first, n) if n < 126 else _MIDDLE(first, 126, n) if n < 65536 else _LONG(first, 127, n)
             self._transport.write(head + data)
 
-    def _flush(self) -> None:
-        assert self._ws is not None
-        sent = self._ws.close_sent
-        if sent is not None and self._ws.close_rcvd is None and not self._closed:  # for what is no frame
-            self._closed = True
-            self._service.metrics.closed.labels("too large" if sent.code == 1009 else "malformed").inc()
-        for data in self._ws.data_to_send():
+    def _flush(self, ws: Protocol) -> None:
+        if ws.state is not State.OPEN:
+            self._is_open, self._by_protocol, sent = False, True, ws.close_sent
+            if sent is not None and ws.close_rcvd is None and not self._closed:  # for what is no frame
+                self._closed = True
+                self._service.metrics.closed.labels("too large" if sent.code == 1009 else "malformed").inc()
+        for data in ws.data_to_send():
             if data:
                 self._transport.write(data)
             elif self._transport.can_write_eof():
                 self._transport.write_eof()
-        if self._ws.close_expected():
+        if ws.close_expected():
             self._timer.cancel()
             self._timer = self._loop.call_later(self._service.limits.handshake, self._transport.abort)
 
     def close(self, kind: str, reason: str, **more: Any) -> None:
         """Tell an error, unless there is none, and close the WebSocket."""
-        ws, stream, self._stream = self._ws, self._stream, None
+        stream, self._stream = self._stream, None
         if stream is not None:
             stream.detach(self)
-        if ws is None or self._closed:
+        if self._closed:
             return
         if kind not in ("done", "drained"):
-            self.send_text(message("error", code=CODES[kind], reason=reason, **more))
+            self.send(message("error", code=CODES[kind], reason=reason, **more))
+        ws = self._ws = self._ws or Protocol(Side.SERVER, max_size=MOST_BYTES)
         self._closed = True
         self._transport.resume_reading()
         self._service.metrics.closed.labels(kind).inc()
         if ws.state is State.OPEN:
             ws.send_close(CODES[kind], reason.encode()[:120].decode(errors="ignore"))
-        self._flush()
+        self._flush(ws)
 
     def pause(self, paused: bool) -> None:
         """Read no more for now, or again."""
@@ -322,15 +314,13 @@ class Socket(asyncio.Protocol):
         self._transport.abort()
 
     def _ping(self) -> None:
-        if self._closed or self._ws is None:
+        if not self._is_open:
             return
         if self._missed >= 2:
             self._abort("ping")
             return
         self._missed += 1
-        if self._ws.state is State.OPEN:
-            self._ws.send_ping(b"")
-            self._flush()
+        self._transport.write(b"\x89\x00")
         self._timer = self._loop.call_later(self._service.limits.ping, self._ping)
 
 
@@ -404,10 +394,6 @@ class Upload:
         self._file.close()
 
 
-def _subprotocol(_: Any, offered: Any) -> Any:
-    return SUBPROTOCOL if SUBPROTOCOL in offered else None
-
-
 def pages(service: Service, request: h11.Request) -> tuple[int, str, bytes]:
     """Answer a plain request: status, type and body."""
     if request.method not in (b"GET", b"HEAD"):
@@ -418,18 +404,13 @@ def pages(service: Service, request: h11.Request) -> tuple[int, str, bytes]:
     if path == "/healthz":
         return 200, "text/plain", b"ok\n"
     if path == "/readyz":
-        if service.draining is not None:
-            return 503, "text/plain", b"ending\n"
-        return 200, "text/plain", b"ready\n"
+        return (200, "text/plain", b"ready\n") if service.draining is None else (503, "text/plain", b"ending\n")
     if path == "/metrics":
         return 200, "text/plain; version=0.0.4", service.metrics.page()
     if path == "/models":
         return 200, "application/json", json.dumps([m.told for m in service.models.values()]).encode()
-    return (
-        404,
-        "text/plain",
-        b"there are /, /healthz, /readyz, /metrics, /models, POST /v1/files and streams at /v1/stream\n",
-    )
+    there = "there are /, /healthz, /readyz, /metrics, /models, POST /v1/files and streams at /v1/stream\n"
+    return 404, "text/plain", there.encode()
 
 
 async def serve(
@@ -464,6 +445,7 @@ async def serve(
             server = await loop.create_server(made, host, port, ssl=tls, backlog=4096)
         except OSError as error:
             if not wait or error.errno != errno.EADDRINUSE:
+                await service.close()
                 raise
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(ended.wait(), _BETWEEN_LOOKS)

@@ -254,11 +254,16 @@ class Service:
         return records.keys() - refused
 
     async def _save(self, streams: Sequence[Live]) -> None:
-        """Keep streams, and tell their clients; those that have ended hear their totals."""
-        kept = await self._keep(streams)
+        """Keep streams, all of a model, and tell their clients; those that have ended hear their totals."""
+        if streams[0].model.saves:
+            kept = await self._keep(streams)
+        else:  # as good as kept, for the store ends with the process
+            kept = {stream.id for stream in streams}
+            for stream in streams:
+                stream.saved = max(stream.saved, stream.stepped)
         for stream in streams:
             if stream.connection is not None and stream.id in kept:
-                stream.connection.send_text(message("saved", input=stream.saved))
+                stream.connection.send(message("saved", input=stream.saved))
             if stream.ended:
                 stream.tell_end()
 
@@ -278,6 +283,7 @@ class Service:
             self._tend(model)
 
     def _tend(self, model: Model) -> None:
+        model.saves = self.store.outlives or model.pool is not None
         for host in model.hosts:
             self.add(model, host)
         if model.pool is not None:
@@ -326,10 +332,13 @@ class Service:
         return [*self.models.values(), *self._retired]
 
     async def _stepping(self, model: Model, host: Host) -> None:
+        begun = 0.0
         while not self._closing and not host.is_lost:
             await host.wake.wait()
             host.wake.clear()
-            await asyncio.sleep(self.limits.tick)
+            early = begun + self.limits.tick - time.monotonic()
+            await asyncio.sleep(early if early > self.limits.tick / 4 else 0)  # a step takes what comes in a tick
+            begun = time.monotonic()
             while (host.ready or host.is_silent) and not self._closing:
                 try:
                     await self._step(model, host)
@@ -389,7 +398,7 @@ class Service:
                 waited.append(stream)
             elif stream.connection is None:
                 continue
-            elif stream.outputs and now - stream.outputs[0][3] > late:
+            elif stream.waits(now) > late:
                 stream.connection.close("not acknowledged", f"outputs are not acknowledged for {late:g} s")
             elif stream.is_paused and now - stream.paused_at > late:
                 stream.connection.close("queued", f"{stream.n_queued} frames wait for a step")
@@ -409,7 +418,7 @@ class Service:
             self.draining = time.monotonic()
             for stream in list(self.streams.values()):
                 if stream.connection is not None:
-                    stream.connection.send_text(message("drain", seconds=self.limits.drain))
+                    stream.connection.send(message("drain", seconds=self.limits.drain))
         while any(s.connection for s in self.streams.values()):
             if time.monotonic() - self.draining > self.limits.drain:
                 break

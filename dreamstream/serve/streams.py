@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..client.protocol import FORMATS, WireError, as_told, message, packed, unpacked
+from ..client.protocol import FORMATS, HEADER, MOST_BYTES, WireError, as_told, message, packed, unpacked
 from ..decode import CTCDecoder, Word
 from ..decode.hypotheses import as_dict
 from ..engine import Engine
@@ -26,11 +26,8 @@ from .runner import Row, Runner, State, Stepped, grows, parts_of
 class Connection(Protocol):
     """Where a stream's messages go."""
 
-    def send_text(self, text: str) -> None:
-        """Send a text message."""
-
-    def send_binary(self, data: bytes) -> None:
-        """Send a binary message."""
+    def send(self, given: str | bytes) -> None:
+        """Send a message, text or binary."""
 
     def close(self, kind: str, reason: str, **more: Any) -> None:
         """Close the connection: a key of `CODES`, and why."""
@@ -94,6 +91,9 @@ class Live:
         Whether it goes to another host after this step.
     said : float
         Where the words end that have left.
+    outputs : list of list of [int, bytearray, float]
+        Messages of each output that are not acknowledged: the position of their end, themselves, when they were
+        sent. Frames that follow soon are added to the last one.
     pending : str
         What was heard behind them, and may change.
     """
@@ -126,7 +126,7 @@ class Live:
         self.n_parts = self.n_stored = self.n_bytes = self.number = self.whole_from = 0
         self.is_stale = False
         self.stored: int | None = None
-        self.outputs: list[tuple[int, int, bytes, float]] = []  # port, end, message, when
+        self.outputs: list[list[list[Any]]] = [[] for _ in self.made]
         self.seen = self.paused_at = time.monotonic()
 
     @property
@@ -138,12 +138,16 @@ class Live:
     def is_ready(self) -> bool:
         """Whether a step has something to do for it."""
         waits = self.queue or self.end is not None or (self.begins is not None and self.begins.engine)
-        return bool(waits) and not (self.ended or self.is_stepping or self.is_held)
+        return bool(waits) and not (self.ended or self.is_stepping)
 
     @property
     def is_held(self) -> bool:
         """Whether its steps wait for its client to acknowledge outputs."""
-        return bool(self.outputs) and time.monotonic() - self.outputs[0][3] > self.model.limits.unacknowledged
+        return self.waits(time.monotonic()) > self.model.limits.unacknowledged
+
+    def waits(self, now: float) -> float:
+        """Return for how long the oldest output has not been acknowledged."""
+        return max((now - kept[0][2] for kept in self.outputs if kept), default=0.0)
 
     # ---------------------------------------------------------------- from the client
     def give(self, position: int, data: memoryview) -> None:
@@ -184,21 +188,29 @@ class Live:
             if n > max(made, self.ahead[port]):
                 raise WireError("malformed", f"output {port} has {made} frames, {n} are acknowledged")
         self.acknowledged = [max(a, min(n, made)) for a, n, made in zip(self.acknowledged, given, self.made)]
-        kept = (at for at, (port, end, _, _) in enumerate(self.outputs) if end > self.acknowledged[port])
-        del self.outputs[: next(kept, len(self.outputs))]
+        self._drop(self.acknowledged)
         self.seen = time.monotonic()
+
+    def _drop(self, have: Sequence[int]) -> None:
+        for kept, n in zip(self.outputs, have):
+            while kept and kept[0][0] <= n:
+                del kept[0]
 
     # ---------------------------------------------------------------- to the client
     def send_out(self, port: int, frames: npt.NDArray[Any], now: float) -> None:
         """Send frames of an output, and keep them until the client has acknowledged them."""
         again = self.made[port] - self.produced[port]  # of these the client was sent
         self.produced[port] += len(frames)
-        frames = frames[again:]
+        frames = frames[again:] if again else frames
         if not len(frames):
             return
-        data = packed(self.made[port], port, frames)
+        data, kept = packed(self.made[port], port, frames), self.outputs[port]
         self.made[port] += len(frames)
-        self.outputs.append((port, self.made[port], data, now))
+        if kept and now - kept[-1][2] < self.model.together and len(kept[-1][1]) + len(data) <= MOST_BYTES:
+            kept[-1][0] = self.made[port]
+            kept[-1][1] += memoryview(data)[HEADER.size :]
+        else:
+            kept.append([self.made[port], bytearray(data), now])
         self._send(data)
 
     def send_words(self, words: Sequence[Word], pending: str, now: float) -> None:
@@ -210,26 +222,25 @@ class Live:
         if words:
             self.said = words[-1].end
             self.made[0] += len(words)
-            self.outputs.append((0, self.made[0], message("result", **told).encode(), now))
-        self._send(message("result", **told, pending=pending).encode())
+            self.outputs[0].append([self.made[0], message("result", **told).encode(), now])
+        self._send(message("result", **told, pending=pending))
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, given: str | bytes) -> None:
         if self.connection is not None:
-            if self.model.decoder is None:
-                self.connection.send_binary(data)
-            else:
-                self.connection.send_text(data.decode())
+            self.connection.send(given)
 
     def attach(self, connection: Connection, output: Sequence[int] | None = None) -> None:
         """Let a connection have the stream, and tell it where it stands; one that had it is closed."""
         if self.connection is not None:
             self.connection.close("taken over", "another connection has resumed the stream")
         self.connection, self.is_paused = connection, False
-        connection.send_text(message("started", **self.told()))
-        have, now = self.acknowledged if output is None else output, time.monotonic()
-        self.outputs = [(port, end, data, now) for port, end, data, _ in self.outputs if end > have[port]]
-        for _, _, data, _ in self.outputs:
-            self._send(data)
+        connection.send(message("started", **self.told()))
+        self._drop(self.acknowledged if output is None else output)
+        now = time.monotonic()
+        for kept in self.outputs:
+            for each in kept:
+                each[2] = now
+                self._send(bytes(each[1]) if self.model.decoder is None else each[1].decode())
         if self.ended:
             self.tell_end()
 
@@ -249,7 +260,7 @@ class Live:
     def tell_end(self) -> None:
         """Tell the client the totals."""
         if self.connection is not None:
-            self.connection.send_text(message("ended", input=self.end, output=as_told(self.made)))
+            self.connection.send(message("ended", input=self.end, output=as_told(self.made)))
 
     def detach(self, connection: Connection) -> None:
         """Let the stream wait for another connection, if this one had it."""
@@ -311,7 +322,7 @@ class Live:
             list(self.acknowledged),
             b"".join(parts),
             decoder,
-            [(port, data) for port, _, data, _ in self.outputs],
+            [(port, bytes(data)) for port, kept in enumerate(self.outputs) for _, data, _ in kept],
             self.ended,
             self.said,
             self.number,
@@ -343,7 +354,7 @@ class Live:
             self.end = record.input
         now, ends = time.monotonic(), list(self.made)
         for port, data in reversed(record.outputs):
-            self.outputs.insert(0, (port, ends[port], data, now))
+            self.outputs[port].insert(0, [ends[port], bytearray(data), now])
             ends[port] = unpacked(data)[0] if self.model.decoder is None else json.loads(data)["output"]
 
 
@@ -365,6 +376,10 @@ class Model:
     ----------
     hosts : list of Host
         Those that are there; of them the first `n_active` get streams.
+    saves : bool
+        Whether states of live streams are kept: not where the store would be lost with them.
+    together : float
+        Seconds for which outputs that are not acknowledged are kept as one message.
 
     Raises
     ------
@@ -388,6 +403,7 @@ class Model:
         self.pool, self.keeps_parts, self.grows = pool, pool is not None, grows(engine)
         self.hosts: list[Host] = [Here(Runner(engine, decoder), limits.tick)] if pool is None else []
         self.n_active = 1
+        self.saves, self.together = True, limits.unacknowledged / 40
         self.told: dict[str, Any] = {
             "model": name,
             "delay": [None if o.delay == float("inf") else o.delay for o in engine.outputs],
@@ -421,7 +437,7 @@ class Model:
             streams = suspects[:1]  # alone, for hosts were lost with it
         for stream in streams:
             del host.ready[stream.id]
-        return [(stream, self._next(stream)) for stream in streams if stream.is_ready]
+        return [(stream, self._next(stream)) for stream in streams if stream.is_ready and not stream.is_held]
 
     def _next(self, stream: Live) -> Row:
         """Return what a step takes of a stream."""
@@ -438,7 +454,7 @@ class Model:
             stream.past.extend(parts)
         stream.is_stepping = True
         ends = stream.end is not None and not stream.queue
-        saves = stream.stepped + n >= stream.save_at
+        saves = self.saves and stream.stepped + n >= stream.save_at
         state, is_int16 = stream.begins, stream.form == "i16"
         since = stream.since
         return Row(
@@ -467,7 +483,7 @@ class Model:
                 stream.know(stepped.states[stream.id])
                 stream.past.clear()
                 stream.n_lost = 0
-            if row.ends or row.saves:
+            if row.ends or stream.stepped >= stream.save_at:
                 stream.save_at = stream.stepped + self.save_every
                 due.append(stream)
             if stream.is_paused and stream.n_queued <= self.window // 2:

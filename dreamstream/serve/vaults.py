@@ -101,19 +101,24 @@ class VaultStore(Store):
         need = min(self._least, len(among))
         answers = self._answers(method, args, patience or self._deadline, among)
         if len(answers) < need:
-            wait([filled for filled, _, _ in self._coming.values()], self._deadline, FIRST_COMPLETED)
+            wait([f for f, _, _ in self._coming.values() if not f.done()], self._deadline, FIRST_COMPLETED)
             answers = self._answers(method, args, patience or self._deadline, among)
         if len(answers) < need:
             raise StoreError(f"{len(answers)} of {len(among)} vaults have answered")
         return answers
 
     def _answers(self, method: str, args: Sequence[Any], patience: float, among: Sequence[int]) -> list[Any]:
-        for number, (filled, is_full, _) in list(self._coming.items()):
+        for number, (filled, is_full, since) in list(self._coming.items()):
             was = is_full.done() and is_full.exception() is None and is_full.result()
-            if was or filled.done():
+            error = filled.exception() if filled.done() else None
+            if was or (filled.done() and error is None):
                 del self._coming[number]
-            if filled.done() and (error := filled.exception()) is not None:  # it has what the other could give
+            elif error is not None:  # it lacks what the other has
                 LOG.warning("vault %d is not filled: %s", number, first_line(error))
+                if is_full.done() and is_full.exception() is not None:
+                    self._renew(number)
+                else:
+                    self._fill(number, since)
         asked = {number: self._vaults[number].call(method, *args) for number in among}
         wait([asked[n] for n in asked if n not in self._coming], patience)
         answers, lost, silent = [], [], []
@@ -140,12 +145,15 @@ class VaultStore(Store):
     def _renew(self, number: int) -> None:
         """Begin a vault anew, with what the other has."""
         self._vaults[number].kill()
-        vault = self._vaults[number] = self._cluster.vault(number)
-        other = 1 - number
+        self._vaults[number] = self._cluster.vault(number)
+        self._fill(number, time.monotonic())
+
+    def _fill(self, number: int, since: float) -> None:
+        vault, other = self._vaults[number], 1 - number
         is_full, filled = vault.call("is_filled"), vault.call("signing", self.key)
         if other not in self._coming:
             filled = vault.fill_from(self._vaults[other])
-        self._coming[number] = filled, is_full, time.monotonic()
+        self._coming[number] = filled, is_full, since
 
     def keep(self, records: Mapping[str, Record]) -> dict[str, str]:
         refused: dict[str, str] = {}

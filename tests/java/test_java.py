@@ -85,6 +85,13 @@ class Rates(nn.Module):
         return {"tags": h, "fine": self.fine(x), "whole": h.mean(1), "over": y > 0}
 
 
+class Positive(nn.Module):
+    """Samples in, booleans out."""
+
+    def forward(self, x):
+        return x > 0
+
+
 def frames_first(array, axis):
     return np.ascontiguousarray(np.moveaxis(array, axis, 0))
 
@@ -94,6 +101,7 @@ def models(tmp_path_factory):
     """A folder of models, inputs, and the outputs of Python's engine."""
     folder, rng = tmp_path_factory.mktemp("models"), np.random.default_rng(5)
     shutil.copy(HERE.parent / "attacks" / "tensor_missing.dsm", folder / "lacking.dsm")
+    ds.compile(Positive(), ("B", "L"), blas=False).save(folder / "positive.dsm")
     ds.manual_seed(5)
     engine = ds.compile(Samples().eval(), ("B", "L"), rate=1600, blas=False)
     engine.save(folder / "samples.dsm")

@@ -266,6 +266,18 @@ def test_its_text_describes_the_same_network(tmp_path):
         ("PD 1 5 3", "expected zeros"),
         ("PD 0 1 1\nR", "line 3, 'R': PD stands before a C2"),
         ("GLU 3", "GLU"),
+        ("PD 0 2 1", "the last line: PD"),
+        ("PD 0 2 1\nPD 0 2 1\nC2 1 3 4 1 2 1 0 0", "line 3, 'PD 0 2 1': PD stands before a C2"),
+        ("PD 0 99999 1\nC2 1 3 4 1 2 1 0 0", "4096 at most"),
+        ("C2 1 3 4", "line 2"),
+        ("C2 0 3 4 1 2 1 0 0", "from 1 on"),
+        ("C2 1 3 999999999 1 2 1 0 0", "weights at most"),
+        ("C2 1 3 4 1 2 1 5 0", "no zeros of its own"),
+        ("L 8 0", "from 1 on"),
+        ("L 999999999 999999999", "weights at most"),
+        ("TDS 0 9 8 0.1 0 1 0", "from 1 on"),
+        ("TDS 99999 9 80 0.1 0 1 0", "weights at most"),
+        ("TDS 3 9 8 0.1 -1 1 0", "from 1 on"),
     ],
 )
 def test_texts_that_are_no_network(line, said):

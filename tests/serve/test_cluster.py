@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import copy
 import time
+from concurrent.futures import Future
 from functools import partial
 
 import numpy as np
@@ -275,6 +276,33 @@ def until_filled(store):
                 return
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_a_vault_that_is_not_filled_is_filled_again():
+    cluster = Threads()
+    store, vault, failures = VaultStore(cluster, deadline=0.4), cluster.vault, [2]
+    store.keep({"a": record(1)})
+
+    def fails(fill, other):
+        failures[0] -= 1
+        if failures[0] < 0:
+            return fill(other)
+        answer = Future()
+        answer.set_exception(ConnectionError("cut"))
+        return answer
+
+    def renewed(number):
+        made = vault(number)
+        made.fill_from = partial(fails, made.fill_from)
+        return made
+
+    cluster.vault = renewed
+    cluster.vaults[0].die()
+    store.sweep(0, {"a"})  # it is noticed
+    until_filled(store)
+    assert failures[0] < 0
+    cluster.vaults[1].die()
+    assert store.get("a") == record(1)
 
 
 def test_both_vaults_are_asked_where_records_are_to_be_durable():

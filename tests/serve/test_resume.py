@@ -58,6 +58,34 @@ async def test_outputs_before_a_record_are_not_lost(tmp_path):
         await client.end(again["input"], x)
 
 
+async def test_outputs_that_wait_are_kept_together():
+    """A client that has a part of a message drops it by position; what ends with the process is not filled."""
+    own, x = service(limits=Limits(save=0.1)), samples(1000)
+    async with running(own) as url:
+        async with ByHand(url) as client:
+            told = await client.start()
+            (stream,) = own.streams.values()
+            for k in range(50):
+                await client.give(20 * k, x[20 * k : 20 * k + 20])
+                await until(lambda k=k: stream.stepped == 20 * (k + 1))
+            assert (await client.told("saved"))["input"] >= 160 and own.store._entries == {}
+        sizes = [[len(message) for _, message, _ in kept] for kept in stream.outputs]
+        assert sum(sizes[1]) == 4000 + 8 * len(sizes[1]) and max(sizes[1]) > 2 * 88, sizes
+        async with ByHand(url) as client:
+            await client.say("resume", stream=told["stream"], output=[30, 107], saved=0)
+            assert (await client.told("started"))["input"] == 1000
+            await client.say("end", input=1000)
+            await client.told("ended")
+            for port, (want, have) in enumerate(zip(offline(x), (30, 107))):
+                got, size = b"", want[0].nbytes
+                for position, at, rest in client.frames:
+                    if at == port:
+                        begin = len(got) // size + have
+                        assert position <= begin
+                        got += bytes(rest)[(begin - position) * size :]
+                assert got == want[have:].tobytes()
+
+
 MOMENTS = ("before its first record", "before it hears of a record", "before it acknowledges the end")
 
 
@@ -144,7 +172,7 @@ def test_a_state_that_grows_is_kept_as_what_is_new(tmp_path, kind):
         asyncio.run(main(where(tmp_path, kind, stack)))
 
 
-async def test_records_that_are_out_of_date_are_left_out(monkeypatch):
+async def test_records_that_are_out_of_date_are_left_out(monkeypatch, tmp_path):
     """What falls out of a window is in none of the records that there are for long."""
 
     class Both(Attentive):
@@ -156,7 +184,7 @@ async def test_records_that_are_out_of_date_are_left_out(monkeypatch):
             return super().forward(self.wide(x.unsqueeze(1)).squeeze(1))
 
     monkeypatch.setattr("dreamstream.serve.streams._STALE", 1000)
-    own, whole = service(limits=Limits(save=0.1), cls=Both), []
+    own, whole = service(FolderStore(tmp_path), Limits(save=0.1), cls=Both), []
     keep = own.store.keep
     own.store.keep = lambda records: (whole.extend(r for r in records.values() if r.after is None), keep(records))[
         1
@@ -350,7 +378,7 @@ def _kill_and_call(tmp_path, kills, state, standby):
 class Slow(MemoryStore):
     """A remote store that does not answer before it may."""
 
-    is_remote = True
+    is_remote = outlives = True
 
     def __init__(self):
         super().__init__()

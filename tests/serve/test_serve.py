@@ -164,6 +164,15 @@ def test_what_is_no_certificate_and_no_check(typed, capsys, options, said):
     assert re.search(said, capsys.readouterr().err)
 
 
+def test_a_port_that_is_taken(tmp_path):
+    engine().save(tmp_path / "net.dsm")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "dreamstream", "serve", str(tmp_path / "net.dsm"), "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "already in use" in done.stderr and "Task" not in done.stderr
+
+
 class Attentive(nn.Module):
     """Attention to all that came before."""
 

@@ -61,3 +61,31 @@ def test_a_log_is_rewritten(tmp_path):
     assert os.path.getsize(tmp_path / "log") < 3_000_000 and store.get("s1") == record
     assert store.sweep(-1.0, {"s0"}) == 2 and store.get("s0") == record and store.get("s1") is None
     store.close()
+
+
+def test_a_disk_that_is_full_within_a_record(tmp_path):
+    """What was kept before is there, and what is kept when there is room again."""
+    store, made = FolderStore(tmp_path), records(3)
+    store.keep({"s0": made["s0"]})
+    log = store._log
+
+    class Full:
+        seek, truncate, fileno = log.seek, log.truncate, log.fileno
+        room = 40
+
+        def write(self, data):
+            n, self.room = min(self.room, len(data)), 0
+            if not n:
+                raise OSError(28, "No space left on device")
+            return log.write(data[:n])
+
+    store._log = Full()
+    with pytest.raises(OSError, match="No space"):
+        store.keep({"s1": made["s1"]})
+    assert store.get("s1") is None
+    store._log = log
+    store.keep({"s2": made["s2"]})
+    store.close()
+    store = FolderStore(tmp_path)
+    assert [store.get(f"s{k}") for k in range(3)] == [made["s0"], None, made["s2"]]
+    store.close()

@@ -1,6 +1,7 @@
 package dreamstream;
 
 import java.lang.ref.Cleaner;
+import java.lang.ref.Reference;
 import java.util.concurrent.atomic.AtomicIntegerFieldUpdater;
 
 /**
@@ -29,6 +30,22 @@ final class Handle implements Runnable {
 
     Cleaner.Cleanable cleanWith(Object owner) {
         return CLEANER.register(owner, this);
+    }
+
+    /** What is done with a native object. */
+    interface Use<T> {
+        T of(long pointer) throws DreamStreamException;
+    }
+
+    /** Uses the native object, of {@code owner}, which stays alive meanwhile. */
+    <T> T within(Object owner, Use<T> use) throws DreamStreamException {
+        enter();
+        try {
+            return use.of(pointer);
+        } finally {
+            leave();
+            Reference.reachabilityFence(owner);
+        }
     }
 
     /** Enters a model, or a stream with its model. */
@@ -81,14 +98,14 @@ final class Handle implements Runnable {
                 throw busy("in use by another thread: it can't be closed");
             }
         } else if (model == null) {
-            Native.closeModel(pointer); // and all of its streams
+            Native.close(pointer, true); // and all of its streams
         } else {
             try {
                 model.enter();
             } catch (IllegalStateException gone) {
                 return; // the model's end was the stream's
             }
-            Native.closeStream(pointer);
+            Native.close(pointer, false);
             model.leave();
         }
     }

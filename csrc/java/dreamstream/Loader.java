@@ -102,7 +102,6 @@ final class Loader {
 
     private static void remove(Path place, List<Path> made) {
         try {
-            made.sort((a, b) -> b.getNameCount() - a.getNameCount());
             for (Path path : made) {
                 Files.deleteIfExists(path);
             }

@@ -112,27 +112,17 @@ public final class Model implements AutoCloseable {
 
     /** Returns what holds for the model as a whole, now. */
     public ModelInfo info() throws DreamStreamException {
-        handle.enter();
-        try {
-            long[] n = Native.modelInfo(handle.pointer);
+        return handle.within(this, pointer -> {
+            long[] n = Native.modelInfo(pointer);
             return new ModelInfo(
-                    text(Native.modelText(handle.pointer, false)), text(Native.modelText(handle.pointer, true)),
-                    n[0] != 0, (int) n[1], n[4], n[5], n[6], Double.longBitsToDouble(n[7]), n[8], n[9], n[10], n[11],
-                    n[12], n[13]);
-        } finally {
-            handle.leave();
-            Reference.reachabilityFence(this);
-        }
+                    text(Native.modelText(pointer, false)), text(Native.modelText(pointer, true)), n[0] != 0, (int) n[1],
+                    n[4], n[5], n[6], Double.longBitsToDouble(n[7]), n[8], n[9], n[10], n[11], n[12], n[13]);
+        });
     }
 
     /** Opens a stream, at its beginning. */
     public Stream open() throws DreamStreamException {
-        handle.enter();
-        try {
-            return new Stream(this, Native.open(handle.pointer));
-        } finally {
-            handle.leave();
-        }
+        return handle.within(this, pointer -> new Stream(this, Native.open(pointer)));
     }
 
     /**

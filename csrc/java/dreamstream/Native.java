@@ -5,7 +5,7 @@ import java.nio.Buffer;
 /** The functions of {@code jni.c}. Whoever calls one has entered the handles of all objects that it names. */
 final class Native {
     /** Changes with the methods below, and with the number of the same name in jni.c. */
-    static final int METHODS_VERSION = 1;
+    static final int METHODS_VERSION = 2;
 
     private Native() {}
 
@@ -24,7 +24,7 @@ final class Native {
     static native long load(byte[] path, long address, long bytes, long[] numbers, byte[] backend)
             throws DreamStreamException;
 
-    static native int closeModel(long model);
+    static native void close(long object, boolean model);
 
     static native long[] modelInfo(long model) throws DreamStreamException;
 
@@ -35,8 +35,6 @@ final class Native {
     static native byte[] portName(long model, boolean output, long index) throws DreamStreamException;
 
     static native long open(long model) throws DreamStreamException;
-
-    static native int closeStream(long stream);
 
     static native void reset(long stream) throws DreamStreamException;
 

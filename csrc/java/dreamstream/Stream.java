@@ -39,11 +39,6 @@ public final class Stream implements AutoCloseable {
         return model;
     }
 
-    private void leave() {
-        handle.leave();
-        Reference.reachabilityFence(this);
-    }
-
     private void advance(Tensor[] inputs, Tensor[] into, int flags) throws DreamStreamException {
         call.put(0, handle, inputs, into, flags);
         try {
@@ -72,7 +67,8 @@ public final class Stream implements AutoCloseable {
         try {
             advance(inputs, outputs, flags);
         } finally {
-            leave();
+            handle.leave();
+            Reference.reachabilityFence(this);
         }
     }
 
@@ -83,13 +79,10 @@ public final class Stream implements AutoCloseable {
 
     /** Advances the stream by a chunk; returns the outputs, which belong to the stream and change with its next step. */
     public Tensor[] step(int flags, Tensor... inputs) throws DreamStreamException {
-        handle.enter();
-        try {
+        return handle.within(this, pointer -> {
             advance(inputs, own(), flags);
             return own().clone();
-        } finally {
-            leave();
-        }
+        });
     }
 
     /** The same by names: inputs that are not there have no frames. */
@@ -111,8 +104,7 @@ public final class Stream implements AutoCloseable {
      * the output's.
      */
     public float[] step(float[] values, int flags) throws DreamStreamException {
-        handle.enter();
-        try {
+        return handle.within(this, pointer -> {
             int each = one().frameBytes / DType.F32.bytes;
             if (each == 0 || values.length % each != 0) {
                 throw new IllegalArgumentException(values.length + " values are no whole frames of "
@@ -121,28 +113,26 @@ public final class Stream implements AutoCloseable {
             floats = roomy(floats, DType.F32, values.length / each);
             floats.floats().put(values);
             return advanceOne(floats, flags);
-        } finally {
-            leave();
-        }
+        });
     }
 
     /** The same of 16-bit samples, for an input of F32 whose frame is one number. */
     public float[] step(short[] samples, int flags) throws DreamStreamException {
-        handle.enter();
-        try {
+        return handle.within(this, pointer -> {
             one();
             shorts = roomy(shorts, DType.I16, samples.length);
             shorts.shorts().put(samples);
             return advanceOne(shorts, flags);
-        } finally {
-            leave();
-        }
+        });
     }
 
     private Model.Place one() {
         if (model.inputs.length != 1 || model.outputs.length != 1) {
             throw new IllegalArgumentException("arrays go to models with one input and one output; this one has "
                     + model.inputs.length + " and " + model.outputs.length);
+        }
+        if (model.outputs[0].port.dtype() != DType.F32) {
+            throw new IllegalArgumentException("arrays are of F32, the output is of " + model.outputs[0].port.dtype());
         }
         return model.inputs[0];
     }
@@ -166,42 +156,25 @@ public final class Stream implements AutoCloseable {
 
     /** Puts the stream at its beginning. */
     public void reset() throws DreamStreamException {
-        handle.enter();
-        try {
-            Native.reset(handle.pointer);
-        } finally {
-            leave();
-        }
+        handle.within(this, pointer -> {
+            Native.reset(pointer);
+            return null;
+        });
     }
 
     /** Opens another stream that has seen what this one has: from here on the two go their own ways. */
     public Stream fork() throws DreamStreamException {
-        handle.enter();
-        try {
-            return new Stream(model, Native.fork(handle.pointer));
-        } finally {
-            leave();
-        }
+        return handle.within(this, pointer -> new Stream(model, Native.fork(pointer)));
     }
 
     /** Returns the frames of an input that the stream has taken since its beginning; 0 once it has ended. */
     public long frames(String input) throws DreamStreamException {
         int index = Model.index(model.inputs(), input, "input");
-        handle.enter();
-        try {
-            return Native.frames(handle.pointer, index);
-        } finally {
-            leave();
-        }
+        return handle.within(this, pointer -> Native.frames(pointer, index));
     }
 
     private long[] info() throws DreamStreamException {
-        handle.enter();
-        try {
-            return Native.streamInfo(handle.pointer);
-        } finally {
-            leave();
-        }
+        return handle.within(this, Native::streamInfo);
     }
 
     /** Returns whether it has been stepped since it was opened or reset. */
@@ -224,12 +197,7 @@ public final class Stream implements AutoCloseable {
      * same model.
      */
     public byte[] snapshot() throws DreamStreamException {
-        handle.enter();
-        try {
-            return Native.snapshot(handle.pointer);
-        } finally {
-            leave();
-        }
+        return handle.within(this, Native::snapshot);
     }
 
     /** Puts the stream where the snapshot was taken. Where it fails the stream is as it was. */
@@ -237,12 +205,10 @@ public final class Stream implements AutoCloseable {
         if (snapshot == null) {
             throw new IllegalArgumentException("the snapshot is null");
         }
-        handle.enter();
-        try {
-            Native.restore(handle.pointer, snapshot);
-        } finally {
-            leave();
-        }
+        handle.within(this, pointer -> {
+            Native.restore(pointer, snapshot);
+            return null;
+        });
     }
 
     /** Returns whether it is open, and its model is. */

@@ -49,6 +49,17 @@ class MisuseTest {
     }
 
     @Test
+    void arraysOfAnotherTypeAreRefusedBeforeTheStep() throws Exception {
+        try (Engine engine = new Engine(); Model model = engine.load(Files.path("positive.dsm"));
+                Stream stream = model.open()) {
+            assertThrows(IllegalArgumentException.class, () -> stream.step(new float[9], Stream.START));
+            assertThrows(IllegalArgumentException.class, () -> stream.step(new short[9], Stream.START));
+            assertFalse(stream.begun());
+            assertEquals(9, stream.step(Stream.START, Tensor.of(new float[9]))[0].frames());
+        }
+    }
+
+    @Test
     void whatACallIsUsing() throws Exception {
         try (Engine engine = new Engine(); Model model = model(engine); Stream stream = model.open()) {
             stream.handle.enter(); // as a call in another thread does
