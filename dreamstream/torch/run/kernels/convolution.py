@@ -140,9 +140,9 @@ def _planes_alone(step: Step, weights: Sequence[Any]) -> Callable[..., Tensor] |
         run, ends = _convolved, (a["padding"] or (0, 0))[:2]
     else:
         run, ends = _transposed, ((a["padding"] or (0,))[0], (a["output_padding"] or (0,))[0])
-    if run is _convolved and shape[2:].numel() == 1 == a["groups"] and not any(a["padding"] or ()):
-        if set(a["stride"] or (1,)) == {1}:
-            return lambda step, x, weight, bias: F.linear(x, weight.flatten(1), bias)
+    moves = any(a["padding"] or ()) or set(a["stride"] or (1,)) != {1}
+    if run is _convolved and shape[2:].numel() == 1 == a["groups"] and not moves:
+        return lambda step, x, weight, bias: F.linear(x, weight.flatten(1), bias)
     if step.ranks[0] == 3:
         return lambda step, x, weight, bias: run(step, x, weight, bias, images=True)
     if taps > 1 or (a["stride"] or (1,))[0] > 1 or any(ends):
