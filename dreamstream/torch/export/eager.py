@@ -44,7 +44,7 @@ class EagerCall(TorchCall):
         self.module, self.graph = module, module.graph
         self.ended = np.ascontiguousarray(eos.numpy())
         self.fresh = sos.numpy()  # type: ignore[assignment]
-        self.some_end, self.some_fresh, self.device = bool(self.ended.any()), bool(self.fresh.any()), xs[0].device
+        self.some_end, self.some_fresh, self.device = bool(self.ended.any()), bool(sos.any()), xs[0].device
         self.ids = [f"row {r}" for r in range(len(self.ended))]
         self.keeps_tape = torch.is_grad_enabled()
         self.gathered = self.store = self  # type: ignore[assignment]

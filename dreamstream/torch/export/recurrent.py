@@ -35,13 +35,12 @@ def _in_onnx(
     """Return the same of ONNX's own layers: every frame's h ``(B, n, h)``, and h and c after each row's last."""
     a, present = step.attributes, (lengths > 0)[:, None]
     own, after = split(step, weights)[0], []
-    kind = step.name.upper()
     activation = a["nonlinearity"].capitalize() if step.name == "rnn" else ""
+    per_layer = len(own) // a["layers"]
     for layer, before in enumerate(zip(*(s.unbind(1) for s in state))):
-        per_layer = len(own) // a["layers"]
-        layer_weights = own[layer * per_layer : (layer + 1) * per_layer]
-        hidden = layer_weights[1].shape[1]
-        parts = [w.unflatten(0, (-1, hidden)) for w in layer_weights]
+        first = layer * per_layer
+        hidden = own[first + 1].shape[1]
+        parts = [w.unflatten(0, (-1, hidden)) for w in own[first : first + per_layer]]
         w_ih, w_hh, *biases = ([p[i] for i in ORDERS[step.name]] for p in parts)
         if not biases:
             biases = [[w.new_zeros(hidden) for w in w_ih]] * 2
@@ -51,7 +50,7 @@ def _in_onnx(
             torch.cat(w_hh)[None],
             torch.cat([*biases[0], *biases[1]])[None],
             lengths.to(torch.int32),
-            (kind, hidden, activation),
+            (step.name.upper(), hidden, activation),
             *(s[None] for s in before),
         )
         frames = y[:, 0].transpose(0, 1)

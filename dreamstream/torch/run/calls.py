@@ -323,9 +323,9 @@ class TorchCall(Call):
             begins = begins | np.logical_and.reduce([c[:, 0] == 0 for c in inputs])
             begin = bool(begins.any())
         if not begin and plan.n_carried is not None:
-            found = [gathered.rows((ordinal, "carried", k), copy=True) for k in range(plan.n_carried)]
-            if not any(f is None for f in found):
-                return tuple(found)
+            known = (gathered.rows((ordinal, "carried", k), copy=True) for k in range(plan.n_carried))
+            if len(whole := [f for f in known if f is not None]) == plan.n_carried:
+                return tuple(whole)
         made = tuple(m.expand(rows, *m.shape[1:]) for m in kernel.carries(step, constants, like))
         plan.n_carried = len(made)
         if static or begins.all():

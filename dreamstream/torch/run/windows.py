@@ -40,8 +40,7 @@ class EagerWindow:
 
     @cached_property
     def _lengths(self) -> Ints:
-        lengths: Ints = self._counts[:, 2] - self._counts[:, 0]
-        return lengths
+        return self._counts[:, 2] - self._counts[:, 0]
 
     @property
     def is_dense(self) -> bool:

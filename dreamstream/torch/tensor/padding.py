@@ -76,11 +76,10 @@ class _Places:
     """
 
     def __init__(self, lengths: Ints, width: int) -> None:
-        n_rows = len(lengths)
-        self.rows = np.repeat(np.arange(n_rows), lengths)
+        self.rows = np.repeat(np.arange(len(lengths)), lengths)
         self.within = runs(np.zeros_like(lengths), lengths)
         self.flat = self.rows * width + self.within
-        self.present = np.full(n_rows * width, len(self.flat) - 1)
+        self.present = np.full(len(lengths) * width, len(self.flat) - 1)
         self.present[self.flat] = np.arange(len(self.flat))
 
 
