@@ -38,8 +38,7 @@ def _in_onnx(
     activation = a["nonlinearity"].capitalize() if step.name == "rnn" else ""
     per_layer = len(own) // a["layers"]
     for layer, before in enumerate(zip(*(s.unbind(1) for s in state))):
-        first = layer * per_layer
-        hidden = own[first + 1].shape[1]
+        first, hidden = layer * per_layer, own[layer * per_layer + 1].shape[1]
         parts = [w.unflatten(0, (-1, hidden)) for w in own[first : first + per_layer]]
         w_ih, w_hh, *biases = ([p[i] for i in ORDERS[step.name]] for p in parts)
         if not biases:
