@@ -375,8 +375,6 @@ class Deferred(Shared, LikeOthers):
 
     def __bool__(self) -> bool:
         found = self._alike(bool, _SHORT)
-        if found is None and self.library.is_hint():
-            found = self._alike(bool)
         if found is None:
             raise NotStreamableError.here(
                 "a comparison of positions", f" depends on the length of the stream; {SERVES}"

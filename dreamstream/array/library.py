@@ -70,10 +70,6 @@ class Library(Sizes):
         """Within it functions run unseen, and no gradient is recorded."""
         return autograd.no_grad()
 
-    def is_hint(self) -> bool:
-        """Whether a truth that is asked for decides nothing but how the same is computed."""
-        return False
-
     def compute(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Compute a function of tensors and numbers."""
         return func(*args, **kwargs)

@@ -190,10 +190,11 @@ class Engine(_core.Stepper):
             [lengths for _, lengths in pairs],
             any(x.restart for x in xs),
         )
-        numbers = map(np.ndarray.tolist, counts)
         made = [
-            StreamTensor._make(value, self._dims[k], None, meta.replace(lengths=lengths), starts, o.rate, None)
-            for k, (value, (lengths, starts), o) in enumerate(zip(outputs, numbers, self.outputs))
+            StreamTensor._make(
+                value, self._dims[k], None, meta.with_lengths(own[0]), own[1].tolist(), o.rate, None
+            )
+            for k, (value, own, o) in enumerate(zip(outputs, counts, self.outputs))
         ]
         return map_leaves(self._structure, lambda k: made[k])
 

@@ -13,11 +13,11 @@ import threading
 import zlib
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from operator import is_
 from typing import Any
 
 import numpy as np
 
+from .. import _core
 from ..array.dtypes import name_of
 from ..array.lengths_of import LengthsOf
 from ..array.stream_tensor import StreamTensor
@@ -46,19 +46,19 @@ class _Weights:
         module = patch.module
         self.modules = list(module.modules())
         self._owners = [m.__dict__ for m in self.modules]
-        self._held = self._holds()
+        self._held = list(map(dict, self._holders()))
         named = [*module.named_parameters(), *module.named_buffers()]
         self.tensors = [tensor for _, tensor in named]
         self._names = [name for name, _ in named]
-        self._stamps = list(map(patch.stamp, self.tensors))
+        self._stamps = patch.stamps(self.tensors)
         arrays = [patch.array_of(tensor) for tensor in self.tensors]
         self._greatest = [_greatest(a) for a in arrays if a.size]
         self._numbers = b"".join(self._greatest)
         self.sums = self._sums()
 
-    def _holds(self) -> list[Any]:
-        """Return what each module holds itself, behind the dictionary that tells its own from the next one's."""
-        return [x for own in self._owners for x in (own, *(y for name in _HOLDERS for y in own[name].values()))]
+    def _holders(self) -> list[Any]:
+        """Return the dictionaries in which each module holds parameters, buffers and modules."""
+        return [own[name] for own in self._owners for name in _HOLDERS]
 
     def _sums(self) -> dict[str, int]:
         arrays = (np.ascontiguousarray(self._patch.array_of(tensor)) for tensor in self.tensors)
@@ -66,12 +66,13 @@ class _Weights:
 
     def change(self, starts: bool) -> str | None:
         """Return the name of something that is no longer what it was, or None."""
-        now = self._holds()
-        if len(now) != len(self._held) or not all(map(is_, now, self._held)):
-            return "a layer or a parameter"
-        stamps = list(map(self._patch.stamp, self.tensors))
+        now = self._holders()
+        for i in _core.differing(now, self._held):  # ordered ones always differ there
+            if list(map(id, now[i].values())) != list(map(id, self._held[i].values())):
+                return "a layer or a parameter"
+        stamps = self._patch.stamps(self.tensors)
         if stamps != self._stamps:
-            return next((n for n, now, then in zip(self._names, stamps, self._stamps) if now != then), None)
+            return next((n for n, now, then in zip(self._names * 2, stamps, self._stamps) if now != then), None)
         if b"".join(self._greatest) != self._numbers:
             return "a weight"
         if starts and (now_are := self._sums()) != self.sums:

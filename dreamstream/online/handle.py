@@ -330,9 +330,9 @@ class Patch:
         """Return the values of a tensor, without a copy where that can be."""
         return x.numpy() if isinstance(x, Tensor) else np.asarray(x)
 
-    def stamp(self, x: Any) -> Any:
-        """Return what of a tensor shows that it has been exchanged."""
-        return id(x._own)
+    def stamps(self, tensors: Sequence[Any]) -> list[Any]:
+        """Return what of tensors shows that they have been exchanged, of all one kind after the other."""
+        return [id(x._own) for x in tensors]
 
     def n_threads(self) -> int | None:
         """Threads for an engine; None for the default."""

@@ -147,10 +147,7 @@ class TorchPatch(Patch):
         """Take a call of the module from a forward's copy."""
         if self.around or kwargs or len(args) != 1 or type(args[0]) is not SHELL:
             return self.module(*args, **kwargs)
-        forward = current()
-        if forward.arrays is not None or forward.gradients is not None:
-            return self._inside(self.module, args, kwargs)
-        return self._ran(forward, self.module, args, kwargs)
+        return self._inside(self.module, args, kwargs)
 
     def _of_copy(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.strip(module.__dict__)
@@ -342,8 +339,8 @@ class TorchPatch(Patch):
         x = x.detach().cpu()
         return (x.float() if x.dtype is torch.bfloat16 else x).numpy()  # of which NumPy has no type
 
-    def stamp(self, x: Any) -> Any:
-        return x.data_ptr(), 0 if x.is_inference() else x._version
+    def stamps(self, tensors: Sequence[Any]) -> list[Any]:
+        return [*map(torch.Tensor.data_ptr, tensors), *(0 if x.is_inference() else x._version for x in tensors)]
 
     def n_threads(self) -> int | None:
         return torch.get_num_threads()

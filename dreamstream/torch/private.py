@@ -25,13 +25,44 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointFunction
 
 __all__ = [
-    "APPLY", "CALLS_USERS", "BackwardHookFunction", "CheckpointFunction", "active_modes", "current_node",
-    "enter_mode", "function_of", "graph_task", "has_hooks", "has_lost_what_it_saved", "is_hint_of_causality",
-    "is_of_checkpoint", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed", "is_watched",
-    "kept_by_checkpoint", "leave_innermost_mode", "n_modes", "onnx_type", "original_of", "own_buffers",
-    "own_tensors", "prelu_kernel", "pytree", "recurrent_function", "recurrent_weights", "runs_modules",
-    "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler", "set_gradients", "uncompiled", "will_run",
-    "without_functions", "without_subclass",
+    "APPLY",
+    "CALLS_USERS",
+    "BackwardHookFunction",
+    "CheckpointFunction",
+    "active_modes",
+    "current_node",
+    "detects_causality",
+    "enter_mode",
+    "function_of",
+    "graph_task",
+    "has_hooks",
+    "has_lost_what_it_saved",
+    "is_of_checkpoint",
+    "is_pointwise_operator",
+    "is_random_operator",
+    "is_traced",
+    "is_transformed",
+    "is_watched",
+    "kept_by_checkpoint",
+    "leave_innermost_mode",
+    "n_modes",
+    "onnx_type",
+    "original_of",
+    "own_buffers",
+    "own_tensors",
+    "prelu_kernel",
+    "pytree",
+    "recurrent_function",
+    "recurrent_weights",
+    "runs_modules",
+    "runs_uncompiled",
+    "saved_tensors_hooks_on_top",
+    "set_compiler",
+    "set_gradients",
+    "uncompiled",
+    "will_run",
+    "without_functions",
+    "without_subclass",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,6 +74,7 @@ CALLS_USERS = {
     ("torch.nn.modules.container", "forward"),
     ("torch.nn.modules.batchnorm", "forward"),
     ("torch.nn.modules.normalization", "forward"),
+    ("torch.nn.modules.transformer", "forward"),
     ("torch.nn.parallel.data_parallel", "forward"),
     ("torch.nn.parallel.distributed", "forward"),
     ("torch.nn.parallel.distributed", "_run_ddp_forward"),
@@ -218,9 +250,5 @@ def onnx_type(value: Any) -> Any:
     return None if kind == JitScalarType.UNDEFINED else kind.onnx_type()
 
 
-def is_hint_of_causality() -> bool:
-    """Whether torch asks if a mask is the causal one, by which it chooses how to compute the same."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code is not transformer._detect_is_causal_mask.__code__:
-        frame = frame.f_back
-    return frame is not None
+#: Tells whether a mask is the causal one, by which transformers choose how to compute the same.
+detects_causality: Callable[..., bool] = transformer._detect_is_causal_mask

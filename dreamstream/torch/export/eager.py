@@ -18,10 +18,9 @@ from ...stream.course import Leg
 from ...stream.edge import Counts, Line
 from ..private import is_watched
 from ..run.calls import Plan, TorchCall
-from ..run.kernels.positions import traced
+from ..run.kernels.positions import rows_of, traced
 from ..run.windows import Columns, EagerWindow
 from ..tensor.padding import as_rows, flat, same
-from .window import rows_of
 
 
 def takes_numbers(given: Sequence[Tensor]) -> bool:
@@ -45,7 +44,7 @@ class EagerCall(TorchCall):
         self.module, self.graph = module, module.graph
         self.ended = np.ascontiguousarray(eos.numpy())
         self.fresh = sos.numpy()  # type: ignore[assignment]
-        self.some_end, self.device = bool(self.ended.any()), xs[0].device
+        self.some_end, self.some_fresh, self.device = bool(self.ended.any()), bool(sos.any()), xs[0].device
         self.ids = [f"row {r}" for r in range(len(self.ended))]
         self.keeps_tape = torch.is_grad_enabled()
         self.gathered = self.store = self  # type: ignore[assignment]

@@ -14,10 +14,11 @@ from torch import Tensor
 
 from ...errors import NotStreamableError
 from ..run.kernels import KERNELS, Kernel, Step, Window
+from ..run.kernels.positions import rows_of
 from .graph import FunctionalNode
 from .loops import scan
 from .recurrent import recurrent
-from .window import PaddedWindow, fit, rows_of
+from .window import PaddedWindow, fit
 
 
 def frame(step: Step, x: Window) -> Tensor:

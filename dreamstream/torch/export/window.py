@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..run.kernels.positions import rows_of
+
 
 class PaddedWindow:
     """What an operator may read of one edge: ``[last frames kept | new frames]`` of every row.
@@ -80,13 +82,6 @@ class Counts(Sequence[Tensor]):
 
     def __getitem__(self, i: Any) -> Any:
         return torch.stack(list(self._of(self._edges[i])), 1)
-
-
-def rows_of(frames: Tensor, index: Tensor) -> Tensor:
-    """Return ``frames[b, index[b, i]]`` of ``(B, n, *features)`` for all b and i."""
-    base = torch.arange(frames.shape[0], device=frames.device)[:, None] * frames.shape[1]
-    flat = frames.flatten(0, 1).index_select(0, (base + index).flatten())
-    return flat.reshape(index.shape + frames.shape[2:])
 
 
 def zero_behind(frames: Tensor, lengths: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 
 from ...online.tracer import TRACER
 from ...tracing.callees import GOES_ON, ORIGINALS
-from ..private import CALLS_USERS, original_of
+from ..private import CALLS_USERS, detects_causality, original_of
 from ..tensor.stream_tensor import SHELL
 from .mode import running
 
@@ -23,6 +23,13 @@ def _of_streams(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
     return forward.again(function, args, kwargs)
 
+
+def _hint(function: Any, mask: Any, is_causal: bool | None = None, size: Any = None) -> bool:
+    """Say of a mask of streams that it need not be taken for the causal one: it is looked at where it masks."""
+    return False if is_causal is None and type(mask) is SHELL else function(mask, is_causal, size)
+
+
+TRACER.stand_in(detects_causality, partial(_hint, detects_causality))
 
 for _function in [*vars(torch.nn.functional).values()]:
     asks = type(_function) is FunctionType and "handle_torch_function" in _function.__code__.co_names

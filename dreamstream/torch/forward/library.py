@@ -34,7 +34,7 @@ from ...nn.functional.lookup import require_as_it_is
 from ...stream.mask_recognition import Recognised
 from ...stream.rules import BatchSize, Length
 from ...stream.tree import leaves, map_leaves
-from ..private import is_hint_of_causality, without_functions
+from ..private import without_functions
 from ..tensor.stream_tensor import StreamTensor as Shell
 from . import names
 from .complex_pair import Complex
@@ -90,8 +90,6 @@ class TorchLibrary(Library):
     def evaluating(self) -> Iterator[None]:
         with torch.no_grad(), without_functions():
             yield
-
-    is_hint = staticmethod(is_hint_of_causality)
 
     def compute(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         try:

@@ -318,15 +318,14 @@ class TorchCall(Call):
         """
         assert kernel.carries is not None
         rows, gathered = len(self.ids), self.gathered
-        found: list[Any] = []
-        begins = gathered.fresh
+        begins, begin = gathered.fresh, static or gathered.some_fresh
         if self.keeps_tape and not static:
             begins = begins | np.logical_and.reduce([c[:, 0] == 0 for c in inputs])
-        if not static and not begins.any():
-            while (f := gathered.rows((ordinal, "carried", len(found)), copy=True)) is not None:
-                found.append(f)
-        if len(found) == plan.n_carried and not (static or begins.any()):
-            return tuple(found)
+            begin = bool(begins.any())
+        if not begin and plan.n_carried is not None:
+            known = (gathered.rows((ordinal, "carried", k), copy=True) for k in range(plan.n_carried))
+            if len(whole := [f for f in known if f is not None]) == plan.n_carried:
+                return tuple(whole)
         made = tuple(m.expand(rows, *m.shape[1:]) for m in kernel.carries(step, constants, like))
         plan.n_carried = len(made)
         if static or begins.all():

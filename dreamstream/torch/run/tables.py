@@ -85,16 +85,12 @@ class Table:
         own[index] = rows if len(shape) < 2 or shape[1] == own.shape[1] else _widened(rows, own.shape[1])
 
 
+@torch.inference_mode(False)
 def _grown(own: Tensor | None, rows: Tensor, n: int) -> Tensor:
     """Return a table's tensor with room for n rows, and for rows of this width.
 
     It is an ordinary one in inference mode too, so that calls outside it can write there.
     """
-    with torch.inference_mode(False):
-        return _made(own, rows, n)
-
-
-def _made(own: Tensor | None, rows: Tensor, n: int) -> Tensor:
     if own is None:
         return rows.new_zeros(n, *rows.shape[1:])
     shape = list(own.shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,7 @@ class EagerWindow:
         self.even = same(self._lengths)
         self._pieces: tuple[Tensor, Ints, Ints] | None = None
 
-    @property
+    @cached_property
     def _lengths(self) -> Ints:
         return self._counts[:, 2] - self._counts[:, 0]
 
@@ -46,7 +46,7 @@ class EagerWindow:
     def is_dense(self) -> bool:
         """Whether no more than half of the new frames' columns stand behind rows."""
         lengths = self._lengths
-        return self.even or len(lengths) * int(lengths.max(initial=0)) <= 2 * int(lengths.sum())
+        return self.even or len(lengths) * max(lengths.tolist()) <= 2 * self._new.shape[0]
 
     @property
     def known(self) -> Tensor:

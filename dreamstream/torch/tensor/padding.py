@@ -29,7 +29,8 @@ def to_device(array: npt.NDArray[Any], device: torch.device) -> Tensor:
 
 def same(numbers: Ints) -> bool:
     """Whether all numbers are equal."""
-    return len(numbers) < 2 or bool((numbers == numbers[0]).all())
+    raw, size = numbers.tobytes(), numbers.itemsize
+    return raw[size:] == raw[:-size]
 
 
 # ---------------------------------------------------------------------- rows, by their lengths
@@ -54,9 +55,10 @@ def as_rows(frames: Tensor, lengths: Ints, width: int | None = None, fill: float
 
     Without `width` they are as wide as the longest row; without `fill` a frame that is there stands behind them.
     """
-    rows, n = len(lengths), int(lengths.max(initial=0)) if width is None else width
-    if same(lengths) and (not rows or lengths[0] == n):
-        return frames.reshape(rows, n, *frames.shape[1:])
+    if same(lengths) and (width is None or not len(lengths) or lengths[0] == width):
+        rows = len(lengths)
+        return frames.reshape(rows, frames.shape[0] // max(rows, 1) if width is None else width, *frames.shape[1:])
+    n = max(lengths.tolist()) if width is None else width
     if frames.requires_grad and torch.is_grad_enabled():
         return _AsRows.apply(frames, lengths, n, fill)
     return _spread(frames, lengths, n, fill)
@@ -69,18 +71,16 @@ class _Places:
     ----------
     rows, within, flat : ndarray
         Of each frame: its row, its place in that, and its place where the rows stand end to end.
-    sources, present : ndarray
-        Of each place in the rows: the frame there; where there is none the number of all frames, or any frame.
+    present : ndarray
+        Of each place in the rows: the frame there, or any frame where there is none.
     """
 
     def __init__(self, lengths: Ints, width: int) -> None:
-        n_rows = len(lengths)
-        self.rows = np.repeat(np.arange(n_rows), lengths)
+        self.rows = np.repeat(np.arange(len(lengths)), lengths)
         self.within = runs(np.zeros_like(lengths), lengths)
         self.flat = self.rows * width + self.within
-        self.sources = np.full(n_rows * width, len(self.flat))
-        self.sources[self.flat] = np.arange(len(self.flat))
-        self.present = np.minimum(self.sources, len(self.flat) - 1)
+        self.present = np.full(len(lengths) * width, len(self.flat) - 1)
+        self.present[self.flat] = np.arange(len(self.flat))
 
 
 @lru_cache(maxsize=64)
@@ -96,13 +96,13 @@ def _gathered(padded: Tensor, lengths: Ints) -> Tensor:
 
 
 def _spread(frames: Tensor, lengths: Ints, width: int, fill: float | None) -> Tensor:
-    places = _places(lengths.tobytes(), width)
+    places, size = _places(lengths.tobytes(), width), frames.shape[1:]
     if fill is None and len(frames):
         whole = frames.index_select(0, to_device(places.present, frames.device))
     else:
-        last = frames.new_full((1, *frames.shape[1:]), fill or 0.0)
-        whole = torch.cat([frames, last]).index_select(0, to_device(places.sources, frames.device))
-    return whole.reshape(len(lengths), width, *frames.shape[1:])
+        whole = frames.new_full((len(lengths) * width, *size), fill or 0.0)
+        whole.index_copy_(0, to_device(places.flat, frames.device), frames)
+    return whole.reshape(len(lengths), width, *size)
 
 
 class _Flat(torch.autograd.Function):

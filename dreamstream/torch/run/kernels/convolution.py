@@ -75,7 +75,8 @@ def _products(
     stride, dilation, groups = a["stride"], a["dilation"], a["groups"]
     n = (frames.shape[1] - span) // stride + 1
     if as_product(step, frames, weight, n, n if places is None else len(places)):
-        windows = frames.unfold(1, span, stride)[..., ::dilation]
+        windows = frames.unfold(1, span, stride)
+        windows = windows if dilation == 1 else windows[..., ::dilation]
         if places is not None:
             windows = windows.index_select(1, places)
         return F.linear(windows.flatten(2), weight.flatten(1), bias)
@@ -107,7 +108,7 @@ def as_product(step: Step, frames: Tensor, weight: Tensor, n: int, wanted: int) 
     """
     if not step.live or step.attributes["groups"] > 1 or frames.device.type != "cpu":
         return False
-    size = frames.shape[0] * n * weight[0].numel()
+    size = frames.shape[0] * n * (weight.numel() // weight.shape[0])
     return weight.shape[2] == 1 or (not step.training and (size <= _CACHED or 4 * wanted <= 3 * n))
 
 
@@ -139,6 +140,9 @@ def _planes_alone(step: Step, weights: Sequence[Any]) -> Callable[..., Tensor] |
         run, ends = _convolved, (a["padding"] or (0, 0))[:2]
     else:
         run, ends = _transposed, ((a["padding"] or (0,))[0], (a["output_padding"] or (0,))[0])
+    moves = any(a["padding"] or ()) or set(a["stride"] or (1,)) != {1}
+    if run is _convolved and shape[2:].numel() == 1 == a["groups"] and not moves:
+        return lambda step, x, weight, bias: F.linear(x, weight.flatten(1), bias)
     if step.ranks[0] == 3:
         return lambda step, x, weight, bias: run(step, x, weight, bias, images=True)
     if taps > 1 or (a["stride"] or (1,))[0] > 1 or any(ends):

@@ -32,7 +32,9 @@ def batch_norm(
 ) -> Tensor:
     """Return every channel moved and scaled by statistics that are constants."""
     eps = step.attributes["eps"]
-    if traced():  # exporters want to know how many channels there are, which the frames don't always say
+    if (
+        not step.live and traced()
+    ):  # exporters want to know how many channels there are, which the frames don't always say
         scale = (variance + eps).rsqrt()
         y = (x - mean) * (scale if weight is None else scale * weight)
         return y if bias is None else y + bias

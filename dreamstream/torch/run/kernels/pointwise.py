@@ -30,8 +30,8 @@ def _floor_divide(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _prelu(x: Tensor, slope: Tensor) -> Tensor:
-    fits = x.dim() > 0 and slope.dim() == 1 and slope.shape[0] in (1, x.shape[-1]) and x.is_floating_point()
-    if fits and x.dtype == slope.dtype and x.device == slope.device and not traced():
+    fits = slope.dim() <= x.dim() and all(n in (1, m) for n, m in zip(slope.shape[::-1], x.shape[::-1]))
+    if fits and x.is_floating_point() and x.dtype == slope.dtype and x.device == slope.device and not traced():
         return prelu_kernel(x, slope)
     return torch.where(x > 0, x, slope * x)
 

@@ -82,11 +82,16 @@ def strided_run(x: Window, first: Tensor | int, n: int, step: int) -> Tensor:
     return frames[:, ::step] if step > 1 else frames
 
 
+def rows_of(frames: Tensor, index: Tensor) -> Tensor:
+    """Return ``frames[b, index[b, i]]`` of ``(B, n, *features)`` for all b and i."""
+    base = torch.arange(frames.shape[0], device=frames.device)[:, None] * frames.shape[1]
+    flat = frames.flatten(0, 1).index_select(0, (base + index).flatten())
+    return flat.reshape(index.shape + frames.shape[2:])
+
+
 def run_from(frames: Tensor, offset: Tensor, n: int) -> Tensor:
     """Return n of the frames ``(B, more, *features)`` of every row, from its own ``offset (B,)`` on."""
-    at = there(offset[:, None] + torch.arange(n, device=offset.device), frames)
-    rows = torch.arange(frames.shape[0], device=frames.device)
-    return frames[rows[:, None], at]
+    return rows_of(frames, there(offset[:, None] + torch.arange(n, device=offset.device), frames))
 
 
 def rows_apart(x: Tensor, lanes: int) -> Tensor:

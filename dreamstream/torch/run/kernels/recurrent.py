@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...private import recurrent_function
 from ...tensor.padding import Ints
-from .positions import rows_apart, there, traced
+from .positions import rows_apart, rows_of, there, traced
 from .registry import State, Step, Window, framewise, windowed
 
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
@@ -27,7 +27,7 @@ def _per_cell(step: Step) -> int:
     return 2 + 2 * int(step.attributes["bias"]) + (1 if step.attributes.get("projection") else 0)
 
 
-def _split(step: Step, weights: Sequence[Any]) -> tuple[list[Tensor], list[Any]]:
+def split(step: Step, weights: Sequence[Any]) -> tuple[list[Tensor], list[Any]]:
     """Return the layers' weights as torch wants them, and h0 and c0 where they are given."""
     a = step.attributes
     n = a["layers"] * (1 + a["bidirectional"]) * _per_cell(step)
@@ -37,7 +37,7 @@ def _split(step: Step, weights: Sequence[Any]) -> tuple[list[Tensor], list[Any]]
 def _before(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State:
     """Return h, and of an LSTM c, before the first frame of one row: ``(1, layers * directions, size)``."""
     a, name = step.attributes, _cell(step)
-    layers, given = _split(step, weights)
+    layers, given = split(step, weights)
     hidden = layers[1].shape[0] // GATES[name]
     sizes = [a.get("projection") or hidden, hidden][: 2 if name == "lstm" else 1]
     given += [None] * (len(sizes) - len(given))
@@ -110,7 +110,7 @@ def within(step: Step, x: Tensor, *weights: Any) -> tuple[Tensor, ...]:
     if not traced() and not rows.shape[0]:
         y, ends = rows.new_zeros(0, rows.shape[1], step.features[0][-1]), starts
     else:
-        y, *ends = _layers(step, (rows,), starts, _split(step, weights)[0], (True,))
+        y, *ends = _layers(step, (rows,), starts, split(step, weights)[0], (True,))
     return y.reshape(*lead, *y.shape[1:]), *(s.transpose(0, 1).reshape(*lead, *s.shape[::2]) for s in ends)
 
 
@@ -130,12 +130,17 @@ def _along(
     n = frames.shape[1]
     if n == 0:
         return frames.new_zeros(frames.shape[0], 0, step.features[0][-1]), state
-    if even or (not traced() and bool((lengths == n).all())):
-        starts = tuple(s.transpose(0, 1) for s in state)
-        y, *after = _layers(step, (frames,), starts, _split(step, weights)[0], (True,))
-        return y, tuple(s.transpose(0, 1) for s in after)
+    alike = even or (not traced() and bool((lengths == n).all()))
+    if alike or (n == 1 and not traced()):
+        starts = [s.transpose(0, 1) for s in state]
+        y, *after = _layers(step, (frames,), starts, split(step, weights)[0], (True,))
+        after = [s.transpose(0, 1) for s in after]
+        if not alike:
+            rows = there(lengths > 0, y)[:, None, None]
+            after = [torch.where(rows, new, old) for new, old in zip(after, state)]
+        return y, tuple(after)
     if _stands_still(step, frames, lengths):
-        return _held(step, frames, lengths, state, weights)
+        return held(step, frames, lengths, state, weights)
     return _packed(step, frames, lengths, state, weights)
 
 
@@ -150,31 +155,35 @@ def _stands_still(step: Step, frames: Tensor, lengths: Tensor) -> bool:
     return frames.shape[0] * frames.shape[1] <= 3 * int(lengths.sum())
 
 
-#: Far beyond what else a gate sees: with it a sigmoid is 1, and 0 with its negative.
-SURE = 1e30
+#: Far beyond what else a gate sees: with it a sigmoid is 1, and 0 with its negative. A graph may become float16.
+SURE, SURE_IN_GRAPHS = 1e30, 1e4
 
 
-def _held(
+def held(
     step: Step, frames: Tensor, lengths: Tensor, state: State, weights: Sequence[Any]
 ) -> tuple[Tensor, State]:
-    """Run the rows of an LSTM side by side; behind a row's frames its cells keep c.
+    """Run rows of unequal lengths side by side; nothing is read from the lengths.
 
-    One more feature is 1 there: it shuts the input gate and opens the forget gate. What h is after a row's last
-    frame is seen in the output.
+    Frames behind a row's last don't reach those before, so only what a row carries on is in question. Its h is
+    that of its last frame. An LSTM's c is held still behind it: one more feature, 0 at frames and 1 behind them,
+    shuts the input gate and opens the forget gate all the way: c becomes ``1 * c + 0 * g``, exactly.
     """
-    layers, _ = _split(step, weights)
-    per_layer = len(layers) // step.attributes["layers"]
-    beyond = (torch.arange(frames.shape[1]) >= lengths[:, None]).unsqueeze(2).to(frames.dtype)
-    rows, last, present = torch.arange(len(lengths)), (lengths - 1).clamp(min=0), (lengths > 0)[:, None]
+    layers, _ = split(step, weights)
+    per_layer, own = len(layers) // step.attributes["layers"], list(state)
+    beyond = torch.arange(frames.shape[1], device=lengths.device) >= lengths[:, None]
+    last, present = (lengths - 1).clamp(min=0)[:, None], (lengths > 0)[:, None]
     y, after = frames, []
-    for i, (h, c) in enumerate(zip(state[0].unbind(1), state[1].unbind(1))):
+    for i, before in enumerate(zip(*(s.unbind(1) for s in state))):
         w_ih, *others = layers[i * per_layer : (i + 1) * per_layer]
-        gates = w_ih.new_tensor([-SURE, SURE, 0.0, 0.0]).repeat_interleave(w_ih.shape[0] // 4)
-        own = [torch.cat([w_ih, gates[:, None]], 1), *others]
-        y, _, c = _layers(step, (torch.cat([y, beyond], 2),), (h[None], c[None]), own, (True,))
-        after.append((torch.where(present, y[rows, last], h), c[0]))
-    h, c = (torch.stack(parts, 1) for parts in zip(*after))
-    return y, (h, c)
+        if len(before) == 2:
+            sure = SURE if step.live else SURE_IN_GRAPHS
+            gates = torch.tensor([-sure, sure, 0.0, 0.0], dtype=w_ih.dtype, device=w_ih.device)
+            w_ih = torch.cat([w_ih, gates.repeat_interleave(w_ih.shape[0] // 4)[:, None]], 1)
+            y = torch.cat([y, beyond.unsqueeze(2).to(y.dtype)], 2)
+        y, *own = _layers(step, (y,), [s[None] for s in before], [w_ih, *others], (True,))
+        own[0] = rows_of(y, last).transpose(0, 1)
+        after.append([torch.where(present, new[0], old) for new, old in zip(own, before)])
+    return y, tuple(torch.stack(parts, 1) for parts in zip(*after))
 
 
 def _packed(
@@ -186,7 +195,7 @@ def _packed(
     at, rows = there(places, frames), there(order, frames)
     starts = tuple(s.index_select(0, rows).transpose(0, 1).contiguous() for s in state)
     data = frames.flatten(0, 1).index_select(0, at)
-    y, *after = _layers(step, (data, batches), starts, _split(step, weights)[0], ())
+    y, *after = _layers(step, (data, batches), starts, split(step, weights)[0], ())
     y = y.new_zeros(n_rows * n, y.shape[1]).index_copy(0, at, y).unflatten(0, (n_rows, n))
     return y, tuple(s.index_copy(0, rows, new.transpose(0, 1)) for s, new in zip(state, after))
 
@@ -202,15 +211,15 @@ def _by_length(lengths: bytes, n: int) -> tuple[Ints, Ints, Ints]:
 
 
 def _layers(
-    step: Step, data: tuple[Tensor, ...], starts: State, layers: list[Tensor], behind: tuple[bool, ...]
+    step: Step, data: tuple[Tensor, ...], starts: Sequence[Tensor], layers: list[Tensor], behind: tuple[bool, ...]
 ) -> Any:
     """Call torch's layers; `behind` is what follows for padded frames: that rows come first."""
-    a = step.attributes
-    name = f"rnn_{a['nonlinearity']}" if _cell(step) == "rnn" else _cell(step)
-    given = tuple(s.contiguous() for s in starts) if _cell(step) == "lstm" else starts[0].contiguous()
+    a, name = step.attributes, _cell(step)
+    given = tuple(s.contiguous() for s in starts) if name == "lstm" else starts[0].contiguous()
     n_layers = len(layers) // (_per_cell(step) * (1 + a["bidirectional"]))
     options = (bool(a["bias"]), n_layers, 0.0, step.training, bool(a["bidirectional"]))
-    return recurrent_function(name)(*data, given, layers, *options, *behind)
+    run = recurrent_function(f"rnn_{a['nonlinearity']}" if name == "rnn" else name)
+    return run(*data, given, layers, *options, *behind)
 
 
 CELLS: dict[str, Callable[..., Tensor]] = {
