@@ -33,8 +33,6 @@ _MOST_UNREAD = 1 << 20
 _BETWEEN_LOOKS = 0.02
 #: The most bytes of a request's head.
 _MOST_HEAD = 16384
-#: Where all connections of a process read to, one at a time.
-_READ = memoryview(bytearray(1 << 16))
 
 try:
     import h11
@@ -96,13 +94,14 @@ class Socket(asyncio.BufferedProtocol):
             self._stream.detach(self)
 
     def get_buffer(self, _: int) -> memoryview:
-        return _READ
+        return self._service.incoming
 
     def buffer_updated(self, n: int) -> None:
+        came = self._service.incoming[:n]
         if self._is_open or self._by_protocol:
-            self._frames(self._buffer + _READ[:n] if self._buffer else _READ[:n])
+            self._frames(self._buffer + came if self._buffer else came)
             return
-        data = bytes(_READ[:n])
+        data = bytes(came)
         if self._upload is not None:
             self._upload.take(data)
             return
