@@ -192,6 +192,8 @@ class ForLoop:
             self._finish()
         finally:
             entry.courses, entry.loop, entry.open_loop = self._courses, None, None
+            self._histories, self._started = {}, {}
+            self.loop.close()
 
     # ------------------------------------------------------------------ one round
     def _start(self, name: str, value: Any) -> Any:
@@ -523,7 +525,10 @@ class Comprehension(ForLoop):
         second = self.loop.rounds.pop()
         if not self.loop.rounds[0].does_as(second, ()):
             refuse(LOOPS_ELSEWHERE)
-        return Gathered(self.loop.run(["each"])["each"], inner.dims, self._see)
+        frames = self.loop.run(["each"])["each"]
+        self._bodies.clear()
+        self.loop.close()
+        return Gathered(frames, inner.dims, self._see)
 
 
 def iterate(iterable: Any, site: Site, loop: Any, found: dict[str, Any]) -> Any:
