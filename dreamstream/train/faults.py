@@ -29,15 +29,13 @@ def explained(trainer: Any, number: float, y: Any, target: Any) -> DreamStreamEr
     if wrong:
         return LossError(f"{said}: targets of these streams are not finite; {kept}", wrong)
     if isinstance(target, list):
-        longer = [
-            (i, len(t), int(n))
-            for i, t, n in zip(ids, target, outputs[0].lengths)
-            if hasattr(t, "__len__") and len(t) > n
-        ]
+        counts = [(i, *_entries(t), int(n)) for i, t, n in zip(ids, target, outputs[0].lengths)]
+        longer = [(i, entries, repeats, n) for i, entries, repeats, n in counts if entries + repeats > n]
         if longer:
-            _, n_target, n = longer[0]
+            _, entries, repeats, n = longer[0]
+            more = "" if entries > n else f" and {repeats} repeats, for which CTC needs {entries + repeats} frames"
             return StreamMismatchError(
-                f"{said}: a target has {n_target} entries, but the whole output {n} frames; {kept}",
+                f"{said}: a target has {entries} entries{more}, but the whole output {n} frames; {kept}",
                 [i for i, *_ in longer],
             )
         unknown = [i for i, t in zip(ids, target) if _has_nan(t, patch)]
@@ -46,6 +44,15 @@ def explained(trainer: Any, number: float, y: Any, target: Any) -> DreamStreamEr
     if any(not int(x.lengths.sum()) for x in outputs):
         said += ", and one of the outputs has no frames in this call, of which there is no mean"
     return LossError(f"{said}; {kept}", ids)
+
+
+def _entries(target: Any) -> tuple[int, int]:
+    """Return how many entries a target has, and how many of its labels are the one before again."""
+    if not hasattr(target, "__len__"):
+        return 0, 0
+    labels = np.asarray(target)
+    repeated = labels.ndim == 1 and labels.dtype.kind in "iu" and labels[1:] == labels[:-1]
+    return len(target), int(np.sum(repeated))
 
 
 def _not_finite(streams: list[Any], patch: Any) -> list[str]:
