@@ -259,8 +259,10 @@ def audit(
     train_variant : str, optional
         As for `patch_module`: `training` then has what calls keep until their backward, measured on a copy of the
         model: for "chunk-wise-aligned" what each call keeps by itself, else what it adds to what is kept
-        until the streams end. With torch, keys that attention sees from the first one on lie in memory that is
-        twice as long when it is full. Weights, their gradients and what an optimiser holds are not among it.
+        until the streams end. Counted are the arrays and states that a backward reads, in bytes of memory and
+        each once, inputs and outputs among them; with torch what its graphs save. Not counted are weights, their
+        gradients, what an optimiser holds, and a flag or number per row of a call. With torch, keys that attention
+        sees from the first one on lie in memory that is twice as long when it is full.
     chunk, ids, n_calls
         Frames of the first input in a call, the streams, and how many calls are tried.
 
