@@ -252,7 +252,8 @@ class Loop:
         self.carried: dict[Any, tuple[Line, Any]] = {}
         self.rounds: list[Round] = []
         self.of_one_frame = False
-        self._bodies: list[Body] = []
+        #: Of all rounds that have begun.
+        self.bodies: list[Body] = []
         self._body: Body | None = None
         #: What is written into frame by frame, with the first round in which it is, and how far from the loop's
         #: frame the written one is; what it is at this frame; and which frames were read in this round.
@@ -285,16 +286,16 @@ class Loop:
     def begin(self) -> FrameNumber:
         """Begin a round."""
         self.body = Body(self)
-        self._bodies.append(self.body)
+        self.bodies.append(self.body)
         self.of_one_frame = False
         self._frames_now, self._read, self._done = {}, [], set()
         return FrameNumber(self)
 
     def close(self) -> None:
-        """Forget what the rounds did: their operations and edges refer to each other, and to this call's frames."""
-        for body in self._bodies:
+        """Forget what the rounds did: their operations and edges refer to each other and to the call's frames."""
+        for body in self.bodies:
             body.nodes.clear()
-        self._bodies, self._body, self.rounds, self.written = [], None, [], []
+        self.bodies, self._body, self.rounds, self.written = [], None, [], []
 
     def beside(self, request: Request, run: Callable[[Request], Any]) -> Any:
         """Run an operation on whole streams that stands in the body: once, whatever the number of rounds."""

@@ -175,11 +175,6 @@ def _verdict(row: AuditRow, late: bool) -> str:
     return f"yes, {row.ahead} ahead{instead}" if late and row.ahead else "yes"
 
 
-def _is_memory(node: Node, plan: Mapping[str, Any]) -> bool:
-    """Whether what follows from a memory is kept, as many frames as that has."""
-    return node.once and plan["grows"]
-
-
 def _plan(model: Any, spec: Any, rate: Any, dtype: Any, skew: int) -> tuple[_core.Engine, list[Node], int, Any]:
     """Plan a model with every node as an output after its own; return also the nodes and the first rate."""
     capture, result = captured(model, spec, rate, dtype, True)
@@ -332,7 +327,9 @@ def audit(
                 math.ceil(ahead),
                 "; ".join(dict.fromkeys(look.substitute for look in seen if look.substitute)),
                 min((look.last for look in seen if look.last is not None), default=None),
-                sum(nodes[i].frame_bytes for i in indices if i in planned and _is_memory(nodes[i], planned[i])),
+                sum(
+                    nodes[i].frame_bytes for i in indices if i in planned and nodes[i].once and planned[i]["grows"]
+                ),
             )
         )
     latest = max(delays[:n_outputs])

@@ -21,13 +21,9 @@ def explained(trainer: Any, number: float, y: Any, target: Any) -> DreamStreamEr
     patch: Any = patch_of(trainer.model)
     outputs = streams_of(y)
     ids = list(outputs[0].ids)
-    wrong = _not_finite(outputs, patch)
-    if wrong:
-        return LossError(f"{said}: outputs of these streams are not finite; {kept}", wrong)
-    given = [x for x in leaves(target) if is_stream(x)]
-    wrong = _not_finite(given, patch)
-    if wrong:
-        return LossError(f"{said}: targets of these streams are not finite; {kept}", wrong)
+    for what, streams in (("outputs", outputs), ("targets", [x for x in leaves(target) if is_stream(x)])):
+        if wrong := _not_finite(streams, patch):
+            return LossError(f"{said}: {what} of these streams are not finite; {kept}", wrong)
     if isinstance(target, list):
         counts = [(i, *_entries(t), int(n)) for i, t, n in zip(ids, target, outputs[0].lengths)]
         longer = [(i, entries, repeats, n) for i, entries, repeats, n in counts if entries + repeats > n]

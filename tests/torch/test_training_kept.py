@@ -112,7 +112,7 @@ def test_kept_is_what_is_freed(kind, variant, chunk, ids):
                 freed, said = [before - storages.n_bytes()], [sum(said)]
     finally:
         gc.enable()
-    # Of whole files some numbers of rows and masks go with a graph though it doesn't save them, or stay with a session.
+    # Of whole files numbers of rows and masks go with a graph that doesn't save them, or stay with the session.
     near = {"attention": 600, "cumulative": 64}.get(kind, 0) if variant != "chunk-wise-aligned" else 0
     assert len(freed) == len(said) and all(abs(a - b) <= near for a, b in zip(freed, said))
 
