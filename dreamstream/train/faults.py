@@ -25,7 +25,7 @@ def explained(trainer: Any, number: float, y: Any, target: Any) -> DreamStreamEr
         if wrong := _not_finite(streams, patch):
             return LossError(f"{said}: {what} of these streams are not finite; {kept}", wrong)
     if isinstance(target, list):
-        counts = [(i, *_entries(t), int(n)) for i, t, n in zip(ids, target, outputs[0].lengths)]
+        counts = [(i, *_entries(t, patch), int(n)) for i, t, n in zip(ids, target, outputs[0].lengths)]
         longer = [(i, entries, repeats, n) for i, entries, repeats, n in counts if entries + repeats > n]
         if longer:
             _, entries, repeats, n = longer[0]
@@ -42,13 +42,13 @@ def explained(trainer: Any, number: float, y: Any, target: Any) -> DreamStreamEr
     return LossError(f"{said}; {kept}", ids)
 
 
-def _entries(target: Any) -> tuple[int, int]:
+def _entries(target: Any, patch: Any) -> tuple[int, int]:
     """Return how many entries a target has, and how many of its labels are the one before again."""
     if not hasattr(target, "__len__"):
         return 0, 0
-    labels = np.asarray(target)
-    repeated = labels.ndim == 1 and labels.dtype.kind in "iu" and labels[1:] == labels[:-1]
-    return len(target), int(np.sum(repeated))
+    labels = patch.array_of(target) if hasattr(target, "shape") else np.array(target, object)
+    are_labels = labels.ndim == 1 and all(isinstance(n, int) for n in labels.tolist())
+    return len(target), int((labels[1:] == labels[:-1]).sum()) if are_labels else 0
 
 
 def _not_finite(streams: list[Any], patch: Any) -> list[str]:

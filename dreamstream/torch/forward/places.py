@@ -204,7 +204,7 @@ class Noted(Recording):
 
     def place(self, out: Any) -> Place | None:
         """Return the place whose call gave `out`; None where it can't be repeated."""
-        if not self._whole or (self.handled and not self._legs):
+        if not self._whole or ((self.handled or not self.asked.streams) and not self._legs):
             return None
         if times_asked() != self._asked_before:  # a declared context has to be asked for in every call
             return None
