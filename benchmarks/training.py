@@ -1,6 +1,6 @@
 """Steps of training without torch beside torch's own: times, memory, and that the losses are the same.
 
-Usage: python benchmarks/training.py [--recipes gru conformer ctc] [--steps 15] [--json].
+Usage: python benchmarks/training.py [--recipes gru conformer ctc moe] [--steps 15] [--json].
 
 The same networks from the same weights take the same steps on the same ragged batches: modules of
 dreamstream.nn that are online, in one call per batch; and plain torch modules, offline, on padded batches and,
@@ -11,6 +11,11 @@ torch's. Memory is by how much the process has grown, at most.
 gru        a convolution with stride, two GRU layers, a class for each frame
 conformer  two Conformer blocks, causal attention, on chunks of at most 64 frames, each a stream of its own
 ctc        convolutions with stride and a GRU on whole files, CTC
+moe        a convolution with stride, a GRU layer and eight experts, two for each frame, a class for each frame
+
+In plain torch frames are sorted by their experts; "packed" leaves out those behind shorter rows. Behind the table
+stands how far losses are from torch's over all steps, and torch's two ways from each other: after hundreds of
+steps (--recipes ctc --steps 300 --rounds 1, a minute of CPU time) that is what float32's rounding has become.
 """
 
 from __future__ import annotations
@@ -26,9 +31,15 @@ from typing import Any
 import numpy as np
 
 FEATURES, CLASSES, BATCH = 80, 40, 16
-RECIPES = ("gru", "conformer", "ctc")
-LENGTHS = {"gru": (40, 200), "conformer": (24, 64), "ctc": (150, 400)}
-SIDES = {"gru": ("padded", "packed"), "conformer": ("padded",), "ctc": ("padded", "packed")}
+RECIPES = ("gru", "conformer", "ctc", "moe")
+EXPERTS, CHOSEN = 8, 2
+LENGTHS = {"gru": (40, 200), "conformer": (24, 64), "ctc": (150, 400), "moe": (40, 200)}
+SIDES = {
+    "gru": ("padded", "packed"),
+    "conformer": ("padded",),
+    "ctc": ("padded", "packed"),
+    "moe": ("padded", "packed"),
+}
 
 
 def batches(recipe: str, n: int) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
@@ -52,6 +63,41 @@ def frames_of(recipe: str, n: int) -> int:
     return (once - 1) // 2 + 1 if recipe == "ctc" else once
 
 
+def experts(lib: Any) -> Any:
+    """A mixture of experts: this package's, or in plain torch one with the same names of weights."""
+    if lib.__name__ == "dreamstream":
+        return lib.nn.FMoETransformerMLP(EXPERTS, 128, 256, top_k=CHOSEN)
+    nn, f = lib.nn, lib.nn.functional
+
+    class Product(nn.Module):
+        def __init__(self, n: int, k: int) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(lib.zeros(EXPERTS, n, k))
+            self.bias = nn.Parameter(lib.zeros(EXPERTS, n))
+
+    class Experts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate = nn.ModuleDict({"gate": nn.Linear(128, EXPERTS)})
+            self.experts = nn.ModuleDict({"htoh4": Product(256, 128), "h4toh": Product(128, 256)})
+
+        def forward(self, x: Any, mask: Any = None) -> Any:
+            there = None if mask is None else mask[:, 0].flatten().nonzero()[:, 0]
+            frames = x.flatten(0, 1) if there is None else x.flatten(0, 1)[there]
+            score, index = self.gate["gate"](frames).topk(CHOSEN, -1)
+            order = index.flatten().argsort(stable=True)
+            up, down, parts = self.experts["htoh4"], self.experts["h4toh"], []
+            sizes = lib.bincount(index.flatten(), minlength=EXPERTS).tolist()
+            for e, part in enumerate(frames[order // CHOSEN].split(sizes)):
+                hidden = f.gelu(f.linear(part, up.weight[e], up.bias[e]))
+                parts.append(f.linear(hidden, down.weight[e], down.bias[e]))
+            y = lib.cat(parts) * score.softmax(-1).flatten()[order, None]
+            y = lib.zeros_like(frames).index_add(0, order // CHOSEN, y)
+            return (y if there is None else lib.zeros_like(x).flatten(0, 1).index_copy(0, there, y)).view_as(x)
+
+    return Experts()
+
+
 def network(recipe: str, lib: Any) -> Any:
     """The network with one library's layers; `mask` zeroes what lies behind the frames of padded rows."""
     nn, f = lib.nn, lib.nn.functional
@@ -61,7 +107,9 @@ def network(recipe: str, lib: Any) -> Any:
             super().__init__()
             layers = [nn.Conv1d(FEATURES if k == 0 else 128, 128, 5, 2, 2) for k in range(1 + (recipe == "ctc"))]
             self.convs = nn.ModuleList(layers)
-            self.rnn = nn.GRU(128, 128, 1 if recipe == "ctc" else 2, batch_first=True)
+            self.rnn = nn.GRU(128, 128, 2 if recipe == "gru" else 1, batch_first=True)
+            if recipe == "moe":
+                self.experts = experts(lib)
             self.head = nn.Linear(128, CLASSES)
 
         def forward(self, x: Any, masks: Any = None, through: Any = None) -> Any:
@@ -69,7 +117,10 @@ def network(recipe: str, lib: Any) -> Any:
                 x = f.relu(conv(x))
                 x = x if masks is None else x * masks[k]
             x = x.transpose(1, 2)
-            return self.head(self.rnn(x)[0] if through is None else through(self.rnn, x))
+            x = self.rnn(x)[0] if through is None else through(self.rnn, x)
+            if recipe == "moe":
+                x = x + (self.experts(x) if through is None else self.experts(x, masks[-1]))
+            return self.head(x)
 
     class Block(nn.Module):
         def __init__(self, d: int = 128) -> None:
@@ -228,6 +279,9 @@ def measured(recipe: str, n_steps: int, rounds: int) -> dict[str, Any]:
     out["memory_ratio"] = out["mb"]["native"] / min(out["mb"][side] for side in SIDES[recipe])
     first = np.array(out["losses"]["native"][:5])
     out["difference"] = max(float(np.abs(first / out["losses"][s][:5] - 1).max()) for s in SIDES[recipe])
+    losses = [np.array(out["losses"][side]) for side in sides]
+    out["drift"] = max(float(np.abs(losses[0] / other - 1).max()) for other in losses[1:])
+    out["drift_of_torch"] = float(np.abs(losses[1] / losses[-1] - 1).max())
     if not out["difference"] < 1e-3:
         raise SystemExit(f"{recipe}: the losses are not the same: {out['losses']}")
     return out
@@ -250,6 +304,7 @@ def main() -> None:
         print("\n".join(machine("python benchmarks/training.py", ("numpy", "torch"))), kernels(), sep="\n")
         print("\n| recipe | native, ms | torch padded | torch packed | native ÷ torch | native, MB | torch, MB |")
         print("|---|--:|--:|--:|--:|--:|--:|")
+    drifts = []
     for recipe in options.recipes:
         row = measured(recipe, options.steps, options.rounds)
         if options.json:
@@ -260,6 +315,10 @@ def main() -> None:
         cells += ["–"] * (3 - len(cells))
         least = min(row["mb"][side] for side in SIDES[recipe])
         print(f"| {recipe} | {' | '.join(cells)} | {row['ratio']:.2f} | {row['mb']['native']:.0f} | {least:.0f} |")
+        own = f", torch's own two by {row['drift_of_torch']:.1e}" if len(SIDES[recipe]) > 1 else ""
+        drifts.append(f"{recipe}: losses of all steps differ by at most {row['drift']:.1e}{own}")
+    if drifts:
+        print("", *drifts, sep="\n")
 
 
 if __name__ == "__main__":

@@ -378,9 +378,8 @@ def gradients(
         give(place, array)
     for record in records:  # the latest first
         given = [_heeded(record, o, sums.pop((record.number, o))) for o in range(record.n_outputs)]
-        found.update(
-            {key: g for o, g in enumerate(given) if g is not None and (key := (record.number, o)) in asked}
-        )
+        keys = [(record.number, o) for o in range(record.n_outputs)]
+        found.update({key: g for key, g in zip(keys, given) if g is not None and key in asked})
         if any(g is not None for g in given):
             assert callable(record.back)
             for place, made in zip(record.parents, record.back(*given)):
@@ -411,7 +410,8 @@ def _leading_to(records: Sequence[Record], asked: set[Any]) -> list[Record]:
     """Return those of the records through which a gradient comes to what is asked for."""
     leading: set[int] = {key[0] for key in asked if isinstance(key, tuple)}
     for record in reversed(records):
-        if any(_key(p) in asked or (isinstance(p, tuple) and p[0].number in leading) for p in record.parents if p):
+        places = [p for p in record.parents if p is not None]
+        if any(_key(p) in asked or (isinstance(p, tuple) and p[0].number in leading) for p in places):
             leading.add(record.number)
     return [r for r in records if r.number in leading]
 

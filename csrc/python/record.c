@@ -333,8 +333,8 @@ static PyObject *record_get(PyObject *object, void *which)
         return Py_NewRef(self->op);
     if (*(const char *)which == 'r')
         return PySequence_Concat(self->values, self->outputs);
-    return Py_BuildValue("(OOOOOO)", self->values, self->outputs, self->states, self->saved,
-                         self->in, self->out);
+    return Py_BuildValue("(OOOOOOOO)", self->values, self->outputs, self->states, self->saved,
+                         self->in, self->out, self->weights, self->drop);
 }
 
 static PyGetSetDef record_getset[] = {
@@ -342,7 +342,8 @@ static PyGetSetDef record_getset[] = {
     {"reads", record_get, NULL, "Values, then outputs; None for those that backward doesn't read.",
      "r"},
     {"held", record_get, NULL,
-     "Values, outputs, states, saved arrays and counts that it refers to; None for those not read.",
+     "Values, outputs, states, saved arrays, counts, weights, keys that it refers to; None: not "
+     "read.",
      "h"},
     {NULL, NULL, NULL, NULL, NULL},
 };

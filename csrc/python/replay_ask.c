@@ -176,7 +176,7 @@ int ds_replay_ask(const replay_object *r, PyObject *const *args, asked *a)
     if (done ==
         DONE) /* what was written into runs operators when it is looked at, as has happened by now */
         done = put_attribute(a, a->entry, N_n_done);
-    if (done == DONE && !PyList_GET_SIZE(a->streams))
+    if (done == DONE && !PyList_GET_SIZE(a->streams) && !(a->edges && PyList_GET_SIZE(a->edges)))
         done = UNKNOWN;
     if (done == DONE) {
         Py_SETREF(a->key, PyList_AsTuple(a->key));

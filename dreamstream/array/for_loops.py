@@ -192,6 +192,8 @@ class ForLoop:
             self._finish()
         finally:
             entry.courses, entry.loop, entry.open_loop = self._courses, None, None
+            self._histories, self._started = {}, {}
+            self.loop.close()
 
     # ------------------------------------------------------------------ one round
     def _start(self, name: str, value: Any) -> Any:
@@ -498,12 +500,10 @@ class Comprehension(ForLoop):
 
     def _twice(self) -> Iterator[Any]:
         """Give the frame twice: what else than the frame the value depends on shows in the second one."""
-        self._bodies = []
         self.loop.entry.open_loop = self.loop
         try:
             for _ in range(2):
                 number = self.loop.begin()
-                self._bodies.append(self.loop.body)
                 yield self._target(number)
                 if self.loop.of_one_frame:
                     refuse("a condition on the frame's number in a comprehension; use a `for`")
@@ -516,14 +516,16 @@ class Comprehension(ForLoop):
         self.loop.entry.courses = self._courses
         if len(made) != 2 or not all(map(is_of_body, made)):
             refuse("a comprehension over frames must give a tensor for each, all alike")
-        for item, body in zip(made, self._bodies):
+        for item, body in zip(made, self.loop.bodies):
             self.loop.body = body
             inner = inner_of(item).in_order()
             self.loop.end({}, {"each": inner.edge})
         second = self.loop.rounds.pop()
         if not self.loop.rounds[0].does_as(second, ()):
             refuse(LOOPS_ELSEWHERE)
-        return Gathered(self.loop.run(["each"])["each"], inner.dims, self._see)
+        frames = self.loop.run(["each"])["each"]
+        self.loop.close()
+        return Gathered(frames, inner.dims, self._see)
 
 
 def iterate(iterable: Any, site: Site, loop: Any, found: dict[str, Any]) -> Any:

@@ -238,7 +238,9 @@ class Loop:
         self.carried: dict[Any, tuple[Line, Any]] = {}
         self.rounds: list[Round] = []
         self.of_one_frame = False
-        self.body = Body(self)
+        #: Of all rounds that have begun.
+        self.bodies: list[Body] = []
+        self._body: Body | None = None
         #: What is written into frame by frame, with the first round in which it is, and how far from the loop's
         #: frame the written one is; what it is at this frame; and which frames were read in this round.
         self.written: list[tuple[StreamTensor, int, int]] = []
@@ -258,12 +260,28 @@ class Loop:
         """The least position of a frame of this round."""
         return self.first + len(self.rounds)
 
+    @property
+    def body(self) -> Body:
+        """The body of this round; before and behind all rounds one without operations."""
+        return self._body or Body(self)
+
+    @body.setter
+    def body(self, body: Body) -> None:
+        self._body = body
+
     def begin(self) -> FrameNumber:
         """Begin a round."""
         self.body = Body(self)
+        self.bodies.append(self.body)
         self.of_one_frame = False
         self._frames_now, self._read, self._done = {}, [], set()
         return FrameNumber(self)
+
+    def close(self) -> None:
+        """Forget what the rounds did: their operations and edges refer to each other and to the call's frames."""
+        for body in self.bodies:
+            body.nodes.clear()
+        self.bodies, self._body, self.rounds, self.written = [], None, [], []
 
     def beside(self, request: Request, run: Callable[[Request], Any]) -> Any:
         """Run an operation on whole streams that stands in the body: once, whatever the number of rounds."""

@@ -100,6 +100,11 @@ def of_constant(x: StreamTensor) -> StreamTensor:
     return x
 
 
+def is_of_constant(x: StreamTensor) -> bool:
+    """Whether a stream shares a constant's memory."""
+    return type(x._view) is _OfConstant
+
+
 class _Undecided:
     """In a view's place: the tensor may or may not share memory that was written into."""
 

@@ -89,7 +89,7 @@ def _cut(pieces: Iterable[Any], how: Cut, skip: int, empty: Any = None) -> Itera
         n += len(piece)
         if how.chunk is None or n <= how.chunk:
             continue
-        whole, at = _joined(held), 0
+        whole, at = joined(held), 0
         while n - at > how.chunk:  # the last frames wait until it is known whether they are
             yield Chunk(_as_given(whole[at : at + how.chunk], how.axis), False)
             at += how.chunk
@@ -98,7 +98,7 @@ def _cut(pieces: Iterable[Any], how: Cut, skip: int, empty: Any = None) -> Itera
         raise StreamMismatchError(f"{skip} of its frames had been read, now it has only {skip - left}")
     if not held and empty is None:
         raise ShapeError("an iterable gave no arrays; an empty one says what a frame is")
-    yield Chunk(_as_given(_joined(held) if held else empty, how.axis), True)
+    yield Chunk(_as_given(joined(held) if held else empty, how.axis), True)
 
 
 def _frames_first(piece: Any, axis: int) -> Any:
@@ -113,7 +113,8 @@ def _as_given(frames: Any, axis: int) -> Any:
     return frames.movedim(0, axis) if hasattr(frames, "movedim") else np.moveaxis(frames, 0, axis)
 
 
-def _joined(pieces: list[Any]) -> Any:
+def joined(pieces: list[Any]) -> Any:
+    """Return arrays, or torch's tensors, as one: frames end to end."""
     if len(pieces) == 1:
         return pieces[0]
     if hasattr(pieces[0], "movedim"):

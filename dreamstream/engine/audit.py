@@ -175,11 +175,6 @@ def _verdict(row: AuditRow, late: bool) -> str:
     return f"yes, {row.ahead} ahead{instead}" if late and row.ahead else "yes"
 
 
-def _is_memory(node: Node, plan: Mapping[str, Any]) -> bool:
-    """Whether what follows from a memory is kept, as many frames as that has."""
-    return node.once and plan["grows"]
-
-
 def _plan(model: Any, spec: Any, rate: Any, dtype: Any, skew: int) -> tuple[_core.Engine, list[Node], int, Any]:
     """Plan a model with every node as an output after its own; return also the nodes and the first rate."""
     capture, result = captured(model, spec, rate, dtype, True)
@@ -259,8 +254,10 @@ def audit(
     train_variant : str, optional
         As for `patch_module`: `training` then has what calls keep until their backward, measured on a copy of the
         model: for "chunk-wise-aligned" what each call keeps by itself, else what it adds to what is kept
-        until the streams end. With torch, keys that attention sees from the first one on lie in memory that is
-        twice as long when it is full. Weights, their gradients and what an optimiser holds are not among it.
+        until the streams end. Counted are the arrays and states that a backward reads, in bytes of memory and
+        each once, inputs and outputs among them; with torch what its graphs save. Not counted are weights, their
+        gradients, what an optimiser holds, and a flag or number per row of a call. With torch, keys that attention
+        sees from the first one on lie in memory that is twice as long when it is full.
     chunk, ids, n_calls
         Frames of the first input in a call, the streams, and how many calls are tried.
 
@@ -330,7 +327,9 @@ def audit(
                 math.ceil(ahead),
                 "; ".join(dict.fromkeys(look.substitute for look in seen if look.substitute)),
                 min((look.last for look in seen if look.last is not None), default=None),
-                sum(nodes[i].frame_bytes for i in indices if i in planned and _is_memory(nodes[i], planned[i])),
+                sum(
+                    nodes[i].frame_bytes for i in indices if i in planned and nodes[i].once and planned[i]["grows"]
+                ),
             )
         )
     latest = max(delays[:n_outputs])

@@ -19,7 +19,7 @@ from .reparametrize import folded
 __all__ = ["load", "read_safetensors"]
 
 _MOST_NAMED = 10
-_SAFETENSORS_TYPES = {
+SAFETENSORS_TYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2",
     "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "<i1",
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "<u1", "BOOL": "|b1",
@@ -122,5 +122,5 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
 
 
 def _decoded(tensor: container.Tensor) -> NDArray[Any]:
-    array = np.frombuffer(tensor.data, _SAFETENSORS_TYPES[tensor.dtype])
+    array = np.frombuffer(tensor.data, SAFETENSORS_TYPES[tensor.dtype])
     return (array.astype(np.uint32) << 16).view(np.float32) if tensor.dtype == "BF16" else array

@@ -63,8 +63,7 @@ class Adam(Optimizer):
         decoupled_weight_decay: bool = False,
     ) -> None:
         name = type(self).__name__
-        for what, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
-            positive(name, value, what)
+        positive(name, lr=lr, eps=eps, weight_decay=weight_decay)
         if not all(0 <= b < 1 for b in betas):
             raise ValueError(f"{name}: betas are from 0 to below 1, got {betas}")
         defaults = {

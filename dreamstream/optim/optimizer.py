@@ -198,10 +198,11 @@ def _taken(key: str, value: Any, parameter: Any) -> Any:
     return Tensor(array.astype(dtype))
 
 
-def positive(name: str, value: float, what: str) -> None:
+def positive(name: str, **options: float) -> None:
     """Raise ValueError for an option that is negative."""
-    if not value >= 0:
-        raise ValueError(f"{name}: {what} must not be negative, got {value}")
+    for what, value in options.items():
+        if not value >= 0:
+            raise ValueError(f"{name}: {what} must not be negative, got {value}")
 
 
 def kept(state: dict[str, Any], name: str, like: Array) -> Array:

@@ -65,8 +65,7 @@ class SGD(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        for what, value in (("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay)):
-            positive("SGD", value, what)
+        positive("SGD", lr=lr, momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("SGD: nesterov needs momentum, and no dampening")
         defaults = {

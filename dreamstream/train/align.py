@@ -72,22 +72,17 @@ def align(y: Any, targets: Mapping[str, Any]) -> Any:
     rows = [targets[i] for i in meta.ids]
     ends = [s + int(n) for s, n in zip(starts, meta.lengths)]
     lengths = [_length(i, row) for i, row in zip(meta.ids, rows)]
-    short = [i for i, n, end in zip(meta.ids, lengths, ends) if n < end]
-    if short:
-        wrong = meta.ids.index(short[0])
-        raise StreamMismatchError(
-            f"align: a target has {lengths[wrong]} frames, but the output has reached {ends[wrong]}; targets are "
-            "those of whole streams, at the output's rate",
-            short,
-        )
-    late = [i for i, n, end, eos in zip(meta.ids, lengths, ends, meta.eos) if eos and n > end]
-    if late:
-        wrong = meta.ids.index(late[0])
-        raise StreamMismatchError(
-            f"align: a target has {lengths[wrong]} frames, but the output has ended after {ends[wrong]}; targets "
-            "have one entry per frame of the model's output",
-            late,
-        )
+    known = list(zip(meta.ids, lengths, ends, meta.eos))
+    short = [(i, n, end) for i, n, end, _ in known if n < end]
+    late = [(i, n, end) for i, n, end, eos in known if eos and n > end]
+    for wrong, has, advice in (
+        (short, "has reached", "targets are those of whole streams, at the output's rate"),
+        (late, "has ended after", "targets have one entry per frame of the model's output"),
+    ):
+        for _, n, end in wrong[:1]:
+            raise StreamMismatchError(
+                f"align: a target has {n} frames, but the output {has} {end}; {advice}", [i for i, *_ in wrong]
+            )
     cut = [row[start:end] for row, start, end in zip(rows, starts, ends)]
     shapes = {tuple(c.shape[1:]) for c in cut}
     if len(shapes) > 1:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..data import StreamLoader
+from ..data.reading import joined
 from ..errors import ShapeError, StreamIdError
 from ..stream.tree import leaves
 from .align import align
@@ -159,13 +160,7 @@ class Tail:
 
     def with_more(self, frames: Any) -> Tail:
         """Return it with frames behind its own."""
-        if self.frames is None:
-            return Tail(self.at, frames)
-        if isinstance(frames, np.ndarray):
-            return Tail(self.at, np.concatenate([self.frames, frames]))
-        import torch
-
-        return Tail(self.at, torch.cat([self.frames, frames]))
+        return Tail(self.at, frames if self.frames is None else joined([self.frames, frames]))
 
     def behind(self, position: int) -> Tail:
         """Return it without the frames before a position."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import nn
 from ..errors import FormatError
-from .front import no_grad_of
+from .front import is_native, no_grad_of, torch_module
 
 
 class Callback:
@@ -178,8 +178,4 @@ class Average(Callback):
 
 
 def _utils_of(model: Any) -> Any:
-    if isinstance(model, nn.Module):
-        return nn.utils
-    import torch
-
-    return torch.nn.utils
+    return nn.utils if is_native(model) else torch_module().nn.utils

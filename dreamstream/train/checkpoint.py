@@ -22,25 +22,13 @@ from .. import container
 from ..array.tensor import Tensor
 from ..engine.files import replacing
 from ..errors import FormatError
+from ..nn.state import SAFETENSORS_TYPES
+from .front import torch_module
 
 TREE, CHECKSUM = "dreamstream.checkpoint", "dreamstream.checksum"
 
 #: Element types that a container names; the bytes of others are held as they are.
-_NAMES = {
-    "bool": "BOOL",
-    "uint8": "U8",
-    "int8": "I8",
-    "uint16": "U16",
-    "int16": "I16",
-    "uint32": "U32",
-    "int32": "I32",
-    "uint64": "U64",
-    "int64": "I64",
-    "float16": "F16",
-    "float32": "F32",
-    "float64": "F64",
-    "bfloat16": "BF16",
-}
+_NAMES = {"bfloat16" if name == "BF16" else np.dtype(code).name: name for name, code in SAFETENSORS_TYPES.items()}
 _PLAIN = re.compile(r"[\w.-]{1,200}", re.ASCII)
 
 
@@ -95,7 +83,8 @@ def _encoded(tree: Any, path: str, tensors: dict[str, container.Tensor]) -> Any:
         return tree.item()
     if isinstance(tree, Mapping):
         kind = "counter" if isinstance(tree, Counter) else "dict"
-        return {kind: [[_key(k, path), _encoded(v, _below(path, k, n), tensors)] for n, (k, v) in _items(tree)]}
+        items = enumerate(tree.items())
+        return {kind: [[_key(k, path), _encoded(v, _below(path, k, n), tensors)] for n, (k, v) in items]}
     if isinstance(tree, (list, tuple)):
         found = [_encoded(v, _below(path, n, n), tensors) for n, v in enumerate(tree)]
         return found if isinstance(tree, list) else {"tuple": found}
@@ -110,16 +99,12 @@ def _encoded(tree: Any, path: str, tensors: dict[str, container.Tensor]) -> Any:
         return _array(path, of, values.dtype.name, values.shape, little.tobytes(), tensors)
     if _is_torch(tree):
         values = tree.detach().cpu().contiguous()
-        raw = values.reshape(-1).view(_torch().uint8).numpy().tobytes()
+        raw = values.reshape(-1).view(torch_module().uint8).numpy().tobytes()
         return _array(path, "torch", str(values.dtype).removeprefix("torch."), tuple(values.shape), raw, tensors)
     raise FormatError(
         f"a checkpoint can't hold {path}, which is of type {type(tree).__name__}; it holds numbers, texts, "
         "arrays, and lists and dicts of these"
     )
-
-
-def _items(tree: Mapping[Any, Any]) -> Any:
-    return enumerate(tree.items())
 
 
 def _key(key: Any, path: str) -> Any:
@@ -164,7 +149,7 @@ def _decoded(node: Any, tensors: Mapping[str, container.Tensor]) -> Any:
     dtype = node.get("dtype") or next(k for k, v in _NAMES.items() if v == held.dtype)
     shape = tuple(node.get("shape", held.shape))
     if of == "torch":
-        torch = _torch()
+        torch = torch_module()
         kind = getattr(torch, dtype)
         if not len(held.data):
             return torch.empty(shape, dtype=kind)
@@ -175,9 +160,3 @@ def _decoded(node: Any, tensors: Mapping[str, container.Tensor]) -> Any:
 
 def _is_torch(x: Any) -> bool:
     return any(c.__name__ == "Tensor" and c.__module__ == "torch" for c in type(x).__mro__)
-
-
-def _torch() -> Any:
-    import torch
-
-    return torch

@@ -21,23 +21,17 @@ def explained(trainer: Any, number: float, y: Any, target: Any) -> DreamStreamEr
     patch: Any = patch_of(trainer.model)
     outputs = streams_of(y)
     ids = list(outputs[0].ids)
-    wrong = _not_finite(outputs, patch)
-    if wrong:
-        return LossError(f"{said}: outputs of these streams are not finite; {kept}", wrong)
-    given = [x for x in leaves(target) if is_stream(x)]
-    wrong = _not_finite(given, patch)
-    if wrong:
-        return LossError(f"{said}: targets of these streams are not finite; {kept}", wrong)
+    for what, streams in (("outputs", outputs), ("targets", [x for x in leaves(target) if is_stream(x)])):
+        if wrong := _not_finite(streams, patch):
+            return LossError(f"{said}: {what} of these streams are not finite; {kept}", wrong)
     if isinstance(target, list):
-        longer = [
-            (i, len(t), int(n))
-            for i, t, n in zip(ids, target, outputs[0].lengths)
-            if hasattr(t, "__len__") and len(t) > n
-        ]
+        counts = [(i, *_entries(t, patch), int(n)) for i, t, n in zip(ids, target, outputs[0].lengths)]
+        longer = [(i, entries, repeats, n) for i, entries, repeats, n in counts if entries + repeats > n]
         if longer:
-            _, n_target, n = longer[0]
+            _, entries, repeats, n = longer[0]
+            more = "" if entries > n else f" and {repeats} repeats, for which CTC needs {entries + repeats} frames"
             return StreamMismatchError(
-                f"{said}: a target has {n_target} entries, but the whole output {n} frames; {kept}",
+                f"{said}: a target has {entries} entries{more}, but the whole output {n} frames; {kept}",
                 [i for i, *_ in longer],
             )
         unknown = [i for i, t in zip(ids, target) if _has_nan(t, patch)]
@@ -46,6 +40,15 @@ def explained(trainer: Any, number: float, y: Any, target: Any) -> DreamStreamEr
     if any(not int(x.lengths.sum()) for x in outputs):
         said += ", and one of the outputs has no frames in this call, of which there is no mean"
     return LossError(f"{said}; {kept}", ids)
+
+
+def _entries(target: Any, patch: Any) -> tuple[int, int]:
+    """Return how many entries a target has, and how many of its labels are the one before again."""
+    if not hasattr(target, "__len__"):
+        return 0, 0
+    labels = patch.array_of(target) if hasattr(target, "shape") else np.array(target, object)
+    are_labels = labels.ndim == 1 and all(isinstance(n, int) for n in labels.tolist())
+    return len(target), int((labels[1:] == labels[:-1]).sum()) if are_labels else 0
 
 
 def _not_finite(streams: list[Any], patch: Any) -> list[str]:

@@ -32,12 +32,7 @@ def is_native(model: Any) -> bool:
 
 def no_grad_of(model: Any) -> Any:
     """Return the class of contexts in which nothing is recorded for gradients."""
-    return autograd.no_grad if is_native(model) else _torch().no_grad
-
-
-def device_of(model: Any) -> Any:
-    """Return the device that inputs belong on; None for those of NumPy."""
-    return None if is_native(model) else next((p.device for p in model.parameters()), None)
+    return autograd.no_grad if is_native(model) else torch_module().no_grad
 
 
 def taken(model: Any, x: Any) -> Any:
@@ -50,11 +45,11 @@ def taken(model: Any, x: Any) -> Any:
             return x
         rows = [x[i].detach().cpu().numpy() for i in x.ids]
         return stream_tensor(rows, x.meta, x.names, rate=x.rate, restart=x.restart)
-    device = device_of(model)
+    device = next((p.device for p in model.parameters()), None)
     if not given:
         return x if device is None else x.to(device)
     torch: Any = bridge()
-    frames = [_torch().from_numpy(np.array(x[i])) for i in x.ids]
+    frames = [torch_module().from_numpy(np.array(x[i])) for i in x.ids]
     return torch.stream_tensor(frames, x.meta, x.names, rate=x.rate, restart=x.restart, device=device)
 
 
@@ -83,7 +78,7 @@ def drawn() -> dict[str, Any]:
         "dreamstream": creation.generator().bit_generator.state,
     }
     if "torch" in sys.modules:
-        torch = _torch()
+        torch = torch_module()
         state["torch"] = torch.get_rng_state()
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             state["cuda"] = torch.cuda.get_rng_state_all()
@@ -96,9 +91,9 @@ def set_drawn(state: Mapping[str, Any]) -> None:
     np.random.set_state(state["numpy"])
     creation.generator().bit_generator.state = state["dreamstream"]
     if "torch" in state:
-        _torch().set_rng_state(state["torch"])
+        torch_module().set_rng_state(state["torch"])
     if "cuda" in state:
-        _torch().cuda.set_rng_state_all(state["cuda"])
+        torch_module().cuda.set_rng_state_all(state["cuda"])
 
 
 def keys_of(model: Any) -> dict[str, Any]:
@@ -127,7 +122,8 @@ def _generators(model: Any) -> list[tuple[str, Any]]:
     return [(name, x) for name, x in own if is_generator(x)]
 
 
-def _torch() -> Any:
+def torch_module() -> Any:
+    """Return torch, which is imported where it is needed."""
     import torch
 
     return torch

@@ -41,10 +41,11 @@ def of_trainer(trainer: Any, run: Any) -> dict[str, Any]:
     now = marked(trainer, run)
     if trainer.whole_files and live:  # their tape can't be kept: they begin again, with the weights of now
         now, live = run.mark, []
+    weights = trainer.model.state_dict()
     tree = {
         "version": VERSION,
         **_identity(trainer),
-        "weights": {**trainer.model.state_dict(), **_persistent(trainer.model, now["buffers"])},
+        "weights": {**weights, **{name: b for name, b in now["buffers"].items() if name in weights}},
         "optimizer": trainer.optimizer.state_dict(),
         "scaler": None if trainer.scaler is None else trainer.scaler.state_dict(),
         "callbacks": [c.state_dict() for c in trainer.callbacks],
@@ -59,11 +60,6 @@ def of_trainer(trainer: Any, run: Any) -> dict[str, Any]:
     if run is not None and run.backwards:
         tree["grads"] = {n: p.grad for n, p in trainer.model.named_parameters() if p.grad is not None}
     return tree
-
-
-def _persistent(model: Any, buffers: Mapping[str, Any]) -> dict[str, Any]:
-    kept = model.state_dict()
-    return {name: b for name, b in buffers.items() if name in kept}
 
 
 def _identity(trainer: Any) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -247,9 +247,9 @@ class ChunkTrainer:
         try:
             while self.epochs < epochs:
                 self._epoch(source, targets, validation, validation_targets)
-                of_validation = {} if self.validation is None else {"validation": float(self.validation)}
-                for name, value in ({} if self.validation is None else self.validation.metrics).items():
-                    of_validation[f"validation {name}"] = value
+                found = self.validation
+                named = {} if found is None else {f"validation {n}": value for n, value in found.metrics.items()}
+                of_validation = named if found is None else {"validation": float(found), **named}
                 assert self.result is not None
                 about = {"epoch": self.epochs, "steps": self.steps, "loss": float(self.result)}
                 self.history.append({**about, **self.result.metrics, **of_validation})
@@ -306,7 +306,7 @@ class ChunkTrainer:
         self._patch.online()
         run, batches = self._begin(loader, known)
         try:
-            with self._progress() as progress:
+            with self._through(batches, run.others) as progress:
                 for batch in batches:
                     run.n_batches += 1
                     progress.advance(self._call(batch, run))
@@ -316,13 +316,8 @@ class ChunkTrainer:
         except BaseException:
             self._unsound = "after an epoch that was broken off: resume() from the last checkpoint"
             raise
-        finally:  # all have ended, but where something was raised
+        finally:
             self._run = None
-            if hasattr(batches, "close"):
-                batches.close()
-            live = [i for i in self._patch.known_ids() if i not in run.others]
-            if live:
-                self._patch.reset(live)
         self.epochs += 1
         self.result = run.sums.result()
         self.validation = None if validation is None else self.evaluate(validation, of_validation)
@@ -368,8 +363,21 @@ class ChunkTrainer:
         self._run, self._resumed, self._unsound = run, None, ""
         return run, batches
 
-    def _progress(self) -> Progress:
-        return Progress(0, self.quiet, "frames")
+    @contextmanager
+    def _through(self, batches: Any, others: frozenset[str]) -> Iterator[Progress]:
+        """Show how far a block is with batches; close them behind it, and give up streams that have not ended."""
+        try:
+            with Progress(0, self.quiet, "frames") as progress:
+                yield progress
+        finally:
+            if hasattr(batches, "close"):
+                batches.close()
+            if live := self._live(others):
+                self._patch.reset(live)
+
+    def _live(self, others: frozenset[str]) -> list[str]:
+        """Return the streams of an epoch that have not ended: all but others of the model."""
+        return [i for i in self._patch.known_ids() if i not in others]
 
     # ---------------------------------------------------------------- a call
     def _call(self, batch: Any, run: Run) -> int:
@@ -383,7 +391,7 @@ class ChunkTrainer:
                 loss, number, metrics = self._judged(y, run.targets)
                 run.waiting.append((loss, n))
                 run.sums.add(n, number, metrics)
-        live = [i for i in self._patch.known_ids() if i not in run.others]
+        live = self._live(run.others)
         if run.waiting and not (self.whole_files and live):
             self._backward(run)
         if run.backwards == self.accumulate:
@@ -486,7 +494,7 @@ class ChunkTrainer:
         batches = iter(loader)
         self.model.eval()
         try:
-            with no_grad_of(self.model)(), self._progress() as progress:
+            with self._through(batches, others) as progress, no_grad_of(self.model)():
                 for batch in batches:
                     args, kwargs, first = self._inputs(batch, known)
                     with self.autocast():
@@ -496,15 +504,10 @@ class ChunkTrainer:
                         if n:
                             _, number, metrics = self._judged(y, known)
                             sums.add(n, number, metrics)
-                    known.forget([i for i in self._patch.known_ids() if i not in others])
+                    known.forget(self._live(others))
                     progress.advance(int(first.lengths.sum()))
         finally:
             set_modes(modes)
-            if hasattr(batches, "close"):
-                batches.close()
-            live = [i for i in self._patch.known_ids() if i not in others]
-            if live:
-                self._patch.reset(live)
         return sums.result()
 
     # ---------------------------------------------------------------- checkpoints

@@ -121,6 +121,8 @@ def test_grad_leaves_leaves_alone():
     z = x * y
     gx, gz = ds.autograd.grad(z * z, [x, z])
     assert (gx.tolist(), gz.tolist(), x.grad, y.grad) == ([150], [30], None, None)
+    none = leaf(0)  # whatever a leaf's values are
+    assert ds.autograd.grad(none * y, [none])[0].tolist() == [5]
 
 
 def test_grad_of_what_is_not_used():

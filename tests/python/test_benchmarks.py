@@ -79,8 +79,10 @@ def test_training():
     """Losses are compared with those of plain torch."""
     pytest.importorskip("torch")
     rows = run("training.py", "--steps", "2", "--rounds", "1")
-    assert [r["recipe"] for r in rows] == ["gru", "conformer", "ctc"]
-    assert all(r["difference"] < 1e-3 and all(ms[1] > 0 for ms in r["ms"].values()) for r in rows)
+    assert [r["recipe"] for r in rows] == ["gru", "conformer", "ctc", "moe"]
+    assert all(
+        r["difference"] < 1e-3 and r["drift"] < 1e-3 and all(ms[1] > 0 for ms in r["ms"].values()) for r in rows
+    )
 
 
 @pytest.mark.slow

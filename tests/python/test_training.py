@@ -270,16 +270,44 @@ def test_gradients_are_those_of_the_torch_front_end(kind, parts, variant):
 
 
 # ---------------------------------------------------------------------- what is refused
-def test_a_backward_in_mid_file_changes_nothing():
-    model, data = made(Recogniser), recordings()
-    ds.patch_module(model, train_variant="full-file-aligned").train().online()
-    y = model(ds.stream_tensor([data["a"], data["b"]], ids=["a", "b"], sos=True, eos=[True, False]))
+BACKWARDS = {
+    "a sum": lambda lib, y, weights: y.square().sum().backward(),
+    "a row": lambda lib, y, weights: y["a"].square().sum().backward(),
+    "some frames": lambda lib, y, weights: y["a"][:2].square().mean().backward(),
+    "padded": lambda lib, y, weights: y.tensor().square().sum().backward(),
+    "a gradient": lambda lib, y, weights: y["a"].backward(lib.ones_like(y["a"])),
+    "with a weight": lambda lib, y, weights: (y["a"].sum() + weights[0].sum()).backward(),
+    "autograd": lambda lib, y, weights: lib.autograd.backward([y["a"].sum()]),
+    "of some weights": lambda lib, y, weights: lib.autograd.backward([y["a"].sum()], inputs=weights[:2]),
+    "grad": lambda lib, y, weights: lib.autograd.grad(y["a"].sum(), weights[:2]),
+}
+
+
+@pytest.mark.parametrize("front", ["native", "torch"])
+@pytest.mark.parametrize("how", BACKWARDS)
+def test_a_backward_in_mid_file_changes_nothing(how, front):
+    """However it is begun; an ended stream takes no more frames, and what is given up can be gone back through."""
+    lib, data = (ds if front == "native" else pytest.importorskip("torch")), recordings()
+    frames = {i: np.float32(x) if lib is ds else lib.from_numpy(np.float32(x)) for i, x in data.items()}
+    net = lib.nn.Sequential(lib.nn.Conv1d(3, 4, 5, stride=2, padding=2), lib.nn.Tanh(), lib.nn.Conv1d(4, 2, 1))
+    model = ds.patch_module(net, train_variant="full-file-aligned").train().online()
+    weights = list(model.parameters())
+    y = model(ds.stream_tensor([frames["a"], frames["b"]], ids=["a", "b"], sos=True, eos=[True, False]))
     with pytest.raises(ModeError, match="mid-file") as error:
-        y.square().sum().backward()
-    assert error.value.ids == ("b",) and all(p.grad is None for p in model.parameters())
+        BACKWARDS[how](lib, y, weights)
+    assert error.value.ids == ("b",) and all(p.grad is None for p in weights)
+    with pytest.raises(StreamIdError, match="no such streams are live") as error:
+        model(ds.stream_tensor([frames["a"]], ids="a"))
+    assert error.value.ids == ("a",)
     model.reset("b")
-    y.square().sum().backward()
-    assert model.head.weight.grad is not None
+    found = BACKWARDS[how](lib, y, weights) or [p.grad for p in weights[:2]]
+    assert all(np.asarray(g).any() for g in found)
+
+
+@pytest.mark.parametrize("variant", ["full-file", "standard", "Chunk-wise-aligned", "full-file-aligned ", None, 3])
+def test_variants_that_there_are_not(variant):
+    with pytest.raises(ValueError, match="train_variant is one of chunk-wise-aligned, full-file-aligned, full-f"):
+        ds.patch_module(made(Recogniser), train_variant=variant)
 
 
 def test_outputs_that_are_held_back():

@@ -204,7 +204,7 @@ class Noted(Recording):
 
     def place(self, out: Any) -> Place | None:
         """Return the place whose call gave `out`; None where it can't be repeated."""
-        if not self._whole or (self.handled and not self._legs):
+        if not self._whole or ((self.handled or not self.asked.streams) and not self._legs):
             return None
         if times_asked() != self._asked_before:  # a declared context has to be asked for in every call
             return None
@@ -313,8 +313,10 @@ class _Results:
         if "edge" not in vars(x) and (last := later(x)) is not None:
             if x._view is not last or not last.is_once:
                 raise _Unknown
-            return _Last(self._seen(last.of), last.count)
+            return _Made(self._seen(last.of), partial(last_frames, count=last.count))
         self._require_value(x)
+        if writing.is_of_constant(x):
+            return _Made(self._seen(x), writing.of_constant)
         for i, own in enumerate(self._inputs):
             if own is x:  # or has become what was written into it
                 return _Given(i) if x.edge is self._given[i] else (*self._seen(x), None)
@@ -398,17 +400,17 @@ class _Given:
         return StreamTensor.shell(streams[self.at])
 
 
-class _Last:
-    """The last frames of a result, which are computed where they are used."""
+class _Made:
+    """What a function makes of a result: its last frames, computed where they are used; a constant's rows."""
 
-    __slots__ = ("count", "of")
+    __slots__ = ("make", "of")
 
-    def __init__(self, of: tuple[int, Any, Any], count: int) -> None:
-        self.of, self.count = of, count
+    def __init__(self, of: tuple[int, Any, Any], make: Callable[[NativeStream], NativeStream]) -> None:
+        self.of, self.make = of, make
 
     def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
         at, dims, names = self.of
-        return StreamTensor.shell(last_frames(NativeStream.inside(values[at], dims, edges[at], names), self.count))
+        return StreamTensor.shell(self.make(NativeStream.inside(values[at], dims, edges[at], names)))
 
 
 def _same(value: Any, *_: Any) -> Any:

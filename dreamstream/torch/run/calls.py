@@ -43,7 +43,7 @@ class TorchSession(Session):
     def __init__(self, *options: Any, **named: Any) -> None:
         super().__init__(*options, **named)
         self.table = Table()
-        self.constants: dict[int, tuple[Any, Tensor]] = {}
+        self.constants: dict[Any, tuple[Any, Tensor]] = {}
         self.parameters: dict[int, Constant] = {}  # as operators know them
         self._named: list[Any] = []
         self.guard = Guard(self)
@@ -60,7 +60,9 @@ class TorchSession(Session):
 
     def constant(self, array: Any, like: Tensor) -> Tensor:
         """Return an array that serves as a weight as a tensor on the device, converted once."""
-        known = self.constants.get(id(array))
+        # An array is known by its identity; one of a single number, which is often made in every call, by that.
+        key = id(array) if array.size > 1 else (array.dtype.str, array.shape, array.tobytes())
+        known = self.constants.get(key)
         if known is None or known[1].device != like.device:
             with torch.inference_mode(False):  # it may serve in training later
                 tensor = torch.from_numpy(np.array(array))
@@ -69,7 +71,7 @@ class TorchSession(Session):
             if array.ndim:
                 if len(self.constants) > 64:
                     self.constants.clear()
-                self.constants[id(array)] = (array, tensor)
+                self.constants[key] = (array, tensor)
             return tensor
         return known[1]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -12,27 +13,32 @@ from torch import Tensor
 from ..forward.constants import dtype_of
 
 
+class _Saved:
+    """What a node of a graph holds in place of a tensor, and lives as long as the node."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor.detach()  # the tensor itself would be a cycle where it is its operation's output
+
+
 @contextmanager
 def keeping(model: Any) -> Iterator[Callable[[Sequence[Any]], int]]:
-    """Give what says how many bytes the calls within it have saved, since there were no outputs to go back from.
+    """Give what says how many bytes the graphs of calls within it hold.
 
     Weights and buffers are left out; memory that several tensors share counts once.
     """
     own = {t.untyped_storage().data_ptr() for t in [*model.parameters(), *model.buffers()]}
-    held: dict[int, Any] = {}
+    held = WeakSet[_Saved]()
 
-    def pack(saved: Tensor) -> Tensor:
-        storage = saved.untyped_storage()
-        if storage.nbytes() and storage.data_ptr() not in own:
-            held[storage.data_ptr()] = storage
-        return saved.detach()  # the tensor itself would be a cycle where it is its operation's output
+    def pack(tensor: Tensor) -> _Saved:
+        saved = _Saved(tensor)
+        held.add(saved)
+        return saved
 
-    def n_bytes(outputs: Sequence[Any]) -> int:
-        if not outputs:
-            held.clear()
-        return sum(s.nbytes() for s in held.values())
+    def n_bytes(_: Sequence[Any]) -> int:
+        storages = [saved.tensor.untyped_storage() for saved in held]
+        return sum({s.data_ptr(): s.nbytes() for s in storages if s.data_ptr() not in own}.values())
 
-    with torch.random.fork_rng(), torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
+    with torch.random.fork_rng(), torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved.tensor):
         yield n_bytes
 
 
