@@ -118,7 +118,6 @@ static ds_status lay_out_block(ds_plan *p)
 {
     const ds_graph *g = p->graph;
     size_t grown;
-    DS_PUSH(&p->arena, p->moving, g->n_edges);
     for (size_t e = 0; e < g->n_edges; e++) {
         ds_edge_plan *edge = &p->edges[e];
         const ds_edge_facts *facts = &p->analysis.edges[e];
@@ -130,8 +129,6 @@ static ds_status lay_out_block(ds_plan *p)
         make_room(edge, facts->block);
         const bool slack = edge->capacity > 0 && edge->room > edge->capacity;
         edge->mark = slack ? (int)p->n_marked++ : -1;
-        if (slack || edge->tail >= 0)
-            p->moving[p->n_moving++] = (int)e;
         DS_CHECK(!__builtin_mul_overflow((size_t)facts->growth, edge->frame_bytes, &grown) &&
                      !__builtin_add_overflow(p->grown_bytes, grown, &p->grown_bytes),
                  DS_NO_MEMORY, "a stream's state does not fit into memory");

@@ -86,8 +86,7 @@ typedef struct ds_plan {
     int *leaving;              /* edges by their last use: after node j those from */
     int *first_leaving;        /* first_leaving[j] to first_leaving[j + 1]; [graph->n_nodes + 2] */
     int n_buffers, n_tails;
-    int *moving; /* [n_moving]: edges whose first kept frame moves on (marks, tails) */
-    size_t n_moving, n_marked;
+    size_t n_marked;
     ds_checked *checked; /* [n_checked] */
     size_t n_checked;
     bool checks_values;          /* whether any operator looks at the values of an input */

@@ -16,6 +16,16 @@ static void fetch_ahead(const char *data, size_t n_bytes)
         __builtin_prefetch(data + i);
 }
 
+/* Moves the kept frames of a row to the front of the room of an edge. */
+static void move_to_front(const ds_plan *p, ds_group *g, ds_row *row, const ds_edge_plan *edge,
+                          int64_t kept)
+{
+    const size_t n_bytes = (size_t)kept * edge->frame_bytes;
+    memmove((char *)row->slot->block + edge->state_offset, ds_slot_kept(p, row->slot, edge), n_bytes);
+    *ds_slot_passed(p, row->slot, edge) = 0;
+    g->n_moved += n_bytes;
+}
+
 void ds_group_make_way(const ds_plan *p, ds_group *g, size_t e)
 {
     const ds_edge_plan *edge = &p->edges[e];
@@ -24,15 +34,11 @@ void ds_group_make_way(const ds_plan *p, ds_group *g, size_t e)
         const ds_span span = ds_span_of(p, s, e);
         const size_t n_bytes = (size_t)span.kept * edge->frame_bytes;
         for (ds_row *row = s->rows; span.where == DS_IN_ROOM && row < s->rows + s->n; row++) {
-            char *room = (char *)row->slot->block + edge->state_offset;
-            int64_t *mark = ds_slot_passed(p, row->slot, edge);
-            if (*mark + span.kept + span.fresh <= edge->room)
+            if (*ds_slot_passed(p, row->slot, edge) + span.kept + span.fresh <= edge->room)
                 continue;
             if (row + 1 < s->rows + s->n)
                 fetch_ahead(ds_slot_kept(p, row[1].slot, edge), n_bytes);
-            memmove(room, room + (size_t)*mark * edge->frame_bytes, n_bytes);
-            *mark = 0;
-            g->n_moved += n_bytes;
+            move_to_front(p, g, row, edge, span.kept);
         }
     }
 }
@@ -61,11 +67,36 @@ static void move_kept(const ds_plan *p, ds_group *g, size_t e, bool after)
     }
 }
 
+/* What is no longer needed is dropped: the first kept frame moves on in rooms and tails. Where as many new frames as
+ * came with this call would pass the room's end, those that stay go to its front at once, while they are in the
+ * cache; not those of outputs, which the caller has yet to read. */
+static void drop(const ds_plan *p, ds_group *g, size_t e)
+{
+    const ds_edge_plan *edge = &p->edges[e];
+    for (size_t i = 0; i < g->n_stretches; i++) {
+        const ds_stretch *s = &g->stretches[i];
+        const ds_span span = ds_span_of(p, s, e);
+        const bool in_room = span.where == DS_IN_ROOM && edge->last_use < (int)p->graph->n_nodes;
+        for (ds_row *row = s->rows; row < s->rows + s->n; row++) {
+            const int64_t kept = ds_kept_at(p, &row->now, e),
+                          dropped = ds_kept_from(p, &row->now, e) - ds_kept_from(p, &row->before, e);
+            int64_t *mark = ds_slot_passed(p, row->slot, edge);
+            *mark = span.where != DS_IN_BUFFER && kept > 0 ? *mark + dropped : 0;
+            if (in_room && *mark + kept + span.fresh > edge->room)
+                move_to_front(p, g, row, edge, kept);
+        }
+    }
+}
+
 /* Saves what edges keep that nobody reads after node j. */
 static void store_kept(const ds_plan *p, ds_group *g, size_t j)
 {
-    for (int i = p->first_leaving[j]; i < p->first_leaving[j + 1]; i++)
-        move_kept(p, g, (size_t)p->leaving[i], true);
+    for (int i = p->first_leaving[j]; i < p->first_leaving[j + 1]; i++) {
+        const size_t e = (size_t)p->leaving[i];
+        move_kept(p, g, e, true);
+        if (p->edges[e].mark >= 0 || p->edges[e].tail >= 0)
+            drop(p, g, e);
+    }
 }
 
 /* ---------------------------------------------------------------- one node */
@@ -266,22 +297,6 @@ static void show_watched(const ds_step *step, ds_group *g, size_t j)
     }
 }
 
-/* What is no longer needed is dropped: the first kept frame moves on in rooms and tails. */
-static void drop(const ds_plan *p, ds_group *g, size_t e)
-{
-    for (size_t i = 0; i < g->n_stretches; i++) {
-        const ds_stretch *s = &g->stretches[i];
-        const ds_span span = ds_span_of(p, s, e);
-        for (ds_row *row = s->rows; row < s->rows + s->n; row++) {
-            const int64_t dropped =
-                ds_kept_from(p, &row->now, e) - ds_kept_from(p, &row->before, e);
-            const bool stays = span.where != DS_IN_BUFFER && ds_kept_at(p, &row->now, e) > 0;
-            int64_t *mark = ds_slot_passed(p, row->slot, &p->edges[e]);
-            *mark = stays ? *mark + dropped : 0;
-        }
-    }
-}
-
 void ds_group_run(const ds_step *step, ds_group *g, ds_pool *pool)
 {
     const ds_plan *p = step->plan;
@@ -299,10 +314,8 @@ void ds_group_run(const ds_step *step, ds_group *g, ds_pool *pool)
         show_watched(step, g, j);
         store_kept(p, g, j);
     }
-    store_kept(p, g, graph->n_nodes);
     list_outputs(step, g);
-    for (size_t k = 0; k < p->n_moving; k++)
-        drop(p, g, (size_t)p->moving[k]);
+    store_kept(p, g, graph->n_nodes);
     for (ds_row *row = g->rows; row < g->rows + g->n_rows; row++)
         for (size_t i = 0; i < graph->n_inputs; i++)
             row->slot->block->frames[i] = ds_known_at(p, &row->now, (size_t)graph->inputs[i]);
