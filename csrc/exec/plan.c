@@ -163,6 +163,18 @@ static double work_of(const ds_op *op)
     return work;
 }
 
+/* Whose kept frames may be fetched while a node runs. */
+static void find_next_rooms(ds_plan *p)
+{
+    int next = -1;
+    for (size_t j = p->graph->n_nodes; j-- > 0;) {
+        const ds_node *node = &p->graph->nodes[j];
+        p->nodes[j].next_room = next;
+        for (int i = ds_op_n_values(node->op); i-- > 0;)
+            next = p->edges[node->inputs[i]].mark >= 0 ? node->inputs[i] : next;
+    }
+}
+
 /* What running a node takes, found once. */
 static ds_status study_nodes(ds_plan *p)
 {
@@ -240,6 +252,7 @@ static ds_status make(ds_plan *p, int64_t skew, size_t max_bytes, ds_arena *scra
     DS_TRY(order_edges(p));
     DS_TRY(assign_buffers(p, scratch));
     DS_TRY(study_nodes(p));
+    find_next_rooms(p);
     DS_TRY(ds_positions_plan(p, scratch));
     DS_TRY(ds_budget_start(p, scratch, max_bytes));
     ds_graph_fingerprint(p->model, p->fingerprint);

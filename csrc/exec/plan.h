@@ -39,6 +39,7 @@ typedef struct ds_node_plan {
     bool framewise;       /* ds_op_framewise */
     double frame_work;    /* per frame of output 0: multiplications and elements, about */
     bool by_frames;       /* threads share its output frames, as far as there are enough */
+    int next_room; /* the edge with slack whose kept frames a node behind it reads first; -1: none */
 } ds_node_plan;
 
 /* A node whose operator looks at lengths; always: not at the end only. */

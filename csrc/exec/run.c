@@ -21,7 +21,8 @@ static void move_to_front(const ds_plan *p, ds_group *g, ds_row *row, const ds_e
                           int64_t kept)
 {
     const size_t n_bytes = (size_t)kept * edge->frame_bytes;
-    memmove((char *)row->slot->block + edge->state_offset, ds_slot_kept(p, row->slot, edge), n_bytes);
+    memmove((char *)row->slot->block + edge->state_offset, ds_slot_kept(p, row->slot, edge),
+            n_bytes);
     *ds_slot_passed(p, row->slot, edge) = 0;
     g->n_moved += n_bytes;
 }
@@ -79,7 +80,8 @@ static void drop(const ds_plan *p, ds_group *g, size_t e)
         const bool in_room = span.where == DS_IN_ROOM && edge->last_use < (int)p->graph->n_nodes;
         for (ds_row *row = s->rows; row < s->rows + s->n; row++) {
             const int64_t kept = ds_kept_at(p, &row->now, e),
-                          dropped = ds_kept_from(p, &row->now, e) - ds_kept_from(p, &row->before, e);
+                          dropped =
+                              ds_kept_from(p, &row->now, e) - ds_kept_from(p, &row->before, e);
             int64_t *mark = ds_slot_passed(p, row->slot, edge);
             *mark = span.where != DS_IN_BUFFER && kept > 0 ? *mark + dropped : 0;
             if (in_room && *mark + kept + span.fresh > edge->room)
@@ -97,6 +99,27 @@ static void store_kept(const ds_plan *p, ds_group *g, size_t j)
         if (p->edges[e].mark >= 0 || p->edges[e].tail >= 0)
             drop(p, g, e);
     }
+}
+
+/* Lets node j fetch, as far as its products do so in passing, what streams keep of the edge that is read next. */
+static void fetch_room(const ds_plan *p, ds_group *g, size_t j)
+{
+    const int e = p->nodes[j].next_room;
+    if (g->fetch_rows == NULL || e == g->fetched_room)
+        return;
+    g->fetched_room = e;
+    g->fetch = (ds_fetch){.rows = g->fetch_rows};
+    for (size_t i = 0; e >= 0 && i < g->n_stretches; i++) {
+        const ds_stretch *s = &g->stretches[i];
+        const ds_span span = ds_span_of(p, s, (size_t)e);
+        const size_t n_bytes = (size_t)span.kept * span.frame_bytes;
+        if (span.where != DS_IN_ROOM || n_bytes * g->n_rows > DS_CACHED_BYTES)
+            continue;
+        g->fetch.bytes = n_bytes > g->fetch.bytes ? n_bytes : g->fetch.bytes;
+        for (size_t r = 0; r < s->n && n_bytes > 0; r++)
+            g->fetch_rows[g->fetch.n_rows++] = ds_slot_kept(p, s->rows[r].slot, &p->edges[e]);
+    }
+    ds_fetch_lend(&g->fetch);
 }
 
 /* ---------------------------------------------------------------- one node */
@@ -309,11 +332,14 @@ void ds_group_run(const ds_step *step, ds_group *g, ds_pool *pool)
             ds_group_make_way(p, g, (size_t)(node->first_output + o));
             move_kept(p, g, (size_t)(node->first_output + o), false);
         }
-        if (has_work(p, g, j))
+        if (has_work(p, g, j)) {
+            fetch_room(p, g, j);
             forward(p, g, j, pool);
+        }
         show_watched(step, g, j);
         store_kept(p, g, j);
     }
+    ds_fetch_lend(NULL);
     list_outputs(step, g);
     store_kept(p, g, graph->n_nodes);
     for (ds_row *row = g->rows; row < g->rows + g->n_rows; row++)

@@ -144,6 +144,9 @@ static ds_status make_groups(ds_step *s)
     DS_PUSH(&s->arena, whole.stretches, n);
     DS_PUSH(&s->arena, offsets, n * n_edges);
     DS_PUSH(&s->arena, all_true, n);
+    whole.fetch_rows = NULL;
+    if (s->n_groups > 1 && p->read_bytes <= 2 * DS_CACHED_BYTES)
+        DS_PUSH(&s->arena, whole.fetch_rows, n);
     DS_PUSH(&s->arena, whole.in, n * n_in);
     DS_PUSH(&s->arena, whole.count, n * n_in);
     DS_PUSH(&s->arena, whole.out, n * n_out);
@@ -171,6 +174,8 @@ static ds_status make_groups(ds_step *s)
         g->ended = s->ended + g->first;
         g->whole = all_true;
         g->rows = s->rows + g->first;
+        g->fetched_room = -1;
+        g->fetch_rows = whole.fetch_rows != NULL ? whole.fetch_rows + g->first : NULL;
         g->stretches = whole.stretches + g->first;
         g->in = whole.in + g->first * n_in;
         g->count = whole.count + g->first * n_in;
