@@ -112,7 +112,7 @@ static void fetch_room(const ds_plan *p, ds_group *g, size_t j)
     for (size_t i = 0; e >= 0 && i < g->n_stretches; i++) {
         const ds_stretch *s = &g->stretches[i];
         const ds_span span = ds_span_of(p, s, (size_t)e);
-        const size_t n_bytes = (size_t)span.kept * span.frame_bytes;
+        const size_t n_bytes = (size_t)(span.kept + span.fresh) * span.frame_bytes;
         if (span.where != DS_IN_ROOM || n_bytes * g->n_rows > DS_CACHED_BYTES)
             continue;
         g->fetch.bytes = n_bytes > g->fetch.bytes ? n_bytes : g->fetch.bytes;
