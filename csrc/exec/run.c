@@ -9,21 +9,17 @@
 #include "exec/rows.h"
 
 /* ---------------------------------------------------------------- kept frames */
-/* Brings memory into the cache that is read soon. */
-static void fetch_ahead(const char *data, size_t n_bytes)
+/* Moves the kept frames of a row to the front of their room, unless new ones fit behind them. */
+static void make_room(const ds_plan *p, ds_group *g, ds_row *row, const ds_edge_plan *edge,
+                      int64_t kept, int64_t fresh)
 {
-    for (size_t i = 0; i < n_bytes; i += DS_ALIGNMENT)
-        __builtin_prefetch(data + i);
-}
-
-/* Moves the kept frames of a row to the front of the room of an edge. */
-static void move_to_front(const ds_plan *p, ds_group *g, ds_row *row, const ds_edge_plan *edge,
-                          int64_t kept)
-{
+    char *const room = (char *)row->slot->block + edge->state_offset;
+    int64_t *mark = ds_slot_passed(p, row->slot, edge);
     const size_t n_bytes = (size_t)kept * edge->frame_bytes;
-    memmove((char *)row->slot->block + edge->state_offset, ds_slot_kept(p, row->slot, edge),
-            n_bytes);
-    *ds_slot_passed(p, row->slot, edge) = 0;
+    if (*mark + kept + fresh <= edge->room)
+        return;
+    memmove(room, room + (size_t)*mark * edge->frame_bytes, n_bytes);
+    *mark = 0;
     g->n_moved += n_bytes;
 }
 
@@ -33,14 +29,8 @@ void ds_group_make_way(const ds_plan *p, ds_group *g, size_t e)
     for (size_t i = 0; edge->mark >= 0 && i < g->n_stretches; i++) {
         const ds_stretch *s = &g->stretches[i];
         const ds_span span = ds_span_of(p, s, e);
-        const size_t n_bytes = (size_t)span.kept * edge->frame_bytes;
-        for (ds_row *row = s->rows; span.where == DS_IN_ROOM && row < s->rows + s->n; row++) {
-            if (*ds_slot_passed(p, row->slot, edge) + span.kept + span.fresh <= edge->room)
-                continue;
-            if (row + 1 < s->rows + s->n)
-                fetch_ahead(ds_slot_kept(p, row[1].slot, edge), n_bytes);
-            move_to_front(p, g, row, edge, span.kept);
-        }
+        for (ds_row *row = s->rows; span.where == DS_IN_ROOM && row < s->rows + s->n; row++)
+            make_room(p, g, row, edge, span.kept, span.fresh);
     }
 }
 
@@ -84,8 +74,8 @@ static void drop(const ds_plan *p, ds_group *g, size_t e)
                               ds_kept_from(p, &row->now, e) - ds_kept_from(p, &row->before, e);
             int64_t *mark = ds_slot_passed(p, row->slot, edge);
             *mark = span.where != DS_IN_BUFFER && kept > 0 ? *mark + dropped : 0;
-            if (in_room && *mark + kept + span.fresh > edge->room)
-                move_to_front(p, g, row, edge, kept);
+            if (in_room)
+                make_room(p, g, row, edge, kept, span.fresh);
         }
     }
 }
