@@ -214,9 +214,13 @@ static ds_status study_nodes(ds_plan *p)
         p->spread = op->spread > p->spread ? op->spread : p->spread;
         p->recurrent |= op->n_carried > 0 && op->n_weights > 0;
         const ds_rate rate = op->out[0].rate;
-        if (!g->nodes[j].silent && rate.num > 0 && !ds_graph_once(g, &g->nodes[j]))
-            p->frame_work += node->frame_work * (double)rate.num / (double)rate.den /
-                             ((double)base.num / (double)base.den);
+        if (g->nodes[j].silent || rate.num == 0 || ds_graph_once(g, &g->nodes[j]))
+            continue;
+        const double n_frames =
+            (double)rate.num / (double)rate.den / ((double)base.num / (double)base.den);
+        const double n_bytes = n_frames * (double)ds_signature_bytes(&op->out[0]);
+        p->frame_work += n_frames * node->frame_work;
+        p->frame_bytes = n_bytes > p->frame_bytes ? n_bytes : p->frame_bytes;
     }
     return DS_OK;
 }

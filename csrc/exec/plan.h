@@ -94,6 +94,7 @@ typedef struct ds_plan {
     int max_inputs, max_outputs; /* of any node, at least 1 */
     size_t call_scratch;         /* the most that any node needs whatever the rows */
     double frame_work;           /* per frame of input 0: multiplications and elements, about */
+    double frame_bytes;          /* the same: bytes of the widest edge */
     double largest;              /* multiplications of a weight, for a frame of its node */
     size_t read_bytes;           /* of weights, in a call */
     double spread;               /* the greatest of its operators */

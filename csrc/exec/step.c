@@ -61,6 +61,8 @@ ds_status ds_step_rows(ds_step *step, size_t n_rows)
 #define ROWS_PER_READING 16
 /* Rows that share a reading of weights from the cache. */
 #define ROWS_TOGETHER 64
+/* Bytes of new frames of an edge, of rows that share a pass through the graph. */
+#define BYTES_TOGETHER (1 << 18)
 
 /* Refuses absurd numbers of new frames, before anything is added up. */
 static ds_status check_frames(const ds_step *s)
@@ -120,10 +122,15 @@ static size_t count_parts(ds_step *s)
  * their frames stay there, too, from node to node. */
 static size_t count_groups(ds_step *s)
 {
-    const size_t parts = count_parts(s);
-    const size_t blocks =
-        s->within || s->plan->read_bytes > 2 * DS_CACHED_BYTES ? 1 : s->n_rows / ROWS_TOGETHER;
-    return parts > blocks ? parts : blocks;
+    const size_t parts = count_parts(s), n = s->n_rows;
+    double frames = 0;
+    for (size_t r = 0; r < n; r++)
+        frames += (double)s->n_frames[r];
+    const double most = frames * s->plan->frame_bytes / BYTES_TOGETHER;
+    const size_t filled = most < (double)n ? (size_t)most : n;
+    const size_t blocks = filled > n / ROWS_TOGETHER ? filled : n / ROWS_TOGETHER;
+    const bool near = !s->within && s->plan->read_bytes <= 2 * DS_CACHED_BYTES;
+    return near && blocks > parts ? blocks : parts;
 }
 
 /* Splits the rows into runs of about equal numbers of new frames; each group gets its part of all whose size
