@@ -36,7 +36,7 @@ static const ds_attr_def frame_attrs[] = {
      .range = DS_FROM_1},
     {"dilation", DS_ATTR_INT, .i = 1, .doc = "frames from one to the next within a window",
      .range = DS_FROM_1},
-    {"exact", DS_ATTR_INT, .doc = "1: the length must be a multiple of size", .range = DS_FROM_0},
+    {"exact", DS_ATTR_INT, .doc = "1: the length must be a multiple of size", .range = DS_0_OR_1},
     {0}};
 
 static ds_status frame_infer(ds_op *op)
@@ -45,7 +45,6 @@ static ds_status frame_infer(ds_op *op)
     DS_CHECK(op->attr[DILATION].i < ((int64_t)1 << 40) / size, DS_ARGUMENT,
              "frame: windows of %lld frames, %lld apart, are too long", (long long)size,
              (long long)op->attr[DILATION].i);
-    DS_CHECK(op->attr[EXACT].i <= 1, DS_ARGUMENT, "frame: attribute 'exact' is 0 or 1");
     DS_CHECK(op->attr[EXACT].i == 0 || (step == size && op->attr[DILATION].i == 1), DS_ARGUMENT,
              "frame: exact windows need step = size and dilation 1, got %lld, %lld and %lld",
              (long long)step, (long long)size, (long long)op->attr[DILATION].i);

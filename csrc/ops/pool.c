@@ -47,15 +47,16 @@ enum { COUNT_INCLUDE_PAD = INNER_PADDING + 1, DIVISOR }; /* avg_pool's */
 enum { KIND, FRAMES, INNER };                            /* adaptive_pool's */
 enum { AVG, MAX };
 
-#define WINDOWS                                                                               \
-    {"kernel", DS_ATTR_INT, .i = 1, .doc = "frames in a window"},                             \
-        {"stride", DS_ATTR_INT, .i = 1, .doc = "frames from window to window"},               \
-        {"left", DS_ATTR_INT, .doc = "frames of padding before the first"},                   \
-        {"right", DS_ATTR_INT, .doc = "frames of padding after the last"},                    \
-        {"ceil", DS_ATTR_INT, .doc = "1: a last window may hang over the end, on both axes"}, \
-        {"inner_kernel", DS_ATTR_INT, .i = 1,                                                 \
-         .doc = "elements of the first feature axis in a window"},                            \
-        {"inner_stride", DS_ATTR_INT, .i = 1, .doc = "elements from window to window"},       \
+#define WINDOWS                                                                              \
+    {"kernel", DS_ATTR_INT, .i = 1, .doc = "frames in a window"},                            \
+        {"stride", DS_ATTR_INT, .i = 1, .doc = "frames from window to window"},              \
+        {"left", DS_ATTR_INT, .doc = "frames of padding before the first"},                  \
+        {"right", DS_ATTR_INT, .doc = "frames of padding after the last"},                   \
+        {"ceil", DS_ATTR_INT, .doc = "1: a last window may hang over the end, on both axes", \
+         .range = DS_0_OR_1},                                                                \
+        {"inner_kernel", DS_ATTR_INT, .i = 1,                                                \
+         .doc = "elements of the first feature axis in a window"},                           \
+        {"inner_stride", DS_ATTR_INT, .i = 1, .doc = "elements from window to window"},      \
         {"inner_padding", DS_ATTR_INT, .doc = "elements of padding at both ends"}
 
 static const ds_attr_def max_pool_attrs[] = {
@@ -67,7 +68,8 @@ static const ds_attr_def max_pool_attrs[] = {
 
 static const ds_attr_def avg_pool_attrs[] = {
     WINDOWS,
-    {"count_include_pad", DS_ATTR_INT, .i = 1, .doc = "1: padding counts as elements of a window"},
+    {"count_include_pad", DS_ATTR_INT, .i = 1, .doc = "1: padding counts as elements of a window",
+     .range = DS_0_OR_1},
     {"divisor", DS_ATTR_INT, .doc = "what sums are divided by; 0: by their elements"},
     {0},
 };
@@ -147,14 +149,6 @@ static int64_t pool_outputs(const axis *a, int64_t size, bool ceil)
     return ceil && n * w->stride >= size + w->left ? n : n + 1;
 }
 
-static ds_status pool_check_flag(const ds_op *op, int attr)
-{
-    const int64_t i = op->attr[attr].i;
-    DS_CHECK(i == 0 || i == 1, DS_ARGUMENT, "%s: attribute '%s' is 0 or 1, got %lld", op->def->name,
-             op->def->attrs[attr].name, (long long)i);
-    return DS_OK;
-}
-
 static ds_status pool_check_attrs(const ds_op *op, const pool *p)
 {
     if (p->adaptive) {
@@ -166,9 +160,7 @@ static ds_status pool_check_attrs(const ds_op *op, const pool *p)
         return DS_OK;
     }
     DS_TRY(ds_padding_check(op, &p->frames.window));
-    DS_TRY(ds_padding_check(op, &p->inner.window));
-    DS_TRY(pool_check_flag(op, CEIL));
-    return p->max ? DS_OK : pool_check_flag(op, COUNT_INCLUDE_PAD);
+    return ds_padding_check(op, &p->inner.window);
 }
 
 /* ---------------------------------------------------------------- long windows */

@@ -17,11 +17,6 @@ typedef struct turned {
     char *(*saved)[DS_MAX_SAVED]; /* of all nodes of a body */
 } turned;
 
-static size_t greater(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 void ds_scan_set_back_sizes(ds_op *op)
 {
     ds_scan *s = op->own;
@@ -36,14 +31,14 @@ void ds_scan_set_back_sizes(ds_op *op)
             const ds_scratch *back = &node->back_scratch;
             for (int i = 0; i < node->n_saved; i++)
                 n_saved = ds_saturated_sum(n_saved, node->saved[i].n_bytes);
-            call = greater(call, ds_saturated_sum(back->per_call, back->per_row));
-            row = greater(row, ds_saturated_sum(back->per_in, back->per_out));
+            call = ds_greater(call, ds_saturated_sum(back->per_call, back->per_row));
+            row = ds_greater(row, ds_saturated_sum(back->per_in, back->per_out));
         }
-        call = greater(call, body->scratch_per_call);
-        row = greater(row, body->scratch_per_slot);
-        values = greater(values, n_bytes);
-        saved = greater(saved, n_saved);
-        n_values = greater(n_values, body->n_values);
+        call = ds_greater(call, body->scratch_per_call);
+        row = ds_greater(row, body->scratch_per_slot);
+        values = ds_greater(values, n_bytes);
+        saved = ds_greater(saved, n_saved);
+        n_values = ds_greater(n_values, body->n_values);
     }
     const size_t slot =
         ds_saturated_sum(ds_saturated_sum(2 * values, saved),
@@ -243,7 +238,7 @@ void ds_scan_backward(const ds_op *op, const ds_back *b)
         .b = b};
     size_t most = 0;
     for (size_t i = 0; i < s->n_bodies; i++)
-        most = greater(most, s->bodies[i].n_values);
+        most = ds_greater(most, s->bodies[i].n_values);
     t.w.slots = ds_room_take(&room, t.w.most_slots * sizeof *t.w.slots);
     t.w.groups = ds_room_take(&room, (t.w.most_slots + 1) * sizeof *t.w.groups);
     t.w.values = ds_room_take(&room, most * sizeof *t.w.values);
