@@ -94,16 +94,13 @@ static bool splits_within(const ds_plan *p, double n_rows, double frames)
 /* Into how many parts threads split the rows; workers are woken where they will have something to do. Where weights
  * don't stay in the cache, a part must have rows enough for each of them to be worth reading: else all rows
  * stay together, and nodes split themselves. */
-static size_t count_parts(ds_step *s)
+static size_t count_parts(ds_step *s, double frames)
 {
     const ds_plan *p = s->plan;
     const size_t n_threads = ds_pool_threads(s->pool);
-    double frames = 0;
     s->within = false;
     if (n_threads < 2)
         return 1;
-    for (size_t r = 0; r < s->n_rows; r++)
-        frames += (double)s->n_frames[r];
     const double parts = frames * p->frame_work / WORTH_A_THREAD;
     if (parts < 2)
         return 1;
@@ -122,10 +119,11 @@ static size_t count_parts(ds_step *s)
  * their frames stay there, too, from node to node. */
 static size_t count_groups(ds_step *s)
 {
-    const size_t parts = count_parts(s), n = s->n_rows;
+    const size_t n = s->n_rows;
     double frames = 0;
     for (size_t r = 0; r < n; r++)
         frames += (double)s->n_frames[r];
+    const size_t parts = count_parts(s, frames);
     const double most = frames * s->plan->frame_bytes / BYTES_TOGETHER;
     const size_t filled = most < (double)n ? (size_t)most : n;
     const size_t blocks = filled > n / ROWS_TOGETHER ? filled : n / ROWS_TOGETHER;

@@ -5,7 +5,6 @@
  * that read it have been. */
 #include <string.h>
 
-#include "ops/back.h"
 #include "ops/scan.h"
 
 enum { BACK_BLOCK = 1 << 18 /* bytes of frames beyond one for each row, about */, BACK_MORE = 512 };
@@ -236,17 +235,9 @@ void ds_scan_backward(const ds_op *op, const ds_back *b)
     turned t = {
         .w = {.op = op, .run = b->run, .s = s, .most_slots = b->run->n_rows + s->more_back_slots},
         .b = b};
-    size_t most = 0;
-    for (size_t i = 0; i < s->n_bodies; i++)
-        most = ds_greater(most, s->bodies[i].n_values);
-    t.w.slots = ds_room_take(&room, t.w.most_slots * sizeof *t.w.slots);
-    t.w.groups = ds_room_take(&room, (t.w.most_slots + 1) * sizeof *t.w.groups);
-    t.w.values = ds_room_take(&room, most * sizeof *t.w.values);
-    t.slopes = ds_room_take(&room, most * sizeof *t.slopes);
-    t.w.prepared = ds_room_take(&room, s->n_nodes * sizeof *t.w.prepared);
+    t.slopes = ds_room_take(&room, ds_scan_rooms(&t.w, &room) * sizeof *t.slopes);
     t.saved = ds_room_take(&room, s->n_nodes * sizeof *t.saved);
     t.w.data = room.at;
-    ds_scan_places(op, b->run->k, b->run->prepared, t.w.prepared);
     for (size_t i = s->n_bodies; i-- > 0;)
         body_back(&t, i);
 }

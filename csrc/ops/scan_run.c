@@ -256,23 +256,26 @@ static void run_row_by_row(ds_scan_work *w, size_t b)
     run_block(w);
 }
 
+size_t ds_scan_rooms(ds_scan_work *w, ds_room *room)
+{
+    size_t most = 0;
+    for (size_t b = 0; b < w->s->n_bodies; b++)
+        most = ds_greater(most, w->s->bodies[b].n_values);
+    w->slots = ds_room_take(room, w->most_slots * sizeof *w->slots);
+    w->groups = ds_room_take(room, (w->most_slots + 1) * sizeof *w->groups);
+    w->values = ds_room_take(room, most * sizeof *w->values);
+    w->prepared = ds_room_take(room, w->s->n_nodes * sizeof *w->prepared);
+    ds_scan_places(w->op, w->run->k, w->run->prepared, w->prepared);
+    return most;
+}
+
 void ds_scan_forward(const ds_op *op, const ds_run *run)
 {
     const ds_scan *s = op->own;
     ds_scan_work w = {.op = op, .run = run, .s = s, .most_slots = run->n_rows + s->more_slots};
-    size_t most = 0;
-    for (size_t b = 0; b < s->n_bodies; b++)
-        most = ds_greater(most, s->bodies[b].n_values);
-    char *at = run->scratch;
-    w.slots = (ds_scan_slot *)(void *)at;
-    at += ds_aligned(w.most_slots * sizeof *w.slots);
-    w.groups = (size_t *)(void *)at;
-    at += ds_aligned((w.most_slots + 1) * sizeof *w.groups);
-    w.values = (char **)(void *)at;
-    at += ds_aligned(most * sizeof *w.values);
-    w.prepared = (const char **)(void *)at;
-    w.data = at + ds_aligned(s->n_nodes * sizeof *w.prepared);
-    ds_scan_places(op, run->k, run->prepared, w.prepared);
+    ds_room room = {run->scratch};
+    (void)ds_scan_rooms(&w, &room);
+    w.data = room.at;
     for (size_t b = 0; b < s->n_bodies; b++) {
         w.body = &s->bodies[b];
         if (w.body->chain)
