@@ -187,6 +187,22 @@ def lines(row: dict[str, Any], noise: float) -> Iterator[str]:
         yield f"| {' | '.join(map(str, cells))} |"
 
 
+def per_stream(rows: list[dict[str, Any]], name: str) -> Iterator[str]:
+    """What a stream costs among others, by what it costs among the fewest."""
+    of_name = [r for r in rows if r["network"] == name]
+    for few, many in ((f, m) for f in of_name for m in of_name if m["frames"] == f["frames"]):
+        if few["streams"] == min(r["streams"] for r in of_name) < many["streams"]:
+            for threads, trees in many["threads"].items():
+                times = [
+                    trees[t]["cpu"][1] / many["streams"] * few["streams"] / few["threads"][threads][t]["cpu"][1]
+                    for t in ("before", "after")
+                ]
+                yield (
+                    f"{name}, {many['frames']} frames, {threads} threads: CPU of one of {many['streams']} streams "
+                    f"÷ of {few['streams']}: {times[0]:.2f} before, {times[1]:.2f} after"
+                )
+
+
 def overheads(tree: Path, name: str, n: int, args: argparse.Namespace) -> dict[str, Any]:
     """What overhead.py says about one frame per step."""
     command = [
@@ -277,6 +293,9 @@ def main() -> None:
                 last[name] = measure(workers, name, n, frames, args)
                 rows.append(last[name])
                 print("\n".join(lines(last[name], args.noise)), flush=True)
+    print()
+    for name in args.networks:
+        print("\n".join(per_stream(rows, name)))
     print(ONCE_HEAD)
     constant = []
     workers.pop("again")

@@ -305,7 +305,7 @@ COMPOSED = {
     "isinf": "eq", "isfinite": "lt", "signbit": "lt", "nan_to_num": "where", "xlogy": "where",
     "logaddexp": "where", "heaviside": "where", "fmax": "where", "fmin": "where", "std": "sqrt",
 }  # fmt: skip
-OF_NUMBER = ()
+OF_TWO = ("xlogy", "logaddexp", "heaviside", "fmax", "fmin")
 
 
 def method(name: str, kind: str = "normal", n_inputs: int = 1) -> Row:
@@ -323,8 +323,9 @@ def function(name: str, *args: Any, **kwargs: Any) -> Row:
 
 def composed(name: str, operator: str) -> Row:
     """A method that is made of several operators."""
-    call = methodcaller(name, *((2.0,) if name in OF_NUMBER else ()))
-    return same(operator, f"{name}, 128", call, kind="positive")
+    if name not in OF_TWO:
+        return same(operator, f"{name}, 128", methodcaller(name), kind="positive")
+    return same(operator, f"{name}, 128", lambda x, y: getattr(x, name)(y), ((128,),) * 2, kind="positive")
 
 
 def transform(name: str) -> Row:

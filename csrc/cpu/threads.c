@@ -38,6 +38,18 @@ void *ds_workspace(void)
     return workspace;
 }
 
+static _Thread_local ds_fetch *fetched;
+
+void ds_fetch_lend(ds_fetch *fetch)
+{
+    fetched = fetch;
+}
+
+ds_fetch *ds_fetch_list(void)
+{
+    return fetched;
+}
+
 #define SPIN_SECONDS 200e-6
 #define PAUSES_PER_LOOK 64 /* pauses between two looks at the clock */
 

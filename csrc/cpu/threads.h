@@ -32,6 +32,31 @@ void *ds_workspace_lend(void *workspace);
 /* The one of the calling thread. A kernel has all of it, and what it calls has what it leaves. */
 void *ds_workspace(void);
 
+/* Rows that the calling thread will read soon; kernels that compute long from few bytes fetch them in passing. */
+typedef struct ds_fetch {
+    const char *const *rows;
+    size_t n_rows, bytes; /* of each */
+    size_t row, passed;   /* what is next: of this row, behind so many bytes */
+} ds_fetch;
+/* Tells the calling thread's kernels so, or NULL: nothing. */
+void ds_fetch_lend(ds_fetch *fetch);
+ds_fetch *ds_fetch_list(void);
+
+/* Takes the next bytes of a list (NULL: none), at most so many; returns NULL where there are none. */
+static inline const char *ds_fetch_next(ds_fetch *f, size_t most, size_t *n_bytes)
+{
+    if (f == NULL || f->row == f->n_rows || most == 0)
+        return NULL;
+    const char *const from = f->rows[f->row] + f->passed;
+    *n_bytes = f->bytes - f->passed < most ? f->bytes - f->passed : most;
+    f->passed += *n_bytes;
+    if (f->passed == f->bytes) {
+        f->row++;
+        f->passed = 0;
+    }
+    return from;
+}
+
 typedef struct ds_pool ds_pool;
 
 /* One task: `index` counts from 0; `context` is ds_pool_run's. */

@@ -118,7 +118,6 @@ static ds_status lay_out_block(ds_plan *p)
 {
     const ds_graph *g = p->graph;
     size_t grown;
-    DS_PUSH(&p->arena, p->moving, g->n_edges);
     for (size_t e = 0; e < g->n_edges; e++) {
         ds_edge_plan *edge = &p->edges[e];
         const ds_edge_facts *facts = &p->analysis.edges[e];
@@ -130,8 +129,6 @@ static ds_status lay_out_block(ds_plan *p)
         make_room(edge, facts->block);
         const bool slack = edge->capacity > 0 && edge->room > edge->capacity;
         edge->mark = slack ? (int)p->n_marked++ : -1;
-        if (slack || edge->tail >= 0)
-            p->moving[p->n_moving++] = (int)e;
         DS_CHECK(!__builtin_mul_overflow((size_t)facts->growth, edge->frame_bytes, &grown) &&
                      !__builtin_add_overflow(p->grown_bytes, grown, &p->grown_bytes),
                  DS_NO_MEMORY, "a stream's state does not fit into memory");
@@ -164,6 +161,18 @@ static double work_of(const ds_op *op)
     for (int o = 0; o < op->n_outputs; o++)
         work += 4.0 * (double)ds_signature_elements(&op->out[o]);
     return work;
+}
+
+/* Whose kept frames may be fetched while a node runs. */
+static void find_next_rooms(ds_plan *p)
+{
+    int next = -1;
+    for (size_t j = p->graph->n_nodes; j-- > 0;) {
+        const ds_node *node = &p->graph->nodes[j];
+        p->nodes[j].next_room = next;
+        for (int i = ds_op_n_values(node->op); i-- > 0;)
+            next = p->edges[node->inputs[i]].mark >= 0 ? node->inputs[i] : next;
+    }
 }
 
 /* What running a node takes, found once. */
@@ -205,9 +214,13 @@ static ds_status study_nodes(ds_plan *p)
         p->spread = op->spread > p->spread ? op->spread : p->spread;
         p->recurrent |= op->n_carried > 0 && op->n_weights > 0;
         const ds_rate rate = op->out[0].rate;
-        if (!g->nodes[j].silent && rate.num > 0 && !ds_graph_once(g, &g->nodes[j]))
-            p->frame_work += node->frame_work * (double)rate.num / (double)rate.den /
-                             ((double)base.num / (double)base.den);
+        if (g->nodes[j].silent || rate.num == 0 || ds_graph_once(g, &g->nodes[j]))
+            continue;
+        const double n_frames =
+            (double)rate.num / (double)rate.den / ((double)base.num / (double)base.den);
+        const double n_bytes = n_frames * (double)ds_signature_bytes(&op->out[0]);
+        p->frame_work += n_frames * node->frame_work;
+        p->frame_bytes = n_bytes > p->frame_bytes ? n_bytes : p->frame_bytes;
     }
     return DS_OK;
 }
@@ -243,6 +256,7 @@ static ds_status make(ds_plan *p, int64_t skew, size_t max_bytes, ds_arena *scra
     DS_TRY(order_edges(p));
     DS_TRY(assign_buffers(p, scratch));
     DS_TRY(study_nodes(p));
+    find_next_rooms(p);
     DS_TRY(ds_positions_plan(p, scratch));
     DS_TRY(ds_budget_start(p, scratch, max_bytes));
     ds_graph_fingerprint(p->model, p->fingerprint);

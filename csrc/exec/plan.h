@@ -38,6 +38,7 @@ typedef struct ds_node_plan {
     bool framewise;       /* ds_op_framewise */
     double frame_work;    /* per frame of output 0: multiplications and elements, about */
     bool by_frames;       /* threads share its output frames, as far as there are enough */
+    int next_room; /* the edge with slack whose kept frames a node behind it reads first; -1: none */
 } ds_node_plan;
 
 /* A node whose operator looks at lengths; always: not at the end only. */
@@ -85,14 +86,14 @@ typedef struct ds_plan {
     int *leaving;              /* edges by their last use: after node j those from */
     int *first_leaving;        /* first_leaving[j] to first_leaving[j + 1]; [graph->n_nodes + 2] */
     int n_buffers, n_tails;
-    int *moving; /* [n_moving]: edges whose first kept frame moves on (marks, tails) */
-    size_t n_moving, n_marked;
+    size_t n_marked;
     ds_checked *checked; /* [n_checked] */
     size_t n_checked;
     bool checks_values;          /* whether any operator looks at the values of an input */
     int max_inputs, max_outputs; /* of any node, at least 1 */
     size_t call_scratch;         /* the most that any node needs whatever the rows */
     double frame_work;           /* per frame of input 0: multiplications and elements, about */
+    double frame_bytes;          /* the same: bytes of the widest edge */
     double largest;              /* multiplications of a weight, for a frame of its node */
     size_t read_bytes;           /* of weights, in a call */
     double spread;               /* the greatest of its operators */

@@ -52,6 +52,9 @@ typedef struct ds_group {
     size_t scratch_bytes; /* of each */
     ds_target *parts;     /* [threads][as out]; NULL where nodes are not shared */
     size_t n_moved;       /* bytes of kept frames that were copied */
+    int fetched_room;     /* the edge of what products fetch in passing */
+    ds_fetch fetch;
+    const char **fetch_rows; /* [n_rows]; NULL where all that a step reads stays in the cache */
 } ds_group;
 
 /* What a stretch's rows have of one edge: the same for all of them but in tails. */

@@ -9,11 +9,18 @@
 #include "exec/rows.h"
 
 /* ---------------------------------------------------------------- kept frames */
-/* Brings memory into the cache that is read soon. */
-static void fetch_ahead(const char *data, size_t n_bytes)
+/* Moves the kept frames of a row to the front of their room, unless new ones fit behind them. */
+static void make_room(const ds_plan *p, ds_group *g, ds_row *row, const ds_edge_plan *edge,
+                      int64_t kept, int64_t fresh)
 {
-    for (size_t i = 0; i < n_bytes; i += DS_ALIGNMENT)
-        __builtin_prefetch(data + i);
+    char *const room = (char *)row->slot->block + edge->state_offset;
+    int64_t *mark = ds_slot_passed(p, row->slot, edge);
+    const size_t n_bytes = (size_t)kept * edge->frame_bytes;
+    if (*mark + kept + fresh <= edge->room)
+        return;
+    memmove(room, room + (size_t)*mark * edge->frame_bytes, n_bytes);
+    *mark = 0;
+    g->n_moved += n_bytes;
 }
 
 void ds_group_make_way(const ds_plan *p, ds_group *g, size_t e)
@@ -22,18 +29,8 @@ void ds_group_make_way(const ds_plan *p, ds_group *g, size_t e)
     for (size_t i = 0; edge->mark >= 0 && i < g->n_stretches; i++) {
         const ds_stretch *s = &g->stretches[i];
         const ds_span span = ds_span_of(p, s, e);
-        const size_t n_bytes = (size_t)span.kept * edge->frame_bytes;
-        for (ds_row *row = s->rows; span.where == DS_IN_ROOM && row < s->rows + s->n; row++) {
-            char *room = (char *)row->slot->block + edge->state_offset;
-            int64_t *mark = ds_slot_passed(p, row->slot, edge);
-            if (*mark + span.kept + span.fresh <= edge->room)
-                continue;
-            if (row + 1 < s->rows + s->n)
-                fetch_ahead(ds_slot_kept(p, row[1].slot, edge), n_bytes);
-            memmove(room, room + (size_t)*mark * edge->frame_bytes, n_bytes);
-            *mark = 0;
-            g->n_moved += n_bytes;
-        }
+        for (ds_row *row = s->rows; span.where == DS_IN_ROOM && row < s->rows + s->n; row++)
+            make_room(p, g, row, edge, span.kept, span.fresh);
     }
 }
 
@@ -61,11 +58,58 @@ static void move_kept(const ds_plan *p, ds_group *g, size_t e, bool after)
     }
 }
 
+/* What is no longer needed is dropped: the first kept frame moves on in rooms and tails. Where as many new frames as
+ * came with this call would pass the room's end, those that stay go to its front at once, while they are in the
+ * cache; not those of outputs, which the caller has yet to read. */
+static void drop(const ds_plan *p, ds_group *g, size_t e)
+{
+    const ds_edge_plan *edge = &p->edges[e];
+    for (size_t i = 0; i < g->n_stretches; i++) {
+        const ds_stretch *s = &g->stretches[i];
+        const ds_span span = ds_span_of(p, s, e);
+        const bool in_room = span.where == DS_IN_ROOM && edge->last_use < (int)p->graph->n_nodes;
+        for (ds_row *row = s->rows; row < s->rows + s->n; row++) {
+            const int64_t kept = ds_kept_at(p, &row->now, e),
+                          dropped =
+                              ds_kept_from(p, &row->now, e) - ds_kept_from(p, &row->before, e);
+            int64_t *mark = ds_slot_passed(p, row->slot, edge);
+            *mark = span.where != DS_IN_BUFFER && kept > 0 ? *mark + dropped : 0;
+            if (in_room)
+                make_room(p, g, row, edge, kept, span.fresh);
+        }
+    }
+}
+
 /* Saves what edges keep that nobody reads after node j. */
 static void store_kept(const ds_plan *p, ds_group *g, size_t j)
 {
-    for (int i = p->first_leaving[j]; i < p->first_leaving[j + 1]; i++)
-        move_kept(p, g, (size_t)p->leaving[i], true);
+    for (int i = p->first_leaving[j]; i < p->first_leaving[j + 1]; i++) {
+        const size_t e = (size_t)p->leaving[i];
+        move_kept(p, g, e, true);
+        if (p->edges[e].mark >= 0 || p->edges[e].tail >= 0)
+            drop(p, g, e);
+    }
+}
+
+/* Lets node j fetch, as far as its products do so in passing, what streams keep of the edge that is read next. */
+static void fetch_room(const ds_plan *p, ds_group *g, size_t j)
+{
+    const int e = p->nodes[j].next_room;
+    if (g->fetch_rows == NULL || e == g->fetched_room)
+        return;
+    g->fetched_room = e;
+    g->fetch = (ds_fetch){.rows = g->fetch_rows};
+    for (size_t i = 0; e >= 0 && i < g->n_stretches; i++) {
+        const ds_stretch *s = &g->stretches[i];
+        const ds_span span = ds_span_of(p, s, (size_t)e);
+        const size_t n_bytes = (size_t)(span.kept + span.fresh) * span.frame_bytes;
+        if (span.where != DS_IN_ROOM || n_bytes * g->n_rows > DS_CACHED_BYTES)
+            continue;
+        g->fetch.bytes = n_bytes > g->fetch.bytes ? n_bytes : g->fetch.bytes;
+        for (size_t r = 0; r < s->n && n_bytes > 0; r++)
+            g->fetch_rows[g->fetch.n_rows++] = ds_slot_kept(p, s->rows[r].slot, &p->edges[e]);
+    }
+    ds_fetch_lend(&g->fetch);
 }
 
 /* ---------------------------------------------------------------- one node */
@@ -266,22 +310,6 @@ static void show_watched(const ds_step *step, ds_group *g, size_t j)
     }
 }
 
-/* What is no longer needed is dropped: the first kept frame moves on in rooms and tails. */
-static void drop(const ds_plan *p, ds_group *g, size_t e)
-{
-    for (size_t i = 0; i < g->n_stretches; i++) {
-        const ds_stretch *s = &g->stretches[i];
-        const ds_span span = ds_span_of(p, s, e);
-        for (ds_row *row = s->rows; row < s->rows + s->n; row++) {
-            const int64_t dropped =
-                ds_kept_from(p, &row->now, e) - ds_kept_from(p, &row->before, e);
-            const bool stays = span.where != DS_IN_BUFFER && ds_kept_at(p, &row->now, e) > 0;
-            int64_t *mark = ds_slot_passed(p, row->slot, &p->edges[e]);
-            *mark = stays ? *mark + dropped : 0;
-        }
-    }
-}
-
 void ds_group_run(const ds_step *step, ds_group *g, ds_pool *pool)
 {
     const ds_plan *p = step->plan;
@@ -294,15 +322,16 @@ void ds_group_run(const ds_step *step, ds_group *g, ds_pool *pool)
             ds_group_make_way(p, g, (size_t)(node->first_output + o));
             move_kept(p, g, (size_t)(node->first_output + o), false);
         }
-        if (has_work(p, g, j))
+        if (has_work(p, g, j)) {
+            fetch_room(p, g, j);
             forward(p, g, j, pool);
+        }
         show_watched(step, g, j);
         store_kept(p, g, j);
     }
-    store_kept(p, g, graph->n_nodes);
+    ds_fetch_lend(NULL);
     list_outputs(step, g);
-    for (size_t k = 0; k < p->n_moving; k++)
-        drop(p, g, (size_t)p->moving[k]);
+    store_kept(p, g, graph->n_nodes);
     for (ds_row *row = g->rows; row < g->rows + g->n_rows; row++)
         for (size_t i = 0; i < graph->n_inputs; i++)
             row->slot->block->frames[i] = ds_known_at(p, &row->now, (size_t)graph->inputs[i]);

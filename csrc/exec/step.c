@@ -61,6 +61,8 @@ ds_status ds_step_rows(ds_step *step, size_t n_rows)
 #define ROWS_PER_READING 16
 /* Rows that share a reading of weights from the cache. */
 #define ROWS_TOGETHER 64
+/* Bytes of new frames of an edge, of rows that share a pass through the graph. */
+#define BYTES_TOGETHER (1 << 18)
 
 /* Refuses absurd numbers of new frames, before anything is added up. */
 static ds_status check_frames(const ds_step *s)
@@ -92,16 +94,13 @@ static bool splits_within(const ds_plan *p, double n_rows, double frames)
 /* Into how many parts threads split the rows; workers are woken where they will have something to do. Where weights
  * don't stay in the cache, a part must have rows enough for each of them to be worth reading: else all rows
  * stay together, and nodes split themselves. */
-static size_t count_parts(ds_step *s)
+static size_t count_parts(ds_step *s, double frames)
 {
     const ds_plan *p = s->plan;
     const size_t n_threads = ds_pool_threads(s->pool);
-    double frames = 0;
     s->within = false;
     if (n_threads < 2)
         return 1;
-    for (size_t r = 0; r < s->n_rows; r++)
-        frames += (double)s->n_frames[r];
     const double parts = frames * p->frame_work / WORTH_A_THREAD;
     if (parts < 2)
         return 1;
@@ -120,10 +119,16 @@ static size_t count_parts(ds_step *s)
  * their frames stay there, too, from node to node. */
 static size_t count_groups(ds_step *s)
 {
-    const size_t parts = count_parts(s);
-    const size_t blocks =
-        s->within || s->plan->read_bytes > 2 * DS_CACHED_BYTES ? 1 : s->n_rows / ROWS_TOGETHER;
-    return parts > blocks ? parts : blocks;
+    const size_t n = s->n_rows;
+    double frames = 0;
+    for (size_t r = 0; r < n; r++)
+        frames += (double)s->n_frames[r];
+    const size_t parts = count_parts(s, frames);
+    const double most = frames * s->plan->frame_bytes / BYTES_TOGETHER;
+    const size_t filled = most < (double)n ? (size_t)most : n;
+    const size_t blocks = filled > n / ROWS_TOGETHER ? filled : n / ROWS_TOGETHER;
+    const bool near = !s->within && s->plan->read_bytes <= 2 * DS_CACHED_BYTES;
+    return near && blocks > parts ? blocks : parts;
 }
 
 /* Splits the rows into runs of about equal numbers of new frames; each group gets its part of all whose size
@@ -144,6 +149,9 @@ static ds_status make_groups(ds_step *s)
     DS_PUSH(&s->arena, whole.stretches, n);
     DS_PUSH(&s->arena, offsets, n * n_edges);
     DS_PUSH(&s->arena, all_true, n);
+    whole.fetch_rows = NULL;
+    if (s->n_groups > 1 && p->read_bytes <= 2 * DS_CACHED_BYTES)
+        DS_PUSH(&s->arena, whole.fetch_rows, n);
     DS_PUSH(&s->arena, whole.in, n * n_in);
     DS_PUSH(&s->arena, whole.count, n * n_in);
     DS_PUSH(&s->arena, whole.out, n * n_out);
@@ -171,6 +179,8 @@ static ds_status make_groups(ds_step *s)
         g->ended = s->ended + g->first;
         g->whole = all_true;
         g->rows = s->rows + g->first;
+        g->fetched_room = -1;
+        g->fetch_rows = whole.fetch_rows != NULL ? whole.fetch_rows + g->first : NULL;
         g->stretches = whole.stretches + g->first;
         g->in = whole.in + g->first * n_in;
         g->count = whole.count + g->first * n_in;

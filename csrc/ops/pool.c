@@ -286,6 +286,17 @@ static int64_t pool_counted(const ds_op *op, const axis *a, int64_t i, int64_t s
     return room < a->window.kernel ? room : a->window.kernel;
 }
 
+/* What the sum of output (m, i) is divided by. */
+static double pool_divisor(const ds_op *op, const pool *p, int64_t m, int64_t known, taps frames,
+                           int64_t i, taps inner)
+{
+    const int64_t given = op->def == &ds_op_avg_pool ? op->attr[DIVISOR].i : 0;
+    const int64_t n = given != 0 ? given
+                                 : pool_counted(op, &p->frames, m, known, frames) *
+                                       pool_counted(op, &p->inner, i, p->n_in, inner);
+    return n != 0 || p->frames.parts > 0 ? (double)n : 1.0;
+}
+
 /* met[0..n) and so many taps of n elements, `step` elements apart, of doubles if wide. k: of the largest; NULL: sums. */
 static void pool_take(const ds_real_kernels *k, bool wide, void *met, const void *x, size_t n_taps,
                       size_t step, size_t n)
@@ -311,14 +322,14 @@ static void pool_none(const pool *p, bool wide, void *met, size_t n)
 
 /* y[C] = the largest of x over both taps, or the sum / divisor. */
 static void pool_reduce(const ds_op *op, const ds_run *run, const pool *p, const ds_window *x,
-                        taps frames, taps inner, int64_t divisor, void *y)
+                        taps frames, taps inner, double divisor, void *y)
 {
     const ds_real_kernels *const k = p->max ? run->k : NULL;
     const size_t n_bytes = ds_signature_bytes(&op->in[0]), n = p->n_channels,
                  element = ds_op_element(op);
     const bool wide = element == sizeof(double);
     if (p->n_in == 1 && inner.n == 1 && frames.n > 0 && (p->max || divisor != 0)) {
-        run->k->pool(p->max ? 0 : (double)divisor, false, y, ds_at(x, frames.first, n_bytes), 1, n,
+        run->k->pool(p->max ? 0 : divisor, false, y, ds_at(x, frames.first, n_bytes), 1, n,
                      (size_t)frames.n, (size_t)frames.step * n, n);
         return;
     }
@@ -330,8 +341,7 @@ static void pool_reduce(const ds_op *op, const ds_run *run, const pool *p, const
                   (size_t)inner.step * n, n);
     }
     if (!p->max)
-        ds_sums_write(y, met, n, divisor != 0 || p->frames.parts > 0 ? (double)divisor : 1.0,
-                      op->in[0].dtype);
+        ds_sums_write(y, met, n, divisor, op->in[0].dtype);
 }
 
 /* out[n_out][width] of windows over a[n][width], which is lost as is b; wide: of doubles. */
@@ -392,8 +402,7 @@ static void pool_block_forward(const ds_op *op, const ds_run *run, const pool *p
     const size_t element = ds_op_element(op), met = wide ? sizeof(double) : sizeof(float);
     const size_t n = b->channels < p->n_channels - c ? b->channels : p->n_channels - c;
     const size_t line = n * (size_t)p->n_out * met, n_bytes = ds_signature_bytes(&op->in[0]);
-    const int64_t known = run->count[row].now.known,
-                  given = op->def == &ds_op_avg_pool ? op->attr[DIVISOR].i : 0;
+    const int64_t known = run->count[row].now.known;
     const int64_t first = m0 * w->stride - w->left,
                   n_frames = (m1 - 1 - m0) * w->stride + ds_padding_span(w);
     char *const lines = run->scratch, *const other = lines + b->n_lines * met;
@@ -419,30 +428,27 @@ static void pool_block_forward(const ds_op *op, const ds_run *run, const pool *p
     pool_slide(p, max, wide, w, out, lines, other, (size_t)n_frames, (size_t)(m1 - m0), line / met);
     const char *from = out;
     for (int64_t m = m0; m < m1; m++) {
-        const int64_t counted =
-            pool_counted(op, &p->frames, m, known, pool_taps(&p->frames, m, known));
-        for (int64_t g = 0; g < p->n_out; g++, from += n * met, y += p->n_channels * element) {
-            const int64_t all =
-                counted * pool_counted(op, &p->inner, g, p->n_in, pool_taps(&p->inner, g, p->n_in));
-            const int64_t divisor = given != 0 ? given : all;
+        const taps frames = pool_taps(&p->frames, m, known);
+        for (int64_t g = 0; g < p->n_out; g++, from += n * met, y += p->n_channels * element)
             if (p->max)
                 memcpy(y + c * element, from, n * met);
             else
-                ds_sums_write(y + c * element, (const double *)(const void *)from, n,
-                              divisor != 0 ? (double)divisor : 1.0, dtype);
-        }
+                ds_sums_write(
+                    y + c * element, (const double *)(const void *)from, n,
+                    pool_divisor(op, p, m, known, frames, g, pool_taps(&p->inner, g, p->n_in)),
+                    dtype);
     }
 }
 
 /* ---------------------------------------------------------------- forward */
-/* Outputs [m0, m1) whose windows, of the stream alone, lie within what is known. */
+/* Outputs [m0, m1) whose windows, of the stream alone, lie within the frames that are known. */
 static void pool_whole(const ds_op *op, const ds_run *run, const pool *p, const ds_window *x,
-                       int64_t m0, int64_t m1, void *y)
+                       int64_t known, int64_t m0, int64_t m1, void *y)
 {
     const ds_padding *const w = &p->frames.window;
-    const int64_t given = p->max ? 0 : op->attr[DIVISOR].i;
-    run->k->pool(p->max ? 0 : (double)(given != 0 ? given : w->kernel), !p->max && pool_slides(p),
-                 y, ds_at(x, m0 * w->stride - w->left, ds_signature_bytes(&op->in[0])),
+    const taps seen = pool_taps(&p->frames, m0, known), one = {0, 1, 1};
+    run->k->pool(p->max ? 0 : pool_divisor(op, p, m0, known, seen, 0, one),
+                 !p->max && pool_slides(p), y, ds_at(x, seen.first, ds_signature_bytes(&op->in[0])),
                  (size_t)(m1 - m0), (size_t)w->stride * p->n_channels, (size_t)w->kernel,
                  (size_t)w->dilation * p->n_channels, p->n_channels);
 }
@@ -461,7 +467,6 @@ static void pool_forward(const ds_op *op, const ds_run *run)
     const bool slides = pool_slides(&p), flat = pool_trivial(&p.inner) && !p.adaptive;
     const block b = slides ? pool_block(op, &p) : (block){0};
     const size_t stride = p.n_channels * ds_op_element(op);
-    const int64_t given = op->def == &ds_op_avg_pool ? op->attr[DIVISOR].i : 0;
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
         const int64_t known = run->count[row].now.known;
@@ -474,33 +479,21 @@ static void pool_forward(const ds_op *op, const ds_run *run)
              y += (size_t)(to - m) * (size_t)p.n_out * stride, m = to) {
             to = m < begin && begin < out->m1 ? begin : end > m && end < out->m1 ? end : out->m1;
             if (m >= begin && m < end && (!slides || pool_by_taps(&p, to - m))) {
-                pool_whole(op, run, &p, &run->in[row], m, to, y);
+                pool_whole(op, run, &p, &run->in[row], known, m, to, y);
                 continue;
             }
             to = !slides ? m + 1 : to - m < b.outputs ? to : m + b.outputs;
             for (size_t c = 0; slides && c < p.n_channels; c += b.channels)
                 pool_block_forward(op, run, &p, &b, row, m, to, c, y);
             const taps frames = pool_taps(&p.frames, m, known);
-            const int64_t n_frames = pool_counted(op, &p.frames, m, known, frames);
             for (int64_t g = 0; g < p.n_out && !slides; g++) {
                 const taps inner = pool_taps(&p.inner, g, p.n_in);
-                const int64_t n = n_frames * pool_counted(op, &p.inner, g, p.n_in, inner);
-                pool_reduce(op, run, &p, &run->in[row], frames, inner, given != 0 ? given : n,
+                pool_reduce(op, run, &p, &run->in[row], frames, inner,
+                            pool_divisor(op, &p, m, known, frames, g, inner),
                             y + (size_t)g * stride);
             }
         }
     }
-}
-
-/* What the sum of output (m, i) is divided by. */
-static double pool_divisor(const ds_op *op, const pool *p, int64_t m, int64_t known, taps frames,
-                           int64_t i, taps inner)
-{
-    const int64_t given = op->def == &ds_op_avg_pool ? op->attr[DIVISOR].i : 0;
-    const int64_t n = given != 0 ? given
-                                 : pool_counted(op, &p->frames, m, known, frames) *
-                                       pool_counted(op, &p->inner, i, p->n_in, inner);
-    return n != 0 || p->frames.parts > 0 ? (double)n : 1.0;
 }
 
 /* Adds the slopes g[C] of one output to the element of both taps that it is, channel by channel. */

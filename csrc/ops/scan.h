@@ -2,7 +2,7 @@
 #pragma once
 #include "base/arena.h"
 #include "codec/json.h"
-#include "ops/op.h"
+#include "ops/back.h"
 
 /* When a node runs: BEFORE what is carried is known, for many frames at once; in each STEP; or AFTER the steps, for
  * many frames at once, since nothing that is carried needs it. */
@@ -18,6 +18,11 @@ typedef struct ds_scan_node {
     bool ends_gradients; /* what it is made of has none from here */
     int ahead;           /* the value of what is made ahead of its steps; -1: nothing is */
 } ds_scan_node;
+
+static inline size_t ds_greater(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
 
 typedef struct ds_scan_body {
     ds_scan_node *nodes;
@@ -69,6 +74,9 @@ size_t ds_scan_holders(const ds_op *op, int i);
 /* Fills where each node finds what it has prepared. */
 void ds_scan_places(const ds_op *op, const ds_real_kernels *k, const void *prepared,
                     const char **places);
+/* Takes what a walk holds of slots, groups, values and what nodes have prepared, and fills the latter; returns how many
+ * values a body has at most. */
+size_t ds_scan_rooms(ds_scan_work *w, ds_room *room);
 /* Which of row r's frames are body b's: positions [*from, return value). */
 int64_t ds_scan_range(const ds_scan_work *w, size_t b, size_t r, int64_t *from);
 /* Takes a group of slots: of each row with so many of body b's frames its step-th one, or that from the last one on.

@@ -5,7 +5,6 @@
  * that read it have been. */
 #include <string.h>
 
-#include "ops/back.h"
 #include "ops/scan.h"
 
 enum { BACK_BLOCK = 1 << 18 /* bytes of frames beyond one for each row, about */, BACK_MORE = 512 };
@@ -16,11 +15,6 @@ typedef struct turned {
     char **slopes;                /* of the values; of those that are not real nothing is written */
     char *(*saved)[DS_MAX_SAVED]; /* of all nodes of a body */
 } turned;
-
-static size_t greater(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
 
 void ds_scan_set_back_sizes(ds_op *op)
 {
@@ -36,14 +30,14 @@ void ds_scan_set_back_sizes(ds_op *op)
             const ds_scratch *back = &node->back_scratch;
             for (int i = 0; i < node->n_saved; i++)
                 n_saved = ds_saturated_sum(n_saved, node->saved[i].n_bytes);
-            call = greater(call, ds_saturated_sum(back->per_call, back->per_row));
-            row = greater(row, ds_saturated_sum(back->per_in, back->per_out));
+            call = ds_greater(call, ds_saturated_sum(back->per_call, back->per_row));
+            row = ds_greater(row, ds_saturated_sum(back->per_in, back->per_out));
         }
-        call = greater(call, body->scratch_per_call);
-        row = greater(row, body->scratch_per_slot);
-        values = greater(values, n_bytes);
-        saved = greater(saved, n_saved);
-        n_values = greater(n_values, body->n_values);
+        call = ds_greater(call, body->scratch_per_call);
+        row = ds_greater(row, body->scratch_per_slot);
+        values = ds_greater(values, n_bytes);
+        saved = ds_greater(saved, n_saved);
+        n_values = ds_greater(n_values, body->n_values);
     }
     const size_t slot =
         ds_saturated_sum(ds_saturated_sum(2 * values, saved),
@@ -241,17 +235,9 @@ void ds_scan_backward(const ds_op *op, const ds_back *b)
     turned t = {
         .w = {.op = op, .run = b->run, .s = s, .most_slots = b->run->n_rows + s->more_back_slots},
         .b = b};
-    size_t most = 0;
-    for (size_t i = 0; i < s->n_bodies; i++)
-        most = greater(most, s->bodies[i].n_values);
-    t.w.slots = ds_room_take(&room, t.w.most_slots * sizeof *t.w.slots);
-    t.w.groups = ds_room_take(&room, (t.w.most_slots + 1) * sizeof *t.w.groups);
-    t.w.values = ds_room_take(&room, most * sizeof *t.w.values);
-    t.slopes = ds_room_take(&room, most * sizeof *t.slopes);
-    t.w.prepared = ds_room_take(&room, s->n_nodes * sizeof *t.w.prepared);
+    t.slopes = ds_room_take(&room, ds_scan_rooms(&t.w, &room) * sizeof *t.slopes);
     t.saved = ds_room_take(&room, s->n_nodes * sizeof *t.saved);
     t.w.data = room.at;
-    ds_scan_places(op, b->run->k, b->run->prepared, t.w.prepared);
     for (size_t i = s->n_bodies; i-- > 0;)
         body_back(&t, i);
 }

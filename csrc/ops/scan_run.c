@@ -11,11 +11,6 @@
 enum { SCAN_BLOCK = 1 << 18 /* bytes of frames beyond one for each row, about */, SCAN_MORE = 512 };
 
 /* ---------------------------------------------------------------- sizes */
-static size_t greater(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 size_t ds_scan_own_bytes(const ds_scan *s, size_t n_values, size_t more_slots)
 {
     return ds_saturated_sum(n_values * (sizeof(char *) + DS_ALIGNMENT) +
@@ -34,11 +29,11 @@ void ds_scan_set_sizes(ds_op *op)
         for (size_t v = 0; v < body->n_values; v++)
             if (!body->hidden[v])
                 n_bytes = ds_saturated_sum(n_bytes, ds_signature_bytes(&body->values[v]));
-        values = greater(values, n_bytes);
-        n_values = greater(n_values, body->n_values);
-        node_call = greater(node_call, body->scratch_per_call);
-        node_slot = greater(node_slot, body->scratch_per_slot);
-        chain = greater(chain, ds_scan_chain_bytes(body));
+        values = ds_greater(values, n_bytes);
+        n_values = ds_greater(n_values, body->n_values);
+        node_call = ds_greater(node_call, body->scratch_per_call);
+        node_slot = ds_greater(node_slot, body->scratch_per_slot);
+        chain = ds_greater(chain, ds_scan_chain_bytes(body));
     }
     const size_t slot = ds_saturated_sum(ds_saturated_sum(values, node_slot),
                                          sizeof(ds_scan_slot) + sizeof(size_t));
@@ -46,7 +41,7 @@ void ds_scan_set_sizes(ds_op *op)
     op->scratch.per_row = slot;
     op->scratch.per_call =
         ds_saturated_sum(ds_scan_own_bytes(s, n_values, s->more_slots),
-                         ds_saturated_sum(greater(node_call, chain), s->more_slots * slot));
+                         ds_saturated_sum(ds_greater(node_call, chain), s->more_slots * slot));
 }
 
 /* ---------------------------------------------------------------- slots */
@@ -261,23 +256,26 @@ static void run_row_by_row(ds_scan_work *w, size_t b)
     run_block(w);
 }
 
+size_t ds_scan_rooms(ds_scan_work *w, ds_room *room)
+{
+    size_t most = 0;
+    for (size_t b = 0; b < w->s->n_bodies; b++)
+        most = ds_greater(most, w->s->bodies[b].n_values);
+    w->slots = ds_room_take(room, w->most_slots * sizeof *w->slots);
+    w->groups = ds_room_take(room, (w->most_slots + 1) * sizeof *w->groups);
+    w->values = ds_room_take(room, most * sizeof *w->values);
+    w->prepared = ds_room_take(room, w->s->n_nodes * sizeof *w->prepared);
+    ds_scan_places(w->op, w->run->k, w->run->prepared, w->prepared);
+    return most;
+}
+
 void ds_scan_forward(const ds_op *op, const ds_run *run)
 {
     const ds_scan *s = op->own;
     ds_scan_work w = {.op = op, .run = run, .s = s, .most_slots = run->n_rows + s->more_slots};
-    size_t most = 0;
-    for (size_t b = 0; b < s->n_bodies; b++)
-        most = greater(most, s->bodies[b].n_values);
-    char *at = run->scratch;
-    w.slots = (ds_scan_slot *)(void *)at;
-    at += ds_aligned(w.most_slots * sizeof *w.slots);
-    w.groups = (size_t *)(void *)at;
-    at += ds_aligned((w.most_slots + 1) * sizeof *w.groups);
-    w.values = (char **)(void *)at;
-    at += ds_aligned(most * sizeof *w.values);
-    w.prepared = (const char **)(void *)at;
-    w.data = at + ds_aligned(s->n_nodes * sizeof *w.prepared);
-    ds_scan_places(op, run->k, run->prepared, w.prepared);
+    ds_room room = {run->scratch};
+    (void)ds_scan_rooms(&w, &room);
+    w.data = room.at;
     for (size_t b = 0; b < s->n_bodies; b++) {
         w.body = &s->bodies[b];
         if (w.body->chain)
