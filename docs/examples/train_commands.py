@@ -1,6 +1,6 @@
 """Train `dreamstream.models.Commands` without torch: strings of words, made of recordings of single ones.
 
-    python train_commands.py FOLDER OUT.safetensors [--minutes 50] [--rows 16] [--seed 0] [--weights FILE]
+    python train_commands.py FOLDER OUT.safetensors [--minutes 50] [--rows 16] [--seed 0] [--weights FILE] [--mix 1]
 
 FOLDER has what the model card names: `split.csv` (file, word, speaker, split), a folder per word,
 `_background_noise_` and `_other_speech_` with its `files.csv` (file, seconds, split). Rows are made while training
@@ -8,8 +8,9 @@ runs: words by one speaker or several at changed speed and level, with silence, 
 them; and what is no command: other words, halves of words, words backwards, sentences, noise. The loss is CTC's,
 and in training alone a second one, which names the word that each frame lies in. What is written is a mean of the
 weights of the last steps, with as much less for the blank as was best on `valid`. With `--weights` training goes
-on where that of an equal or a smaller network ended: what is new adds nothing at first. Every 500 steps it prints
-how many single words of the people of `valid` are right; nothing of `test` is read.
+on where that of an equal or a smaller network ended: what is new adds nothing at first; with `--mix` what is written
+is a mean of both ends. Every 500 steps it prints how many single words of the people of `valid` are right; nothing
+of `test` is read.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import numpy as np
 import dreamstream as ds
 from dreamstream import container, nn
 from dreamstream.models import Commands
-from dreamstream.models.commands import WORDS
+from dreamstream.models.commands import FLOOR, WORDS
 from dreamstream.nn.state import read_safetensors
 
 F = nn.functional
@@ -189,13 +190,15 @@ class Maker:
             at += len(y)
         x = np.concatenate(parts).astype(np.float32)
         x = np.pad(x, (0, max(0, 4800 - len(x))))
-        x = self.room(x) if self.chance(0.25) else x
+        x = self.room(x) if self.chance(0.35) else x
         loud = x[np.abs(x) > 1e-5]
         level = np.sqrt(np.square(loud).mean()) if len(loud) else 0.05
         if self.chance(0.62):
             x = x + self.noise(len(x)) * level * 10 ** (-self.uniform(2, 30) / 20)
-        db = self.uniform(-38, -10) - 20 * np.log10(level) if self.chance(0.5) else self.uniform(-10, 8)
-        return np.clip(x * 10 ** (db / 20), -1, 1).astype(np.float32), targets, marks
+        db = self.uniform(-58, -10) - 20 * np.log10(level) if self.chance(0.55) else self.uniform(-10, 8)
+        db += self.uniform(0, 16) if self.chance(0.12) else 0
+        offset = self.uniform(-0.25, 0.25) if self.chance(0.12) else 0
+        return np.clip(x * 10 ** (db / 20) + offset, -1, 1).astype(np.float32), targets, marks
 
     def features(self, x: Array, stretch: float) -> Array:
         """Stretch features ``(40, L)`` in time and along the mel scale, add a curve, and hide parts."""
@@ -210,7 +213,7 @@ class Maker:
             high = np.minimum(low + 1, x.shape[axis] - 1)
             x = x.take(low, axis) * (1 - part) + x.take(high, axis) * part
         curve = np.interp(np.arange(bands), np.linspace(0, bands - 1, 5), self.rng.normal(0, 0.8, 5))
-        x = np.maximum(x + curve[:, None], np.log(1e-6)).astype(np.float32)
+        x = np.maximum(x + curve[:, None], np.log(FLOOR)).astype(np.float32)
         for axis, times in ((0, self.rng.integers(0, 3)), (1, self.rng.integers(0, 1 + n // 100))):
             for _ in range(times if self.chance(0.6) else 0):
                 width = int(self.rng.integers(1, 7))
@@ -272,6 +275,7 @@ def main(arguments: list[str] | None = None) -> float:
     parser.add_argument("out", type=Path)
     parser.add_argument("--minutes", type=float, default=50)
     parser.add_argument("--weights", type=Path, help="to begin with, of as large a network or a smaller one")
+    parser.add_argument("--mix", type=float, default=1, help="how much of the end is written; the rest is WEIGHTS")
     parser.add_argument("--blank", type=float, default=-1.25, help="what the blank's bias gets at the end")
     parser.add_argument("--rows", type=int, default=16, help="of a step")
     parser.add_argument("--lr", type=float, default=2e-3)
@@ -334,6 +338,7 @@ def main(arguments: list[str] | None = None) -> float:
     if args.log:
         args.log.write_text("\n".join(log) + "\n")
     weights["head.bias"][0] += args.blank
+    weights = {name: args.mix * end + (1 - args.mix) * began.get(name, end) for name, end in weights.items()}
     half = {name: value.astype(np.float16) for name, value in weights.items()}
     tensors = [container.Tensor(name, "F16", value.shape, value.tobytes()) for name, value in half.items()]
     args.out.write_bytes(container.write(tensors, {}))

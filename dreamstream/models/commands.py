@@ -11,6 +11,7 @@ from ..nn import functional as F
 from ..nn.state import read_safetensors
 
 WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
+FLOOR = 1e-8  # of energies: of what is heard as nothing
 WEIGHTS = os.path.join(os.path.dirname(__file__), "commands.safetensors")
 
 
@@ -81,7 +82,7 @@ class Commands(nn.Module):
     ) -> None:
         super().__init__()
         self.tokens = ["-", *WORDS]
-        self.features = nn.LogMel(self.sample_rate, n_fft=400, hop=160, n_mels=40, floor=1e-6)
+        self.features = nn.LogMel(self.sample_rate, n_fft=400, hop=160, n_mels=40, floor=FLOOR)
         self.conv1 = nn.Conv2d(2, 24, 5, stride=2, padding=2)
         self.conv2 = nn.Conv2d(24, 32, (5, 3), stride=2, padding=(2, 1))
         self.project = nn.Linear(320, channels)
