@@ -1,6 +1,6 @@
 """Train `dreamstream.models.Commands` without torch: strings of words, made of recordings of single ones.
 
-    python train_commands.py FOLDER OUT.safetensors [--minutes 50] [--rows 16] [--seed 0] [--weights FILE] [--mix 1]
+    python train_commands.py FOLDER OUT.safetensors [--minutes 50] [--rows 16] [--weights FILE] [--mix 1]
 
 FOLDER has what the model card names: `split.csv` (file, word, speaker, split), a folder per word,
 `_background_noise_` and `_other_speech_` with its `files.csv` (file, seconds, split). Rows are made while training
@@ -8,9 +8,9 @@ runs: words by one speaker or several at changed speed and level, with silence, 
 them; and what is no command: other words, halves of words, words backwards, sentences, noise. The loss is CTC's,
 and in training alone a second one, which names the word that each frame lies in. What is written is a mean of the
 weights of the last steps, with as much less for the blank as was best on `valid`. With `--weights` training goes
-on where that of an equal or a smaller network ended: what is new adds nothing at first; with `--mix` what is written
-is a mean of both ends. Every 500 steps it prints how many single words of the people of `valid` are right; nothing
-of `test` is read.
+on where that of an equal or a smaller network ended: what is new adds nothing at first; with `--mix` what is
+written is a mean of both ends. Every 500 steps it prints how many single words of the people of `valid` are right;
+nothing of `test` is read.
 """
 
 from __future__ import annotations
