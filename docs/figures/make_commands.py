@@ -1,6 +1,7 @@
-"""Make the recording of the demo and its pictures: ``python docs/figures/make_commands.py [COMMANDS]``.
+"""Make the recording of the demo and its pictures: ``python docs/figures/make_commands.py [COMMANDS | LOG.csv]``.
 
-COMMANDS is a folder of Speech Commands with its ``split.csv``; without one only the pictures are made.
+COMMANDS is a folder of Speech Commands with its ``split.csv``; without one only the pictures are made. LOG.csv is
+what ``train_commands.py --log`` writes, and becomes the picture of a training.
 """
 
 from __future__ import annotations
@@ -72,7 +73,31 @@ def make_pictures() -> None:
     figure.savefig(HERE / "demo.png", dpi=110)
 
 
+def make_curve(log: Path) -> None:
+    """Draw the losses of a training, means of a hundred steps, and which commands of `valid` were right."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    rows = np.loadtxt(log, delimiter=",", skiprows=1)
+    rows = rows[: len(rows) // 100 * 100].reshape(-1, 100, rows.shape[1]).mean(1)
+    figure = Figure(figsize=(9.2, 2.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    losses, right = figure.subplots(1, 2)
+    losses.plot(rows[:, 1], rows[:, 2], label="CTC, of a row")
+    losses.plot(rows[:, 1], rows[:, 3], label="name of each frame")
+    losses.legend()
+    right.plot(rows[:, 1], 100 * rows[:, 4], color="C2")
+    right.set_ylabel("% right")
+    for axes in (losses, right):
+        axes.set_xlabel("minutes")
+    figure.savefig(HERE / "commands_training.png", dpi=110)
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        make_recording(Path(sys.argv[1]))
-    make_pictures()
+    given = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    if given is not None and given.suffix == ".csv":
+        make_curve(given)
+    else:
+        if given is not None:
+            make_recording(given)
+        make_pictures()
