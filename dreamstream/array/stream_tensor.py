@@ -286,6 +286,8 @@ class StreamTensor(OfStreams, Tensor):
 
     def as_output(self) -> StreamTensor:
         """Return the tensor as a forward's result; refuse one in which B or L is joined with features."""
+        if "edge" not in vars(self):
+            self._view.again(self)  # refuses rolled frames that wait
         for d in self.dims:
             if isinstance(d, str) and d not in ("B", "L", "B_L"):
                 raise NotStreamableError(

@@ -161,8 +161,8 @@ MUTANTS = {
     ),
     "a room's first kept frame one too late": Mutant(
         "exec/run.c",
-        "*mark = stays ? *mark + dropped : 0;",
-        "*mark = stays ? *mark + dropped + (dropped > 1 && ds_kept_at(p, &row->now, e) > 1) : 0;",
+        "*mark = span.where != DS_IN_BUFFER && kept > 0 ? *mark + dropped : 0;",
+        "*mark = span.where != DS_IN_BUFFER && kept > 0 ? *mark + dropped + (dropped > 1 && kept > 1) : 0;",
         ("conv1d", "delay"),
     ),
     "integers of another period": Mutant(
@@ -288,8 +288,8 @@ MUTANTS = {
     ),
     "blocks of attention at the call's start": Mutant(
         "ops/attention.c",
-        "attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);",
-        "attention_sees(s, s->chunk > 1 ? out->m0 : i, n_keys, &from[a.n_queries], &to[a.n_queries]);",
+        "ds_attention_sees(s, i, n_keys, &b->from[n], &b->to[n]);",
+        "ds_attention_sees(s, s->chunk > 1 ? out->m0 : i, n_keys, &b->from[n], &b->to[n]);",
     ),
     "blocks of attention that leave before they are whole": Mutant(
         "ops/attention.c",
@@ -302,7 +302,9 @@ MUTANTS = {
         "ds_root(p, left == UNBOUNDED ? ds_const(p, 0) : ds_add_k(p, block, left > 1 ? 1 - left : -left));",
     ),
     "rows of attention by distances from the call's start": Mutant(
-        "ops/attention.c", ".first = t->op->attr[ROWS_FIRST].i,", ".first = t->op->attr[ROWS_FIRST].i + out->m0,"
+        "ops/attention.c",
+        ".first = op->attr[ROWS_FIRST].i,",
+        ".first = op->attr[ROWS_FIRST].i + t->run->out[row].m0,",
     ),
     "angles counted from the call's start": Mutant(
         "ops/positions.c",
@@ -321,12 +323,13 @@ MUTANTS = {
     ),
     "keys of a call's own frames alone": Mutant(
         "ops/attention.c",
-        "attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);",
-        "attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);"
-        "if (from[a.n_queries] < out->m0) from[a.n_queries] = out->m0;",
+        "ds_attention_sees(s, i, n_keys, &b->from[n], &b->to[n]);",
+        "ds_attention_sees(s, i, n_keys, &b->from[n], &b->to[n]);if (b->from[n] < out->m0) b->from[n] = out->m0;",
     ),
     "rows of the first head for all": Mutant(
-        "ops/attention.c", "const size_t own = rows->shape[0] == 1 ? 0 : h;", "const size_t own = 0 * h;"
+        "ops/attention.c",
+        "const size_t own = t->op->weight[weight].shape[0] == 1 ? 0 : h;",
+        "const size_t own = weight == ROWS || t->op->weight[weight].shape[0] == 1 ? 0 : h;",
     ),
     "sines of distances that leave one out": Mutant(
         "ops/attention.c", "(double)(i / n) * angles[i % n],", "(double)(i / n + (i / n > 2)) * angles[i % n],"
@@ -338,7 +341,7 @@ MUTANTS = {
         ("positions",),
     ),
     "distances of attention counted from the call's start": Mutant(
-        "ops/attention.c", "position[a.n_queries] = i;", "position[a.n_queries] = i - out->m0;"
+        "ops/attention.c", "b->position[n] = i;", "b->position[n] = i - out->m0;"
     ),
 }
 
