@@ -286,7 +286,7 @@ class StreamTensor(OfStreams, Tensor):
 
     def as_output(self) -> StreamTensor:
         """Return the tensor as a forward's result; refuse one in which B or L is joined with features."""
-        if "edge" not in vars(self):
+        if "edge" not in vars(self) and self._view is not None:
             self._view.again(self)  # refuses rolled frames that wait
         for d in self.dims:
             if isinstance(d, str) and d not in ("B", "L", "B_L"):
