@@ -61,11 +61,13 @@ ds_status ds_ctc_rank(const ds_ctc *ctc, const ds_ctc_state *state, bool end, in
 static ds_status remember(const ds_ctc *ctc, const ds_allocator *allocator, ds_ctc_state *s,
                           const ds_entry *entry, int32_t n)
 {
-    const size_t max_past = (size_t)ctc->options.max_past;
-    for (size_t i = 0; i < (size_t)ds_ctc_pending(s, entry); i++)
+    const size_t max_past = (size_t)ctc->options.max_past,
+                 n_pending = (size_t)ds_ctc_pending(s, entry);
+    for (size_t i = 0; i < n_pending; i++)
         DS_TRY(ds_array_grow(allocator, (void **)&s->past, s->n_past + i, &s->room_past,
                              sizeof *s->past));
-    ds_ctc_tokens(s, entry, s->past + s->n_past);
+    if (n_pending > 0)
+        ds_ctc_tokens(s, entry, s->past + s->n_past);
     for (int32_t i = 0; i < n; i++)
         s->past[s->n_past++].is_final = 1;
     s->n_utterance += n;
