@@ -55,6 +55,8 @@ class Base(HasShape):
     _base_at: int = 0
     #: How often what it follows from was replaced by a write.
     _rewritten: int = 0
+    #: What decides on frames of a stream that aren't known yet (`array.rolled`); None of all other tensors.
+    _waiting: Any = None
 
     def __init__(self, data: NDArray[Any], requires_grad: Flag = False) -> None:
         if not isinstance(data, np.ndarray):

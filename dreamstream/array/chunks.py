@@ -17,7 +17,7 @@ from ..autograd import follow, source
 from ..errors import ShapeError
 from ..stream.fallback import report_fallback
 from ..stream.known import Info, agree, join
-from ..stream.rules import Fallback
+from ..stream.rules import Fallback, require_equal_rates
 from ..stream.tree import leaves, map_leaves
 from . import creation
 from .dimension_arguments import numbered
@@ -112,6 +112,7 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> Any:
     parts = [t.in_order() for t in tensors]
     if any(p.dims != parts[0].dims for p in parts):
         raise ShapeError(f"cat: dimensions {[p.roles for p in parts]} don't line up")
+    require_equal_rates([p.rate for p in parts], "cat")
     features = {p.features for p in parts}
     if role in ("B", "L") and len(features) > 1:
         raise ShapeError(f"cat: the features differ: {sorted(features)}")

@@ -53,8 +53,8 @@ def unary(name: str, x: Tensor, attributes: Mapping[str, Any] | None = None) -> 
     """Apply an operator with one operand; integers become float32 unless it keeps them."""
     if not isinstance(x, Tensor):  # a weight or a base, among others
         (x,) = _operands((x,)) or (x,)
-    if (view := _waiting((x,))) is not None:
-        return view.through(lambda x: unary(name, x, attributes), (x,))
+    elif x._waiting is not None:
+        return x._waiting.through(lambda x: unary(name, x, attributes), (x,))
     if name.startswith("logical_"):
         x = as_flags(x)
         return hook.one(name, {}, (x,))
@@ -81,12 +81,6 @@ def binary(name: str, a: Any, b: Any) -> Tensor:
     return out
 
 
-def _waiting(operands: Sequence[Any]) -> Any:
-    """Return what an operand waits for of which some frames aren't known yet; None where there is none."""
-    found = (vars(x).get("_view") for x in operands if isinstance(x, Tensor) and "edge" not in vars(x))
-    return next((view for view in found if hasattr(view, "through")), None)
-
-
 def foreign(name: str, x: Any) -> Exception:
     """Return what to raise for an operand that is neither tensor nor number; sizes say it themselves."""
     if isinstance(x, Token):
@@ -98,8 +92,9 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
     """As `binary`, but NotImplemented for foreign operands: what Python's operators want."""
     if (library := library_among((a, b))) is not None:
         return library.defer(getattr(Tensor, name), (a, b), {})
-    if (view := _waiting((a, b))) is not None:
-        return view.through(lambda a, b: binary_or_not(name, a, b), (a, b))
+    for x in (a, b):
+        if isinstance(x, Tensor) and x._waiting is not None:
+            return x._waiting.through(lambda a, b: binary_or_not(name, a, b), (a, b))
     if name == "pow" and type(b) is float and b in ROOTS and isinstance(a, Tensor):
         return unary(ROOTS[b], a)
     operands = _operands((a, b))

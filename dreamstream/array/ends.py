@@ -62,8 +62,6 @@ class Later:
         How often they stand there, one behind the other.
     """
 
-    waits = True
-
     def __init__(self, of: StreamTensor, count: int, times: Any = 1) -> None:
         self.of, self.count, self.times = of, count, times
         self.is_once = isinstance(times, int) and times == 1

@@ -107,12 +107,10 @@ def with_part(view: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def own_method(x: Any, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what a stream has in place of a method of the library's tensors, or of a part of what one gives."""
-    if not isinstance(x, StreamTensor):
+    """Return the method of that name that a stream has in place of the library's tensors'."""
+    if not isinstance(x, StreamTensor) or hasattr(method, "is_part"):  # a part's function asks for its whole's
         return method
-    part = getattr(method, "part", None)
-    own = getattr(type(x), method.__name__, method)
-    return own if part is None else lambda *args, **kwargs: own(*args, **kwargs)[part]
+    return getattr(type(x), method.__name__, method)
 
 
 def kept(x: Any) -> Any:

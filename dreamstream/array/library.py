@@ -222,7 +222,7 @@ def _part(func: Callable[..., Any], at: int) -> Callable[..., Any]:
     def part(*args: Any, **kwargs: Any) -> Any:
         return own_method(args[0], func)(*args, **kwargs)[at]
 
-    part.part = at  # type: ignore[attr-defined]
+    part.is_part = True  # type: ignore[attr-defined]
     return part
 
 

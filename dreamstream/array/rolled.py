@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 from ..errors import NotStreamableError
 from ..source_line import user_line
 from ..stream.rules import Length
-from .elementwise import ones_of, where
 from .first_frame import FirstFrame, with_first
 from .loop_frames import is_all, parts_of
 from .stream_tensor import StreamTensor
@@ -32,7 +31,7 @@ class Rolled:
         How many of the first frames, and of the last, aren't known.
     """
 
-    waits = True
+    waits = True  # its tensor is `_waiting`
 
     def __init__(self, of: StreamTensor, front: int, back: int) -> None:
         self.of, self.front, self.back, self._line = of, front, back, user_line()
@@ -59,26 +58,28 @@ class Rolled:
             made = with_first(self.taken((slice(None),) * at + (slice(1, None),)), value, 0)
         elif number is not None:
             n = self.front if first else -self.back
-            known: Any = _shifted(_shifted(ones_of(self.of), -n, 1.0), n, 0.0)
-            made = where(known.gt(0.5), self.of, float(number)).with_dims(self.of.dims)  # type: ignore[attr-defined]
+            made = _shifted(_shifted(self.of, -n, 0.0), n, float(number))
         else:
             self.refuse()
         self.become(out, waiting(made, front, back) if front or back else made)
 
-    def become(self, out: StreamTensor, made: StreamTensor) -> None:
+    def become(self, out: StreamTensor, made: Any) -> None:
         """Let `out` be what was made of it in place."""
+        view = getattr(made, "_waiting", None)
+        of = made if view is None else view.of
+        if not isinstance(of, StreamTensor) or of.roles != self.of.roles:
+            self.refuse()
         for other, _ in out._relatives():
             other.forget()
-        out._view = view = made._view if _waits(made) else None
-        if (made if view is None else view.of).roles != self.of.roles:
-            self.refuse()
+        out._view = view
         if view is None:
             out.value, out.edge, out.dims, out._names = made.value, made.edge, made.dims, self.of._names
 
     def through(self, call: Callable[..., Any], args: Any) -> Any:
         """Return what a function of each frame by itself gives of these frames, which waits as they do."""
-        made = call(*(x._view.of if _waits(x) else x for x in args))
-        views = [x._view for x in args if _waits(x)]
+        found = [getattr(x, "_waiting", None) for x in args]
+        made = call(*(x if view is None else view.of for x, view in zip(args, found)))
+        views = [view for view in found if view is not None]
         if type(made) is not StreamTensor:
             self.refuse()
         return waiting(made, max(v.front for v in views), max(v.back for v in views))
@@ -127,7 +128,3 @@ def _shifted(x: StreamTensor, n: int, number: float) -> StreamTensor:
     """Return as many frames, so many of the number before them; or behind them, where it is below 0."""
     padded = x._through("pad", {"left": max(n, 0), "right": max(-n, 0), "value": number})
     return padded._through("slice", {"start": max(-n, 0), "crop": max(n, 0), "step": 1})
-
-
-def _waits(x: Any) -> bool:
-    return type(x) is StreamTensor and "edge" not in vars(x) and isinstance(x._view, Rolled)

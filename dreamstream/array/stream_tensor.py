@@ -172,10 +172,14 @@ class StreamTensor(OfStreams, Tensor):
         return np.dtype(of.edge.line.dtype) if of.edge is not None else of.value.dtype
 
     @property
+    def _waiting(self) -> Any:
+        """What decides on frames that aren't known yet, None where all are."""
+        return self._view if getattr(self._view, "waits", False) else None
+
+    @property
     def _alike(self) -> StreamTensor:
         """A tensor of its shape and type: what rolled frames are made of, which wait for some."""
-        waits = "edge" not in vars(self) and "dims" in vars(self)
-        return self._view.of if waits else self
+        return self if self._waiting is None else self._waiting.of
 
     @property
     def features(self) -> tuple[int, ...]:
@@ -286,8 +290,8 @@ class StreamTensor(OfStreams, Tensor):
 
     def as_output(self) -> StreamTensor:
         """Return the tensor as a forward's result; refuse one in which B or L is joined with features."""
-        if "edge" not in vars(self) and self._view is not None:
-            self._view.again(self)  # refuses rolled frames that wait
+        if self._waiting is not None:
+            self._waiting.refuse()
         for d in self.dims:
             if isinstance(d, str) and d not in ("B", "L", "B_L"):
                 raise NotStreamableError(

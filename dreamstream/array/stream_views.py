@@ -31,7 +31,7 @@ from .lengths_of import SAME_ORDER
 from .loop_frames import EachFrame, frame_of, placed, put, set_frame
 from .loops import in_loop, number_in
 from .reductions import Extreme
-from .rolled import Rolled, rolled
+from .rolled import rolled
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor, take
@@ -52,8 +52,8 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
         return self.stream(index)
     if index is SAME_ORDER:
         return self
-    if isinstance(self._view, Rolled):
-        return self._view.taken(index)
+    if self._waiting is not None:
+        return self._waiting.taken(index)
     if number_in(index := placed(self, index, 1)):
         return frame_of(self, index)
     if self.edge is not None and (first := first_frame(self, index)) is not None:
@@ -492,8 +492,8 @@ def _plain_only(name: str, inside: Callable[..., Any] | None = None) -> Callable
 
 # ---------------------------------------------------------------------- writing, inside a forward
 def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
-    if isinstance(self._view, Rolled):
-        self._view.write(self, index, value)
+    if self._waiting is not None:
+        self._waiting.write(self, index, value)
         return
     if number_in(index := placed(self, index)):
         set_frame(self, index, value)

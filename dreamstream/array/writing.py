@@ -204,7 +204,7 @@ def viewing(
         out = method(self, *args, **kwargs)
         if isinstance(out, Merged) and not isinstance(self, Merged):
             out.whole = unsure(self, copied(out.whole))
-        if type(out) is not type(self) or (out._ends is None and "edge" in vars(self) and self.edge is None):
+        if type(out) is not type(self) or (out._ends is None and self._waiting is None and self.edge is None):
             return out
         if copies(*args, **kwargs):
             return copied(out) if out is self else out
@@ -236,8 +236,8 @@ def write(x: StreamTensor, value: Any, what: str) -> Any:
     """
     if value is x:
         return x
-    if "edge" not in vars(x) and hasattr(x._view, "through"):
-        x._view.become(x, value)
+    if x._waiting is not None:
+        x._waiting.become(x, value)
         return x
     if x.edge is not None and (branch := open_branch(x.edge.entry)) is not None:
         raise branch.wrote(what)

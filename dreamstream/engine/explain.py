@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from fractions import Fraction
 from functools import partial
@@ -91,7 +91,8 @@ def _in_full(
     explanation = Explanation(capture, modules)
     with explanation.listening(), explanation.noting():
         for x in leaves(source.streamed(capture, args, kwargs)):
-            with explanation.noting(), suppress(*[DreamStreamError] * is_of_body(x)):  # of a loop that was left
+            # of a loop that was left nothing more is said; the question itself may be refused, of rolled frames
+            with explanation.noting(), suppress(DreamStreamError) if is_of_body(x) else nullcontext():
                 as_output(capture, model, x)
     said = explanation.said or [str(error)]
     for path, part in modules.items():

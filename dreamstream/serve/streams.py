@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -39,6 +40,15 @@ class Connection(Protocol):
 #: Bytes of a stream's records that may be out of date, beside as many as are not.
 _STALE = 1 << 20
 LOG = logging.getLogger("dreamstream.serve")
+
+
+@dataclass(slots=True)
+class Unacknowledged:
+    """A message of an output: the position of its end, itself, and when it was sent."""
+
+    end: int
+    message: bytearray
+    sent: float
 
 
 class Base(NamedTuple):
@@ -91,9 +101,8 @@ class Live:
         Whether it goes to another host after this step.
     said : float
         Where the words end that have left.
-    outputs : list of list of [int, bytearray, float]
-        Messages of each output that are not acknowledged: the position of their end, themselves, when they were
-        sent. Frames that follow soon are added to the last one.
+    outputs : list of list of Unacknowledged
+        Of each output what is not acknowledged. Frames that follow soon are added to the last message.
     pending : str
         What was heard behind them, and may change.
     """
@@ -126,7 +135,7 @@ class Live:
         self.n_parts = self.n_stored = self.n_bytes = self.number = self.whole_from = 0
         self.is_stale = False
         self.stored: int | None = None
-        self.outputs: list[list[list[Any]]] = [[] for _ in self.made]
+        self.outputs: list[list[Unacknowledged]] = [[] for _ in self.made]
         self.seen = self.paused_at = time.monotonic()
 
     @property
@@ -147,7 +156,7 @@ class Live:
 
     def waits(self, now: float) -> float:
         """Return for how long the oldest output has not been acknowledged."""
-        return max((now - kept[0][2] for kept in self.outputs if kept), default=0.0)
+        return max((now - kept[0].sent for kept in self.outputs if kept), default=0.0)
 
     # ---------------------------------------------------------------- from the client
     def give(self, position: int, data: memoryview) -> None:
@@ -193,7 +202,7 @@ class Live:
 
     def _drop(self, have: Sequence[int]) -> None:
         for kept, n in zip(self.outputs, have):
-            while kept and kept[0][0] <= n:
+            while kept and kept[0].end <= n:
                 del kept[0]
 
     # ---------------------------------------------------------------- to the client
@@ -206,11 +215,12 @@ class Live:
             return
         data, kept = packed(self.made[port], port, frames), self.outputs[port]
         self.made[port] += len(frames)
-        if kept and now - kept[-1][2] < self.model.together and len(kept[-1][1]) + len(data) <= MOST_BYTES:
-            kept[-1][0] = self.made[port]
-            kept[-1][1] += memoryview(data)[HEADER.size :]
+        last = kept[-1] if kept else None
+        if last and now - last.sent < self.model.together and len(last.message) + len(data) <= MOST_BYTES:
+            last.end = self.made[port]
+            last.message += memoryview(data)[HEADER.size :]
         else:
-            kept.append([self.made[port], bytearray(data), now])
+            kept.append(Unacknowledged(self.made[port], bytearray(data), now))
         self._send(data)
 
     def send_words(self, words: Sequence[Word], pending: str, now: float) -> None:
@@ -222,7 +232,8 @@ class Live:
         if words:
             self.said = words[-1].end
             self.made[0] += len(words)
-            self.outputs[0].append([self.made[0], message("result", **told).encode(), now])
+            data = bytearray(message("result", **told).encode())
+            self.outputs[0].append(Unacknowledged(self.made[0], data, now))
         self._send(message("result", **told, pending=pending))
 
     def _send(self, given: str | bytes) -> None:
@@ -239,8 +250,8 @@ class Live:
         now = time.monotonic()
         for kept in self.outputs:
             for each in kept:
-                each[2] = now
-                self._send(bytes(each[1]) if self.model.decoder is None else each[1].decode())
+                each.sent = now
+                self._send(bytes(each.message) if self.model.decoder is None else each.message.decode())
         if self.ended:
             self.tell_end()
 
@@ -322,7 +333,7 @@ class Live:
             list(self.acknowledged),
             b"".join(parts),
             decoder,
-            [(port, bytes(data)) for port, kept in enumerate(self.outputs) for _, data, _ in kept],
+            [(port, bytes(each.message)) for port, kept in enumerate(self.outputs) for each in kept],
             self.ended,
             self.said,
             self.number,
@@ -354,7 +365,7 @@ class Live:
             self.end = record.input
         now, ends = time.monotonic(), list(self.made)
         for port, data in reversed(record.outputs):
-            self.outputs[port].insert(0, [ends[port], bytearray(data), now])
+            self.outputs[port].insert(0, Unacknowledged(ends[port], bytearray(data), now))
             ends[port] = unpacked(data)[0] if self.model.decoder is None else json.loads(data)["output"]
 
 

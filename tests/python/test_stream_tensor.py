@@ -315,6 +315,14 @@ def test_starts_of_what_is_joined_are_those_that_are_known():
     assert ds.cat([second, ds.stream_tensor(data[:1], ids="c")], 0).starts == (3, 3, None)
 
 
+@pytest.mark.parametrize(("dim", "ids"), [("B", "cd"), ("L", "ab")])
+def test_cat_of_unlike_rates(data, dim, ids):
+    first = ds.stream_tensor(data[:2], ids=["a", "b"], sos=True)
+    other = ds.stream_tensor([data[3], data[2]], ids=list(ids), rate=2)
+    with pytest.raises(StreamMismatchError, match="cat: operands of different rates, 1 and 2"):
+        ds.cat([first, other], dim)
+
+
 def test_cat_along_features(data, x):
     y = ds.cat([x, x * 2, x[:, :1]], 1)
     assert y.meta == x.meta and y.shape == (4, 9, 7)

@@ -69,7 +69,7 @@ async def test_outputs_that_wait_are_kept_together():
                 await client.give(20 * k, x[20 * k : 20 * k + 20])
                 await until(lambda k=k: stream.stepped == 20 * (k + 1))
             assert (await client.told("saved"))["input"] >= 160 and own.store._entries == {}
-        sizes = [[len(message) for _, message, _ in kept] for kept in stream.outputs]
+        sizes = [[len(each.message) for each in kept] for kept in stream.outputs]
         assert sum(sizes[1]) == 4000 + 8 * len(sizes[1]) and max(sizes[1]) > 2 * 88, sizes
         async with ByHand(url) as client:
             await client.say("resume", stream=told["stream"], output=[30, 107], saved=0)

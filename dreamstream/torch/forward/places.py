@@ -495,8 +495,8 @@ def _compute(items: Iterable[Any]) -> None:
         kind = type(x)
         if kind is tuple or kind is list:
             _compute(x)
-        elif kind is SHELL and type(x._inner) is NativeStream and not getattr(x._inner._view, "waits", False):
-            _ = x._inner.edge
+        elif kind is SHELL and type(own := x._inner) is NativeStream and not (later(own) or own._waiting):
+            _ = own.edge
 
 
 def recorded(
