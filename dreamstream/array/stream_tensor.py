@@ -179,7 +179,7 @@ class StreamTensor(OfStreams, Tensor):
     @property
     def _alike(self) -> StreamTensor:
         """A tensor of its shape and type: what rolled frames are made of, which wait for some."""
-        return self if self._waiting is None else self._waiting.of
+        return self if self._view is None or self._waiting is None else self._waiting.of
 
     @property
     def features(self) -> tuple[int, ...]:
@@ -290,7 +290,7 @@ class StreamTensor(OfStreams, Tensor):
 
     def as_output(self) -> StreamTensor:
         """Return the tensor as a forward's result; refuse one in which B or L is joined with features."""
-        if self._waiting is not None:
+        if self._view is not None and self._waiting is not None:
             self._waiting.refuse()
         for d in self.dims:
             if isinstance(d, str) and d not in ("B", "L", "B_L"):
