@@ -9,7 +9,7 @@ from ..operations.refusals import LOOPS, LOOPS_GROW
 from ..stream.rules import Length
 from . import writing
 from .elementwise import ones_of
-from .loops import FrameNumber, Loop, mixed, number_in, refuse
+from .loops import Computed, FrameNumber, Loop, LoopNumber, mixed, number_in, refuse
 from .stream_tensor import StreamTensor
 from .tables import table as table_rows
 from .tensor import Tensor
@@ -113,20 +113,27 @@ def parts_of(index: Any, ndim: int) -> list[Any]:
     return parts
 
 
-def _read(index: Any, ndim: int) -> tuple[list[Any], int, int, Any, FrameNumber]:
+def _read(index: Any, ndim: int) -> tuple[list[Any], int, int, Any, Any]:
     """Return an index's parts, which of them takes frames of which dimension, that part, and its first frame."""
     parts = parts_of(index, ndim)
     found = [i for i, p in enumerate(parts) if number_in(p)]
     if len(found) > 1:
         refuse("two numbers of frames in one index")
     at, axis, part = found[0], sum(p is not None for p in parts[: found[0]]), parts[found[0]]
-    if type(part) is FrameNumber or type(part.start) is FrameNumber:
+    if isinstance(part, LoopNumber) or type(part.start) is FrameNumber:
         return parts, at, axis, part, getattr(part, "start", part)
     loop = part.stop.loop
     if type(part.start) not in (int, type(None)) or not loop.of_one_frame:  # x[:, :t + 1]
         refuse(LOOPS_GROW)
     number = FrameNumber(loop, (part.start or 0) - loop.position)
     return parts, at, axis, slice(number, part.stop, part.step), number
+
+
+def _loop_of(number: LoopNumber) -> Loop:
+    """Return the loop that a frame is at; refuse what is computed of its number."""
+    if isinstance(number, Computed):
+        number._misuse("used as an index of frames")
+    return number.loop
 
 
 def placed(x: StreamTensor, index: Any, least: int = 0) -> Any:
@@ -161,7 +168,7 @@ def _of_frame(frame: Any, parts: Sequence[Any], at: int) -> Any:
 def frame_of(x: StreamTensor, index: Any) -> Any:
     """Return ``x[:, t]`` and the like in the body of a loop over frames, of the whole stream."""
     parts, at, axis, part, number = _read(index, x.ndim)
-    loop: Loop = number.loop
+    loop = _loop_of(number)
     if x.edge is None or x.edge.entry is not loop.entry:
         mixed([None if x.edge is None else x.edge.entry, loop.body])
     if axis >= x.ndim or x.dims[axis] != "L":
@@ -180,7 +187,7 @@ def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
     """Do ``y[:, t] = value`` in the body of a loop over frames."""
     writing.forget_views(y)
     parts, at, axis, part, number = _read(index, y.ndim)
-    loop: Loop = number.loop
+    loop = _loop_of(number)
     if y.edge is None or y.edge.entry is not loop.entry or axis >= y.ndim or y.dims[axis] != "L":
         refuse(f"the number of a frame in an assignment to {y.roles}, which is not its frames")
     if part is not number and _count(part) != 1:
@@ -218,6 +225,9 @@ def _count(part: slice) -> int:
 def row_of(table: Tensor, index: Any) -> Any:
     """Return ``table[t]``: the row of a table at the position of the frame."""
     parts, at, axis, part, _ = _read(index, table.ndim)
+    if isinstance(part, Computed):
+        parts[at] = part.as_tensor(lambda x: x)
+        return table[tuple(parts)]
     if type(part) is slice:
         if _count(part) != 1:
             refuse("several rows of a table at one frame")

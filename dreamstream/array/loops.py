@@ -7,6 +7,7 @@ the Python statement is followed stands above (`array/for_loops.py`).
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partialmethod
@@ -34,42 +35,106 @@ def refuse(why: str | Refusal) -> NoReturn:
     raise NotStreamableError(f"{user_line()}: {why if isinstance(why, str) else why.text}")
 
 
-class FrameNumber(Token):
+class LoopNumber(Token):
+    """A number that differs from frame to frame of a loop, in Python's operators.
+
+    What they make of it and a tensor is a tensor. What they make of it and a number is not computed before it
+    meets a tensor: as in Python it has no precision of its own, and takes the tensor's.
+    """
+
+    __slots__ = ("loop",)
+    loop: Loop
+    is_float = False
+    _what = "the number of a frame"
+    _serves = (
+        "It serves to index streams and tables along L (`x[:, t]`, `x[:, t - 1]`), in `if t >= k`, and in "
+        "Python's operators (`h / (t + 1)`, `table[t % 4]`). For `if t % 2 == 0` write "
+        "`torch.where(at[t] % 2 == 0, a, b)`, with `at = torch.arange(x.size(1))` before the loop."
+    )
+
+    def as_tensor(self, real: Callable[[Any], Any]) -> Any:
+        """Return it as a native tensor of one value; `real` makes floats of its integers where it is none."""
+        raise NotImplementedError
+
+    def _operator(self, operation: str, other: Any) -> Any:
+        if isinstance(other, Length):
+            refuse(LOOPS_BACKWARDS)
+        reflected = operation.startswith("r")
+        of = getattr(operator, operation.removeprefix("r"))
+        if isinstance(other, (int, float, LoopNumber)):
+            return Computed(self.loop, of, *((other, self) if reflected else (self, other)))
+        if not hasattr(other, "is_floating_point"):
+            self._misuse(f"combined with {type(other).__name__}")
+        at = self.loop.entry.library.see(self.as_tensor(_like(other)))
+        return of(other, at) if reflected else of(at, other)
+
+    __add__, __radd__ = partialmethod(_operator, "add"), partialmethod(_operator, "radd")
+    __sub__, __rsub__ = partialmethod(_operator, "sub"), partialmethod(_operator, "rsub")
+    __mul__, __rmul__ = partialmethod(_operator, "mul"), partialmethod(_operator, "rmul")
+    __truediv__, __rtruediv__ = partialmethod(_operator, "truediv"), partialmethod(_operator, "rtruediv")
+    __floordiv__, __rfloordiv__ = partialmethod(_operator, "floordiv"), partialmethod(_operator, "rfloordiv")
+    __mod__, __rmod__ = partialmethod(_operator, "mod"), partialmethod(_operator, "rmod")
+    __pow__, __rpow__ = partialmethod(_operator, "pow"), partialmethod(_operator, "rpow")
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+
+def _like(x: Any) -> Callable[[Any], Any]:
+    """Return what makes floats as a tensor's."""
+    native = getattr(x, "_inner", x)
+    return (lambda at: at.to(native.dtype)) if native.is_floating_point() else (lambda at: at.float())
+
+
+class Computed(LoopNumber):
+    """What an operator makes of the number of a frame and another number."""
+
+    __slots__ = ("_of", "_operands", "is_float")
+
+    def __init__(self, loop: Loop, of: Callable[[Any, Any], Any], *operands: Any) -> None:
+        super().__init__(loop.clock)
+        self.loop, self._of, self._operands = loop, of, operands
+        self.is_float = of is operator.truediv or any(
+            isinstance(x, float) or getattr(x, "is_float", False) for x in operands
+        )
+        if of is operator.pow and not self.is_float:
+            self.is_float = not isinstance(operands[1], int) or operands[1] < 0
+
+    def as_tensor(self, real: Callable[[Any], Any]) -> Any:
+        parts = [x.as_tensor(real) if isinstance(x, LoopNumber) else x for x in self._operands]
+        if self.is_float:
+            parts = [
+                real(part) if isinstance(x, LoopNumber) and not x.is_float else part
+                for x, part in zip(self._operands, parts)
+            ]
+        return self._of(*parts)
+
+
+class FrameNumber(LoopNumber):
     """The position of the frame that a loop is at, and a constant more.
 
     A comparison with a number is decided by the kind of frame: of the first ones each is a kind of its own.
     """
 
-    __slots__ = ("loop", "off")
-    loop: Loop
+    __slots__ = ("off",)
     off: int
-    _what = "the number of a frame"
-    _serves = (
-        "It serves to index streams and tables along L (`x[:, t]`, `x[:, t - 1]`), and in `if t >= k`. What is "
-        "computed of it is a table: `at = torch.arange(x.size(1))` before the loop, in it `h / (at[t] + 1)` or "
-        "`torch.where(at[t] % 2 == 0, a, b)`."
-    )
 
     def __init__(self, loop: Loop, off: int = 0) -> None:
         super().__init__(loop.clock)
         self.loop, self.off = loop, off
 
+    def as_tensor(self, real: Callable[[Any], Any]) -> Any:
+        return self.loop.positions() + self.off
+
     def __add__(self, other: Any) -> Any:
-        return FrameNumber(self.loop, self.off + other) if type(other) is int else self._misuse("added to this")
+        return FrameNumber(self.loop, self.off + other) if type(other) is int else self._operator("add", other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
         if isinstance(other, FrameNumber) and other.loop is self.loop:
             return self.off - other.off
-        if type(other) is not int:
-            self._misuse("subtracted like this")
-        return FrameNumber(self.loop, self.off - other)
-
-    def __rsub__(self, other: Any) -> NoReturn:
-        if isinstance(other, Length):
-            refuse(LOOPS_BACKWARDS)
-        self._misuse("subtracted like this")
+        return self + -other if type(other) is int else self._operator("sub", other)
 
     def __bool__(self) -> bool:
         return self != 0
@@ -101,7 +166,7 @@ class FrameNumber(Token):
 def number_in(index: Any) -> bool:
     """Whether the number of a loop's frame is among the parts of an index."""
     for part in index if type(index) is tuple else (index,):
-        if type(part) is FrameNumber or (
+        if isinstance(part, LoopNumber) or (
             type(part) is slice and FrameNumber in (type(part.start), type(part.stop))
         ):
             return True
@@ -420,6 +485,16 @@ class Loop:
         line = Line(FRAME, edge.rate, edge.dtype, edge.features)
         dims = tuple(d for d in stream.dims if d != "L")
         return StreamTensor.inside(None, dims, self.body.value(line, ("input", i)))
+
+    def positions(self) -> StreamTensor:
+        """Return the position of the frame that it is at."""
+
+        def make() -> StreamTensor:
+            length = self.entry.library.length(self.clock) - (self.left_out + self.first)
+            said = {"length": length.steps(), "steps": [0, self.first] if self.first else [], "to": "int64"}
+            return StreamTensor._told("positions", said, [length.of], [], ("L",))
+
+        return self.input(("positions",), make)
 
     def shifted(self, x: StreamTensor, off: int) -> StreamTensor:
         """Return the stream whose frame n is the frame of x that is `off` from the n-th of the loop."""

@@ -340,9 +340,9 @@ class StreamTensor(OfStreams, Tensor):
         """Return True: transposes move nothing, and every reshape that is possible works."""
         return True
 
-    def _require_outside(self, what: str) -> None:
+    def _require_outside(self, what: str, instead: str = "") -> None:
         if self.edge is not None:
-            raise self.edge.misuse(f"{what} of a stream inside a forward,", f": {_AS_A_WHOLE}")
+            raise self.edge.misuse(f"{what} of a stream inside a forward,", f": {instead}{_AS_A_WHOLE}")
 
     # ---------------------------------------------------------------- values
     def rows(self) -> list[Array]:
@@ -480,7 +480,7 @@ class StreamTensor(OfStreams, Tensor):
         return super().__array__(dtype, copy)
 
     def __bool__(self) -> bool:
-        self._require_outside("the truth")
+        self._require_outside("the truth", "choose for each frame by torch.where(condition, a, b), or ")
         return super().__bool__()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -36,6 +36,19 @@ def positions_as_numbers(lib: Any, m: Any, x: Any) -> Any:
 
 
 @case
+def numbers_of_frames_in_operators(lib: Any, m: Any, x: Any) -> Any:
+    mean, ys = lib.zeros(x.size(0), D), []
+    for t, frame in enumerate(x.unbind(1)):
+        mean = mean + (frame - mean) / (t + 1)
+        ys.append(mean * t + 0.9**t - (t - 1) / 2 + m.table[t % 4] / max(t, 1) + t // 3 - frame * (1.5 - t))
+    h, late = lib.zeros(x.size(0), D), lib.zeros_like(x)
+    for t in range(2, x.size(1)):
+        h = h * (0.5 / (t * t)) + x[:, t] * -t
+        late[:, t] = h / t**-0.5
+    return lib.stack(ys, 1), mean, h, late
+
+
+@case
 def slices_of_frames(lib: Any, m: Any, x: Any) -> Any:
     frames, states = x.unbind(1), [m.first.expand(x.size(0), -1)]
     y, ys = frames[0], [frames[0]]

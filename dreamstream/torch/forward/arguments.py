@@ -10,7 +10,7 @@ import torch
 
 from ...array import BatchTensor
 from ...array.deferred import Deferred
-from ...array.loops import FrameNumber
+from ...array.loops import LoopNumber
 from ...array.pair_terms import Terms
 from ...array.score_steps import OverKeys
 from ...array.scores import Scores
@@ -68,7 +68,7 @@ def only_symbolic(tree: Any) -> bool:
 
 def is_foreign(x: Any) -> bool:
     """Whether an operand may know by itself what an operator makes of it and a stream."""
-    return not isinstance(x, _KNOWN) or isinstance(x, FrameNumber)
+    return not isinstance(x, _KNOWN) or isinstance(x, LoopNumber)
 
 
 _KNOWN: Any = (torch.Tensor, Token, BatchTensor, Symbolic, np.ndarray, np.generic, complex, list, tuple, *ATOMS)
