@@ -53,7 +53,10 @@ def of_streams(equation: Any, *operands: Any) -> Any:
         operands = tuple(operands[0])
     if not isinstance(equation, str) or not operands:
         raise NotStreamableError.here("einsum: an equation and its operands stream")
-    terms, out = letters_of(equation, operands)
+    terms, out = derivatives.letters_of(equation, [x.ndim for x in operands])
+    once = list(map(_once, operands, terms))
+    operands, terms = tuple(x for x, _ in once), [letters for _, letters in once]
+    _require_letters(equation, operands, terms)
     if len(operands) > 2:
         return _by_pairs(terms, out, operands)
     if len(operands) == 2 and operands[0].is_stream and operands[1].is_stream:
@@ -198,9 +201,36 @@ def _taken(whole: Any, index: Any, queries: int, rows: int) -> Any:
 def letters_of(equation: str, operands: Sequence[Any]) -> tuple[list[str], str]:
     """Return `derivatives.letters_of`, for operands that have no letter twice."""
     terms, out = derivatives.letters_of(equation, [x.ndim for x in operands])
+    _require_letters(equation, operands, terms)
+    return terms, out
+
+
+def _require_letters(equation: str, operands: Sequence[Any], terms: Sequence[str]) -> None:
     if any(len(t) != x.ndim or len(set(t)) != len(t) for t, x in zip(terms, operands)):
         raise ShapeError.here(f"einsum {equation!r}: letters don't fit the operands' dimensions")
-    return terms, out
+
+
+def _once(x: Any, letters: str) -> tuple[Any, str]:
+    """Return the diagonal of dimensions that have one letter, and the letters of what is left."""
+    twice = next((c for c in letters if letters.count(c) > 1), None)
+    if twice is None or len(letters) != x.ndim:
+        return x, letters
+    first = letters.index(twice)
+    second = letters.index(twice, first + 1)
+    rest = "".join(c for i, c in enumerate(letters) if i not in (first, second))
+    return _once(diagonal(x, 0, first, second), rest + twice)
+
+
+def diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """Return the diagonal of matrices of features, as the last dimension. Source: torch.diagonal."""
+    given = dim1 % x.ndim, dim2 % x.ndim
+    y = x.permute(*(i for i in range(x.ndim) if i not in given), *given)
+    rows, columns = y.shape[-2:]
+    if given[0] == given[1] or not all(isinstance(n, int) for n in (rows, columns)):
+        raise NotStreamableError.here("diagonal: two different dimensions of features have one")
+    first, count = (offset, columns - offset) if offset >= 0 else (-offset * columns, columns)
+    count = max(min(count, rows - max(-offset, 0)), 0)
+    return y.flatten(-2)[..., first : first + count * (columns + 1) : columns + 1]
 
 
 def _summed(x: Any, letters: str, out: str) -> Any:

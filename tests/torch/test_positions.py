@@ -274,6 +274,10 @@ TURNS = {
     "real": lambda m, x, at: x * at.float().clamp(max=9.5)[None, :, None],
     "cross": lambda m, x, at: torch.linalg.cross(x[..., :3], x[..., 3:]),
     "cross of old": lambda m, x, at: torch.cross(x[..., :3], x[..., 3:], dim=-1),
+    "diagonal": lambda m, x, at: _matrices(x).diagonal(1, 2, 3) + torch.linalg.diagonal(_matrices(x), offset=-1),
+    "trace": lambda m, x, at: torch.diagonal(_matrices(x)[..., :2, :2], dim1=-1, dim2=2).sum(-1, keepdim=True),
+    "tensordot": lambda m, x, at: torch.tensordot(_matrices(x), m.table[:2], ([2], [0])).flatten(2),
+    "distance": lambda m, x, at: nn.functional.pairwise_distance(x[..., :3], x[..., 3:], p=1, keepdim=True),
     "first frame rolled": lambda m, x, at: _first_kept(x, x.roll(1, 1)),
     "as another tensor": lambda m, x, at: x * (at.to(m.table) / 7)[:, None].cos(),
     "decays at distances": lambda m, x, at: _decayed(at.to(m.table), x),
@@ -285,6 +289,10 @@ def _decayed(at, x):
     far = torch.masked_fill(at[:, None] - at[None], later, float("inf"))
     decays = torch.nan_to_num(torch.exp(far * torch.tensor([-0.3])))
     return x @ x.mT / 6 * (decays / decays.sum(-1, keepdim=True).sqrt()) @ x
+
+
+def _matrices(x):
+    return x.unflatten(2, (2, 3))
 
 
 def _first_kept(x, y):

@@ -445,6 +445,18 @@ def _transforms(nn: Any, F: Any, ds: Any) -> Any:
 
 
 case("fft-of-windows", SAMPLES, _transforms, native=False, reach=20)
+case(
+    "einsum-of-one-letter-twice",
+    BLC(4),
+    lambda nn, F, ds: net(
+        nn,
+        lambda self, x: (
+            ds.einsum("btii->bti", x.unflatten(2, (2, 2))),
+            ds.einsum("...ijj,jo->...io", x.unflatten(2, (1, 2, 2)), self.weight),
+        ),
+        weight=nn.Parameter(ds.rand(2, 3)),
+    ),
+)
 
 
 @forward((Given(("B", "L"), below=5),), lambda: {"table": nn.Parameter(ds.randn(5, 3, 4))}, delay=0)
