@@ -32,7 +32,7 @@ from ..stream.where import is_stand_in
 from .assigned import assignment_of
 from .homes import ATOMS, Array, Attributes, Globals, Home, homes_of, is_foreign
 
-#: Where streams go on, containers of more items, and arrays, are noted if an earlier call has changed them.
+#: Containers of more items, and arrays, are noted where streams begin, else only once a call has changed them.
 _MANY = 256
 #: A session's calls for which Python's and NumPy's generators are looked at, unless they are used.
 _WATCHED = 3
@@ -40,7 +40,7 @@ _WATCHED = 3
 _TRACING = threading.RLock()
 _MISSING: Any = object()
 _WHOLE: Any = object()
-#: A place that holds what stands for a stream: the place, its key there, that value, and what stands there else.
+#: What a forward left where it stands for a stream: the place, its key there, that value, and the one before.
 _Kept = tuple[Home, Any, Any, Any]
 
 
@@ -80,8 +80,8 @@ class Held:
         self.noted = False
         self.drew = False
 
-    #: Whether there is more that a forward may set than generators of random numbers.
-    _sets = False
+    #: Whether a front end's forwards may set more than generators of random numbers (torch's default dtype, ...).
+    _has_settings = False
 
     # ---------------------------------------------------------------- before a forward
     def note(self, *, first: bool = True) -> None:
@@ -104,7 +104,7 @@ class Held:
             self._before = list(map(_read, noted))
             self._places = [home.of for home in noted]
         self._now, self._kept_before = noted, self._kept
-        self._states = self._settings() if self._generators or self.watched or self._sets else []
+        self._states = self._settings() if self._generators or self.watched or self._has_settings else []
         self.noted = True
         for home, key, value, other in self._kept:
             if _has(home, key, other):
@@ -113,7 +113,7 @@ class Held:
     def _settings(self) -> list[tuple[Callable[[Any], Any], Any]]:
         """Return the states of generators, and what else a forward may set, each with what sets it."""
         states = [state_of(g) for g in self._generators] if self._generators else []
-        return [*states, *_others()] if self.watched else states
+        return [*states, *_global_generators()] if self.watched else states
 
     # ---------------------------------------------------------------- after it
     def settle(self, noting: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
@@ -149,7 +149,7 @@ class Held:
             _put(home, key, other)
         self._kept = new
         if self.watched:
-            now = dict(_others())
+            now = dict(_global_generators())
             self.drew = not all(_same_state(now[put], state) for put, state in self._states if put in now)
             self.watched = _WATCHED if self.drew else self.watched - 1
 
@@ -294,7 +294,7 @@ def _same_state(a: Any, b: Any) -> bool:
     return np.array_equal(a, b) if isinstance(a, np.ndarray) else bool(a == b)
 
 
-def _others() -> list[tuple[Callable[[Any], Any], Any]]:
+def _global_generators() -> list[tuple[Callable[[Any], Any], Any]]:
     """Return the states of Python's and NumPy's generators, each with what sets it."""
     return [(random.setstate, random.getstate()), (np.random.set_state, np.random.get_state(legacy=False))]
 

@@ -21,7 +21,7 @@ _EDGE, _VALUE, _ENTRY = attrgetter("edge"), attrgetter("value"), attrgetter("edg
 
 
 class Leg:
-    """One operator of a script.
+    """One operator that a course runs again, and where it finds its inputs.
 
     Attributes
     ----------
@@ -32,16 +32,16 @@ class Leg:
         One per input, as the engine wants them.
     lines : list of Line
         One per output.
-    of : callable
-        Gives what it works on, of all edges of its course (or of their values): the inputs, then what earlier
-        legs made.
-    weighs : bool
+    pick : callable
+        Picks its inputs out of all edges of its course (or of their values): the course's inputs, then what
+        earlier legs made.
+    takes_weights : bool
         Whether the course's weights are its own.
     plan : object
-        What an entry's arithmetic wants to find again.
+        What whoever computes its values keeps from call to call.
     """
 
-    __slots__ = ("key", "lines", "n_values", "of", "op", "plan", "signatures", "weighs")
+    __slots__ = ("key", "lines", "n_values", "op", "pick", "plan", "signatures", "takes_weights")
 
     def __init__(self, op: Any, key: Any, signatures: Sequence[Any], lines: list[Line]) -> None:
         self.op = op
@@ -49,8 +49,8 @@ class Leg:
         self.lines = lines
         self.signatures = signatures
         self.n_values: int = op.n_values
-        self.of: Callable[[list[Any]], Sequence[Any]]
-        self.weighs = False
+        self.pick: Callable[[list[Any]], Sequence[Any]]
+        self.takes_weights = False
         self.plan: Any = None
 
 
@@ -73,8 +73,8 @@ class Recording:
             self._whole = False
             return
         last = sources[-1]
-        leg.of = itemgetter(*sources) if len(sources) > 1 else itemgetter(slice(last, last + 1))
-        leg.weighs = bool(request.weights)
+        leg.pick = itemgetter(*sources) if len(sources) > 1 else itemgetter(slice(last, last + 1))
+        leg.takes_weights = bool(request.weights)
         self._weights.append(request.weights)
         self._legs.append(leg)
         self._sources.append(sources)
@@ -83,12 +83,12 @@ class Recording:
             self._edges.append(edge)
 
     def places(self) -> dict[int, int]:
-        """Return where edges are first among all, by identity: inputs come before edges that are only counted."""
+        """Return the first place of each edge among all, by its id."""
         last = len(self._edges) - 1
         return {id(e): last - i for i, e in enumerate(reversed(self._edges))}
 
     def forget(self) -> None:
-        """Let what ran not be repeated: its weights were made of those that were given."""
+        """Make no course of what ran: a repeat would have the weights that were computed of those given now."""
         self._whole = False
 
     def course(
@@ -167,8 +167,8 @@ def repeat(course: Course, entry: Any, inputs: Sequence[Any], weights: Sequence[
     """Run the operators of a course again, and return their outputs."""
     edges, values = list(map(_EDGE, inputs)), list(map(_VALUE, inputs))
     for leg in course.legs:
-        own, given = leg.of(edges), leg.of(values)
-        for value, edge in entry.again(leg, own, given[: leg.n_values], weights if leg.weighs else ()):
+        own, given = leg.pick(edges), leg.pick(values)
+        for value, edge in entry.again(leg, own, given[: leg.n_values], weights if leg.takes_weights else ()):
             values.append(value)
             edges.append(edge)
     make = type(inputs[0]).inside

@@ -25,7 +25,7 @@ class TorchHeld(Held):
         Where the memory begins of what the forward has written into.
     """
 
-    _sets = True
+    _has_settings = True
 
     def __init__(self, module: torch.nn.Module, *, trace: bool = False) -> None:
         super().__init__(module, trace=trace)

@@ -36,7 +36,7 @@ class TorchBatchLength(BatchLength, torch.SymInt):  # type: ignore[misc]
 
 
 class TorchStride(Stride, torch.SymInt):  # type: ignore[misc]
-    """``x.stride(0)`` of what is deferred."""
+    """``x.stride(0)`` of a product with a table by distance, which ``as_strided`` is given."""
 
 
 class TensorOfSizes:
