@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from ..errors import NotStreamableError, ShapeError
-from ..operations import ARITHMETIC, OPERATIONS, UNARY, ours
+from ..operations import ARITHMETIC, BINARY, OPERATIONS, RELATIONS, UNARY, ours
 from ..source_line import user_line
 from ..stream.edge import Request
 from ..stream.rules import Length
@@ -24,10 +24,11 @@ from .operators import run
 from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
 
-#: What is computed of each frame by itself, beside functions of elements.
-_OF_FRAMES = frozenset(
-    ("linear", "pos", *(row.name for row in UNARY), *ARITHMETIC, *(f"r{name}" for name in ARITHMETIC))
-)
+#: Functions of elements, beside those of `OPERATIONS`.
+_BY_ELEMENTS = frozenset((
+    "pos", "where", "masked_fill", *(row.name for row in (*UNARY, *BINARY)), *RELATIONS, *ARITHMETIC,
+    *(f"r{name}" for name in ARITHMETIC),
+))  # fmt: skip
 _AS_IT_IS = frozenset(("full_like", "clone", "contiguous", "detach", "to", "float", "type_as"))
 _FILLED = {"zeros_like": "new_zeros", "ones_like": "new_ones", "empty_like": "new_empty"}
 
@@ -89,34 +90,65 @@ class FirstFrame:
         """Return what a function gives of it, and of other arguments."""
         name = name.strip("_")
         name = name[1:] if name[:1] == "i" and name[1:] in ARITHMETIC else name  # +=
-        name = name if name in _OF_FRAMES else ours(name)
+        name = name if name in _BY_ELEMENTS else ours(name.removesuffix("_function"))
         if name == "cat":
             return self._joined(call, *args, **kwargs)
         if name in _FILLED and self.keeps:  # of a stream without frames there is none
             return self._like(call(self._seen, *args[1:], **kwargs))
         if name in _FILLED:
             return getattr(self._seen, _FILLED[name])(self.shape)
-        row = OPERATIONS.get(name)
-        if name not in _OF_FRAMES | _AS_IT_IS and (row is None or row.outside != "elementwise"):
-            self.refuse(name)
+        kind = OPERATIONS[name].outside if name in OPERATIONS else ""
+        by_elements = name in _BY_ELEMENTS | _AS_IT_IS or kind == "elementwise"
         others = [getattr(a, "_inner", a) for a in (*args, *kwargs.values())]
-        streams = [x for x in others if type(x) is StreamTensor]
-        if self.times > 1 and (streams or name == "linear"):
+        streams = [x for x in others if not isinstance(x, FirstFrame) and any(isinstance(n, Length) for n in _shape(x))]
+        if self.times > 1 and (streams or not by_elements):
             self.refuse(name)
         if streams:
-            if any(x.dims[x.ndim - self.stream.ndim + self.axis :][:1] != ("L",) for x in streams):
+            places = [len(_shape(x)) - self.stream.ndim + self.axis for x in streams]
+            if not by_elements or any(
+                at < 0 or not isinstance(_shape(x)[at], Length) for at, x in zip(places, streams)
+            ):
                 self.refuse(f"{name} of frames that lie elsewhere, and")
-            return call(*map(_held, args), **{k: _held(v) for k, v in kwargs.items()})
-        ranks = [getattr(x, "ndim", 0) for x in others if not isinstance(x, FirstFrame)]
-        if name != "linear" and not self.keeps and max(ranks, default=0) > self.stream.ndim - self.axis - 1:
-            self.refuse(name)
-        return self._like(call(*map(_all, args), **{k: _all(v) for k, v in kwargs.items()}))
+            like = next((x for x in streams if type(x) is StreamTensor), None)
+            return call(*(_held(x, like) for x in args), **{k: _held(v, like) for k, v in kwargs.items()})
+        if not self.keeps and not by_elements:
+            args, kwargs = self._among_frames(name, kind, args, kwargs)
+        elif not self.keeps:
+            ranks = [getattr(x, "ndim", 0) for x in others if not isinstance(x, FirstFrame)]
+            if max(ranks, default=0) > self.stream.ndim - self.axis - 1:
+                self.refuse(name)
+        out = call(*map(_all, args), **{k: _all(v) for k, v in kwargs.items()})
+        if isinstance(out, (tuple, list)):
+            parts = [self._first(name, x, by_elements) for x in out]
+            return type(out)(*parts) if hasattr(out, "_fields") else type(out)(parts)
+        return self._first(name, out, by_elements)
 
-    def _joined(self, call: Callable[..., Any], tensors: Sequence[Any], dim: int = 0) -> Any:
+    def _first(self, name: str, out: Any, by_elements: bool) -> FirstFrame:
+        """Return the first frame of what a function gives of all frames, each of which follows from none behind it."""
+        made = getattr(out, "_inner", out)
+        keeps_counts = by_elements or getattr(made, "edge", None) is None or made.edge.cid == self.stream.edge.cid  # type: ignore[union-attr]
+        if type(made) is not StreamTensor or not keeps_counts or "L" not in made.dims:
+            self.refuse(name)
+        return self._like(made, made.dims.index("L"))
+
+    def _among_frames(self, name: str, kind: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Return the arguments of a function of features with its dimension counted among those of all frames."""
+        if name == "linear" or (kind in ("matmul", "last dimensions") and isinstance(args[0], FirstFrame)):
+            return args, kwargs
+        given = [*args[1:], *(v for k, v in kwargs.items() if k not in ("keepdim", "dim"))]
+        if kind not in ("reduction", "along") or any(type(x) is not int for x in given[1:]):
+            self.refuse(name)
+        dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+        if type(dim) is not int or len(given) > ("dim" not in kwargs):
+            self.refuse(name)
+        dim %= self.ndim
+        return args[:1], {**kwargs, "dim": dim + (dim >= self.axis)}
+
+    def _joined(self, call: Callable[..., Any], tensors: Sequence[Any], dim: int = 0, axis: int = 0) -> Any:
         """Return frames with the first one of a stream before them."""
         firsts = [x for x in tensors if isinstance(x, FirstFrame)]
         rest = [x for x in tensors if not isinstance(x, FirstFrame)]
-        axis = dim % self.ndim
+        axis = (dim or axis) % self.ndim
         if (
             not all(x.keeps and x.axis == axis for x in firsts)
             or firsts != list(tensors[: len(firsts)])
@@ -176,8 +208,11 @@ class FirstFrame:
 
     def __getitem__(self, index: Any) -> Any:
         parts = parts_of(index, self.ndim)
-        if not self.keeps and all(p is None or is_all(p) for p in parts) and parts.count(None) == 1:
-            return self.unsqueeze(parts.index(None))
+        if not self.keeps and all(p is None or is_all(p) for p in parts) and None in parts:
+            out: Any = self
+            for i in [i for i, p in enumerate(parts) if p is None]:
+                out = out.unsqueeze(i)
+            return out
         if self.keeps and len(parts) > self.axis and parts[self.axis] == 0 and None not in parts[: self.axis]:
             rest = [slice(None) if i == self.axis else p for i, p in enumerate(parts)]
             return FirstFrame(self._like(self._seen[tuple(rest)]).stream, self.axis, False)
@@ -236,7 +271,7 @@ def _operator(name: str) -> Callable[..., Any]:
     return method
 
 
-for _name in (*ARITHMETIC, *(f"r{name}" for name in ARITHMETIC if name != "matmul"), "neg", "abs", "pos"):
+for _name in (*ARITHMETIC, *RELATIONS, "matmul", *(f"r{name}" for name in ARITHMETIC), "neg", "abs", "pos"):
     setattr(FirstFrame, f"__{_name}__", _operator(f"__{_name}__"))
 refuse_the_rest(FirstFrame, FirstFrame.refuse, copies=True)
 
@@ -251,12 +286,28 @@ def first_of(values: Any, within: bool = False) -> Any:
     return None
 
 
+def _shape(x: Any) -> Any:
+    return getattr(x, "shape", ())
+
+
 def _all(x: Any) -> Any:
     return x._seen if isinstance(x, FirstFrame) else x
 
 
-def _held(x: Any) -> Any:
-    return x.stream.edge.entry.library.see(held(x)) if isinstance(x, FirstFrame) else x  # type: ignore[union-attr]
+def _held(x: Any, like: Any = None) -> Any:
+    """Return a first frame for each frame of its stream, or of another one that is some frames longer or shorter."""
+    if not isinstance(x, FirstFrame):
+        return x
+    library, out = x.stream.edge.entry.library, held(x)  # type: ignore[union-attr]
+    more = 0 if like is None else library.length(x.stream.edge) - library.length(like.edge)
+    return library.see(_longer(out, -more) if isinstance(more, int) and more else out)
+
+
+def _longer(x: StreamTensor, more: int) -> StreamTensor:
+    """Return frames with the last one repeated so often behind them, or less so many where that is below 0."""
+    if more < 0:
+        return x._through("slice", {"start": 0, "crop": -more, "step": 1})
+    return x._through("pad", {"left": 0, "right": more, "mode": "replicate"}) if more else x
 
 
 def held(first: FirstFrame) -> StreamTensor:
@@ -319,7 +370,7 @@ def with_first(frames: Any, first: FirstFrame, behind: int | None = None) -> Any
         first.refuse("cat with frames of another length, and")
     before, there = (x._through("pad", {"left": 1, "right": 0}) for x in (frames, ones_of(frames)))
     if behind > 0:
-        whole = whole._through("slice", {"start": 0, "crop": behind, "step": 1})
+        whole = _longer(whole, -behind)
     elif behind < 0:
         whole = whole._through("pad", {"left": -behind, "right": 0, "mode": "replicate"})
     out: Any = where(there.gt(0.5), before, whole)

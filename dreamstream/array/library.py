@@ -29,6 +29,7 @@ from .draws import dropping
 from .einsum import table_product
 from .filled import own_method
 from .mask_terms import terms_by_distance
+from .rolled import settled
 from .score_steps import OverKeys
 from .scores import Scores
 from .shape_of import ShapeOf, shape_alone
@@ -138,7 +139,7 @@ class Library(Sizes):
 
     def defer(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Defer a function of deferred values and lengths; with a stream among its arguments, run it."""
-        args, kwargs = plain_beside(args, kwargs)
+        args, kwargs = settled(self, func, *plain_beside(args, kwargs))
         if any(isinstance(x, (StreamTensor, Scores, OverKeys)) for x in flat((args, kwargs))):
             found = table_product(func.__name__, args, lambda: self.met(func, args, kwargs))
             return self.met(func, args, kwargs) if found is None else found

@@ -1,7 +1,8 @@
 """Frames that are rolled along L: the first ones are a stream's last, which nobody knows before its end.
 
-Most forwards write over them (``y = x.roll(1, 1); y[:, 0] = 0``) or leave them out (``y[:, 1:]``); then y is the
-stream with others in front. Rolled the other way it is the last ones.
+Most forwards write over them (``y = x.roll(1, 1); y[:, 0] = 0``), leave them out (``y[:, 1:]``) or hide them under a
+mask of positions (``y * (arange(L) > 0)``); then y is the stream with others in front. Rolled the other way it is
+the last ones.
 """
 
 from __future__ import annotations
@@ -9,15 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import numpy as np
+
 from ..errors import NotStreamableError
 from ..source_line import user_line
 from ..stream.rules import Length
+from ..stream.tree import map_leaves
+from .deferred import Deferred, count_of, flat
+from .elementwise import ones_of, where
 from .first_frame import FirstFrame, with_first
 from .loop_frames import is_all, parts_of
+from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
 
 #: What stands for frames that aren't known: no 0, which has no inverse and no logarithm.
 _ANY = 0.618
+#: Functions that may leave out what they are given at some positions: a factor of 0, the other one of two operands.
+_HIDING = frozenset(("mul", "rmul", "imul", "multiply", "masked_fill", "where"))
 
 
 class Rolled:
@@ -45,20 +54,29 @@ class Rolled:
         return parts, at, slice(part, part + 1 or None) if type(part) is int else part
 
     def write(self, out: StreamTensor, index: Any, value: Any) -> None:
-        """Let `out` be the frames with a value in the place of those that aren't known."""
+        """Let `out` be the frames with a value in the place of those that aren't known, and maybe of more."""
+        if isinstance(value, UnknownFrames) and value.of is out:  # as y[:, :1] *= 0 does, which has been written
+            return
         parts, at, part = self._part(index)
-        taken = (part.start or 0, part.stop, part.step or 1) if type(part) is slice else None
+        if type(part) is not slice or not all(map(is_all, parts[:at] + parts[at + 1 :])):
+            self.refuse()
+        start, stop = part.start or 0, part.stop
+        first = type(start) is type(stop) is int and start == 0 and stop >= self.front > 0
+        last = type(start) is int and start <= -self.back < 0 and stop is None
+        if part.step not in (None, 1) or not (first or last):
+            self.refuse()
+        n, front, back = (stop, 0, self.back) if first else (start, self.front, 0)
         item = getattr(value, "item", None)
         number = value if isinstance(value, (int, float)) else item() if item and value.shape == () else None
-        first = taken == (0, self.front, 1)
-        front, back = (0, self.back) if first else (self.front, 0)
-        if not (first or taken == (-self.back, None, 1)) or not all(map(is_all, parts[:at] + parts[at + 1 :])):
-            self.refuse()
-        if isinstance(value, FirstFrame) and first and (self.front, self.back) == (1, 0):
+        if isinstance(value, FirstFrame) and first and (n, self.front, self.back) == (1, 1, 0):
             made = with_first(self.taken((slice(None),) * at + (slice(1, None),)), value, 0)
         elif number is not None:
-            n = self.front if first else -self.back
             made = _shifted(_shifted(self.of, -n, 0.0), n, float(number))
+        elif abs(n) == 1 and not getattr(value, "is_stream", False) and hasattr(value, "unsqueeze"):
+            of: Any = self.of
+            lacks = type(parts_of(index, of.ndim)[at]) is int and value.ndim >= of.ndim - at
+            there: Any = _shifted(_shifted(ones_of(of), -n, 0.0), n, 0.0)
+            made = where(there.gt(0.5), of, value.unsqueeze(at - of.ndim) if lacks else value)
         else:
             self.refuse()
         self.become(out, waiting(made, front, back) if front or back else made)
@@ -84,14 +102,14 @@ class Rolled:
             self.refuse()
         return waiting(made, max(v.front for v in views), max(v.back for v in views))
 
-    def taken(self, index: Any) -> Any:
-        """Return what an index takes that leaves out the frames that aren't known."""
+    def taken(self, index: Any, out: StreamTensor | None = None) -> Any:
+        """Return what an index takes of frames, `out`: those that aren't known are there to be written."""
         parts, at, part = self._part(index)
-        if type(part) is not slice or type(part.start or 0) is not int or (part.start or 0) < self.front:
+        if type(part) is not slice or type(part.start or 0) is not int:
             self.refuse()
         stop = part.stop - self.of.shape[self.of.dims.index("L")] if isinstance(part.stop, Length) else part.stop
-        if self.back and not (type(stop) is int and stop <= -self.back):
-            self.refuse()
+        if (part.start or 0) < self.front or (self.back and not (type(stop) is int and stop <= -self.back)):
+            return self.refuse() if out is None else UnknownFrames(out, index, self)
         parts[at] = part
         out: StreamTensor = self.of[tuple(parts)]
         return out.with_dims(out.dims, out.names)  # what is written into it is written into the rolled frames
@@ -107,6 +125,100 @@ class Rolled:
             "write a number over all of them (y[:, :n] = 0), leave them out (y[:, n:]), or pad in front and drop "
             "at the end (F.pad)"
         )
+
+
+class UnknownFrames:
+    """What an index takes of rolled frames where not all are known: it is written, and serves nothing else.
+
+    Parameters
+    ----------
+    of : StreamTensor
+        The rolled frames.
+    index : Any
+    rolled : Rolled
+    """
+
+    is_stream = False
+
+    def __init__(self, of: StreamTensor, index: Any, rolled: Rolled) -> None:
+        self.of, self._index, self._rolled = of, index, rolled
+
+    def fill_(self, value: Any) -> UnknownFrames:
+        """Write a value over them."""
+        self._rolled.of.edge.entry.library.see(self.of)[self._index] = value  # type: ignore[union-attr]
+        return self
+
+    def copy_(self, src: Any, non_blocking: bool = False) -> UnknownFrames:
+        """Write a value over them."""
+        return self.fill_(src)
+
+    def zero_(self) -> UnknownFrames:
+        """Write zeros over them."""
+        return self.fill_(0.0)
+
+    def mul_(self, other: Any) -> UnknownFrames:
+        """Write zeros over them, if they are multiplied by 0."""
+        return self.zero_() if isinstance(other, (int, float)) and other == 0 else self._refuse()
+
+    __imul__ = mul_
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        self._rolled.refuse()
+
+    as_output = _refuse
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        self._rolled.refuse()
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
+        next(x for x in flat((args, kwargs or {})) if isinstance(x, cls))._refuse()
+
+
+refuse_the_rest(UnknownFrames, UnknownFrames._refuse, copies=True)
+
+
+def settled(library: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Return the arguments of a function of positions, with any frames in the place of rolled ones that it hides.
+
+    Whether it hides them is asked of the function: with other numbers in their place it gives the same.
+    """
+    found = [x for x in flat((args, kwargs)) if type(x) is StreamTensor and x._view is not None and x._waiting]
+    name = func.__name__.strip("_").removesuffix("_function")
+    if not found or name not in _HIDING or not all(_hides(library, func, args, kwargs, n) for n in _LENGTHS):
+        return args, kwargs
+    return map_leaves((args, kwargs), lambda x: x._waiting.of if any(x is y for y in found) else x)
+
+
+#: Frames of streams at which functions are asked, beside those that aren't known.
+_LENGTHS = (16, 64, 65)
+
+
+def _hides(library: Any, func: Callable[..., Any], args: Any, kwargs: Any, n: int) -> bool:
+    """Whether a function of so many frames gives the same with other numbers in the place of those not known."""
+    at = Deferred(library, func, (), {})
+
+    def given(x: Any, other: float) -> Any:
+        waits = getattr(x, "_waiting", None) if type(x) is StreamTensor else None
+        if type(x) is not StreamTensor:
+            return at._at(x, lambda length: count_of(length, n))
+        of = x if waits is None else waits.of
+        sizes = [at._at(s, lambda length: count_of(length, n)) for s in of.shape]
+        numbers = np.random.default_rng(0).uniform(0.5, 1.5, sizes).astype(np.float32)
+        if waits is not None:
+            hidden = np.moveaxis(numbers, of.dims.index("L"), 0)
+            hidden[: waits.front] += other
+            hidden[len(hidden) - waits.back :] += other
+        return library.array(numbers.astype(of.dtype))
+
+    with library.evaluating():
+        first, *others = (
+            library.compute(func, *map_leaves((tuple(args), dict(kwargs)), lambda x, other=other: given(x, other)))
+            for other in (0.0, 1.0, -7.0)
+        )
+    return all(bool((first == x).all()) for x in others)
 
 
 def rolled(x: StreamTensor, count: int) -> StreamTensor:

@@ -53,7 +53,7 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
     if index is SAME_ORDER:
         return self
     if self._waiting is not None:
-        return self._waiting.taken(index)
+        return self._waiting.taken(index, self)
     if number_in(index := placed(self, index, 1)):
         return frame_of(self, index)
     if self.edge is not None and (first := first_frame(self, index)) is not None:

@@ -23,6 +23,7 @@ from ...array.loops import number_in
 from ...array.mask_terms import terms_by_distance
 from ...array.over_time import require_waiting
 from ...array.positions import first_row, is_counted, lined_up, number_of_all, streamed, unknown
+from ...array.rolled import settled
 from ...array.score_steps import OverKeys
 from ...array.scores import Scores
 from ...array.shape_of import Empty, ShapeOf
@@ -157,7 +158,7 @@ class TorchLibrary(Library):
         )
 
     def defer(self, func: Callable[..., Any], *arguments: Any) -> Any:
-        args, kwargs = plain_beside(*arguments)
+        args, kwargs = settled(self, func, *plain_beside(*arguments))
         if func.__name__ in ("to", "type_as"):
             args = tuple(torch.float32 if _streams((a,)) else a for a in args)
             func = torch.Tensor.to

@@ -272,7 +272,8 @@ class Forward(TorchFunctionMode):
             return own.size(*args[1:])
         meaning = meaning_of(func)
         writes_into = meaning.in_place or kwargs.get("inplace") is True
-        if name != "__setitem__" and (first := first_of(args, meaning.name == "cat")) is not None:
+        given = args if name in ("__setitem__", "diff") else (*args, *kwargs.values())
+        if name != "__setitem__" and (first := first_of(given, meaning.name == "cat")) is not None:
             return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS:
             return self._anew(func, meaning, args, kwargs)
@@ -381,6 +382,9 @@ class Forward(TorchFunctionMode):
         self, func: Any, meaning: Meaning, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Run a function on deferred values."""
+        if not args and "input" in kwargs and meaning.name != "where_function":
+            first = [k for k in ("input", "other", "vec2", "mat2") if k in kwargs]
+            args, kwargs = tuple(kwargs[k] for k in first), {k: v for k, v in kwargs.items() if k not in first}
         given = tuple(map(self._unless_symbolic, args))
         named = {k: self._unless_symbolic(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
         writes_into = meaning.in_place or meaning.name in WRITERS
@@ -553,7 +557,8 @@ def as_stream(x: Any) -> Any:
 
 def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a function of torch on lengths."""
-    owner, *rest = args or (kwargs.pop("input"),)
+    args = args or (kwargs.pop("input"),)
+    owner, *rest = args
     table = isinstance(owner, BatchTensor) and owner.ndim > 1
     several = isinstance(owner, (str, list, tuple)) or (isinstance(owner, torch.Tensor) and owner.numel() != 1)
     if table or several or current().entry.library.learns(owner, current().entry):
