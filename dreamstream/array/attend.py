@@ -18,7 +18,7 @@ from .deferred import Deferred
 from .mask_terms import deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
 from .memory_terms import with_terms
 from .score_layout import KEYS, QUERIES, Axes, Heads, atoms_of, laid, shown, streams_of
-from .score_steps import Step, require_zeros, unread
+from .score_steps import Step, Undivided, require_zeros, unread
 
 
 def attend(
@@ -108,6 +108,11 @@ def valued(scores: Any, v: Any, t: str, s: str, out: str) -> Any:
     """
     if scores.wider:
         scores._misuse("multiplied with a column beside them, which has no value: drop it before")
+    if scores.is_exponential and not scores.logarithm:
+        made = valued(scores._copy(is_exponential=False, soft=True), v, t, s, out)
+        if out[:-1] != s[:-1] or scores.axes.dims[-1] != (KEYS,) or made.ndim != len(s):
+            scores._misuse("multiplied before softmax")
+        return Undivided(made, scores)
     linear = not (scores.soft or scores._bent() or scores.terms) and not across(scores.q, scores.k)
     if (
         not (scores.soft or linear)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
+import numpy as np
+
 from ..errors import NotStreamableError, ShapeError
 from ..operations import ARITHMETIC, BINARY, OPERATIONS, RELATIONS, UNARY, ours
 from ..source_line import user_line
@@ -109,7 +111,7 @@ class FirstFrame:
                 at < 0 or not isinstance(_shape(x)[at], Length) for at, x in zip(places, streams)
             ):
                 self.refuse(f"{name} of frames that lie elsewhere, and")
-            like = next((x for x in streams if type(x) is StreamTensor), None)
+            like = next((x for x in streams if type(x) is StreamTensor and x._waiting is None), None)
             return call(*(_held(x, like) for x in args), **{k: _held(v, like) for k, v in kwargs.items()})
         if not self.keeps and not by_elements:
             args, kwargs = self._among_frames(name, kind, args, kwargs)
@@ -321,6 +323,22 @@ def held(first: FirstFrame) -> StreamTensor:
     ((value, edge),) = run(Request("scan", {"body": body}, [x.edge], [x.value], [None]))
     out = StreamTensor.inside(value, ("B", "L", *range(len(x.features))), edge)
     return out.with_dims(numbered(first.stream.dims))
+
+
+def at_one_frame(x: StreamTensor, index: Any) -> Any:
+    """Return an index of frames by a constant of one place, the first or the last, as the place or its slice."""
+    parts = list(index) if type(index) is tuple else [index]
+    at = [i for i, p in enumerate(parts) if type(p) is list or getattr(p, "is_stream", None) is False]
+    if x.edge is None or len(at) != 1 or "L" not in x.dims or any(p is Ellipsis for p in parts):
+        return index
+    (i,), place = at, np.asarray(getattr(parts[at[0]], "numpy", lambda: parts[at[0]])())
+    if sum(p is not None for p in parts[:i]) != x.dims.index("L") or place.size != 1 or place.dtype.kind != "i":
+        return index
+    number = int(place.reshape(()))
+    if number not in (0, -1) or place.ndim > 1:
+        return index
+    parts[i] = slice(number, number + 1 or None) if place.ndim else number
+    return tuple(parts)
 
 
 def first_frame(x: StreamTensor, index: Any) -> Any:

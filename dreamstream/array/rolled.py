@@ -7,7 +7,7 @@ the last ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..stream.rules import Length
 from ..stream.tree import map_leaves
 from .deferred import Deferred, count_of, flat
 from .elementwise import ones_of, where
+from .ends import later
 from .first_frame import FirstFrame, with_first
 from .loop_frames import is_all, parts_of
 from .protocol import refuse_the_rest
@@ -226,6 +227,21 @@ def rolled(x: StreamTensor, count: int) -> StreamTensor:
     if not count:
         return x.with_dims(x.dims, x.names)
     return waiting(_shifted(x, count, _ANY if x.dtype.kind == "f" else 1), max(count, 0), max(-count, 0))
+
+
+def turned(tensors: Sequence[Any], axis: int) -> StreamTensor | None:
+    """Return a stream rolled along L, where it is joined of its last frames and those before them; else None."""
+    if len(tensors) != 2 or (last := later(tensors[0])) is None or not last.is_once:
+        return None
+    view = getattr(tensors[1], "_view", None)
+    of, args = getattr(view, "of", None), getattr(view, "args", ())
+    if type(of) is not StreamTensor or of._waiting is not None or of.edge is not last.of.edge or not args:
+        return None
+    front = (slice(None),) * axis
+    before = (*front, slice(None, -last.count))
+    same = of.dims[axis : axis + 1] == ("L",) and parts_of(args[0], of.ndim)[: axis + 1] == list(before)
+    rest = parts_of(args[0], of.ndim)[axis + 1 :]
+    return rolled(of, last.count) if same and all(map(is_all, rest)) else None
 
 
 def waiting(of: StreamTensor, front: int, back: int) -> StreamTensor:

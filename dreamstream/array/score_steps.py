@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from ..stream.rules import Length
 from .deferred import Deferred
 from .protocol import refuse_the_rest
 from .score_layout import KEYS, QUERIES, Axes, Heads
+from .stand_in import StandIn
 from .symbolic import Symbolic
 
 #: What added to 1 leaves it as it is, in 32 bits.
@@ -103,6 +105,13 @@ class OverKeys:
     def __init__(self, of: Any, what: str, is_kept: bool = True) -> None:
         self.of, self.what, self.is_kept = of, what, is_kept
 
+    def divides(self, scores: Any, what: str) -> bool:
+        """Whether it is the sum of these scores' exponentials, or one over it, with the dimension of keys."""
+        of = self.of
+        alike = of.q is scores.q and of.k is scores.k and of.axes is scores.axes
+        alike = alike and len(of.steps) == len(scores.steps) and all(map(operator.is_, scores.steps, of.steps))
+        return bool(alike and scores.is_exponential and self.what == what and self.is_kept)
+
     def to(self, *_: Any, **__: Any) -> OverKeys:
         """Return it as it is, of whatever element type."""
         return self
@@ -162,6 +171,41 @@ class OverKeys:
 
 
 refuse_the_rest(OverKeys, OverKeys._misuse)
+
+
+class Undivided(StandIn):
+    """Values summed by exponentials of scores, which are divided by the sum of these next.
+
+    Parameters
+    ----------
+    made : StreamTensor
+        What that gives.
+    scores : Scores
+    """
+
+    def __init__(self, made: Any, scores: Any) -> None:
+        self._stand(made, made.dims, made.names)
+        self._scores = scores
+
+    def div(self, other: Any, *_: Any, **__: Any) -> Any:
+        """Return the attended values."""
+        fits = isinstance(other, OverKeys) and other.divides(self._scores, "sum")
+        return self.whole if fits else self.refuse("divided by what is not the sum of their exponentials")
+
+    def mul(self, other: Any) -> Any:
+        """Return the attended values."""
+        fits = isinstance(other, OverKeys) and other.divides(self._scores, "inverse")
+        return self.whole if fits else self.refuse("multiplied")
+
+    __truediv__, __mul__ = div, mul
+
+    def by_element(self, *_: Any) -> NoReturn:
+        """Refuse all operators."""
+        self.refuse("")
+
+    def refuse(self, _: str = "") -> NoReturn:
+        """Say what is missing."""
+        self._scores._misuse("multiplied before softmax, and not divided by the sum of their exponentials next")
 
 
 def number_of(x: Any) -> Any:

@@ -302,10 +302,7 @@ class Scores(Described, Shared):
 
     def _divided(self, other: OverKeys, what: str) -> Scores:
         """Return what softmax makes of scores: their exponentials, divided by the sum of all of a query."""
-        of = other.of
-        alike = of.q is self.q and of.k is self.k and of.axes is self.axes and len(of.steps) == len(self.steps)
-        alike = alike and all(map(operator.is_, self.steps, of.steps))
-        if not (alike and self.is_exponential and other.what == what and other.is_kept):
+        if not other.divides(self, what):
             self._misuse("divided by what is not the sum of their exponentials over the keys")
         return self._copy(is_exponential=False, soft=True)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,12 @@ from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
 from .dtypes import require_float
 from .elementwise import filling, repeated, where
 from .ends import continued, end_repeated, ends_repeated, expanded, is_each, where_counted
-from .first_frame import FirstFrame, first_frame, with_first
+from .first_frame import FirstFrame, at_one_frame, first_frame, with_first
 from .lengths_of import SAME_ORDER
 from .loop_frames import EachFrame, frame_of, placed, put, set_frame
 from .loops import in_loop, number_in
 from .reductions import Extreme
-from .rolled import rolled
+from .rolled import rolled, turned
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor, take
@@ -56,6 +57,7 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
         return self._waiting.taken(index, self)
     if number_in(index := placed(self, index, 1)):
         return frame_of(self, index)
+    index = at_one_frame(self, index)
     if self.edge is not None and (first := first_frame(self, index)) is not None:
         return first
     if isinstance(index, tuple) and self.edge is not None:
@@ -238,6 +240,9 @@ def split(self: Any, split_size: Any, dim: Any = 0) -> Any:
     each = _frames(self, axis) and type(split_size) is int and split_size == 1
     if self.edge is not None and isinstance(split_size, Length) and (split_size == self.shape[axis]) is True:
         return (self,)
+    if _frames(self, axis) and isinstance(split_size, (list, tuple)):
+        ends = [0, *accumulate(split_size)]
+        return tuple(self.narrow(dim, at, size) for at, size in zip(ends, split_size))
     return EachFrame(self, axis, keeps=True) if each else Tensor.split(self, split_size, dim)
 
 
@@ -267,6 +272,8 @@ def unfold(self: Any, dimension: Any, size: int, step: int) -> Any:
 def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
     first = next(t for t in tensors if t.is_stream)
     axis = first._axis("cat", dim)
+    if (whole := turned(tensors, axis)) is not None:
+        return whole
     tensors, times = ends_repeated(tensors, axis)
     if isinstance(times, Length) or times:
         out = tensors[0] if len(tensors) == 1 else _cat(self, tensors, dim)
@@ -427,7 +434,9 @@ def _extreme_so_far(name: str, kind: str) -> Callable[..., Any]:
 
 
 def _index_select(self: Any, dim: Any, index: Any) -> Any:
-    x = self.in_order()
+    x, at = self.in_order(), self._axis("index_select", dim)
+    if self.dims[at] == "L":
+        return _part(self, at, index)
     axis = _feature(x, "index_select", dim)
     places = np.asarray(index.numpy() if isinstance(index, Tensor) else index).reshape(-1)
     if not len(places):

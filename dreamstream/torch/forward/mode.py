@@ -382,9 +382,10 @@ class Forward(TorchFunctionMode):
         self, func: Any, meaning: Meaning, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Run a function on deferred values."""
-        if not args and "input" in kwargs and meaning.name != "where_function":
+        if kwargs and meaning.name != "where_function":
             first = [k for k in ("input", "other", "vec2", "mat2") if k in kwargs]
-            args, kwargs = tuple(kwargs[k] for k in first), {k: v for k, v in kwargs.items() if k not in first}
+            args = (*args, *(kwargs[k] for k in first))
+            kwargs = {k: v for k, v in kwargs.items() if k not in first}
         given = tuple(map(self._unless_symbolic, args))
         named = {k: self._unless_symbolic(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
         writes_into = meaning.in_place or meaning.name in WRITERS
