@@ -18,7 +18,7 @@ import numpy as np
 
 from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_CHANGE, LOOPS_ELSEWHERE, LOOPS_GROW, LOOPS_LEFT
 from ..stream.edge import Line
-from ..stream.rules import Length, open_branch
+from ..stream.rules import Length, Slots, open_branch
 from ..tracing import Hooks, Site, variables
 from . import writing
 from .batch_constants import BatchTensor
@@ -86,6 +86,8 @@ def _reversed(over: Any) -> Any:
 def _len(x: Any) -> Any:
     if type(x) is Grown:
         return x.length()
+    if type(x) is Slots:
+        return x.length
     frames = frames_in(x)
     if frames is not None:
         return frames.length
@@ -129,7 +131,7 @@ class ForLoop:
         self._initial = {n: found.get(n, Hooks.unbound) for n in (*self.site.names, *self.site.held)}
         names = dict.fromkeys((*self.site.names, *self.site.held))
         self._values = {n: found.get(n, Hooks.unbound) for n in names}
-        lists = [id(v) for v in found.values() if type(v) is list]
+        lists = [id(v) for v in found.values() if type(v) in (list, Slots)]
         self._shared = {n for n, v in self._initial.items() if lists.count(id(v)) > 1}
         self._counts: dict[Any, FrameNumber] = {}
         self._histories: dict[str, History] = {}
@@ -220,8 +222,11 @@ class ForLoop:
                 return self._placed(inner, StreamTensor.inside(None, dims, edge))
             return leaf
 
-        if type(value) is list or type(value) is Grown:
-            return Grown(walk(value, at), self.loop, self._histories.get(name))
+        if type(value) in (list, Grown, Slots):
+            places = value.length if type(value) is Slots else None
+            if places is not None and (places == self._frames.length) is not True:
+                refuse("a list of other places than the loop has frames is filled; make it as long as the loop")
+            return Grown(walk(value, at), self.loop, self._histories.get(name), places)
         return walk(value, at)
 
     def _key(self, name: str, path: tuple[Any, ...], dims: Any, edge: Any) -> Any:
@@ -287,7 +292,8 @@ class ForLoop:
             live = name in self.site.live
             if isinstance(value, Grown):
                 self._appended(name, value, carried, outputs)
-                value = [*list.__iter__(value)][: value.before]
+                items = [*list.__iter__(value)][: value.before]
+                value = items if value.places is None else Slots(items, value.places)
             values[name] = value
             if live:
                 self._count(name, value)
@@ -411,13 +417,14 @@ class ForLoop:
         """Return what a name holds behind the loop."""
         if ("each", name) in self._made:
             before = self._initial[name]
+            before = before.items if type(before) is Slots else before
             if len(before) == 1 and isinstance(before[0], FirstFrame) and self.loop.first == 1:
                 made = along(self._made["each", name], self._given["each", name])
                 if before[0].keeps:
                     made = made.squeeze(1 + before[0].axis)
                 made = with_first(made, before[0], self.loop.left_out)
                 self._made["each", name] = made.unsqueeze(1 + before[0].axis) if before[0].keeps else made
-                before = ()
+                before = []
             made, dims = self._made["each", name], self._given["each", name]
             last = partial(self._last, made, dims, before[-1]) if before else None
             return Gathered(made, dims, self._see, len(before), last)

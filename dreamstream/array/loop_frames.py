@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..operations.refusals import LOOPS, LOOPS_GROW
@@ -234,6 +234,9 @@ def row_of(table: Tensor, index: Any) -> Any:
         parts[at] = part.start
         return row_of(table, tuple(parts)).unsqueeze(axis)
     loop: Loop = part.loop
+    if loop.of_one_frame:  # which alone has this row, of a table that may have no other
+        parts[at] = loop.position + part.off
+        return table[tuple(parts)] if parts[at] >= 0 else refuse("a row before the first")
     start = loop.first + part.off
     if loop.position + part.off < 0:
         refuse(f"a row before the first; ask `if t >= {-part.off}`")

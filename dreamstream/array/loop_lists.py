@@ -82,11 +82,15 @@ class Grown(list[Any]):
     loop : Loop
     history : History or None
         Of a list to which earlier frames have appended.
+    places : Length, optional
+        How many frames it has places for, each of which is assigned in turn.
     """
 
-    def __init__(self, items: Sequence[Any], loop: Loop, history: History | None = None) -> None:
+    def __init__(
+        self, items: Sequence[Any], loop: Loop, history: History | None = None, places: Any = None
+    ) -> None:
         super().__init__(items)
-        self.before, self._loop, self.history = len(self), loop, history
+        self.before, self._loop, self.history, self.places = len(self), loop, history, places
         #: Whether something was computed from how many items there are; whether items were moved.
         self.is_counted = self.is_moved = False
 
@@ -146,6 +150,16 @@ class Grown(list[Any]):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         n = list.__len__(self)
+        if self.places is not None and (type(index) is FrameNumber or (self.history is None and index == n)):
+            self._loop.of_one_frame |= type(index) is int  # a counter, which is the frame's number later
+            place = index.off if type(index) is FrameNumber else index - self._loop.position
+            if place == n - 1 - self._loop.first and n > self.before:  # once more
+                list.__setitem__(self, -1, value)
+                return
+            if place != n - self._loop.first:
+                refuse("a list is filled at another place than that of the frame; assign each frame once, in turn")
+            list.append(self, value)
+            return
         own = type(index) is int and (-index <= n - self.before if index < 0 else index < self.before)
         if self.history is not None and not own:
             refuse("an item that a loop gathered in an earlier frame is assigned; append what is final")

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..stream.rules import Slots
 from .loop_lists import Grown
 from .loops import Body
 from .stream_tensor import StreamTensor
@@ -23,6 +24,7 @@ def is_of_body(x: Any) -> bool:
 
 def walk(value: Any, at: Callable[[Any, tuple[Any, ...]], Any], path: tuple[Any, ...] = ()) -> Any:
     """Return a value with `at` applied to all leaves of its tuples, lists and dicts."""
+    value = value.items if type(value) is Slots else value
     if type(value) in (Grown, list):
         return [walk(v, at, (*path, i)) for i, v in enumerate(list.__iter__(value))]
     if type(value) is deque:

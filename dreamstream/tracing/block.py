@@ -321,3 +321,22 @@ def live_at_head(
         head.done = set()
     assigned = Block(body).names
     return tuple(dict.fromkeys((*head.live, *(n for n in after if n in assigned and n not in head.done))))
+
+
+def read_behind(body: list[ast.stmt], loop: ast.For) -> Iterable[str] | None:
+    """Return the names that are read behind a loop before they have surely been assigned; None where it isn't seen.
+
+    That is where the loop stands in others, or in a statement that goes on where an exception says so.
+    """
+    head, rest = _Head(()), [loop.orelse]
+    while loop not in body:
+        holder = next(s for s in body if any(n is loop for n in own(s)))
+        if not isinstance(holder, (ast.If, ast.With)):
+            return None
+        rest.append(body[body.index(holder) + 1 :])
+        inner = [holder.body, *([holder.orelse] if isinstance(holder, ast.If) else [])]
+        body = next(b for b in inner if any(n is loop for s in b for n in own(s)))
+    rest.insert(1, body[body.index(loop) + 1 :])
+    for block in (rest[0], rest[1], *reversed(rest[2:])):
+        head.block(block)
+    return head.live

@@ -8,7 +8,7 @@ import ast
 from typing import NamedTuple, TypeVar
 
 from .amounts import even_names, only_amounts
-from .block import Block, always_raises, indexes, live_at_head, own, parameters, reads
+from .block import Block, always_raises, indexes, live_at_head, own, parameters, read_behind, reads
 from .expressions import Expressions
 from .lowering import Declarations, Returns
 from .nodes import assign, attribute, hook, is_not, method, name, placed, put_back, undecided, walrus, when
@@ -207,6 +207,8 @@ def _loop_names(
         after = {
             n for n, line, node in read if id(node) not in inside and (outer or line is None or line > loop.lineno)
         }
+        if not outer and (behind := read_behind(body, loop)) is not None:
+            after &= {*behind, *(n for n, line, _ in read if line is None)}
         assigned = Block(loop.body, elsewhere).names
         live = tuple(n for n in live_at_head(loop.body, loop.target, sorted(after)) if n in local)
         used = {*assigned, *(n for s in loop.body for n in reads(s))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .sizes import Token
+from .sizes import Slots, Token
 
 __all__ = ["Bits", "Power"]
 
@@ -54,9 +54,12 @@ class Power(Token):
 
 
 class Bits(Token):
-    """What a length's bits are, by its quotients and rests, and the numbers that it meets."""
+    """What a length's bits are, by its quotients and rests, and the numbers and lists that it meets."""
 
     __slots__ = ()
+
+    def __rmul__(self, other: Any) -> Any:
+        return Slots([], self) if type(other) is list and other == [None] else self * other
 
     def _integer(self, op: str, value: object) -> int:
         raise NotImplementedError

@@ -145,13 +145,13 @@ class Length(Bits):
             return self.edge.entry.library.joined(self, other.times)
         if isinstance(other, Comparison):
             return NotImplemented
+        if type(other) is list and other == [None]:
+            return other * self  # type: ignore[operator]
         if isinstance(other, Token):
             self._misuse("combined by * with another size")
         if isinstance(other, float):
             return self._times(int(other)) if other.is_integer() else Quotient(self, 1) * other
         return self._times(self._integer("*", other))
-
-    __rmul__ = __mul__
 
     def _divisor(self, op: str, value: object) -> int:
         if isinstance(value, Token):

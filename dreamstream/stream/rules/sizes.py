@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Protocol
 
 from ...operations import BINARY
 
-__all__ = ["Edge", "Rows", "Token"]
+__all__ = ["Edge", "Rows", "Slots", "Token"]
 
 
 class Edge(Protocol):
@@ -143,3 +143,30 @@ class Uncounted(Rows):
 
     __slots__ = ()
     _what, _serves = "a sum with the number of frames of all streams", "It depends on the other streams."
+
+
+class Slots:
+    """``[None] * x.size(L)``: places for what a loop over frames gives.
+
+    Parameters
+    ----------
+    items : list
+        What was assigned so far.
+    length : Length
+        How many places there are.
+    """
+
+    __slots__ = ("items", "length")
+
+    def __init__(self, items: list[Any], length: Any) -> None:
+        self.items, self.length = items, length
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if type(index) is not int or index != len(self.items):
+            self._refuse()
+        self.items.append(value)
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        self.length._misuse("the length of a list, but of one that a loop fills frame by frame, ys[t] = h")
+
+    __getitem__ = __iter__ = __len__ = __contains__ = __add__ = __mul__ = __delitem__ = _refuse

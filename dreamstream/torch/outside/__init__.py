@@ -13,12 +13,13 @@ from typing import Any
 
 import torch
 
+from ...array.loops import number_in
 from ...errors import ShapeError, StreamMismatchError
 from ...operations import OPERATIONS, RELATIONS, ours
 from ...stream.tree import leaves, map_leaves
 from ...stream.where import refuse_offline
 from ..tensor.padded_size import PaddedSize, without_padded_sizes
-from ..tensor.stream_tensor import StreamTensor, collates
+from ..tensor.stream_tensor import TAKERS, StreamTensor, collates
 from . import along, parts, products, reductions, shapes  # noqa: F401  (each enters its rules)
 from .common import ASSIGNED, RULES, Rule, name_of, plain, run, streams_in, unknown
 from .losses import LOSSES
@@ -140,6 +141,8 @@ def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def named(self: Any, *args: Any, **kwargs: Any) -> Any:
         if kwargs or not _WITHOUT_NAMES.issuperset(map(type, args)):
+            if self._inner is not None and any(map(number_in, (*args, *kwargs.values()))):  # no integer of torch's
+                return TAKERS.inside(method, (type(self),), (self, *args), kwargs)
             names = self.names
 
             def number(a: Any) -> Any:
