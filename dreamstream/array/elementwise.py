@@ -94,7 +94,7 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
         return library.defer(getattr(Tensor, name), (a, b), {})
     for x in (a, b):
         if isinstance(x, Tensor) and x._waiting is not None:
-            return x._waiting.through(lambda a, b: binary_or_not(name, a, b), (a, b))
+            return x._waiting.through(lambda a, b: binary_or_not(name, a, b), (a, b), getattr(Tensor, name, None))
     if name == "pow" and type(b) is float and b in ROOTS and isinstance(a, Tensor):
         return unary(ROOTS[b], a)
     operands = _operands((a, b))
@@ -131,6 +131,13 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
     """
     if (library := library_among((condition, x, y))) is not None:
         return library.defer(where, (condition, x, y), {})
+    for o in (condition, x, y):
+        if isinstance(o, Tensor) and o._waiting is not None:
+            waits: Tensor = o._waiting.through(where, (condition, x, y), where)
+            return waits
+        if hasattr(type(o), "through"):  # the first frame of a stream
+            first: Tensor = o.through("where", where, (condition, x, y), {})
+            return first
     operands = _operands((condition, x, y))
     if operands is None and any(isinstance(o, BatchTensor) for o in (condition, x, y)):
         chosen: Tensor = lifted(where, (condition, x, y), {})

@@ -23,6 +23,7 @@ from .first_frame import FirstFrame, with_first
 from .loop_frames import is_all, parts_of
 from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
+from .symbolic import Symbolic
 
 #: What stands for frames that aren't known: no 0, which has no inverse and no logarithm.
 _ANY = 0.618
@@ -56,8 +57,6 @@ class Rolled:
 
     def write(self, out: StreamTensor, index: Any, value: Any) -> None:
         """Let `out` be the frames with a value in the place of those that aren't known, and maybe of more."""
-        if isinstance(value, UnknownFrames) and value.of is out:  # as y[:, :1] *= 0 does, which has been written
-            return
         parts, at, part = self._part(index)
         if type(part) is not slice or not all(map(is_all, parts[:at] + parts[at + 1 :])):
             self.refuse()
@@ -94,14 +93,20 @@ class Rolled:
         if view is None:
             out.value, out.edge, out.dims, out._names = made.value, made.edge, made.dims, self.of._names
 
-    def through(self, call: Callable[..., Any], args: Any) -> Any:
-        """Return what a function of each frame by itself gives of these frames, which waits as they do."""
+    def through(self, call: Callable[..., Any], args: Any, of_positions: Any = None) -> Any:
+        """Return what a function of each frame by itself gives of these frames, which waits as they do.
+
+        Of positions, too, it doesn't where it hides those that aren't known; it is asked as `of_positions`.
+        """
+        if of_positions is not None and any(isinstance(x, (Deferred, Symbolic)) for x in args):
+            library = self.of.edge.entry.library  # type: ignore[union-attr]
+            args, _ = settled(library, of_positions, args, {})
         found = [getattr(x, "_waiting", None) for x in args]
         made = call(*(x if view is None else view.of for x, view in zip(args, found)))
         views = [view for view in found if view is not None]
         if type(made) is not StreamTensor:
             self.refuse()
-        return waiting(made, max(v.front for v in views), max(v.back for v in views))
+        return waiting(made, max(v.front for v in views), max(v.back for v in views)) if views else made
 
     def taken(self, index: Any, out: StreamTensor | None = None) -> Any:
         """Return what an index takes of frames, `out`: those that aren't known are there to be written."""

@@ -32,7 +32,7 @@ from .lengths_of import SAME_ORDER
 from .loop_frames import EachFrame, frame_of, placed, put, set_frame
 from .loops import in_loop, number_in
 from .reductions import Extreme
-from .rolled import rolled, turned
+from .rolled import UnknownFrames, rolled, turned
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor, take
@@ -501,6 +501,8 @@ def _plain_only(name: str, inside: Callable[..., Any] | None = None) -> Callable
 
 # ---------------------------------------------------------------------- writing, inside a forward
 def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
+    if isinstance(value, UnknownFrames) and value.of is self:  # as y[:, :1] *= 0 does, which has been written
+        return
     if self._waiting is not None:
         self._waiting.write(self, index, value)
         return

@@ -19,7 +19,7 @@ from ...array.deferred import Deferred
 from ...array.dimension_arguments import sizes_of
 from ...array.dtypes import nominal
 from ...array.einsum import of_streams
-from ...array.loops import in_loop
+from ...array.loops import LoopNumber, in_loop
 from ...array.masked_select import Picked
 from ...array.positions import positions
 from ...array.scores import Scores
@@ -243,7 +243,10 @@ def arange(*bounds: Any, dtype: Any = None, device: Any = None, **named: Any) ->
 
 
 @function("tensor as_tensor")
-def tensor(data: Any, **_: Any) -> Any:
+def tensor(data: Any, dtype: Any = None, **_: Any) -> Any:
+    if isinstance(data, LoopNumber):
+        made = data.as_tensor(lambda at: at.float())
+        return made if dtype is None else to(made, dtype)
     if isinstance(data, Length):
         return Symbolic(data, (), data)
     if isinstance(data, list) and len(data) == 1 and isinstance(data[0], Length):

@@ -21,6 +21,17 @@ LINES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "first-frame-by-none": lambda ds, F, x: (x[:, 0, :] + 1)[:, None] - x,
     "first-frame-of-some-features": lambda ds, F, x: x[..., 1:] / (1 + x[:, :1, 1:] ** 2),
     "first-frame-gates": lambda ds, F, x: x * ds.sigmoid(x[:, :1]),
+    "first-frame-times-positions": lambda ds, F, x: x - x[:, :1] * ds.arange(x.shape[1])[:, None] * 0.1,
+    "first-frame-where-a-mask-holds": lambda ds, F, x: ds.where(
+        (ds.arange(x.shape[1]) < 3)[None, :, None], x[:, :1], x
+    ),
+    "first-frame-s-statistics": lambda ds, F, x: (
+        x / (1 + x[:, 0].abs().mean(1)[:, None, None]) - x[:, :1].softmax(-1) * x[:, :1].amax(-1, keepdim=True)
+    ),
+    "first-frame-compared": lambda ds, F, x: x * (x > x[:, :1]) + ds.where(x[:, :1] > 0, x[:, :1], 0.0),
+    "first-frame-through-a-product": lambda ds, F, x: x - x[:, :1] @ _kernel(ds, x, 4, 4),
+    "first-frame-beside-fewer": lambda ds, F, x: x[:, 1:] - x[:, :1],
+    "first-frame-by-a-list": lambda ds, F, x: x - x[:, [0]] + x.index_select(1, ds.arange(1)),
     "first-frame-as-zeros": lambda ds, F, x: ds.cat([ds.zeros_like(x[:, :1]), x[:, 1:] - x[:, :-1]], 1),
     "positions-up-to-a-limit": lambda ds, F, x: x / ds.arange(1, x.shape[1] + 1).clamp(max=10)[None, :, None],
     "positions-from-a-limit-on": lambda ds, F, x: x / ds.arange(1, x.shape[1] + 1).clamp(3, 7)[None, :, None],
@@ -40,6 +51,17 @@ LINES: dict[str, Callable[[Any, Any, Any], Any]] = {
         [x[:, :1], (x - 0.97 * x.roll(1, 1))[:, 1:]], 1
     ),
     "rolled-by-differences-and-zeroed": lambda ds, F, x: _zeroed((x - x.roll(2, 1)).tanh(), 2),
+    "rolled-under-a-mask": lambda ds, F, x: x + x.roll(1, 1) * (ds.arange(x.shape[1]) > 0)[:, None],
+    "rolled-and-filled-by-a-mask": lambda ds, F, x: (
+        (x - x.roll(2, 1)).masked_fill((ds.arange(x.shape[1]) < 3)[None, :, None], 1.5)
+    ),
+    "rolled-beside-the-first-frame": lambda ds, F, x: ds.where(
+        (ds.arange(x.shape[1]) == 0)[None, :, None], x[:, :1], x.roll(1, 1) * 2
+    ),
+    "rolled-and-zeroed-in-a-part": lambda ds, F, x: _in_parts(x.roll(2, 1)) - x,
+    "rolled-by-cat": lambda ds, F, x: _zeroed(ds.cat([x[:, -1:], x[:, :-1]], 1), 1) + x,
+    "rolled-and-written-further": lambda ds, F, x: _zeroed(x.roll(1, 1), 3) * x,
+    "frames-in-parts": lambda ds, F, x: (parts := x.split([1, x.shape[1] - 1], 1))[1] - parts[0],
     "one-chunk": lambda ds, F, x: x.chunk(1, 1)[0] + x.split(x.shape[1], 1)[0],
     "more-than-one-stream": lambda ds, F, x: x.relu() if x.shape[0] >= 1 else x,
     "one-batch-twice": lambda ds, F, x: x.relu() if ds.equal(x, x) else x,
@@ -171,6 +193,11 @@ def _beside_little(ds: Any, x: Any) -> Any:
     return (e / (e.sum(-1, keepdim=True) + 1e-9)) @ x
 
 
+def _divided_behind_values(ds: Any, x: Any) -> Any:
+    e = _lowered(ds, x).exp()
+    return (e @ x) / e.sum(-1, keepdim=True) + (e @ x) * e.sum(-1)[..., None].reciprocal()
+
+
 def _below_all(ds: Any, x: Any) -> Any:
     scores, later = _masked(ds, x)
     return _over((scores.masked_fill(later, -math.inf) - scores.amax()).exp(), x)
@@ -219,6 +246,7 @@ LINES |= {
     "softmax-by-hand-by-a-logarithm": lambda ds, F, x: _by_logarithm(ds, x),
     "softmax-by-hand-by-an-inverse": lambda ds, F, x: _by_inverse(ds, x),
     "softmax-by-hand-beside-little": lambda ds, F, x: _beside_little(ds, x),
+    "softmax-by-hand-divided-behind-values": lambda ds, F, x: _divided_behind_values(ds, x),
     "softmax-by-hand-below-all": lambda ds, F, x: _below_all(ds, x),
 }
 
@@ -236,12 +264,24 @@ def _packed(convolution: Any, x: Any, weight: Any, groups: Any, *bias: Any, **op
 
 
 #: Of which the first frame is carried on to all others, which exports can't have yet.
-HELD = {f"first-frame-{name}" for name in ("taken-off", "without-l", "by-none", "of-some-features", "gates")}
+HELD = {
+    f"first-frame-{name}" for name in (
+        "taken-off", "without-l", "by-none", "of-some-features", "gates", "times-positions", "where-a-mask-holds",
+        "s-statistics", "compared", "through-a-product", "beside-fewer", "by-a-list",
+    )
+} | {"rolled-beside-the-first-frame", "frames-in-parts"}  # fmt: skip
 
 
 def _zeroed(y: Any, n: int) -> Any:
     y[:, :n] = 0
     return y
+
+
+def _in_parts(y: Any) -> Any:
+    z = y + 1
+    y[:, :2].zero_()
+    z[:, :2] *= 0
+    return y * z
 
 
 def _filled_behind(y: Any, number: float) -> Any:
