@@ -102,7 +102,9 @@ class FirstFrame:
         kind = OPERATIONS[name].outside if name in OPERATIONS else ""
         by_elements = name in _BY_ELEMENTS | _AS_IT_IS or kind == "elementwise"
         others = [a._inner if hasattr(type(a), "_inner") else a for a in (*args, *kwargs.values())]
-        streams = [x for x in others if not isinstance(x, FirstFrame) and any(isinstance(n, Length) for n in _shape(x))]
+        streams = [
+            x for x in others if not isinstance(x, FirstFrame) and any(isinstance(n, Length) for n in _shape(x))
+        ]
         if self.times > 1 and (streams or not by_elements):
             self.refuse(name)
         if streams:

@@ -52,8 +52,8 @@ LINES: dict[str, Callable[[Any, Any, Any], Any]] = {
     ),
     "rolled-by-differences-and-zeroed": lambda ds, F, x: _zeroed((x - x.roll(2, 1)).tanh(), 2),
     "rolled-under-a-mask": lambda ds, F, x: x + x.roll(1, 1) * (ds.arange(x.shape[1]) > 0)[:, None],
-    "rolled-and-filled-by-a-mask": lambda ds, F, x: (
-        (x - x.roll(2, 1)).masked_fill((ds.arange(x.shape[1]) < 3)[None, :, None], 1.5)
+    "rolled-and-filled-by-a-mask": lambda ds, F, x: (x - x.roll(2, 1)).masked_fill(
+        (ds.arange(x.shape[1]) < 3)[None, :, None], 1.5
     ),
     "rolled-beside-the-first-frame": lambda ds, F, x: ds.where(
         (ds.arange(x.shape[1]) == 0)[None, :, None], x[:, :1], x.roll(1, 1) * 2
