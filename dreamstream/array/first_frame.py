@@ -130,8 +130,9 @@ class FirstFrame:
     def _first(self, name: str, out: Any, by_elements: bool) -> FirstFrame:
         """Return the first frame of what a function gives of all frames, each of which follows from none behind it."""
         made = getattr(out, "_inner", out)
-        keeps_counts = by_elements or getattr(made, "edge", None) is None or made.edge.cid == self.stream.edge.cid  # type: ignore[union-attr]
-        if type(made) is not StreamTensor or not keeps_counts or "L" not in made.dims:
+        if type(made) is not StreamTensor or "L" not in made.dims:
+            self.refuse(name)
+        if not by_elements and made.edge.cid != self.stream.edge.cid:  # type: ignore[union-attr]
             self.refuse(name)
         return self._like(made, made.dims.index("L"))
 
@@ -299,7 +300,7 @@ def _all(x: Any) -> Any:
 
 
 def _held(x: Any, like: Any = None) -> Any:
-    """Return a first frame for each frame of its stream, or of another one that is some frames longer or shorter."""
+    """Return a first frame for each frame of its stream, or of another that is some frames longer or shorter."""
     if not isinstance(x, FirstFrame):
         return x
     library, out = x.stream.edge.entry.library, held(x)  # type: ignore[union-attr]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -199,13 +199,15 @@ class Undivided(StandIn):
 
     __truediv__, __mul__ = div, mul
 
-    def by_element(self, *_: Any) -> NoReturn:
+    def by_element(self, *_: Any) -> Any:
         """Refuse all operators."""
-        self.refuse("")
+        return self.refuse()
 
-    def refuse(self, _: str = "") -> NoReturn:
+    def refuse(self, _: str = "") -> Any:
         """Say what is missing."""
-        self._scores._misuse("multiplied before softmax, and not divided by the sum of their exponentials next")
+        return self._scores._misuse(
+            "multiplied before softmax, and not divided by the sum of their exponentials next"
+        )
 
 
 def number_of(x: Any) -> Any:

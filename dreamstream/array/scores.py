@@ -7,7 +7,6 @@ can keep. So the product is deferred, with all that is done to it; the product w
 from __future__ import annotations
 
 import math
-import operator
 import string
 from collections.abc import Sequence
 from typing import Any, NoReturn

@@ -324,9 +324,9 @@ def live_at_head(
 
 
 def read_behind(body: list[ast.stmt], loop: ast.For) -> Iterable[str] | None:
-    """Return the names that are read behind a loop before they have surely been assigned; None where it isn't seen.
+    """Return the names that are read behind a loop before they have surely been assigned.
 
-    That is where the loop stands in others, or in a statement that goes on where an exception says so.
+    None where that isn't seen: in other loops, and in what goes on where an exception says so.
     """
     head, rest = _Head(()), [loop.orelse]
     while loop not in body:

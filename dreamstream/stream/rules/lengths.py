@@ -146,7 +146,7 @@ class Length(Bits):
         if isinstance(other, Comparison):
             return NotImplemented
         if type(other) is list and other == [None]:
-            return other * self  # type: ignore[operator]
+            return other * self
         if isinstance(other, Token):
             self._misuse("combined by * with another size")
         if isinstance(other, float):

@@ -166,7 +166,7 @@ class Slots:
             self._refuse()
         self.items.append(value)
 
-    def _refuse(self, *_: Any) -> NoReturn:
-        self.length._misuse("the length of a list, but of one that a loop fills frame by frame, ys[t] = h")
+    def _refuse(self, *_: Any) -> Any:
+        return self.length._misuse("the length of a list, but of one that a loop fills frame by frame, ys[t] = h")
 
     __getitem__ = __iter__ = __len__ = __contains__ = __add__ = __mul__ = __delitem__ = _refuse

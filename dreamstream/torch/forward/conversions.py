@@ -307,12 +307,12 @@ def _stacked(axis: int, *least: int) -> Callable[..., Any]:
 def _split_at(fixed: int | None) -> Callable[..., Any]:
     """Take a tensor apart at some places along a dimension, or into so many parts."""
 
-    def parts(input: Any, sections: Any = None, dim: int = 0, *, indices: Any = None, **named: Any) -> Any:
-        at = next((v for v in (sections, indices, *named.values()) if v is not None), None)
+    def parts(input: Any, sections: Any = None, dim: int = 0, **named: Any) -> Any:
+        at: Any = next(v for v in (sections, *named.values()) if v is not None)
         axis = (dim if fixed is None else fixed) % len(input.shape)
         if isinstance(at, int):
-            size, front = input.shape[axis], (slice(None),) * axis
-            if not isinstance(size, int):
+            size = input.shape[axis]
+            if isinstance(size, Token):
                 size._misuse("split into so many parts")
             at = [size // at * i + min(i, size % at) for i in range(1, at)]
         front, ends = (slice(None),) * axis, [None, *at, None]
