@@ -128,7 +128,7 @@ class FirstFrame:
         return self._first(name, out, by_elements)
 
     def _first(self, name: str, out: Any, by_elements: bool) -> FirstFrame:
-        """Return the first frame of what a function gives of all frames, each of which follows from none behind it."""
+        """Return the first frame of what a function gives, whose frames follow from none behind them."""
         made = getattr(out, "_inner", out)
         if type(made) is not StreamTensor or "L" not in made.dims:
             self.refuse(name)

@@ -118,9 +118,8 @@ class Rolled:
             return self.refuse() if out is None else UnknownFrames(out, index, self)
         parts[at] = part
         known: StreamTensor = self.of[tuple(parts)]
-        return known.with_dims(
-            known.dims, known.names
-        )  # what is written into it is written into the rolled frames
+        # What is written into it is written into the rolled frames.
+        return known.with_dims(known.dims, known.names)
 
     def again(self, out: StreamTensor) -> NoReturn:
         """Refuse any other use."""
