@@ -15,7 +15,17 @@ if _find_spec("torch") is None:
 
 from . import outside
 from .export import FunctionalModule, functionalize
-from .forward import callees, complex_streams, conversions, library, mode, own, ramps_and_packing, random_numbers  # noqa: F401  (they enter what torch's functions do)
+from .forward import (  # noqa: F401  (they enter what torch's functions do)
+    callees,
+    complex_streams,
+    conversions,
+    joins_and_splits,
+    library,
+    mode,
+    own,
+    ramps_and_packing,
+    random_numbers,
+)
 from .patch import FRONT, StreamModule
 from .tensor import StreamTensor
 from .tensor.creation import as_stream_tensor, stream_tensor

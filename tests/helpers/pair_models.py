@@ -225,3 +225,54 @@ def matrices_under_gates(lib: Any, m: Any, x: Any) -> Any:
     decay = (gates[..., None] - gates[..., None, :]).exp().tril()
     values = m.a(x).unflatten(-1, (2, 1, 3)) * m.n(x).unflatten(-1, (2, 2, 1))
     return lib.einsum("bhij,bjhef->bihef", decay, values).flatten(2)
+
+
+@case
+def running_mean_by_number(lib: Any, m: Any, x: Any) -> Any:
+    mean, ys = lib.zeros(x.size(0), D), []
+    for t in range(x.size(1)):
+        mean = (mean * t + x.select(1, t)) / (t + 1)
+        ys.append(mean - m.table[t // 2 % 3] * 0.1)
+    return lib.stack(ys, 1)
+
+
+@case
+def rows_up_to_a_limit(lib: Any, m: Any, x: Any) -> Any:
+    return lib.stack([frame for frame in (x * 1).unbind(1)], 1) + _limited(lib, m, x)
+
+
+def _limited(lib: Any, m: Any, x: Any) -> Any:
+    ys, few = [], m.table[:4]
+    for t in range(x.size(1)):
+        ys.append(x[:, t] * few[min(t, 3)])
+    return lib.stack(ys, 1)
+
+
+@case
+def places_filled_in_turn(lib: Any, m: Any, x: Any) -> Any:
+    ys, zs, h = [None] * x.size(1), x.size(1) * [None], lib.zeros(x.size(0), D)
+    for t, frame in enumerate(x.unbind(1)):
+        h = 0.5 * h + frame
+        ys[t] = h
+        zs[t] = h * 2 if t == 0 else h + zs[t - 1] * 0.5
+        ys[t] = ys[t] + 1
+    return lib.stack(ys, 1) - lib.stack(zs, dim=1)
+
+
+@case
+def names_that_are_assigned_again(lib: Any, m: Any, x: Any) -> Any:
+    h, ys = lib.zeros(x.size(0), D), []
+    for frame in x.unbind(1):
+        h = 0.9 * h + frame
+        ys.append(h)
+    x, zs, g = lib.stack(ys, 1), [], lib.zeros(x.size(0), D)
+    for frame in x.unbind(1):
+        h = frame + g
+        g = h.tanh()
+        zs.append(h)
+    x = lib.stack(zs, 1)
+    if x.size(0) > 0:
+        h = x * 2
+    else:
+        h = x
+    return h

@@ -66,6 +66,13 @@ def only_symbolic(tree: Any) -> bool:
     return bool(found) and not any(isinstance(x, StreamTensor) for x in found)
 
 
+def by_place(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments with the operands that are given by name among those that are given by place."""
+    operands = [k for k in ("input", "other", "vec2", "mat2") if k in kwargs]
+    args = (*args, *(kwargs[k] for k in operands))
+    return args, {k: v for k, v in kwargs.items() if k not in operands}
+
+
 def is_foreign(x: Any) -> bool:
     """Whether an operand may know by itself what an operator makes of it and a stream."""
     return not isinstance(x, _KNOWN) or isinstance(x, LoopNumber)
@@ -113,3 +120,9 @@ def extended(forward: Any, tensors: Any, dim: int = 0, **_: Any) -> Any:
         pads = [*[0] * 2 * (x.ndim - 1 - axis), *((x.length, 0) if i < at[0] else (0, x.length))]
         out = forward.call(torch.nn.functional.pad, (out, pads), {"value": x.value})
     return out
+
+
+def as_stream(x: Any) -> Any:
+    """Turn a tensor that is one number for all frames into a stream; return any other unchanged."""
+    inner = getattr(x, "_inner", None)
+    return StreamTensor.shell(inner.as_stream()) if isinstance(inner, Symbolic) and inner.is_filled else x

@@ -12,8 +12,9 @@ from ... import nn as native
 from ...errors import NotStreamableError
 from ...online.registered import registered_for
 from ..private import recurrent_weights
+from .arguments import as_stream
 from .constants import Constant
-from .mode import Forward, as_stream, current
+from .mode import Forward, current
 from .names import HANDLERS, enter
 from .places import repeated
 

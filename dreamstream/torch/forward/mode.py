@@ -42,7 +42,9 @@ from .arguments import (
     ATOMS,
     DEFERRED,
     apart,
+    as_stream,
     bared,
+    by_place,
     concerned,
     extended,
     is_foreign,
@@ -272,8 +274,8 @@ class Forward(TorchFunctionMode):
             return own.size(*args[1:])
         meaning = meaning_of(func)
         writes_into = meaning.in_place or kwargs.get("inplace") is True
-        given = args if name in ("__setitem__", "diff") else (*args, *kwargs.values())
-        if name != "__setitem__" and (first := first_of(given, meaning.name == "cat")) is not None:
+        operands = (*args, *kwargs.values()) if name != "diff" else args
+        if name != "__setitem__" and (first := first_of(operands, meaning.name == "cat")) is not None:
             return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS:
             return self._anew(func, meaning, args, kwargs)
@@ -383,9 +385,7 @@ class Forward(TorchFunctionMode):
     ) -> Any:
         """Run a function on deferred values."""
         if kwargs and meaning.name != "where_function":
-            first = [k for k in ("input", "other", "vec2", "mat2") if k in kwargs]
-            args = (*args, *(kwargs[k] for k in first))
-            kwargs = {k: v for k, v in kwargs.items() if k not in first}
+            args, kwargs = by_place(args, kwargs)
         given = tuple(map(self._unless_symbolic, args))
         named = {k: self._unless_symbolic(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
         writes_into = meaning.in_place or meaning.name in WRITERS
@@ -550,16 +550,9 @@ class Forward(TorchFunctionMode):
         return target
 
 
-def as_stream(x: Any) -> Any:
-    """Turn a tensor that is one number for all frames into a stream; return any other unchanged."""
-    inner = getattr(x, "_inner", None)
-    return StreamTensor.shell(inner.as_stream()) if isinstance(inner, Symbolic) and inner.is_filled else x
-
-
 def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a function of torch on lengths."""
-    args = args or (kwargs.pop("input"),)
-    owner, *rest = args
+    owner, *rest = args = args or (kwargs.pop("input"),)
     table = isinstance(owner, BatchTensor) and owner.ndim > 1
     several = isinstance(owner, (str, list, tuple)) or (isinstance(owner, torch.Tensor) and owner.numel() != 1)
     if table or several or current().entry.library.learns(owner, current().entry):
