@@ -31,6 +31,11 @@ _BY_ELEMENTS = frozenset((
     "pos", "where", "masked_fill", *(row.name for row in (*UNARY, *BINARY)), *RELATIONS, *ARITHMETIC,
     *(f"r{name}" for name in ARITHMETIC),
 ))  # fmt: skip
+#: Kinds of functions of a frame's features, and of frames up to each.
+_OF_FEATURES = frozenset((
+    "reduction", "along", "permuted", "unsqueeze", "squeeze", "reshaped", "matmul", "einsum", "linear", "gather",
+    "last dimensions", "angles", "split", "unbind", "select", "narrow", "index_select", "take_along_dim",
+))  # fmt: skip
 _AS_IT_IS = frozenset(("full_like", "clone", "contiguous", "detach", "to", "float", "type_as"))
 _FILLED = {"zeros_like": "new_zeros", "ones_like": "new_ones", "empty_like": "new_empty"}
 
@@ -105,13 +110,13 @@ class FirstFrame:
         streams = [
             x for x in others if not isinstance(x, FirstFrame) and any(isinstance(n, Length) for n in _shape(x))
         ]
-        if self.times > 1 and (streams or not by_elements):
+        if not by_elements and (streams or self.times > 1 or kind not in _OF_FEATURES):
+            self.refuse(name)
+        if self.times > 1 and streams:
             self.refuse(name)
         if streams:
             places = [len(_shape(x)) - self.stream.ndim + self.axis for x in streams]
-            if not by_elements or any(
-                at < 0 or not isinstance(_shape(x)[at], Length) for at, x in zip(places, streams)
-            ):
+            if any(at < 0 or not isinstance(_shape(x)[at], Length) for at, x in zip(places, streams)):
                 self.refuse(f"{name} of frames that lie elsewhere, and")
             like = next((x for x in streams if type(x) is StreamTensor and x._waiting is None), None)
             return call(*(_held(x, like) for x in args), **{k: _held(v, like) for k, v in kwargs.items()})
