@@ -179,3 +179,12 @@ def solve_sizes(name: str, shape: Shape, sizes: Sequence[Any]) -> Shape:
     if not fits or -1 in wanted or math.prod(wanted) != n_elements:
         raise ShapeError(f"{name}: a tensor of shape {shape} can't take the shape {tuple(sizes)}")
     return tuple(wanted)
+
+
+def parts_of(index: Any, ndim: int) -> list[Any]:
+    """Return the parts of an index without its ellipsis."""
+    parts = list(index) if type(index) is tuple else [index]
+    if Ellipsis in [p for p in parts if p is Ellipsis]:
+        at = next(i for i, p in enumerate(parts) if p is Ellipsis)
+        parts[at : at + 1] = [slice(None)] * (ndim - sum(p is not None for p in parts) + 1)
+    return parts

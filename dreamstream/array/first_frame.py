@@ -18,9 +18,9 @@ from ..operations import ARITHMETIC, BINARY, OPERATIONS, RELATIONS, UNARY, ours
 from ..source_line import user_line
 from ..stream.edge import Request
 from ..stream.rules import Length
-from .dimension_arguments import numbered
+from .dimension_arguments import numbered, parts_of
 from .elementwise import ones_of, where
-from .loop_frames import is_all, parts_of
+from .loop_frames import is_all
 from .loops import Loop
 from .operators import run
 from .protocol import refuse_the_rest

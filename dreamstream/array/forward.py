@@ -30,7 +30,7 @@ from ..stream.rules import (
 )
 from . import dtypes, hook
 from .batch_constants import BatchTensor
-from .dimension_arguments import numbered
+from .dimension_arguments import numbered, parts_of as all_parts_of
 from .elementwise import where
 from .ends import first_frames, last_frame, last_frames, later
 from .feature_reductions import over_features, product, why_not_matmul
@@ -200,11 +200,7 @@ def _one_by_one(x: StreamTensor, index: Any) -> tuple[Any, Any] | None:
 
     A number of frames of what is given once are features.
     """
-    items = list(index) if isinstance(index, tuple) else [index]
-    for i, item in enumerate(items):
-        if item is Ellipsis:
-            items[i : i + 1] = [slice(None)] * (x.ndim + 1 + items.count(None) - len(items))
-            break
+    items = all_parts_of(index, x.ndim)
     own = [i for i, item in enumerate(items) if item is not None]
     at = own[x.dims.index("L")]
     frames, items[at] = items[at], slice(None)

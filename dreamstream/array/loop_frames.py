@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from ..operations.refusals import LOOPS, LOOPS_GROW
 from ..stream.rules import Length
 from . import writing
+from .dimension_arguments import parts_of
 from .elementwise import ones_of
 from .loops import Computed, FrameNumber, Loop, LoopNumber, mixed, number_in, refuse
 from .stream_tensor import StreamTensor
@@ -104,15 +105,6 @@ class Together(Frames):
 
 
 # ---------------------------------------------------------------------- indices
-def parts_of(index: Any, ndim: int) -> list[Any]:
-    """Return the parts of an index without its ellipsis."""
-    parts = list(index) if type(index) is tuple else [index]
-    if Ellipsis in [p for p in parts if p is Ellipsis]:
-        at = next(i for i, p in enumerate(parts) if p is Ellipsis)
-        parts[at : at + 1] = [slice(None)] * (ndim - sum(p is not None for p in parts) + 1)
-    return parts
-
-
 def _read(index: Any, ndim: int) -> tuple[list[Any], int, int, Any, Any]:
     """Return an index's parts, which of them takes frames of which dimension, that part, and its first frame."""
     parts = parts_of(index, ndim)

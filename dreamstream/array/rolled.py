@@ -17,10 +17,11 @@ from ..source_line import user_line
 from ..stream.rules import Length
 from ..stream.tree import map_leaves
 from .deferred import Deferred, count_of, flat
+from .dimension_arguments import parts_of
 from .elementwise import ones_of, where
 from .ends import later
 from .first_frame import FirstFrame, with_first
-from .loop_frames import is_all, parts_of
+from .loop_frames import is_all
 from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic

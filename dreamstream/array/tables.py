@@ -7,6 +7,7 @@ from typing import Any
 from ..errors import NotStreamableError
 from ..stream.edge import Edge, Request
 from ..stream.rules import Length
+from .dimension_arguments import parts_of
 from .operators import run, weight_of
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
@@ -15,13 +16,8 @@ from .writing import of_constant
 
 def table(tensor: Tensor, index: Any) -> StreamTensor:
     """Index a plain tensor with a Length: ``pe[:, :x.size(1)]`` is the rows at these frames' positions."""
-    parts = index if isinstance(index, tuple) else (index,)
-    n_axes = sum(p is not None and p is not Ellipsis for p in parts)
-    if Ellipsis in [p for p in parts if p is not None and not isinstance(p, slice)]:
-        at = next(i for i, p in enumerate(parts) if p is Ellipsis)
-        parts = parts[:at] + (slice(None),) * (tensor.ndim - n_axes) + parts[at + 1 :]
-    else:
-        parts = parts + (slice(None),) * (tensor.ndim - n_axes)
+    parts = parts_of(index, tensor.ndim)
+    parts += [slice(None)] * (tensor.ndim - sum(p is not None for p in parts))
     axes = [i for i, p in enumerate(parts) if isinstance(p, slice) and isinstance(p.stop, Length)]
     if len(axes) != 1 or not all(p is None or isinstance(p, (slice, int)) for p in parts):
         raise NotStreamableError.here("a table is indexed as pe[:x.size(L)] on one axis")
