@@ -115,7 +115,7 @@ def in_loops(lib, x):
     h, ys = lib.zeros(x.size(0), 4), []
     for t in range(x.size(1)):
         h = h * 0.5 + x[:, t] - x.mean(1)
-        h = h + x.flip(1)[:, t] * (t % 2 == 0)
+        h = h + x.flip(1)[:, t] * abs(t)
         if h.sum() > 3:
             h = h * 0
         if t == x.size(1) - 1:
@@ -167,7 +167,7 @@ ALL = {
     in_loops: (
         "x.mean(1)`: the loop is at one frame",
         "flip at",
-        "can't be compared",
+        "can't be negated or made absolute",
         "sum over the batch",
         "whether a frame is the last one",
         "`break` at line",
