@@ -27,7 +27,7 @@ from ..stream.rules import Length, Power, holds
 from ..stream.rules.sizes import Token
 from . import dtypes, hook
 from .base import Number, is_number
-from .batch_constants import BatchTensor, lifted
+from .batch_constants import is_constant
 from .deferred import as_deferred, library_of
 from .in_place import check
 from .loops import FRAME
@@ -132,9 +132,9 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
     if (library := library_among((condition, x, y))) is not None:
         return library.defer(where, (condition, x, y), {})
     operands = _operands((condition, x, y))
-    if operands is None and any(isinstance(o, BatchTensor) for o in (condition, x, y)):
-        chosen: Tensor = lifted(where, (condition, x, y), {})
-        return chosen
+    constant: Any = next(filter(is_constant, (condition, x, y)), None)
+    if operands is None and constant is not None:
+        return constant.library.defer(where, (condition, x, y), {})
     if operands is None or not isinstance(operands[0], Tensor) or operands[0].dtype != dtypes.bool:
         raise DTypeError("where: expected a bool tensor, then two tensors or numbers")
     dtype = _common("where", operands[1:])
@@ -292,10 +292,12 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
             out.append(value.item() if isinstance(value, np.generic) else value)
         elif isinstance(value, Symbolic) and (value.roles or not isinstance(value.value, Length)):
             out.append(value.as_stream() if stands_elsewhere(value, values) else value.constant())
+        elif is_constant(value):
+            if not any(_has_streams_at(v, value) for v in values):
+                return None
+            out.append(value.value)
         elif hasattr(type(value), "as_stream"):
             out.append(value.as_stream())
-        elif isinstance(value, BatchTensor) and any(_has_streams_at(v, value) for v in values):
-            out.append(value.value)
         elif isinstance(value, np.ndarray):
             out.append(Tensor._plain(dtypes.adopt(value)))
         elif isinstance(value, (Length, Power, Symbolic)):
@@ -320,7 +322,7 @@ def stands_elsewhere(x: Symbolic, others: Sequence[Any]) -> bool:
     return any(len(d) < -at or not (isinstance(d[at], str) and holds(d[at], "L")) for d in dims for at in places)
 
 
-def _has_streams_at(x: Any, constant: BatchTensor) -> bool:
+def _has_streams_at(x: Any, constant: Any) -> bool:
     """Whether x is a stream whose dimension of streams meets that of a constant of the batch."""
     if not (isinstance(x, Tensor) and x.is_stream and "B" in x.dims):  # type: ignore[attr-defined]
         return False

@@ -27,7 +27,8 @@ from ..stream.mask_recognition import (
     extended,
     recognised,
 )
-from .deferred import FEW, LOWEST, Deferred, frames_at, frames_for
+from .counts import frames_at, frames_for
+from .deferred import FEW, LOWEST, Deferred
 from .distance_tables import Places, Rows, rows_of
 
 #: The most periods' frames between numbers that are tried in place of one that is too great.

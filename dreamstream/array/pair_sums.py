@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..errors import NotStreamableError
 from ..stream.edge import Line
 from ..stream.mask_recognition import Unrecognised
-from .deferred import frames_for
+from .counts import frames_for
 from .elementwise import ones_of
 from .filled import Whatever
 from .loops import FRAME, Loop

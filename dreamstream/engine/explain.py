@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from ..array.deferred import Deferred, count_of
+from ..array.counts import count_of
+from ..array.deferred import Deferred
 from ..array.ends import later
 from ..array.for_loops import iterate
 from ..array.loop_frames import Frames, Numbers

@@ -15,8 +15,9 @@ import torch
 
 from ...array import creation
 from ...array.attend import of_all
-from ...array.batch_constants import plain_beside
-from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, count_of, flat, is_deferred
+from ...array.batch_constants import lifts, plain_beside
+from ...array.counts import count_of
+from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
 from ...array.einsum import letters_of, spread, table_product
 from ...array.library import Library
 from ...array.loops import number_in
@@ -108,6 +109,9 @@ class TorchLibrary(Library):
     def alike(self, tensor: Any, values: Any) -> Any:
         return torch.from_numpy(values).to(tensor)
 
+    def constant(self, tensor: Any) -> Constant:
+        return Constant(tensor, current().arrays)
+
     def records(self, entry: Any) -> bool:
         return torch.is_grad_enabled() and hasattr(entry, "keeps_tape")
 
@@ -157,6 +161,9 @@ class TorchLibrary(Library):
         )
 
     def defer(self, func: Callable[..., Any], *arguments: Any) -> Any:
+        args, kwargs = map(plain, arguments)
+        if lifts((args, kwargs)):
+            return self.of_every_stream(func, args, kwargs)
         args, kwargs = plain_beside(*arguments)
         if func.__name__ in ("to", "type_as"):
             args = tuple(torch.float32 if _streams((a,)) else a for a in args)
