@@ -101,12 +101,12 @@ class OfBatch:
         """Return it as what meets positions: a constant as one number, if it holds that, or as its value."""
         if not self.is_constant:
             return self
-        value, length = self.value, other.length if isinstance(other, Symbolic) else next(iter(other.lengths()))
+        value = self.value
         numbers = np.unique(value.numpy())
         if len(numbers) != 1 or "complex" in str(numbers.dtype) or getattr(value, "_learned", False):
             return value
         roles = ["B" if i == self.batch_axis else n for i, n in enumerate(value.shape)]
-        return Symbolic(numbers[0].item(), roles, length).to(str(value.dtype))
+        return Symbolic(numbers[0].item(), roles, next(other.lengths())).to(str(value.dtype))
 
     def _beside(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return what a method makes of a constant beside frames, positions or lengths; None beside none."""

@@ -112,10 +112,8 @@ class Deferred(OfBatch, Shared, LikeOthers):
         return self.library.compute(self.func, args, kwargs)
 
     def _at(self, x: Any, count: Count, rows: int = 1) -> Any:
-        if isinstance(x, Deferred):
+        if isinstance(x, (Deferred, Symbolic)):
             return x.at(count, rows)
-        if isinstance(x, Symbolic):
-            return self._of_symbolic(x, count)
         if isinstance(x, Length):
             return count(x)
         if isinstance(x, BatchSize):
@@ -161,16 +159,6 @@ class Deferred(OfBatch, Shared, LikeOthers):
         out = Deferred(self.library, self.func, *(map_leaves(x, exchanged) for x in (self.args, self.kwargs)))
         out.constants = self.constants
         return out
-
-    def _of_symbolic(self, x: Symbolic, count: Count) -> Any:
-        """Return lengths and positions at a number of frames, which are those of all streams."""
-        n = count(x.length)
-        value = count(x.value) if isinstance(x.value, Length) else x.value
-        out = np.full([1 if r == "B" else n if r == "L" else r for r in x.roles], value)
-        if x.position:
-            at = x.roles.index("L")
-            out = out + np.arange(n).reshape([-1 if i == at else 1 for i in range(len(x.roles))])
-        return self.library.array(out.astype(np.float32) if out.dtype.kind == "f" else out)
 
     def answered(self, key: Any, tensors: Sequence[Any], make: Callable[[], Any]) -> Any:
         """Return the cached answer for a key and the same tensors; make it where there is none."""
@@ -257,8 +245,7 @@ class Deferred(OfBatch, Shared, LikeOthers):
     def lengths(self) -> Iterator[Length]:
         """Give the lengths in it."""
         for _, x in self.leaves():
-            inside = x.shape if isinstance(x, ShapeOf) else (x.length,) if isinstance(x, Symbolic) else (x,)
-            yield from (s for s in inside if isinstance(s, Length))
+            yield from x.lengths() if isinstance(x, (ShapeOf, Symbolic)) else (x,) if isinstance(x, Length) else ()
 
     def key(self, x: Any, keys: Any, tensors: list[Any]) -> Any:
         """Return the cache key of an argument; tensors that are compared by identity are appended to `tensors`."""

@@ -132,9 +132,6 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
     if (library := library_among((condition, x, y))) is not None:
         return library.defer(where, (condition, x, y), {})
     operands = _operands((condition, x, y))
-    constant: Any = next(filter(is_constant, (condition, x, y)), None)
-    if operands is None and constant is not None:
-        return constant.library.defer(where, (condition, x, y), {})
     if operands is None or not isinstance(operands[0], Tensor) or operands[0].dtype != dtypes.bool:
         raise DTypeError("where: expected a bool tensor, then two tensors or numbers")
     dtype = _common("where", operands[1:])
@@ -275,11 +272,11 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
 
 # ---------------------------------------------------------------------- operands
 def library_among(values: Sequence[Any]) -> Any:
-    """Return the library of positions, or of one number for all, where these are among values, and no stream."""
+    """Return the library of positions, or of what all streams have alike, among values without a stream."""
     if any(isinstance(v, Tensor) and v.is_stream for v in values):
         return None
-    filled = (v.library for v in values if isinstance(v, Symbolic) and v.is_filled)
-    return library_of(map(as_deferred, values)) or next(filled, None)
+    others = (v.library for v in values if is_constant(v) or (isinstance(v, Symbolic) and v.is_filled))
+    return library_of(map(as_deferred, values)) or next(others, None)
 
 
 def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:

@@ -129,10 +129,7 @@ def gives_several(method: Any) -> bool:
 
 def holds_nowhere(mask: Any) -> bool:
     """Whether a mask is known to hold nowhere, at whatever length."""
-    if hasattr(type(mask), "everywhere"):
-        return mask.everywhere() in (False, 0)
-    known: Any = mask if isinstance(mask, Filled) else None
-    return known is not None and not known.position and known.value is False
+    return hasattr(type(mask), "everywhere") and mask.everywhere() in (False, 0)
 
 
 class Filled(Shared):
@@ -143,6 +140,10 @@ class Filled(Shared):
         """Whether it holds one number for all frames of streams."""
         number = isinstance(self.value, (bool, int, float))
         return number and not self.position and self.roles.count("L") == 1
+
+    def everywhere(self: Any) -> Any:
+        """Return the number that all its elements are at every length, or None."""
+        return self.value if isinstance(self.value, (bool, int, float)) and not self.position else None
 
     def as_stream(self: Any) -> Any:
         """Return a stream of the number."""

@@ -107,10 +107,6 @@ def _in_full(
     return out
 
 
-def _same(x: Any) -> Any:
-    return x
-
-
 class Explanation:
     """Notes what is refused in one capture, and gives stand-ins."""
 
@@ -212,8 +208,10 @@ class Explanation:
                     return _AT + x.off
                 if isinstance(x, Gathered):
                     return [plain(x.frames.select(1, -1))] * frames
-                if isinstance(x, (Symbolic, Deferred, Length)):
-                    return Deferred(library, _same, (x,), {}).at(lambda length: count_of(length, frames))
+                if isinstance(x, Length):
+                    return count_of(x, frames)
+                if isinstance(x, (Symbolic, Deferred)):
+                    return x.at(lambda length: count_of(length, frames), rows)
                 if not _stands_for_frames(x):
                     return x
                 sizes = [plain(s) if not isinstance(s, int) else s for s in x.shape]
