@@ -481,6 +481,39 @@ def test_expanded_for_every_stream():
     assert p[:, 0].expand(B, 2, 3).batch_axis == 0
 
 
+OF_CONSTANTS = {
+    "product": lambda h, w: h @ w,
+    "product by a function": lambda h, w: ds.matmul(h, w),
+    "linear": lambda h, w: ds.nn.functional.linear(h, w),
+    "pad": lambda h, w: ds.nn.functional.pad(h * w[0], (1, 0))[..., :4],
+    "bits": lambda h, w: (((h > 0) & (h < 2)) | ~(h > 5)).float() * w[0],
+    "chosen": lambda h, w: ds.where(h > 0, h * w[1], w[0]),
+    "beside plain": lambda h, w: w[:1, None] + h,
+}
+
+
+@pytest.mark.parametrize("name", OF_CONSTANTS)
+def test_functions_of_what_every_stream_has_alike(name):
+    class Adds(ds.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = ds.nn.Parameter(ds.tensor(np.arange(16, dtype=np.float32).reshape(4, 4)))
+
+        def forward(self, x):
+            return x + OF_CONSTANTS[name](ds.ones(x.size(0), 1, 4) * 2, self.weight)
+
+    x = np.random.default_rng(3).normal(size=(3, 7, 4)).astype(np.float32)
+    model = Adds()
+    patched = ds.patch_module(model, "full-file-aligned").train()
+    stream = ds.stream_tensor(list(x), ids=["a", "b", "c"], sos=True, eos=True, names=("B", "L", None))
+    whole, online = patched.offline()(ds.tensor(x)), patched.online()(stream)
+    assert np.array_equal(np.stack([online[i].numpy() for i in "abc"]), whole.numpy())
+    whole.sum().backward()
+    wanted, model.weight.grad = model.weight.grad.numpy(), None
+    online.sum().backward()
+    np.testing.assert_array_equal(model.weight.grad.numpy(), wanted)
+
+
 def test_wrong_uses_of_the_number_of_streams():
     with pytest.raises(ShapeError):
         ds.zeros(2, 3).expand(2, B)
