@@ -112,7 +112,8 @@ class OfBatch:
         """Return what a method makes of a constant beside frames, positions or lengths; None beside none."""
         for x in args:
             if isinstance(x, Symbolic) or (isinstance(x, OfBatch) and not x.is_constant):
-                return getattr(self.meeting(x), name)(*args, **kwargs)
+                met = getattr(self.meeting(x), name)(*args, **kwargs)
+                return None if met is NotImplemented else met
             if getattr(x, "is_stream", False) and hasattr(x, "dims"):
                 return getattr(self.value, name)(*args, **kwargs)
             if isinstance(x, Length):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, partialmethod
 from typing import Any, NoReturn
 
@@ -221,20 +221,6 @@ class Symbolic(Described, Filled):
     def item(self) -> Any:
         """Return the value of a tensor without dimensions."""
         return self.value if not self.roles and not self.position else self._refuse("a number")
-
-    def at(self, count: Callable[[Length], builtins.int], rows: builtins.int = 1) -> Any:
-        """Compute the tensor for so many streams, and for lengths that `count` turns into numbers."""
-        n = count(self.length)
-        value = count(self.value) if isinstance(self.value, Length) else self.value
-        out = np.full([rows if r == "B" else n if r == "L" else r for r in self.roles], value)
-        if self.position:
-            at = self.roles.index("L")
-            out = out + np.arange(n).reshape([-1 if i == at else 1 for i in range(len(self.roles))])
-        return self.library.array(out.astype(np.float32) if out.dtype.kind == "f" else out)
-
-    def lengths(self) -> Iterator[Length]:
-        """Give the lengths in it."""
-        return iter((self.length,))
 
     # ------------------------------------------------------------------ dimensions
     parts = property(lambda self: self.roles)
