@@ -44,21 +44,10 @@ class OfBatch:
     library: Any
     fresh = False  #: Whether nothing shares the memory of a constant.
 
-    @property
-    def is_constant(self) -> bool:
-        """Whether it is such a constant."""
-        return self.func is laid_out
-
-    @property
-    def batch_axis(self) -> int:
-        """The dimension of a constant that stands for the streams."""
-        axis: int = self.args[1]
-        return axis
-
-    @property
-    def rows(self) -> Any:
-        """The size of that dimension, a token."""
-        return self.args[2]
+    #: Whether it is such a constant.
+    is_constant = property(lambda self: self.func is laid_out)
+    #: The dimension of a constant that stands for the streams, and its size, a token.
+    batch_axis, rows = property(lambda self: self.args[1]), property(lambda self: self.args[2])
 
     @property
     def value(self) -> Tensor:
@@ -74,8 +63,9 @@ class OfBatch:
         """Return the elements that one stream has along the batch dimension of a constant."""
         if self.batch_axis:
             self._refuse("a weight of another order")
-        one: Tensor = self.library.constant(laid_out(self.args[0], 0, self.rows.times))
-        return one
+        one: Tensor = self.library.constant(self.args[0])
+        times = getattr(self.rows, "times", 1)
+        return one if one.shape[0] == times else laid_out(one, 0, times)
 
     @property
     def constant(self) -> Tensor:
