@@ -23,10 +23,10 @@ from ..stream.mask_recognition import LONGEST, MASKED, Unrecognised, long_enough
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import map_leaves
 from .batch_constants import OfBatch, laid_out
-from .counts import MOST, count_of, first_of, frames_at, frames_for
 from .dimension_arguments import LikeOthers
 from .distance_tables import Places, stride_of, strided
 from .filled import Shared, Whatever, kept, own_method
+from .lengths_as_numbers import MOST, count_of, first_of, frames_at, frames_for
 from .loops import number_in
 from .protocol import refuse_the_rest
 from .shape_of import ShapeOf

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from ..array.counts import count_of
 from ..array.deferred import Deferred
 from ..array.ends import later
 from ..array.for_loops import iterate
+from ..array.lengths_as_numbers import count_of
 from ..array.loop_frames import Frames, Numbers
 from ..array.loop_lists import Gathered
 from ..array.loop_values import is_of_body

@@ -16,9 +16,9 @@ import torch
 from ...array import creation
 from ...array.attend import of_all
 from ...array.batch_constants import lifts, plain_beside
-from ...array.counts import count_of
 from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
 from ...array.einsum import letters_of, spread, table_product
+from ...array.lengths_as_numbers import count_of
 from ...array.library import Library
 from ...array.loops import number_in
 from ...array.mask_terms import terms_by_distance
