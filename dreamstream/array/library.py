@@ -194,9 +194,11 @@ class Library(Sizes):
             two, three = (call.at(len, n) for n in (2, 3))
         except ShapeError as error:
             raise unlike(func.__name__) from error
-        others = iter(leaves(three))
+        if len(leaves(two)) != len(others := leaves(three)):  # as unbind along the streams
+            raise unlike(func.__name__)
+        more = iter(others)
         one = rows if getattr(rows, "times", 1) == 1 else type(rows)(rows.edge)
-        return map_leaves(two, lambda x: self._of_each(func.__name__, x, next(others), one))
+        return map_leaves(two, lambda x: self._of_each(func.__name__, x, next(more), one))
 
     def _of_each(self, name: str, x: Any, other: Any, one: Any) -> Any:
         """Return one value of both that a function gave, of two and three rows."""
