@@ -121,10 +121,18 @@ class OfBatch:
             "no batch dimension: it broadcasts",
         )
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Say that no gradient is wanted, and return the constant itself; see `Tensor.requires_grad_`."""
         if not self.is_constant:
-            self._refuse("deepcopy")
-        each, *rest = self.args
+            self._refuse("requires_grad_")
+        self.args[0].requires_grad_(requires_grad)
+        return self
+
+    def __copy__(self) -> Any:
+        return self if self.is_constant else self._refuse("reduce_ex")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        each, *rest = self.args if self.is_constant else self._refuse("reduce_ex")
         return self.library.of_batch(copy.deepcopy(each, memo), *rest)
 
 

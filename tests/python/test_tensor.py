@@ -470,6 +470,7 @@ def test_zeros_for_every_stream():
     assert h.to("float64").dtype == ds.float64
     assert h.contiguous() is h
     assert copy.deepcopy(h).batch_axis == 1
+    assert copy.copy(h) is h and h.requires_grad_(False) is h
 
 
 def test_expanded_for_every_stream():
