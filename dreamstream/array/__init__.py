@@ -1,7 +1,6 @@
 """Tensors: NumPy arrays with torch's methods, whose maths runs on the C kernels."""
 
 from . import creation, elementwise_methods, gradients, maths, ordering, reductions, scatter, stream_order, views  # noqa: F401
-from .batch_constants import BatchTensor
 from .creation import *  # noqa: F403
 from .dtypes import bool, finfo, float32, float64, int64
 from .einsum import einsum
@@ -15,5 +14,5 @@ METHODS = tuple(
     and name not in ("constant", "device", "dtype", "half", "is_stream", "ndim", "shape", *gradients.NAMES)
 )
 
-__all__ = ["BatchTensor", "Tensor", "bool", "einsum", "finfo", "float32", "float64", "int64"]
+__all__ = ["Tensor", "bool", "einsum", "finfo", "float32", "float64", "int64"]
 __all__ += creation.__all__

@@ -13,7 +13,7 @@ from ..source_line import user_line
 from ..stream.context import EVERYTHING, is_declared, seen_by
 from ..stream.mask_recognition import Recognised, Unrecognised
 from . import hook, pair_sums, score_rates
-from .batch_constants import BatchTensor
+from .batch_constants import is_constant
 from .deferred import Deferred
 from .mask_terms import deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
 from .memory_terms import with_terms
@@ -82,7 +82,7 @@ def across(q: Any, k: Any) -> bool:
 
 def of_all(x: Any) -> Any:
     """Return a constant with a dimension of B as a plain tensor, in a batch of 1."""
-    return x.value if isinstance(x, BatchTensor) and not x.batch_axis else x
+    return x.value if is_constant(x) and not x.batch_axis else x
 
 
 def _as_weight(x: Any) -> Any:

@@ -14,7 +14,7 @@ from ..errors import DreamStreamError, DTypeError, ModeError, ShapeError
 from ..stream.rules import BatchSize, Length, Rows
 from . import dtypes, elementwise
 from .base import is_number
-from .batch_constants import BatchTensor
+from .batch_constants import is_constant, value_of
 from .deferred import Deferred, as_deferred, library_of
 from .dimension_arguments import axis_of, sizes_of
 from .hook import made
@@ -132,7 +132,7 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
     Returns
     -------
     Tensor
-        Or a `BatchTensor` where a size is the number of streams, a `Symbolic` where one is a stream's length.
+        Or a `Deferred` where a size is the number of streams, a `Symbolic` where one is a stream's length.
 
     Notes
     -----
@@ -145,7 +145,7 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
         return Symbolic.filled(size, Tensor(_filled(1, fill_value, dtype)[0]))
     array, batch = _filled(size, fill_value, dtype)
     out = Tensor(array, requires_grad)
-    return BatchTensor(out, batch, size[batch[0]]) if batch else out
+    return size[batch[0]].edge.entry.library.of_batch(out, batch, size[batch[0]]) if batch else out
 
 
 def lengths_in(size: Any, length: Length) -> Symbolic:
@@ -335,8 +335,8 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     if (scores := next((t for t in tensors if hasattr(type(t), "beside")), None)) is not None:
         return scores.beside(tensors, dim)
     given = _tensors("cat", tensors)
-    alike = [t.value if isinstance(t, BatchTensor) else t for t in given]
-    some = [t for t, x in zip(given, alike) if t.is_stream or tuple(x.shape) != (0,)]  # as torch leaves them out
+    shapes = (tuple(value_of(t).shape) for t in given)
+    some = [t for t, shape in zip(given, shapes) if t.is_stream or shape != (0,)]  # as torch leaves them out
     given = some or given[:1]
     if len(given) == 1 and given[0].is_stream:
         return given[0].clone()
@@ -477,7 +477,7 @@ def _tensors(name: str, tensors: Sequence[Any]) -> list[Tensor]:
     if any(getattr(t, "is_stream", False) for t in given):
         given = [t.as_stream() if isinstance(t, Symbolic) and t.is_filled else t for t in given]
     for t in given:
-        if not isinstance(t, (Tensor, BatchTensor)):
+        if not (isinstance(t, Tensor) or is_constant(t)):
             if hasattr(type(t), "refuse"):
                 t.refuse(name)
             raise DTypeError(f"{name}: expected tensors, got {type(t).__name__}")

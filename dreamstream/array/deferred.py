@@ -22,9 +22,11 @@ from ..operations import ARITHMETIC, BITWISE, OPERATIONS, RELATIONS, ours
 from ..stream.mask_recognition import LONGEST, MASKED, Unrecognised, long_enough
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import map_leaves
+from .batch_constants import OfBatch, laid_out
 from .dimension_arguments import LikeOthers
 from .distance_tables import Places, stride_of, strided
 from .filled import Shared, Whatever, kept, own_method
+from .lengths_as_numbers import MOST, count_of, first_of, frames_at, frames_for
 from .loops import number_in
 from .protocol import refuse_the_rest
 from .shape_of import ShapeOf
@@ -72,7 +74,7 @@ class Varied:
         return self.shape, str(self.tensor.dtype), self.low
 
 
-class Deferred(Shared, LikeOthers):
+class Deferred(OfBatch, Shared, LikeOthers):
     """A tensor that nothing can compute yet, such as a mask: a function and its arguments.
 
     Lengths and other deferred values among these stand for what they are at a number of frames. It has the methods
@@ -86,7 +88,8 @@ class Deferred(Shared, LikeOthers):
         The function and its arguments.
     """
 
-    is_stream, requires_grad = True, False
+    requires_grad = False
+    is_stream = property(lambda self: self.func is not laid_out)
     dims = features = ("pairs",)  # what is written in place stays such
     __array_ufunc__ = None
     constants: tuple[int, ...] = ()  # that stand in the function
@@ -100,26 +103,27 @@ class Deferred(Shared, LikeOthers):
             self._shares(args[0], func, self.args[1:], self.kwargs)
 
     # ------------------------------------------------------------------ at a number of frames
-    def at(self, count: Count) -> Any:
-        """Compute the tensor for lengths that `count` turns into numbers."""
-        args, kwargs = (self._at(x, count) for x in (self.args, self.kwargs))
+    def at(self, count: Count, rows: int = 1) -> Any:
+        """Compute the tensor for so many streams, and for lengths that `count` turns into numbers."""
+        if self.is_constant:
+            each, axis, many = self.args
+            return laid_out(each, axis, getattr(many, "times", 1) * rows)
+        args, kwargs = (self._at(x, count, rows) for x in (self.args, self.kwargs))
         return self.library.compute(self.func, args, kwargs)
 
-    def _at(self, x: Any, count: Count) -> Any:
-        if isinstance(x, Deferred):
-            return x.at(count)
-        if isinstance(x, Symbolic):
-            return self._of_symbolic(x, count)
+    def _at(self, x: Any, count: Count, rows: int = 1) -> Any:
+        if isinstance(x, (Deferred, Symbolic)):
+            return x.at(count, rows)
         if isinstance(x, Length):
             return count(x)
         if isinstance(x, BatchSize):
-            return getattr(x, "times", 1)
+            return getattr(x, "times", 1) * rows
         if isinstance(x, slice):
-            return slice(*(self._at(i, count) for i in (x.start, x.stop, x.step)))
+            return slice(*(self._at(i, count, rows) for i in (x.start, x.stop, x.step)))
         if isinstance(x, dict):
-            return {k: self._at(v, count) for k, v in x.items()}
+            return {k: self._at(v, count, rows) for k, v in x.items()}
         if type(x) in (list, tuple):
-            return type(x)(self._at(i, count) for i in x)
+            return type(x)(self._at(i, count, rows) for i in x)
         if isinstance(x, Varied):
             return self.library.alike(x.tensor, x.values)
         return self.library.without_values(x.at(count)) if isinstance(x, ShapeOf) else x
@@ -155,16 +159,6 @@ class Deferred(Shared, LikeOthers):
         out = Deferred(self.library, self.func, *(map_leaves(x, exchanged) for x in (self.args, self.kwargs)))
         out.constants = self.constants
         return out
-
-    def _of_symbolic(self, x: Symbolic, count: Count) -> Any:
-        """Return lengths and positions at a number of frames, which are those of all streams."""
-        n = count(x.length)
-        value = count(x.value) if isinstance(x.value, Length) else x.value
-        out = np.full([1 if r == "B" else n if r == "L" else r for r in x.roles], value)
-        if x.position:
-            at = x.roles.index("L")
-            out = out + np.arange(n).reshape([-1 if i == at else 1 for i in range(len(x.roles))])
-        return self.library.array(out.astype(np.float32) if out.dtype.kind == "f" else out)
 
     def answered(self, key: Any, tensors: Sequence[Any], make: Callable[[], Any]) -> Any:
         """Return the cached answer for a key and the same tensors; make it where there is none."""
@@ -251,8 +245,7 @@ class Deferred(Shared, LikeOthers):
     def lengths(self) -> Iterator[Length]:
         """Give the lengths in it."""
         for _, x in self.leaves():
-            inside = x.shape if isinstance(x, ShapeOf) else (x.length,) if isinstance(x, Symbolic) else (x,)
-            yield from (s for s in inside if isinstance(s, Length))
+            yield from x.lengths() if isinstance(x, (ShapeOf, Symbolic)) else (x,) if isinstance(x, Length) else ()
 
     def key(self, x: Any, keys: Any, tensors: list[Any]) -> Any:
         """Return the cache key of an argument; tensors that are compared by identity are appended to `tensors`."""
@@ -290,6 +283,9 @@ class Deferred(Shared, LikeOthers):
     def shape(self) -> tuple[Any, ...]:
         if isinstance(self.func, Places):
             return tuple(self.args[0].shape)
+        if self.is_constant:
+            each, axis, rows = self.args
+            return (*each.shape[:axis], rows, *each.shape[axis + 1 :])
         lengths, probed = list(self.lengths()), self._probed()
         sizes = zip(*(self.probe(n).shape for n in probed))
         return tuple(few[0] if len({*few}) == 1 else self._length_of(few, probed, lengths) for few in sizes)
@@ -305,8 +301,8 @@ class Deferred(Shared, LikeOthers):
     def _input_for(self, few: Sequence[int]) -> tuple[int, ...]:
         """Return frames of the input, so many at least, for which every length that grows is that or more."""
         counts = [f.count for f in {x.formula() for x in self.lengths()} if f is not None]
-        growing = [count for count in counts if count.at(_MOST) >= few[-1]]
-        return tuple(max((n, *(_first_of(count, n) for count in growing))) for n in few)
+        growing = [count for count in counts if count.at(MOST) >= few[-1]]
+        return tuple(max((n, *(first_of(count, n) for count in growing))) for n in few)
 
     def _length_of(self, sizes: Sequence[int], probed: Sequence[int], lengths: Sequence[Length]) -> Any:
         """Return the length that has these sizes, or is one of these, multiplied, shifted and divided."""
@@ -329,6 +325,8 @@ class Deferred(Shared, LikeOthers):
 
     @cached_property
     def _kind(self) -> tuple[int, Any]:
+        if self.is_constant:
+            return len(self.args[0].shape), self.library.constant(self.args[0]).dtype
         few = self.probe(self._probed()[0])
         return len(few.shape), few.dtype
 
@@ -338,8 +336,8 @@ class Deferred(Shared, LikeOthers):
     ndim = property(dim)
 
     @property
-    def names(self) -> tuple[None, ...]:
-        return (None,) * self.dim()
+    def names(self) -> tuple[str | None, ...]:
+        return tuple("B" if self.is_constant and i == self.batch_axis else None for i in range(self.dim()))
 
     @property
     def dtype(self) -> Any:
@@ -365,6 +363,8 @@ class Deferred(Shared, LikeOthers):
 
     def item(self, name: str = "item") -> Any:
         """Return the number that it is at every length."""
+        if self.is_constant:
+            self._refuse(name)
         number = None if self.dim() else self._alike(methodcaller(name), _SHORT)
         if number is None:
             raise NotStreamableError.here(f"positions are made numbers by {name}", f"; {SERVES}")
@@ -374,6 +374,8 @@ class Deferred(Shared, LikeOthers):
     __float__ = partialmethod(item, "__float__")
 
     def __bool__(self) -> bool:
+        if self.is_constant:
+            self._refuse("bool")
         found = self._alike(bool, _SHORT)
         if found is None:
             raise NotStreamableError.here(
@@ -392,9 +394,15 @@ class Deferred(Shared, LikeOthers):
         return self.library.stream_of(self)
 
     def __repr__(self) -> str:
+        if self.is_constant:
+            shape = ["B" if n is self.rows else str(n) for n in self.shape]
+            return f"BatchTensor(shape=({', '.join(shape)}), dtype={self.dtype})"
         return f"<{self.func.__name__} of positions>"
 
     # ------------------------------------------------------------------ what is written into it
+    def hold(self, out: Any) -> Any:
+        return self._refuse("an operation in place") if self.is_constant else super().hold(out)
+
     def shares(self) -> bool:
         n = self._probed()[0]
         with self.library.evaluating():
@@ -415,11 +423,18 @@ class Deferred(Shared, LikeOthers):
         return self.hold(self.then(to_a_copy(getattr(self.library.tensor, name)), *args))
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if self.is_constant:
+            self._refuse("an assignment to a part")
         self.assigned("__setitem__", index, value)
 
     # ------------------------------------------------------------------ as a tensor
     def as_output(self) -> Any:
         """Return what a forward returns."""
+        if self.is_constant:
+            raise NotStreamableError.here(
+                "an output that is a constant for every stream of a batch,",
+                ": no frame of an input is in it; make it outside the forward",
+            )
         return self.library.output_of(self)
 
     T = property(lambda self: self.t())
@@ -433,6 +448,8 @@ class Deferred(Shared, LikeOthers):
 
     def __getattr__(self, name: str) -> Any:
         func = getattr(self.library.tensor, name, None)
+        if self.is_constant and (name in _NUMBERS or name.endswith("_")):
+            self._refuse(name)
         if name in _NUMBERS:
             raise _NoNumber.here(f"positions are made numbers by {name}", f"; {SERVES_FRAMES}")
         if name.startswith("_") or not callable(func):
@@ -443,9 +460,17 @@ class Deferred(Shared, LikeOthers):
 
     def then(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Defer a method of the library's tensors."""
+        met = self._beside(func.__name__, args, kwargs) if self.is_constant else None
+        if met is not None:
+            return met
         return self.library.defer(func, (self, *args), kwargs)
 
+    def contiguous(self) -> Any:
+        return self if self.is_constant else self.then(self.library.tensor.contiguous)
+
     def _refuse(self, name: str) -> NoReturn:
+        if self.is_constant:
+            super()._refuse(name)
         raise NotStreamableError.here(f"{name} of {self!r},", f"; {SERVES_FRAMES}")
 
     def _number(self, name: str, *_: Any, **__: Any) -> NoReturn:
@@ -459,7 +484,7 @@ _WRITERS = ("copy_", "fill_", "zero_")
 
 def _operator(name: str) -> Callable[..., Any]:
     def method(self: Deferred, *others: Any) -> Any:
-        if name == "__getitem__" and number_in(others[0]):
+        if name == "__getitem__" and number_in(others[0]) and not self.is_constant:
             return self.as_stream()[others[0]]
         if any(getattr(type(x), "takes_deferred", False) for x in others):
             return NotImplemented  # they know what is done to them
@@ -479,12 +504,12 @@ refuse_the_rest(Deferred, Deferred._refuse)
 
 def is_deferred(x: Any) -> bool:
     """Whether something is computed of positions or lengths."""
-    return isinstance(x, (Symbolic, Deferred))
+    return isinstance(x, Symbolic) or (isinstance(x, Deferred) and not x.is_constant)
 
 
 def library_of(values: Iterable[Any]) -> Any:
-    """Return the library of the first deferred value among others; None where there is none."""
-    return next((v.library for v in values if isinstance(v, Deferred)), None)
+    """Return the library of the first of `values` that is computed of lengths; None where none is."""
+    return next((v.library for v in values if isinstance(v, Deferred) and not v.is_constant), None)
 
 
 def as_deferred(x: Any) -> Any:
@@ -498,8 +523,6 @@ def as_deferred(x: Any) -> Any:
 _PROBED = ((96, 128, 149), (48, 64, 75), (24, 32, 37), (12, 16, 19), (6, 8, 11))
 #: Frames of short streams, of which numbers and truths are often others.
 _SHORT = (1, 2, 3, 7, 20)
-#: The most that any stream has.
-_MOST = 2**40
 
 
 _ANSWERS: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
@@ -546,45 +569,3 @@ def _fits(size: int, part: slice, frames: int) -> bool:
     """Whether a cut takes what is there, for so many frames of the forward's input."""
     start, stop = (count_of(e, frames) if isinstance(e, Length) else e or 0 for e in (part.start, part.stop))
     return (start >= 0 or not isinstance(part.start, Length)) and stop <= size
-
-
-def count_of(length: Length, frames: int) -> int:
-    """Return a length as a number, for so many frames of the forward's input."""
-    formula = length.formula()
-    return length.apply(frames) if formula is None else int(formula.count.at(frames))
-
-
-def frames_for(keys: Any, n: int) -> tuple[int, int, int]:
-    """Return the fewest and most frames of the forward's input that give n keys, or the next number; and that."""
-    formula = keys.shape[2].formula()
-    if formula is None:
-        return n, n, n
-    own = formula.count.at(least := _first_of(formula.count, n))
-    return least, _first_of(formula.count, own + 1) - 1, own
-
-
-def _first_of(count: Any, n: int) -> int:
-    """Return the first number at which a count is n or more."""
-    high = 1
-    while count.at(high) < n:
-        high *= 2
-        if high > _MOST:
-            raise Unrecognised(f"it looks at {n} frames, which no stream has")
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if count.at(middle) < n else (low, middle)
-    return high
-
-
-def frames_at(length: Length, n: int, keys: Any, given: int) -> int:
-    """Return a length as a number, where the keys' stream has n frames and the forward's input `given`."""
-    if all(getattr(atom, "cid", None) == keys.edge.cid for _, atom in length.terms):
-        return length.plus + n * sum(times for times, _ in length.terms)
-    own, of = length.formula(), keys.shape[2].formula()
-    if own is not None and of is not None and own.root == of.root:
-        return int(own.count.at(given))
-    more = length - keys.shape[2]
-    if not isinstance(more, int):
-        raise Unrecognised("it is as long as another stream")
-    return n + more

@@ -27,7 +27,7 @@ from ..stream.rules import Length, Power, holds
 from ..stream.rules.sizes import Token
 from . import dtypes, hook
 from .base import Number, is_number
-from .batch_constants import BatchTensor, lifted
+from .batch_constants import is_constant
 from .deferred import as_deferred, library_of
 from .in_place import check
 from .loops import FRAME
@@ -139,9 +139,6 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
             first: Tensor = o.through("where", where, (condition, x, y), {})
             return first
     operands = _operands((condition, x, y))
-    if operands is None and any(isinstance(o, BatchTensor) for o in (condition, x, y)):
-        chosen: Tensor = lifted(where, (condition, x, y), {})
-        return chosen
     if operands is None or not isinstance(operands[0], Tensor) or operands[0].dtype != dtypes.bool:
         raise DTypeError("where: expected a bool tensor, then two tensors or numbers")
     dtype = _common("where", operands[1:])
@@ -282,11 +279,11 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
 
 # ---------------------------------------------------------------------- operands
 def library_among(values: Sequence[Any]) -> Any:
-    """Return the library of positions, or of one number for all, where these are among values, and no stream."""
+    """Return the library of positions, or of what all streams have alike, among values without a stream."""
     if any(isinstance(v, Tensor) and v.is_stream for v in values):
         return None
-    filled = (v.library for v in values if isinstance(v, Symbolic) and v.is_filled)
-    return library_of(map(as_deferred, values)) or next(filled, None)
+    others = (v.library for v in values if is_constant(v) or (isinstance(v, Symbolic) and v.is_filled))
+    return library_of(map(as_deferred, values)) or next(others, None)
 
 
 def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
@@ -299,10 +296,12 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
             out.append(value.item() if isinstance(value, np.generic) else value)
         elif isinstance(value, Symbolic) and (value.roles or not isinstance(value.value, Length)):
             out.append(value.as_stream() if stands_elsewhere(value, values) else value.constant())
+        elif is_constant(value):
+            if not any(_has_streams_at(v, value) for v in values):
+                return None
+            out.append(value.value)
         elif hasattr(type(value), "as_stream"):
             out.append(value.as_stream())
-        elif isinstance(value, BatchTensor) and any(_has_streams_at(v, value) for v in values):
-            out.append(value.value)
         elif isinstance(value, np.ndarray):
             out.append(Tensor._plain(dtypes.adopt(value)))
         elif isinstance(value, (Length, Power, Symbolic)):
@@ -327,7 +326,7 @@ def stands_elsewhere(x: Symbolic, others: Sequence[Any]) -> bool:
     return any(len(d) < -at or not (isinstance(d[at], str) and holds(d[at], "L")) for d in dims for at in places)
 
 
-def _has_streams_at(x: Any, constant: BatchTensor) -> bool:
+def _has_streams_at(x: Any, constant: Any) -> bool:
     """Whether x is a stream whose dimension of streams meets that of a constant of the batch."""
     if not (isinstance(x, Tensor) and x.is_stream and "B" in x.dims):  # type: ignore[attr-defined]
         return False

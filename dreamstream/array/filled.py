@@ -7,12 +7,14 @@ it (`kept`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partialmethod, wraps
 from typing import Any
 from weakref import ref
 
-from ..stream.rules import Token
+import numpy as np
+
+from ..stream.rules import Length, Token
 from .loops import number_in
 from .stream_tensor import StreamTensor
 
@@ -129,20 +131,35 @@ def gives_several(method: Any) -> bool:
 
 def holds_nowhere(mask: Any) -> bool:
     """Whether a mask is known to hold nowhere, at whatever length."""
-    if hasattr(type(mask), "everywhere"):
-        return mask.everywhere() in (False, 0)
-    known: Any = mask if isinstance(mask, Filled) else None
-    return known is not None and not known.position and known.value is False
+    return hasattr(type(mask), "everywhere") and mask.everywhere() in (False, 0)
 
 
 class Filled(Shared):
-    """The part of `Symbolic` for tensors of one number, and for sharing memory."""
+    """The part of `Symbolic` for its values, for tensors of one number, and for sharing memory."""
 
     @property
     def is_filled(self: Any) -> bool:
         """Whether it holds one number for all frames of streams."""
         number = isinstance(self.value, (bool, int, float))
         return number and not self.position and self.roles.count("L") == 1
+
+    def at(self: Any, count: Callable[[Length], int], rows: int = 1) -> Any:
+        """Compute the tensor for so many streams, and for lengths that `count` turns into numbers."""
+        n = count(self.length)
+        value = count(self.value) if isinstance(self.value, Length) else self.value
+        out = np.full([rows if r == "B" else n if r == "L" else r for r in self.roles], value)
+        if self.position:
+            at = self.roles.index("L")
+            out = out + np.arange(n).reshape([-1 if i == at else 1 for i in range(len(self.roles))])
+        return self.library.array(out.astype(np.float32) if out.dtype.kind == "f" else out)
+
+    def lengths(self: Any) -> Iterator[Length]:
+        """Give the lengths in it."""
+        return iter((self.length,))
+
+    def everywhere(self: Any) -> Any:
+        """Return the number that all its elements are at every length, or None."""
+        return self.value if isinstance(self.value, (bool, int, float)) and not self.position else None
 
     def as_stream(self: Any) -> Any:
         """Return a stream of the number."""

@@ -21,7 +21,7 @@ from ..stream.edge import Line
 from ..stream.rules import Length, Slots, open_branch
 from ..tracing import Hooks, Site, variables
 from . import writing
-from .batch_constants import BatchTensor
+from .batch_constants import is_constant
 from .dimension_arguments import numbered
 from .elementwise import where
 from .first_frame import FirstFrame, with_first
@@ -207,7 +207,7 @@ class ForLoop:
 
         def at(leaf: Any, path: tuple[Any, ...]) -> Any:
             inner = inner_of(leaf)
-            if isinstance(inner, BatchTensor):
+            if is_constant(inner):
                 return self._begins_as(name, path, inner)
             if type(leaf) is int and (number := self._counts.get((name, path))) is not None:
                 return number
@@ -232,7 +232,7 @@ class ForLoop:
     def _key(self, name: str, path: tuple[Any, ...], dims: Any, edge: Any) -> Any:
         return (name + "".join(f"[{p}]" for p in path), dims, edge.dtype, tuple(edge.features))
 
-    def _begins_as(self, name: str, path: tuple[Any, ...], constant: BatchTensor) -> Any:
+    def _begins_as(self, name: str, path: tuple[Any, ...], constant: Any) -> Any:
         """Return what stands for a state that every stream begins with alike."""
         value = constant.constant
         shape = tuple(value.shape)
@@ -461,7 +461,7 @@ class ForLoop:
             last = whole.select(whole.dims.index("L"), -1)
             return self._see(last.unsqueeze(first.axis) if first.keeps else last)
         inner = inner_of(first)
-        constant = inner.constant if isinstance(inner, BatchTensor) else first
+        constant = inner.constant if is_constant(inner) else first
         once = type(inner) is StreamTensor
         if first is None or (not once and _is_zero(constant)):
             return self._see(last_of(frames, dims))

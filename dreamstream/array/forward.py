@@ -29,7 +29,7 @@ from ..stream.rules import (
     stream_slice,
 )
 from . import dtypes, hook
-from .batch_constants import BatchTensor
+from .batch_constants import is_constant, value_of
 from .dimension_arguments import numbered, parts_of as all_parts_of
 from .elementwise import where
 from .ends import first_frames, last_frame, last_frames, later
@@ -482,8 +482,8 @@ def extend(tensors: Sequence[Any], axis: int) -> StreamTensor:
     for i, t in enumerate(tensors):
         if i == at[0]:
             continue
-        constant = t.value if isinstance(t, BatchTensor) else t
-        batch = [t.batch_axis] if isinstance(t, BatchTensor) else [i for i, d in enumerate(x.dims) if d == "B"]
+        constant = value_of(t)
+        batch = [t.batch_axis] if is_constant(t) else [i for i, d in enumerate(x.dims) if d == "B"]
         sizes = [1 if d == "B" else n if d == "L" else x.features[d] for d, n in zip(x.dims, constant.shape)]
         if list(constant.shape) != sizes or constant.ndim != x.ndim or batch != [x.dims.index("B")]:
             raise ShapeError.here(f"cat: {tuple(constant.shape)} doesn't line up with a stream {x.roles}")

@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 
 from .. import autograd
-from ..errors import NotStreamableError
+from ..errors import NotStreamableError, ShapeError
 from ..operations import RELATIONS
 from ..stream.mask_recognition import Recognised
 from ..stream.rules import Length, Sizes
 from ..stream.rules.sizes import Token
-from ..stream.tree import map_leaves
+from ..stream.tree import leaves, map_leaves
 from . import creation, positions
-from .batch_constants import plain_beside
+from .batch_constants import is_constant, laid_out, lifts, plain_beside, repeats_itself, same, unlike
 from .deferred import SERVES_FRAMES, Deferred, flat, is_deferred, to_a_copy
+from .dimension_arguments import axis_of
 from .distance_tables import Stride
 from .draws import dropping
 from .einsum import table_product
@@ -87,6 +88,10 @@ class Library(Sizes):
         """Return an array of NumPy's as a tensor of the type of another one, and where that is."""
         return self.array(values).to(tensor.dtype)
 
+    def constant(self, tensor: Any) -> Any:
+        """Return a tensor as operators take it."""
+        return tensor
+
     def records(self, entry: Any) -> bool:
         """Whether a call records gradients of what is learned."""
         return autograd.in_training()
@@ -139,11 +144,85 @@ class Library(Sizes):
 
     def defer(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Defer a function of deferred values and lengths; with a stream among its arguments, run it."""
+        if lifts((args, kwargs)):
+            return self.of_every_stream(func, args, dict(kwargs))
         args, kwargs = settled(self, func, *plain_beside(args, kwargs))
         if any(isinstance(x, (StreamTensor, Scores, OverKeys)) for x in flat((args, kwargs))):
             found = table_product(func.__name__, args, lambda: self.met(func, args, kwargs))
             return self.met(func, args, kwargs) if found is None else found
         return self.deferred(func, args, dict(kwargs))
+
+    def of_batch(self, each: Any, batch_axis: int | Sequence[int], rows: Any, fresh: bool = False) -> Deferred:
+        """Return a constant that every stream of a batch has alike.
+
+        Parameters
+        ----------
+        each : Tensor
+            What each stream has, along the batch dimension: mostly one element.
+        batch_axis : int or sequence of one int
+            The batch dimension.
+        rows : BatchSize
+            The number of streams.
+        fresh : bool
+            Whether nothing shares its memory.
+
+        Raises
+        ------
+        ShapeError
+            Where there is not exactly one batch dimension.
+        """
+        axes = (batch_axis,) if isinstance(batch_axis, int) else tuple(batch_axis)
+        if len(axes) != 1:
+            raise ShapeError(f"the number of streams can be one size, not {len(axes)}")
+        axis = axis_of("the number of streams", axes[0], len(each.shape))
+        out = Deferred(self, laid_out, (getattr(each, "torch", each), axis, rows), {})
+        out.fresh = fresh
+        return out
+
+    def of_every_stream(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Return what a function gives of constants of the batch.
+
+        Raises
+        ------
+        NotStreamableError
+            Where it gives the streams of a batch different values.
+        """
+        given = [x for x in leaves((args, kwargs)) if is_constant(x)]
+        for x in given:
+            x.fresh = False  # what is taken of it may be written into
+        call, rows = Deferred(self, func, args, kwargs), given[0].rows
+        try:
+            two, three = (call.at(len, n) for n in (2, 3))
+        except ShapeError as error:
+            raise unlike(func.__name__) from error
+        if len(leaves(two)) != len(others := leaves(three)):  # as unbind along the streams
+            raise unlike(func.__name__)
+        more = iter(others)
+        one = rows if getattr(rows, "times", 1) == 1 else type(rows)(rows.edge)
+        return map_leaves(two, lambda x: self._of_each(func.__name__, x, next(more), one))
+
+    def _of_each(self, name: str, x: Any, other: Any, one: Any) -> Any:
+        """Return one value of both that a function gave, of two and three rows."""
+        if type(x) is int and x != other and 2 * other == 3 * x:
+            return one * (x // 2)
+        if not hasattr(x, "narrow"):
+            if x != other:
+                raise unlike(name)
+            return x
+        axes = [i for i, (n, m) in enumerate(zip(x.shape, other.shape)) if n != m]
+        if not axes:
+            if not same(x, other):
+                raise unlike(name)
+            return self.constant(x)
+        axis, *more = axes
+        n = other.shape[axis] - x.shape[axis]
+        if more or x.shape[axis] != 2 * n:
+            raise unlike(name)
+        alike = (m for m in (1, n) if repeats_itself(x, m, axis) and repeats_itself(other, m, axis))
+        first = next((x.narrow(axis, 0, m) for m in alike), None)
+        if first is None or not same(first, other.narrow(axis, 0, first.shape[axis])):
+            raise unlike(name)
+        return self.of_batch(first, axis, one * n)
 
     def met(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run a function where each frame meets what is computed of its position."""

@@ -27,8 +27,9 @@ from ..stream.mask_recognition import (
     extended,
     recognised,
 )
-from .deferred import FEW, LOWEST, Deferred, frames_at, frames_for
+from .deferred import FEW, LOWEST, Deferred
 from .distance_tables import Places, Rows, rows_of
+from .lengths_as_numbers import frames_at, frames_for
 
 #: The most periods' frames between numbers that are tried in place of one that is too great.
 _MOST_STEPS = 256

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from ..errors import NotStreamableError
 from ..stream.edge import Line
 from ..stream.mask_recognition import Unrecognised
-from .deferred import frames_for
 from .elementwise import ones_of
 from .filled import Whatever
+from .lengths_as_numbers import frames_for
 from .loops import FRAME, Loop
 from .mask_terms import end_of_tables, frames_of_one, learned_in, operand
 from .score_layout import KEYS, QUERIES, Axes, laid, shown, streams_of

@@ -16,15 +16,15 @@ from ..errors import NotStreamableError
 from ..source_line import user_line
 from ..stream.rules import Length
 from ..stream.tree import map_leaves
-from .deferred import Deferred, count_of, flat
+from .deferred import Deferred, flat, is_deferred
 from .dimension_arguments import parts_of
 from .elementwise import ones_of, where
 from .ends import later
 from .first_frame import FirstFrame, with_first
+from .lengths_as_numbers import count_of
 from .loop_frames import is_all
 from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
-from .symbolic import Symbolic
 
 #: What stands for frames that aren't known: no 0, which has no inverse and no logarithm.
 _ANY = 0.618
@@ -99,7 +99,7 @@ class Rolled:
 
         Of positions, too, it doesn't where it hides those that aren't known; it is asked as `of_positions`.
         """
-        if of_positions is not None and any(isinstance(x, (Deferred, Symbolic)) for x in args):
+        if of_positions is not None and any(map(is_deferred, args)):
             library = self.of.edge.entry.library  # type: ignore[union-attr]
             args, _ = settled(library, of_positions, args, {})
         found = [getattr(x, "_waiting", None) for x in args]

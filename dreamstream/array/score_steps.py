@@ -13,6 +13,7 @@ from ..errors import NotStreamableError
 from ..operations.refusals import MASKED
 from ..stream.mask_recognition import Unrecognised
 from ..stream.rules import Length
+from .batch_constants import value_of
 from .deferred import Deferred
 from .protocol import refuse_the_rest
 from .score_layout import KEYS, QUERIES, Axes, Heads
@@ -212,6 +213,7 @@ class Undivided(StandIn):
 
 def number_of(x: Any) -> Any:
     """Return the number that a constant is everywhere; None of anything else."""
+    x = value_of(x)
     if isinstance(x, Symbolic) and not (x.position or isinstance(x.value, Length)):
         x = x.value
     if isinstance(x, (int, float, np.number)):

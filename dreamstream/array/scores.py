@@ -19,6 +19,7 @@ from ..operations.refusals import MASKED, OF_VALUES
 from ..stream.rules import Length
 from . import hook, pair_sums
 from .attend import across, seen_by_queries, valued
+from .batch_constants import value_of
 from .deferred import Deferred, as_deferred
 from .dimension_arguments import Described, sizes_of
 from .filled import Shared, kept
@@ -272,6 +273,7 @@ class Scores(Described, Shared):
         return self._copy(steps=[*self.steps, Step(name, kept(by), value, self.axes)], is_lowered=False, **changes)
 
     def mul(self, other: Any) -> Scores:
+        other = value_of(other)
         if isinstance(other, OverKeys):
             return self._divided(other, "inverse")
         if self.is_exponential and isinstance(other, Deferred):  # zeros and ones
@@ -310,7 +312,7 @@ class Scores(Described, Shared):
             return self._divided(other, "sum")
         if getattr(other, "is_stream", False) and not isinstance(other, (Deferred, Scores)):
             return self.mul(1 / other)
-        divisor = number_of(other)
+        divisor = number_of(other := value_of(other))
         if divisor is None or getattr(other, "_learned", False):
             return self.mul(1 / other) if hasattr(other, "numpy") else self._misuse("divided by what is no number")
         return self.mul(1 / divisor)

@@ -6,7 +6,7 @@ have no more: joined with others they vanish.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from ..errors import NotStreamableError, ShapeError
@@ -27,6 +27,10 @@ class ShapeOf(Unnamed):
             count(s) if isinstance(s, Length) else s.times if isinstance(s, BatchSize) else s for s in self.shape
         )
         return ShapeOf(sizes, self.device, self.dtype)  # type: ignore[arg-type]
+
+    def lengths(self) -> Iterator[Length]:
+        """Give the lengths among its sizes."""
+        return (s for s in self.shape if isinstance(s, Length))
 
     def __len__(self) -> int:
         return int(self.shape[0])

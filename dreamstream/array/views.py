@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from ..errors import DTypeError, NotStreamableError, ShapeError, StreamIndexError
 from ..stream.rules import Length, Rows
 from . import dtypes
-from .batch_constants import BatchTensor
 from .deferred import is_deferred, library_of
 from .dimension_arguments import axes_of, axis_of, sizes_of, solve_sizes
 from .elementwise import plain_array, refuse_in_place, refuse_streams, rows_at
@@ -88,7 +87,7 @@ def unsqueeze(self: Tensor, dim: int) -> Tensor:
 def expand(self: Tensor, *given: Any, size: Any = ()) -> Any:
     """Return the tensor with dimensions of size 1 repeated without a copy; -1 keeps a size.
 
-    With a stream's ``x.size(B)`` as one size it gives a `BatchTensor`, with ``x.size(L)`` a stream.
+    With a stream's ``x.size(B)`` as one size it gives a `Deferred`, with ``x.size(L)`` a stream.
     """
     sizes = sizes_of(given, size)
     if any(isinstance(s, Length) for s in sizes):
@@ -100,9 +99,8 @@ def expand(self: Tensor, *given: Any, size: Any = ()) -> Any:
         return out
     batch = [i for i, s in enumerate(sizes) if isinstance(s, Rows)]
     if batch:
-        return BatchTensor(
-            self.expand(*[1 if i in batch else s for i, s in enumerate(sizes)]), batch, sizes[batch[0]]
-        )
+        once = self.expand(*[1 if i in batch else s for i, s in enumerate(sizes)])
+        return sizes[batch[0]].edge.entry.library.of_batch(once, batch, sizes[batch[0]])
     new = len(sizes) - self.ndim
     wanted = tuple(
         self.shape[i - new] if s == -1 and i >= new else s for i, s in enumerate(map(operator.index, sizes))
@@ -116,7 +114,7 @@ def expand(self: Tensor, *given: Any, size: Any = ()) -> Any:
 def repeat(self: Tensor, *given: Any, repeats: Any = ()) -> Any:
     """Return the tensor laid end to end `repeats` times along each dimension.
 
-    With a stream's ``x.size(B)`` it gives a `BatchTensor`.
+    With a stream's ``x.size(B)`` it gives a `Deferred`.
     """
     times = sizes_of(given, repeats)
     if len(times) < self.ndim:
@@ -130,7 +128,8 @@ def repeat(self: Tensor, *given: Any, repeats: Any = ()) -> Any:
     batch = [i for i, n in enumerate(times) if isinstance(n, Rows)]
     if batch:
         once = self.repeat(*[1 if i in batch else n for i, n in enumerate(times)])
-        return BatchTensor(once, batch, times[batch[0]] * once.shape[batch[0]])
+        rows = times[batch[0]] * once.shape[batch[0]]
+        return rows.edge.entry.library.of_batch(once, batch, rows)
     counts = tuple(map(operator.index, times))
     if any(n < 0 for n in counts):
         raise ShapeError(f"repeat: numbers must not be negative, got {times}")

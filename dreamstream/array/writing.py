@@ -22,7 +22,7 @@ from ..errors import DTypeError, NotStreamableError, ShapeError
 from ..source_line import user_line
 from ..stream.rules import Fallback, Length, is_whole, open_branch, stream_slice
 from . import dtypes, elementwise, forward, hook
-from .batch_constants import BatchTensor
+from .batch_constants import value_of
 from .deferred import Deferred
 from .masked_select import Picked
 from .merged_dimensions import Merged
@@ -343,10 +343,7 @@ def assign(x: StreamTensor, index: Any, value: Any) -> StreamTensor:
         _refuse(x, f"this index ({parts.reason})")
     if not is_whole(parts.batch):
         _refuse(x, "an index on the batch")
-    if isinstance(value, BatchTensor):
-        value = value.value
-    if isinstance(value, Symbolic):
-        value = value.constant()
+    value = value.constant() if isinstance(value, Symbolic) else value_of(value)
     at = parts.length
     if "B_L" in x.dims and not is_whole(at):
         _refuse(x, "an index on B and L joined")

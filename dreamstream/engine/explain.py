@@ -19,9 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from ..array.deferred import Deferred, count_of
+from ..array.deferred import Deferred
 from ..array.ends import later
 from ..array.for_loops import iterate
+from ..array.lengths_as_numbers import count_of
 from ..array.loop_frames import Frames, Numbers
 from ..array.loop_lists import Gathered
 from ..array.loop_values import is_of_body
@@ -104,10 +105,6 @@ def _in_full(
     out = type(error)(f"{said[0]}. Also in the way: {also}" if also else said[0])
     out.refusals = tuple(said)
     return out
-
-
-def _same(x: Any) -> Any:
-    return x
 
 
 class Explanation:
@@ -211,8 +208,10 @@ class Explanation:
                     return _AT + x.off
                 if isinstance(x, Gathered):
                     return [plain(x.frames.select(1, -1))] * frames
-                if isinstance(x, (Symbolic, Deferred, Length)):
-                    return Deferred(library, _same, (x,), {}).at(lambda length: count_of(length, frames))
+                if isinstance(x, Length):
+                    return count_of(x, frames)
+                if isinstance(x, (Symbolic, Deferred)):
+                    return x.at(lambda length: count_of(length, frames), rows)
                 if not _stands_for_frames(x):
                     return x
                 sizes = [plain(s) if not isinstance(s, int) else s for s in x.shape]

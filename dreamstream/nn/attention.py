@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..array import BatchTensor, Tensor
+from ..array import Tensor
 from ..array.attend import across
+from ..array.batch_constants import value_of
 from ..errors import ShapeError
 from ..stream.context import Context
 from . import functional as F, init
@@ -124,7 +125,7 @@ class MultiheadAttention(Module):
         if attn_mask is not None and "bool" in str(attn_mask.dtype):
             attn_mask = ~attn_mask  # True hides
         alike = query is key is value
-        query, key, value = (x.value if isinstance(x, BatchTensor) else x for x in (query, key, value))
+        query, key, value = map(value_of, (query, key, value))
         given = ((query, self.embed_dim), (key, self.kdim), (value, self.vdim))
         for x, features in given:
             if x.ndim != 3 or x.shape[-1] != features:

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..array import BatchTensor, Tensor, stack
+from ..array import Tensor, stack
+from ..array.batch_constants import is_constant
 from ..array.draws import dropping
 from ..array.forward import held, is_static
 from ..dispatch import apply
@@ -222,7 +223,7 @@ class Recurrence(Module):
     def _initial(self, name: str, h: Any, x: Tensor) -> Tensor:
         """Return an initial state, checked; for a stream without its batch dimension."""
         layer = type(self).__name__
-        if x.is_stream and not isinstance(h, BatchTensor):
+        if x.is_stream and not is_constant(h):
             what = "computed from a stream" if getattr(h, "is_stream", False) else "given per row"
             raise NotStreamableError(
                 f"{layer}: the initial state {name} must be a constant that all streams share, not one {what}; "
@@ -230,7 +231,7 @@ class Recurrence(Module):
             )
         lead = self.num_layers * self._directions
         features = self.hidden_size if name == "c_0" else self._out
-        if isinstance(h, BatchTensor):
+        if is_constant(h):
             if not x.is_stream or h.batch_axis != 1:
                 raise ShapeError(f"{layer}: {name} must have the dimensions (layers, B, features)")
             constant = h.constant

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ..array import Tensor
-from ..array.batch_constants import BatchTensor
+from ..array.batch_constants import is_constant
 from ..array.dtypes import require_same
 from ..array.elementwise import repeated
 from ..array.loops import Body, refuse
@@ -108,7 +108,7 @@ def _of_frame(x: Any, h: Any) -> Any:
     """Return a state that all streams have alike as one of a loop's frame; any other as it is."""
     if getattr(h, "is_stream", False):
         return h
-    if not isinstance(h, BatchTensor) or h.batch_axis or h.each.ndim != 2:
+    if not is_constant(h) or h.batch_axis or h.ndim != 2:
         refuse(LOOPS_ELSEWHERE)
     return repeated(h, x)
 

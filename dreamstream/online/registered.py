@@ -23,9 +23,7 @@ def length_in(args: Any) -> Any:
     """Return a length of a stream among arguments, or of one of them; None without any."""
     for x in leaves(args):
         inner = stands_for(x)
-        if isinstance(inner, Symbolic):
-            return inner.length
-        if isinstance(inner, Deferred):
+        if isinstance(inner, (Symbolic, Deferred)):
             inner = next(inner.lengths(), None)
         elif getattr(inner, "is_stream", False) and getattr(inner, "edge", None):
             inner = next((s for s in inner.shape if isinstance(s, Length)), None)

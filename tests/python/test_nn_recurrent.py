@@ -9,7 +9,9 @@ import pytest
 
 import dreamstream as ds
 from dreamstream import nn
+from dreamstream.array.library import NATIVE
 from dreamstream.errors import DTypeError, FormatError, NotStreamableError, ShapeError
+from dreamstream.stream.rules import BatchSize
 from dreamstream.stream.tree import leaves
 
 torch = pytest.importorskip("torch")
@@ -135,12 +137,13 @@ def test_state_of_a_stream(name):
         is_stream = True
 
     x = Stream(np.zeros((6, 3, 5), np.float32))
-    shared = ds.array.BatchTensor(ds.ones(2, 1, 4), 1)
+    B = BatchSize(None)
+    shared = NATIVE.of_batch(ds.ones(2, 1, 4), 1, B)
     assert layer._initial("h_0", shared, x).tolist() == ds.ones(2, 4).tolist()
     for wrong in (ds.zeros(2, 3, 4), Stream(np.zeros((2, 3, 4), np.float32))):
         with pytest.raises(NotStreamableError, match=f"{name}: .*constant"):
             layer._initial("h_0", wrong, x)
-    for wrong in (ds.array.BatchTensor(ds.ones(1, 2, 4), 0), ds.array.BatchTensor(ds.ones(3, 1, 4), 1)):
+    for wrong in (NATIVE.of_batch(ds.ones(1, 2, 4), 0, B), NATIVE.of_batch(ds.ones(3, 1, 4), 1, B)):
         with pytest.raises(ShapeError):
             layer._initial("h_0", wrong, x)
 

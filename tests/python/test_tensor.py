@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 import pickle
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import dreamstream as ds
-from dreamstream.array import BatchTensor, Tensor, dtypes, hook, views
+from dreamstream.array import Tensor, dtypes, hook, views
+from dreamstream.array.batch_constants import is_constant
+from dreamstream.array.library import NATIVE
 from dreamstream.errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamIndexError
 from dreamstream.stream.rules import BatchSize, Length
 
@@ -20,6 +23,7 @@ class Edge:
 
     cid = ("entry", 0)
     rate = Fraction(1)
+    entry = SimpleNamespace(library=NATIVE)
 
     misuse = staticmethod(NotStreamableError.here)
 
@@ -456,25 +460,59 @@ def test_a_length_indexes_a_table(monkeypatch):
 
 def test_zeros_for_every_stream():
     h = ds.zeros(2, B, 5)
-    assert isinstance(h, BatchTensor)
+    assert is_constant(h)
     assert (h.batch_axis, h.value.shape, h.constant.shape) == (1, (2, 1, 5), (2, 5))
     assert repr(h) == "BatchTensor(shape=(2, B, 5), dtype=float32)"
     for other in (ds.full((2, B, 5), 0.0), ds.tensor([1.0]).new_zeros(2, B, 5), ds.ones([B, 3])):
-        assert isinstance(other, BatchTensor)
+        assert is_constant(other)
     assert h.transpose(0, 1).batch_axis == 0
     assert h.permute(2, 0, 1).batch_axis == 2
     assert h.to("float64").dtype == ds.float64
     assert h.contiguous() is h
     assert copy.deepcopy(h).batch_axis == 1
+    assert copy.copy(h) is h and h.requires_grad_(False) is h
 
 
 def test_expanded_for_every_stream():
     p = ds.tensor(np.arange(6, dtype=np.float32).reshape(2, 1, 3))
     for h in (p.expand(-1, B, -1), p.repeat(1, B, 1), p.expand(2, B, 3)):
-        assert isinstance(h, BatchTensor)
+        assert is_constant(h)
         assert h.batch_axis == 1
         assert h.constant.tolist() == p[:, 0].tolist()
     assert p[:, 0].expand(B, 2, 3).batch_axis == 0
+
+
+OF_CONSTANTS = {
+    "product": lambda h, w: h @ w,
+    "product by a function": lambda h, w: ds.matmul(h, w),
+    "linear": lambda h, w: ds.nn.functional.linear(h, w),
+    "pad": lambda h, w: ds.nn.functional.pad(h * w[0], (1, 0))[..., :4],
+    "bits": lambda h, w: (((h > 0) & (h < 2)) | ~(h > 5)).float() * w[0],
+    "chosen": lambda h, w: ds.where(h > 0, h * w[1], w[0]),
+    "beside plain": lambda h, w: w[:1, None] + h,
+}
+
+
+@pytest.mark.parametrize("name", OF_CONSTANTS)
+def test_functions_of_what_every_stream_has_alike(name):
+    class Adds(ds.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = ds.nn.Parameter(ds.tensor(np.arange(16, dtype=np.float32).reshape(4, 4)))
+
+        def forward(self, x):
+            return x + OF_CONSTANTS[name](ds.ones(x.size(0), 1, 4) * 2, self.weight)
+
+    x = np.random.default_rng(3).normal(size=(3, 7, 4)).astype(np.float32)
+    model = Adds()
+    patched = ds.patch_module(model, "full-file-aligned").train()
+    stream = ds.stream_tensor(list(x), ids=["a", "b", "c"], sos=True, eos=True, names=("B", "L", None))
+    whole, online = patched.offline()(ds.tensor(x)), patched.online()(stream)
+    assert np.array_equal(np.stack([online[i].numpy() for i in "abc"]), whole.numpy())
+    whole.sum().backward()
+    wanted, model.weight.grad = model.weight.grad.numpy(), None
+    online.sum().backward()
+    np.testing.assert_array_equal(model.weight.grad.numpy(), wanted)
 
 
 def test_wrong_uses_of_the_number_of_streams():

@@ -27,6 +27,7 @@ ALIKE = {
     "largest": lambda m, c: c.amax(0, keepdim=True) * m.weight,
     "exponential": lambda m, c: (c * m.weight).exp(),
     "of features": lambda m, c: (c * m.weight).softmax(-1).cumsum(-1),
+    "parts along others": lambda m, c: c.unbind(1)[0].unsqueeze(1) * m.weight,
     "not a number": lambda m, c: torch.nan_to_num((c * torch.inf) * 0, nan=0.5),
 }
 COUNTED = {
@@ -36,6 +37,10 @@ COUNTED = {
     "normalised": lambda m, c: F.normalize(c, dim=0),
     "running sum": lambda m, c: c.cumsum(0),
     "norm": lambda m, c: c.norm(dim=0, keepdim=True),
+    "parts": lambda m, c: torch.stack(c.unbind(0)).sum(0),
+    "number of parts": lambda m, c: m.weight * len(c.split(1)),
+    "half of them": lambda m, c: c.chunk(2)[0].sum(0),
+    "numbers": lambda m, c: torch.tensor(c.tolist()).sum(0),
 }
 
 

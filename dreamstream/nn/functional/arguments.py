@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...array import BatchTensor, Tensor
+from ...array import Tensor
+from ...array.batch_constants import is_constant
 from ...array.deferred import is_deferred
 from ...array.dimension_arguments import numbered
 from ...array.dtypes import require_float, require_same
@@ -90,7 +91,7 @@ def for_each_stream(convolution: Callable[..., Tensor]) -> Callable[..., Tensor]
 
     @wraps(convolution)
     def convolved(input: Any, weight: Any, bias: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(weight, BatchTensor):
+        if not is_constant(weight):
             return convolution(input, weight, bias, *args, **kwargs)
         bound = signature(convolution).bind(input, weight, bias, *args, **kwargs).arguments
         groups, shape = bound.get("groups", 1), input.shape
@@ -101,7 +102,7 @@ def for_each_stream(convolution: Callable[..., Tensor]) -> Callable[..., Tensor]
                 ": expected (1, B * C, L), and groups that are a multiple of the number of streams",
             )
         own = {"weight": weight.of_stream(), "groups": groups.times}
-        own |= {"bias": bias.of_stream()} if isinstance(bias, BatchTensor) else {}
+        own |= {"bias": bias.of_stream()} if is_constant(bias) else {}
         x = input.reshape(rows // rows.times, rows.times, *shape[2:])
         y = convolution(**{**bound, "input": x, **own})
         return y.reshape(1, rows // rows.times * y.shape[1], *y.shape[2:])

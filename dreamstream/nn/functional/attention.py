@@ -51,7 +51,7 @@ def identity(mask: Any) -> bool:
 
 def hides_nothing(mask: Any) -> bool:
     """Whether a mask of keys, true or -inf where one is hidden, hides none of them."""
-    if isinstance(mask, Deferred):
+    if hasattr(type(mask), "everywhere"):
         return mask.everywhere() in (False, 0)
     return identity(~mask if "bool" in str(mask.dtype) else mask)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...array import BatchTensor
+from ...array.batch_constants import is_constant
 from ...array.deferred import Deferred
 from ...array.loops import LoopNumber
 from ...array.pair_terms import Terms
@@ -44,7 +44,7 @@ def concerned(tree: Any) -> bool:
         elif isinstance(x, slice):
             if concerned((x.start, x.stop, x.step)):
                 return True
-        elif isinstance(x, (Token, BatchTensor, Symbolic)):
+        elif isinstance(x, (Token, Deferred, Symbolic)):
             return True
     return False
 
@@ -52,7 +52,7 @@ def concerned(tree: Any) -> bool:
 def bared(x: Any) -> Any:
     if type(x) is SHELL:
         inner = getattr(x, "_inner", None)
-        return inner if isinstance(inner, (Symbolic, BatchTensor)) else x
+        return inner if isinstance(inner, Symbolic) or is_constant(inner) else x
     if type(x) in (list, tuple):
         return type(x)(map(bared, x))
     if type(x) is dict:
@@ -78,7 +78,7 @@ def is_foreign(x: Any) -> bool:
     return not isinstance(x, _KNOWN) or isinstance(x, LoopNumber)
 
 
-_KNOWN: Any = (torch.Tensor, Token, BatchTensor, Symbolic, np.ndarray, np.generic, complex, list, tuple, *ATOMS)
+_KNOWN: Any = (torch.Tensor, Token, Deferred, Symbolic, np.ndarray, np.generic, complex, list, tuple, *ATOMS)
 
 
 def is_view(args: tuple[Any, ...]) -> bool:
@@ -100,7 +100,7 @@ def apart(result: Any, given: Sequence[Any], new: bool) -> Any:
 def is_stream(x: Any) -> bool:
     """Whether a shell stands for frames, and for nothing that is deferred."""
     inner = getattr(x, "_inner", None)
-    return type(x) is SHELL and not isinstance(inner, (Symbolic, BatchTensor)) and type(inner) not in DEFERRED
+    return type(x) is SHELL and not isinstance(inner, Symbolic) and type(inner) not in DEFERRED
 
 
 def extended(forward: Any, tensors: Any, dim: int = 0, **_: Any) -> Any:

@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 
 from ... import dispatch
-from ...array import BatchTensor, baddbmm, where, zeros_like
+from ...array import baddbmm, where, zeros_like
+from ...array.batch_constants import value_of
 from ...array.creation import lengths_in
 from ...array.deferred import Deferred
 from ...array.dimension_arguments import sizes_of
@@ -225,7 +226,7 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         kwargs.setdefault("device", forward.device)
         value = make(shape, *rest, **kwargs)
         parts = (value.real.contiguous(), value.imag.contiguous()) if value.is_complex() else (value,)
-        made = [BatchTensor(Constant(p, forward.arrays), batch, size[batch[0]], fresh=True) for p in parts]
+        made = [forward.entry.library.of_batch(p, batch, size[batch[0]], fresh=True) for p in parts]
         return Complex(*made) if len(made) > 1 else made[0]
 
     return made
@@ -460,7 +461,7 @@ def multihead(
     if key_padding_mask is not None and not hidden and not hides_nothing(key_padding_mask):
         raise unread("MultiheadAttention", key_padding_mask)
     linear = native_functional.linear
-    query, key, value = (x.value if isinstance(x, BatchTensor) else x for x in (query, key, value))  # of all
+    query, key, value = map(value_of, (query, key, value))
     if query is key is value and not use_separate_proj_weight:
         parts = list(linear(query, in_proj_weight, in_proj_bias).chunk(3, -1))
     else:

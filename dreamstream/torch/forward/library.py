@@ -15,9 +15,10 @@ import torch
 
 from ...array import creation
 from ...array.attend import of_all
-from ...array.batch_constants import plain_beside
-from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, count_of, flat, is_deferred
+from ...array.batch_constants import lifts, plain_beside
+from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
 from ...array.einsum import letters_of, spread, table_product
+from ...array.lengths_as_numbers import count_of
 from ...array.library import Library
 from ...array.loops import number_in
 from ...array.mask_terms import terms_by_distance
@@ -109,6 +110,9 @@ class TorchLibrary(Library):
     def alike(self, tensor: Any, values: Any) -> Any:
         return torch.from_numpy(values).to(tensor)
 
+    def constant(self, tensor: Any) -> Constant:
+        return Constant(tensor, current().arrays)
+
     def records(self, entry: Any) -> bool:
         return torch.is_grad_enabled() and hasattr(entry, "keeps_tape")
 
@@ -158,6 +162,9 @@ class TorchLibrary(Library):
         )
 
     def defer(self, func: Callable[..., Any], *arguments: Any) -> Any:
+        args, kwargs = map(plain, arguments)
+        if lifts((args, kwargs)):
+            return self.of_every_stream(func, args, kwargs)
         args, kwargs = settled(self, func, *plain_beside(*arguments))
         if func.__name__ in ("to", "type_as"):
             args = tuple(torch.float32 if _streams((a,)) else a for a in args)

@@ -18,9 +18,8 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from ... import array as native_array
-from ...array import BatchTensor
-from ...array.batch_constants import lifted, lifts, writes_into_all
-from ...array.deferred import to_a_copy
+from ...array.batch_constants import is_constant, lifts, writes_into_all
+from ...array.deferred import Deferred, to_a_copy
 from ...array.dtypes import nominal
 from ...array.elementwise import stands_elsewhere
 from ...array.filled import Shared
@@ -297,7 +296,7 @@ class Forward(TorchFunctionMode):
                 return joined
             target = args[0] if args else None
             args, kwargs = self._bare(func, meaning, args, kwargs)
-            if len(args) > 1 and isinstance(args[0], BatchTensor) and isinstance(args[1], Symbolic):
+            if len(args) > 1 and is_constant(args[0]) and isinstance(args[1], Symbolic):
                 args = (args[0].meeting(args[1]), *args[1:])
             if args and isinstance(args[0], Symbolic):
                 if meaning.name in AS_ANOTHER:
@@ -314,7 +313,7 @@ class Forward(TorchFunctionMode):
             return self._wrapped(_of_lengths(func, meaning.name, args, kwargs))
         return self._called(func, meaning, args, kwargs)
 
-    def loose(self, x: Symbolic | BatchTensor) -> StreamTensor:
+    def loose(self, x: Symbolic | Deferred) -> StreamTensor:
         """Return a tensor that is one value for all streams or frames as torch's functions take it."""
         self._has_loose = True
         return StreamTensor.shell(x)
@@ -330,7 +329,7 @@ class Forward(TorchFunctionMode):
             writes_into = meaning.in_place or meaning.name in WRITERS
             if own.is_filled and (writes_into or not known) and meaning.name != "index_add":
                 own.become(*args[1:2] if meaning.name == "masked_fill" else ())
-        elif isinstance(own, BatchTensor) and (meaning.in_place or meaning.name in WRITERS):
+        elif is_constant(own) and (meaning.in_place or meaning.name in WRITERS):
             given = [getattr(x, "_inner", None) for x in leaves((args[1:], kwargs))]
             frames = own.as_frames(given) if own.fresh else None
             if frames is not None:
@@ -414,7 +413,7 @@ class Forward(TorchFunctionMode):
         if self._has_loose and lifts((args, kwargs)):
             if writes(func.__name__, kwargs):
                 raise writes_into_all(func.__name__)
-            return self._lifted(func, args, kwargs)
+            return self.entry.library.defer(func, args, kwargs)
         complex_too = among((*args, *kwargs.values()))
         handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
@@ -433,10 +432,9 @@ class Forward(TorchFunctionMode):
         if name in OWN:
             return OWN[name](*args, **kwargs)
         head = args[0] if args else None
-        if isinstance(head, BatchTensor) and hasattr(type(head), name):
-            return getattr(head, name)(*args[1:], **kwargs)
-        if isinstance(head, BatchTensor) and (frames := head.as_frames([*args[1:], *kwargs.values()])) is not None:
-            args = (frames, *args[1:])
+        if is_constant(head) and not name.startswith("__"):
+            frames = head.as_frames([*args[1:], *kwargs.values()])
+            args = args if frames is None else (frames, *args[1:])
         first = getattr(native_functional, name, None)
         of_functional = getattr(func, "__module__", None) == "torch.nn.functional"
         if first is not None and (of_functional or not hasattr(NativeTensor, name)):
@@ -454,9 +452,6 @@ class Forward(TorchFunctionMode):
             f": it is not among the operations that stream; {INSTEAD}",
         )
 
-    def _lifted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return lifted(func, args, kwargs, lambda x: getattr(x, "torch", x), lambda x: Constant(x, self.arrays))
-
     def _attribute(self, func: Any, name: str, args: tuple[Any, ...]) -> Any:
         if (what := func.__self__.__name__) == "device" and name == "__get__":
             return self.device
@@ -468,8 +463,8 @@ class Forward(TorchFunctionMode):
                 return None
             raise NotStreamableError.here(f"{what} of a stream can't be set inside a forward")
         inner: Any = getattr(args[0], "_inner", None)
-        if isinstance(inner, BatchTensor) and what not in ATTRIBUTES:
-            return self._wrapped(self._lifted(func, (inner,), {}))
+        if is_constant(inner) and what not in ATTRIBUTES:
+            return self._wrapped(self.entry.library.defer(func, (inner,), {}))
         if isinstance(inner, Symbolic) and hasattr(type(inner), what):
             return self._wrapped(getattr(inner, what))
         inner = self.unwrap(args[0])
@@ -523,7 +518,7 @@ class Forward(TorchFunctionMode):
             return result.torch
         if type(result) is SHELL:
             return result
-        if isinstance(result, (Symbolic, BatchTensor)):
+        if isinstance(result, Symbolic) or is_constant(result):
             return self.loose(result)
         if isinstance(result, NativeTensor) and not result.is_stream:
             return torch.from_numpy(result.numpy())
@@ -546,14 +541,15 @@ class Forward(TorchFunctionMode):
             write(before.real, result.real, name)
             write(before.imag, result.imag, name)
         else:
-            target._inner = before.hold(result) if isinstance(before, Shared) else result
+            held = isinstance(before, Shared) and not is_constant(before)
+            target._inner = before.hold(result) if held else result
         return target
 
 
 def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a function of torch on lengths."""
     owner, *rest = args = args or (kwargs.pop("input"),)
-    table = isinstance(owner, BatchTensor) and owner.ndim > 1
+    table = is_constant(owner) and owner.ndim > 1
     several = isinstance(owner, (str, list, tuple)) or (isinstance(owner, torch.Tensor) and owner.numel() != 1)
     if table or several or current().entry.library.learns(owner, current().entry):
         return current()._defer(func, meaning_of(func), None, args, kwargs)

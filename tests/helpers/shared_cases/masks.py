@@ -266,7 +266,16 @@ def _not_a_number(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: An
     return ds.where(ds.isnan(weights), ds.zeros_like(weights), weights) @ v
 
 
+def _constants_of_the_batch(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    """What every stream has alike, with a row for each, multiplies, divides, masks and is added to scores."""
+    rows = ds.ones(x.size(0), 1, 1, 1)
+    scores = q @ k.mT * m.slopes.reshape(1, -1, 1, 1).expand(x.size(0), -1, -1, -1) / (rows * 2)
+    scores = (rows * 3 + scores).masked_fill(rows < 0, -1e9)
+    return _softmax(scores + rows * (i - i[:, None]) * 0.1, i > i[:, None], v)
+
+
 for _attend in (
+    _constants_of_the_batch,
     _rotary_of_all_features,
     _capped,
     _sinks,

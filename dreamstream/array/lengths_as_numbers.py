@@ -1,0 +1,53 @@
+"""Lengths as numbers, for so many frames of a forward's input or of its keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..stream.mask_recognition import Unrecognised
+from ..stream.rules import Length
+
+#: The most frames that any stream has.
+MOST = 2**40
+
+
+def count_of(length: Length, frames: int) -> int:
+    """Return a length as a number, for so many frames of the forward's input."""
+    formula = length.formula()
+    return length.apply(frames) if formula is None else int(formula.count.at(frames))
+
+
+def frames_for(keys: Any, n: int) -> tuple[int, int, int]:
+    """Return the fewest and most frames of the forward's input that give n keys, or the next number; and that."""
+    formula = keys.shape[2].formula()
+    if formula is None:
+        return n, n, n
+    own = formula.count.at(least := first_of(formula.count, n))
+    return least, first_of(formula.count, own + 1) - 1, own
+
+
+def first_of(count: Any, n: int) -> int:
+    """Return the first number at which a count is n or more."""
+    high = 1
+    while count.at(high) < n:
+        high *= 2
+        if high > MOST:
+            raise Unrecognised(f"it looks at {n} frames, which no stream has")
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if count.at(middle) < n else (low, middle)
+    return high
+
+
+def frames_at(length: Length, n: int, keys: Any, given: int) -> int:
+    """Return a length as a number, where the keys' stream has n frames and the forward's input `given`."""
+    if all(getattr(atom, "cid", None) == keys.edge.cid for _, atom in length.terms):
+        return length.plus + n * sum(times for times, _ in length.terms)
+    own, of = length.formula(), keys.shape[2].formula()
+    if own is not None and of is not None and own.root == of.root:
+        return int(own.count.at(given))
+    more = length - keys.shape[2]
+    if not isinstance(more, int):
+        raise Unrecognised("it is as long as another stream")
+    return n + more
