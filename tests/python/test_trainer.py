@@ -560,6 +560,20 @@ def test_weights_that_are_edited_before_their_backward(lib, variant, edit, calls
         edited(lib, variant, EDITS[edit], calls)
 
 
+@pytest.mark.parametrize("edit", EDITS)
+def test_weights_that_are_edited_before_the_only_call_with_a_loss(lib, edit):
+    """The tape goes on from a call before the edit, none of whose outputs the backward comes through."""
+    model = model_of(lib, variant=VARIANTS[1]).online()
+    inputs = {"anna": arrays()[0]["anna"]}
+    for x in stored(inputs if lib is ds else as_torch(inputs), None):
+        y = model(x)
+        if not x.eos[0]:
+            with lib.no_grad():
+                EDITS[edit](lib, model, model.rnn.weight_hh_l0)
+    with pytest.raises(ModeError, match=r"the parameter (conv|rnn)\."):
+        y["anna"].square().sum().backward()
+
+
 @pytest.mark.parametrize("look", NO_EDITS)
 def test_weights_that_are_looked_at_before_their_backward(lib, look):
     edited(lib, VARIANTS[1], NO_EDITS[look], (2, 3))
