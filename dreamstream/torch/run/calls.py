@@ -7,8 +7,7 @@ device.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence, Set as AbstractSet
 from functools import partial
 from operator import attrgetter
 from typing import Any

@@ -7,8 +7,7 @@ session publishes the place of the new one.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Hashable, Sequence, Set as AbstractSet
 from typing import Any
 
 import numpy as np
