@@ -19,7 +19,9 @@ grown behind the first steps, and a step's time.
 
 In plain torch frames are sorted by their experts; "packed" leaves out those behind shorter rows. Behind the table
 stands how far losses are from torch's over all steps, and torch's two ways from each other: after hundreds of
-steps (--recipes ctc --steps 300 --rounds 1, a minute of CPU time) that is what float32's rounding has become.
+steps (--recipes ctc --steps 300 --rounds 1, a minute of CPU time) that is what float32's rounding has become. In
+float64 300 steps of "ctc" give the same losses within 1e-15; in float32 those of the first 40 are 4e-7 from these
+natively and 2e-5 with torch, whose CTC adds up in float32, in both ways alike.
 """
 
 from __future__ import annotations
