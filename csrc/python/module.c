@@ -1,5 +1,6 @@
 /* dreamstream._core: the extension module. */
 #define DS_PYTHON_IMPORT_ARRAY
+#include "base/checksum.h"
 #include "base/utf8.h"
 #include "exec/session.h"
 #include "python/support.h"
@@ -123,14 +124,27 @@ static PyObject *shown(PyObject *Py_UNUSED(self), PyObject *args)
     return shown;
 }
 
-static PyObject *snapshot_checksum(PyObject *Py_UNUSED(self), PyObject *given)
+static PyObject *sum_of(PyObject *given, uint64_t (*checksum)(const void *, size_t))
 {
     Py_buffer data;
     if (PyObject_GetBuffer(given, &data, PyBUF_SIMPLE) < 0)
         return NULL;
-    PyObject *sum = PyLong_FromUnsignedLongLong(ds_snapshot_checksum(data.buf, (size_t)data.len));
+    PyThreadState *const own = data.len < 1 << 16 ? NULL : PyEval_SaveThread();
+    const uint64_t sum = checksum(data.buf, (size_t)data.len);
+    if (own)
+        PyEval_RestoreThread(own);
     PyBuffer_Release(&data);
-    return sum;
+    return PyLong_FromUnsignedLongLong(sum);
+}
+
+static PyObject *snapshot_checksum(PyObject *Py_UNUSED(self), PyObject *given)
+{
+    return sum_of(given, ds_snapshot_checksum);
+}
+
+static PyObject *checksum(PyObject *Py_UNUSED(self), PyObject *given)
+{
+    return sum_of(given, ds_checksum);
 }
 
 static PyMethodDef methods[] = {
@@ -138,6 +152,7 @@ static PyMethodDef methods[] = {
     {"config", config, METH_NOARGS, "What was chosen at import."},
     {"together", together, METH_VARARGS, "together(rates, frames, skew) -> bool per row"},
     {"snapshot_checksum", snapshot_checksum, METH_O, "Of the whole words of a snapshot before it."},
+    {"checksum", checksum, METH_O, "Of an array's bytes, while this process runs."},
     {"shown", shown, METH_VARARGS, "shown(text, whole=False): text of strangers for a terminal."},
     {"ctc", (PyCFunction)(void (*)(void))ds_python_ctc, METH_FASTCALL,
      "ctc(frames, n_frames, targets, n_targets, blank) -> losses, alphas; of these and scales, "

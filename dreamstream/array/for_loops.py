@@ -276,7 +276,7 @@ class ForLoop:
     def _require_own_state(self) -> None:
         """Refuse queues in attributes, objects and other functions: they still hold an earlier round's frames."""
         for home in self.loop.entry.homes_of(self._reachable):
-            held = home.read(home.of)
+            held = () if home.is_array else home.read(home.of)
             for value in held.values() if isinstance(held, dict) else held:
                 if is_of_body(value) and inner_of(value).edge.entry is not self.loop.body:
                     refuse(LOOPS_ELSEWHERE)

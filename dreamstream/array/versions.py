@@ -14,10 +14,11 @@ from itertools import count
 from sys import getrefcount
 from typing import Any
 from weakref import ref
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .. import _core
 
 Array = NDArray[Any]
 
@@ -63,7 +64,7 @@ def version_of(arrays: Sequence[Array | None]) -> tuple[int, ...] | None:
 
 def checksum(array: Array) -> int:
     """Return a number that is another one where the array holds other bytes."""
-    return crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return _core.checksum(np.ascontiguousarray(array))
 
 
 class Contents:

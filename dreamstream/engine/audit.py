@@ -256,8 +256,9 @@ def audit(
         model: for "chunk-wise-aligned" what each call keeps by itself, else what it adds to what is kept
         until the streams end. Counted are the arrays and states that a backward reads, in bytes of memory and
         each once, inputs and outputs among them; with torch what its graphs save. Not counted are weights, their
-        gradients, what an optimiser holds, and a flag or number per row of a call. With torch, keys that attention
-        sees from the first one on lie in memory that is twice as long when it is full.
+        gradients, what an optimiser holds, and numbers and flags of a call's rows: where each stands, whether it
+        ends. With torch, keys that attention sees from the first one on lie in memory that is twice as long when
+        it is full.
     chunk, ids, n_calls
         Frames of the first input in a call, the streams, and how many calls are tried.
 

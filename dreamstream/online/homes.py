@@ -141,6 +141,11 @@ class Home:
             self.read = dict
 
     @property
+    def is_array(self) -> bool:
+        """Whether it holds numbers alone."""
+        return isinstance(self.of, Array)
+
+    @property
     def is_variable(self) -> bool:
         """Whether it holds variables, of closures and of Python modules, and not attributes."""
         return isinstance(self.of, Globals) or (

@@ -120,6 +120,7 @@ class Session:
         self.joined = Slot(Groups())
         self.draws = Draws()
         self._entries: dict[int, Line] = {}
+        self.lines: dict[int, list[Line]] = {}  # what `lines_of` has given before
         self._slots: dict[str, Slot] = {}
         self._dirty = False  # a commit was cut off before the ended streams were taken out
         self._lock = threading.Lock()
@@ -218,8 +219,7 @@ class Session:
         """Return what holds of an input, the same object while it does not change."""
         line = self._entries.get(index)
         if line is None or (line.rate, line.dtype, line.features, line.static) != (rate, dtype, features, static):
-            line = Line(entry(index), rate, dtype, features, static=static)
-            self._entries[index] = line
+            line = self._entries[index] = Line(entry(index), rate, dtype, features, static=static)
         return line
 
     def take_given(
@@ -474,7 +474,7 @@ class Call:
             require_equal_rates(read, f"{name} at {user_line()}")
         key = self._key(request)
         self._follow(key)
-        lines = lines_of(op, edges, self.n_done - 1, request.cid)
+        lines = lines_of(op, edges, self.n_done - 1, request.cid, self.session.lines)
         leg = Leg(op, key, [e.signature for e in edges], lines)
         try:
             results = self.compute(leg, edges, request.values[: op.n_values], request.weights)

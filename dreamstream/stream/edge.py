@@ -72,7 +72,13 @@ class Line:
         return op.name in ("table", "positions") or (op.framewise and all(line.alike for line in lines))
 
 
-def lines_of(op: Any, inputs: Sequence[Edge], ordinal: int, own: Cid | None = None) -> list[Line]:
+def lines_of(
+    op: Any,
+    inputs: Sequence[Edge],
+    ordinal: int,
+    own: Cid | None = None,
+    known: dict[int, list[Line]] | None = None,
+) -> list[Line]:
     """Return the lines of an operation's outputs.
 
     Parameters
@@ -83,15 +89,24 @@ def lines_of(op: Any, inputs: Sequence[Edge], ordinal: int, own: Cid | None = No
         The operation's number in the forward.
     own : Cid, optional
         The first output's lineage, where it is not what the operator makes of the input's.
+    known : dict, optional
+        By ordinal the lines of earlier calls: these are returned where the same operator has the same inputs, so
+        that what follows is found again by them.
     """
     cids = lineages(op, inputs[0].cid, ordinal)
     if own is not None:
         cids[0] = own
     lines = tuple([e.line for e in inputs])
-    return [
+    made = [
         Line(cid, Fraction(num, den), dtype, features, (op, lines, o))
         for o, (cid, (dtype, features, num, den)) in enumerate(zip(cids, op.outputs))
     ]
+    if known is None:
+        return made
+    before = known.get(ordinal, ())
+    if [(x.cid, x.source) for x in before] != [(x.cid, x.source) for x in made]:
+        known[ordinal] = made
+    return known[ordinal]
 
 
 class Edge:

@@ -245,7 +245,8 @@ class TorchPatch(Patch):
             outputs = TorchOutputs(call, self.options.train_variant, module.training, taped)
             if taped:
                 whole_files = self.options.train_variant != "chunk-wise-aligned"
-                outputs.versions = self._versions = self._versions.of_now(whole_files)
+                self._versions = self._versions.of_now(whole_files)
+                outputs.versions = call.on_tape(self._versions)
             forward = outputs.forward = Forward(call, device)
             held = forward.held = session.held = session.held or TorchHeld(module)
             held.noted = False

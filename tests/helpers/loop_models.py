@@ -31,7 +31,7 @@ def layers(nn: Any, parameter: Callable[..., Any]) -> Any:
             self.n, self.o, self.dt, self.back = nn.Linear(D, N), nn.Linear(D, N), nn.Linear(D, D), nn.Linear(H, D)
             self.both, self.norm = nn.Linear(D + H, 4 * H), nn.LayerNorm(H)
             self.memory, self.from_h, self.from_m = nn.Linear(N, H), nn.Linear(H, 1), nn.Linear(N, 1)
-            self.one = nn.Linear(D, 1)
+            self.one, self.counted = nn.Linear(D, 1), nn.BatchNorm1d(D)  # in an array without dimensions
             self.u, self.log_a, self.first = parameter(H), parameter(D, N), parameter(1, H)
             self.table, self.matrix, self.vector = parameter(64, D), parameter(N, N), parameter(N)
 

@@ -156,3 +156,19 @@ def test_threads_that_share_it(rng):
             assert np.array_equal(y, wanted[k])
 
     in_threads(*(partial(work, k) for k in range(4)))
+
+
+@pytest.mark.parametrize("n_bytes", [0, 1, 7, 8, 9, 63, 64, 65, 200, 1000])
+def test_checksums_see_each_change(n_bytes):
+    """Of every byte, of the number of zeros, and of words that are exchanged."""
+    rng = np.random.default_rng(n_bytes)
+    x = rng.integers(0, 256, n_bytes, dtype=np.uint8)
+    others = [x[:-1], np.append(x, np.uint8(0))]
+    for i in range(n_bytes):
+        others.append(x.copy())
+        others[-1][i] ^= np.uint8(1 << rng.integers(8))
+    for i in range(n_bytes // 8 - 1):
+        others.append(x.copy())
+        others[-1][8 * i : 8 * i + 16] = np.roll(x[8 * i : 8 * i + 16], 8)
+    sums = {_core.checksum(y) for y in others if y.tobytes() != x.tobytes()}
+    assert _core.checksum(x) == _core.checksum(x.copy()) and _core.checksum(x) not in sums

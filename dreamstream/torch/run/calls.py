@@ -7,7 +7,7 @@ device.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set as AbstractSet
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -148,6 +148,13 @@ class TorchCall(Call):
             and all(map(same, (*self.frames_before.T, *self.frames_now.T, self.ended)))
             and same(self.gathered.fresh)
         )
+
+    def on_tape(self, now: Any) -> AbstractSet[Any]:
+        """Return the versions of the parameters that the tape was made with: of now, and of its earlier calls."""
+        versions = self.gathered.versions | {now}
+        if isinstance(self.store, Record) and not self.store.detach:
+            self.store.versions = versions
+        return versions
 
     def states(self) -> Sequence[Any]:
         """Return where each row's state is after the call."""

@@ -7,7 +7,7 @@ session publishes the place of the new one.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -124,9 +124,16 @@ def place_of(tensors: dict[Hashable, Tensor]) -> Place:
 
 
 class Record:
-    """States of the rows of one call, which stay on the tape or are cut off from it."""
+    """States of the rows of one call, which stay on the tape or are cut off from it.
+
+    Attributes
+    ----------
+    versions : set of Versions
+        Of the parameters, in the calls on whose tape they are.
+    """
 
     def __init__(self, detach: bool) -> None:
+        self.versions: AbstractSet[Any] = frozenset()
         self.tensors: dict[Hashable, Tensor | Grown] = {}
         self.detach = detach
 
@@ -156,6 +163,7 @@ class Gathered:
             found = [(i, p.row) for i, p in enumerate(places) if p is not None and p.store is store]
             own, rows = np.array(found, np.int64).T
             self._stores.append((store, rows, own))
+        self.versions = frozenset[Any]().union(*[s.versions for s, _, _ in self._stores if isinstance(s, Record)])
         self._device = device
         self._indices: dict[tuple[int, bool], Tensor] = {}
         self._run: slice | None = None  # where all rows lie evenly in one store

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set as AbstractSet
 from typing import Any
 
 import torch
@@ -25,12 +25,12 @@ class TorchOutputs(Outputs):
     ----------
     forward : Forward
         Whose they are; it is set once it has begun.
-    versions : Versions or None
-        In training the parameters' versions in this call.
+    versions : set of Versions
+        In training the parameters' versions in this call, and in those whose tapes it goes on with.
     """
 
     forward: Forward
-    versions: Versions | None = None
+    versions: AbstractSet[Versions] = frozenset()
     join = staticmethod(join)
     nothing = staticmethod(nothing)
 
@@ -50,8 +50,8 @@ class TorchOutputs(Outputs):
 
     def frames(self, part: Any) -> Any:
         """Return a stream's frames, on the tape."""
-        if self.versions is not None:
-            self.versions.watch(part.value)
+        for versions in self.versions:
+            versions.watch(part.value)
         return part.value
 
     def guarded(self, frames: Any, group: Group) -> Any:
