@@ -82,6 +82,7 @@ class Socket(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport = transport
         peer = transport.get_extra_info("peername")
         self._address = peer[0] if isinstance(peer, tuple) else "local"
+        transport.set_write_buffer_limits(_MOST_UNREAD)
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(self._service.limits.handshake, self._abort, "handshake")
 
@@ -92,6 +93,10 @@ class Socket(asyncio.BufferedProtocol):
         self._closed = True
         if self._stream is not None:
             self._stream.detach(self)
+
+    def pause_writing(self) -> None:
+        if self._is_open:
+            self._abort("unread")  # whatever it acknowledges
 
     def get_buffer(self, _: int) -> memoryview:
         return self._service.incoming
@@ -220,8 +225,13 @@ class Socket(asyncio.BufferedProtocol):
             return
         self._missed = 0
         if self._stream is not None or self._beginning is not None:
-            self._waiting.append(given)
-            self._give()
+            if self._waiting or self._paused or self._stream is None:
+                self._waiting.append(given)
+                return
+            try:
+                self._service.received(self._stream, given)
+            except Exception as error:
+                self._fail(error)
         else:
             self._timer.cancel()
             self._timer = self._loop.call_later(self._service.limits.ping, self._ping)
@@ -260,9 +270,6 @@ class Socket(asyncio.BufferedProtocol):
 
     def send(self, given: str | bytes) -> None:
         if self._is_open:
-            if self._transport.get_write_buffer_size() > _MOST_UNREAD:
-                self._abort("unread")  # whatever it acknowledges
-                return
             first, data = (0x81, given.encode()) if isinstance(given, str) else (0x82, given)
             n = len(data)
             head = _SHORT(first, n) if n < 126 else _MIDDLE(first, 126, n) if n < 65536 else _LONG(first, 127, n)

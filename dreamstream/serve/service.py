@@ -349,7 +349,8 @@ class Service:
                     return
                 except Exception:  # one step's, which must not end all others
                     LOG.exception("a step of %s", model.name)
-                await asyncio.sleep(0)
+                if host.ready:  # more than a step takes
+                    await asyncio.sleep(0)
 
     async def _step(self, model: Model, host: Host) -> None:
         """Step the streams of a host that are ready."""
