@@ -62,6 +62,7 @@ class Service:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._thread = ThreadPoolExecutor(1, "dreamstream-step") if (os.cpu_count() or 1) > 1 else None
         self._storing = Storing(store)
+        self.files = asyncio.Semaphore()  # one recording at a time is run
         self.incoming = memoryview(bytearray(1 << 20))  # where all connections read to, one at a time
 
     # ---------------------------------------------------------------- connections

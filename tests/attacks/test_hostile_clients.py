@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import socket
+import zlib
 
 import numpy as np
 import pytest
 
 pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorskip("prometheus_client")
 
-from serving import RATE, by_hand, equal, handshake, offline, running, samples, service, streamed
+from serving import (
+    RATE,
+    ByHand,
+    by_hand,
+    closed,
+    equal,
+    handshake,
+    offline,
+    posted,
+    recorded,
+    running,
+    samples,
+    service,
+    streamed,
+    until,
+)
 
 from dreamstream.client.protocol import message, packed
 from dreamstream.serve import Limits
@@ -57,6 +76,21 @@ AFTER = {
     "a type that is a list": (frame(0x81, b'{"type":["start"]}'), 4400),
     "a model that is a list": (frame(0x81, b'{"type":"start","model":["net"]}'), 4404),
     "a path for a model": (frame(0x81, b'{"type":"start","model":"../../etc/passwd"}'), 4404),
+    "a compressed frame": (frame(0xC2, zlib.compress(bytes(100))), 1002),
+    "half a letter": (START + frame(0x81, b'{"type":"end","input":0,"x":"\xc3"}'), 4400),
+    "half a letter for a rate": (frame(0x81, b'{"type":"start","rate":"\\ud800"}'), 4400),
+    "half a letter for a number": (START + frame(0x81, b'{"type":"end","input":"\\ud800"}'), 4400),
+    "a type that is half a letter": (START + frame(0x81, b'{"type":"\\ud800"}'), 4400),
+    "an end beyond 2^63": (START + frame(0x81, b'{"type":"end","input":%d}' % 2**63), 4400),
+    "an end at 2^56 - 1": (START + frame(0x81, b'{"type":"end","input":%d}' % (2**56 - 1)), 4400),
+    "frames at 2^56 - 1": (START + frame(0x82, b"\xff" * 7 + b"\0" + bytes(40)), 4400),
+    "frames of port 255": (START + frame(0x82, bytes(7) + b"\xff" + bytes(40)), 4400),
+    "acknowledged beyond 2^64": (START + frame(0x81, b'{"type":"ack","output":[%d,0]}' % 2**64), 4400),
+    "acknowledged ahead": (START + frame(0x81, b'{"type":"ack","output":[1,0]}') * 2, 4400),
+    "a close within a message": (START + frame(0x02, bytes(9)) + frame(0x88, b"\x03\xe8"), 1002),
+    "frames after a close": (START + frame(0x88, b"\x03\xe8") + FRAMES * 50, 1000),
+    "a resume of a number": (frame(0x81, b'{"type":"resume","stream":7}'), 4401),
+    "a resume of half a letter": (frame(0x81, b'{"type":"resume","stream":"\\ud800.x"}'), 4401),
     "noise": (np.random.default_rng(0).bytes(100_000), None),
 }
 
@@ -142,6 +176,49 @@ async def test_connections_by_the_thousand():
             writer.close()
 
 
+async def test_a_thousand_opens_in_a_second():
+    """Of streams and of recordings: as many as an address may have, and all others are told when to come again."""
+    own = service(limits=Limits(opens=20, grace=0.1))
+    async with running(own) as url:
+        port, refused = int(url.rpartition(":")[2]), 0
+        other = asyncio.create_task(streamed(url, samples(2000), 50, 0.01))
+        await until(lambda: own.streams)
+        for head in (handshake(), b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-length: 9999\r\n\r\n"):
+            for _ in range(5):
+                pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
+                for _, writer in pairs:
+                    writer.write(head)
+                await asyncio.sleep(0.02)
+                for reader, writer in pairs:
+                    with contextlib.suppress(asyncio.TimeoutError):
+                        said = await asyncio.wait_for(reader.read(2000), 0.05)
+                        refused += b" 503 " in said and b"retry-after: 1" in said
+                    writer.close()
+        assert refused > 800 and closed(own, "opens") >= refused
+        equal(await other, offline(samples(2000)))
+        await until(lambda: not own.streams)
+
+
+async def test_recordings_whose_clients_leave(caplog):
+    """One is run at a time, and those that nobody waits for are not."""
+    own = service()
+    async with running(own) as url:
+        body = recorded(np.zeros(9000, np.int16))
+        head = b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
+        await own.files.acquire()
+        for _ in range(5):
+            _, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+            writer.write(head + body)
+            await writer.drain()
+            await asyncio.sleep(0.05)
+            writer.transport.abort()
+        await asyncio.sleep(0.05)
+        own.files.release()
+        assert (await posted(url, "/v1/files", body))[0] == 200
+    gc.collect()
+    assert not caplog.records
+
+
 async def test_an_hour_in_a_second():
     """What one client sends at once waits in its socket, not in the server."""
     own = service(limits=Limits(save=1e6))
@@ -158,3 +235,94 @@ async def test_an_hour_in_a_second():
         equal(await other, offline(samples(2000)))
         assert most <= 2 * 2 * RATE + len(x)
         writer.transport.abort()
+
+
+# ---------------------------------------------------------------- what takes its time
+def begun(url, data=b"", room=None):
+    """A socket that has said something, with little room for answers."""
+    plain = socket.socket()
+    if room is not None:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+    plain.connect(("127.0.0.1", int(url.rpartition(":")[2])))
+    plain.sendall(data)
+    plain.setblocking(False)
+    return plain
+
+
+async def ended(plain):
+    """Wait until the server has dropped a connection."""
+    loop = asyncio.get_running_loop()
+    with contextlib.suppress(ConnectionError):
+        while await asyncio.wait_for(loop.sock_recv(plain, 1 << 16), 10):
+            pass
+    plain.close()
+
+
+#: What comes byte by byte, and never to its end; and the limit that ends it.
+SLOW = {
+    "a head": (b"", handshake()[:-1], "handshake"),
+    "a first message": (handshake(), START[:-1], "handshake"),
+    "a later message": (handshake() + START, frame(0x82, bytes(4000))[:-1], "idle"),
+    "a message in many frames": (handshake() + START + frame(0x02, b""), frame(0x00, b"") * 500, "idle"),
+    "a recording": (b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-length: 9999\r\n\r\n", bytes(999), "idle"),
+}
+
+
+@pytest.mark.parametrize("what", SLOW)
+async def test_what_never_comes_to_its_end(what):
+    begin, rest, kind = SLOW[what]
+    own = service(limits=Limits(grace=0.1, handshake=0.3, idle=0.3))
+    async with running(own) as url:
+        plain = begun(url, begin)
+
+        async def trickle():
+            for k in range(len(rest)):
+                plain.send(rest[k : k + 1])
+                await asyncio.sleep(0.01)
+
+        task = asyncio.create_task(trickle())
+        equal(await streamed(url, samples(1000), 50, 0.002), offline(samples(1000)))
+        await ended(plain)
+        task.cancel()
+        assert closed(own, kind) == 1
+        await until(lambda: not own.streams)
+
+
+async def test_pings_whose_answers_are_not_read():
+    own = service(limits=Limits(grace=0.1))
+    async with running(own) as url:
+        plain, loop = begun(url, handshake() + START, room=4096), asyncio.get_running_loop()
+        await until(lambda: any(s.connection for s in own.streams.values()))
+        transport = next(iter(own.streams.values())).connection._transport
+        other, most = asyncio.create_task(streamed(url, samples(2000), 50, 0.01)), 0
+        pings = frame(0x89, bytes(125)) * 500
+        with contextlib.suppress(ConnectionError):
+            for _ in range(400):
+                await loop.sock_sendall(plain, pings)
+                most = max(most, transport.get_write_buffer_size())
+        assert closed(own, "unread") == 1 and most < 2 << 20
+        equal(await other, offline(samples(2000)))
+        plain.close()
+
+
+async def test_resumed_with_what_is_not_its_own():
+    """Tokens of other streams, servers and times; the stream goes on where it was."""
+    async with running() as url, running() as elsewhere, ByHand(url) as client, ByHand(elsewhere) as other:
+        x, mine, foreign = samples(600), await client.start(), await other.start()
+        await client.give(0, x[:300])
+        head, _, sign = mine["stream"].partition(".")
+        for token, code in (
+            (foreign["stream"], 4401),
+            (f"{head}.{foreign['stream'].partition('.')[2]}", 4401),
+            (f"{foreign['stream'].partition('.')[0]}.{sign}", 4401),
+            (head, 4401),
+            (f"{head}A.{sign}", 4401),
+        ):
+            async with ByHand(url) as thief:
+                await thief.say("resume", stream=token, output=[0, 0], saved=0)
+                assert await thief.closed() == code, token
+        for fields in ({"saved": 500}, {"output": [10**6, 0], "saved": 2**56 - 1}):
+            async with ByHand(url) as thief:
+                await thief.say("resume", **{"stream": mine["stream"], "output": [0, 0], **fields})
+                assert await thief.closed() == 4404
+        await client.end(300, x)

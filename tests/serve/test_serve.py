@@ -330,6 +330,23 @@ async def test_pages():
         assert (await fetched(url, "/x" * 20000))[0] == 400
 
 
+async def test_long_answers_are_written_in_pieces(monkeypatch):
+    """So that whoever steps meanwhile has the interpreter."""
+    sizes, dumps = [], json.dumps
+
+    def noted(told, **options):
+        sizes.extend(map(len, [told, *(o["values"] for o in (told["outputs"] if "outputs" in told else ()))]))
+        return dumps(told, **options)
+
+    x = (samples(30_000) * 8000).astype(np.int16)
+    async with running() as url:
+        monkeypatch.setattr(json, "dumps", noted)
+        status, body = await posted(url, "/v1/files", recorded(x))
+        assert status == 200 and max(sizes) <= 4096
+        for got, want in zip(json.loads(body)["outputs"], offline(x.astype(np.float32) / 32768)):
+            assert np.array_equal(np.asarray(got["values"], np.float32).reshape(got["shape"]), want)
+
+
 async def test_recordings_that_are_sent_whole():
     x = (samples(5000) * 8000).astype(np.int16)
     file = recorded(x)
