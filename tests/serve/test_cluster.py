@@ -103,6 +103,25 @@ def test_a_stopped_worker_that_wakes_later():
     calls(cluster, do)
 
 
+def test_a_node_leaves_while_another_drains():
+    """A node has a worker and a vault; streams of the one that drains leave it step by step."""
+    cluster = Threads()
+
+    async def do(server):
+        model = server.models["net"]
+        await until(lambda: len(model.hosts) == 3 and min(len(host.streams) for host in model.hosts[:2]) > 1)
+        stays, drains = model.hosts[:2]
+        drains._handle.delay = 0.1  # a step that is under way is waited for
+        await until(lambda: any(stream.is_stepping for stream in drains.streams.values()))
+        model.n_active = 1
+        await until(lambda: any(stream.is_leaving for stream in drains.streams.values()))
+        stays._handle.die(), cluster.vaults[0].die()
+        await until(lambda: stays.is_lost and not drains.streams)
+        assert not drains.is_lost or drains._handle.killed
+
+    calls(cluster, do, serviced(cluster, (2, 2), store=VaultStore(cluster, deadline=0.4)), n=6)
+
+
 async def test_an_idle_worker_that_dies_is_noticed():
     cluster = Threads()
     server = serviced(cluster)

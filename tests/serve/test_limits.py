@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import random
 import time
 
 import numpy as np
@@ -30,7 +31,7 @@ from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.http11 import Request
 
-from dreamstream.client import ServerError
+from dreamstream.client import ServerError, connect
 from dreamstream.client.protocol import PATH, SUBPROTOCOL, message, packed
 from dreamstream.serve import Limits
 
@@ -61,6 +62,67 @@ async def test_connections_keep_nothing_of_their_requests():
         assert not [kept for kept in gc.get_objects() if isinstance(kept, Request)]
         for writer in writers:
             writer.close()
+
+
+async def test_clients_whose_network_is_unsteady():
+    """Frames come late and many at a time, in messages of any size: each hears what is offline."""
+    own = service(limits=Limits(queued=0.5, save=0.1))
+
+    async def call(url, seed):
+        chance, x = random.Random(seed), samples(4000, seed)
+        async with connect(url) as stream:
+            found = asyncio.create_task(heard(stream))
+            at = 0
+            while at < len(x):
+                for _ in range(chance.choice((1, 1, 1, 2, 9))):
+                    n = chance.choice((1, 7, 51, 51, 400))
+                    await stream.send(x[at : at + n])
+                    at += n
+                await asyncio.sleep(chance.choice((0, 0.01, 0.03, 0.2)))
+            await stream.end()
+            equal(await found, offline(x))
+
+    async def heard(stream):
+        parts = [[], []]
+        async for each in stream:
+            parts[each.port].append(each.frames)
+        return [np.concatenate(each) for each in parts]
+
+    async with running(own) as url:
+        await asyncio.gather(*(call(url, seed) for seed in range(12)))
+        await until(lambda: closed(own, "done") == 12)
+        assert own.metrics.resumed._value.get() == 0 and own.streams == {}
+
+
+@pytest.mark.slow
+async def test_ten_thousand_opens():
+    """Streams that begin, give a little and vanish: nothing of them is left, and one beside them is right."""
+    own = service(limits=Limits(opens=1e5, grace=0.1, keep=0.2, streams=2000))
+    x = samples(60)
+    start = b"".join(
+        bytes((first, 254)) + len(data).to_bytes(2, "big") + bytes(4) + data
+        for first, data in ((0x81, message("start").encode()), (0x82, packed(0, 0, x)))
+    )
+
+    async def opened(port, k):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(handshake() + (start if k % 4 else b""))
+        await asyncio.wait_for(reader.read(2000), 20)
+        (writer.transport.abort if k % 2 else writer.close)()
+
+    async with running(own) as url:
+        port = int(url.rpartition(":")[2])
+        other = asyncio.create_task(streamed(url, samples(40_000), 16, 0.01))
+        sizes = []
+        for wave in range(100):
+            await asyncio.gather(*(opened(port, k) for k in range(100)))
+            if wave % 50 == 49:
+                await until(lambda: len(own.streams) <= 1 and len(own.store._entries) <= 1, 20)
+                gc.collect()
+                sizes.append(len(gc.get_objects()))
+        assert sizes[1] < sizes[0] + 1000 and len(own.models["net"].engine.ids) <= 1
+        equal(await other, offline(samples(40_000)))
+        await until(lambda: not own.streams)
 
 
 async def test_clients_that_vanish_are_not_counted():

@@ -8,6 +8,9 @@ import re
 import socket
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -40,6 +43,7 @@ from dreamstream.cli.serve import _tell_cost
 from dreamstream.client import ServerError, connect
 from dreamstream.client.protocol import PATH, SUBPROTOCOL, message, packed
 from dreamstream.serve import FolderStore, Limits
+from dreamstream.serve.hosts import Here
 from dreamstream.serve.runner import cost_of
 
 
@@ -77,6 +81,23 @@ async def test_streams_that_are_stepped_in_a_thread():
         for x, y in zip(xs, await asyncio.gather(*(streamed(url, x, 77, 0.001) for x in xs))):
             equal(y, offline(x))
         assert own.streams == {}
+
+
+async def test_a_step_that_waits_for_a_processor_stays_in_the_loop():
+    """A thread would only wait for the interpreter, too."""
+
+    class Waits:
+        def step(self, rows):
+            time.sleep(0.01)
+            threads.add(threading.current_thread())
+
+    host, threads = Here(Waits(), 0.004), set()
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(20):
+            begin = time.perf_counter()
+            await host.step([], pool)
+            host.timed(begin)
+    assert threads == {threading.current_thread()}
 
 
 CHECKS = """
@@ -335,7 +356,7 @@ async def test_long_answers_are_written_in_pieces(monkeypatch):
     sizes, dumps = [], json.dumps
 
     def noted(told, **options):
-        sizes.extend(map(len, [told, *(o["values"] for o in (told["outputs"] if "outputs" in told else ()))]))
+        sizes.extend(map(len, [told, *(o["values"] for o in told.get("outputs", ()))]))
         return dumps(told, **options)
 
     x = (samples(30_000) * 8000).astype(np.int16)
