@@ -305,6 +305,8 @@ class Service:
         host.is_lost = True
         if host in model.hosts:  # else it was let go meanwhile
             model.hosts.remove(host)
+            if model.pool is not None:
+                model.pool.lose()
         host.wake.set()
         for stream in list(host.streams.values()):
             stream.n_lost += stream.is_stepping

@@ -87,6 +87,25 @@ def test_a_worker_and_its_spare_at_once():
     calls(cluster, do)
 
 
+def test_workers_that_die_faster_than_others_begin():
+    """There is a further spare one then, for a while."""
+    cluster = Threads()
+    server = serviced(cluster, (2, 2))
+    server.models["net"].pool.memory = 1.0
+
+    async def do(server):
+        model = server.models["net"]
+        await until(lambda: len(model.hosts) == 3)
+        cluster.alive()[0].die()
+        await until(lambda: len(model.hosts) == 3 and len(cluster.workers) == 4)  # one at a time: nothing more
+        for worker in cluster.alive()[:2]:
+            worker.die()
+        await until(lambda: len(model.hosts) == 4)
+        await until(lambda: len(model.hosts) == 3)
+
+    calls(cluster, do, server)
+
+
 def test_a_stopped_worker_that_wakes_later():
     """Its answer comes when its streams are elsewhere: it is not heard."""
     cluster = Threads()
