@@ -160,7 +160,7 @@ class Pool:
         See `Remote`.
     """
 
-    #: Between looks; the time for which load must be low before a worker is given up; that for which a loss counts.
+    #: Between looks; for how long load must be low before a worker is given up, and a loss counts.
     look, patience, memory = 0.25, 30.0, 60.0
 
     def __init__(self, cluster: Cluster, make: Any, least: int = 1, most: int = 1, deadline: float = 2.0) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import socket
 import zlib
 
 import numpy as np
@@ -19,6 +18,7 @@ from serving import (
     by_hand,
     closed,
     equal,
+    frame,
     handshake,
     offline,
     posted,
@@ -33,17 +33,9 @@ from serving import (
 from dreamstream.client.protocol import message, packed
 from dreamstream.serve import Limits
 
-
-def frame(first, data, mask=b"\0\0\0\0", size=None):
-    """A frame by hand: its first byte, and a size that need not be true."""
-    n = len(data) if size is None else size
-    form = 0 if n < 126 else 2 if n < 65536 else 8
-    head = bytes((first, (n, 254, 255)[(form + 2) // 4] | 128)) + (n.to_bytes(form, "big") if form else b"")
-    return head + mask + data
-
-
 START = frame(0x81, message("start").encode())
 FRAMES = frame(0x82, packed(0, 0, samples(100)))
+RECORDING = b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
 GAP = frame(0x82, packed(7, 0, samples(9)))
 
 #: What is sent after the handshake, and the code that the server closes with; None where it need not answer.
@@ -158,17 +150,20 @@ async def test_hostile_heads(what):
 
 
 async def test_connections_by_the_thousand():
+    """Of streams and of recordings an address may have so many; others are told when to come again."""
     own = service(limits=Limits(handshake=0.3, opens=20))
     async with running(own) as url:
         port = int(url.rpartition(":")[2])
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(300)]
-        refused = 0
-        for _ in range(300):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(handshake())
-            refused += (await reader.read(12)).endswith(b"503")
-            writer.close()
-        assert refused > 200
+        for head in (handshake(), RECORDING % 0):
+            refused = 0
+            for _ in range(300):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(head)
+                said = await reader.read(2000)
+                refused += said.startswith(b"HTTP/1.1 503") and b"retry-after: 1" in said
+                writer.close()
+            assert refused > 200
         await asyncio.sleep(1.1)
         equal(await streamed(url, samples(300)), offline(samples(300)))
         assert [await reader.read() for reader, _ in silent] == [b""] * 300
@@ -176,39 +171,15 @@ async def test_connections_by_the_thousand():
             writer.close()
 
 
-async def test_a_thousand_opens_in_a_second():
-    """Of streams and of recordings: as many as an address may have, and all others are told when to come again."""
-    own = service(limits=Limits(opens=20, grace=0.1))
-    async with running(own) as url:
-        port, refused = int(url.rpartition(":")[2]), 0
-        other = asyncio.create_task(streamed(url, samples(2000), 50, 0.01))
-        await until(lambda: own.streams)
-        for head in (handshake(), b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-length: 9999\r\n\r\n"):
-            for _ in range(5):
-                pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
-                for _, writer in pairs:
-                    writer.write(head)
-                await asyncio.sleep(0.02)
-                for reader, writer in pairs:
-                    with contextlib.suppress(asyncio.TimeoutError):
-                        said = await asyncio.wait_for(reader.read(2000), 0.05)
-                        refused += b" 503 " in said and b"retry-after: 1" in said
-                    writer.close()
-        assert refused > 800 and closed(own, "opens") >= refused
-        equal(await other, offline(samples(2000)))
-        await until(lambda: not own.streams)
-
-
 async def test_recordings_whose_clients_leave(caplog):
     """One is run at a time, and those that nobody waits for are not."""
     own = service()
     async with running(own) as url:
         body = recorded(np.zeros(9000, np.int16))
-        head = b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
         await own.files.acquire()
         for _ in range(5):
             _, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-            writer.write(head + body)
+            writer.write(RECORDING % len(body) + body)
             await writer.drain()
             await asyncio.sleep(0.05)
             writer.transport.abort()
@@ -237,34 +208,15 @@ async def test_an_hour_in_a_second():
         writer.transport.abort()
 
 
-# ---------------------------------------------------------------- what takes its time
-def begun(url, data=b"", room=None):
-    """A socket that has said something, with little room for answers."""
-    plain = socket.socket()
-    if room is not None:
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
-    plain.connect(("127.0.0.1", int(url.rpartition(":")[2])))
-    plain.sendall(data)
-    plain.setblocking(False)
-    return plain
-
-
-async def ended(plain):
-    """Wait until the server has dropped a connection."""
-    loop = asyncio.get_running_loop()
-    with contextlib.suppress(ConnectionError):
-        while await asyncio.wait_for(loop.sock_recv(plain, 1 << 16), 10):
-            pass
-    plain.close()
-
-
 #: What comes byte by byte, and never to its end; and the limit that ends it.
 SLOW = {
+    "nothing after a few letters": (b"GET /v1/str", b"", "handshake"),
+    "nothing after the handshake": (handshake(), b"", "handshake"),
     "a head": (b"", handshake()[:-1], "handshake"),
     "a first message": (handshake(), START[:-1], "handshake"),
     "a later message": (handshake() + START, frame(0x82, bytes(4000))[:-1], "idle"),
     "a message in many frames": (handshake() + START + frame(0x02, b""), frame(0x00, b"") * 500, "idle"),
-    "a recording": (b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-length: 9999\r\n\r\n", bytes(999), "idle"),
+    "a recording": (RECORDING % 9999, bytes(999), "idle"),
 }
 
 
@@ -273,16 +225,18 @@ async def test_what_never_comes_to_its_end(what):
     begin, rest, kind = SLOW[what]
     own = service(limits=Limits(grace=0.1, handshake=0.3, idle=0.3))
     async with running(own) as url:
-        plain = begun(url, begin)
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(begin)
 
         async def trickle():
             for k in range(len(rest)):
-                plain.send(rest[k : k + 1])
+                writer.write(rest[k : k + 1])
                 await asyncio.sleep(0.01)
 
         task = asyncio.create_task(trickle())
         equal(await streamed(url, samples(1000), 50, 0.002), offline(samples(1000)))
-        await ended(plain)
+        with contextlib.suppress(ConnectionError):
+            await asyncio.wait_for(reader.read(), 10)
         task.cancel()
         assert closed(own, kind) == 1
         await until(lambda: not own.streams)
@@ -291,38 +245,34 @@ async def test_what_never_comes_to_its_end(what):
 async def test_pings_whose_answers_are_not_read():
     own = service(limits=Limits(grace=0.1))
     async with running(own) as url:
-        plain, loop = begun(url, handshake() + START, room=4096), asyncio.get_running_loop()
+        _, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]), limit=1)
+        writer.write(handshake() + START)
         await until(lambda: any(s.connection for s in own.streams.values()))
         transport = next(iter(own.streams.values())).connection._transport
         other, most = asyncio.create_task(streamed(url, samples(2000), 50, 0.01)), 0
-        pings = frame(0x89, bytes(125)) * 500
         with contextlib.suppress(ConnectionError):
-            for _ in range(400):
-                await loop.sock_sendall(plain, pings)
+            for _ in range(800):
+                writer.write(frame(0x89, bytes(125)) * 500)
+                await writer.drain()
                 most = max(most, transport.get_write_buffer_size())
         assert closed(own, "unread") == 1 and most < 2 << 20
         equal(await other, offline(samples(2000)))
-        plain.close()
+        writer.close()
 
 
 async def test_resumed_with_what_is_not_its_own():
-    """Tokens of other streams, servers and times; the stream goes on where it was."""
+    """Tokens of other streams and servers, positions that it never had; the stream goes on where it was."""
     async with running() as url, running() as elsewhere, ByHand(url) as client, ByHand(elsewhere) as other:
-        x, mine, foreign = samples(600), await client.start(), await other.start()
+        x, mine, foreign = samples(600), (await client.start())["stream"], (await other.start())["stream"]
         await client.give(0, x[:300])
-        head, _, sign = mine["stream"].partition(".")
-        for token, code in (
-            (foreign["stream"], 4401),
-            (f"{head}.{foreign['stream'].partition('.')[2]}", 4401),
-            (f"{foreign['stream'].partition('.')[0]}.{sign}", 4401),
-            (head, 4401),
-            (f"{head}A.{sign}", 4401),
+        (head, sign), (its, other_sign) = mine.split("."), foreign.split(".")
+        tokens = foreign, f"{head}.{other_sign}", f"{its}.{sign}", head, f"{head}A.{sign}"
+        for fields, code in (
+            *(({"stream": token}, 4401) for token in tokens),
+            ({"stream": mine, "saved": 500}, 4404),
+            ({"stream": mine, "output": [10**6, 0], "saved": 2**56 - 1}, 4404),
         ):
             async with ByHand(url) as thief:
-                await thief.say("resume", stream=token, output=[0, 0], saved=0)
-                assert await thief.closed() == code, token
-        for fields in ({"saved": 500}, {"output": [10**6, 0], "saved": 2**56 - 1}):
-            async with ByHand(url) as thief:
-                await thief.say("resume", **{"stream": mine["stream"], "output": [0, 0], **fields})
-                assert await thief.closed() == 4404
+                await thief.say("resume", **{"output": [0, 0], "saved": 0, **fields})
+                assert await thief.closed() == code, fields
         await client.end(300, x)

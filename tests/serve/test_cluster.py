@@ -17,7 +17,7 @@ import pytest
 
 pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorskip("prometheus_client")
 
-from serving import Attentive, ByHand, Net, engine, equal, offline, running, samples, streamed
+from serving import Attentive, ByHand, Net, engine, equal, offline, running, samples, streamed, until
 from thread_cluster import Threads
 from websockets.exceptions import ConnectionClosed
 
@@ -35,13 +35,6 @@ def serviced(cluster, workers=(1, 1), cls=Net, store=None, runner=Runner, **limi
     pool = Pool(cluster, lambda: runner(copy.copy(made)), *workers, deadline=0.4)
     pool.look, pool.patience = 0.02, 0.2
     return Service({"net": Model("net", made, limits, pool=pool)}, store or MemoryStore(), limits)
-
-
-async def until(holds, seconds=10.0):
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
 
 
 def calls(cluster, do, own=None, n=5, length=3000, cls=Net):

@@ -301,11 +301,7 @@ async def test_later_messages_that_are_wrong(what):
         async with ByHand(url) as again:
             await again.say("resume", stream=told["stream"], output=[0, 0], saved=0)
             assert (await again.told("started"))["input"] == 100
-            await again.give(100, x[100:])
-            await again.say("end", input=500)
-            await again.told("ended")
-            y = b"".join(bytes(rest) for _, port, rest in again.frames if port == 1)
-            assert np.array_equal(np.frombuffer(y, np.float32), offline(x)[1])
+            await again.end(100, x)
 
 
 async def test_messages_of_no_frames():
@@ -314,10 +310,7 @@ async def test_messages_of_no_frames():
         await client.start()
         for begin, end in ((0, 0), (0, 50), (50, 50), (50, 100), (100, 100)):
             await client.give(begin, x[begin:end])
-        await client.say("end", input=100)
-        await client.told("ended")
-        y = b"".join(bytes(rest) for _, port, rest in client.frames if port == 1)
-        assert y == offline(x)[1].tobytes()
+        await client.end(100, x)
 
 
 async def test_frames_after_the_end():
