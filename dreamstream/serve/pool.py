@@ -178,7 +178,7 @@ class Pool:
         low_since = looked = time.monotonic()
         try:
             while True:
-                while len(model.hosts) + len(self._starting) < model.n_active + self._n_spare():
+                while len(model.hosts) + len(self._starting) < model.n_active + self._n_spare(model):
                     task = asyncio.get_running_loop().create_task(self._start(service, model))
                     self._starting.add(task)
                     task.add_done_callback(self._starting.discard)
@@ -210,12 +210,11 @@ class Pool:
         if self._model is not None and len(self._model.hosts) < self._model.n_active:
             self._losses.append(time.monotonic())
 
-    def _n_spare(self) -> int:
+    def _n_spare(self, model: Model) -> int:
         """Return how many workers there are to be that nobody needs: at most as many as are at work, and one."""
-        assert self._model is not None
         before = time.monotonic() - self.memory
         self._losses = [then for then in self._losses if then > before]
-        return 1 + min(len(self._losses), self._model.n_active)
+        return 1 + min(len(self._losses), model.n_active)
 
     async def _start(self, service: Any, model: Model) -> None:
         handle = self._cluster.worker(self._make)
@@ -242,7 +241,7 @@ class Pool:
                     stream.is_leaving = True
                 else:
                     service.move(stream)
-        for host in others[self._n_spare() :]:
+        for host in others[self._n_spare(model) :]:
             if not host.streams:
                 model.hosts.remove(host)
                 self._end(host)
