@@ -26,7 +26,7 @@ from .described import named_model
 
 #: Limits that are options, and what they say.
 _OPTIONS = {
-    "tick": "seconds from one step of what has come to the next, at least",
+    "tick": "seconds from a look at sockets, and a step of what has come, to the next",
     "streams": "streams in all",
     "grace": "seconds for which a stream without a connection stays in the engine",
     "keep": "seconds for which such a stream stays in the store",
@@ -107,6 +107,7 @@ def _tls(cert: str | None, key: str | None) -> ssl.SSLContext | None:
 
 def _run(args: argparse.Namespace) -> int:
     from ..serve import Service, open_store
+    from ..serve.clock import Clock
     from ..serve.records import Store
     from ..serve.server import serve
     from ..serve.vaults import VaultStore
@@ -155,7 +156,8 @@ def _run(args: argparse.Namespace) -> int:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renew)
         await serve(service, args.host, args.port, tls, listening, args.standby)
 
-    asyncio.run(run())
+    with contextlib.closing(asyncio.SelectorEventLoop(Clock(limits.tick))) as loop:
+        loop.run_until_complete(run())
     return 0
 
 

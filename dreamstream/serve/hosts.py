@@ -97,16 +97,25 @@ class Host:
 
 
 class Here(Host):
-    """A runner in this process: in a thread, if a step takes longer than a tick."""
+    """A runner in this process: in a thread, if a step takes longer than a tick of a processor's time.
+
+    Of a step that waited for a processor a thread would make a longer one: it waits for the interpreter, too.
+    """
 
     def __init__(self, runner: Runner, tick: float) -> None:
         super().__init__()
-        self._runner, self._tick = runner, tick
+        self._runner, self._tick, self._own = runner, tick, 0.0
 
     async def step(self, rows: Sequence[Row], thread: Executor | None) -> Stepped:
-        if thread is not None and self.seconds > self._tick:
-            return await asyncio.get_running_loop().run_in_executor(thread, self._runner.step, rows)
-        return self._runner.step(rows)
+        if thread is not None and self._own > self._tick:
+            return await asyncio.get_running_loop().run_in_executor(thread, self._step, rows)
+        return self._step(rows)
+
+    def _step(self, rows: Sequence[Row]) -> Stepped:
+        begin = time.thread_time()
+        stepped = self._runner.step(rows)
+        self._own += 0.2 * (time.thread_time() - begin - self._own)
+        return stepped
 
     def state(self, stream: Live) -> State | None:
         return self._runner.state(stream.id, stream.since)

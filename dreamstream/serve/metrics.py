@@ -34,7 +34,7 @@ class Metrics:
         self.closed = p.Counter("connections_closed", said, ["kind"], **own)
         self.n_received, self._received = 0, p.Counter("messages_received", "Messages with frames.", **own)
         self.unstored = p.Counter("records_unstored", "Records of streams that the store did not take.", **own)
-        self._rows = p.Counter("rows_stepped", "Streams of all steps.", **own)
+        self._n_rows, self._rows = 0, p.Counter("rows_stepped", "Streams of all steps.", **own)
         self._seconds = p.Histogram(
             "step_seconds",
             "Time of a step.",
@@ -52,13 +52,14 @@ class Metrics:
 
     def step(self, rows: int, seconds: float) -> None:
         """Count a step."""
-        self._rows.inc(rows)
+        self._n_rows += rows
         self._seconds.observe(seconds)
 
     def page(self) -> bytes:
         """Return what ``/metrics`` shows."""
         self._received.inc(self.n_received)
-        self.n_received = 0
+        self._rows.inc(self._n_rows)
+        self.n_received = self._n_rows = 0
         out: bytes = self._page(self.registry)
         return out
 

@@ -146,6 +146,9 @@ class Remote(Host):
 class Pool:
     """The workers of a model: as many as its load needs, and one that is spare.
 
+    Where workers go faster than others come, so that one is lost while none is spare, there is a further spare one
+    from then on, until no such thing has happened for a while.
+
     Parameters
     ----------
     cluster : Cluster
@@ -157,13 +160,14 @@ class Pool:
         See `Remote`.
     """
 
-    #: Between looks; the time for which load must be low before a worker is given up.
-    look, patience = 0.25, 30.0
+    #: Between looks; for how long load must be low before a worker is given up, and a loss counts.
+    look, patience, memory = 0.25, 30.0, 60.0
 
     def __init__(self, cluster: Cluster, make: Any, least: int = 1, most: int = 1, deadline: float = 2.0) -> None:
         self._cluster, self._make, self._deadline = cluster, make, deadline
         self._least, self._most = least, max(least, most)
         self._starting: set[asyncio.Task[None]] = set()
+        self._losses: list[float] = []  # when a worker was lost and none was spare
         self._model: Model | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -174,7 +178,7 @@ class Pool:
         low_since = looked = time.monotonic()
         try:
             while True:
-                while len(model.hosts) + len(self._starting) < model.n_active + 1:
+                while len(model.hosts) + len(self._starting) < model.n_active + self._n_spare(model):
                     task = asyncio.get_running_loop().create_task(self._start(service, model))
                     self._starting.add(task)
                     task.add_done_callback(self._starting.discard)
@@ -201,6 +205,17 @@ class Pool:
             for task in self._starting:
                 task.cancel()
 
+    def lose(self) -> None:
+        """Note that a worker was lost, which is none of the model's any more."""
+        if self._model is not None and len(self._model.hosts) < self._model.n_active:
+            self._losses.append(time.monotonic())
+
+    def _n_spare(self, model: Model) -> int:
+        """Return how many workers there are to be that nobody needs: at most as many as are at work, and one."""
+        before = time.monotonic() - self.memory
+        self._losses = [then for then in self._losses if then > before]
+        return 1 + min(len(self._losses), model.n_active)
+
     async def _start(self, service: Any, model: Model) -> None:
         handle = self._cluster.worker(self._make)
         try:
@@ -226,7 +241,7 @@ class Pool:
                     stream.is_leaving = True
                 else:
                     service.move(stream)
-        for host in others[1:]:
+        for host in others[self._n_spare(model) :]:
             if not host.streams:
                 model.hosts.remove(host)
                 self._end(host)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -75,6 +76,7 @@ class RayCluster:
         self._keep, self._threads, self._turn = keep, threads, itertools.count()
         self._where: dict[int, Future[str]] = {}  # the nodes of vaults
         self._lost: dict[str, float] = {}  # when something was lost on a node
+        os.environ.setdefault("RAY_worker_niceness", "0")  # of a Ray that begins here; its own, 15, is for bulk
         # as many workers as are asked for, whatever cores this machine has
         connect(address, namespace=_NAMESPACE, **({"num_cpus": 1000} if address == "local" else {}))
 

@@ -143,19 +143,21 @@ class Runner:
         total = sum(row.n for row in rows)
         if len(self._room) < total:
             self._room = np.empty((2 * total, *self.engine.inputs[0].features), np.float32)
-        at = 0
-        for row in rows:
-            begin = at
-            for part in row.parts:
-                self._room[at : at + len(part)] = part
-                at += len(part)
-            if row.is_int16:
-                self._room[begin:at] *= 1 / 32768
+        room, at = self._room[:total], 0
+        if total:
+            np.concatenate([part for row in rows for part in row.parts], out=room)
+        if all(row.is_int16 for row in rows):
+            room *= 1 / 32768
+        else:
+            for row in rows:
+                if row.is_int16:
+                    room[at : at + row.n] *= 1 / 32768
+                at += row.n
         values, lengths = self.engine._core.step(
             [row.id for row in rows],
             [row.begins is not None and not row.begins.engine for row in rows],
             [row.ends for row in rows],
-            [self._room[:at]],
+            [room],
             [[row.n for row in rows]],
             False,
         )

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs
 
 from ..client.protocol import CODES, FILES, MOST_BYTES, PATH, SUBPROTOCOL, WireError, message
 from ..errors import DreamStreamError
-from .files import outputs_of
+from .files import answer
 from .service import Service
 from .streams import LOG, Live
 
@@ -82,6 +82,7 @@ class Socket(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport = transport
         peer = transport.get_extra_info("peername")
         self._address = peer[0] if isinstance(peer, tuple) else "local"
+        transport.set_write_buffer_limits(_MOST_UNREAD)
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(self._service.limits.handshake, self._abort, "handshake")
 
@@ -92,6 +93,10 @@ class Socket(asyncio.BufferedProtocol):
         self._closed = True
         if self._stream is not None:
             self._stream.detach(self)
+
+    def pause_writing(self) -> None:
+        if self._is_open:
+            self._abort("unread")  # whatever it acknowledges
 
     def get_buffer(self, _: int) -> memoryview:
         return self._service.incoming
@@ -125,6 +130,8 @@ class Socket(asyncio.BufferedProtocol):
         names = {name.lower(): value for name, value in request.headers}
         if names.get(b"upgrade", b"").lower() != b"websocket":
             if request.method == b"POST" and request.target.partition(b"?")[0] == FILES.encode():
+                if not self._admitted(plain):
+                    return
                 self._timer.cancel()
                 self._timer = self._loop.call_later(self._service.limits.idle, self._abort, "idle")
                 self._upload = Upload(self._service, plain, request, self._address, self._answer)
@@ -133,15 +140,10 @@ class Socket(asyncio.BufferedProtocol):
             status, kind, body = self._pages(request)
             self._answer(plain, status, kind, body if request.method != b"HEAD" else b"", len(body))
             return
-        try:
-            if request.target.partition(b"?")[0] != PATH.encode():
-                self._answer(plain, 404, "text/plain", f"streams are at {PATH}\n".encode())
-                return
-            self._service.admit(self._address)
-        except WireError as error:
-            self._service.metrics.closed.labels("opens" if self._service.draining is None else "ending").inc()
-            wait = str(int(error.more.get("retry_after", 1)))
-            self._answer(plain, 503, "text/plain", f"{error.reason}\n".encode(), more=[("retry-after", wait)])
+        if request.target.partition(b"?")[0] != PATH.encode():
+            self._answer(plain, 404, "text/plain", f"streams are at {PATH}\n".encode())
+            return
+        if not self._admitted(plain):
             return
         end = head.find(b"\r\n\r\n") + 4
         ours = Subprotocol(SUBPROTOCOL)
@@ -156,6 +158,17 @@ class Socket(asyncio.BufferedProtocol):
             self._frames(head[end:])
         else:
             self._transport.close()
+
+    def _admitted(self, plain: h11.Connection) -> bool:
+        """Return whether a stream or a recording may come now; say so where it may not."""
+        try:
+            self._service.admit(self._address)
+        except WireError as error:
+            self._service.metrics.closed.labels("opens" if self._service.draining is None else "ending").inc()
+            wait = str(int(error.more.get("retry_after", 1)))
+            self._answer(plain, 503, "text/plain", f"{error.reason}\n".encode(), more=[("retry-after", wait)])
+            return False
+        return True
 
     def _answer(
         self, plain: h11.Connection, status: int, kind: str, body: bytes, size: int | None = None, more: Any = ()
@@ -220,8 +233,13 @@ class Socket(asyncio.BufferedProtocol):
             return
         self._missed = 0
         if self._stream is not None or self._beginning is not None:
-            self._waiting.append(given)
-            self._give()
+            if self._waiting or self._paused or self._stream is None:
+                self._waiting.append(given)
+                return
+            try:
+                self._service.received(self._stream, given)
+            except Exception as error:
+                self._fail(error)
         else:
             self._timer.cancel()
             self._timer = self._loop.call_later(self._service.limits.ping, self._ping)
@@ -260,9 +278,6 @@ class Socket(asyncio.BufferedProtocol):
 
     def send(self, given: str | bytes) -> None:
         if self._is_open:
-            if self._transport.get_write_buffer_size() > _MOST_UNREAD:
-                self._abort("unread")  # whatever it acknowledges
-                return
             first, data = (0x81, given.encode()) if isinstance(given, str) else (0x82, given)
             n = len(data)
             head = _SHORT(first, n) if n < 126 else _MIDDLE(first, 126, n) if n < 65536 else _LONG(first, 127, n)
@@ -270,6 +285,9 @@ class Socket(asyncio.BufferedProtocol):
 
     def _flush(self, ws: Protocol) -> None:
         if ws.state is not State.OPEN:
+            if self._is_open:  # once: whatever still comes doesn't make it longer
+                self._timer.cancel()
+                self._timer = self._loop.call_later(self._service.limits.handshake, self._transport.abort)
             self._is_open, self._by_protocol, sent = False, True, ws.close_sent
             if sent is not None and ws.close_rcvd is None and not self._closed:  # for what is no frame
                 self._closed = True
@@ -279,9 +297,6 @@ class Socket(asyncio.BufferedProtocol):
                 self._transport.write(data)
             elif self._transport.can_write_eof():
                 self._transport.write_eof()
-        if ws.close_expected():
-            self._timer.cancel()
-            self._timer = self._loop.call_later(self._service.limits.handshake, self._transport.abort)
 
     def close(self, kind: str, reason: str, **more: Any) -> None:
         """Tell an error, unless there is none, and close the WebSocket."""
@@ -297,7 +312,7 @@ class Socket(asyncio.BufferedProtocol):
         self._transport.resume_reading()
         self._service.metrics.closed.labels(kind).inc()
         if ws.state is State.OPEN:
-            ws.send_close(CODES[kind], reason.encode()[:120].decode(errors="ignore"))
+            ws.send_close(CODES[kind], reason.encode(errors="replace")[:120].decode(errors="ignore"))
         self._flush(ws)
 
     def pause(self, paused: bool) -> None:
@@ -380,10 +395,16 @@ class Upload:
         self._file.seek(0)
         model = self._service.models[self._name]
         try:
-            found = await asyncio.get_running_loop().run_in_executor(None, outputs_of, model, self._file)
-            self._answer(self._plain, 200, "application/json", json.dumps(found).encode())
+            async with self._service.files:
+                if self._file.closed:  # its client has gone meanwhile
+                    return
+                found = await asyncio.get_running_loop().run_in_executor(None, answer, model, self._file)
+            self._answer(self._plain, 200, "application/json", found)
         except (DreamStreamError, ImportError, OSError) as error:
             self._say(415, str(error))
+        except ValueError:
+            if not self._file.closed:
+                raise
 
     def _say(self, status: int, text: str) -> None:
         self._answer(self._plain, status, "text/plain; charset=utf-8", f"{text}\n".encode())

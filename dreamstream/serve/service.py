@@ -62,6 +62,7 @@ class Service:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._thread = ThreadPoolExecutor(1, "dreamstream-step") if (os.cpu_count() or 1) > 1 else None
         self._storing = Storing(store)
+        self.files = asyncio.Semaphore()  # one recording at a time is run
         self.incoming = memoryview(bytearray(1 << 20))  # where all connections read to, one at a time
 
     # ---------------------------------------------------------------- connections
@@ -304,6 +305,8 @@ class Service:
         host.is_lost = True
         if host in model.hosts:  # else it was let go meanwhile
             model.hosts.remove(host)
+            if model.pool is not None:
+                model.pool.lose()
         host.wake.set()
         for stream in list(host.streams.values()):
             stream.n_lost += stream.is_stepping
@@ -349,7 +352,8 @@ class Service:
                     return
                 except Exception:  # one step's, which must not end all others
                     LOG.exception("a step of %s", model.name)
-                await asyncio.sleep(0)
+                if host.ready:  # more than a step takes
+                    await asyncio.sleep(0)
 
     async def _step(self, model: Model, host: Host) -> None:
         """Step the streams of a host that are ready."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..client.protocol import FORMATS, HEADER, MOST_BYTES, WireError, as_told, message, packed, unpacked
+from ..client.protocol import FORMATS, HEADER, MOST_BYTES, WireError, as_told, message, unpacked
 from ..decode import CTCDecoder, Word
 from ..decode.hypotheses import as_dict
 from ..engine import Engine
@@ -21,7 +21,7 @@ from ..errors import FormatError
 from .hosts import Here, Host
 from .limits import Limits
 from .records import Record
-from .runner import Row, Runner, State, Stepped, grows, parts_of
+from .runner import Row, Runner, State, Stepped, grows
 
 
 class Connection(Protocol):
@@ -156,7 +156,11 @@ class Live:
 
     def waits(self, now: float) -> float:
         """Return for how long the oldest output has not been acknowledged."""
-        return max((now - kept[0].sent for kept in self.outputs if kept), default=0.0)
+        oldest = now
+        for kept in self.outputs:
+            if kept and kept[0].sent < oldest:
+                oldest = kept[0].sent
+        return now - oldest
 
     # ---------------------------------------------------------------- from the client
     def give(self, position: int, data: memoryview) -> None:
@@ -206,22 +210,24 @@ class Live:
                 del kept[0]
 
     # ---------------------------------------------------------------- to the client
-    def send_out(self, port: int, frames: npt.NDArray[Any], now: float) -> None:
-        """Send frames of an output, and keep them until the client has acknowledged them."""
-        again = self.made[port] - self.produced[port]  # of these the client was sent
-        self.produced[port] += len(frames)
-        frames = frames[again:] if again else frames
-        if not len(frames):
+    def send_out(self, port: int, frames: bytes, n: int, now: float) -> None:
+        """Send n frames of an output, and keep them until the client has acknowledged them."""
+        made, kept = self.made[port], self.outputs[port]
+        if again := min(made - self.produced[port], n):  # of these the client was sent
+            frames = frames[len(frames) // n * again :]
+        self.produced[port] += n
+        if again == n:
             return
-        data, kept = packed(self.made[port], port, frames), self.outputs[port]
-        self.made[port] += len(frames)
+        self.made[port] = end = made + n - again
+        data = HEADER.pack(made | port << 56) + frames
         last = kept[-1] if kept else None
-        if last and now - last.sent < self.model.together and len(last.message) + len(data) <= MOST_BYTES:
-            last.end = self.made[port]
-            last.message += memoryview(data)[HEADER.size :]
+        if last and now - last.sent < self.model.together and len(last.message) + len(frames) <= MOST_BYTES:
+            last.end = end
+            last.message += frames
         else:
-            kept.append(Unacknowledged(self.made[port], bytearray(data), now))
-        self._send(data)
+            kept.append(Unacknowledged(end, bytearray(data), now))
+        if self.connection is not None:
+            self.connection.send(data)
 
     def send_words(self, words: Sequence[Word], pending: str, now: float) -> None:
         """Send words that are new and final, to be kept as frames are, and what may change behind them."""
@@ -443,31 +449,34 @@ class Model:
     # ---------------------------------------------------------------- one step
     def take(self, host: Host) -> list[tuple[Live, Row]]:
         """Return what the next step of a host takes: of streams that are ready, as many as a step has."""
+        now, late = time.monotonic(), self.limits.unacknowledged
         streams = list(host.ready.values())[: self.limits.rows]
         if suspects := [stream for stream in streams if stream.n_lost > 1]:
             streams = suspects[:1]  # alone, for hosts were lost with it
         for stream in streams:
             del host.ready[stream.id]
-        return [(stream, self._next(stream)) for stream in streams if stream.is_ready and not stream.is_held]
+        return [(s, self._next(s)) for s in streams if s.is_ready and s.waits(now) <= late]
 
     def _next(self, stream: Live) -> Row:
         """Return what a step takes of a stream."""
-        parts: list[npt.NDArray[Any]] = []
-        most, n = 4 * self.chunk, 0
-        while n < most and len(parts) < len(stream.queue):
-            parts.append(stream.queue[len(parts)])
-            n += len(parts[-1])
-        del stream.queue[: len(parts)]
-        if n > most:
-            stream.queue.insert(0, parts[-1][most - n :])
-            parts[-1], n = parts[-1][: most - n], most
+        parts, stream.queue, most = stream.queue, [], 4 * self.chunk
+        n = sum(map(len, parts))
+        while n > most:
+            over = n - most
+            n -= len(parts[-1])
+            if n < most:  # a part of it is taken
+                stream.queue.append(parts[-1][-over:])
+                parts[-1], n = parts[-1][:-over], most
+            else:
+                stream.queue.append(parts.pop())
+        stream.queue.reverse()
         if stream.host is not None and stream.host.keeps_input:
             stream.past.extend(parts)
         stream.is_stepping = True
         ends = stream.end is not None and not stream.queue
         saves = self.saves and stream.stepped + n >= stream.save_at
         state, is_int16 = stream.begins, stream.form == "i16"
-        since = stream.since
+        since = stream.since if saves else None
         return Row(
             stream.id, stream.stepped, parts, n, ends, saves, since, stream.said, is_int16, state, stream.epoch
         )
@@ -477,13 +486,15 @@ class Model:
         now, due = time.monotonic(), []
         taken = [(s, row) for s, row in taken if s.host is host and s.epoch == row.epoch]  # which it still has
         going = {stream.id: stream for stream, row in taken if stream.id not in stepped.failed}
-        for stream_id, stream in going.items():
-            if stepped.words:
-                stream.send_words(*stepped.words[stream_id], now)
+        for stream_id, words in stepped.words.items():
+            if stream_id in going:
+                going[stream_id].send_words(*words, now)
         for port, (values, lengths) in enumerate(stepped.outputs):
-            for stream_id, frames in zip(stepped.ids, parts_of(values, lengths)):
-                if len(frames) and stream_id in going:
-                    going[stream_id].send_out(port, frames, now)
+            data, at, size = values.tobytes(), 0, values.nbytes // max(1, len(values))
+            for stream_id, n in zip(stepped.ids, lengths):
+                if n and stream_id in going:
+                    going[stream_id].send_out(port, data[at : at + n * size], n, now)
+                at += n * size
         for stream, row in taken:
             if stream.id not in going:
                 continue
@@ -503,6 +514,6 @@ class Model:
                     stream.connection.pause(False)
             if row.ends:
                 host.leave(stream)
-            else:
+            elif stream.queue or stream.end is not None:
                 host.note(stream)
         return due

@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import zlib
 
 import numpy as np
 import pytest
 
 pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorskip("prometheus_client")
 
-from serving import RATE, by_hand, equal, handshake, offline, running, samples, service, streamed
+from serving import (
+    RATE,
+    ByHand,
+    by_hand,
+    closed,
+    equal,
+    frame,
+    handshake,
+    offline,
+    posted,
+    recorded,
+    running,
+    samples,
+    service,
+    streamed,
+    until,
+)
 
 from dreamstream.client.protocol import message, packed
 from dreamstream.serve import Limits
 
-
-def frame(first, data, mask=b"\0\0\0\0", size=None):
-    """A frame by hand: its first byte, and a size that need not be true."""
-    n = len(data) if size is None else size
-    form = 0 if n < 126 else 2 if n < 65536 else 8
-    head = bytes((first, (n, 254, 255)[(form + 2) // 4] | 128)) + (n.to_bytes(form, "big") if form else b"")
-    return head + mask + data
-
-
 START = frame(0x81, message("start").encode())
 FRAMES = frame(0x82, packed(0, 0, samples(100)))
+RECORDING = b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
 GAP = frame(0x82, packed(7, 0, samples(9)))
 
 #: What is sent after the handshake, and the code that the server closes with; None where it need not answer.
@@ -57,6 +68,21 @@ AFTER = {
     "a type that is a list": (frame(0x81, b'{"type":["start"]}'), 4400),
     "a model that is a list": (frame(0x81, b'{"type":"start","model":["net"]}'), 4404),
     "a path for a model": (frame(0x81, b'{"type":"start","model":"../../etc/passwd"}'), 4404),
+    "a compressed frame": (frame(0xC2, zlib.compress(bytes(100))), 1002),
+    "half a letter": (START + frame(0x81, b'{"type":"end","input":0,"x":"\xc3"}'), 4400),
+    "half a letter for a rate": (frame(0x81, b'{"type":"start","rate":"\\ud800"}'), 4400),
+    "half a letter for a number": (START + frame(0x81, b'{"type":"end","input":"\\ud800"}'), 4400),
+    "a type that is half a letter": (START + frame(0x81, b'{"type":"\\ud800"}'), 4400),
+    "an end beyond 2^63": (START + frame(0x81, b'{"type":"end","input":%d}' % 2**63), 4400),
+    "an end at 2^56 - 1": (START + frame(0x81, b'{"type":"end","input":%d}' % (2**56 - 1)), 4400),
+    "frames at 2^56 - 1": (START + frame(0x82, b"\xff" * 7 + b"\0" + bytes(40)), 4400),
+    "frames of port 255": (START + frame(0x82, bytes(7) + b"\xff" + bytes(40)), 4400),
+    "acknowledged beyond 2^64": (START + frame(0x81, b'{"type":"ack","output":[%d,0]}' % 2**64), 4400),
+    "acknowledged ahead": (START + frame(0x81, b'{"type":"ack","output":[1,0]}') * 2, 4400),
+    "a close within a message": (START + frame(0x02, bytes(9)) + frame(0x88, b"\x03\xe8"), 1002),
+    "frames after a close": (START + frame(0x88, b"\x03\xe8") + FRAMES * 50, 1000),
+    "a resume of a number": (frame(0x81, b'{"type":"resume","stream":7}'), 4401),
+    "a resume of half a letter": (frame(0x81, b'{"type":"resume","stream":"\\ud800.x"}'), 4401),
     "noise": (np.random.default_rng(0).bytes(100_000), None),
 }
 
@@ -124,22 +150,44 @@ async def test_hostile_heads(what):
 
 
 async def test_connections_by_the_thousand():
+    """Of streams and of recordings an address may have so many; others are told when to come again."""
     own = service(limits=Limits(handshake=0.3, opens=20))
     async with running(own) as url:
         port = int(url.rpartition(":")[2])
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(300)]
-        refused = 0
-        for _ in range(300):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(handshake())
-            refused += (await reader.read(12)).endswith(b"503")
-            writer.close()
-        assert refused > 200
+        for head in (handshake(), RECORDING % 0):
+            refused = 0
+            for _ in range(300):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(head)
+                said = await reader.read(2000)
+                refused += said.startswith(b"HTTP/1.1 503") and b"retry-after: 1" in said
+                writer.close()
+            assert refused > 200
         await asyncio.sleep(1.1)
         equal(await streamed(url, samples(300)), offline(samples(300)))
         assert [await reader.read() for reader, _ in silent] == [b""] * 300
         for _, writer in silent:
             writer.close()
+
+
+async def test_recordings_whose_clients_leave(caplog):
+    """One is run at a time, and those that nobody waits for are not."""
+    own = service()
+    async with running(own) as url:
+        body = recorded(np.zeros(9000, np.int16))
+        await own.files.acquire()
+        for _ in range(5):
+            _, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+            writer.write(RECORDING % len(body) + body)
+            await writer.drain()
+            await asyncio.sleep(0.05)
+            writer.transport.abort()
+        await asyncio.sleep(0.05)
+        own.files.release()
+        assert (await posted(url, "/v1/files", body))[0] == 200
+    gc.collect()
+    assert not caplog.records
 
 
 async def test_an_hour_in_a_second():
@@ -158,3 +206,73 @@ async def test_an_hour_in_a_second():
         equal(await other, offline(samples(2000)))
         assert most <= 2 * 2 * RATE + len(x)
         writer.transport.abort()
+
+
+#: What comes byte by byte, and never to its end; and the limit that ends it.
+SLOW = {
+    "nothing after a few letters": (b"GET /v1/str", b"", "handshake"),
+    "nothing after the handshake": (handshake(), b"", "handshake"),
+    "a head": (b"", handshake()[:-1], "handshake"),
+    "a first message": (handshake(), START[:-1], "handshake"),
+    "a later message": (handshake() + START, frame(0x82, bytes(4000))[:-1], "idle"),
+    "a message in many frames": (handshake() + START + frame(0x02, b""), frame(0x00, b"") * 500, "idle"),
+    "a recording": (RECORDING % 9999, bytes(999), "idle"),
+}
+
+
+@pytest.mark.parametrize("what", SLOW)
+async def test_what_never_comes_to_its_end(what):
+    begin, rest, kind = SLOW[what]
+    own = service(limits=Limits(grace=0.1, handshake=0.3, idle=0.3))
+    async with running(own) as url:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(begin)
+
+        async def trickle():
+            for k in range(len(rest)):
+                writer.write(rest[k : k + 1])
+                await asyncio.sleep(0.01)
+
+        task = asyncio.create_task(trickle())
+        equal(await streamed(url, samples(1000), 50, 0.002), offline(samples(1000)))
+        with contextlib.suppress(ConnectionError):
+            await asyncio.wait_for(reader.read(), 10)
+        task.cancel()
+        assert closed(own, kind) == 1
+        await until(lambda: not own.streams)
+
+
+async def test_pings_whose_answers_are_not_read():
+    own = service(limits=Limits(grace=0.1))
+    async with running(own) as url:
+        _, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]), limit=1)
+        writer.write(handshake() + START)
+        await until(lambda: any(s.connection for s in own.streams.values()))
+        transport = next(iter(own.streams.values())).connection._transport
+        other, most = asyncio.create_task(streamed(url, samples(2000), 50, 0.01)), 0
+        with contextlib.suppress(ConnectionError):
+            for _ in range(800):
+                writer.write(frame(0x89, bytes(125)) * 500)
+                await writer.drain()
+                most = max(most, transport.get_write_buffer_size())
+        assert closed(own, "unread") == 1 and most < 2 << 20
+        equal(await other, offline(samples(2000)))
+        writer.close()
+
+
+async def test_resumed_with_what_is_not_its_own():
+    """Tokens of other streams and servers, positions that it never had; the stream goes on where it was."""
+    async with running() as url, running() as elsewhere, ByHand(url) as client, ByHand(elsewhere) as other:
+        x, mine, foreign = samples(600), (await client.start())["stream"], (await other.start())["stream"]
+        await client.give(0, x[:300])
+        (head, sign), (its, other_sign) = mine.split("."), foreign.split(".")
+        tokens = foreign, f"{head}.{other_sign}", f"{its}.{sign}", head, f"{head}A.{sign}"
+        for fields, code in (
+            *(({"stream": token}, 4401) for token in tokens),
+            ({"stream": mine, "saved": 500}, 4404),
+            ({"stream": mine, "output": [10**6, 0], "saved": 2**56 - 1}, 4404),
+        ):
+            async with ByHand(url) as thief:
+                await thief.say("resume", **{"output": [0, 0], "saved": 0, **fields})
+                assert await thief.closed() == code, fields
+        await client.end(300, x)

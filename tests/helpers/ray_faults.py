@@ -63,7 +63,12 @@ class Nodes:
 
     def __init__(self, folder, n):
         self.folder = str(folder)
-        os.environ |= {"RAY_TMPDIR": self.folder, "HOME": self.folder, "RAY_USAGE_STATS_ENABLED": "0"}
+        os.environ |= {
+            "RAY_TMPDIR": self.folder,
+            "HOME": self.folder,
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_worker_niceness": "0",
+        }
         command = [sys.executable, __file__, "--be", str(n)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         lines = iter(self.process.stdout.readline, b"")

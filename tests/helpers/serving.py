@@ -94,9 +94,12 @@ async def received(url, x, chunk=100, pause=0.0, gaps=None, **options):
 
         reader = asyncio.create_task(read())
         try:
-            for at in range(0, len(x), chunk):
-                await stream.send(x[at : at + chunk])
-                await asyncio.sleep(pause)
+            at = 0
+            while at < len(x):
+                end = at + (chunk() if callable(chunk) else chunk)
+                await stream.send(x[at:end])
+                await asyncio.sleep(pause() if callable(pause) else pause)
+                at = end
             await stream.end()
         finally:
             await reader
@@ -146,7 +149,7 @@ def closed(own, kind):
     return own.metrics.registry.get_sample_value("dreamstream_connections_closed_total", {"kind": kind}) or 0
 
 
-async def until(holds, seconds=5.0):
+async def until(holds, seconds=10.0):
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end
@@ -190,6 +193,14 @@ def handshake():
     """What a client says that writes its frames itself."""
     key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13"
     return f"GET {PATH} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{key}\r\n\r\n".encode()
+
+
+def frame(first, data, mask=b"\0\0\0\0", size=None):
+    """A frame by hand: its first byte, and a size that need not be true."""
+    n = len(data) if size is None else size
+    form = 0 if n < 126 else 2 if n < 65536 else 8
+    head = bytes((first, (n, 254, 255)[(form + 2) // 4] | 128)) + (n.to_bytes(form, "big") if form else b"")
+    return head + mask + data
 
 
 class ByHand:

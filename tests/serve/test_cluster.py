@@ -17,7 +17,7 @@ import pytest
 
 pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorskip("prometheus_client")
 
-from serving import Attentive, ByHand, Net, engine, equal, offline, running, samples, streamed
+from serving import Attentive, ByHand, Net, engine, equal, offline, running, samples, streamed, until
 from thread_cluster import Threads
 from websockets.exceptions import ConnectionClosed
 
@@ -35,13 +35,6 @@ def serviced(cluster, workers=(1, 1), cls=Net, store=None, runner=Runner, **limi
     pool = Pool(cluster, lambda: runner(copy.copy(made)), *workers, deadline=0.4)
     pool.look, pool.patience = 0.02, 0.2
     return Service({"net": Model("net", made, limits, pool=pool)}, store or MemoryStore(), limits)
-
-
-async def until(holds, seconds=10.0):
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
 
 
 def calls(cluster, do, own=None, n=5, length=3000, cls=Net):
@@ -87,6 +80,25 @@ def test_a_worker_and_its_spare_at_once():
     calls(cluster, do)
 
 
+def test_workers_that_die_faster_than_others_begin():
+    """There is a further spare one then, for a while."""
+    cluster = Threads()
+    server = serviced(cluster, (2, 2))
+    server.models["net"].pool.memory = 1.0
+
+    async def do(server):
+        model = server.models["net"]
+        await until(lambda: len(model.hosts) == 3)
+        cluster.alive()[0].die()
+        await until(lambda: len(model.hosts) == 3 and len(cluster.workers) == 4)  # one at a time: nothing more
+        for worker in cluster.alive()[:2]:
+            worker.die()
+        await until(lambda: len(model.hosts) == 4)
+        await until(lambda: len(model.hosts) == 3)
+
+    calls(cluster, do, server)
+
+
 def test_a_stopped_worker_that_wakes_later():
     """Its answer comes when its streams are elsewhere: it is not heard."""
     cluster = Threads()
@@ -101,6 +113,25 @@ def test_a_stopped_worker_that_wakes_later():
         await until(lambda: asleep.done > before)
 
     calls(cluster, do)
+
+
+def test_a_node_leaves_while_another_drains():
+    """A node has a worker and a vault; streams of the one that drains leave it step by step."""
+    cluster = Threads()
+
+    async def do(server):
+        model = server.models["net"]
+        await until(lambda: len(model.hosts) == 3 and min(len(host.streams) for host in model.hosts[:2]) > 1)
+        stays, drains = model.hosts[:2]
+        drains._handle.delay = 0.1  # a step that is under way is waited for
+        await until(lambda: any(stream.is_stepping for stream in drains.streams.values()))
+        model.n_active = 1
+        await until(lambda: any(stream.is_leaving for stream in drains.streams.values()))
+        stays._handle.die(), cluster.vaults[0].die()
+        await until(lambda: stays.is_lost and not drains.streams)
+        assert not drains.is_lost or drains._handle.killed
+
+    calls(cluster, do, serviced(cluster, (2, 2), store=VaultStore(cluster, deadline=0.4)), n=6)
 
 
 async def test_an_idle_worker_that_dies_is_noticed():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import random
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from serving import (
     closed,
     equal,
     fetched,
+    frame,
     handshake,
     offline,
     running,
@@ -63,17 +66,40 @@ async def test_connections_keep_nothing_of_their_requests():
             writer.close()
 
 
-async def test_clients_that_vanish_are_not_counted():
-    own = service(limits=Limits(grace=0.1))
+async def test_clients_whose_network_is_unsteady():
+    """Frames come late and many at a time, in messages of any size: each hears what is offline."""
+    own = service(limits=Limits(queued=0.5, save=0.1))
+    chance, xs = random.Random(0), [samples(4000, seed) for seed in range(12)]
+    sizes, pauses = partial(chance.choice, (1, 7, 51, 51, 400)), partial(chance.choice, (0, 0, 0, 0, 0, 0.03, 0.2))
     async with running(own) as url:
-        for _ in range(5):
-            clients = [ByHand(url) for _ in range(5)]
-            for client in clients:
-                await client.__aenter__()
-                await client.start()
-                await client.give(0, samples(50))
-            for client in clients:
-                client.socket.transport.abort()
+        for x, y in zip(xs, await asyncio.gather(*(streamed(url, x, sizes, pauses) for x in xs))):
+            equal(y, offline(x))
+        await until(lambda: closed(own, "done") == 12)
+        assert own.metrics.resumed._value.get() == 0 and own.streams == {}
+
+
+@pytest.mark.parametrize("n", [6, pytest.param(100, marks=pytest.mark.slow)])
+async def test_clients_that_vanish_are_not_counted(n):
+    """Nothing of them is left, of ten thousand too, and a stream beside them is what it is offline."""
+    own, sizes, x = service(limits=Limits(opens=1e5, grace=0.1, keep=0.2, streams=2000)), [], samples(400 * n)
+    start = frame(0x81, message("start").encode()) + frame(0x82, packed(0, 0, samples(50)))
+
+    async def opened(port, k):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(handshake() + (start if k % 4 else b""))
+        await asyncio.wait_for(reader.read(2000), 20)
+        (writer.transport.abort if k % 2 else writer.close)()
+
+    async with running(own) as url:
+        other = asyncio.create_task(streamed(url, x, 16, 0.01))
+        for _ in range(2):
+            for _ in range(n // 2):
+                await asyncio.gather(*(opened(int(url.rpartition(":")[2]), k) for k in range(n)))
+            await until(lambda: len(own.streams) <= 1 and len(own.store._entries) <= 1, 20)
+            gc.collect()
+            sizes.append(len(gc.get_objects()))
+        assert sizes[1] < sizes[0] + 1000
+        equal(await other, offline(x))
         await until(lambda: not own.streams)
         assert "dreamstream_connections 0.0" in (await fetched(url, "/metrics"))[1]
         assert own.models["net"].engine.ids == [] and own.models["net"].hosts[0].streams == {}
@@ -90,16 +116,12 @@ async def test_a_client_that_reads_nothing_and_acknowledges_all():
     async with running(own) as url:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]), limit=1)
         writer.write(handshake())
-
-        def say(opcode, data):
-            writer.write(bytes((0x80 | opcode, 254)) + len(data).to_bytes(2, "big") + bytes(4) + data)
-
-        say(1, message("start").encode())
+        writer.write(frame(0x81, message("start").encode()))
         await until(lambda: own.streams)
         (stream,) = own.streams.values()
         x = np.zeros(8000, np.float32)
         for k in range(300):
-            say(2, packed(8000 * k, 0, x))
+            writer.write(frame(0x82, packed(8000 * k, 0, x)))
             await until(lambda k=k: stream.stepped == 8000 * (k + 1) or stream.connection is None)
             if stream.connection is None:
                 break
@@ -154,17 +176,6 @@ async def test_too_many_streams_and_too_fast():
         assert caught.value.response.status_code == 503
         assert caught.value.response.headers["retry-after"] == "1"
         assert closed(own, "full") == 1 and closed(own, "opens") == 1
-
-
-async def test_a_connection_that_says_nothing():
-    own = service(limits=Limits(handshake=0.2))
-    async with running(own) as url:
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-        writer.write(b"GET /v1/str")
-        assert await asyncio.wait_for(reader.read(), 5) == b""
-        async with ByHand(url) as client:
-            assert await client.closed() == 1006
-        assert closed(own, "handshake") == 2
 
 
 async def test_who_may_stream():
@@ -238,8 +249,7 @@ async def test_connections_that_answer_no_ping():
     own = service(limits=Limits(ping=0.05, grace=60.0))
     async with running(own) as url:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-        start = message("start").encode()
-        writer.write(handshake() + bytes((0x81, 0x80 | len(start))) + bytes(4) + start)
+        writer.write(handshake() + frame(0x81, message("start").encode()))
         await until(lambda: closed(own, "ping") == 1)
         (stream,) = own.streams.values()
         await until(lambda: stream.connection is None)

@@ -36,8 +36,8 @@ def test_a_worker_a_vault_and_a_server_are_killed():
 def test_two_hundred_streams():
     """Also workers that are stopped and wake later, a node that is removed, two versions of the model.
 
-    A worker takes two cores that serve 200 streams some seconds to start: with faults every three seconds there
-    are soon none, and streams wait 13 s (99 of 100).
+    A worker that has Ray's niceness takes two cores that serve 200 streams ten seconds to start: with faults every
+    three seconds there are soon none, and streams wait 13 s (99 of 100).
     """
     faults = "kill,kill,stop,vault,kill,node,version,kill,stop,router,kill,kill"
     size = ("--streams", "200", "--nodes", "3", "--workers", "2:3", "--longest", "20", "--warm", "5")

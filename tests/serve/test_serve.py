@@ -8,6 +8,9 @@ import re
 import socket
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -40,6 +43,7 @@ from dreamstream.cli.serve import _tell_cost
 from dreamstream.client import ServerError, connect
 from dreamstream.client.protocol import PATH, SUBPROTOCOL, message, packed
 from dreamstream.serve import FolderStore, Limits
+from dreamstream.serve.hosts import Here
 from dreamstream.serve.runner import cost_of
 
 
@@ -77,6 +81,23 @@ async def test_streams_that_are_stepped_in_a_thread():
         for x, y in zip(xs, await asyncio.gather(*(streamed(url, x, 77, 0.001) for x in xs))):
             equal(y, offline(x))
         assert own.streams == {}
+
+
+async def test_a_step_that_waits_for_a_processor_stays_in_the_loop():
+    """A thread would only wait for the interpreter, too."""
+
+    class Waits:
+        def step(self, rows):
+            time.sleep(0.01)
+            threads.add(threading.current_thread())
+
+    host, threads = Here(Waits(), 0.004), set()
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(20):
+            begin = time.perf_counter()
+            await host.step([], pool)
+            host.timed(begin)
+    assert threads == {threading.current_thread()}
 
 
 CHECKS = """
@@ -280,11 +301,7 @@ async def test_later_messages_that_are_wrong(what):
         async with ByHand(url) as again:
             await again.say("resume", stream=told["stream"], output=[0, 0], saved=0)
             assert (await again.told("started"))["input"] == 100
-            await again.give(100, x[100:])
-            await again.say("end", input=500)
-            await again.told("ended")
-            y = b"".join(bytes(rest) for _, port, rest in again.frames if port == 1)
-            assert np.array_equal(np.frombuffer(y, np.float32), offline(x)[1])
+            await again.end(100, x)
 
 
 async def test_messages_of_no_frames():
@@ -293,10 +310,7 @@ async def test_messages_of_no_frames():
         await client.start()
         for begin, end in ((0, 0), (0, 50), (50, 50), (50, 100), (100, 100)):
             await client.give(begin, x[begin:end])
-        await client.say("end", input=100)
-        await client.told("ended")
-        y = b"".join(bytes(rest) for _, port, rest in client.frames if port == 1)
-        assert y == offline(x)[1].tobytes()
+        await client.end(100, x)
 
 
 async def test_frames_after_the_end():
@@ -328,6 +342,24 @@ async def test_pages():
         )
         assert (await fetched(url, "/etc/passwd"))[0] == 404 and (await fetched(url, "/models", "POST"))[0] == 405
         assert (await fetched(url, "/x" * 20000))[0] == 400
+
+
+async def test_long_answers_are_written_in_pieces(monkeypatch):
+    """So that whoever steps meanwhile has the interpreter."""
+    sizes, dumps = [], json.dumps
+
+    def noted(told, **options):
+        outputs = [] if isinstance(told, list) else told.get("outputs", [])
+        sizes.extend(map(len, [told, *(output["values"] for output in outputs)]))
+        return dumps(told, **options)
+
+    x = (samples(30_000) * 8000).astype(np.int16)
+    async with running() as url:
+        monkeypatch.setattr(json, "dumps", noted)
+        status, body = await posted(url, "/v1/files", recorded(x))
+        assert status == 200 and max(sizes) <= 4096
+        for got, want in zip(json.loads(body)["outputs"], offline(x.astype(np.float32) / 32768)):
+            assert np.array_equal(np.asarray(got["values"], np.float32).reshape(got["shape"]), want)
 
 
 async def test_recordings_that_are_sent_whole():
