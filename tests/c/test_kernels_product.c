@@ -2,9 +2,9 @@
 #include "test_kernels.h"
 
 #ifdef __SANITIZE_ADDRESS__ /* what it finds comes of few; that values are right is for all */
-enum { LAYOUTS = 60, DEPTHWISE = 100 };
+enum { LAYOUTS = 60, DEPTHWISE = 100, COLUMNS_APART = 3 };
 #else
-enum { LAYOUTS = 200, DEPTHWISE = 300 };
+enum { LAYOUTS = 200, DEPTHWISE = 300, COLUMNS_APART = 1 };
 #endif
 enum { CHAIN = 256, MAX_ROWS = 20 };
 
@@ -148,7 +148,8 @@ static void test_variants(const ds_kernels *const *variants, size_t n_variants, 
     static const size_t depths[] = {0, 1, 2, 3, 17, 64, 255, 256, 257, 511, 512, 513, 600};
     const size_t element = variants[0]->real[real].element;
     for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
-        const size_t step = depths[d] < 64 ? 1 : 5; /* deep ones by some numbers of columns each */
+        const size_t step =
+            depths[d] < 64 ? COLUMNS_APART : 5; /* by other numbers of columns each */
         for (size_t n_cols = 1 + d % step; n_cols <= 70; n_cols += step) {
             const size_t n_rows = depths[d] < 64 ? random_size(1, MAX_ROWS) : random_size(1, 4);
             problem p = problem_new(element, n_rows, n_cols, depths[d]);
