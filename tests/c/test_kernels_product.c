@@ -2,9 +2,9 @@
 #include "test_kernels.h"
 
 #ifdef __SANITIZE_ADDRESS__ /* what it finds comes of few; that values are right is for all */
-enum { LAYOUTS = 60, DEPTHWISE = 100, COLUMNS_APART = 3 };
+enum { LAYOUTS = 60, DEPTHWISE = 100, PARTS = 12 };
 #else
-enum { LAYOUTS = 200, DEPTHWISE = 300, COLUMNS_APART = 1 };
+enum { LAYOUTS = 200, DEPTHWISE = 300, PARTS = 24 };
 #endif
 enum { CHAIN = 256, MAX_ROWS = 20 };
 
@@ -149,7 +149,7 @@ static void test_variants(const ds_kernels *const *variants, size_t n_variants, 
     const size_t element = variants[0]->real[real].element;
     for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
         const size_t step =
-            depths[d] < 64 ? COLUMNS_APART : 5; /* by other numbers of columns each */
+            depths[d] < 64 ? 1 : 5; /* deep ones by some numbers of columns each */
         for (size_t n_cols = 1 + d % step; n_cols <= 70; n_cols += step) {
             const size_t n_rows = depths[d] < 64 ? random_size(1, MAX_ROWS) : random_size(1, 4);
             problem p = problem_new(element, n_rows, n_cols, depths[d]);
@@ -250,7 +250,7 @@ static void test_layouts(const ds_real_kernels *k)
 /* Parts of the columns by several threads, and every epilogue, against the product and the kernels one by one. */
 static void test_parts(const ds_real_kernels *k, ds_pool *pool)
 {
-    for (int round = 0; round < 24; round++) {
+    for (int round = 0; round < PARTS; round++) {
         const bool glu = round % 3 == 0;
         const size_t e = k->element, depth = random_size(300, 700);
         const size_t n_cols = 2 * (round % 2 == 0 ? 32 * random_size(2, 6) : random_size(40, 200));
