@@ -148,8 +148,7 @@ static void test_variants(const ds_kernels *const *variants, size_t n_variants, 
     static const size_t depths[] = {0, 1, 2, 3, 17, 64, 255, 256, 257, 511, 512, 513, 600};
     const size_t element = variants[0]->real[real].element;
     for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
-        const size_t step =
-            depths[d] < 64 ? 1 : 5; /* deep ones by some numbers of columns each */
+        const size_t step = depths[d] < 64 ? 1 : 5; /* deep ones by some numbers of columns each */
         for (size_t n_cols = 1 + d % step; n_cols <= 70; n_cols += step) {
             const size_t n_rows = depths[d] < 64 ? random_size(1, MAX_ROWS) : random_size(1, 4);
             problem p = problem_new(element, n_rows, n_cols, depths[d]);
