@@ -2,6 +2,7 @@
 
 import asyncio
 import fnmatch
+import functools
 import gc
 import importlib.util
 import inspect
@@ -25,6 +26,7 @@ else:
 
 
 HERE = Path(__file__).resolve().parent
+gc.disable()  # until all tests are collected: none of them can be freed before
 
 #: What is in the fast tier as a whole; of the laws, those that `ds_laws.fast` names, each marked.
 FAST = ("attacks", "decode", "python", "source", "tracing")
@@ -48,6 +50,7 @@ def pytest_addoption(parser):
     parser.addoption("--skips", metavar="FILE", help="fail where a test is skipped that FILE does not list")
 
 
+@functools.cache
 def folder_of(path):
     """Return the folder of tests that a path lies in; empty for the folder of all."""
     return next(iter(path.relative_to(HERE).parts), "") if path.is_relative_to(HERE) else ""
@@ -79,6 +82,10 @@ def pytest_collection_modifyitems(items):
         if folder in FAST and not slow:
             item.add_marker("fast")
     items.sort(key=lambda item: ("", *LAST).index(folder_of(item.path)) if folder_of(item.path) in LAST else 0)
+
+
+def pytest_collection_finish():
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import functools
 import importlib.util
 import os
 import shutil
@@ -76,8 +77,9 @@ class Built(NamedTuple):
     errors: dict[str, str]
 
 
+@functools.cache
 def engine(variant: str) -> Engine:
-    """Compile what changed of the engine, and the allocator that fails on demand."""
+    """Compile what changed of the engine, once, and the allocator that fails on demand."""
     blas = openblas() if variant == "plain" else None
     flags = cbuild.flags(
         openblas=blas is not None, prefix=blas.prefix if blas else "", sanitize=SANITIZERS[variant]

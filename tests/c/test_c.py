@@ -1,6 +1,5 @@
 """Builds and runs every C test program, one test each: plain and under the sanitizers."""
 
-import functools
 import shutil
 from pathlib import Path
 
@@ -8,38 +7,45 @@ import pytest
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in HERE.glob("test_*.c"))
-CASES = [(variant, name) for variant in ("asan", "plain") for name in NAMES]
+CASES = [("asan", name) for name in NAMES]
+#: What compilers may make something else of without the sanitizers: arithmetic, and threads. The objects are the
+#: package's own, by which all tests in Python run; of all else what the sanitizers find is found there.
+PLAIN = (
+    "test_kernels_",
+    "test_thread_",
+    "test_ops",
+    "test_expr",
+    "test_fft",
+    "test_float_env",
+    "test_fuse",
+    "test_tiles",
+)
+CASES += [pytest.param("plain", name, marks=[pytest.mark.slow] * (not name.startswith(PLAIN))) for name in NAMES]
 CASES += [pytest.param("tsan", name, marks=pytest.mark.slow) for name in NAMES if "thread" in name]
 
 
 @pytest.mark.parametrize("variant", ["plain", "asan"])
-def test_engine_builds(c_build, engine, variant):
+def test_engine_builds(c_build, variant):
     """Every file compiles, and every name that the engine uses exists."""
-    assert not engine(variant).error, engine(variant).error
-    c_build.whole(engine(variant))
+    assert not c_build.engine(variant).error, c_build.engine(variant).error
+    c_build.whole(c_build.engine(variant))
 
 
 @pytest.mark.parametrize(("variant", "name"), CASES, ids=lambda word: word)
-def test_program(c_build, engine, variant, name):
-    done = c_build.run(c_build.program(engine(variant), HERE / f"{name}.c"))
+def test_program(c_build, variant, name):
+    done = c_build.run(c_build.program(c_build.engine(variant), HERE / f"{name}.c"))
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if "api" in name])
-def test_program_under_valgrind(c_build, engine, name):
+def test_program_under_valgrind(c_build, name):
     """No error, no leak: seen by another tool than the compiler's."""
     if shutil.which("valgrind") is None:
         pytest.skip("no valgrind")
-    program = c_build.program(engine("noblas"), HERE / f"{name}.c")
+    program = c_build.program(c_build.engine("noblas"), HERE / f"{name}.c")
     done = c_build.run(program, timeout=3600, under=c_build.VALGRIND)
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}"
-
-
-@pytest.fixture(scope="module")
-def engine(c_build):
-    """variant -> its engine, compiled at its first use."""
-    return functools.cache(c_build.engine)
 
 
 TILES = "kernels/x86_amx/tiles.inc"
@@ -55,14 +61,14 @@ FAULTS_OF_TILES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", FAULTS_OF_TILES)
-def test_planted_in_tiles(c_build, engine, tmp_path, line):
+def test_planted_in_tiles(c_build, tmp_path, line):
     """A fault in the tile units' own text is noticed where there are none."""
     text = (HERE.parents[1] / "csrc" / TILES).read_text()
     assert text.count(line) == 1
     planted = tmp_path / TILES
     planted.parent.mkdir(parents=True)
     planted.write_text(text.replace(line, FAULTS_OF_TILES[line]))
-    sound = engine("plain")
+    sound = c_build.engine("plain")
     done = c_build.run(
         c_build.program(sound._replace(cflags=[f"-I{tmp_path}", *sound.cflags]), HERE / "test_tiles.c")
     )

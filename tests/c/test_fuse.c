@@ -14,7 +14,7 @@ static size_t count_made(const ds_plan *plan)
 }
 
 #ifdef __SANITIZE_ADDRESS__ /* what it finds comes of few; that bits are the same is for all */
-enum { ROUNDS = 50 };
+enum { ROUNDS = 25 };
 #else
 enum { ROUNDS = 150 };
 #endif

@@ -2,9 +2,9 @@
 #include "test_kernels.h"
 
 #ifdef __SANITIZE_ADDRESS__ /* what it finds comes of few; that values are right is for all */
-enum { LAYOUTS = 60, DEPTHWISE = 100 };
+enum { LAYOUTS = 60, DEPTHWISE = 100, PARTS = 12 };
 #else
-enum { LAYOUTS = 200, DEPTHWISE = 300 };
+enum { LAYOUTS = 200, DEPTHWISE = 300, PARTS = 24 };
 #endif
 enum { CHAIN = 256, MAX_ROWS = 20 };
 
@@ -249,7 +249,7 @@ static void test_layouts(const ds_real_kernels *k)
 /* Parts of the columns by several threads, and every epilogue, against the product and the kernels one by one. */
 static void test_parts(const ds_real_kernels *k, ds_pool *pool)
 {
-    for (int round = 0; round < 24; round++) {
+    for (int round = 0; round < PARTS; round++) {
         const bool glu = round % 3 == 0;
         const size_t e = k->element, depth = random_size(300, 700);
         const size_t n_cols = 2 * (round % 2 == 0 ? 32 * random_size(2, 6) : random_size(40, 200));

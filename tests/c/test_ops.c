@@ -4,7 +4,7 @@
 #include "every_op.h"
 
 #ifdef __SANITIZE_ADDRESS__ /* five times as slow, and what it finds comes of few */
-enum { VARIATIONS = 10, OF_LARGER = 4 };
+enum { VARIATIONS = 6, OF_LARGER = 2 };
 #else
 enum { VARIATIONS = 30, OF_LARGER = 12 };
 #endif

@@ -1,14 +1,15 @@
-"""Ways that cases take by turns: one each in the default tier, all of them in the slow one."""
+"""How cases are shared out: ways by turns, one each in the default tier, and many small cases in one test."""
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 
-__all__ = ["by_turns"]
+__all__ = ["by_turns", "in_blocks"]
 
 
 def by_turns(
@@ -35,3 +36,27 @@ def by_turns(
         turn = takes[k] if k < len(takes) else None
         pairs += [pytest.param(name, way, marks=[pytest.mark.slow] * (way != turn)) for way in ways]
     return pairs
+
+
+def in_blocks(
+    argument: str, values: Sequence[Any], size: int
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a test that many values of an argument are given to, as `pytest.mark.parametrize` does.
+
+    So many of them are one test, for pytest takes longer to set up and report one than small ones run. A failure
+    names its value; a skip skips what is left of the block.
+    """
+    blocks = [list(values[k : k + size]) for k in range(0, len(values), size)]
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run(**given: Any) -> None:
+            for value in given.pop(argument):
+                try:
+                    test(**{argument: value}, **given)
+                except Exception as error:
+                    raise AssertionError(f"{argument}={value!r}: {type(error).__name__}: {error}") from error
+
+        return pytest.mark.parametrize(argument, blocks, ids=[f"{b[0]}-{b[-1]}" for b in blocks])(run)
+
+    return decorate

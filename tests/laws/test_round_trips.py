@@ -6,6 +6,7 @@ import pytest
 from ds_laws import GENERATORS, MODELS, made, models as table
 from random_graphs.trial import Subject
 from same_bits import answers, content
+from turns import in_blocks
 
 import dreamstream as ds
 
@@ -32,7 +33,7 @@ def test_models(name, tmp_path):
         comes_back(engine, tmp_path)
 
 
-@pytest.mark.parametrize("seed", range(100))
+@in_blocks("seed", range(100), 25)
 def test_random_models(seed, tmp_path):
     with Subject.of(seed).compiled() as engine:
         comes_back(engine, tmp_path)

@@ -5,6 +5,7 @@ import pickle
 import re
 
 import pytest
+from turns import in_blocks
 
 from dreamstream import errors
 from dreamstream.stream.rules import stream_slice
@@ -46,7 +47,7 @@ def test_derives_from_the_base_and_the_builtins(name):
 
 @pytest.mark.parametrize("name", [*BUILTINS, "DreamStreamError"])
 @pytest.mark.parametrize("ids", [(), ("a",), tuple(f"s{i}" for i in range(11))])
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@in_blocks("protocol", range(pickle.HIGHEST_PROTOCOL + 1), 9)
 def test_pickle_and_copy(name, ids, protocol):
     error = getattr(errors, name)("text", ids)
     error.note = {"more": 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -60,6 +61,11 @@ def by_definition(layer, x):
     heads, d, n = layer.num_heads, FEATURES // layer.num_heads, len(x)
     q, k, v = ((x @ w[f"linear_{p}.weight"].T + w[f"linear_{p}.bias"]).reshape(n, heads, d) for p in "qkv")
     out = np.zeros((n, heads, d))
+
+    @functools.cache
+    def at(place):
+        return (w["linear_pos.weight"] @ sinusoid(place, FEATURES)).reshape(heads, d)
+
     for i in range(n):
         for h in range(heads):
             keys, scores = list(sees(layer.context, i, n)), []
@@ -74,8 +80,7 @@ def by_definition(layer, x):
                     scores.append(q[i, h] @ (k[j, h] + row) / math.sqrt(d))
                 else:
                     place = i - j if layer.scheme == "transformer-xl" else j
-                    p = (w["linear_pos.weight"] @ sinusoid(place, FEATURES)).reshape(heads, d)[h]
-                    u, b = w["pos_bias_u"][h], w["pos_bias_v"][h]
+                    p, u, b = at(place)[h], w["pos_bias_u"][h], w["pos_bias_v"][h]
                     scores.append(((q[i, h] + u) @ k[j, h] + (q[i, h] + b) @ p) / math.sqrt(d))
             weights = np.exp(np.array(scores) - max(scores))
             out[i, h] = weights / weights.sum() @ v[keys, h]

@@ -71,8 +71,9 @@ NAMES = [o["name"] for o in _core.operators()]
 FORMS = {form.__name__: form for form in (called, torchscript, onnx)}
 
 
+# What is called is what both files hold: in the default tier by turns, with ONNX, whose nodes are its own, always.
 @pytest.mark.parametrize(
-    ("name", "way"), [*((name, "called") for name in NAMES), *by_turns(NAMES, ["torchscript", "onnx"])]
+    ("name", "way"), [*((name, "onnx") for name in NAMES), *by_turns(NAMES, ["called", "torchscript"])]
 )
 def test_operators(name, way):
     form, compared, refusals = FORMS[way], 0, []

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from turns import in_blocks
 
 import dreamstream as ds
 
@@ -115,7 +116,7 @@ def alone(x, row):
     return out
 
 
-@pytest.mark.parametrize("seed", range(1500))
+@in_blocks("seed", range(1500), 50)
 def test_metadata_are_never_false(seed):
     rng = np.random.default_rng(seed)
     x = random_tensor(rng)
@@ -189,7 +190,7 @@ def pieces_by(form, rng, x, axis, edges):
 @pytest.mark.parametrize(
     "form", ["slices", "narrow", "split", "tensor_split", "chunk", "masks", "lists", "index_select"]
 )
-@pytest.mark.parametrize("seed", range(40))
+@in_blocks("seed", range(40), 40)
 def test_any_partition_has_one_start_and_one_end(form, seed):
     rng = np.random.default_rng(seed)
     x = random_tensor(rng)

@@ -54,6 +54,10 @@ def scan(step: Step, windows: Sequence[Any], weights: Sequence[Any], state: Any)
             )
         return KERNELS["scan"].run(step, windows, weights, state)
     parts = [w.new() for w in windows]
+    narrowest = parts[0][0]
+    for x, _ in parts[1:]:  # inputs may be padded to different widths, which Scan refuses
+        narrowest = narrowest[:, : x.shape[1]]
+    parts = [(x[:, : narrowest.shape[1]] if len(parts) > 1 else x, valid) for x, valid in parts]
     frames = [x.transpose(0, 1) for x, _ in parts]
     place = step.first[0] + torch.zeros_like(parts[0][1])
     body = _Frame(step, [w if w is None else w.detach() for w in weights], [x for x, _ in parts], len(state))
