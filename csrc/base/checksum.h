@@ -1,11 +1,8 @@
 /* A number that tells whether memory holds what it held before. */
-#ifndef DS_BASE_CHECKSUM_H
-#define DS_BASE_CHECKSUM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
 /* Of n_bytes bytes, on this machine and in this build: for comparisons while a process runs, not for files. */
 uint64_t ds_checksum(const void *bytes, size_t n_bytes);
-
-#endif
