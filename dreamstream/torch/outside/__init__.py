@@ -18,7 +18,7 @@ from ...operations import OPERATIONS, RELATIONS, ours
 from ...stream.tree import leaves, map_leaves
 from ...stream.where import refuse_offline
 from ..tensor.padded_size import PaddedSize, without_padded_sizes
-from ..tensor.stream_tensor import StreamTensor, collates
+from ..tensor.stream_tensor import TAKERS, StreamTensor, collates
 from . import along, parts, products, reductions, shapes  # noqa: F401  (each enters its rules)
 from .common import ASSIGNED, RULES, Rule, name_of, plain, run, streams_in, unknown
 from .losses import LOSSES
@@ -146,6 +146,8 @@ def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
                 return names.index(a) if isinstance(a, str) and a in names else a
 
             args, kwargs = map_leaves(args, number), map_leaves(kwargs, number)
+        if self._inner is not None:
+            return TAKERS.inside(method, (type(self),), (self, *args), kwargs)
         return method(self, *args, **kwargs)
 
     return named
