@@ -199,7 +199,7 @@ class TorchPatch(Patch):
         return self._inside(module, args, kwargs)
 
     def _settings_of(self, module: Any) -> tuple[Any, ...] | None:
-        """Return what a layer of torch's own computes with: a number of its attributes, and its tensors; else None.
+        """Return what a layer of torch's own computes with, a number of its attributes and its tensors; else None.
 
         Attributes that are other objects than in the call before have another number.
         """

@@ -242,14 +242,10 @@ class Forward(TorchFunctionMode):
         return out
 
     def again(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], anew: Callable[[], Any]) -> Any:
-        """Run what asks this mode: a Python function of torch's, or a layer; in a warm call without asking.
-
-        `func`, a function or a layer's handle, and the arguments say all that the result of `anew` depends on.
-        """
+        """Run a function of torch's, or a layer by its handle, in a warm call without asking: they say all of `anew`."""
         entry, gradients = self.entry, self.gradients
-        if entry.courses is None or not (gradients is None or gradients.quiet):
-            return anew()
-        if n_modes() != self._depth or "call" in self.__dict__:  # another mode, or calls are watched
+        watched = n_modes() != self._depth or "call" in self.__dict__  # by another mode, or for what draws numbers
+        if watched or entry.courses is None or not (gradients is None or gradients.quiet):
             return anew()
         done = entry.n_done
         try:
