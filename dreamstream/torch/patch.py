@@ -96,9 +96,8 @@ class Layer:
         self._places = [state, state["_parameters"], state["_buffers"]]
         self._before = [dict(place) for place in self._places]
         changing = [v for name, v in state.items() if name[:1] != "_" and isinstance(v, (dict, list, set))]
-        self.is_own = kind.__module__ in _LAYERS and kind is not torch.nn.Identity and "forward" not in state
         writes = state.get("inplace") or (state["training"] and state["_buffers"])
-        self.is_own = self.is_own and not (changing or writes)
+        self.is_own = kind is not torch.nn.Identity and not ("forward" in state or changing or writes)
         self.settings = (number, *state["_parameters"].values(), *state["_buffers"].values())
 
     def differs(self, state: dict[str, Any]) -> bool:
@@ -204,6 +203,8 @@ class TorchPatch(Patch):
         Attributes that are other objects than in the call before have another number.
         """
         layer, kind, state = self._layer, type(module), module.__dict__
+        if kind.__module__ not in _LAYERS:
+            return None
         if layer is None or layer.kind is not kind or layer.forward is not kind.forward or layer.differs(state):
             layer = self._layer = Layer(kind, state, 0 if layer is None else layer.number + 1)
         if (
