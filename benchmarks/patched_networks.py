@@ -17,8 +17,8 @@ in ``gtcrn.py:GTCRN:B,257,L,2``.
 Times are CPU time of the thread, medians of calls in turns with the bare module's. The tree in `--before` (built
 in place) is timed by a process of its own, right after. "functions" are the Python functions that one call runs.
 
-``--architectures`` times all models of tests/torch/architectures, small ones of other projects, each in calls of as
-many frames as its test cuts at most: one row in evaluation, a few calls of each way. Bare is as above.
+``--architectures`` times all models of tests/torch/architectures, small ones of other projects, each in calls of
+as many frames as its test cuts at most: one row in evaluation, a few calls of each way. Bare is as above.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from .. import _core
 from ..errors import LocatedError
 from ..source_line import user_line
-from .rules.lineage import Cid, lineages
+from .rules.lineage import Cid, entry, lineages
 
 #: (rows, 4) int64: known and total before the call, known and total now. A total of -1: there is no such edge,
 #: since the stream has not begun, or is too short for it.
@@ -92,6 +92,32 @@ def lines_of(op: Any, inputs: Sequence[Edge], ordinal: int, own: Cid | None = No
         Line(cid, Fraction(num, den), dtype, features, (op, lines, o))
         for o, (cid, (dtype, features, num, den)) in enumerate(zip(cids, op.outputs))
     ]
+
+
+class Lines:
+    """The lines of a forward's inputs and operations: the same objects from call to call while these don't change.
+
+    So what follows on an operation that runs anew in each call, as one on what lengths alone say, need not.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, list[Line]]] = {}
+        self._inputs: dict[int, Line] = {}
+
+    def of_input(self, index: int, rate: Fraction, dtype: str, features: tuple[int, ...], static: bool) -> Line:
+        """Return what holds of an input."""
+        line = self._inputs.get(index)
+        if line is None or (line.rate, line.dtype, line.features, line.static) != (rate, dtype, features, static):
+            line = self._inputs[index] = Line(entry(index), rate, dtype, features, static=static)
+        return line
+
+    def of(self, op: Any, inputs: Sequence[Edge], ordinal: int, own: Cid | None, key: Any) -> list[Line]:
+        """Return what `lines_of` does; `key` is what the forward's script knows the operation by."""
+        asked = key, own, op.outputs, [e.line for e in inputs]
+        known = self._known.get(ordinal)
+        if known is None or known[0] != asked:
+            known = self._known[ordinal] = asked, lines_of(op, inputs, ordinal, own)
+        return known[1]
 
 
 class Edge:

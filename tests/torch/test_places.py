@@ -72,6 +72,7 @@ FORWARDS = {
     "features": (lambda m, x: F.softmax(m.layer(m.linear(x.transpose(1, 2))), -1).max(-1).values, 0),
     "in place": (lambda m, x: F.relu(2 * x, inplace=True).add_(x).mul_(0.5), 0),
     "attention": (attending, 10),
+    "behind positions": (lambda m, x: m.norm(m.conv(x.cumsum(2) / (torch.arange(x.shape[2]) + 1)) * m.scale), 3),
 }
 
 
