@@ -226,8 +226,7 @@ class Forward(TorchFunctionMode):
         try:
             gradients = self.gradients
             if gradients is None or gradients.quiet:
-                out = REPLAY.call(self, func, args, kwargs)
-                if out is not NotImplemented:
+                if (out := REPLAY.call(self, func, args, kwargs)) is not NotImplemented:
                     return out
                 out = self._answer(func, args, kwargs)
             else:
