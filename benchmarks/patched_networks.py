@@ -354,7 +354,7 @@ class Architectures:
     ) -> Any:
         import dreamstream as ds
 
-        test = os.environ["PYTEST_CURRENT_TEST"].split(" ")[0].rpartition("/")[2]
+        test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" (")[0].partition("architectures/")[2]
         patched: Any = ds.patch_module(copy.deepcopy(model.eval()), unstreamable=policy).online()
         names = tuple(d if isinstance(d, str) else None for d in spec)
 
