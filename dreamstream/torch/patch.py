@@ -64,19 +64,8 @@ class Ignored(list[str]):
 
 
 #: Where torch has layers whose forwards compute what their attributes and tensors say, and do nothing else.
-_LAYERS = frozenset(
-    f"torch.nn.modules.{room}"
-    for room in (
-        "activation",
-        "batchnorm",
-        "conv",
-        "instancenorm",
-        "linear",
-        "normalization",
-        "padding",
-        "pooling",
-    )
-)
+_ROOMS = ("activation", "batchnorm", "conv", "instancenorm", "linear", "normalization", "padding", "pooling")
+_LAYERS = frozenset(f"torch.nn.modules.{room}" for room in _ROOMS)
 
 
 class Layer:
@@ -91,8 +80,7 @@ class Layer:
     """
 
     def __init__(self, kind: Any, state: dict[str, Any], number: int) -> None:
-        self.kind, self.forward, self.number = kind, kind.forward, number
-        self._state = state
+        self.kind, self.forward, self.number, self._state = kind, kind.forward, number, state
         self._places = [state, state["_parameters"], state["_buffers"]]
         self._before = [dict(place) for place in self._places]
         changing = [v for name, v in state.items() if name[:1] != "_" and isinstance(v, (dict, list, set))]
