@@ -2,6 +2,7 @@
 
 Usage: python benchmarks/patched_networks.py [--before FOLDER] [--networks NAMES] [--others FILE:CLASS:DIMS ...]
 [--seconds S]; needs torch.
+       python benchmarks/patched_networks.py --architectures; needs pytest and the packages whose models are there.
 
 Networks in mid-stream, on one thread: `conv` and `lstm` of torch_bridge.py, `tcn` (eight dilated layers of
 64), `dualpath` (two blocks with a GRU over bands and one over frames), `gtcrn` (a network like GTCRN: planes,
@@ -15,6 +16,9 @@ in ``gtcrn.py:GTCRN:B,257,L,2``.
 
 Times are CPU time of the thread, medians of calls in turns with the bare module's. The tree in `--before` (built
 in place) is timed by a process of its own, right after. "functions" are the Python functions that one call runs.
+
+``--architectures`` times all models of tests/torch/architectures, small ones of other projects, each in calls of
+as many frames as its test cuts at most: one row in evaluation, a few calls of each way. Bare is as above.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -322,6 +327,92 @@ def measured(name: str, root: Path, seconds: float) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+class Anything:
+    """What `check` of the tests of architectures gives here: any delay will do."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+class Architectures:
+    """Stands for `check` of the tests of architectures: times the model that it is given.
+
+    Attributes
+    ----------
+    rows : list of tuple
+        The test, frames, milliseconds bare and patched, Python functions of a patched call.
+    without : list of str
+        The tests whose models have no bare call of so many frames, or wait for whole streams.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, int, float, float, int]] = []
+        self.without: list[str] = []
+
+    def __call__(
+        self, model: Any, spec: Any, lengths: Any, most: int, policy: str = "raise", seed: int = 0
+    ) -> Any:
+        import dreamstream as ds
+
+        test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" (")[0].partition("architectures/")[2]
+        patched: Any = ds.patch_module(copy.deepcopy(model.eval()), unstreamable=policy).online()
+        names = tuple(d if isinstance(d, str) else None for d in spec)
+
+        def frames_of(n: int) -> torch.Tensor:
+            return torch.randn([{"B": 1, "L": n}.get(d, d) for d in spec])
+
+        x, begin = frames_of(most), frames_of(max(lengths))
+        with torch.no_grad():
+            try:
+                model(x)
+            except RuntimeError:  # it is too short
+                self.without.append(test)
+                return Anything()
+            patched(ds.stream_tensor(begin, ids=["a"], names=names, sos=True))
+            given = ds.stream_tensor(x, ids=["a"], names=names)
+            calls = {"bare": lambda: model(x), "patched": lambda: patched(given)}
+            times: dict[str, list[float]] = {way: [] for way in calls}
+            for _ in range(TURN):
+                for call in calls.values():
+                    call()
+            for _ in range(3):
+                for way, call in calls.items():
+                    for _ in range(TURN):
+                        start = time.thread_time()
+                        call()
+                        times[way].append(1e3 * (time.thread_time() - start))
+            functions = functions_of(calls["patched"])
+        if policy == "buffer":
+            self.without.append(test)
+        else:
+            self.rows.append((test, most, *(float(np.median(own)) for own in times.values()), functions))
+        return Anything()
+
+
+def architectures() -> None:
+    """Print the models of tests/torch/architectures, worst first."""
+    import pytest
+
+    sys.path[:0] = [str(ROOT / "tests" / "helpers"), str(ROOT)]
+    import architectures as helper
+
+    torch.set_num_threads(1)
+    helper.check = timed = Architectures()
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        pytest.main(["-q", "-p", "no:cacheprovider", "-k", "not refused", str(ROOT / "tests/torch/architectures")])
+    rows = sorted(timed.rows, key=lambda row: -row[3] / row[2])
+    print(
+        "\n| model of the test | frames | bare, ms | patched, ms | ÷ bare | functions |\n|---|--:|--:|--:|--:|--:|"
+    )
+    for test, frames, bare, patched, functions in rows:
+        print(f"| {test} | {frames} | {bare:.2f} | {patched:.2f} | {patched / bare:.2f} | {functions} |")
+    ratios = [row[3] / row[2] for row in rows]
+    above = sum(ratio > 3 for ratio in ratios)
+    print(
+        f"\n{len(rows)} models, median {np.median(ratios):.2f}, {above} above 3; not timed: {len(timed.without)}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--before", type=Path)
@@ -329,6 +420,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="*", choices=known, default=known)
     parser.add_argument("--others", nargs="+", default=[], metavar="FILE:CLASS:DIMS")
     parser.add_argument("--seconds", type=float, default=1.0, help="per row (1)")
+    parser.add_argument("--architectures", action="store_true", help="models of tests/torch/architectures alone")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -336,6 +428,9 @@ def main() -> None:
         return
     for line in machine(shlex.join(["python", Path(sys.argv[0]).name, *sys.argv[1:]]), ("numpy", "torch")):
         print(line)
+    if options.architectures:
+        architectures()
+        return
     rows = []
     for name in (*options.networks, *options.others):
         after = measured(name, ROOT, options.seconds)

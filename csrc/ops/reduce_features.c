@@ -20,6 +20,7 @@
 #include "ops/move.h"
 #include "ops/packed.h"
 #include "ops/registry.h"
+#include "ops/sums.h"
 
 enum { KIND, AXES, KEEPDIM, CORRECTION, P };
 enum { SUM, MEAN, PROD, MAX, MIN, VAR, STD, NORM, LOGSUMEXP, ANY, ALL, ARGMAX, ARGMIN };
@@ -48,6 +49,14 @@ static size_t reduced_elements(const ds_op *op)
     for (int i = 0; i < op->in[0].rank; i++)
         n *= reduced(op, i) ? (size_t)op->in[0].shape[i] : 1;
     return n;
+}
+
+enum { BESIDE = 64 /* results at a time */, LOGSUMEXP_ROOM = 512 };
+
+/* Doubles of scratch for several results of one function. */
+static size_t beside_one(const ds_op *op)
+{
+    return op->attr[KIND].i == LOGSUMEXP ? LOGSUMEXP_ROOM : 0;
 }
 
 static ds_status reduce_features_axes(const ds_op *op)
@@ -91,12 +100,10 @@ static ds_status reduce_features_infer(ds_op *op)
     const size_t n = (size_t)ds_signature_elements(in);
     op->reads = kind == SUM || kind == MEAN ? 0 : DS_READS_X | DS_READS_Y;
     op->back_scratch.per_call = reduced_elements(op) * (2 * sizeof(double) + sizeof(size_t));
-    return ds_size_mul(&op->scratch.per_call, n, 3 * sizeof(double));
+    return ds_size_mul(&op->scratch.per_call, n + beside_one(op), 3 * sizeof(double));
 }
 
 /* ---------------------------------------------------------------- results by the kernel */
-
-enum { BESIDE = 64 /* results at a time */ };
 
 /* Elements of a result are `step` apart, those of one result and the next `stride`; one of them is 1. */
 typedef struct layout {
@@ -215,18 +222,40 @@ static double norm(const ds_run *run, const void *x, size_t n, double p, void *r
     return from_real(run, total);
 }
 
-static double logsumexp(const ds_run *run, const void *x, size_t n, void *room)
+/* Results of n neighbours each, as many as room holds at a time: it is for n reals, and for LOGSUMEXP_ROOM doubles. */
+static void logsumexp(const ds_run *run, void *y, const void *x, size_t n_results, size_t n,
+                      void *room)
 {
     const ds_real_kernels *const k = run->k;
-    const double top = reduced_by(run, DS_REDUCE_GREATEST, x, n);
-    if (isinf(top) || top != top)
-        return top;
-    const real centre = as_real(run, top);
-    k->binary(DS_BINARY_SUB, room, x, &centre, n, 1, 0);
-    k->unary(DS_UNARY_EXP, room, room, n, NULL);
-    real total = as_real(run, reduced_by(run, DS_REDUCE_SUM, room, n));
-    k->unary(DS_UNARY_LOG, &total, &total, 1, NULL);
-    return top + from_real(run, total);
+    const size_t fit = LOGSUMEXP_ROOM * sizeof(double) / (n * k->element);
+    const size_t most = fit < 1 ? 1 : fit < BESIDE ? fit : BESIDE;
+    for (size_t at = 0; at < n_results; at += most) {
+        const size_t some = n_results - at < most ? n_results - at : most;
+        const char *const from = (const char *)x + at * n * k->element;
+        double top[BESIDE], sum[BESIDE];
+        union {
+            float f[BESIDE];
+            double d[BESIDE];
+        } total;
+        k->reduce(DS_REDUCE_GREATEST, top, from, some, n, n, 1, NULL);
+        for (size_t r = 0; r < some; r++)
+            if (k->element == sizeof(float))
+                for (size_t i = r * n; i < (r + 1) * n; i++)
+                    ((float *)room)[i] = ((const float *)(const void *)from)[i] - (float)top[r];
+            else
+                for (size_t i = r * n; i < (r + 1) * n; i++)
+                    ((double *)room)[i] = ((const double *)(const void *)from)[i] - top[r];
+        k->unary(DS_UNARY_EXP, room, room, some * n, NULL);
+        k->reduce(DS_REDUCE_SUM, sum, room, some, n, n, 1, NULL);
+        for (size_t r = 0; r < some; r++)
+            ds_sums_set_real(&total, k->element, r, sum[r]);
+        k->unary(DS_UNARY_LOG, &total, &total, some, NULL);
+        for (size_t r = 0; r < some; r++)
+            ds_sums_set_real(y, k->element, at + r,
+                             isinf(top[r]) || top[r] != top[r]
+                                 ? top[r]
+                                 : top[r] + ds_sums_real(&total, k->element, r));
+    }
 }
 
 /* The result for whole numbers, whose sums wrap around, that is a whole number. */
@@ -284,12 +313,7 @@ static void reduce_one(const ds_op *op, const ds_run *run, void *y, size_t i, co
     } else if (!ds_is_real(dtype)) {
         put_whole(y, op->out[0].dtype, i, whole_result(kind, x, n));
     } else {
-        const double v =
-            kind == NORM ? norm(run, x, n, op->attr[P].x, room) : logsumexp(run, x, n, room);
-        if (wide)
-            ((double *)y)[i] = v;
-        else
-            ((float *)y)[i] = (float)v;
+        ds_sums_set_real(y, ds_op_element(op), i, norm(run, x, n, op->attr[P].x, room));
     }
 }
 
@@ -313,7 +337,14 @@ static void reduce_rows(const ds_op *op, const ds_run *run, void *y, const char 
                         size_t n, size_t inner)
 {
     const size_t element = ds_op_element(op), beside = inner == 1 ? rows : inner;
-    const layout at = inner == 1 ? (layout){n, n, 1} : (layout){n, 1, inner};
+    /* results of one element each stand side by side */
+    const layout at = inner > 1 ? (layout){n, 1, inner}
+                      : n > 1   ? (layout){n, n, 1}
+                                : (layout){1, 1, 2};
+    if (n == 1 && op->attr[KIND].i == NORM) {
+        run->k->unary(DS_UNARY_ABS, y, x, rows * inner, NULL);
+        return;
+    }
     for (size_t done = 0; done < rows * inner; done += beside, x += beside * n * element)
         for (size_t r = 0; r < beside; r += BESIDE)
             reduce_beside(op, run, y, done + r, x + r * at.stride * element,
@@ -332,13 +363,19 @@ static void reduce_features_forward(const ds_op *op, const ds_run *run)
     /* elements from one of a result to the next, if that is all */
     const size_t inner = own.rank > 0 ? (size_t)own.axis[0].from / element : 1;
     double *const room = run->scratch;
-    char *const together = (char *)(room + 2 * n);
+    char *const together = (char *)(room + 2 * n + beside_one(op));
     const bool regular = own.rank <= 1, kernel = ds_is_real(in->dtype) && by_kernel(op);
+    const bool logsum = op->attr[KIND].i == LOGSUMEXP;
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
         if (out->m0 < out->m1 && kernel && regular) {
             reduce_rows(op, run, out->data, ds_at(&run->in[row], out->m0, in_bytes),
                         (size_t)(out->m1 - out->m0) * results / inner, n, inner);
+            continue;
+        }
+        if (out->m0 < out->m1 && logsum && regular && inner == 1) {
+            logsumexp(run, out->data, ds_at(&run->in[row], out->m0, in_bytes),
+                      (size_t)(out->m1 - out->m0) * results, n, room);
             continue;
         }
         for (int64_t m = out->m0; m < out->m1; m++) {
@@ -350,7 +387,9 @@ static void reduce_features_forward(const ds_op *op, const ds_run *run)
             }
             if (kernel)
                 reduce_rows(op, run, y, x, results, n, 1);
-            for (size_t i = 0; i < results && !kernel; i++)
+            if (logsum)
+                logsumexp(run, y, x, results, n, room);
+            for (size_t i = 0; i < results && !kernel && !logsum; i++)
                 reduce_one(op, run, y, i, x + i * n * element, n, room);
         }
     }

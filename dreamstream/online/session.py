@@ -31,9 +31,9 @@ from ..errors import (
 )
 from ..source_line import user_line
 from ..stream.course import Course, Leg, Recording
-from ..stream.edge import Counts, Edge, Line, Request, lines_of
+from ..stream.edge import Counts, Edge, Lines, Request
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import entry, require_equal_rates
+from ..stream.rules import require_equal_rates
 from ..stream.where import RETURNED
 from .draws import Draws, mixed
 from .given import Given, Kind, Static, take_given
@@ -113,14 +113,13 @@ class Session:
         self.context_limit = context_limit
         self.script: list[Key] = []
         self.courses: dict[int, Course] = {}
+        self.lines = Lines()
         self.rates: tuple[Fraction, ...] = ()
         self.given: dict[str, Any] = {}  # inputs that live streams were given once, with the kind of their values
         self.kinds: Sequence[Kind] = ()  # of the frames of live streams, by input
         self.held: Any = None  # what the module holds besides
         self.joined = Slot(Groups())
         self.draws = Draws()
-        self._entries: dict[int, Line] = {}
-        self.lines: dict[int, list[Line]] = {}  # what `lines_of` has given before
         self._slots: dict[str, Slot] = {}
         self._dirty = False  # a commit was cut off before the ended streams were taken out
         self._lock = threading.Lock()
@@ -212,15 +211,6 @@ class Session:
 
     def _tidy(self) -> None:
         self._settle(list(self._slots))
-
-    def line_of_input(
-        self, index: int, rate: Fraction, dtype: str, features: tuple[int, ...], static: bool
-    ) -> Line:
-        """Return what holds of an input, the same object while it does not change."""
-        line = self._entries.get(index)
-        if line is None or (line.rate, line.dtype, line.features, line.static) != (rate, dtype, features, static):
-            line = self._entries[index] = Line(entry(index), rate, dtype, features, static=static)
-        return line
 
     def take_given(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: type[Given] = Given
@@ -446,7 +436,7 @@ class Call:
         counts[~_any(self.frames_before, 1), 1] = -1
         counts[~(_any(self.frames_now, 1) | self.ended), 3] = -1
         static = index >= self.moving
-        return Edge(self, self.session.line_of_input(index, self.rates[index], dtype, features, static), counts)
+        return Edge(self, self.session.lines.of_input(index, self.rates[index], dtype, features, static), counts)
 
     @property
     def committed(self) -> bool:
@@ -474,7 +464,7 @@ class Call:
             require_equal_rates(read, f"{name} at {user_line()}")
         key = self._key(request)
         self._follow(key)
-        lines = lines_of(op, edges, self.n_done - 1, request.cid, self.session.lines)
+        lines = self.session.lines.of(op, edges, self.n_done - 1, request.cid, key)
         leg = Leg(op, key, [e.signature for e in edges], lines)
         try:
             results = self.compute(leg, edges, request.values[: op.n_values], request.weights)

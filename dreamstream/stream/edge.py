@@ -14,7 +14,7 @@ import numpy.typing as npt
 from .. import _core
 from ..errors import LocatedError
 from ..source_line import user_line
-from .rules.lineage import Cid, lineages
+from .rules.lineage import Cid, entry, lineages
 
 #: (rows, 4) int64: known and total before the call, known and total now. A total of -1: there is no such edge,
 #: since the stream has not begun, or is too short for it.
@@ -72,13 +72,7 @@ class Line:
         return op.name in ("table", "positions") or (op.framewise and all(line.alike for line in lines))
 
 
-def lines_of(
-    op: Any,
-    inputs: Sequence[Edge],
-    ordinal: int,
-    own: Cid | None = None,
-    known: dict[int, list[Line]] | None = None,
-) -> list[Line]:
+def lines_of(op: Any, inputs: Sequence[Edge], ordinal: int, own: Cid | None = None) -> list[Line]:
     """Return the lines of an operation's outputs.
 
     Parameters
@@ -89,24 +83,41 @@ def lines_of(
         The operation's number in the forward.
     own : Cid, optional
         The first output's lineage, where it is not what the operator makes of the input's.
-    known : dict, optional
-        By ordinal the lines of earlier calls: these are returned where the same operator has the same inputs, so
-        that what follows is found again by them.
     """
     cids = lineages(op, inputs[0].cid, ordinal)
     if own is not None:
         cids[0] = own
     lines = tuple([e.line for e in inputs])
-    made = [
+    return [
         Line(cid, Fraction(num, den), dtype, features, (op, lines, o))
         for o, (cid, (dtype, features, num, den)) in enumerate(zip(cids, op.outputs))
     ]
-    if known is None:
-        return made
-    before = known.get(ordinal, ())
-    if [(x.cid, x.source) for x in before] != [(x.cid, x.source) for x in made]:
-        known[ordinal] = made
-    return known[ordinal]
+
+
+class Lines:
+    """The lines of a forward's inputs and operations: the same objects from call to call while these don't change.
+
+    So what follows on an operation that runs anew in each call, as one on what lengths alone say, need not.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, list[Line]]] = {}
+        self._inputs: dict[int, Line] = {}
+
+    def of_input(self, index: int, rate: Fraction, dtype: str, features: tuple[int, ...], static: bool) -> Line:
+        """Return what holds of an input."""
+        line = self._inputs.get(index)
+        if line is None or (line.rate, line.dtype, line.features, line.static) != (rate, dtype, features, static):
+            line = self._inputs[index] = Line(entry(index), rate, dtype, features, static=static)
+        return line
+
+    def of(self, op: Any, inputs: Sequence[Edge], ordinal: int, own: Cid | None, key: Any) -> list[Line]:
+        """Return what `lines_of` does; `key` is what the forward's script knows the operation by."""
+        asked = key, own, op.outputs, [e.line for e in inputs]
+        known = self._known.get(ordinal)
+        if known is None or known[0] != asked:
+            known = self._known[ordinal] = asked, lines_of(op, inputs, ordinal, own)
+        return known[1]
 
 
 class Edge:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.nn.utils import parametrize
 
+from .. import _core
 from ..array.dtypes import name_of, nominal
 from ..array.first_frame import FirstFrame
 from ..array.lengths_of import LengthsOf
@@ -62,6 +63,36 @@ class Ignored(list[str]):
     """Names that `torch.jit.script` is not to look at."""
 
 
+#: Where torch has layers whose forwards compute what their attributes and tensors say, and do nothing else.
+_ROOMS = ("activation", "batchnorm", "conv", "instancenorm", "linear", "normalization", "padding", "pooling")
+_LAYERS = frozenset(f"torch.nn.modules.{room}" for room in _ROOMS)
+
+
+class Layer:
+    """What a module was when it was called: its class, that class's forward, its attributes.
+
+    Attributes
+    ----------
+    is_own : bool
+        Whether it is one of torch's that computes what its attributes and tensors say, and does nothing else.
+    settings : tuple
+        `number`, which belongs to these attributes, and the module's tensors.
+    """
+
+    def __init__(self, kind: Any, state: dict[str, Any], number: int) -> None:
+        self.kind, self.forward, self.number, self._state = kind, kind.forward, number, state
+        self._places = [state, state["_parameters"], state["_buffers"]]
+        self._before = [dict(place) for place in self._places]
+        changing = [v for name, v in state.items() if name[:1] != "_" and isinstance(v, (dict, list, set))]
+        writes = state.get("inplace") or (state["training"] and state["_buffers"])
+        self.is_own = kind is not torch.nn.Identity and not ("forward" in state or changing or writes)
+        self.settings = (number, *state["_parameters"].values(), *state["_buffers"].values())
+
+    def differs(self, state: dict[str, Any]) -> bool:
+        """Whether the module's attributes or tensors are other objects now."""
+        return state is not self._state or bool(_core.differing(self._places, self._before))
+
+
 class TorchPatch(Patch):
     """The handle of one patched torch module."""
 
@@ -74,6 +105,7 @@ class TorchPatch(Patch):
 
     #: What `torch.nn.Module.compile` has made of the offline model.
     compiled: Any = None
+    _layer: Layer | None = None
 
     # ---------------------------------------------------------------- in the module's __dict__
     def _lend(self, names: Iterable[str]) -> None:
@@ -144,10 +176,33 @@ class TorchPatch(Patch):
 
     @passes_on
     def direct(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Take a call of the module from a forward's copy."""
+        """Take a call of the module from a forward's copy; one of a layer of torch's own is a place itself."""
+        module = self.module
         if self.around or kwargs or len(args) != 1 or type(args[0]) is not SHELL:
-            return self.module(*args, **kwargs)
-        return self._inside(self.module, args, kwargs)
+            return module(*args, **kwargs)
+        forward = current()
+        if forward.arrays is None and (settings := self._settings_of(module)) is not None:
+            return forward.again(self, (*args, *settings), {}, partial(self._inside, module, args, kwargs))
+        return self._inside(module, args, kwargs)
+
+    def _settings_of(self, module: Any) -> tuple[Any, ...] | None:
+        """Return what a layer of torch's own computes with, a number of its attributes and its tensors; else None.
+
+        Attributes that are other objects than in the call before have another number.
+        """
+        layer, kind, state = self._layer, type(module), module.__dict__
+        if kind.__module__ not in _LAYERS:
+            return None
+        if layer is None or layer.kind is not kind or layer.forward is not kind.forward or layer.differs(state):
+            layer = self._layer = Layer(kind, state, 0 if layer is None else layer.number + 1)
+        if (
+            not layer.is_own
+            or state["_modules"]
+            or private.has_hooks(module)
+            or streaming_forward(module) is not None
+        ):
+            return None
+        return layer.settings
 
     def _of_copy(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.strip(module.__dict__)
@@ -386,7 +441,14 @@ class TorchPatch(Patch):
         return values[0].device if own is None else own
 
     def __getstate__(self) -> dict[str, Any]:
-        own: dict[str, Any] = {"_names": None, "_named": [], "_types": [], "_versions": None, "compiled": None}
+        own: dict[str, Any] = {
+            "_names": None,
+            "_named": [],
+            "_types": [],
+            "_versions": None,
+            "compiled": None,
+            "_layer": None,
+        }
         return {**super().__getstate__(), **own}
 
 

@@ -72,6 +72,7 @@ FORWARDS = {
     "features": (lambda m, x: F.softmax(m.layer(m.linear(x.transpose(1, 2))), -1).max(-1).values, 0),
     "in place": (lambda m, x: F.relu(2 * x, inplace=True).add_(x).mul_(0.5), 0),
     "attention": (attending, 10),
+    "behind positions": (lambda m, x: m.norm(m.conv(x.cumsum(2) / (torch.arange(x.shape[2]) + 1)) * m.scale), 3),
 }
 
 
@@ -320,6 +321,51 @@ def test_functions_are_repeated_without_torchs_way_of_asking(monkeypatch):
     )
     model(ds.stream_tensor([torch.randn(4, 3)], ids=["a"]))
     assert not asked
+
+
+def test_layers_are_repeated_without_their_forwards_until_something_of_theirs_changes(monkeypatch):
+    """A number, a parameter, a forward or a hook of a layer that is other than before is seen in the same call."""
+    ran = []
+
+    def noting(forward):
+        return lambda self, x: ran.append(type(self).__name__) or forward(self, x)
+
+    model = nn.Sequential(
+        nn.Conv1d(4, 4, 1), nn.LeakyReLU(), nn.BatchNorm1d(4), nn.PReLU(), nn.AvgPool1d(1)
+    ).eval()
+    for kind in (nn.LeakyReLU, nn.PReLU):
+        monkeypatch.setattr(kind, "forward", noting(kind.forward))
+    plain = copy.deepcopy(model)
+    ds.patch_module(model).online()
+    x = torch.randn(4, 5)
+    changes = {
+        "nothing": lambda m: None,
+        "a number": lambda m: setattr(m[1], "negative_slope", 0.5),
+        "another number": lambda m: setattr(m[2], "eps", 0.5),
+        "a parameter": lambda m: setattr(m[3], "weight", nn.Parameter(torch.tensor([0.75]))),
+        "none": lambda m: setattr(m[0], "bias", None),
+        "a hook": lambda m: m[0].register_forward_hook(lambda m, given, out: 2 * out),
+        "a forward of its own": lambda m: setattr(m[4], "forward", lambda x: -x),
+        "a forward of its class": lambda m: monkeypatch.setattr(nn.LeakyReLU, "forward", lambda self, x: x.exp()),
+    }
+    whole = {"ids": ["a"], "sos": True, "eos": True}
+    model(ds.stream_tensor([x], **whole))
+    for name, change in changes.items():
+        if name != "a forward of its class":
+            change(plain)
+        change(model)
+        ran.clear()
+        got = model(ds.stream_tensor([x], **whole))["a"]
+        assert ran == [] or name != "nothing"
+        assert torch.allclose(got, plain(x[None])[0], atol=1e-6), name
+
+
+def test_layers_that_count_their_calls_count_all():
+    model = nn.Sequential(nn.Conv1d(4, 4, 1), nn.BatchNorm1d(4)).train()
+    ds.patch_module(model).online()
+    for n in range(4):
+        model(ds.stream_tensor([torch.randn(4, 5)], ids=["a"], sos=True, eos=True))
+        assert model[1].num_batches_tracked == n + 1
 
 
 def test_a_mode_within_a_forward_is_asked_first():

@@ -8,10 +8,9 @@ gradients. What the native front end does not know does not stream, and says so 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
-from functools import partial
 from typing import Any
 
 import torch
@@ -148,6 +147,7 @@ class Forward(TorchFunctionMode):
     def _plainly(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on plain tensors."""
         if self.held is not None and writes(func.__name__, kwargs):
+            looked_at()  # a layer that writes is none that can be repeated
             found = self.held.writes((*args, *kwargs.values()))
             if found and self.gradients is not None and self.gradients.running is not None:
                 self.gradients.running.writes = True
@@ -227,8 +227,7 @@ class Forward(TorchFunctionMode):
         try:
             gradients = self.gradients
             if gradients is None or gradients.quiet:
-                out = REPLAY.call(self, func, args, kwargs)
-                if out is not NotImplemented:
+                if (out := REPLAY.call(self, func, args, kwargs)) is not NotImplemented:
                     return out
                 out = self._answer(func, args, kwargs)
             else:
@@ -242,16 +241,18 @@ class Forward(TorchFunctionMode):
             )
         return out
 
-    def again(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a Python function of torch's that asks this mode, in a warm call without asking."""
-        quiet = self.gradients is None or self.gradients.quiet
-        if not quiet or n_modes() != self._depth or "call" in self.__dict__:  # another mode, or calls are watched
-            return func(*args, **kwargs)
+    def again(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], anew: Callable[[], Any]) -> Any:
+        """Run a function of torch's, or a layer by its handle, without asking where it did the same before."""
+        entry, gradients = self.entry, self.gradients
+        watched = n_modes() != self._depth or "call" in self.__dict__  # by another mode, or for what draws numbers
+        if watched or entry.courses is None or not (gradients is None or gradients.quiet):
+            return anew()
+        done = entry.n_done
         try:
             out = REPLAY.call(self, func, args, kwargs)
-        except Exception as error:
-            return self._failed(error, func, args, kwargs)
-        anew = partial(func, *args, **kwargs)
+        except Exception:  # it fails anew, where it is known what that means
+            entry.n_done = done
+            return anew()
         return recorded(self, func, args, kwargs, anew) if out is NotImplemented else out
 
     def _failed(self, error: Exception, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
