@@ -115,8 +115,11 @@ def test_planted(c_build, tmp_path, name):
         if shutil.which(tool) is None:
             pytest.skip(f"no {tool}")
     program = build(c_build, name, tmp_path)
-    emulator = [
-        word.replace(c_build.PROCESSOR, "cortex-a57" if name in OLD else "max") for word in c_build.EMULATOR
-    ]
-    done = c_build.run(program, "narrow", timeout=3600, under=emulator)
-    assert (done.returncode != 0) == (name is not None), done.stdout
+    words = ["bf16", "int8"]
+    if name is not None:
+        words = words[:1] if "bf16" in name + MUTANTS[name][0] else words[1:]
+    processor = "cortex-a57" if name in OLD else "max"
+    emulator = [part.replace(c_build.PROCESSOR, processor) for part in c_build.EMULATOR]
+    for word in words:
+        done = c_build.run(program, word, timeout=3600, under=emulator)
+        assert (done.returncode != 0) == (name is not None), done.stdout

@@ -439,15 +439,22 @@ static void test_narrow(const ds_kernels *const *variants, size_t n_variants, ds
     }
 }
 
-/* With the word `narrow` products of narrow weights alone. */
+/* With a word, `fp16`, `bf16`, `int8` or `split`, products of weights that are stored so alone. */
 int main(int argc, char **argv)
 {
+    static const struct {
+        const char *word;
+        ds_stored stored;
+        bool panels, cells;
+    } ways[] = {{"fp16", DS_STORED_FP16, true, false},
+                {"bf16", DS_STORED_BF16, true, true},
+                {"int8", DS_STORED_INT8, true, true},
+                {"split", DS_STORED_SPLIT, false, true}};
     ds_pool *pool = NULL;
     CHECK(ds_pool_create(&pool, NULL, 3) == DS_OK);
     const ds_kernels *variants[MAX_VARIANTS];
     const size_t n_variants = runnable(variants);
-    const bool all = argc < 2 || strcmp(argv[1], "narrow") != 0;
-    for (size_t real = 0; all && real < 2; real++) {
+    for (size_t real = 0; argc < 2 && real < 2; real++) {
         const size_t element = real == 0 ? sizeof(float) : sizeof(double);
         for (size_t v = 0; v < n_variants; v++) {
             CHECK(variants[v]->real[real].element == element);
@@ -460,11 +467,14 @@ int main(int argc, char **argv)
         test_variants(variants, n_variants, real);
         test_depthwise(variants, n_variants, real);
     }
-    for (ds_stored stored = DS_STORED_FP16; stored <= DS_STORED_INT8; stored++)
-        test_narrow(variants, n_variants, stored);
-    test_cells(variants, n_variants, DS_STORED_INT8, pool);
-    test_cells(variants, n_variants, DS_STORED_BF16, pool);
-    test_cells(variants, n_variants, DS_STORED_SPLIT, pool);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (argc > 1 && strcmp(argv[1], ways[i].word) != 0)
+            continue;
+        if (ways[i].panels)
+            test_narrow(variants, n_variants, ways[i].stored);
+        if (ways[i].cells)
+            test_cells(variants, n_variants, ways[i].stored, pool);
+    }
     ds_pool_destroy(pool);
     return check_report();
 }
