@@ -393,6 +393,31 @@ static void test_depthwise(const ds_kernels *const *variants, size_t n_variants,
     }
 }
 
+/* Some rows and some panels are so small that products, or sums, count as zero; others hold zeros alone. */
+static void test_tiny(const ds_kernels *const *variants, size_t n_variants)
+{
+    static const double scales[] = {1, 0x1p-40, 0x1p-63, 0x1p-66, 0x1p-100, 0x1p-135, 0};
+    enum { SCALES = sizeof scales / sizeof *scales };
+    for (int round = 0; round < 60; round++) {
+        const size_t n_rows = random_size(1, MAX_ROWS), depth = random_size(1, 300);
+        problem p = problem_new(sizeof(float), n_rows, random_size(1, 140), depth);
+        float *const w = p.weight, *const x = p.x;
+        double scale = 1;
+        for (size_t i = 0; i < p.n_cols * depth; i++) {
+            scale = i % (32 * depth) == 0 ? scales[random_size(0, SCALES - 1)] : scale;
+            w[i] = random_size(0, 30) == 0 ? 0 : (float)(scale * (double)w[i]);
+        }
+        for (size_t i = 0; i < n_rows * (depth + 3); i++) {
+            scale = i % (depth + 3) == 0 ? scales[random_size(0, SCALES - 1)] : scale;
+            x[i] = random_size(0, 30) == 0 ? 0 : (float)(scale * (double)x[i]);
+        }
+        for (size_t j = 0; p.bias != NULL && j < p.n_cols; j++)
+            ((float *)p.bias)[j] = 0;
+        compare(&p, variants, n_variants, 0);
+        problem_free(&p);
+    }
+}
+
 /* Products of cells: rows are stored as the weight is. */
 static void test_cells(const ds_kernels *const *variants, size_t n_variants, ds_stored stored,
                        ds_pool *pool)
@@ -411,6 +436,7 @@ static void test_cells(const ds_kernels *const *variants, size_t n_variants, ds_
         test_parts(&narrow[n].real[0], pool);
         n++;
     }
+    test_tiny(all, n);
     test_variants(all, n, 0);
 }
 
