@@ -27,7 +27,6 @@ MUTANTS = {
         "vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(four))))))"),
     "no product of bf16 is tiny": ("product_bf16.inc", "of_row + of_panel < 2 * 127 - 112", "false"),
     "the least exponent is one greater": ("product_bf16.inc", "2 * 127 - 112", "2 * 127 - 113"),
-    "products of bf16 are all tiny": ("product_bf16.inc", "of_panel == 0 || ", "of_panel != 0 || "),
     "panels with numbers that count as zero are multiplied": ("product_bf16.inc", "of_panel == 0 || ", ""),
     "the greatest exponent of a row": (
         "product_bf16.inc", "least = vminq_u32(least, ", "least = vmaxq_u32(vdupq_n_u32(0), "),

@@ -416,6 +416,25 @@ static void test_tiny(const ds_kernels *const *variants, size_t n_variants)
         compare(&p, variants, n_variants, 0);
         problem_free(&p);
     }
+    for (int exponent = -116; exponent < -108; exponent++) { /* of 131 131 - 130 132, which is 1 */
+        const size_t gap = random_size(1, 2);
+        problem p = problem_new(sizeof(float), random_size(1, MAX_ROWS), 40, 3);
+        float *const w = p.weight, *const x = p.x;
+        memset(x, 0, 3 * sizeof *x);
+        x[0] = ldexpf(131, -50);
+        x[gap] = ldexpf(130, -50);
+        for (size_t m = 0; m < p.n_rows; m++)
+            p.rows[m] = x;
+        for (size_t j = 0; j < p.n_cols; j++) {
+            memset(w + j * 3, 0, 3 * sizeof *w);
+            w[j * 3] = ldexpf(131, exponent + 50 - 14);
+            w[j * 3 + gap] = ldexpf(-132, exponent + 50 - 14);
+            if (p.bias != NULL)
+                ((float *)p.bias)[j] = 0;
+        }
+        compare(&p, variants, n_variants, 0);
+        problem_free(&p);
+    }
 }
 
 /* Products of cells: rows are stored as the weight is. */
