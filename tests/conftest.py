@@ -33,7 +33,7 @@ FAST = ("attacks", "decode", "python", "source", "tracing")
 #: But for what takes seconds: compilers, processes, memory, every failing allocation, other packages.
 NOT_FAST = {
     "test_benchmarks.py", "test_checkpoints.py", "test_cli.py", "test_cli_files.py", "test_cli_run.py",
-    "test_doctests.py", "test_examples_c.py", "test_examples_rust.py", "test_faults.py", "test_faults_files.py",
+    "test_doctests.py", "test_examples_c.py", "test_examples_foreign.py", "test_faults.py", "test_faults_files.py",
     "test_header.py", "test_loader_processes.py", "test_mass.py", "test_memory.py", "test_memory_files.py",
     "test_readme.py", "test_sanitized.py", "test_silero.py", "test_snapshots.py",
 }  # fmt: skip

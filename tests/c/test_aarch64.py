@@ -132,12 +132,23 @@ def test_models_give_the_same_bits(c_build, cross, tmp_path, monkeypatch, rng, m
     assert all(other == first for other in others)
 
 
+# Doubles for which two C libraries give other bits: erf (gelu by default), erfc and hypot.
+BY_LIBM = {
+    f"{name} float64 {part}"
+    for name in ("gelu-layer", "tagger", "phases", "erf 0", "erfc 0", "hypot 0", "transformer-encoder-causal",
+                 "transformer-encoder-window", "transformer-encoder-chunks")
+    for part in ("eager", "slopes")
+}  # fmt: skip
+
+
 def test_digest():
-    """Models, large cases and every operator, in float32: doubles have functions of libm."""
+    """Models, large cases and every operator: all but doubles that go through three functions of libm."""
     if "DREAMSTREAM_AARCH64" not in os.environ:
         pytest.skip("DREAMSTREAM_AARCH64 does not name what tests/aarch64.py has made")
     found = []
     for python in (sys.executable, Path(os.environ["DREAMSTREAM_AARCH64"]) / "python"):
         said = subprocess.check_output([python, "-m", "ds_laws.bits", "batched"], cwd=HERE.parent / "helpers")
-        found.append({name: bits for name, bits in json.loads(said)["hashes"].items() if " float32 " in name})
-    assert len(found[0]) > 400 and found[0] == found[1]
+        found.append(json.loads(said)["hashes"])
+    here, there = found
+    assert here.keys() == there.keys() and len(here) > 800
+    assert {name for name in here if here[name] != there[name]} <= BY_LIBM

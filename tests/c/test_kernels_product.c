@@ -393,6 +393,50 @@ static void test_depthwise(const ds_kernels *const *variants, size_t n_variants,
     }
 }
 
+/* Some rows and some panels are so small that products, or sums, count as zero; others hold zeros alone. */
+static void test_tiny(const ds_kernels *const *variants, size_t n_variants)
+{
+    static const double scales[] = {1, 0x1p-40, 0x1p-63, 0x1p-66, 0x1p-100, 0x1p-135, 0};
+    enum { SCALES = sizeof scales / sizeof *scales };
+    for (int round = 0; round < 60; round++) {
+        const size_t n_rows = random_size(1, MAX_ROWS), depth = random_size(1, 300);
+        problem p = problem_new(sizeof(float), n_rows, random_size(1, 140), depth);
+        float *const w = p.weight, *const x = p.x;
+        double scale = 1;
+        for (size_t i = 0; i < p.n_cols * depth; i++) {
+            scale = i % (32 * depth) == 0 ? scales[random_size(0, SCALES - 1)] : scale;
+            w[i] = random_size(0, 30) == 0 ? 0 : (float)(scale * (double)w[i]);
+        }
+        for (size_t i = 0; i < n_rows * (depth + 3); i++) {
+            scale = i % (depth + 3) == 0 ? scales[random_size(0, SCALES - 1)] : scale;
+            x[i] = random_size(0, 30) == 0 ? 0 : (float)(scale * (double)x[i]);
+        }
+        for (size_t j = 0; p.bias != NULL && j < p.n_cols; j++)
+            ((float *)p.bias)[j] = 0;
+        compare(&p, variants, n_variants, 0);
+        problem_free(&p);
+    }
+    for (int exponent = -116; exponent < -108; exponent++) { /* of 131 131 - 130 132, which is 1 */
+        const size_t gap = random_size(1, 2);
+        problem p = problem_new(sizeof(float), random_size(1, MAX_ROWS), 40, 3);
+        float *const w = p.weight, *const x = p.x;
+        memset(x, 0, 3 * sizeof *x);
+        x[0] = ldexpf(131, -50);
+        x[gap] = ldexpf(130, -50);
+        for (size_t m = 0; m < p.n_rows; m++)
+            p.rows[m] = x;
+        for (size_t j = 0; j < p.n_cols; j++) {
+            memset(w + j * 3, 0, 3 * sizeof *w);
+            w[j * 3] = ldexpf(131, exponent + 50 - 14);
+            w[j * 3 + gap] = ldexpf(-132, exponent + 50 - 14);
+            if (p.bias != NULL)
+                ((float *)p.bias)[j] = 0;
+        }
+        compare(&p, variants, n_variants, 0);
+        problem_free(&p);
+    }
+}
+
 /* Products of cells: rows are stored as the weight is. */
 static void test_cells(const ds_kernels *const *variants, size_t n_variants, ds_stored stored,
                        ds_pool *pool)
@@ -411,16 +455,51 @@ static void test_cells(const ds_kernels *const *variants, size_t n_variants, ds_
         test_parts(&narrow[n].real[0], pool);
         n++;
     }
+    test_tiny(all, n);
     test_variants(all, n, 0);
 }
 
-int main(void)
+/* Panels of narrow numbers give what the reference makes of the same numbers as floats. */
+static void test_narrow(const ds_kernels *const *variants, size_t n_variants, ds_stored stored)
 {
+    for (size_t v = 1; v < n_variants; v++) {
+        ds_real_kernels k = variants[v]->real[0];
+        k.stored = stored;
+        for (size_t n_rows = 0; n_rows <= MAX_ROWS; n_rows++) {
+            const size_t depth = random_size(1, n_rows % 5 == 0 ? 600 : 40);
+            problem p = problem_new(sizeof(float), n_rows, random_size(1, 150), depth);
+            const ds_weight_layout rows = rows_of(depth);
+            guarded packed = guarded_new(ds_packed_bytes(&k, k.format, p.n_cols, depth));
+            guarded y = run(&p, &k);
+            ds_pack(&k, k.format, packed.data, p.weight, p.n_cols, &rows, p.bias);
+            CHECK(((const ds_packed *)packed.data)->stored == stored);
+            ds_unpack(packed.data, p.weight);
+            guarded expected = run(&p, &variants[0]->real[0]);
+            CHECK(memcmp(y.data, expected.data, y.n_bytes) == 0);
+            guarded_free(packed);
+            guarded_free(y);
+            guarded_free(expected);
+            problem_free(&p);
+        }
+    }
+}
+
+/* With a word, `fp16`, `bf16`, `int8` or `split`, products of weights that are stored so alone. */
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *word;
+        ds_stored stored;
+        bool panels, cells;
+    } ways[] = {{"fp16", DS_STORED_FP16, true, false},
+                {"bf16", DS_STORED_BF16, true, true},
+                {"int8", DS_STORED_INT8, true, true},
+                {"split", DS_STORED_SPLIT, false, true}};
     ds_pool *pool = NULL;
     CHECK(ds_pool_create(&pool, NULL, 3) == DS_OK);
     const ds_kernels *variants[MAX_VARIANTS];
     const size_t n_variants = runnable(variants);
-    for (size_t real = 0; real < 2; real++) {
+    for (size_t real = 0; argc < 2 && real < 2; real++) {
         const size_t element = real == 0 ? sizeof(float) : sizeof(double);
         for (size_t v = 0; v < n_variants; v++) {
             CHECK(variants[v]->real[real].element == element);
@@ -433,9 +512,14 @@ int main(void)
         test_variants(variants, n_variants, real);
         test_depthwise(variants, n_variants, real);
     }
-    test_cells(variants, n_variants, DS_STORED_INT8, pool);
-    test_cells(variants, n_variants, DS_STORED_BF16, pool);
-    test_cells(variants, n_variants, DS_STORED_SPLIT, pool);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (argc > 1 && strcmp(argv[1], ways[i].word) != 0)
+            continue;
+        if (ways[i].panels)
+            test_narrow(variants, n_variants, ways[i].stored);
+        if (ways[i].cells)
+            test_cells(variants, n_variants, ways[i].stored, pool);
+    }
     ds_pool_destroy(pool);
     return check_report();
 }

@@ -23,7 +23,7 @@ from dreamstream import _core, dispatch, nn
 
 from .reference import REFERENCES, Refused
 
-__all__ = ["Case", "CaseModel", "Input", "Refused", "Rng", "normal", "pick", "random_layout", "together"]
+__all__ = ["Case", "CaseModel", "Input", "Refused", "Rng", "normal", "pick", "random_layout", "sizes", "together"]
 
 #: Operators whose references are asked what comes of no frames; of others none do.
 OF_NONE = (
@@ -52,6 +52,13 @@ def normal(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
     if dtype == "int64":
         return rng.integers(-9, 10, shape)
     return rng.standard_normal(shape).astype(dtype)
+
+
+def sizes(rng: Rng, shape: Sequence[int], octaves: float) -> Array:
+    """Random numbers above zero, some octaves around 1: the same on all machines, which NumPy's exp is not."""
+    log2 = rng.standard_normal(shape) * octaves
+    whole = np.floor(log2)
+    return np.ldexp(1 + (log2 - whole), whole.astype(int))
 
 
 @dataclass

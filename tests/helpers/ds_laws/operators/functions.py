@@ -10,7 +10,7 @@ import numpy as np
 
 from dreamstream.operations import BINARY, UNARY, Elementwise
 
-from ..case import Array, Case, Input, Rng, normal, pick
+from ..case import Array, Case, Input, Rng, normal, pick, sizes
 from ..reference import Arrays, operands
 from .drawing import long, make, shape, total
 
@@ -26,12 +26,12 @@ def inside(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
 
 def above(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
     """From 1 on, by and large."""
-    return (0.95 + np.exp(rng.standard_normal(shape) * 2)).astype(dtype)
+    return (0.95 + sizes(rng, shape, 3)).astype(dtype)
 
 
 def wide(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
     """Small and large, up to 20."""
-    return np.clip(rng.standard_normal(shape) * np.exp(rng.standard_normal(shape)), -20, 20).astype(dtype)
+    return np.clip(rng.standard_normal(shape) * sizes(rng, shape, 1.5), -20, 20).astype(dtype)
 
 
 def quarters(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
@@ -41,7 +41,7 @@ def quarters(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
 
 def positive(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
     """Above zero, by and large."""
-    out = np.exp(rng.standard_normal(shape) * 2)
+    out = sizes(rng, shape, 3)
     out[rng.random(shape) < 0.05] *= -1
     return out.astype(dtype)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..case import Array, Case, Input, Rng, normal, pick
+from ..case import Array, Case, Input, Rng, normal, pick, sizes
 from ..reference import Arrays
 from .drawing import WAITS, cases, innermost, make, maybe, shape
 
@@ -71,7 +71,7 @@ def _batch_norm(rng: Rng, dtype: str) -> Case:
     offset = float(pick(rng, 0, 0, 1e3))
     weights = [
         (offset + rng.standard_normal(n)).astype(dtype),
-        np.exp(rng.standard_normal(n)).astype(dtype),
+        sizes(rng, n, 1.5).astype(dtype),
         maybe(rng, normal(rng, n, dtype)),
         maybe(rng, normal(rng, n, dtype)),
     ]
