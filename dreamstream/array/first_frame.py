@@ -25,6 +25,7 @@ from .loops import Loop
 from .operators import run
 from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
+from .tensor import Tensor
 
 #: Functions of elements, beside those of `OPERATIONS`.
 _BY_ELEMENTS = frozenset((
@@ -336,7 +337,7 @@ def held(first: FirstFrame) -> StreamTensor:
 def at_one_frame(x: StreamTensor, index: Any) -> Any:
     """Return an index of frames by a constant of one place, the first or the last, as the place or its slice."""
     parts = list(index) if type(index) is tuple else [index]
-    at = [i for i, p in enumerate(parts) if type(p) is list or getattr(p, "is_stream", None) is False]
+    at = [i for i, p in enumerate(parts) if type(p) is list or (isinstance(p, Tensor) and not p.is_stream)]
     if x.edge is None or len(at) != 1 or "L" not in x.dims or any(p is Ellipsis for p in parts):
         return index
     (i,), place = at, np.asarray(getattr(parts[at[0]], "numpy", lambda: parts[at[0]])())

@@ -48,6 +48,13 @@ class Reversed(Function):
         return -ctx.weight * grad, None
 
 
+class Sliced(Reversed):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.weight = weight
+        return x[:]
+
+
 class Returned(Function):
     """It gives its argument itself."""
 
@@ -205,6 +212,7 @@ RIGHT = {
     "no gradient of one result": lambda m, x: Unmaterialized.apply(x)[1] + x,
     "one inside another": lambda m, x: Inner.apply(x),
     "in a row": lambda m, x: Swish.apply(Reversed.apply(Swish.apply(x), 2.0)),
+    "in a row, the second of them a slice": lambda m, x: Sliced.apply(Swish.apply(x), 2.0),
     "no gradients wanted": _without,
     "transposed": lambda m, x: Swish.apply(x.transpose(1, 2)).transpose(1, 2),
     "B and L joined": lambda m, x: Swish.apply(x.reshape(-1, 4)).view(x.shape),

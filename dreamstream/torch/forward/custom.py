@@ -125,7 +125,8 @@ class Gradients:
         if running is not None and running.frame not in _stack():
             self.running, self.applies = None, True
             try:
-                running.finish()
+                with without_functions():  # asked meanwhile, the mode would take the next Function to have begun
+                    running.finish()
             finally:
                 self.applies = False
 
@@ -194,10 +195,9 @@ class _Applied:
     def finish(self) -> None:
         """Give the results their gradients, or refuse."""
         found = {}
-        with without_functions():
-            for shell in self.made:
-                if shell.grad_fn is not None and function_of(shell.grad_fn) is self.cls:
-                    found[shell.output_nr] = shell
+        for shell in self.made:
+            if shell.grad_fn is not None and function_of(shell.grad_fn) is self.cls:
+                found[shell.output_nr] = shell
         if not self.learns or not found:
             return
         if self.cls is BackwardHookFunction:
@@ -232,14 +232,13 @@ class _Applied:
             return CUSTOM.words
         if self.writes:
             return "it writes into a buffer, and runs twice in training", "write into it in the module's forward"
-        with without_functions():
-            drawn = not all(map(torch.equal, self.random, random_states(self.device)))
+        drawn = not all(map(torch.equal, self.random, random_states(self.device)))
         return ("it draws random numbers, and runs twice in training", CUSTOM.words[1]) if drawn else None
 
     def _apply(self, found: dict[int, Any]) -> tuple[str, str] | None:
         """Let torch record the backward; return why that would be wrong, if so, and what would work."""
         values = {id(i): i.value for i in self._streams()}
-        with without_functions(), saving(), torch.enable_grad():
+        with saving(), torch.enable_grad():
             tried = self.entry.session.tried
             if self.place not in tried:
                 wrong = self._try(found, values)
@@ -260,7 +259,7 @@ class _Applied:
                 f"a full backward hook of a layer at {self.line}: not all gradients that it would see are of "
                 "streams' frames; outside the forward, x.register_hook sees those of inputs and outputs"
             )
-        with without_functions(), saving(), torch.enable_grad():
+        with saving(), torch.enable_grad():
             rows = [_laid(i.value, i.dims, False) if ok else torch.zeros(0) for i, ok in zip(given, fit)]
             results = BackwardHookFunction.apply(*rows)
             for number, shell in found.items():
@@ -269,7 +268,7 @@ class _Applied:
 
     def _nothing(self, found: dict[int, Any]) -> None:
         """Let a loss over results without frames have a gradient, which goes nowhere."""
-        with without_functions(), torch.enable_grad():
+        with torch.enable_grad():
             for shell in found.values():
                 shell._inner = _with(shell._inner, shell._inner.value + _anywhere().to(shell._inner.value).sum())
 

@@ -149,8 +149,6 @@ def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
                 return names.index(a) if isinstance(a, str) and a in names else a
 
             args, kwargs = map_leaves(args, number), map_leaves(kwargs, number)
-        if self._inner is not None:
-            return TAKERS.inside(method, (type(self),), (self, *args), kwargs)
         return method(self, *args, **kwargs)
 
     return named
