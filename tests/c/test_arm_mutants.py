@@ -2,7 +2,8 @@
 
     pytest -m slow tests/c/test_arm_mutants.py         # minutes
 
-One file is compiled per fault, against the engine of the variant `aarch64`.
+One file is compiled per fault, against the engine of the variant `aarch64`. A fault in an instruction's arithmetic is
+none of these: the self-check at load finds it, and other kernels run.
 """
 
 import shutil
@@ -36,9 +37,6 @@ MUTANTS = {
         "product_bf16.inc", "? vshlq_n_u32(vld1q_u32(p), 16)", "? vld1q_u32(p)"),
     "a pair's numbers in the other order": (
         "product_bf16.inc", "VEC_BROADCAST(&(p)->part[(v) % 2])", "VEC_BROADCAST(&(p)->part[1 - (v) % 2])"),
-    "instructions of bf16 take the other number": (
-        "product_bf16.inc", "upper ? vbfmlaltq_f32(sum, w, x) : vbfmlalbq_f32(sum, w, x)",
-        "upper ? vbfmlalbq_f32(sum, w, x) : vbfmlaltq_f32(sum, w, x)"),
     "a row's pairs begin with the second": (
         "product_bf16.inc", "NAME(bf16_term)(c, b, &(p)->part[(v) % 2], (v) % 2)",
         "NAME(bf16_term)(c, b, &(p)->part[1 - (v) % 2], (v) % 2)"),
