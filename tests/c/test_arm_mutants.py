@@ -2,8 +2,8 @@
 
     pytest -m slow tests/c/test_arm_mutants.py         # minutes
 
-One file is compiled per fault, against the engine of the variant `aarch64`. A fault in an instruction's arithmetic is
-none of these: the self-check at load finds it, and other kernels run.
+One file is compiled per fault, against the engine of the variant `aarch64`. A fault in the arithmetic of
+an instruction is none of these: the self-check at load finds it, and other kernels run.
 """
 
 import shutil
