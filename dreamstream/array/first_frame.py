@@ -336,9 +336,11 @@ def held(first: FirstFrame) -> StreamTensor:
 
 def at_one_frame(x: StreamTensor, index: Any) -> Any:
     """Return an index of frames by a constant of one place, the first or the last, as the place or its slice."""
+    if x.edge is None or "L" not in x.dims:
+        return index
     parts = list(index) if type(index) is tuple else [index]
     at = [i for i, p in enumerate(parts) if type(p) is list or (isinstance(p, Tensor) and not p.is_stream)]
-    if x.edge is None or len(at) != 1 or "L" not in x.dims or any(p is Ellipsis for p in parts):
+    if len(at) != 1 or any(p is Ellipsis for p in parts):
         return index
     (i,), place = at, np.asarray(getattr(parts[at[0]], "numpy", lambda: parts[at[0]])())
     if sum(p is not None for p in parts[:i]) != x.dims.index("L") or place.size != 1 or place.dtype.kind != "i":

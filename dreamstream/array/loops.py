@@ -57,14 +57,14 @@ class LoopNumber(Token):
         raise NotImplementedError
 
     def _operator(self, operation: str, other: Any) -> Any:
-        if isinstance(other, Length):
+        if isinstance(other, Length) and operation == "rsub":
             refuse(LOOPS_BACKWARDS)
         reflected = operation.startswith("r")
         of = getattr(operator, operation.removeprefix("r"))
         if isinstance(other, (int, float, LoopNumber)):
             return Computed(self.loop, of, *((other, self) if reflected else (self, other)))
         if not hasattr(other, "is_floating_point"):
-            self._misuse(f"combined with {type(other).__name__}")
+            self._misuse(f"combined with {'another size' if isinstance(other, Token) else type(other).__name__}")
         at = self.loop.entry.library.see(self.as_tensor(_like(other)))
         return of(other, at) if reflected else of(at, other)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -76,9 +75,9 @@ class RayCluster:
         self._keep, self._threads, self._turn = keep, threads, itertools.count()
         self._where: dict[int, Future[str]] = {}  # the nodes of vaults
         self._lost: dict[str, float] = {}  # when something was lost on a node
-        os.environ.setdefault("RAY_worker_niceness", "0")  # of a Ray that begins here; its own, 15, is for bulk
-        # as many workers as are asked for, whatever cores this machine has
-        connect(address, namespace=_NAMESPACE, **({"num_cpus": 1000} if address == "local" else {}))
+        # As many workers as are asked for, whatever cores this machine has; Ray's own niceness, 15, is for bulk.
+        own = {"num_cpus": 1000, "_system_config": {"worker_niceness": 0}} if address == "local" else {}
+        connect(address, namespace=_NAMESPACE, **own)
 
     def _at(self, number: int, besides: str = "") -> str:
         """Return on which node something is to be: not on this process's or another, where there are enough."""
