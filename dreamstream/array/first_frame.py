@@ -315,10 +315,10 @@ def _held(x: Any, like: Any = None) -> Any:
 
 
 def _longer(x: StreamTensor, more: int) -> StreamTensor:
-    """Return frames with the last one repeated so often behind them, or less so many where that is below 0."""
+    """Return frames with so many of the first before them, or so many less at the end where that is below 0."""
     if more < 0:
         return x._through("slice", {"start": 0, "crop": -more, "step": 1})
-    return x._through("pad", {"left": 0, "right": more, "mode": "replicate"}) if more else x
+    return x._through("pad", {"left": more, "right": 0, "mode": "replicate"}) if more else x
 
 
 def held(first: FirstFrame) -> StreamTensor:
@@ -398,9 +398,5 @@ def with_first(frames: Any, first: FirstFrame, behind: int | None = None) -> Any
     if not isinstance(behind, int):
         first.refuse("cat with frames of another length, and")
     before, there = (x._through("pad", {"left": 1, "right": 0}) for x in (frames, ones_of(frames)))
-    if behind > 0:
-        whole = _longer(whole, -behind)
-    elif behind < 0:
-        whole = whole._through("pad", {"left": -behind, "right": 0, "mode": "replicate"})
-    out: Any = where(there.gt(0.5), before, whole)
+    out: Any = where(there.gt(0.5), before, _longer(whole, -behind))
     return out.with_dims(numbered(dims))
