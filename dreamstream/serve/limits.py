@@ -21,6 +21,8 @@ class Limits:
         Frames of one stream that wait for a step: then its socket is not read.
     unacknowledged : float
         The age of an output that its client has not acknowledged: then its stream waits; after twice that it ends.
+    unread : int
+        Bytes that wait for a client to read them: then its connection ends.
     handshake : float
         Until a connection has said what it wants.
     ping : float
@@ -48,6 +50,7 @@ class Limits:
     chunk: float = 0.032
     queued: float = 2.0
     unacknowledged: float = 10.0
+    unread: int = 1 << 20
     handshake: float = 5.0
     ping: float = 20.0
     idle: float = 600.0

@@ -27,8 +27,6 @@ from .streams import LOG, Live
 
 #: The heads of frames, by what they hold, and how many bytes of it.
 _SHORT, _MIDDLE, _LONG = (struct.Struct(form).pack for form in ("!BB", "!BBH", "!BBQ"))
-#: The most bytes that wait for a client to read them.
-_MOST_UNREAD = 1 << 20
 #: Seconds until a server that waits for an address looks again whether it is free.
 _BETWEEN_LOOKS = 0.02
 #: The most bytes of a request's head.
@@ -82,7 +80,7 @@ class Socket(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport = transport
         peer = transport.get_extra_info("peername")
         self._address = peer[0] if isinstance(peer, tuple) else "local"
-        transport.set_write_buffer_limits(_MOST_UNREAD)
+        transport.set_write_buffer_limits(self._service.limits.unread)
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(self._service.limits.handshake, self._abort, "handshake")
 
