@@ -57,6 +57,9 @@ class Base(HasShape):
     _rewritten: int = 0
     #: What decides on frames of a stream that aren't known yet (`array.rolled`); None of all other tensors.
     _waiting: Any = None
+    #: Of a plain tensor: torch refuses what it follows from, of too few frames. What follows from it has no frames
+    #: either, pads included; a stream's edge has a total of -1 there.
+    _missing: Flag = False
 
     def __init__(self, data: NDArray[Any], requires_grad: Flag = False) -> None:
         if not isinstance(data, np.ndarray):
@@ -274,7 +277,9 @@ class Base(HasShape):
 
     def detach(self) -> Self:
         """Return a tensor that shares the values and has no gradient."""
-        return self._plain(self._array)
+        out = self._plain(self._array)
+        out._missing = self._missing
+        return out
 
     # ------------------------------------------------------------------ Python
     def __repr__(self) -> str:

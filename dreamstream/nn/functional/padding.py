@@ -203,8 +203,11 @@ def _pad_nothing(x: Tensor, axis: int, left: int, right: int, mode: str, value: 
     """Pad a plain tensor without elements; an axis of none has nothing that could be repeated or mirrored."""
     n, shape = x.shape[axis], list(x.shape)
     too_short = (n == 0 and mode != "constant") or (mode == "reflect" and n <= max(left, right))
+    too_short = too_short or (n == 0 and x._missing)
     shape[axis] = 0 if too_short else max(n + left + right, 0)
-    return Tensor._plain(np.full(shape, value, x.dtype))
+    out = Tensor._plain(np.full(shape, value, x.dtype))
+    out._missing = x._missing or too_short
+    return out
 
 
 def _pad_circular(x: Tensor, axis: int, left: int, right: int) -> Tensor:
