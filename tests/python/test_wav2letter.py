@@ -10,7 +10,7 @@ from cereal import written
 from wav_files import write_wav
 
 import dreamstream as ds
-from dreamstream import cli
+from dreamstream import cli, nn
 from dreamstream.models import TDSNet, load_wav2letter
 from dreamstream.models.tds import LocalNorm, Mfsc, ScalarNorm
 
@@ -337,3 +337,101 @@ def test_a_recogniser_from_its_files(tmp_path, capsys, monkeypatch):
         capsys.readouterr()
         assert cli.main([*command, chunk]) == 0
         assert capsys.readouterr().out == "cab ab bob\n"
+
+
+# ---------------------------------------------------------------- trained
+def of_torch(torch):
+    """Classes of the same layers in torch, written plainly."""
+    functional = torch.nn.functional
+
+    def divided(x, of):
+        deviation = of.std(-1, correction=0, keepdim=True)
+        return x / torch.where(deviation > 1e-5, deviation, 1.0)
+
+    class Local(torch.nn.Module):
+        def __init__(self, left):
+            super().__init__()
+            self.left = left
+
+        def forward(self, x):
+            windows = [x[:, max(0, t - self.left) : t + 1].flatten(1) for t in range(x.shape[1])]
+            return torch.stack([divided(x[:, t] - w.mean(-1, True), w) for t, w in enumerate(windows)], 1)
+
+    class Norm(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.bias = (torch.nn.Parameter(torch.empty(1)) for _ in range(2))
+
+        def forward(self, x):
+            return divided(x - x.mean(-1, True), x) * self.weight + self.bias
+
+    class Bands(torch.nn.Module):
+        def __init__(self, n_in, n_out, kernel, stride, pads):
+            super().__init__()
+            self.n_in, self.pads = n_in, pads
+            self.conv = torch.nn.Conv2d(n_in, n_out, (kernel, 1), (stride, 1))
+
+        def forward(self, x):
+            x = functional.pad(x.unflatten(-1, (BANDS, self.n_in)).permute(0, 3, 1, 2), (0, 0, *self.pads))
+            return self.conv(x).permute(0, 2, 3, 1).flatten(2)
+
+    class Added(torch.nn.Module):
+        def __init__(self, *modules):
+            super().__init__()
+            self.layers = torch.nn.Sequential(*modules)
+
+        def forward(self, x):
+            return x + self.layers(x)
+
+    def tds(channels, kernel, right, hidden):
+        size, relu = channels * BANDS, torch.nn.ReLU()
+        conv = Bands(channels, channels, kernel, 1, (kernel - 1 - right, right))
+        lines = torch.nn.Linear(size, hidden), relu, torch.nn.Linear(hidden, size)
+        return torch.nn.Sequential(Added(conv, relu), Norm(), Added(*lines), Norm())
+
+    first, second = Bands(1, 3, 10, 2, (5, 3)), Bands(3, 4, 12, 2, (9, 1))
+    blocks = tds(3, 9, 1, 12), tds(4, 5, 0, 4 * BANDS)
+    net = first, torch.nn.ReLU(), Norm(), blocks[0], second, torch.nn.ReLU(), Norm(), blocks[1]
+    return torch.nn.Sequential(Local(6), torch.nn.Sequential(*net, torch.nn.Linear(4 * BANDS, 5)))
+
+
+TRAINED = f"""PD 0 5 3\nC2 1 3 10 1 2 1 0 0\nR\nLN 1 2\nTDS 3 9 {BANDS} 0.1 12 1 0
+PD 0 9 1\nC2 3 4 12 1 2 1 0 0\nR\nLN 1 2\nTDS 4 5 {BANDS} 0.1 0 0 0\nL {4 * BANDS} NLABEL\n"""
+
+
+@pytest.mark.parametrize("variant", [None, "chunk-wise-aligned", "full-file-aligned", "full-file-unaligned"])
+def test_trained_in_chunks_as_whole_files_and_as_torch(variant):
+    torch = pytest.importorskip("torch")
+    model, theirs = nn.Sequential(LocalNorm(6), TDSNet(TRAINED, BANDS, 5)), of_torch(torch).double()
+    for p in model.parameters():
+        p.numpy()[...] = randn(*p.shape)
+    theirs.load_state_dict({name: torch.tensor(p.numpy()) for name, p in model.state_dict().items()})
+    x = {"a": RNG.standard_normal((83, BANDS)), "b": RNG.standard_normal((40, BANDS))}
+    x = {name: of.astype(np.float32) for name, of in x.items()}
+    wanted = {name: torch.tensor(of)[None].double().requires_grad_() for name, of in x.items()}
+    whole = {name: theirs(of) for name, of in wanted.items()}
+    factors = {name: RNG.standard_normal(y.shape[1:]).astype(np.float32) for name, y in whole.items()}
+    sum((y * torch.tensor(factors[name])).sum() for name, y in whole.items()).backward()
+
+    ours = {name: [] for name in x}
+    if variant is None:
+        for name, of in x.items():
+            ours[name].append(ds.tensor(of, requires_grad=True))
+            (model(ours[name][0].unsqueeze(0)) * ds.tensor(factors[name])).sum().backward()
+    else:
+        online, losses = ds.patch_module(model, train_variant=variant).train().online(), []
+        chunk = 100 if variant.startswith("chunk") else 7
+        for at in range(0, 83, chunk):
+            names = [name for name in x if at < len(x[name])]
+            parts = [ds.tensor(x[name][at : at + chunk], requires_grad=True) for name in names]
+            for name, part in zip(names, parts):
+                ours[name].append(part)
+            ends = [at + chunk >= len(x[name]) for name in names]
+            y = online(ds.stream_tensor(parts, ids=names, sos=at == 0, eos=ends, names=("B", "L", None)))
+            losses.append((y * ds.train.align(y, {n: ds.tensor(f) for n, f in factors.items()})).sum())
+        sum(losses).backward()
+    for name, leaves in ours.items():
+        got = np.concatenate([leaf.grad.numpy() for leaf in leaves])
+        np.testing.assert_allclose(got, wanted[name].grad[0], rtol=1e-4, atol=1e-4)
+    for (name, p), q in zip(model.named_parameters(), theirs.parameters()):
+        np.testing.assert_allclose(p.grad.numpy(), q.grad, rtol=1e-4, atol=1e-4, err_msg=name)
