@@ -71,14 +71,15 @@ def load_wav2letter(acoustic_model: str | os.PathLike[str], features: Any = None
         For what is no such file, is cut short, or holds what does not fit together; it says where.
     """
     model = _read(acoustic_model)
+    taken = _width(model, acoustic_model)
     if features is None:
         net = Recogniser(*model)
-        net.spec, net.rate = ("B", "L", _width(model)), 100
+        net.spec, net.rate = ("B", "L", taken), 100
         return net.eval()
     front = _read(features)
     if not len(front) or not isinstance(front[0], Mfsc):
         raise FormatError(f"{os.fspath(features)}: expected features of samples first, LogMelFeature")
-    given, taken = front[0].num_mel_bins, _width(model)
+    given = front[0].num_mel_bins
     if given != taken:
         raise FormatError(
             f"{os.fspath(features)} gives {given} features, {os.fspath(acoustic_model)} takes {taken}"
@@ -88,14 +89,16 @@ def load_wav2letter(acoustic_model: str | os.PathLike[str], features: Any = None
     return net.eval()
 
 
-def _width(model: nn.Module) -> int:
+def _width(model: nn.Module, path: str | os.PathLike[str]) -> int:
     """Return how many features a frame of the input has."""
     for layer in model.modules():
         if isinstance(layer, BandConv1d):
             return layer.bands * layer.in_channels
         if isinstance(layer, nn.Linear):
             return layer.in_features
-    raise FormatError("an acoustic model has a convolution or a linear layer, this one has none")
+    raise FormatError(
+        f"{os.fspath(path)}: an acoustic model has a convolution or a linear layer, this one has none"
+    )
 
 
 def _read(path: Any) -> nn.Sequential:
