@@ -39,8 +39,8 @@ def run_whole(
 ) -> tuple[list[Array], list[int], Any]:
     """Run an operator on whole sequences, of one length for each input.
 
-    Returns its outputs, their lengths, and if asked for what backward reads. A length of -1: there are no such frames,
-    since torch refuses what they would follow from.
+    Returns its outputs, their lengths, and if asked for what backward reads. A length of -1: there are no such
+    frames, since torch refuses what they would follow from.
     """
     row = [np.array([[0, -1, max(n, 0), n]], np.int64) for n in n_frames]  # -1: it begins here
     out = op.counts(row, np.ones(1, bool))
