@@ -91,7 +91,8 @@ def apply(
         out = Tensor._plain(_of_missing(name, array, attributes) if missing else array)
         if row.views:
             view_of(inputs[0], out)
-        outputs = (record(name, row.rules, out, inputs, attributes),)
+        emptied = out.shape != array.shape  # of which no gradient goes back
+        outputs: tuple[Tensor, ...] = (out if emptied else record(name, row.rules, out, inputs, attributes),)
     else:
         outputs = offline(name, dict(attributes), inputs, weights, dims)
     for y in outputs if missing else ():
