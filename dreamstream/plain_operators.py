@@ -87,9 +87,7 @@ def offline(
         partial(_unfold, n_frames=max(n, 0), pooled=rate_num == 0, roles=roles, shape=shape, n_rows=n_rows)
         for n, (_, _, rate_num, _) in zip(lengths, op.outputs)
     ]
-    made = tuple(Tensor._plain(in_c_order(view(out))) for view, out in zip(views, outputs))
-    for y, n in zip(made, lengths):
-        y._missing = n < 0
+    made = tuple(Tensor._plain(in_c_order(v(out)), n < 0) for v, out, n in zip(views, outputs, lengths))
     if places is not None:
         back: Any = f"{name} has no derivative yet"
         if taped:

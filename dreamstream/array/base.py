@@ -69,10 +69,12 @@ class Base(HasShape):
             self.requires_grad_()
 
     @classmethod
-    def _plain(cls, array: Any) -> Self:
+    def _plain(cls, array: Any, missing: Flag = False) -> Self:
         """Return a plain tensor around an array or NumPy number of one of our types, without a copy."""
         out: Self = object.__new__(cls._plain_class)
         out._array = np.asarray(array)
+        if missing:
+            out._missing = True
         return out
 
     # ------------------------------------------------------------------ what it holds
@@ -277,9 +279,7 @@ class Base(HasShape):
 
     def detach(self) -> Self:
         """Return a tensor that shares the values and has no gradient."""
-        out = self._plain(self._array)
-        out._missing = self._missing
-        return out
+        return self._plain(self._array, self._missing)
 
     # ------------------------------------------------------------------ Python
     def __repr__(self) -> str:

@@ -342,58 +342,50 @@ def test_a_recogniser_from_its_files(tmp_path, capsys, monkeypatch):
 
 # ---------------------------------------------------------------- trained
 def of_torch(torch):
-    """Classes of the same layers in torch, written plainly."""
-    functional = torch.nn.functional
+    """The same layers in torch, written plainly."""
+    modules, functional = torch.nn, torch.nn.functional
+
+    class Of(modules.Module):
+        def __init__(self, function, **inner):
+            super().__init__()
+            self.function = function
+            for name, of in inner.items():
+                setattr(self, name, of)
+
+        def forward(self, x):
+            return self.function(self, x)
 
     def divided(x, of):
         deviation = of.std(-1, correction=0, keepdim=True)
         return x / torch.where(deviation > 1e-5, deviation, 1.0)
 
-    class Local(torch.nn.Module):
-        def __init__(self, left):
-            super().__init__()
-            self.left = left
+    def local(m, x):
+        windows = [x[:, max(0, t - 6) : t + 1].flatten(1) for t in range(x.shape[1])]
+        return torch.stack([divided(x[:, t] - w.mean(-1, True), w) for t, w in enumerate(windows)], 1)
 
-        def forward(self, x):
-            windows = [x[:, max(0, t - self.left) : t + 1].flatten(1) for t in range(x.shape[1])]
-            return torch.stack([divided(x[:, t] - w.mean(-1, True), w) for t, w in enumerate(windows)], 1)
+    def norm():
+        weight, bias = (modules.Parameter(torch.empty(1)) for _ in range(2))
+        return Of(lambda m, x: divided(x - x.mean(-1, True), x) * m.weight + m.bias, weight=weight, bias=bias)
 
-    class Norm(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight, self.bias = (torch.nn.Parameter(torch.empty(1)) for _ in range(2))
+    def bands(n_in, n_out, kernel, stride, *pads):
+        def run(m, x):
+            x = functional.pad(x.unflatten(-1, (BANDS, n_in)).permute(0, 3, 1, 2), (0, 0, *pads))
+            return m.conv(x).permute(0, 2, 3, 1).flatten(2)
 
-        def forward(self, x):
-            return divided(x - x.mean(-1, True), x) * self.weight + self.bias
+        return Of(run, conv=modules.Conv2d(n_in, n_out, (kernel, 1), (stride, 1)))
 
-    class Bands(torch.nn.Module):
-        def __init__(self, n_in, n_out, kernel, stride, pads):
-            super().__init__()
-            self.n_in, self.pads = n_in, pads
-            self.conv = torch.nn.Conv2d(n_in, n_out, (kernel, 1), (stride, 1))
-
-        def forward(self, x):
-            x = functional.pad(x.unflatten(-1, (BANDS, self.n_in)).permute(0, 3, 1, 2), (0, 0, *self.pads))
-            return self.conv(x).permute(0, 2, 3, 1).flatten(2)
-
-    class Added(torch.nn.Module):
-        def __init__(self, *modules):
-            super().__init__()
-            self.layers = torch.nn.Sequential(*modules)
-
-        def forward(self, x):
-            return x + self.layers(x)
+    def added(*layers):
+        return Of(lambda m, x: x + m.layers(x), layers=modules.Sequential(*layers))
 
     def tds(channels, kernel, right, hidden):
-        size, relu = channels * BANDS, torch.nn.ReLU()
-        conv = Bands(channels, channels, kernel, 1, (kernel - 1 - right, right))
-        lines = torch.nn.Linear(size, hidden), relu, torch.nn.Linear(hidden, size)
-        return torch.nn.Sequential(Added(conv, relu), Norm(), Added(*lines), Norm())
+        size, relu = channels * BANDS, modules.ReLU()
+        conv = bands(channels, channels, kernel, 1, kernel - 1 - right, right)
+        lines = modules.Linear(size, hidden), relu, modules.Linear(hidden, size)
+        return modules.Sequential(added(conv, relu), norm(), added(*lines), norm())
 
-    first, second = Bands(1, 3, 10, 2, (5, 3)), Bands(3, 4, 12, 2, (9, 1))
-    blocks = tds(3, 9, 1, 12), tds(4, 5, 0, 4 * BANDS)
-    net = first, torch.nn.ReLU(), Norm(), blocks[0], second, torch.nn.ReLU(), Norm(), blocks[1]
-    return torch.nn.Sequential(Local(6), torch.nn.Sequential(*net, torch.nn.Linear(4 * BANDS, 5)))
+    net = bands(1, 3, 10, 2, 5, 3), modules.ReLU(), norm(), tds(3, 9, 1, 12)
+    net += bands(3, 4, 12, 2, 9, 1), modules.ReLU(), norm(), tds(4, 5, 0, 4 * BANDS)
+    return modules.Sequential(Of(local), modules.Sequential(*net, modules.Linear(4 * BANDS, 5)))
 
 
 TRAINED = f"""PD 0 5 3\nC2 1 3 10 1 2 1 0 0\nR\nLN 1 2\nTDS 3 9 {BANDS} 0.1 12 1 0
@@ -414,12 +406,12 @@ def test_trained_in_chunks_as_whole_files_and_as_torch(variant):
     factors = {name: RNG.standard_normal(y.shape[1:]).astype(np.float32) for name, y in whole.items()}
     sum((y * torch.tensor(factors[name])).sum() for name, y in whole.items()).backward()
 
-    ours = {name: [] for name in x}
     if variant is None:
-        for name, of in x.items():
-            ours[name].append(ds.tensor(of, requires_grad=True))
-            (model(ours[name][0].unsqueeze(0)) * ds.tensor(factors[name])).sum().backward()
+        ours = {name: [ds.tensor(of, requires_grad=True)] for name, of in x.items()}
+        for name, (of,) in ours.items():
+            (model(of.unsqueeze(0)) * ds.tensor(factors[name])).sum().backward()
     else:
+        ours = {name: [] for name in x}
         online, losses = ds.patch_module(model, train_variant=variant).train().online(), []
         chunk = 100 if variant.startswith("chunk") else 7
         for at in range(0, 83, chunk):
