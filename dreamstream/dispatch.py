@@ -83,7 +83,7 @@ def apply(
                         return made
             entry = None if x.edge is None else x.edge.entry
             return _streaming(name, attributes, inputs, weights, dims, entry)
-    missing = any(x._missing for x in inputs)
+    missing = any(isinstance(x, Tensor) and x._missing for x in inputs)
     if dims is None and name in ARRAYS:
         row = ARRAYS[name]
         missing = missing or (name == "unfold" and inputs[0].shape[attributes["axis"]] < attributes["size"])
