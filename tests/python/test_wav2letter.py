@@ -399,8 +399,7 @@ def test_trained_in_chunks_as_whole_files_and_as_torch(variant):
     for p in model.parameters():
         p.numpy()[...] = randn(*p.shape)
     theirs.load_state_dict({name: torch.tensor(p.numpy()) for name, p in model.state_dict().items()})
-    x = {"a": RNG.standard_normal((83, BANDS)), "b": RNG.standard_normal((40, BANDS))}
-    x = {name: of.astype(np.float32) for name, of in x.items()}
+    x = {name: RNG.standard_normal((n, BANDS)).astype(np.float32) for name, n in (("a", 83), ("b", 40))}
     wanted = {name: torch.tensor(of)[None].double().requires_grad_() for name, of in x.items()}
     whole = {name: theirs(of) for name, of in wanted.items()}
     factors = {name: RNG.standard_normal(y.shape[1:]).astype(np.float32) for name, y in whole.items()}
@@ -416,11 +415,10 @@ def test_trained_in_chunks_as_whole_files_and_as_torch(variant):
         chunk = 100 if variant.startswith("chunk") else 7
         for at in range(0, 83, chunk):
             names = [name for name in x if at < len(x[name])]
-            parts = [ds.tensor(x[name][at : at + chunk], requires_grad=True) for name in names]
-            for name, part in zip(names, parts):
-                ours[name].append(part)
-            ends = [at + chunk >= len(x[name]) for name in names]
-            y = online(ds.stream_tensor(parts, ids=names, sos=at == 0, eos=ends, names=("B", "L", None)))
+            for name in names:
+                ours[name].append(ds.tensor(x[name][at : at + chunk], requires_grad=True))
+            how = {"sos": at == 0, "eos": [at + chunk >= len(x[name]) for name in names]}
+            y = online(ds.stream_tensor([ours[n][-1] for n in names], ids=names, names=("B", "L", None), **how))
             losses.append((y * ds.train.align(y, {n: ds.tensor(f) for n, f in factors.items()})).sum())
         sum(losses).backward()
     for name, leaves in ours.items():
