@@ -12,6 +12,7 @@ from functools import partial
 from operator import is_
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from . import autograd
@@ -82,13 +83,30 @@ def apply(
                         return made
             entry = None if x.edge is None else x.edge.entry
             return _streaming(name, attributes, inputs, weights, dims, entry)
+    missing = any(isinstance(x, Tensor) and x._missing for x in inputs)
     if dims is None and name in ARRAYS:
         row = ARRAYS[name]
-        out = Tensor._plain(row.of(*[x.numpy() for x in inputs], **attributes))
+        missing = missing or (name == "unfold" and inputs[0].shape[attributes["axis"]] < attributes["size"])
+        array = row.of(*[x.numpy() for x in inputs], **attributes)
+        out = Tensor._plain(_of_missing(name, array, attributes) if missing else array)
         if row.views:
             view_of(inputs[0], out)
-        return (record(name, row.rules, out, inputs, attributes),)
-    return offline(name, dict(attributes), inputs, weights, dims)
+        emptied = out.shape != array.shape  # of which no gradient goes back
+        outputs: tuple[Tensor, ...] = (out if emptied else record(name, row.rules, out, inputs, attributes),)
+    else:
+        outputs = offline(name, dict(attributes), inputs, weights, dims)
+    for y in outputs if missing else ():
+        y._missing = True
+    return outputs
+
+
+def _of_missing(name: str, array: Array, attributes: Mapping[str, Any]) -> Array:
+    """Return what follows from frames that can't be: no frames, and of all frames NaN, as at a stream's end."""
+    if not array.size:
+        return array
+    if name == "cat":
+        return array.take([], attributes["axis"])
+    return np.full_like(array, np.nan) if array.dtype.kind == "f" else array
 
 
 # ---------------------------------------------------------------- streams

@@ -39,9 +39,10 @@ def run_whole(
 ) -> tuple[list[Array], list[int], Any]:
     """Run an operator on whole sequences, of one length for each input.
 
-    Returns its outputs, their lengths, and if asked for what backward reads.
+    Returns its outputs, their lengths, and if asked for what backward reads. A length of -1: there are no such
+    frames, since torch refuses what they would follow from.
     """
-    row = [np.array([[0, -1, n, n]], np.int64) for n in n_frames]  # -1: it begins here
+    row = [np.array([[0, -1, max(n, 0), n]], np.int64) for n in n_frames]  # -1: it begins here
     out = op.counts(row, np.ones(1, bool))
     inputs, outputs = ([np.repeat(c, n_rows, 0) for c in counts] for counts in (row, out))
     ended = np.ones(n_rows, bool)
@@ -49,7 +50,7 @@ def run_whole(
     p = asked_to_drop(op.name)
     drop = ((p, fresh_keys(n_rows)),) if p else ()
     made = run(values, inputs, outputs, ended, None, weights, True, (), None, record, *drop)
-    return made[0], [int(c[0, 2]) for c in out], made[2] if record else None
+    return made[0], [int(c[0, 3]) for c in out], made[2] if record else None
 
 
 def signature(array: Array) -> _core.Signature:
@@ -73,6 +74,7 @@ def offline(
     n_rows = shape[roles.index("B")] if "B" in roles else 1
     along = [i for i, r in enumerate(roles) if r == "L" or r is Ellipsis]
     n_frames = [prod(a.shape[i] for i in along) for a in arrays]
+    known_lengths = [-1 if x._missing and not n else n for x, n in zip(inputs, n_frames)]
     frames = [
         in_c_order(a.transpose(order)).reshape(n_rows * n, *(a.shape[roles.index(i)] for i in range(n_features)))
         for a, n in zip(arrays, n_frames)
@@ -80,12 +82,12 @@ def offline(
     op = operator(name, attributes, [signature(f) for f in frames], constants)
     places = None if op.constant else autograd.sources([*inputs, *weights])
     taped = places is not None and op.differentiable
-    outputs, lengths, known = run_whole(op, frames, n_rows, n_frames, constants, taped)
+    outputs, lengths, known = run_whole(op, frames, n_rows, known_lengths, constants, taped)
     views = [
-        partial(_unfold, n_frames=n, pooled=rate_num == 0, roles=roles, shape=shape, n_rows=n_rows)
+        partial(_unfold, n_frames=max(n, 0), pooled=rate_num == 0, roles=roles, shape=shape, n_rows=n_rows)
         for n, (_, _, rate_num, _) in zip(lengths, op.outputs)
     ]
-    made = tuple(Tensor._plain(in_c_order(view(out))) for view, out in zip(views, outputs))
+    made = tuple(Tensor._plain(in_c_order(v(out)), n < 0) for v, out, n in zip(views, outputs, lengths))
     if places is not None:
         back: Any = f"{name} has no derivative yet"
         if taped:

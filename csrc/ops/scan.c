@@ -500,7 +500,7 @@ static void scan_prepare(const ds_op *op, void *prepared, const void *const *wei
 }
 
 static const ds_attr_def scan_attrs[] = {
-    {"body", DS_ATTR_TEXT, .required = true, .doc = "what it does with a frame, as JSON"}, {NULL}};
+    {"body", DS_ATTR_TEXT, .required = true, .doc = "what it does with a frame, as JSON"}, {0}};
 
 const ds_op_def ds_op_scan = {
     DS_OPERATOR_OF(scan, "a loop over frames: what it carries and gives, frame by frame", 1, 1, -1),

@@ -57,6 +57,9 @@ class Base(HasShape):
     _rewritten: int = 0
     #: What decides on frames of a stream that aren't known yet (`array.rolled`); None of all other tensors.
     _waiting: Any = None
+    #: Of a plain tensor: torch refuses what it follows from, of too few frames. What follows from it has no frames
+    #: either, pads included; a stream's edge has a total of -1 there.
+    _missing: Flag = False
 
     def __init__(self, data: NDArray[Any], requires_grad: Flag = False) -> None:
         if not isinstance(data, np.ndarray):
@@ -66,10 +69,12 @@ class Base(HasShape):
             self.requires_grad_()
 
     @classmethod
-    def _plain(cls, array: Any) -> Self:
+    def _plain(cls, array: Any, missing: Flag = False) -> Self:
         """Return a plain tensor around an array or NumPy number of one of our types, without a copy."""
         out: Self = object.__new__(cls._plain_class)
         out._array = np.asarray(array)
+        if missing:
+            out._missing = True
         return out
 
     # ------------------------------------------------------------------ what it holds
@@ -274,7 +279,7 @@ class Base(HasShape):
 
     def detach(self) -> Self:
         """Return a tensor that shares the values and has no gradient."""
-        return self._plain(self._array)
+        return self._plain(self._array, self._missing)
 
     # ------------------------------------------------------------------ Python
     def __repr__(self) -> str:

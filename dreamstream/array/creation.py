@@ -230,7 +230,7 @@ def full_like(input: Tensor, fill_value: Any, dtype: Any = None, *, device: Any 
     if not isinstance(input, Tensor):  # scores of attention
         return full(input.shape, fill_value, to)
     if not input.is_stream:
-        return Tensor(np.full(input.shape, fill_value, to))
+        return Tensor._plain(np.full(input.shape, fill_value, to), input._missing)
     value = Tensor(np.array(fill_value, dtypes.float32 if to == dtypes.bool else to))
     same = input.eq(input)  # whatever it gives, its frames and streams are those of the input
     return elementwise.where(same, value, value).to(to)

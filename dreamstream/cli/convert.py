@@ -73,7 +73,9 @@ def convert(args: argparse.Namespace) -> int:
         wide, tokens, blank = found
     elif serialized:
         net = load_wav2letter(args.source, args.features)
-        wide, stored = ds.compile(net, net.spec, rate=net.rate), stored or {"": "fp16"}
+        wide = ds.compile(net, net.spec, rate=net.rate)
+        if not stored:  # as they are in the file; bands of features are computed, and stand in none
+            stored = {"": "fp16"} | ({"0": "fp32"} if args.features else {})
     elif source is not None:
         wide = _compiled(source, files)
     else:

@@ -81,6 +81,7 @@ class Texts:
                     members.append(i)
                 if word >= 0:
                     spelled = self.words[word] if word < len(self.words) else "<unk>"
+                    members = members or [i]  # a word of separators alone
                     end()
             elif token == self.separator:
                 end()
@@ -158,8 +159,10 @@ class Hypothesis:
 
         To hear each word once, give the end of the last that was heard.
         """
-        starts = self._tokens["start"] / self._texts.rate
-        words = self._words(int(np.count_nonzero(starts < end)))
+        first = int(np.count_nonzero(self._tokens["start"] / self._texts.rate < end))
+        while first < len(self._tokens) and self._tokens["token"][first] == self._texts.separator >= 0:
+            first += 1  # with which a lexicon's word ends that was heard
+        words = self._words(first)
         final = [word for word in words if word.final]
         return final, " ".join(word.text for word in words[len(final) :])
 

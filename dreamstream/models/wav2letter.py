@@ -70,15 +70,17 @@ def load_wav2letter(acoustic_model: str | os.PathLike[str], features: Any = None
     FormatError
         For what is no such file, is cut short, or holds what does not fit together; it says where.
     """
-    model = _read(acoustic_model)
+    model, taken, _ = _read(acoustic_model)
+    if taken is None or isinstance(model[0], Mfsc):
+        what = "begins with features, which have a file of their own" if taken else "has none"
+        raise FormatError(f"{os.fspath(acoustic_model)}: an acoustic model has layers with sizes, this one {what}")
     if features is None:
         net = Recogniser(*model)
-        net.spec, net.rate = ("B", "L", _width(model)), 100
+        net.spec, net.rate = ("B", "L", taken), 100
         return net.eval()
-    front = _read(features)
+    front, _, given = _read(features)
     if not len(front) or not isinstance(front[0], Mfsc):
         raise FormatError(f"{os.fspath(features)}: expected features of samples first, LogMelFeature")
-    given, taken = front[0].num_mel_bins, _width(model)
     if given != taken:
         raise FormatError(
             f"{os.fspath(features)} gives {given} features, {os.fspath(acoustic_model)} takes {taken}"
@@ -88,17 +90,8 @@ def load_wav2letter(acoustic_model: str | os.PathLike[str], features: Any = None
     return net.eval()
 
 
-def _width(model: nn.Module) -> int:
-    """Return how many features a frame of the input has."""
-    for layer in model.modules():
-        if isinstance(layer, BandConv1d):
-            return layer.bands * layer.in_channels
-        if isinstance(layer, nn.Linear):
-            return layer.in_features
-    raise FormatError("an acoustic model has a convolution or a linear layer, this one has none")
-
-
-def _read(path: Any) -> nn.Sequential:
+def _read(path: Any) -> tuple[nn.Sequential, int | None, int | None]:
+    """Return what a file holds, and how many features it takes and gives, where layers say so."""
     with open(path, "rb") as file:
         content = file.read()
     reader = _Reader(content)
@@ -110,17 +103,28 @@ def _read(path: Any) -> nn.Sequential:
             raise FormatError(f"expected a Sequential, got a {type(found).__name__}")
     except (FormatError, ShapeError) as error:
         raise FormatError(f"{os.fspath(path)}: byte {reader.at}: {error}") from error
-    return found
+    return found, reader.taken, reader.width
 
 
 class _Reader:
-    """Reads what cereal has written, from the front."""
+    """Reads what cereal has written, from the front, in which order modules also run."""
 
     def __init__(self, content: bytes) -> None:
         self._content, self.at = content, 0
         self._types: dict[int, str] = {}
         self._objects: dict[int, Any] = {}
         self._depth = 0
+        #: Features of a frame, of the first module's input and behind the modules so far; None: none has said so.
+        self.taken: int | None = None
+        self.width: int | None = None
+        #: By how many frames a stream has become shorter, less those that it has become longer; and its stride.
+        self._frames = [0, 1]
+
+    def _fits(self, n_in: int, n_out: int) -> None:
+        """Note what a module takes and gives; refuse it where those before give anything else."""
+        if self.width not in (None, n_in):
+            raise FormatError(f"frames of {n_in} features are taken where there are {self.width}")
+        self.taken, self.width = self.taken or n_in, n_out
 
     # ---------------------------------------------------------------- numbers
     def _numbers(self, form: str) -> tuple[Any, ...]:
@@ -196,7 +200,10 @@ class _Reader:
         return found
 
     def residual(self) -> nn.Module:
+        before = self.width, list(self._frames)
         inner = self.module()
+        if (before[0] or self.taken, before[1]) != (self.width, self._frames):
+            raise FormatError("a residual whose module changes the number of features or of frames")
         self._of_floats()
         self.module("Identity")
         return Residual(*inner) if isinstance(inner, nn.Sequential) else Residual(inner)
@@ -206,7 +213,8 @@ class _Reader:
         return nn.ReLU()
 
     def scalar_norm(self) -> nn.Module:
-        self._sizes("<i")
+        (n,) = self._sizes("<i")
+        self._fits(n, n)
         found = ScalarNorm()
         both = _finite(np.array(self._numbers("<ff"), np.float32))
         _fill(found.weight, both[:1])
@@ -214,7 +222,8 @@ class _Reader:
         return found
 
     def local_norm(self) -> nn.Module:
-        _, left, right = self._sizes("<iii", _LONGEST)
+        n, left, right = self._sizes("<iii", _LONGEST)
+        self._fits(n, n)
         if right:
             raise FormatError("a LocalNorm that looks ahead does not stream")
         return LocalNorm(left)
@@ -224,6 +233,7 @@ class _Reader:
         (rate,) = self._sizes("<i", 192_000)
         if n_mels * frame * rate > 2000 * _MOST_FILTERS:
             raise FormatError(f"features of {n_mels} bands in windows of {frame} ms at {rate} Hz")
+        self.width = n_mels
         return Mfsc(n_mels, frame, shift, rate)
 
     def convolution(self) -> nn.Module:
@@ -232,6 +242,8 @@ class _Reader:
             raise FormatError(f"a convolution of {n_in} to {n_out} channels in {groups} groups")
         if max(left, right) > _LONGEST:
             raise FormatError(f"a convolution with {left} and {right} frames of zeros")
+        self._fits(n_in, n_out)
+        self._frames = [self._frames[0] + kernel - 1 - left - right, self._frames[1] * stride]
         n_in, n_out = n_in // groups, n_out // groups
         bias = self._parameter(n_out)
         packed = self._packed(kernel * n_in, n_out)
@@ -243,6 +255,7 @@ class _Reader:
 
     def linear(self) -> nn.Module:
         n_in, n_out = self._sizes("<II")
+        self._fits(n_in, n_out)
         bias = self._parameter(n_out)
         packed = self._packed(n_in, n_out)
         found = nn.Linear(n_in, n_out)

@@ -84,6 +84,8 @@ def align(y: Any, targets: Mapping[str, Any]) -> Any:
                 f"align: a target has {n} frames, but the output {has} {end}; {advice}", [i for i, *_ in wrong]
             )
     cut = [row[start:end] for row, start, end in zip(rows, starts, ends)]
+    if not cut:  # of no rows: as wide as targets are
+        cut = [row[:0] for row in targets.values() if getattr(row, "shape", None)][:1]
     shapes = {tuple(c.shape[1:]) for c in cut}
     if len(shapes) > 1:
         raise ShapeError(f"align: the targets differ in more than their length: {sorted(shapes)}")

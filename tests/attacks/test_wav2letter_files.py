@@ -108,6 +108,13 @@ def pointing(number, parameter=False):
         (written(("LayerNorm", 8, float("nan"), 0.0), *MODULES), "infinite or none"),
         (written(("LinearFbGemm", np.full((2, 2), np.inf), np.ones(2))), "infinite or none"),
         (written(("Relu",)), "has none"),
+        (written(("LinearFbGemm", np.ones((4, 2)), np.ones(2)), ("LayerNorm", 3, 1.0, 0.0)), "of 3 .* are 2"),
+        (written(("LogMelFeature", 8, 25, 10, 16000), ("LocalNorm", 8, 5, 0)), "begins with features"),
+        (written(("Residual", ("Sequential", ("Conv1dFbGemm", *CONV)))), "changes the number of features"),
+        (
+            written(("Residual", ("Sequential", ("Conv1dFbGemm", np.ones((2, 3, 2)), *CONV[1:5], 0)))),
+            "or of frames",
+        ),
         (b"", "it ends"),
         (struct.pack("<IIQ", 1 << 30, 1 | 1 << 31, 1 << 60), "more than the file has"),
     ],

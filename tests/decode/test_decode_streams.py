@@ -257,3 +257,18 @@ def test_a_word_that_is_a_token_is_final_when_its_sound_is_over(lexicon):
     assert [(word.text, word.start, word.end) for word in words] == [("yes", 1, 3)] and pending == ""
     words, pending = decoder.step({"x": sure[[2, 2]]})["x"].since(3)
     assert words == [] and pending == "no"
+
+
+@pytest.mark.parametrize("beam", [0, 1, 8])
+def test_words_of_a_lexicon_are_heard_once(beam):
+    """A word that its separator ends is final before that, and isn't heard again with it."""
+    lexicon = {"ab": ["a", "b", "|"], "b": ["b", "|"], "a": ["a", "|"]}
+    path = [0, 1, 1, 0, 2, 0, 3, 3, 0, 2, 0, 3, 0, 1, 2, 3, 3, 3, 0, 1, 0, 3]
+    values = np.where(np.arange(4) == np.array(path)[:, None], -0.01, -9)
+    for chunk in (1, 3, 30):
+        decoder, words = CTCDecoder(["-", "a", "b", "|"], beam=beam, lexicon=lexicon), []
+        for at in range(0, len(path), chunk):
+            ended = at + chunk >= len(path)
+            heard = decoder.step({"x": values[at : at + chunk]}, sos=["x"] * (not at), eos=["x"] * ended)["x"]
+            words += heard.since(words[-1].end if words else 0)[0]
+        assert [word.text for word in words] == heard.text.split() == ["ab", "b", "ab", "a"]

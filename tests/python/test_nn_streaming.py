@@ -64,3 +64,43 @@ def test_integers_of_a_stream_are_compared():
     model = ds.patch_module(of(lambda x: ds.where(x.long() == 1, x, 2.0))).online()
     y = model(ds.stream_tensor([x], ids=["a"], sos=True))
     np.testing.assert_array_equal(np.asarray(y["a"]), np.float32([[2, 1.5, 2, 2]]))
+
+
+#: What torch refuses of fewer than five frames (of a convolution, a pool, an LSTM of none, frames mirrored).
+TOO_SHORT = {
+    "convolution": lambda x, m: m.conv(x),
+    "stride": lambda x, m: F.conv1d(x, m.conv.weight, stride=3),
+    "pools": lambda x, m: F.avg_pool1d(x, 5),
+    "windows": lambda x, m: x.unfold(-1, 5, 2).mean(-1),
+    "mirrored": lambda x, m: F.pad(x[..., 2:], (2, 2), mode="reflect"),
+    "recurrence": lambda x, m: m.lstm(x[..., 4:].transpose(1, 2))[0].transpose(1, 2),
+}
+#: What makes frames of none, behind what keeps their number.
+BEHIND = {
+    "zeros": lambda y, m: F.pad(y, (1, 1)),
+    "views": lambda y, m: F.pad(y.transpose(1, 2).relu().transpose(1, 2)[:, :2].flatten(1, 1) * 2, (1, 1)),
+    "linear": lambda y, m: F.pad(m.linear(y.transpose(1, 2)).transpose(1, 2), (2, 0)),
+    "joined": lambda y, m: F.pad(ds.cat([y, y], 1), (1, 0)),
+    "frames before": lambda y, m: ds.cat([ds.ones(y.size(0), CHANNELS, 2), y], -1),
+    "transposed": lambda y, m: F.conv_transpose1d(y, m.conv.weight),
+    "padded convolution": lambda y, m: F.conv1d(y, m.conv.weight, padding=3),
+    "once more": lambda y, m: F.pad(F.conv1d(F.pad(y, (3, 3)), m.conv.weight), (1, 0)),
+    "constants": lambda y, m: F.pad(ds.ones_like(y), (1, 1)),
+    "larger": lambda y, m: F.pad(F.interpolate(y, scale_factor=2), (1, 0)),
+    "detached": lambda y, m: F.pad(y.detach().clone(), (1, 1)),
+}
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+@pytest.mark.parametrize("before", TOO_SHORT)
+def test_what_is_too_short_has_no_frames_behind_pads_either(before, behind):
+    """A plain tensor and a stream of too few frames give none; torch raises."""
+    model = of(lambda x: BEHIND[behind](TOO_SHORT[before](x, model), model))
+    model.conv, model.lstm = nn.Conv1d(CHANNELS, CHANNELS, 5), nn.LSTM(CHANNELS, CHANNELS, batch_first=True)
+    model.linear = nn.Linear(CHANNELS, CHANNELS)
+    engine = ds.compile(model.eval(), ("B", CHANNELS, "L"))
+    for n in range(7):
+        x = np.random.default_rng(n).standard_normal((CHANNELS, n)).astype(np.float32)
+        whole, online = model(ds.tensor(x[None])).numpy()[0], engine.step({"a": x}, sos="a", eos="a")["a"]
+        assert whole.shape == online.shape and (n > 4 or not whole.shape[1])
+        np.testing.assert_allclose(whole, online, rtol=1e-5, atol=1e-5)

@@ -10,7 +10,7 @@ from cereal import written
 from wav_files import write_wav
 
 import dreamstream as ds
-from dreamstream import cli
+from dreamstream import cli, nn
 from dreamstream.models import TDSNet, load_wav2letter
 from dreamstream.models.tds import LocalNorm, Mfsc, ScalarNorm
 
@@ -292,7 +292,8 @@ def test_converted_on_the_command_line(tmp_path, capsys):
     front.write_bytes(written(("LogMelFeature", BANDS, 25, 10, 16000), ("LocalNorm", BANDS, 20, 0)))
     assert cli.main(["convert", str(am), str(out), "--features", str(front)]) == 0
     engine = ds.load(out)
-    assert {node["stored"] for node in engine._core.nodes if node["name"] == "linear" and node["path"]} >= {"fp16"}
+    stored = {node["path"]: node["stored"] for node in engine._core.nodes if node["name"] in ("linear", "conv2d")}
+    assert stored.pop("0") == "fp32" and {*stored.values()} == {"fp16"}, "bands of features stand in no file"
     x = RNG.standard_normal(16000).astype(np.float32) * 0.1
     want = run(local_norm(features(x, BANDS, 400, 160, 512, 16000), 20)[0])
     got = streamed(engine, x, 1234)
@@ -337,3 +338,91 @@ def test_a_recogniser_from_its_files(tmp_path, capsys, monkeypatch):
         capsys.readouterr()
         assert cli.main([*command, chunk]) == 0
         assert capsys.readouterr().out == "cab ab bob\n"
+
+
+# ---------------------------------------------------------------- trained
+def of_torch(torch):
+    """The same layers in torch, written plainly."""
+    modules, functional = torch.nn, torch.nn.functional
+
+    class Of(modules.Module):
+        def __init__(self, function, **inner):
+            super().__init__()
+            self.function = function
+            for name, of in inner.items():
+                setattr(self, name, of)
+
+        def forward(self, x):
+            return self.function(self, x)
+
+    def divided(x, of):
+        deviation = of.std(-1, correction=0, keepdim=True)
+        return x / torch.where(deviation > 1e-5, deviation, 1.0)
+
+    def local(m, x):
+        windows = [x[:, max(0, t - 6) : t + 1].flatten(1) for t in range(x.shape[1])]
+        return torch.stack([divided(x[:, t] - w.mean(-1, True), w) for t, w in enumerate(windows)], 1)
+
+    def norm():
+        weight, bias = (modules.Parameter(torch.empty(1)) for _ in range(2))
+        return Of(lambda m, x: divided(x - x.mean(-1, True), x) * m.weight + m.bias, weight=weight, bias=bias)
+
+    def bands(n_in, n_out, kernel, stride, *pads):
+        def run(m, x):
+            x = functional.pad(x.unflatten(-1, (BANDS, n_in)).permute(0, 3, 1, 2), (0, 0, *pads))
+            return m.conv(x).permute(0, 2, 3, 1).flatten(2)
+
+        return Of(run, conv=modules.Conv2d(n_in, n_out, (kernel, 1), (stride, 1)))
+
+    def added(*layers):
+        return Of(lambda m, x: x + m.layers(x), layers=modules.Sequential(*layers))
+
+    def tds(channels, kernel, right, hidden):
+        size, relu = channels * BANDS, modules.ReLU()
+        conv = bands(channels, channels, kernel, 1, kernel - 1 - right, right)
+        lines = modules.Linear(size, hidden), relu, modules.Linear(hidden, size)
+        return modules.Sequential(added(conv, relu), norm(), added(*lines), norm())
+
+    net = bands(1, 3, 10, 2, 5, 3), modules.ReLU(), norm(), tds(3, 9, 1, 12)
+    net += bands(3, 4, 12, 2, 9, 1), modules.ReLU(), norm(), tds(4, 5, 0, 4 * BANDS)
+    return modules.Sequential(Of(local), modules.Sequential(*net, modules.Linear(4 * BANDS, 5)))
+
+
+TRAINED = f"""PD 0 5 3\nC2 1 3 10 1 2 1 0 0\nR\nLN 1 2\nTDS 3 9 {BANDS} 0.1 12 1 0
+PD 0 9 1\nC2 3 4 12 1 2 1 0 0\nR\nLN 1 2\nTDS 4 5 {BANDS} 0.1 0 0 0\nL {4 * BANDS} NLABEL\n"""
+
+
+@pytest.mark.parametrize("variant", [None, "chunk-wise-aligned", "full-file-aligned", "full-file-unaligned"])
+def test_trained_in_chunks_as_whole_files_and_as_torch(variant):
+    torch = pytest.importorskip("torch")
+    model, theirs = nn.Sequential(LocalNorm(6), TDSNet(TRAINED, BANDS, 5)), of_torch(torch).double()
+    for p in model.parameters():
+        p.numpy()[...] = randn(*p.shape)
+    theirs.load_state_dict({name: torch.tensor(p.numpy()) for name, p in model.state_dict().items()})
+    x = {name: RNG.standard_normal((n, BANDS)).astype(np.float32) for name, n in (("a", 83), ("b", 40))}
+    wanted = {name: torch.tensor(of)[None].double().requires_grad_() for name, of in x.items()}
+    whole = {name: theirs(of) for name, of in wanted.items()}
+    factors = {name: RNG.standard_normal(y.shape[1:]).astype(np.float32) for name, y in whole.items()}
+    sum((y * torch.tensor(factors[name])).sum() for name, y in whole.items()).backward()
+
+    if variant is None:
+        ours = {name: [ds.tensor(of, requires_grad=True)] for name, of in x.items()}
+        for name, (of,) in ours.items():
+            (model(of.unsqueeze(0)) * ds.tensor(factors[name])).sum().backward()
+    else:
+        ours = {name: [] for name in x}
+        online, losses = ds.patch_module(model, train_variant=variant).train().online(), []
+        chunk = 100 if variant.startswith("chunk") else 7
+        for at in range(0, 83, chunk):
+            names = [name for name in x if at < len(x[name])]
+            for name in names:
+                ours[name].append(ds.tensor(x[name][at : at + chunk], requires_grad=True))
+            how = {"sos": at == 0, "eos": [at + chunk >= len(x[name]) for name in names]}
+            y = online(ds.stream_tensor([ours[n][-1] for n in names], ids=names, names=("B", "L", None), **how))
+            losses.append((y * ds.train.align(y, {n: ds.tensor(f) for n, f in factors.items()})).sum())
+        sum(losses).backward()
+    for name, leaves in ours.items():
+        got = np.concatenate([leaf.grad.numpy() for leaf in leaves])
+        np.testing.assert_allclose(got, wanted[name].grad[0], rtol=1e-4, atol=1e-4)
+    for (name, p), q in zip(model.named_parameters(), theirs.parameters()):
+        np.testing.assert_allclose(p.grad.numpy(), q.grad, rtol=1e-4, atol=1e-4, err_msg=name)

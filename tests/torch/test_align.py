@@ -73,6 +73,15 @@ def test_targets_of_outputs_without_frames():
     assert first["b"].tolist() == [[1.0, 1.0]] and second["a"].tolist() == [[0.0, 0.0]]
 
 
+@pytest.mark.parametrize("library", [ds.nn, torch.nn])
+def test_targets_of_outputs_without_rows_are_as_wide(library):
+    """What waits for a file's end has no rows before; it meets targets in a loss all the same."""
+    model = ds.patch_module(library.Linear(3, 5), train_variant="full-file-unaligned").train().online()
+    x = (ds.ones if library is ds.nn else torch.ones)(3, 3)
+    y = model(ds.stream_tensor([x], ids=["a"], sos=True, names=("B", "L", None)))
+    assert ((y - ds.train.align(y, {"a": np.ones((6, 5), np.float32)})) ** 2).sum().item() == 0
+
+
 def outputs(model, n=6, eos=()):
     return model(streams({"a": torch.zeros(3, n, dtype=torch.float64)}, ["a"], eos))
 

@@ -81,7 +81,7 @@ def _plane(name: str, x: Tensor, outputs: Callable[[int, int], int]) -> tuple[in
 
 def _nothing(x: Tensor, n_out: int) -> Tensor:
     """The outputs where both axes are too short."""
-    return Tensor._plain(np.zeros((*x.shape[:-3], n_out, 0, 0), x.dtype))
+    return Tensor._plain(np.zeros((*x.shape[:-3], n_out, 0, 0), x.dtype), True)
 
 
 @described(

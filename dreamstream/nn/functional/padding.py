@@ -202,9 +202,9 @@ def _add(x: Any, axis: int, role: Any, left: int, right: int, mode: str, value: 
 def _pad_nothing(x: Tensor, axis: int, left: int, right: int, mode: str, value: float) -> Tensor:
     """Pad a plain tensor without elements; an axis of none has nothing that could be repeated or mirrored."""
     n, shape = x.shape[axis], list(x.shape)
-    too_short = (n == 0 and mode != "constant") or (mode == "reflect" and n <= max(left, right))
+    too_short = (n == 0 and (mode != "constant" or x._missing)) or (mode == "reflect" and n <= max(left, right))
     shape[axis] = 0 if too_short else max(n + left + right, 0)
-    return Tensor._plain(np.full(shape, value, x.dtype))
+    return Tensor._plain(np.full(shape, value, x.dtype), x._missing or too_short)
 
 
 def _pad_circular(x: Tensor, axis: int, left: int, right: int) -> Tensor:
