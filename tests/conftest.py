@@ -85,6 +85,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
+    gc.freeze()  # what was imported and collected stays to the end
     gc.enable()
 
 

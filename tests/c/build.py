@@ -24,6 +24,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -98,11 +99,11 @@ def engine(variant: str) -> Engine:
                 objects = cbuild.compile_all(cc(variant), [*cbuild.sources(python=False), FAULT], where, cflags)
         except cbuild.CompileError as fault:
             objects, error = fault.objects, str(fault)
-        archive = where / "engine.a"
-        archive.unlink(missing_ok=True)
-        subprocess.run(
-            [CROSS * (variant == "aarch64") + "ar", "qcs", str(archive), *map(str, objects)], check=True
-        )
+        members = [str(path) for path in objects]
+        archive = where / f"engine_{zlib.crc32(' '.join(members).encode()):08x}.a"
+        if not _newer(archive, objects):
+            archive.unlink(missing_ok=True)
+            subprocess.run([CROSS * (variant == "aarch64") + "ar", "qcs", str(archive), *members], check=True)
     libraries = ["-lm", "-pthread", *cbuild.sanitizer_flags(SANITIZERS[variant])]
     libraries += [*blas.libraries, *(f"-Wl,-rpath,{path.parent}" for path in blas.carried[:1])] if blas else []
     return Engine(variant, archive, cflags, libraries, error)
@@ -124,10 +125,17 @@ def program(made: Engine, source: Path, everything: bool = False) -> Path:
         inputs = [str(made.archive)]
         if everything:
             inputs = ["-Wl,--whole-archive", *inputs, "-Wl,--no-whole-archive"]
-        fresh = linked.with_suffix(".new")  # the old one may be running
-        _link([*compiler, "-o", str(fresh), str(main), *inputs, *made.libraries, *cbuild.link_flags(compiler)])
-        fresh.replace(linked)
+        if not _newer(linked, [main, made.archive]):
+            fresh = linked.with_suffix(".new")  # the old one may be running
+            flags = [*made.libraries, *cbuild.link_flags(compiler)]
+            _link([*compiler, "-o", str(fresh), str(main), *inputs, *flags])
+            fresh.replace(linked)
     return linked
+
+
+def _newer(made: Path, sources: Sequence[Path]) -> bool:
+    """Whether a file is newer than all that it is made of."""
+    return made.exists() and made.stat().st_mtime_ns > max(path.stat().st_mtime_ns for path in sources)
 
 
 def whole(made: Engine) -> Path:

@@ -3,12 +3,7 @@
  * for the laws to say. */
 #include "every_op.h"
 
-#ifdef __SANITIZE_ADDRESS__ /* five times as slow, and what it finds comes of few */
-enum { VARIATIONS = 6, OF_LARGER = 2 };
-#else
-enum { VARIATIONS = 30, OF_LARGER = 12 };
-#endif
-enum { LONG = 200, RENAMED = 1024 };
+enum { VARIATIONS = SOME_OF(9), OF_LARGER = SOME_OF(4), LONG = 200, RENAMED = 1024 };
 
 /* Sizes that kernels have ways of their own for, beside the small ones of every_op. */
 static const char *const larger[] = {
@@ -323,13 +318,15 @@ static void test_need_is_tight(void)
     }
 }
 
-int main(void)
+/* With a number, so many times as many variations. */
+int main(int argc, char **argv)
 {
+    const int times = argc > 1 ? atoi(argv[1]) : 1;
     count_memory();
     for (size_t i = 0; i < N_EVERY_OP; i++)
-        try_variations(every_op[i], VARIATIONS);
+        try_variations(every_op[i], VARIATIONS * times);
     for (size_t i = 0; i < sizeof larger / sizeof larger[0]; i++)
-        try_variations(larger[i], OF_LARGER);
+        try_variations(larger[i], OF_LARGER * times);
     test_need_is_tight();
     return check_report();
 }
