@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
-from ds_laws import FAMILIES, made
+from ds_laws import MEMBERS, made
 from ds_laws.drive import schedule
 from ds_laws.operators.norms import CANCELS
 from exported import Exported, in_onnxruntime, scaled
@@ -68,8 +68,6 @@ def furthest(case, rng, engine, exported):
 
 
 NAMES = [o["name"] for o in _core.operators()]
-#: Whose nodes differ from those of another by one expression.
-MEMBERS = set().union(*FAMILIES.values()) - FAMILIES.keys()
 FORMS = {form.__name__: form for form in (called, torchscript, onnx)}
 
 

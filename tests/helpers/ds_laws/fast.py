@@ -19,7 +19,7 @@ from dreamstream.operations import BINARY, LOGICAL, RELATIONS, UNARY
 from .check import ALONG, n_cases
 from .operators import GENERATORS
 
-__all__ = ["FAMILIES", "is_default", "is_fast", "of_fast", "usual_cases"]
+__all__ = ["FAMILIES", "MEMBERS", "is_default", "is_fast", "of_fast", "usual_cases"]
 
 #: The pointwise operators whose kernel has the same shape, by the member that all laws are held against.
 FAMILIES = {
@@ -33,6 +33,7 @@ _OF_TRUTHS = {row.name for row in LOGICAL if row.operands == 2}
 FAMILIES[min(_OF_TRUTHS)] = _OF_TRUTHS
 #: What the laws hold of a member alone: that its expression is right, and gives the same bits in every chunk.
 OF_MEMBERS = {"values", "chunking", "slopes"}
+#: Those of a family that differ from the member above by an expression alone.
 MEMBERS = set().union(*FAMILIES.values()) - FAMILIES.keys()
 
 #: Held against all operators.
