@@ -10,9 +10,9 @@ from .operators import GENERATORS
 __all__ = [
     "ALONG",
     "FAMILIES",
-    "MEMBERS",
     "GENERATORS",
     "LAWS",
+    "MEMBERS",
     "MODELS",
     "Broken",
     "check",

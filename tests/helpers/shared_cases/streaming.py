@@ -19,8 +19,8 @@ __all__ = ["STYLES", "Row", "Run", "Schedule", "planned", "schedule", "streams"]
 Array = Any
 
 STYLES = ("whole", "frames", "random")
-"""Each stream in one chunk, alone; all but the last and longest together, frame by frame, with the ends afterwards;
-in random batches of random chunks, empty ones among them, at the start and at the end too."""
+"""Each stream in one chunk, alone; all but the longest together, frame by frame, with the ends afterwards; random
+chunks in random batches, empty ones among them, at the start and at the end too."""
 
 
 @dataclass(frozen=True)
