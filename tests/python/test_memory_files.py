@@ -6,33 +6,13 @@ Each script runs in a process of its own and prints, as JSON, what it measured i
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
+from processes import MEMORY, printed
 
 HEAD = """
-    import copy, gc, io, json, os, pickle, sys
-    import numpy as np
-    import dreamstream as ds
-    from dreamstream import nn
-
-    sys.path.insert(0, "tests/helpers")
-    import faults
-
-    PAGE = os.sysconf("SC_PAGE_SIZE") // 1024
     path = sys.argv[1]
-
-    def resident(kind=1):
-        gc.collect()
-        with open("/proc/self/statm") as file:
-            numbers = file.read().split()
-        return int(numbers[kind]) * PAGE
 
     def own():  # what no file holds
         return resident(1) - resident(2)
@@ -108,16 +88,8 @@ MAPPED = """
 
 
 def run(body, path, **env):
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(HEAD) + textwrap.dedent(body), str(path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={**os.environ, **env},
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout) if done.stdout else None
+    said = printed("-c", MEMORY + textwrap.dedent(HEAD) + textwrap.dedent(body), path, **env)
+    return json.loads(said) if said else None
 
 
 def test_hundreds_of_loads(tmp_path):
