@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import printed
+from processes import HELPERS, printed
 
 import dreamstream as ds
 from dreamstream import nn
@@ -186,8 +186,10 @@ def test_from_another_thread(kind, eager_switching):
         if k >= 150 and (kind is Engine or pair.n_before > 5):
             break
         calls = [pair.call()]  # ids of the next call depend on what has become of this one
-        outputs = run_interrupted(pair.one, calls, pair.rng.uniform(0, longest))
+        outputs, n_before = run_interrupted(pair.one, calls, pair.rng.uniform(0, longest)), pair.n_before
         pair.settle(calls, outputs)
+        if kind is Eager:  # a machine that was busy at first may be faster by now
+            longest *= 1.2 if pair.n_before > n_before else 0.97
     if kind is Eager:
         assert pair.n_before > 5
     call = pair.call()
@@ -347,4 +349,4 @@ SIGNALLED = """
 @pytest.mark.parametrize("kind", ["Eager", "Engine"])
 def test_ctrl_c(kind):
     script = textwrap.dedent(SIGNALLED).format(folder=str(Path(__file__).parent), kind=kind)
-    assert int(printed("-c", script).split()[0]) == 10
+    assert int(printed("-c", script, PYTHONPATH=str(HELPERS)).split()[0]) == 10
