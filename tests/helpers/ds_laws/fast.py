@@ -46,6 +46,7 @@ LONG = {"reset", "batching"}
 FURTHER = {
     "allocation": {"add"},
     "batching": {"relu"},
+    "chunking": {"relu"},
     "edited-weights": {"linear"},
     "failed-call": {"attention", "embedding", "expert_linear"},
     "reset": {"delay"},
