@@ -24,7 +24,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -99,11 +98,11 @@ def engine(variant: str) -> Engine:
                 objects = cbuild.compile_all(cc(variant), [*cbuild.sources(python=False), FAULT], where, cflags)
         except cbuild.CompileError as fault:
             objects, error = fault.objects, str(fault)
-        members = [str(path) for path in objects]
-        archive = where / f"engine_{zlib.crc32(' '.join(members).encode()):08x}.a"
-        if not _newer(archive, objects):
+        members, archive, held = [str(path) for path in objects], where / "engine.a", where / "engine.txt"
+        if not _newer(archive, objects) or not held.exists() or held.read_text() != "\n".join(members):
             archive.unlink(missing_ok=True)
             subprocess.run([CROSS * (variant == "aarch64") + "ar", "qcs", str(archive), *members], check=True)
+            held.write_text("\n".join(members))
     libraries = ["-lm", "-pthread", *cbuild.sanitizer_flags(SANITIZERS[variant])]
     libraries += [*blas.libraries, *(f"-Wl,-rpath,{path.parent}" for path in blas.carried[:1])] if blas else []
     # What the programs themselves do takes a third of the time to compile, and is as fast.
