@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 
 import numpy
@@ -115,6 +116,23 @@ def check_compiler(cc: list[str], includes: list[str]) -> None:
     )
 
 
+def check_blas(cc: list[str], blas: cbuild.Blas | None) -> None:
+    """Raise what a packager can act on where the system's OpenBLAS does not link: before anything is compiled."""
+    if blas is None or blas.carried:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        probe = Path(folder) / "blas.c"
+        probe.write_text("void openblas_set_num_threads(int); int main(void) { openblas_set_num_threads(1); }\n")
+        command = [*cc, str(probe), "-o", str(probe.with_suffix("")), *blas.libraries]
+        done = subprocess.run(command, text=True, capture_output=True)
+    if done.returncode:
+        raise SetupError(
+            f"dreamstream can't be built: DREAMSTREAM_BLAS=system: {' '.join(blas.libraries)} does not link "
+            f"({(done.stderr.splitlines() or ['no message'])[0]}); on Debian or Ubuntu `sudo apt-get install "
+            "libopenblas-dev` brings it; DREAMSTREAM_BLAS=none builds without"
+        )
+
+
 class Build(build):
     """Compiles first, so that what is missing is said before hundreds of files are copied."""
 
@@ -130,6 +148,7 @@ class BuildCore(build_ext):
         self.exact = cbuild.link_flags(cc)
         check_compiler(cc, [paths["include"], paths["platinclude"]])
         self.blas = chosen_blas()
+        check_blas(cc, self.blas)
         prefix = self.blas.prefix if self.blas else ""
         cflags = cbuild.flags(openblas=self.blas is not None, prefix=prefix, sanitize=SANITIZE)
         engine = cbuild.compile_all(cc, cbuild.sources(python=False), cache, cflags, progress=True)

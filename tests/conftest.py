@@ -30,12 +30,15 @@ gc.disable()  # until all tests are collected: none of them can be freed before
 
 #: What is in the fast tier as a whole; of the laws, those that `ds_laws.fast` names, each marked.
 FAST = ("attacks", "decode", "python", "source", "tracing")
-#: But for what takes seconds: compilers, processes, memory, every failing allocation, other packages.
+#: But for what takes seconds: compilers, processes, memory, every failing allocation, other packages, training.
 NOT_FAST = {
-    "test_benchmarks.py", "test_checkpoints.py", "test_cli.py", "test_cli_files.py", "test_cli_run.py",
-    "test_doctests.py", "test_examples_c.py", "test_examples_foreign.py", "test_faults.py", "test_faults_files.py",
-    "test_header.py", "test_loader_processes.py", "test_mass.py", "test_memory.py", "test_memory_files.py",
-    "test_readme.py", "test_sanitized.py", "test_silero.py", "test_snapshots.py",
+    "test_backends.py", "test_benchmarks.py", "test_checkpoints.py", "test_cli.py", "test_cli_bench.py",
+    "test_cli_files.py", "test_cli_run.py", "test_doctests.py", "test_examples_c.py", "test_examples_foreign.py",
+    "test_faults.py", "test_faults_files.py", "test_header.py", "test_loader_processes.py", "test_loop_chains.py",
+    "test_mass.py", "test_memory.py", "test_memory_experts.py", "test_memory_files.py", "test_narrow_products.py",
+    "test_programs.py", "test_readme.py", "test_relative_attention.py", "test_sanitized.py", "test_silero.py",
+    "test_snapshots.py", "test_stream_loader.py", "test_trainer.py", "test_training_commands.py",
+    "test_training_kept.py", "test_wav2letter_files.py",
 }  # fmt: skip
 #: Folders of which nothing is in the fast tier: not even looked at, for that takes as long as running it.
 NONE_FAST = ("c", "fuzz", "golden", "threads", "torch")
@@ -85,6 +88,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
+    gc.freeze()  # what was imported and collected stays to the end
     gc.enable()
 
 

@@ -295,6 +295,8 @@ class Socket(asyncio.BufferedProtocol):
                 self._transport.write(data)
             elif self._transport.can_write_eof():
                 self._transport.write_eof()
+            else:  # TLS ends both ways at once; a client that waits for it would otherwise wait for its own limit
+                self._transport.close()
 
     def close(self, kind: str, reason: str, **more: Any) -> None:
         """Tell an error, unless there is none, and close the WebSocket."""

@@ -5,23 +5,19 @@ tests/c/test_budget.c asks every operator; here are whole files, as `ds.load` se
 
 import copy
 import json
-import os
 import pickle
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import numpy as np
 import pytest
 from dsm_files import container, model_of, node, output, pattern, text_of
+from processes import printed
 from same_bits import content
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
 
-ROOT = Path(__file__).resolve().parents[2]
 RATE = [100, 1]
 
 
@@ -98,15 +94,8 @@ def results(tmp_path_factory):
         path = folder / f"{i}.dsm"
         path.write_bytes(text)
         arguments += [str(path), str(n)]
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(RUN), *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return dict(zip((*REFUSED, *TAKEN), map(json.loads, done.stdout.splitlines()), strict=True))
+    said = printed("-c", textwrap.dedent(RUN), *arguments)
+    return dict(zip((*REFUSED, *TAKEN), map(json.loads, said.splitlines()), strict=True))
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -78,7 +78,7 @@ static void check_case(graph_case *c, int64_t skew)
 
 TEST(random)
 {
-    for (int trial = 0; trial < 250; trial++) {
+    for (int trial = 0; trial < SOME_OF(250); trial++) {
         graph_case c = random_case(5, trial % 4 == 0);
         check_case(&c, c.graph->n_inputs > 1 ? random_below(3) : 0);
         ds_graph_destroy(c.graph);

@@ -38,6 +38,14 @@ def test_program(c_build, variant, name):
 
 
 @pytest.mark.slow
+def test_many_variations(c_build):
+    """Thirty times as many of every operator as the default tier tries."""
+    program = c_build.program(c_build.engine("plain"), HERE / "test_ops.c")
+    done = c_build.run(program, "30")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if "api" in name])
 def test_program_under_valgrind(c_build, name):
     """No error, no leak: seen by another tool than the compiler's."""

@@ -150,7 +150,7 @@ static void check_position(const runner *r, ds_positions *table, const int64_t *
 
 TEST(positions)
 {
-    for (int trial = 0; trial < 300; trial++) {
+    for (int trial = 0; trial < SOME_OF(300); trial++) {
         graph_case c = random_case(9, trial % 3 == 0);
         const int64_t skew = c.graph->n_inputs > 1 ? random_below(3) : 0;
         runner r = make_runner(&c, best_kernels(), skew, 1, 0);

@@ -13,11 +13,7 @@ static size_t count_made(const ds_plan *plan)
     return n;
 }
 
-#ifdef __SANITIZE_ADDRESS__ /* what it finds comes of few; that bits are the same is for all */
-enum { ROUNDS = 25 };
-#else
-enum { ROUNDS = 150 };
-#endif
+enum { ROUNDS = SOME_OF(60) };
 
 enum { LINEAR, CONV, DEPTHWISE, GROUPED, MATMUL, KINDS };
 
@@ -171,7 +167,7 @@ static void test_chains(const ds_kernels *kernels)
 /* Planes and images: every position of a frame is a row of the product. */
 static void test_planes(const ds_kernels *kernels)
 {
-    for (int round = 0; round < 40; round++) {
+    for (int round = 0; round < SOME_OF(40); round++) {
         graph_case c = new_case();
         const int64_t channels = random_in(1, 5), n_out = random_in(1, 40);
         const bool images = random_below(2) == 0;
@@ -200,7 +196,7 @@ static void test_planes(const ds_kernels *kernels)
 /* Frames that share a product take what is the same for all columns; outputs that no tap reaches end as others do. */
 static void test_transposed(const ds_kernels *kernels)
 {
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < SOME_OF(60); round++) {
         graph_case c = new_case();
         const int x = add_input(&c, random_in(1, 20), 1, 1);
         const int64_t kernel = random_in(1, 7), stride = random_in(1, 4);
@@ -228,7 +224,8 @@ static void test_transposed(const ds_kernels *kernels)
         add_output(&c, add_combined(&c, "add", add_unary(&c, "silu", e), other));
         run_case(&c, kernels, 1, 1);
     }
-    for (int round = 0; round < 40; round++) { /* dilated, or in groups: a product for each phase */
+    for (int round = 0; round < SOME_OF(40);
+         round++) { /* dilated, or in groups: a product for each phase */
         graph_case c = new_case();
         const int64_t groups = random_in(1, 2), n_out = groups * random_in(1, 20);
         const int x = add_input(&c, 4, 1, 1);

@@ -224,7 +224,7 @@ int main(void)
     static problem p;
     const ds_kernels *variants[MAX_VARIANTS];
     const size_t n_variants = runnable(variants);
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < SOME_OF(300); round++) {
         const size_t real_at = (size_t)round % 2, e = variants[0]->real[real_at].element;
         draw(&p, e, round / 2 % 4);
         const size_t n_bytes = p.n * p.d_value * e;

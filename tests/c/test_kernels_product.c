@@ -1,12 +1,8 @@
 /* product, pack and depthwise: their definition, and its bits in every variant. */
 #include "test_kernels.h"
 
-#ifdef __SANITIZE_ADDRESS__ /* what it finds comes of few; that values are right is for all */
-enum { LAYOUTS = 60, DEPTHWISE = 100, PARTS = 12 };
-#else
-enum { LAYOUTS = 200, DEPTHWISE = 300, PARTS = 24 };
-#endif
-enum { CHAIN = 256, MAX_ROWS = 20 };
+enum { LAYOUTS = SOME_OF(120), DEPTHWISE = SOME_OF(180), PARTS = SOME_OF(24) };
+enum { CHAIN = 256, MAX_ROWS = 20, COLUMNS = 70 };
 
 /* The definition once more, without blocks: one output. Element i of x and w by steps. */
 static double plain(size_t element, const void *x, size_t x_step, const void *w, size_t w_step,
@@ -148,8 +144,9 @@ static void test_variants(const ds_kernels *const *variants, size_t n_variants, 
     static const size_t depths[] = {0, 1, 2, 3, 17, 64, 255, 256, 257, 511, 512, 513, 600};
     const size_t element = variants[0]->real[real].element;
     for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
-        const size_t step = depths[d] < 64 ? 1 : 5; /* deep ones by some numbers of columns each */
-        for (size_t n_cols = 1 + d % step; n_cols <= 70; n_cols += step) {
+        /* Deep ones by some numbers of columns each. */
+        const size_t step = COLUMNS / (size_t)SOME_OF(depths[d] < 64 ? COLUMNS : COLUMNS / 5);
+        for (size_t n_cols = 1 + d % step; n_cols <= COLUMNS; n_cols += step) {
             const size_t n_rows = depths[d] < 64 ? random_size(1, MAX_ROWS) : random_size(1, 4);
             problem p = problem_new(element, n_rows, n_cols, depths[d]);
             compare(&p, variants, n_variants, real);
@@ -398,7 +395,7 @@ static void test_tiny(const ds_kernels *const *variants, size_t n_variants)
 {
     static const double scales[] = {1, 0x1p-40, 0x1p-63, 0x1p-66, 0x1p-100, 0x1p-135, 0};
     enum { SCALES = sizeof scales / sizeof *scales };
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < SOME_OF(60); round++) {
         const size_t n_rows = random_size(1, MAX_ROWS), depth = random_size(1, 300);
         problem p = problem_new(sizeof(float), n_rows, random_size(1, 140), depth);
         float *const w = p.weight, *const x = p.x;

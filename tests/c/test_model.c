@@ -78,7 +78,7 @@ TEST(every_operator)
 
 TEST(random_graphs)
 {
-    for (int trial = 0; trial < 300; trial++) {
+    for (int trial = 0; trial < SOME_OF(300); trial++) {
         random_state = (uint64_t)trial;
         graph_case c = random_case(8, true);
         ds_buffer file = file_of_graph(c.graph);

@@ -3,12 +3,7 @@
  * for the laws to say. */
 #include "every_op.h"
 
-#ifdef __SANITIZE_ADDRESS__ /* five times as slow, and what it finds comes of few */
-enum { VARIATIONS = 6, OF_LARGER = 2 };
-#else
-enum { VARIATIONS = 30, OF_LARGER = 12 };
-#endif
-enum { LONG = 200, RENAMED = 1024 };
+enum { VARIATIONS = SOME_OF(9), OF_LARGER = SOME_OF(4), LONG = 200, RENAMED = 1024 };
 
 /* Sizes that kernels have ways of their own for, beside the small ones of every_op. */
 static const char *const larger[] = {
@@ -199,6 +194,14 @@ static int64_t random_attr(ds_attr_range range)
                                   : random_in(range == DS_FROM_1 ? 1 : 0, 4);
 }
 
+static int n_choices(const ds_attr_def *def)
+{
+    int n = 1;
+    for (const char *at = def->choices; (at = strchr(at, '|')) != NULL; at++)
+        n++;
+    return n;
+}
+
 static void vary_attr(variation *v, const ds_attr_def *def)
 {
     size_t k = 0;
@@ -216,7 +219,7 @@ static void vary_attr(variation *v, const ds_attr_def *def)
         attr->value.ints[i] = random_below(2) == 0 ? attr->value.ints[i] : random_in(0, 4);
     if (def->kind == DS_ATTR_CHOICE) {
         const char *at = def->choices;
-        while (strchr(at, '|') != NULL && random_below(3) > 0)
+        for (int n = (int)random_below(n_choices(def)); n > 0; n--)
             at = strchr(at, '|') + 1;
         CHECK(strcspn(at, "|") < sizeof v->choice[k]);
         (void)snprintf(v->choice[k], sizeof v->choice[k], "%.*s", (int)strcspn(at, "|"), at);
@@ -257,6 +260,8 @@ static void try_variations(const char *words, int wanted)
         fprintf(stderr, "%s: %s\n", words, ds_last_error());
         CHECK(!"every text is an operator");
     }
+    for (const ds_attr_def *a = text.def->attrs; a != NULL && a->name != NULL; a++)
+        wanted += a->kind == DS_ATTR_CHOICE ? n_choices(a) : 0;
     for (int tried = 0, tries = 0; tried < wanted && tries < 40 * wanted; tries++) {
         variation v = {.text = text};
         vary(&v);
@@ -323,13 +328,15 @@ static void test_need_is_tight(void)
     }
 }
 
-int main(void)
+/* With a number, so many times as many variations. */
+int main(int argc, char **argv)
 {
+    const int times = argc > 1 ? atoi(argv[1]) : 1;
     count_memory();
     for (size_t i = 0; i < N_EVERY_OP; i++)
-        try_variations(every_op[i], VARIATIONS);
+        try_variations(every_op[i], VARIATIONS * times);
     for (size_t i = 0; i < sizeof larger / sizeof larger[0]; i++)
-        try_variations(larger[i], OF_LARGER);
+        try_variations(larger[i], OF_LARGER * times);
     test_need_is_tight();
     return check_report();
 }

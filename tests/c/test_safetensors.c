@@ -400,7 +400,8 @@ TEST(damage)
     CHECK(open_and_look(whole.bytes, n + 1) == DS_FORMAT);
     for (size_t at = 0; at < n; at++) {
         const unsigned char right = whole.bytes[at];
-        for (int byte = 0; byte < 256; byte++) {
+        enum { APART = 256 / SOME_OF(255) };
+        for (int byte = (int)(at % APART); byte < 256; byte += APART) {
             whole.bytes[at] = (unsigned char)byte;
             const ds_status status = open_and_look(whole.bytes, n);
             CHECK(status == DS_OK || status == DS_FORMAT);

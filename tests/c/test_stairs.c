@@ -127,7 +127,7 @@ static void check_apart(const made *c, int i, int j)
 
 TEST(random)
 {
-    for (int trial = 0; trial < 3000; trial++) {
+    for (int trial = 0; trial < SOME_OF(3000); trial++) {
         made c = {.n = 0};
         for (int i = 0; i < 4; i++)
             add_operand(&c);

@@ -8,7 +8,13 @@
 #ifdef __SANITIZE_THREAD__ /* twenty times as slow, and it sees what could have met, not only what met */
 enum { VISITS = 2, WALKS = 3, BLOWS = 150, CLOSINGS = 15, REOPENINGS = 2000 };
 #else
-enum { VISITS = 6, WALKS = 8, BLOWS = 400, CLOSINGS = 40, REOPENINGS = 30000 };
+enum {
+    VISITS = SOME_OF(6),
+    WALKS = SOME_OF(8),
+    BLOWS = SOME_OF(400),
+    CLOSINGS = SOME_OF(40),
+    REOPENINGS = SOME_OF(30000)
+};
 #endif
 enum { N_THREADS = 4, LENGTH = 60 };
 

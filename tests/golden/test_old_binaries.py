@@ -149,7 +149,7 @@ def test_a_later_library(c_build, tmp_path):
     flags = cbuild.flags(openblas=False, sanitize="address,undefined", werror=False)  # fields without initializers
     api = cbuild.compile_all(c_build.cc(), sorted((CSRC / "api").glob("*.c")), folder, [f"-I{tmp_path}", *flags])
     (main,) = cbuild.compile_all(c_build.cc(), [PROGRAM], folder, flags)
-    archive = c_build.BUILD / "asan" / "engine.a"
+    archive = c_build.engine("asan").archive
     program = tmp_path / "program"
     after = ["-lm", "-pthread", *cbuild.sanitizer_flags("address,undefined")]
     subprocess.run([*c_build.cc(), "-o", program, main, *api, archive, *after], check=True)

@@ -210,9 +210,9 @@ class ByHand:
         self._url, self._options = url, options
 
     async def __aenter__(self):
-        self.socket = await open_socket(
-            self._url + PATH, subprotocols=[SUBPROTOCOL], compression=None, max_size=None, **self._options
-        )
+        # It takes whatever comes, or it would not hear that the server has closed.
+        limits = {"compression": None, "max_size": None, "max_queue": None, **self._options}
+        self.socket = await open_socket(self._url + PATH, subprotocols=[SUBPROTOCOL], **limits)
         return self
 
     async def __aexit__(self, *_):

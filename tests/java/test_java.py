@@ -17,6 +17,8 @@ from dreamstream.config.jar import java_home
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+#: Programs run for moments: code is compiled once, and quickly; each native call is checked.
+JAVA = ("-Xcheck:jni", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 JUNIT = ("junit-*.jar", "opentest4j*.jar", "apiguardian-api*.jar", "picocli.jar", "univocity-parsers*.jar")
 
 pytestmark = [
@@ -139,9 +141,7 @@ def test_junit(jdk, classes, models):
         "--details=tree",
     ]
     chosen = [word for name in names for word in ("--select-class", f"dreamstream.{name}")]
-    said = run(
-        jdk / "java", "-Xcheck:jni", f"-Ddreamstream.test.folder={models}", "-cp", classes, *launcher, *chosen
-    )
+    said = run(jdk / "java", *JAVA, f"-Ddreamstream.test.folder={models}", "-cp", classes, *launcher, *chosen)
     assert "WARNING" not in said and "FATAL" not in said, said
     assert all(f"─ {name} " in said for name in names), said  # those without a test are not named
 
@@ -171,7 +171,7 @@ def test_places_of_the_library(jdk, jar, classes, models, tmp_path, place):
     with zipfile.ZipFile(jar) as file:
         file.extractall(tmp_path)
     (folder,) = tmp_path.glob("dreamstream/native/*/lib")
-    words = ["-Xcheck:jni", *(word.format(folder) for word in given), "-cp", classes, "dreamstream.Leaving"]
+    words = [*JAVA, *(word.format(folder) for word in given), "-cp", classes, "dreamstream.Leaving"]
     said = run(jdk / "java", *words, models / "samples.dsm", status=status)
     assert said.strip() == ds.__version__ if status == 0 else "UnsatisfiedLinkError" in said
 

@@ -167,12 +167,21 @@ def padded(n_bytes: int) -> int:
 # ---------------------------------------------------------------- the default tier
 def test_streams():
     stats: Counter[str] = Counter()
-    operators: set[str] = set()
-    numbers = seeds(range(240))
-    each(numbers, lambda seed: operators.update(run(seed, stats).operators))
-    print(dict(stats))
-    if len(numbers) < 240:
+    missing = {o["name"] for o in _core.operators()} - set(ELSEWHERE)
+    numbers = seeds(range(100))
+
+    def check(seed: int) -> None:
+        missing.difference_update(run(seed, stats).operators)
+
+    each(numbers, check)
+    if len(numbers) < 100:
         return
+    for seed in range(100, 600):  # those that have an operator which is in none of the first
+        if not missing:
+            break
+        if missing & Subject.of(seed).operators:
+            each([seed], check)
+    print(dict(stats))
     for what in (
         "calls",
         "forks",
@@ -186,7 +195,6 @@ def test_streams():
     ):
         assert stats[what], f"no random model came to be {what}"
     assert stats["ill-conditioned"] <= stats["models"] / 100
-    missing = {o["name"] for o in _core.operators()} - operators - set(ELSEWHERE)
     assert not missing, (
         f"give {sorted(missing)} a node in tests/helpers/random_graphs (source.py: a line of UNARY or JOINS; else "
         "a method of its name in KINDS), or a reason in ELSEWHERE"
@@ -195,22 +203,22 @@ def test_streams():
 
 def test_frames_leave_as_soon_as_they_are_final():
     stats: Counter[str] = Counter()
-    numbers = seeds(range(1000, 1100))
+    numbers = seeds(range(1000, 1050))
     each(numbers, lambda seed: finality_of(seed, stats))
     print(dict(stats))
-    if len(numbers) >= 100:
+    if len(numbers) >= 50:
         assert stats["late"] <= 0.02 * stats["probes"]
 
 
 def test_delay_and_receptive_field():
     stats: Counter[str] = Counter()
-    each(seeds(range(2000, 2120)), lambda seed: delay_of(seed, stats))
+    each(seeds(range(2000, 2060)), lambda seed: delay_of(seed, stats))
     print(dict(stats))
 
 
 def test_state_is_what_was_planned():
     stats: Counter[str] = Counter()
-    each(seeds(range(3000, 3040)), lambda seed: state_of(seed, stats))
+    each(seeds(range(3000, 3020)), lambda seed: state_of(seed, stats))
     print(dict(stats))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
+import nets
 import numpy as np
 import pytest
 
@@ -89,17 +91,7 @@ def test_planes_look_along_the_stream_alone():
         assert row.ahead == ahead and f"padding of ({ahead if ahead == 4 else 2}, 0)" in row.substitute
 
 
-def net(forward, **parts):
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            for name, part in parts.items():
-                setattr(self, name, part)
-
-        def forward(self, x):
-            return forward(self, x)
-
-    return Net().eval()
+net = functools.partial(nets.net, nn)
 
 
 def test_what_can_not_be_followed_is_an_error_with_all_layers():

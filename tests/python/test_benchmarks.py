@@ -146,6 +146,7 @@ def test_planning():
     assert all(r["compile"] > 0 and r["load"] > 0 for r in rows)
 
 
+@pytest.mark.slow
 def test_labels(data_folder):
     """A network that has learnt nothing, and one that has: answers hardly change, and digits are counted."""
     pytest.importorskip("torch")

@@ -241,7 +241,7 @@ class Halved:
     [
         ("dreamstream", VARIANTS[0], ((1, "step"), (4, "half"), (7, "step"), (8, "written"))),
         ("dreamstream", VARIANTS[2], ((2, "half"), (3, "step"))),
-        ("torch", VARIANTS[0], ((5, "step"), (8, "half"))),
+        pytest.param("torch", VARIANTS[0], ((5, "step"), (8, "half")), marks=pytest.mark.slow),
     ],
 )
 def test_a_process_that_is_killed_and_started_again(front, variant, kills, tmp_path):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import wave
 
 import numpy as np
 import pytest
+from processes import printed
 from same_bits import answers, content
 
 import dreamstream as ds
@@ -280,12 +280,6 @@ def test_the_user_s_file_sees_itself(folder):
         "@dataclasses.dataclass\nclass C:\n    x: 'int' = 1\n"
         "def model():\n    assert sys.modules['own'].C is C\n    return nn.Identity(), ('B', 'L'), 10\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "dreamstream", "convert", "own.py:model", "own.dsm"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    printed("-m", "dreamstream", "convert", "own.py:model", "own.dsm", cwd=folder)
     assert content(ds.load(folder / "own.dsm")) == content(ds.compile(nn.Identity(), ("B", "L"), rate=10))
     assert answers(ds.load(folder / "own.dsm"))

@@ -5,15 +5,13 @@ from __future__ import annotations
 import collections
 import itertools
 import math
-import os
-import subprocess
-import sys
 import time
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from nets import net
+from processes import printed
 from small_model import frames
 
 import dreamstream as ds
@@ -554,9 +552,7 @@ def test_thread_counts_give_the_same_bits(monkeypatch):
 
 def test_the_environment_sets_threads():
     code = "import dreamstream as ds; print(ds.compile(ds.nn.ReLU(), ('B', 'L')).threads)"
-    env = {**os.environ, "DREAMSTREAM_THREADS": "3"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "3"
+    assert printed("-c", code, DREAMSTREAM_THREADS="3") == "3\n"
 
 
 def test_leaves_of_named_tuples():

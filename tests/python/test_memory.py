@@ -7,32 +7,14 @@ at the end, and how often the engine asked for memory in between.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
+from processes import MEMORY, printed
 
-ROOT = Path(__file__).resolve().parents[2]
 MOST_GROWTH = 1024  # KiB; the interpreter's own heap moves by a few pages
 
 HEAD = """
-    import gc, json, os, sys
-    import numpy as np
-    import dreamstream as ds
-    from dreamstream import nn
-
-    sys.path.insert(0, "tests/helpers")
-    import faults
-
-    PAGE = os.sysconf("SC_PAGE_SIZE") // 1024
-
-    def resident():
-        gc.collect()
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * PAGE
-
     def report(step, n_warm, n):
         for k in range(n_warm):
             step(k)
@@ -149,10 +131,7 @@ WAITING = """
 
 
 def run(body, **options):
-    script = textwrap.dedent(HEAD) + textwrap.dedent(body.format(**options))
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout)
+    seen = json.loads(printed("-c", MEMORY + textwrap.dedent(HEAD) + textwrap.dedent(body.format(**options))))
     assert seen["after"] - seen["before"] < MOST_GROWTH, seen
     assert seen["bad_releases"] == 0
     return seen

@@ -7,15 +7,11 @@ minutes, 2.8 GB of disk, and 9 GB of memory while it is built.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
+from processes import printed
 
 HEAD = """
     import copy, gc, json, pickle, sys, time
@@ -91,11 +87,8 @@ LARGE_LOADED = """
 
 
 def measured(script: str, *arguments: object) -> dict[str, float]:
-    command = [sys.executable, "-c", textwrap.dedent(HEAD) + textwrap.dedent(script), *map(str, arguments)]
-    environment = {**os.environ, "MALLOC_ARENA_MAX": "1"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, env=environment)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    whole = textwrap.dedent(HEAD) + textwrap.dedent(script)
+    return json.loads(printed("-c", whole, *arguments, MALLOC_ARENA_MAX="1"))
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it asks Linux for memory")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import textwrap
@@ -13,20 +12,16 @@ from pathlib import Path
 import golden_snapshot
 import numpy as np
 import pytest
+from processes import HELPERS, SETTINGS, VARIANTS, printed
 from small_model import frames
 from snapshot_bytes import build, parse, seal
 
 import dreamstream as ds
-from dreamstream import _core, nn
+from dreamstream import nn
 from dreamstream.errors import FormatError, StreamBusyError, StreamIdError, StreamLimitError
 
-HELPERS = Path(__file__).resolve().parent.parent / "helpers"
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 SPEC = ("B", 3, "L")
-VARIANTS = [b["name"] for b in _core.config()["backends"] if b["bitwise"] and b["usable"]]
-#: What is restored under the reference finds other threads and no OpenBLAS, too.
-SETTINGS = {name: {"DREAMSTREAM_ISA": name} for name in VARIANTS}
-SETTINGS["ref"] |= {"DREAMSTREAM_THREADS": "3", "DREAMSTREAM_BLAS": "none"}
 
 
 class Model(nn.Module):
@@ -52,12 +47,7 @@ def compiled(**options):
 
 # ---------------------------------------------------------------------- other settings, other processes
 def moved(what, file, setting):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("DREAMSTREAM_")}
-    command = [sys.executable, "-m", "ds_laws.moved", what, str(file)]
-    environment = {**clean, **SETTINGS[setting]}
-    done = subprocess.run(command, cwd=HELPERS, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    return json.loads(printed("-m", "ds_laws.moved", what, file, cwd=HELPERS, setting=setting))
 
 
 def test_moved_to_other_settings(tmp_path):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -166,6 +167,15 @@ def test_encrypted_and_for_those_who_may(typed, monkeypatch):
     finally:
         server.terminate()
     assert server.wait(20) == 0
+
+
+async def test_an_encrypted_connection_is_ended_by_the_server(typed):
+    """The client waits for that, as long as it is told to."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain("cert.pem", "key.pem")
+    async with running(service(limits=Limits(handshake=600)), tls) as url:
+        client = await open_socket(url + PATH, subprotocols=[SUBPROTOCOL], close_timeout=None)
+        await asyncio.wait_for(client.close(), 60)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -65,9 +66,20 @@ def test_names_of_its_functions(c_build, tmp_path, prefix):
     }  # fmt: skip
 
 
-def test_a_choice_that_there_is_not_ends_the_build(c_build, monkeypatch):
-    monkeypatch.setenv("DREAMSTREAM_BLAS", "mkl")
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ("mkl", "must be scipy, system or none, got 'mkl'"),
+        ("system", "-lno_such_blas does not link .*apt-get install libopenblas-dev.*DREAMSTREAM_BLAS=none"),
+    ],
+)
+def test_a_choice_that_there_is_not_ends_the_build(c_build, monkeypatch, tmp_path, choice, said):
+    """Before anything is compiled."""
+    (tmp_path / "pkg-config").write_text("#!/bin/sh\necho -lno_such_blas\n")
+    (tmp_path / "pkg-config").chmod(0o755)
+    monkeypatch.setenv("PKG_CONFIG", str(tmp_path / "pkg-config"))
+    monkeypatch.setenv("DREAMSTREAM_BLAS", choice)
     done = subprocess.run(
         [sys.executable, "setup.py", "-q", "build_ext"], cwd=ROOT, capture_output=True, text=True
     )
-    assert done.returncode and "must be scipy, system or none, got 'mkl'" in done.stderr.splitlines()[-1]
+    assert done.returncode and re.search(said, done.stderr.splitlines()[-1])

@@ -11,7 +11,6 @@ import ctypes
 import gc
 import os
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
@@ -20,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import HELPERS, printed
 
 import dreamstream as ds
 from dreamstream import nn
 
-ROOT = Path(__file__).resolve().parents[2]
 SPEC = ("B", 3, "L")
 
 
@@ -187,8 +186,10 @@ def test_from_another_thread(kind, eager_switching):
         if k >= 150 and (kind is Engine or pair.n_before > 5):
             break
         calls = [pair.call()]  # ids of the next call depend on what has become of this one
-        outputs = run_interrupted(pair.one, calls, pair.rng.uniform(0, longest))
+        outputs, n_before = run_interrupted(pair.one, calls, pair.rng.uniform(0, longest)), pair.n_before
         pair.settle(calls, outputs)
+        if kind is Eager:  # a machine that was busy at first may be faster by now
+            longest *= 1.2 if pair.n_before > n_before else 0.97
     if kind is Eager:
         assert pair.n_before > 5
     call = pair.call()
@@ -348,7 +349,4 @@ SIGNALLED = """
 @pytest.mark.parametrize("kind", ["Eager", "Engine"])
 def test_ctrl_c(kind):
     script = textwrap.dedent(SIGNALLED).format(folder=str(Path(__file__).parent), kind=kind)
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    n_interrupts, *_ = map(int, done.stdout.split())
-    assert n_interrupts == 10
+    assert int(printed("-c", script, PYTHONPATH=str(HELPERS)).split()[0]) == 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from nets import net as net_of
 from torch import nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -140,19 +142,7 @@ def test_refusals_name_path_reason_and_remedy(net):
         net(ds.stream_tensor([torch.zeros(3, 5)], ids=["a"], sos=True))
 
 
-def forward_of(fn, **parts):
-    """A module whose forward is a function."""
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            for name, part in parts.items():
-                setattr(self, name, part)
-
-        def forward(self, x):
-            return fn(self, x)
-
-    return Model().eval()
+forward_of = functools.partial(net_of, nn)
 
 
 @pytest.mark.parametrize(

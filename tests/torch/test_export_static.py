@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
-from ds_laws import made
+from ds_laws import MEMBERS, made
 from ds_laws.operators.norms import CANCELS
 from exported_models import MODELS, made as model_of
 from shared_cases import CASES, schedule, theirs
@@ -42,7 +42,7 @@ def whole_frames(rates, frames):
     return frames
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in MEMBERS)) for n in NAMES])
 def test_operators(name, tmp_path):
     worst, refusals = None, []
     for index in range(30):

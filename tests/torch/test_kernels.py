@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 import pytest
-from ds_laws import GENERATORS, n_cases
+from ds_laws import GENERATORS, MEMBERS, n_cases
 from ds_laws.case import DEFINITIONS, Case, Input
 from ds_laws.drive import Row, schedule
 from ds_laws.operators.norms import CANCELS, far
@@ -124,7 +124,9 @@ def test_nan_reaches_what_reads_it(name):
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"length", "require"}))  # these are numbers of the host
 def test_no_number_is_read_from_the_device(name):
     """On the device without values everything but values comes out, in chunks that differ."""
-    for _, case, op, rng in cases(name, "float32"):
+    for seed, case, op, rng in cases(name, "float32"):
+        if seed % 2 or (seed and name in MEMBERS):  # values are nothing here: shapes are in the others, too
+            continue
         data = {f"s{i}": case.stream(rng) for i in range(3)}
         weights = [None if w is None else w.to("meta") for w in tensors(case.weights)]
         for driver in (Plain, Online):

@@ -110,9 +110,7 @@ def test_torch_modules_stream(name, in_float64):
     model = Loop(CASES[name]).eval()
     xs = [torch.randn(n, D) for n in LENGTHS]
     wanted = wanted_of(model, xs)
-    step = patched(model)
-    for seed in (1, 2):
-        compare(streamed(step, xs, seed), wanted, 1e-12)
+    compare(streamed(patched(model), xs, 1), wanted, 1e-12)
 
 
 @pytest.mark.parametrize("name", CASES)

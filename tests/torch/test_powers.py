@@ -8,6 +8,7 @@ import pytest
 import dreamstream as ds
 
 torch = pytest.importorskip("torch")
+from nets import net
 
 #: Exponents for which torch multiplies, divides and takes roots.
 EXACT = (0, 1, 2, 3, -1, -2, 0.5, -0.5, 2.0, 3.0, -1.0)
@@ -17,26 +18,9 @@ SPECIAL = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 1e25, -
 CUTS = (0, 1, 8, 9, 30)
 
 
-class Powers(torch.nn.Module):
-    """One spelling of a power."""
-
-    def __init__(self, write):
-        super().__init__()
-        self.write = write
-
-    def forward(self, x):
-        return self.write(x)
-
-
-class NativePowers(ds.nn.Module):
-    """The same."""
-
-    def __init__(self, write):
-        super().__init__()
-        self.write = write
-
-    def forward(self, x):
-        return self.write(x)
+def powers(nn, write):
+    """One spelling of a power, as a module."""
+    return net(nn, lambda self, x: write(x))
 
 
 def values(dtype):
@@ -58,21 +42,16 @@ def fronts(write, x):
         "an element",
         np.array([[write(ds.tensor(x[i : i + 1, j]))[0].item() for j in range(7)] for i in range(30)]),
     )
-    for name, module in (("native", NativePowers(write)), ("torch", Powers(write).eval())):
+    for name, module in (("native", powers(ds.nn, write)), ("torch", powers(torch.nn, write))):
         if x.dtype == np.float32:
             engine = ds.compile(module, spec, verify=False)
             yield (
                 f"{name} engine",
                 streamed(lambda a, b, e=engine: e.step({"a": x[a:b]}, sos=["a"] * (a == 0))["a"]),
             )
-        if name == "native":
-            online = ds.patch_module(NativePowers(write)).online()
-            yield name, streamed(lambda a, b, m=online: m(ds.stream_tensor(
-                [x[a:b]], ids=["a"], sos=[a == 0], names=("B", "L", None)))["a"].numpy())  # fmt: skip
-        else:
-            online = ds.patch_module(Powers(write).eval()).online()
-            yield name, streamed(lambda a, b, m=online: m(ds.stream_tensor(
-                [torch.from_numpy(x[a:b])], ids=["a"], sos=[a == 0], names=("B", "L", None)))["a"])  # fmt: skip
+        online, given = ds.patch_module(module).online(), torch.from_numpy(x) if name == "torch" else x
+        yield name, streamed(lambda a, b, m=online, x=given: m(ds.stream_tensor(
+            [x[a:b]], ids=["a"], sos=[a == 0], names=("B", "L", None)))["a"].numpy())  # fmt: skip
 
 
 SPELLINGS = {
@@ -117,6 +96,6 @@ def test_exponents_in_tensors_of_one_number(exponent):
     assert np.array_equal(plain, beside, equal_nan=True)
     theirs = (torch.from_numpy(x) ** torch.tensor(float(exponent))).numpy()
     assert np.allclose(plain, theirs, rtol=2e-7, atol=1e-44, equal_nan=True)
-    engine = ds.compile(NativePowers(lambda x: x ** ds.tensor(np.float32(exponent))), ("B", "L", 7), verify=False)
+    engine = ds.compile(powers(ds.nn, lambda x: x ** ds.tensor(np.float32(exponent))), ("B", "L", 7), verify=False)
     got = streamed(lambda a, b: engine.step({"a": x[a:b]}, sos=["a"] * (a == 0))["a"])
     assert np.array_equal(got, plain, equal_nan=True)

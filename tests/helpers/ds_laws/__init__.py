@@ -2,7 +2,7 @@
 
 from . import models_pointwise  # noqa: F401  (adds to MODELS)
 from .check import ALONG, Broken, check, first_broken, made, n_cases
-from .fast import FAMILIES, is_default, is_fast, of_fast, usual_cases
+from .fast import FAMILIES, MEMBERS, is_default, is_fast, of_fast, usual_cases
 from .laws import LAWS
 from .models import MODELS
 from .operators import GENERATORS
@@ -12,6 +12,7 @@ __all__ = [
     "FAMILIES",
     "GENERATORS",
     "LAWS",
+    "MEMBERS",
     "MODELS",
     "Broken",
     "check",
