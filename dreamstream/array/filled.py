@@ -222,6 +222,9 @@ class Filled(Shared):
         if not self.is_filled:
             self.hold(self._otherwise("__setitem__", (index, value), {}))
             return
+        if (joined := self.begun_by(index, value)) is not None:
+            self._become(joined)
+            return
         self.become()
         self[index] = value
 

@@ -8,6 +8,7 @@ gradients. What the native front end does not know does not stream, and says so 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
@@ -328,7 +329,7 @@ class Forward(TorchFunctionMode):
         if isinstance(own, Symbolic):
             known = hasattr(type(own), meaning.name) or meaning.name in OF_MASKS
             writes_into = meaning.in_place or meaning.name in WRITERS
-            if own.is_filled and (writes_into or not known) and meaning.name != "index_add":
+            if own.is_filled and (writes_into or not known) and meaning.name not in ("index_add", "__setitem__"):
                 own.become(*args[1:2] if meaning.name == "masked_fill" else ())
         elif is_constant(own) and (meaning.in_place or meaning.name in WRITERS):
             given = [getattr(x, "_inner", None) for x in leaves((args[1:], kwargs))]
@@ -357,6 +358,8 @@ class Forward(TorchFunctionMode):
         given = [a if type(a) in ATOMS else self.unwrap(a) for a in args]
         if len(args) > 1 and isinstance(args[1], Symbolic) and meaning.name in ("__getitem__", "__setitem__"):
             given[1] = args[1]
+        if isinstance(target, Symbolic) and target.is_filled and meaning.name == "__setitem__":
+            return operator.setitem(target, *given[1:])
         if self._has_loose and meaning.name.strip("_") in ELEMENTWISE:
             others = [g for a, g in zip(args, given) if not isinstance(a, Symbolic)]
             away = [isinstance(a, Symbolic) and stands_elsewhere(a, others) for a in args]
