@@ -155,16 +155,17 @@ def begun_by(self: Symbolic, index: Any, value: Any) -> Any:
     if not isinstance(value, StreamTensor) or value.roles != tuple(map(str, self.roles)) or self.shares():
         return None
     axis, parts = self.roles.index("L"), parts_of(index, self.ndim)
-    at, own = parts.pop(axis) if axis < len(parts) else None, value.size(axis)
+    at: Any = parts.pop(axis) if axis < len(parts) else None
+    own = value.size(axis)
     fits = type(at) is slice and not at.start and at.step in (None, 1) and isinstance(at.stop, Length)
     if not (fits and (at.stop - own) == 0 and all(p == slice(None) for p in parts)):
         return None
     more, dtype = self.length - own, np.dtype(str(self.dtype).rpartition(".")[2])
     if not isinstance(more, Length) or dtype.kind == "b":
         return None
-    own = value if value.dtype == dtype else value.to(dtype)
-    out = continued(own, more, "constant", float(self.value))
-    branch: Any = open_branch(own.edge.entry)
+    written: Any = value if value.dtype == dtype else value.to(dtype)
+    out = continued(written, more, "constant", float(self.value))
+    branch: Any = open_branch(written.edge.entry)
     return out if branch is None else branch.becomes(self, out)
 
 

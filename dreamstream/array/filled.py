@@ -15,7 +15,7 @@ from weakref import ref
 import numpy as np
 
 from ..stream.rules import Length, Token
-from .loops import number_in
+from .frame_numbers import number_in
 from .stream_tensor import StreamTensor
 
 #: Element types of Python's numbers.

@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS, LOOPS_GROW
 from ..source_line import user_line
+from .frame_numbers import FrameNumber, refuse
 from .loop_frames import EachFrame
-from .loops import FAR, FrameNumber, Loop, refuse
+from .loops import FAR, Loop
 from .stream_tensor import StreamTensor
 
 

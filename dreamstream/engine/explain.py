@@ -22,11 +22,11 @@ import numpy as np
 from ..array.deferred import Deferred
 from ..array.ends import later
 from ..array.for_loops import iterate
+from ..array.frame_numbers import FrameNumber
 from ..array.lengths_as_numbers import count_of
 from ..array.loop_frames import Frames, Numbers
 from ..array.loop_lists import Gathered
 from ..array.loop_values import is_of_body
-from ..array.loops import FrameNumber
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import Symbolic
 from ..errors import DreamStreamError, LocatedError

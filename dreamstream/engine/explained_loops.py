@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..array.for_loops import OPEN, Comprehension, ForLoop, frames_in
+from ..array.frame_numbers import FrameNumber
 from ..array.loop_frames import Frames, Numbers
 from ..array.loop_lists import Gathered, Grown
 from ..array.loop_values import inner_of, is_of_body, walk
-from ..array.loops import FrameNumber, Loop
+from ..array.loops import Loop
 from ..array.stream_tensor import StreamTensor
 from ..errors import DreamStreamError
 from ..operations.refusals import LOOPS_CHANGE, LOOPS_ELSEWHERE

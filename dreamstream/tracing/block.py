@@ -82,9 +82,8 @@ class Block(ast.NodeVisitor):
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.generic_visit(node)
-        if isinstance(node.value, ast.Call) and [type(t) for t in node.targets] == [ast.Name]:
-            if called_name(node.value).removeprefix("new_") in _MAKING:
-                self._made.add(node.targets[0].id)
+        if isinstance(node.value, ast.Call) and called_name(node.value).removeprefix("new_") in _MAKING:
+            self._made |= {t.id for t in node.targets if isinstance(t, ast.Name)}
 
     def visit_If(self, node: ast.If) -> None:
         """What one branch makes, the other doesn't have."""

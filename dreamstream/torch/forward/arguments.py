@@ -10,7 +10,7 @@ import torch
 
 from ...array.batch_constants import is_constant
 from ...array.deferred import Deferred
-from ...array.loops import LoopNumber
+from ...array.frame_numbers import LoopNumber
 from ...array.pair_terms import Terms
 from ...array.score_steps import OverKeys
 from ...array.scores import Scores

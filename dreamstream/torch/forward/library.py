@@ -18,9 +18,9 @@ from ...array.attend import of_all
 from ...array.batch_constants import lifts, plain_beside
 from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
 from ...array.einsum import letters_of, spread, table_product
+from ...array.frame_numbers import number_in
 from ...array.lengths_as_numbers import count_of
 from ...array.library import Library
-from ...array.loops import number_in
 from ...array.mask_terms import terms_by_distance
 from ...array.over_time import require_waiting
 from ...array.positions import first_row, is_counted, lined_up, number_of_all, streamed, unknown

@@ -8,7 +8,6 @@ gradients. What the native front end does not know does not stream, and says so 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
@@ -359,7 +358,7 @@ class Forward(TorchFunctionMode):
         if len(args) > 1 and isinstance(args[1], Symbolic) and meaning.name in ("__getitem__", "__setitem__"):
             given[1] = args[1]
         if isinstance(target, Symbolic) and target.is_filled and meaning.name == "__setitem__":
-            return operator.setitem(target, *given[1:])
+            return target.__setitem__(*given[1:])
         if self._has_loose and meaning.name.strip("_") in ELEMENTWISE:
             others = [g for a, g in zip(args, given) if not isinstance(a, Symbolic)]
             away = [isinstance(a, Symbolic) and stands_elsewhere(a, others) for a in args]
