@@ -1,8 +1,8 @@
 """Ifs in a loop over frames that some frames answer one way and others another, as ``if t % 2 == 0``.
 
 Both branches run, one after the other, on the frame that stands for many; what each leaves in a variable is chosen
-by the comparison, frame by frame (`where`). Where that can't be, since a variable has no value yet, or two values are
-no tensors of one shape, the frame is one of a kind of its own, and enters one branch alone.
+by the comparison, frame by frame (`where`). Where that can't be, since a variable has no value yet, or two values
+are no tensors of one shape, the frame is one of a kind of its own, and enters one branch alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from ..stream.rules import changed_in_place
 from ..tracing import Hooks, Site
 from .elementwise import where
-from .frame_numbers import Computed, FrameTruth, LoopNumber, refuse
+from .frame_numbers import Computed, FrameTruth, LoopNumber, beside, refuse
 from .loop_lists import Grown
 from .loop_values import inner_of, is_of_body
 
@@ -55,9 +55,8 @@ def _merged(truth: FrameTruth, yes: Any, no: Any) -> Any:
         return yes if kind is type(no) in (int, float) and yes == no else _Choice(truth, yes, no)
     if not (hasattr(yes, "where") and hasattr(no, "where") and _alike(yes, no)):
         return NotImplemented
-    condition: Any = truth.as_tensor(lambda x: x)
-    for _ in range(0 if is_of_body(yes) or is_of_body(no) else yes.ndim):  # of constants
-        condition = condition.unsqueeze(-1)
+    condition = truth.as_tensor(lambda x: x)
+    condition = condition if is_of_body(no) else beside(condition, yes)
     return yes.where(truth.loop.entry.library.see(condition), no)
 
 

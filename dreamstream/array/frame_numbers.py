@@ -58,7 +58,7 @@ class LoopNumber(Token):
             return Computed(self.loop, of, *((other, self) if reflected else (self, other)))
         if not hasattr(other, "is_floating_point"):
             self._misuse(f"combined with {'another size' if isinstance(other, Token) else type(other).__name__}")
-        at = self.loop.entry.library.see(self.as_tensor(_like(other)))
+        at = self.loop.entry.library.see(beside(self.as_tensor(_like(other)), other))
         return of(other, at) if reflected else of(at, other)
 
     __add__, __radd__ = partialmethod(_operator, "add"), partialmethod(_operator, "radd")
@@ -79,12 +79,18 @@ def _like(x: Any) -> Callable[[Any], Any]:
     return (lambda at: at.to(native.dtype)) if native.is_floating_point() else (lambda at: at.float())
 
 
+def beside(at: Any, constant: Any) -> Any:
+    """Return a number of each frame with as many dimensions as a tensor has that all frames share."""
+    own = hasattr(type(constant), "_inner") or getattr(constant, "is_stream", False)
+    return at if own else at.reshape(*[1] * constant.ndim)
+
+
 class Computed(LoopNumber):
     """What an operator makes of the number of a frame and another number."""
 
     __slots__ = ("_of", "_operands", "is_float")
 
-    def __init__(self, loop: Loop, of: Callable[[Any, Any], Any], *operands: Any) -> None:
+    def __init__(self, loop: Loop, of: Callable[..., Any], *operands: Any) -> None:
         super().__init__(loop.clock)
         self.loop, self._of, self._operands = loop, of, operands
         self.is_float = of is operator.truediv or any(
@@ -110,7 +116,7 @@ class Computed(LoopNumber):
             self._misuse("compared with what is no integer")
         return FrameTruth(self.loop, of, self, other)
 
-    __eq__, __ne__ = partialmethod(_compared, operator.eq), partialmethod(_compared, operator.ne)  # type: ignore
+    __eq__, __ne__ = partialmethod(_compared, operator.eq), partialmethod(_compared, operator.ne)
     __lt__, __le__ = partialmethod(_compared, operator.lt), partialmethod(_compared, operator.le)
     __gt__, __ge__ = partialmethod(_compared, operator.gt), partialmethod(_compared, operator.ge)
 

@@ -83,7 +83,7 @@ class ExplainedLoop(ForLoop):
     def __init__(self, site: Site, explanation: Any) -> None:
         super().__init__(site)
         self._explanation, self._apart = explanation, set[str]()
-        self._guesses = explanation.guesses
+        self._guesses, self._said = explanation.guesses, len(explanation.said)
 
     def _is_guessed(self) -> bool:
         """Whether something in the loop was guessed: it may be another thing in each round."""
@@ -124,7 +124,8 @@ class ExplainedLoop(ForLoop):
                 return
             except DreamStreamError as error:
                 follows = any(r.text in str(error) for r in (LOOPS_ELSEWHERE, LOOPS_CHANGE))
-                if not (follows and self._is_guessed()):
+                said = any(LOOPS_ELSEWHERE.text in text for text in self._explanation.said[self._said :])
+                if not (follows and (said or self._is_guessed())):
                     self._explanation.note(error)
                 return
             yield target
