@@ -5,15 +5,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from functools import partialmethod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ..errors import NotStreamableError
 from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_TO_LAST, Refusal
 from ..source_line import user_line
 from ..stream.rules import Length, Token
-
-if TYPE_CHECKING:
-    from .loops import Loop
 
 
 def refuse(why: str | Refusal) -> NoReturn:
@@ -33,7 +30,7 @@ class LoopNumber(Token):
     """
 
     __slots__ = ("loop",)
-    loop: Loop
+    loop: Any  # a Loop
     is_float = False
     _what = "the number of a frame"
     _serves = (
@@ -90,7 +87,7 @@ class Computed(LoopNumber):
 
     __slots__ = ("_of", "_operands", "is_float")
 
-    def __init__(self, loop: Loop, of: Callable[..., Any], *operands: Any) -> None:
+    def __init__(self, loop: Any, of: Callable[..., Any], *operands: Any) -> None:
         super().__init__(loop.clock)
         self.loop, self._of, self._operands = loop, of, operands
         self.is_float = of is operator.truediv or any(
@@ -156,7 +153,7 @@ class FrameNumber(LoopNumber):
     __slots__ = ("off",)
     off: int
 
-    def __init__(self, loop: Loop, off: int = 0) -> None:
+    def __init__(self, loop: Any, off: int = 0) -> None:
         super().__init__(loop.clock)
         self.loop, self.off = loop, off
 

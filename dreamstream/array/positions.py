@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -248,14 +248,14 @@ def unknown(x: Any) -> NotStreamableError:
 def picked(name: str, args: Sequence[Any]) -> Any:
     """Return the frames that a function takes by positions at fixed distances of each; None for all other indices.
 
-    So ``x[:, i]``, ``x.index_select(1, i)`` and ``x.gather(1, i)`` do, with ``i = (arange(T) - 2).clamp(0, T - 1)``;
-    of ``x[:, i[:, None] + arange(3)]`` there are several for each frame. Where a stream has no such frames they are
-    its first, or its last one.
+    So do ``x[:, i]``, ``x.index_select(1, i)`` and ``x.gather(1, i)``, with ``i = (arange(T) - 2).clamp(min=0)``;
+    ``x[:, (i[:, None] + arange(3)).clamp(0, T - 1)]`` takes three for each frame. Limits make frames that a stream
+    doesn't have its first, or its last one.
     """
     x, *given = args
     if type(x) is not StreamTensor or x.edge is None or "L" not in x.dims:
         return None
-    axis, at = x.dims.index("L"), None
+    axis, at = x.dims.index("L"), cast(Any, None)
     if name in ("getitem", "__getitem__") and len(given) == 1:
         parts = parts_of(given[0], x.ndim)
         at = parts.pop(axis) if axis < len(parts) else None
@@ -275,7 +275,7 @@ def picked(name: str, args: Sequence[Any]) -> Any:
     if whole or not found.ndim:
         return frames[0]
     out: Any = frames[0].unsqueeze(axis + 1)
-    out = out._cat([f.unsqueeze(axis + 1) for f in frames], axis + 1)  # type: ignore[attr-defined]
+    out = out._cat([f.unsqueeze(axis + 1) for f in frames], axis + 1)
     return out.reshape(*x.shape[: axis + 1], *found.shape, *x.shape[axis + 1 :]) if found.ndim > 1 else out
 
 
