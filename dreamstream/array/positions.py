@@ -262,7 +262,8 @@ def picked(name: str, args: Sequence[Any]) -> Any:
         at = at if all(type(p) is slice and p == slice(None) for p in parts) else None
     elif name in ("index_select", "gather") and len(given) == 2 and given[0] in (axis, axis - x.ndim):
         at = given[1]
-    places = [i for i, size in enumerate(at.shape) if isinstance(size, Length)] if is_deferred(at) else []
+    sizes = at.shape if isinstance(at, Deferred) else ()
+    places = [i for i, size in enumerate(sizes) if isinstance(size, Length)]
     if len(places) != 1 or not integers(at) or (at.shape[places[0]] - x.shape[axis]) != 0:
         return None
     whole = name == "gather"
@@ -281,8 +282,6 @@ def picked(name: str, args: Sequence[Any]) -> Any:
 
 def _distances(at: Any, axis: int) -> Any:
     """Return how far from its own place positions lie, for each element beside; None where that is not fixed."""
-    if isinstance(at, Symbolic):
-        return np.array(0) if at.position and type(at.value) is int and at.value == 0 else None
     found = []
     for n in (64, at.frames + 1):
         rows = np.moveaxis(at.probe(n).numpy(), axis, 0)

@@ -282,7 +282,7 @@ TURNS = {
     "distance": lambda m, x, at: nn.functional.pairwise_distance(x[..., :3], x[..., 3:], p=1, keepdim=True),
     "first frame rolled": lambda m, x, at: _first_kept(x, x.roll(1, 1)),
     "frames before": lambda m, x, at: x[:, (at - 3).clamp(min=0)] - x.index_select(1, torch.relu(at - 1)),
-    "frames behind": lambda m, x, at: x[:, (at + 2).clamp(max=x.size(1) - 1)] * x[:, at],
+    "frames behind": lambda m, x, at: x[:, (at + 2).clamp(max=x.size(1) - 1)] * x,
     "windows": lambda m, x, at: (
         (x[:, (at[:, None] + torch.arange(-2, 4)).clamp(0, x.size(1) - 1)] * m.table.mean(0)[:, None]).sum(2)
         + x[:, (at[:, None, None] - at.new_tensor([[0, 2], [3, 5]])).clamp(0)].sum((2, 3))
