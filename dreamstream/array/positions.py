@@ -283,7 +283,7 @@ def picked(name: str, args: Sequence[Any]) -> Any:
 def _distances(at: Any, axis: int) -> Any:
     """Return how far from its own place positions lie, for each element beside; None where that is not fixed."""
     found = []
-    for n in (64, at.frames + 1):
+    for n in (2 * at.frames + 64, 4 * at.frames + 65):  # in whose middle no limit holds
         rows = np.moveaxis(at.probe(n).numpy(), axis, 0)
         every = np.arange(len(rows)).reshape(-1, *[1] * (rows.ndim - 1))
         found.append(rows[len(rows) // 2] - len(rows) // 2)
