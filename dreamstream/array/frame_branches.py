@@ -14,8 +14,8 @@ from ..stream.rules import changed_in_place
 from ..tracing import Hooks, Site
 from .elementwise import where
 from .frame_numbers import Computed, FrameTruth, LoopNumber, beside, refuse
-from .loop_lists import Grown
-from .loop_values import inner_of, is_of_body
+from .loop_lists import Grown, has_grown
+from .loop_values import inner_of, is_of_body, walk
 
 #: First frames that may be of kinds of their own: in all, and for want of values.
 _FIRST, _UNSET = 8, 4
@@ -43,6 +43,9 @@ def _merged(truth: FrameTruth, yes: Any, no: Any) -> Any:
     kind = type(yes)
     if yes is no:
         return yes
+    if kind is not type(no) and Grown in (kind, type(no)):  # a list of before, and a new one
+        own = [[*list.__iter__(x)] if isinstance(x, list) and not has_grown(x) else None for x in (yes, no)]
+        return NotImplemented if None in own else _merged(truth, *own)
     if kind is type(no) and kind in (tuple, list) and len(yes) == len(no):
         parts = [_merged(truth, a, b) for a, b in zip(yes, no)]
         return NotImplemented if any(p is NotImplemented for p in parts) else kind(parts)
@@ -134,10 +137,17 @@ class FrameBranch:
             self._require_none((self._site.text, self._site.line))
         for name in self._site.names:
             yes, no = (v.get(name, Hooks.unbound) for v in (self._after, seen))
-            if (yes is Hooks.unbound or no is Hooks.unbound) and name not in self._truth.loop.live:
-                self._merged[name] = no if yes is Hooks.unbound else yes  # it serves in one branch alone
+            if name not in self._truth.loop.live and (self._is_gone(yes) or self._is_gone(no)):
+                self._merged[name] = no if self._is_gone(yes) else yes  # it serves in one branch alone
             else:
                 self._merged[name] = one_of(self._truth, yes, no, f"`{name}`")
+
+    def _is_gone(self, value: Any) -> bool:
+        """Whether a variable has no value, or one of an earlier round, which nothing reads."""
+        leaves: list[Any] = []
+        walk(value, lambda x, _: leaves.append(x))
+        body = self._truth.loop.body
+        return value is Hooks.unbound or any(is_of_body(x) and inner_of(x).edge.entry is not body for x in leaves)
 
     def merged(self, name: str) -> Any:
         """Return the value of a variable behind the if."""

@@ -179,6 +179,11 @@ class Grown(list[Any]):
     __iter__, copy, __contains__, __reversed__ = map(_of_all, ("__iter__", "copy", "__contains__", "__reversed__"))
 
 
+def has_grown(items: Any) -> bool:
+    """Whether a loop has appended to a list."""
+    return isinstance(items, Grown) and (items.history is not None or list.__len__(items) != items.before)
+
+
 class Gathered:
     """What a list is after the loop that appended to it: frames, one for each of the loop.
 
