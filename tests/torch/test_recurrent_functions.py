@@ -69,7 +69,9 @@ def test_backwards_from_ends_of_streams_that_have_other_lengths(kind):
         rows = [i for i, _ in enumerate(begins)]
         parts = [xs[i][a:b] for i, a, b in zip(rows, begins, ends)]
         sos, eos = [a == 0 for a in begins], [b == len(xs[i]) for i, b in zip(rows, ends)]
-        y, _ = online(ds.stream_tensor(parts, ids=[str(i) for i in rows], sos=sos, eos=eos, names=("B", "L", None)))
+        y, _ = online(
+            ds.stream_tensor(parts, ids=[str(i) for i in rows], sos=sos, eos=eos, names=("B", "L", None))
+        )
         for i in rows:
             found[i].append(y[str(i)])
     for parts, want in zip(found, whole):
