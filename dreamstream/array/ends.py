@@ -152,13 +152,13 @@ def _continued(x: Any, times: Any, mode: str, value: float) -> Any:
 
 def begun_by(self: Symbolic, index: Any, value: Any) -> Any:
     """Return what a number becomes where a shorter stream is written into its first frames; else None."""
-    if not isinstance(value, StreamTensor) or value.roles != tuple(map(str, self.roles)) or self.shares():
+    if type(value) is not StreamTensor or value.roles != tuple(map(str, self.roles)) or self.shares():
         return None
     axis, parts = self.roles.index("L"), parts_of(index, self.ndim)
     at: Any = parts.pop(axis) if axis < len(parts) else None
     own = value.size(axis)
     fits = type(at) is slice and not at.start and at.step in (None, 1) and isinstance(at.stop, Length)
-    if not (fits and (at.stop - own) == 0 and all(p == slice(None) for p in parts)):
+    if not (fits and (at.stop - own) == 0 and all(type(p) is slice and p == slice(None) for p in parts)):
         return None
     more, dtype = self.length - own, np.dtype(str(self.dtype).rpartition(".")[2])
     if not isinstance(more, Length) or dtype.kind == "b":

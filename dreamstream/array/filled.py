@@ -222,11 +222,16 @@ class Filled(Shared):
         if not self.is_filled:
             self.hold(self._otherwise("__setitem__", (index, value), {}))
             return
-        if (joined := self.begun_by(index, value)) is not None:
+        if not self.begins(index, value):
+            self.become()
+            self[index] = value
+
+    def begins(self: Any, index: Any, value: Any) -> bool:
+        """Become the stream that is written into its first frames, if that is shorter; return whether it does."""
+        joined = self.begun_by(index, value) if self.is_filled else None
+        if joined is not None:
             self._become(joined)
-            return
-        self.become()
-        self[index] = value
+        return joined is not None
 
     def _in_place(self: Any, name: str, other: Any) -> Any:
         if not self.is_filled:

@@ -288,6 +288,7 @@ TURNS = {
         + x[:, (at[:, None, None] - at.new_tensor([[0, 2], [3, 5]])).clamp(0)].sum((2, 3))
     ),
     "gathered": lambda m, x, at: x.gather(1, (at - 2).clamp(0).view(1, -1, 1).expand(x.size(0), -1, x.size(2))),
+    "zeros at masks": lambda m, x, at: _at_masks(x, torch.zeros_like(x), torch.ones(*x.shape[:2], 6), at),
     "as another tensor": lambda m, x, at: x * (at.to(m.table) / 7)[:, None].cos(),
     "decays at distances": lambda m, x, at: _decayed(at.to(m.table), x),
 }
@@ -298,6 +299,12 @@ def _decayed(at, x):
     far = torch.masked_fill(at[:, None] - at[None], later, float("inf"))
     decays = torch.nan_to_num(torch.exp(far * torch.tensor([-0.3])))
     return x @ x.mT / 6 * (decays / decays.sum(-1, keepdim=True).sqrt()) @ x
+
+
+def _at_masks(x, y, z, at):
+    y[x > 0] = x[x > 0]
+    z[(at > 2)[None].expand(x.size(0), -1)] = 3.0
+    return y + z * x
 
 
 def _matrices(x):

@@ -296,6 +296,13 @@ class Forward(TorchFunctionMode):
             if meaning.name == "cat" and (joined := extended(self, *args, **kwargs)) is not None:
                 return joined
             target = args[0] if args else None
+            own = getattr(target, "_inner", None)
+            if (
+                meaning.name == "__setitem__"
+                and isinstance(own, Symbolic)
+                and own.begins(args[1], self.unwrap(args[2]))
+            ):
+                return None
             args, kwargs = self._bare(func, meaning, args, kwargs)
             if len(args) > 1 and is_constant(args[0]) and isinstance(args[1], Symbolic):
                 args = (args[0].meeting(args[1]), *args[1:])
@@ -328,7 +335,7 @@ class Forward(TorchFunctionMode):
         if isinstance(own, Symbolic):
             known = hasattr(type(own), meaning.name) or meaning.name in OF_MASKS
             writes_into = meaning.in_place or meaning.name in WRITERS
-            if own.is_filled and (writes_into or not known) and meaning.name not in ("index_add", "__setitem__"):
+            if own.is_filled and (writes_into or not known) and meaning.name != "index_add":
                 own.become(*args[1:2] if meaning.name == "masked_fill" else ())
         elif is_constant(own) and (meaning.in_place or meaning.name in WRITERS):
             given = [getattr(x, "_inner", None) for x in leaves((args[1:], kwargs))]
@@ -357,8 +364,6 @@ class Forward(TorchFunctionMode):
         given = [a if type(a) in ATOMS else self.unwrap(a) for a in args]
         if len(args) > 1 and isinstance(args[1], Symbolic) and meaning.name in ("__getitem__", "__setitem__"):
             given[1] = args[1]
-        if isinstance(target, Symbolic) and target.is_filled and meaning.name == "__setitem__":
-            return target.__setitem__(*given[1:])
         if self._has_loose and meaning.name.strip("_") in ELEMENTWISE:
             others = [g for a, g in zip(args, given) if not isinstance(a, Symbolic)]
             away = [isinstance(a, Symbolic) and stands_elsewhere(a, others) for a in args]
