@@ -122,6 +122,12 @@ def extended(forward: Any, tensors: Any, dim: int = 0, **_: Any) -> Any:
     return out
 
 
+def begins(forward: Any, x: Any, index: Any, value: Any) -> bool:
+    """Whether a write makes a tensor of one number a shorter stream and that number behind it; it is done then."""
+    inner = getattr(x, "_inner", None)
+    return isinstance(inner, Symbolic) and inner.begins(index, forward.unwrap(value))
+
+
 def as_stream(x: Any) -> Any:
     """Turn a tensor that is one number for all frames into a stream; return any other unchanged."""
     inner = getattr(x, "_inner", None)
