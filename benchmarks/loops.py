@@ -1,12 +1,13 @@
 """Loops over frames: a Mamba block beside PyTorch and ONNX Runtime, and loops of cells beside the layers.
 
-Usage: python benchmarks/loops.py [--seconds S] [--no-compile] [--only mamba | cells].
+Usage: python benchmarks/loops.py [--seconds S] [--no-compile] [--only mamba | cells | far].
 
 The block is Mamba's of 256 channels and a state of 16 for each, written as a loop over frames. PyTorch and ONNX
 Runtime get a step: (frames, what the convolution keeps, state), the same arithmetic for all frames at once but for
 the recurrence, which is a loop; PyTorch also compiled, for fixed sizes. The bound is what the products take by the
 arithmetic that is measured just before, and the exponentials by torch's exp. Loops of GRUCell and LSTMCell, 128
-features, are compared with our own step of nn.GRU and nn.LSTM.
+features, are compared with our own step of nn.GRU and nn.LSTM. A million frames go through a linear recurrence
+whose decays come near one: the greatest error against float64, beside that of NumPy's float32, by size of chunks.
 
 Figures are microseconds of CPU time per step on one thread, in turns: median, 10th and 90th percentile.
 """
@@ -35,6 +36,7 @@ import dreamstream as ds
 
 WIDTH, INNER, STATE, RANK, KERNEL = 128, 256, 16, 8, 4
 CELL = 128
+FAR = 1_000_000
 RUNS = ("dreamstream", "PyTorch", "compiled", "ONNX Runtime")
 SHAPES = [(1, 1), (1, 10), (8, 1), (8, 10), (32, 1), (32, 10)]
 
@@ -191,21 +193,68 @@ def cells(seconds: float) -> None:
             print(f"| {kind} | {streams} | {frames} | {figure(ours)} | {figure(whole)} | {ratio} |")
 
 
+class Recurrence(nn.Module):
+    """h = a h + b of 8 features, with decays of 0.98 to 0.9998."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        a, b = 0.9899 + 0.0099 * torch.tanh(x[..., :8]), x[..., 8:]
+        h, ys = torch.zeros(x.size(0), 8), []
+        for t in range(x.size(1)):
+            h = a[:, t] * h + b[:, t]
+            ys.append(h)
+        return torch.stack(ys, 1)
+
+
+def far() -> None:
+    """Print the table of a million frames."""
+    x = np.random.default_rng(0).standard_normal((FAR, 16)).astype(np.float32)
+    whole: dict[Any, Any] = {}
+    with torch.no_grad():
+        a = (0.9899 + 0.0099 * torch.tanh(torch.from_numpy(x[:, :8]))).numpy()
+    for kind in (np.float64, np.float32):
+        h, rows = np.zeros(8, kind), np.empty((FAR, 8), kind)
+        for t, (decay, value) in enumerate(zip(a.astype(kind), x[:, 8:].astype(kind))):
+            rows[t] = h = decay * h + value
+        whole[kind] = rows
+    scale = np.abs(whole[np.float64]).max()
+    plain = np.abs(whole[np.float32] - whole[np.float64]).max() / scale
+    print(f"greatest error of {FAR} frames in NumPy's float32: {plain:.2e} of the greatest value\n")
+    print(
+        "| frames of a chunk | greatest error | of the last 1000 frames | the first row's bits | us of a frame |"
+    )
+    print("|--:|--:|--:|--:|--:|")
+    first: Any = None
+    for size in (1000, 777, 50_000, FAR):
+        engine, began = ds.compile(Recurrence(), ("B", "L", 16), threads=1, verify=False), time.thread_time()
+        chunks = [x[at : at + size] for at in range(0, FAR, size)]
+        parts = [engine.step({"s": c}, sos=["s"] * (i == 0))["s"] for i, c in enumerate(chunks)]
+        spent, got = time.thread_time() - began, np.concatenate(parts)
+        off = np.abs(got - whole[np.float64]).max(1) / scale
+        first = got if first is None else first
+        bits = "the same" if np.array_equal(got, first) else "others"
+        print(
+            f"| {size} | {off.max():.2e} | {off[-1000:].max():.2e} | {bits} | {1e6 * spent / FAR:.3f} |",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each row (default: %(default)s)")
     parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
-    parser.add_argument("--only", choices=("mamba", "cells"), help="one of the tables")
+    parser.add_argument("--only", choices=("mamba", "cells", "far"), help="one of the tables")
     args = parser.parse_args()
     torch.set_num_threads(1)
     command = shlex.join(["python", *sys.argv])
     print("\n".join([*machine(command, ("numpy", "torch", "onnxruntime")), kernels()]), end="\n\n")
-    if args.only != "cells":
+    if args.only in (None, "mamba"):
         mamba(args.seconds, not args.no_compile)
     if args.only is None:
         print()
-    if args.only != "mamba":
+    if args.only in (None, "cells"):
         cells(args.seconds)
+    if args.only in (None, "far"):
+        far()
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ from .batch_constants import OfBatch, laid_out
 from .dimension_arguments import LikeOthers
 from .distance_tables import Places, stride_of, strided
 from .filled import Shared, Whatever, kept, own_method
+from .frame_numbers import number_in
 from .lengths_as_numbers import MOST, count_of, first_of, frames_at, frames_for
-from .loops import number_in
 from .protocol import refuse_the_rest
 from .shape_of import ShapeOf
 from .symbolic import Symbolic

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..errors import NotStreamableError, ShapeError
 from ..source_line import user_line
 from ..stream.edge import Request
 from ..stream.rules import Length, open_branch
+from .dimension_arguments import parts_of
 from .elementwise import where, with_frames
 from .lengths_of import SAME_ORDER
 from .operators import run
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
-from .tensor import Tensor
+from .tensor import Tensor, take
 
 
 def last_frame(x: StreamTensor, behind: int = 1) -> StreamTensor:
@@ -128,23 +131,45 @@ def padded_to(x: Any, length: Length, left: int, mode: str, value: float, longes
     return type(x).inside(out, x.dims, edge, x.names)
 
 
-def continued(x: Any, times: Any) -> Any:
-    """Return a stream with its last frame so often behind it."""
+def continued(x: Any, times: Any, mode: str = "replicate", value: float = 0.0) -> Any:
+    """Return a stream with its last frame, or by mode "constant" a number, so often behind it."""
     branch: Any = open_branch(x.edge.entry)
     if branch is not None:
         size = x.size(x.dims.index("L"))
-        return branch.padded(x, [0, times], 1, size, lambda y, pads: _continued(y, pads[1]))
-    return _continued(x, times)
+        return branch.padded(x, [0, times], 1, size, lambda y, pads: _continued(y, pads[1], mode, value))
+    return _continued(x, times, mode, value)
 
 
-def _continued(x: Any, times: Any) -> Any:
+def _continued(x: Any, times: Any, mode: str, value: float) -> Any:
     if isinstance(times, int):
-        return x._through("pad", {"left": 0, "right": times, "mode": "replicate", "value": 0.0})
-    if (most := times.most()) is None:
+        return x._through("pad", {"left": 0, "right": times, "mode": mode, "value": value})
+    if (most := times.most()) is None and mode == "replicate":
         raise NotStreamableError.here(
             f"a stream continued by its last frame {times!r} times: there is no bound to that; pad with a number"
         )
-    return padded_to(x, x.size(x.dims.index("L")) + times, 0, "replicate", 0.0, most)
+    return padded_to(x, x.size(x.dims.index("L")) + times, 0, mode, value, most or 0)
+
+
+def begun_by(self: Symbolic, index: Any, value: Any) -> Any:
+    """Return what a number becomes where a shorter stream is written into its first frames; else None."""
+    if type(value) is not StreamTensor or value.roles != tuple(map(str, self.roles)) or self.shares():
+        return None
+    axis, parts = self.roles.index("L"), parts_of(index, self.ndim)
+    at: Any = parts.pop(axis) if axis < len(parts) else None
+    own = value.size(axis)
+    fits = type(at) is slice and not at.start and at.step in (None, 1) and isinstance(at.stop, Length)
+    if not (fits and (at.stop - own) == 0 and all(type(p) is slice and p == slice(None) for p in parts)):
+        return None
+    more, dtype = self.length - own, np.dtype(str(self.dtype).rpartition(".")[2])
+    if not isinstance(more, Length) or dtype.kind == "b":
+        return None
+    written: Any = value if value.dtype == dtype else value.to(dtype)
+    out = continued(written, more, "constant", float(self.value))
+    branch: Any = open_branch(written.edge.entry)
+    return out if branch is None else branch.becomes(self, out)
+
+
+take(Symbolic, begun_by=begun_by)
 
 
 def ends_repeated(tensors: Sequence[Any], axis: int) -> tuple[list[Any], Any]:

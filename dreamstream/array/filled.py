@@ -15,7 +15,7 @@ from weakref import ref
 import numpy as np
 
 from ..stream.rules import Length, Token
-from .loops import number_in
+from .frame_numbers import number_in
 from .stream_tensor import StreamTensor
 
 #: Element types of Python's numbers.
@@ -222,8 +222,16 @@ class Filled(Shared):
         if not self.is_filled:
             self.hold(self._otherwise("__setitem__", (index, value), {}))
             return
-        self.become()
-        self[index] = value
+        if not self.begins(index, value):
+            self.become()
+            self[index] = value
+
+    def begins(self: Any, index: Any, value: Any) -> bool:
+        """Become the stream that is written into its first frames, if that is shorter; return whether it does."""
+        joined = self.begun_by(index, value) if self.is_filled else None
+        if joined is not None:
+            self._become(joined)
+        return joined is not None
 
     def _in_place(self: Any, name: str, other: Any) -> Any:
         if not self.is_filled:

@@ -25,10 +25,11 @@ from .batch_constants import is_constant
 from .dimension_arguments import numbered
 from .elementwise import where
 from .first_frame import FirstFrame, with_first
+from .frame_numbers import FrameNumber, refuse
 from .loop_frames import Counted, EachFrame, Frames, Numbers, Together, along, from_before, last_of
 from .loop_lists import Gathered, GatheredParts, Grown, History
 from .loop_values import PARTS, inner_of, is_of_body, parts_of, put_together, walk
-from .loops import FrameNumber, Loop, mixed, refuse
+from .loops import Loop, mixed
 from .stream_tensor import StreamTensor
 
 #: Most rounds of a body: more kinds of frames are a loop whose values change their kind in every frame.
@@ -145,7 +146,7 @@ class ForLoop:
 
     def _open(self, frames: Frames) -> None:
         self.loop = Loop(frames.length, frames.first)
-        self._frames = frames
+        self._frames, self.loop.live = frames, self.site.live
         entry = self.loop.entry
         if open_branch(entry) is not None:
             refuse("a loop over frames in an if that only some streams enter")
@@ -167,6 +168,8 @@ class ForLoop:
                 number = self.loop.begin()
                 self._stand_ins: list[tuple[int, StreamTensor, Any]] = []
                 self._started = {n: self._start(n, v) for n, v in self._values.items()}
+                unset = (self._started[n] for n in self.site.names if n in self.site.live)
+                self.loop.is_unset = any(v is None or v is Hooks.unbound for v in unset)
                 self._before = {n: self._kinds(n, v, 0) for n, v in self._started.items()}  # lists may be changed
                 self._given: dict[Any, Any] = {}
                 self._items: dict[str, Any] = {}

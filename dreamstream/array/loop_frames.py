@@ -10,7 +10,8 @@ from ..stream.rules import Length
 from . import writing
 from .dimension_arguments import parts_of
 from .elementwise import ones_of
-from .loops import Computed, FrameNumber, Loop, LoopNumber, mixed, number_in, refuse
+from .frame_numbers import Computed, FrameNumber, LoopNumber, number_in, refuse
+from .loops import Loop, mixed
 from .stream_tensor import StreamTensor
 from .tables import table as table_rows
 from .tensor import Tensor

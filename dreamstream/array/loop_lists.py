@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS, LOOPS_GROW
 from ..source_line import user_line
+from .frame_numbers import FrameNumber, refuse
 from .loop_frames import EachFrame
-from .loops import FAR, FrameNumber, Loop, refuse
+from .loops import FAR, Loop
 from .stream_tensor import StreamTensor
 
 
@@ -176,6 +177,11 @@ class Grown(list[Any]):
         _moving, ("insert", "pop", "reverse", "clear", "remove", "sort", "__delitem__")
     )
     __iter__, copy, __contains__, __reversed__ = map(_of_all, ("__iter__", "copy", "__contains__", "__reversed__"))
+
+
+def has_grown(items: Any) -> bool:
+    """Whether a loop has appended to a list."""
+    return isinstance(items, Grown) and (items.history is not None or list.__len__(items) != items.before)
 
 
 class Gathered:

@@ -7,19 +7,16 @@ the Python statement is followed stands above (`array/for_loops.py`).
 
 from __future__ import annotations
 
-import operator
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from functools import partialmethod
-from typing import Any, NoReturn
+from typing import Any
 
 from ..autograd import is_grad_enabled, set_grad_enabled
 from ..errors import NotStreamableError
-from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_ELSEWHERE, LOOPS_TO_LAST, LOOPS_WHOLE, Refusal
-from ..source_line import user_line
+from ..operations.refusals import LOOPS_ELSEWHERE, LOOPS_WHOLE
 from ..stream.edge import Edge, Line, Request, lines_of
-from ..stream.rules import Length, Token
 from .dimension_arguments import numbered
+from .frame_numbers import FrameNumber, FrameTruth, refuse
 from .loop_program import Program
 from .operators import run
 from .stream_tensor import StreamTensor
@@ -28,149 +25,6 @@ from .stream_tensor import StreamTensor
 FRAME = ("frame",)
 #: How many frames a loop may look back at what it wrote or gathered.
 FAR = 8
-
-
-def refuse(why: str | Refusal) -> NoReturn:
-    """Refuse what a loop over frames does."""
-    raise NotStreamableError(f"{user_line()}: {why if isinstance(why, str) else why.text}")
-
-
-class LoopNumber(Token):
-    """A number that differs from frame to frame of a loop, in Python's operators.
-
-    What they make of it and a tensor is a tensor. What they make of it and a number is not computed before it
-    meets a tensor: as in Python it has no precision of its own, and takes the tensor's.
-    """
-
-    __slots__ = ("loop",)
-    loop: Loop
-    is_float = False
-    _what = "the number of a frame"
-    _serves = (
-        "It serves to index streams and tables along L (`x[:, t]`, `x[:, t - 1]`), in `if t >= k`, and in "
-        "Python's operators (`h / (t + 1)`, `table[t % 4]`). For `if t % 2 == 0` write "
-        "`torch.where(at[t] % 2 == 0, a, b)`, with `at = torch.arange(x.size(1))` before the loop."
-    )
-
-    def as_tensor(self, real: Callable[[Any], Any]) -> Any:
-        """Return it as a native tensor of one value; `real` makes floats of its integers where it is none."""
-        raise NotImplementedError
-
-    def _operator(self, operation: str, other: Any) -> Any:
-        if isinstance(other, Length) and operation == "rsub":
-            refuse(LOOPS_BACKWARDS)
-        reflected = operation.startswith("r")
-        of = getattr(operator, operation.removeprefix("r"))
-        if isinstance(other, (int, float, LoopNumber)):
-            return Computed(self.loop, of, *((other, self) if reflected else (self, other)))
-        if not hasattr(other, "is_floating_point"):
-            self._misuse(f"combined with {'another size' if isinstance(other, Token) else type(other).__name__}")
-        at = self.loop.entry.library.see(self.as_tensor(_like(other)))
-        return of(other, at) if reflected else of(at, other)
-
-    __add__, __radd__ = partialmethod(_operator, "add"), partialmethod(_operator, "radd")
-    __sub__, __rsub__ = partialmethod(_operator, "sub"), partialmethod(_operator, "rsub")
-    __mul__, __rmul__ = partialmethod(_operator, "mul"), partialmethod(_operator, "rmul")
-    __truediv__, __rtruediv__ = partialmethod(_operator, "truediv"), partialmethod(_operator, "rtruediv")
-    __floordiv__, __rfloordiv__ = partialmethod(_operator, "floordiv"), partialmethod(_operator, "rfloordiv")
-    __mod__, __rmod__ = partialmethod(_operator, "mod"), partialmethod(_operator, "rmod")
-    __pow__, __rpow__ = partialmethod(_operator, "pow"), partialmethod(_operator, "rpow")
-
-    def __neg__(self) -> Any:
-        return self * -1
-
-
-def _like(x: Any) -> Callable[[Any], Any]:
-    """Return what makes floats as a tensor's."""
-    native = getattr(x, "_inner", x)
-    return (lambda at: at.to(native.dtype)) if native.is_floating_point() else (lambda at: at.float())
-
-
-class Computed(LoopNumber):
-    """What an operator makes of the number of a frame and another number."""
-
-    __slots__ = ("_of", "_operands", "is_float")
-
-    def __init__(self, loop: Loop, of: Callable[[Any, Any], Any], *operands: Any) -> None:
-        super().__init__(loop.clock)
-        self.loop, self._of, self._operands = loop, of, operands
-        self.is_float = of is operator.truediv or any(
-            isinstance(x, float) or getattr(x, "is_float", False) for x in operands
-        )
-        if of is operator.pow and not self.is_float:
-            self.is_float = not isinstance(operands[1], int) or operands[1] < 0
-
-    def as_tensor(self, real: Callable[[Any], Any]) -> Any:
-        parts = [x.as_tensor(real) if isinstance(x, LoopNumber) else x for x in self._operands]
-        if self.is_float:
-            parts = [
-                real(part) if isinstance(x, LoopNumber) and not x.is_float else part
-                for x, part in zip(self._operands, parts)
-            ]
-        return self._of(*parts)
-
-
-class FrameNumber(LoopNumber):
-    """The position of the frame that a loop is at, and a constant more.
-
-    A comparison with a number is decided by the kind of frame: of the first ones each is a kind of its own.
-    """
-
-    __slots__ = ("off",)
-    off: int
-
-    def __init__(self, loop: Loop, off: int = 0) -> None:
-        super().__init__(loop.clock)
-        self.loop, self.off = loop, off
-
-    def as_tensor(self, real: Callable[[Any], Any]) -> Any:
-        return self.loop.positions() + self.off
-
-    def __add__(self, other: Any) -> Any:
-        return FrameNumber(self.loop, self.off + other) if type(other) is int else self._operator("add", other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        if isinstance(other, FrameNumber) and other.loop is self.loop:
-            return self.off - other.off
-        return self + -other if type(other) is int else self._operator("sub", other)
-
-    def __bool__(self) -> bool:
-        return self != 0
-
-    def _compare(self, relation: str, other: Any) -> bool:
-        if isinstance(other, Length):
-            refuse(LOOPS_TO_LAST)
-        if isinstance(other, FrameNumber) and other.loop is self.loop:
-            return bool(getattr(self.off, relation)(other.off))
-        if type(other) is not int:
-            self._misuse("compared")
-        first = self.loop.position + self.off
-        here = bool(getattr(first, relation)(other))
-        later = {bool(getattr(n, relation)(other)) for n in (*range(first, max(first, other) + 2), 1 << 40)}
-        if not self.loop.of_one_frame and later != {here}:
-            self.loop.of_one_frame = True
-        return here
-
-    __eq__, __ne__ = partialmethod(_compare, "__eq__"), partialmethod(_compare, "__ne__")
-    __lt__, __le__ = partialmethod(_compare, "__lt__"), partialmethod(_compare, "__le__")
-    __gt__, __ge__ = partialmethod(_compare, "__gt__"), partialmethod(_compare, "__ge__")
-
-    __hash__ = Token.__hash__
-
-    def __repr__(self) -> str:
-        return "<number of a frame>" if not self.off else f"<number of a frame {self.off:+d}>"
-
-
-def number_in(index: Any) -> bool:
-    """Whether the number of a loop's frame is among the parts of an index."""
-    for part in index if type(index) is tuple else (index,):
-        if isinstance(part, LoopNumber) or (
-            type(part) is slice and FrameNumber in (type(part.start), type(part.stop))
-        ):
-            return True
-    return False
 
 
 # ---------------------------------------------------------------------- one frame
@@ -303,6 +157,11 @@ class Loop:
         self.carried: dict[Any, tuple[Line, Any]] = {}
         self.rounds: list[Round] = []
         self.of_one_frame = False
+        #: Variables that its body reads before it has surely assigned them, and whether one of these has no value.
+        self.live: tuple[str, ...] = ()
+        self.is_unset = False
+        #: The ifs that run, with the side that does, of those that only some frames enter.
+        self.within: list[tuple[FrameTruth, bool]] = []
         #: Of all rounds that have begun.
         self.bodies: list[Body] = []
         self._body: Body | None = None
@@ -339,7 +198,7 @@ class Loop:
         self.body = Body(self)
         self.bodies.append(self.body)
         self.of_one_frame = False
-        self._frames_now, self._read, self._done = {}, [], set()
+        self._frames_now, self._read, self._done, self.within = {}, [], set(), []
         return FrameNumber(self)
 
     def close(self) -> None:
@@ -426,10 +285,14 @@ class Loop:
             else self.entry.library.length(x.edge) - self.entry.library.length(self.clock)
         )
 
+    def _enters(self, position: int) -> bool:
+        """Whether the frame at a position enters the branches that run."""
+        return all(truth.at(position) == side for truth, side in self.within)
+
     def frame(self, x: StreamTensor, off: int) -> StreamTensor:
         """Return the frame of a stream that is `off` from the one that the loop is at."""
         self.seen[id(x)] = x
-        if self.position + off < 0:
+        if any(self._enters(p) for p in range(self.position, -off)):
             refuse(f"a frame before the first; ask `if t >= {-off}`")
         i = self._place_of(x)
         if i is None:

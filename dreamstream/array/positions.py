@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ..errors import NotStreamableError
 from ..operations import ARITHMETIC, OPERATIONS
 from ..stream.rules import BatchSize, Length
 from .deferred import SERVES_FRAMES, Deferred, is_deferred
+from .dimension_arguments import parts_of
 from .lengths_of import SAME_ORDER
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
@@ -241,3 +242,61 @@ def unknown(x: Any) -> NotStreamableError:
         f"{x!r} meet a stream,",
         f": integers that are no sum, product, quotient, rest or limit of one position; {SERVES_FRAMES}",
     )
+
+
+# ---------------------------------------------------------------------- frames picked by positions
+def picked(name: str, args: Sequence[Any]) -> Any:
+    """Return the frames that a function takes by positions at fixed distances of each; None for all other indices.
+
+    So do ``x[:, i]``, ``x.index_select(1, i)`` and ``x.gather(1, i)``, with ``i = (arange(T) - 2).clamp(min=0)``;
+    ``x[:, (i[:, None] + arange(3)).clamp(0, T - 1)]`` takes three for each frame. Limits make frames that a stream
+    doesn't have its first, or its last one.
+    """
+    x, *given = args
+    if type(x) is not StreamTensor or x.edge is None or "L" not in x.dims:
+        return None
+    axis, at = x.dims.index("L"), cast(Any, None)
+    if name in ("getitem", "__getitem__") and len(given) == 1:
+        parts = parts_of(given[0], x.ndim)
+        at = parts.pop(axis) if axis < len(parts) else None
+        at = at if all(type(p) is slice and p == slice(None) for p in parts) else None
+    elif name in ("index_select", "gather") and len(given) == 2 and given[0] in (axis, axis - x.ndim):
+        at = given[1]
+    sizes = at.shape if isinstance(at, Deferred) else ()
+    places = [i for i, size in enumerate(sizes) if isinstance(size, Length)]
+    if len(places) != 1 or not integers(at) or (at.shape[places[0]] - x.shape[axis]) != 0:
+        return None
+    whole = name == "gather"
+    if whole and (places != [axis] or [*map(str, at.shape[1:])] != [*map(str, x.shape[1:])] or x.dims[0] != "B"):
+        return None
+    found = _distances(at, places[0])
+    if found is None or places[0] > (axis if whole else 0) or (whole and len(set(found.flat)) > 1):
+        return None
+    frames = [_at_distance(x, int(d)) for d in (found.flat[:1] if whole or not found.ndim else found.flat)]
+    if whole or not found.ndim:
+        return frames[0]
+    out: Any = frames[0].unsqueeze(axis + 1)
+    out = out._cat([f.unsqueeze(axis + 1) for f in frames], axis + 1)
+    return out.reshape(*x.shape[: axis + 1], *found.shape, *x.shape[axis + 1 :]) if found.ndim > 1 else out
+
+
+def _distances(at: Any, axis: int) -> Any:
+    """Return how far from its own place positions lie, for each element beside; None where that is not fixed."""
+    found = []
+    for n in (2 * at.frames + 64, 4 * at.frames + 65):  # in whose middle no limit holds
+        rows = np.moveaxis(at.probe(n).numpy(), axis, 0)
+        every = np.arange(len(rows)).reshape(-1, *[1] * (rows.ndim - 1))
+        found.append(rows[len(rows) // 2] - len(rows) // 2)
+        if not (rows == np.clip(every + found[-1], 0, len(rows) - 1)).all():
+            return None
+    return found[0] if np.array_equal(*found) else None
+
+
+def _at_distance(x: Any, distance: int) -> Any:
+    """Return a stream whose frames are those so far behind its own, or before it."""
+    if not distance:
+        return x
+    pads = {"left": max(-distance, 0), "right": max(distance, 0), "mode": "replicate", "value": 0.0}
+    padded = x.in_order()._through("pad", pads)
+    out = padded._through("slice", {"start": pads["right"], "crop": pads["left"], "step": 1})
+    return out.with_dims(x.dims) if out.dims != x.dims else out

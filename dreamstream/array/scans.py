@@ -8,10 +8,10 @@ from typing import Any
 from ..errors import DTypeError, ShapeError
 from ..tracing import Site
 from .for_loops import ForLoop
+from .frame_numbers import refuse
 from .loop_frames import EachFrame, Frames, Together
 from .loop_lists import Gathered
 from .loop_values import inner_of
-from .loops import refuse
 from .stream_tensor import StreamTensor
 
 _CARRY = Site(

@@ -28,9 +28,10 @@ from .dtypes import require_float
 from .elementwise import filling, repeated, where
 from .ends import continued, end_repeated, ends_repeated, expanded, is_each, where_counted
 from .first_frame import FirstFrame, at_one_frame, first_frame, with_first
+from .frame_numbers import number_in
 from .lengths_of import SAME_ORDER
 from .loop_frames import EachFrame, frame_of, placed, put, set_frame
-from .loops import in_loop, number_in
+from .loops import in_loop
 from .reductions import Extreme
 from .rolled import UnknownFrames, rolled, turned
 from .stream_tensor import StreamTensor

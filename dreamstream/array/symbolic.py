@@ -414,8 +414,7 @@ class Symbolic(Described, Filled):
                 is_within = out._compare(limit, "ge" if name == "min" else "le").value
                 out = out._beside(given) if is_within else given._beside(out)
         except (_NoFormula, NotStreamableError) as error:
-            plain = not any(isinstance(limit, (Symbolic, Token)) for limit in limits.values())
-            if self.position and plain:
+            if self.position and not any(isinstance(limit, Symbolic) for limit in limits.values()):
                 return self._otherwise("clamp", (), limits)
             if isinstance(error, NotStreamableError):
                 raise

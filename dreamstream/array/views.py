@@ -22,10 +22,10 @@ from . import dtypes
 from .deferred import is_deferred, library_of
 from .dimension_arguments import axes_of, axis_of, sizes_of, solve_sizes
 from .elementwise import plain_array, refuse_in_place, refuse_streams, rows_at
+from .frame_numbers import number_in
 from .hook import made
 from .in_place import became, written
 from .loop_frames import row_of
-from .loops import number_in
 from .symbolic import Symbolic
 from .tables import table
 from .tensor import Tensor, each, take

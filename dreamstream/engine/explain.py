@@ -22,11 +22,11 @@ import numpy as np
 from ..array.deferred import Deferred
 from ..array.ends import later
 from ..array.for_loops import iterate
+from ..array.frame_numbers import LoopNumber
 from ..array.lengths_as_numbers import count_of
 from ..array.loop_frames import Frames, Numbers
 from ..array.loop_lists import Gathered
 from ..array.loop_values import is_of_body
-from ..array.loops import FrameNumber
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import Symbolic
 from ..errors import DreamStreamError, LocatedError
@@ -156,7 +156,7 @@ class Explanation:
         left = any(loop is None or x.edge.entry is not loop.body for x in frames)
         if not (left and LOOPS_WHOLE.text in str(error)):  # that it is one frame's follows from its loop's refusal
             self.note(error)
-        number = next((x for x in given if isinstance(x, FrameNumber)), None)
+        number = next((x for x in given if isinstance(x, LoopNumber)), None)
         in_loop = loop is not None and bool(frames or number is not None)
         streams = [x for x in map(_bared, given) if type(x) is StreamTensor and x.edge and "L" in x.dims]
         token = _CURRENT.set(None)
@@ -204,8 +204,8 @@ class Explanation:
                     return slice(plain(x.start), plain(x.stop), plain(x.step))
                 if isinstance(x, BatchSize):
                     return rows * x.times
-                if isinstance(x, FrameNumber):
-                    return _AT + x.off
+                if isinstance(x, LoopNumber):
+                    return x.at(_AT)
                 if isinstance(x, Gathered):
                     return [plain(x.frames.select(1, -1))] * frames
                 if isinstance(x, Length):

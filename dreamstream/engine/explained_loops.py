@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..array.for_loops import OPEN, Comprehension, ForLoop, frames_in
+from ..array.frame_numbers import FrameNumber
 from ..array.loop_frames import Frames, Numbers
 from ..array.loop_lists import Gathered, Grown
 from ..array.loop_values import inner_of, is_of_body, walk
-from ..array.loops import FrameNumber, Loop
+from ..array.loops import Loop
 from ..array.stream_tensor import StreamTensor
 from ..errors import DreamStreamError
 from ..operations.refusals import LOOPS_CHANGE, LOOPS_ELSEWHERE
@@ -82,7 +83,7 @@ class ExplainedLoop(ForLoop):
     def __init__(self, site: Site, explanation: Any) -> None:
         super().__init__(site)
         self._explanation, self._apart = explanation, set[str]()
-        self._guesses = explanation.guesses
+        self._guesses, self._said = explanation.guesses, len(explanation.said)
 
     def _is_guessed(self) -> bool:
         """Whether something in the loop was guessed: it may be another thing in each round."""
@@ -123,7 +124,8 @@ class ExplainedLoop(ForLoop):
                 return
             except DreamStreamError as error:
                 follows = any(r.text in str(error) for r in (LOOPS_ELSEWHERE, LOOPS_CHANGE))
-                if not (follows and self._is_guessed()):
+                said = any(LOOPS_ELSEWHERE.text in text for text in self._explanation.said[self._said :])
+                if not (follows and (said or self._is_guessed())):
                     self._explanation.note(error)
                 return
             yield target

@@ -10,7 +10,8 @@ from ..array import Tensor
 from ..array.batch_constants import is_constant
 from ..array.dtypes import require_same
 from ..array.elementwise import repeated
-from ..array.loops import Body, refuse
+from ..array.frame_numbers import refuse
+from ..array.loops import Body
 from ..dispatch import apply
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS_ELSEWHERE

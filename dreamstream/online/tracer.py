@@ -15,8 +15,9 @@ from typing import Any, ClassVar, NoReturn, cast
 
 from ..array import for_loops
 from ..array.deferred import Deferred
+from ..array.frame_branches import FrameBranch, one_of, undecided
+from ..array.frame_numbers import Computed, FrameTruth, refuse
 from ..array.loop_lists import Gathered
-from ..array.loops import refuse
 from ..array.symbolic import Symbolic
 from ..operations.refusals import LOOPS_WHILE
 from ..stream.rules import (
@@ -207,19 +208,21 @@ class Tracer(Hooks):
     # ------------------------------------------------------------------ truths
     def symbolic(self, value: Any) -> bool:
         """Whether something is a length, or says something of lengths."""
-        return isinstance(_bared(value), (Length, Comparison))
+        return isinstance(_bared(value), (Length, Comparison, Computed))
 
     def test(self, value: Any) -> Any:
         """Return the comparison of lengths that says whether something is true; None for what Python is to ask."""
         if value is True or value is False or isinstance(value, Comparison):
             return value
+        if isinstance(value, Computed):
+            return undecided(value)
         number = value.length if isinstance(value, Gathered) else _bared(value)
         if isinstance(number, Length):
             return number.compare(0, "ne")
         return number if isinstance(number, Comparison) else None
 
     def not_(self, w: Any) -> Any:
-        return w.opposite() if isinstance(w, Comparison) else not w
+        return w.opposite() if isinstance(w, (Comparison, FrameTruth)) else not w
 
     def refuse(self, w: Comparison, site: Site) -> NoReturn:
         w.refuse()
@@ -239,14 +242,20 @@ class Tracer(Hooks):
         return found
 
     # ------------------------------------------------------------------ choices
-    def ways(self, w: Comparison, site: Site, seen: dict[str, Any], above: int = 1) -> Any:
+    def ways(self, w: Any, site: Site, seen: dict[str, Any], above: int = 1) -> Any:
+        if isinstance(w, FrameTruth):
+            return FrameBranch(w, site, seen)
         if site.then_raises != site.else_raises:
             w.require(site.else_raises)
             return site.else_raises
         answer = self._answer(w, site, seen)
         return Branch(w, site, sys._getframe(above), seen) if answer is None else answer
 
-    def sides(self, w: Comparison, site: Site) -> Any:
+    def sides(self, w: Any, site: Site) -> Any:
+        if isinstance(w, FrameTruth):
+            if site.kind == "conditional" or site.escapes or site.effects:
+                FrameBranch(w, site, {})
+            return w
         if site.kind != "conditional" and not (site.escapes or site.effects):
             return w
         answer = self._answer(w, site, {})
@@ -264,13 +273,21 @@ class Tracer(Hooks):
             w.refuse_for_all(*lasting)
         return answer
 
-    def other_side(self, w: Comparison) -> None:
-        open_branch(w.edge.entry).then({})
+    def other_side(self, w: Any) -> None:
+        if isinstance(w, FrameTruth):
+            w.loop.within[-1] = (w, False)
+        else:
+            open_branch(w.edge.entry).then({})
 
-    def picked(self, w: Comparison, a: Any, b: Any) -> Any:
-        return open_branch(w.edge.entry).chosen(a, b)
+    def picked(self, w: Any, a: Any, b: Any) -> Any:
+        if not isinstance(w, FrameTruth):
+            return open_branch(w.edge.entry).chosen(a, b)
+        w.loop.within.pop()
+        return one_of(w, a, b)
 
-    def joined(self, w: Comparison, v: Any, other: Any, is_or: bool) -> Any:
+    def joined(self, w: Any, v: Any, other: Any, is_or: bool) -> Any:
+        if isinstance(w, FrameTruth):
+            return one_of(w, v, other) if is_or else one_of(w, other, v)
         if isinstance(v, Comparison):
             return (self.tor if is_or else self.tand)(w, self.truth(other))
         nothing = 0 if isinstance(v, Length) else v  # what an `and` gives where its first operand is false

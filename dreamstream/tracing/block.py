@@ -18,6 +18,8 @@ CHANGING = frozenset([
     "__ior__", "__ixor__", "__ilshift__", "__irshift__",
 ])
 # fmt: on
+#: Functions and methods whose tensors nobody else holds: what is written into them can be left with them.
+_MAKING = frozenset(["zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like"])
 _CHANGING_FUNCTIONS = frozenset(["setattr", "delattr", "next", "exec"])
 
 
@@ -57,7 +59,7 @@ class Block(ast.NodeVisitor):
     """
 
     def __init__(self, nodes: Iterable[ast.AST], elsewhere: frozenset[str] = frozenset()) -> None:
-        self._elsewhere, self._loops = elsewhere, 0
+        self._elsewhere, self._loops, self._made = elsewhere, 0, set[str]()
         self._names: dict[str, None] = {}
         self.escapes: list[tuple[str, int]] = []
         self.effects: list[tuple[str, int]] = []
@@ -76,6 +78,23 @@ class Block(ast.NodeVisitor):
             self.effects.append((f"{name} = …", line))
         else:
             self._names[name] = None
+            self._made.discard(name)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Call) and called_name(node.value).removeprefix("new_") in _MAKING:
+            self._made |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+
+    def visit_If(self, node: ast.If) -> None:
+        """What one branch makes, the other doesn't have."""
+        self.visit(node.test)
+        before, found = self._made.copy(), []
+        for block in (node.body, node.orelse):
+            self._made = before.copy()
+            for statement in block:
+                self.visit(statement)
+            found.append(self._made)
+        self._made = found[0] & found[1]
 
     def _effect(self, node: ast.expr | ast.stmt) -> None:
         text = text_of(node)
@@ -144,7 +163,8 @@ class Block(ast.NodeVisitor):
     visit_Break = visit_Continue = _leave_loop
 
     def _part(self, node: ast.Attribute | ast.Subscript) -> None:
-        if not isinstance(node.ctx, ast.Load):
+        own = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in self._made
+        if not own and not isinstance(node.ctx, ast.Load):
             self._effect(node)
         self.generic_visit(node)
 
@@ -169,10 +189,15 @@ class Block(ast.NodeVisitor):
             self._effect(node)
 
 
+def called_name(node: ast.Call) -> str:
+    """Return the name of the function or method that is called; "" where it has none."""
+    called = node.func
+    return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+
+
 def changes(node: ast.Call) -> bool:
     """Whether a call changes what it is given, judging by names: ``x.add_(1)``, ``ys.append(y)``, ``out=y``."""
-    called = node.func
-    name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+    called, name = node.func, called_name(node)
     if name.endswith("_") and not name.endswith("__"):
         return True
     if name in (CHANGING if isinstance(called, ast.Attribute) else _CHANGING_FUNCTIONS):

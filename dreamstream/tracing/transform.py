@@ -99,7 +99,7 @@ class Statements(Expressions):
 
     def visit_If(self, node: ast.If) -> list[ast.stmt]:
         """Where the condition is undecided, both branches run, with names put back between them."""
-        done = Block([*node.body, *node.orelse], self._elsewhere)
+        done = Block([ast.If(ast.Constant(True), node.body, node.orelse)], self._elsewhere)
         raises = {"then_raises": always_raises(node.body), "else_raises": always_raises(node.orelse)}
         more = {"again": self._whiles > 0, "plain": only_amounts([*node.body, *node.orelse])}
         site = self.site("if", node, node.test, done, **raises, **more)

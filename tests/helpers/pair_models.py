@@ -276,3 +276,49 @@ def names_that_are_assigned_again(lib: Any, m: Any, x: Any) -> Any:
     else:
         h = x
     return h
+
+
+# ---------------------------------------------------------------------- ifs that frames answer differently
+@case
+def every_other_frame(lib: Any, m: Any, x: Any) -> Any:
+    fast, slow, ys = lib.zeros(x.size(0), H), lib.zeros(x.size(0), H), []
+    for t in range(x.size(1)):
+        fast = lib.tanh(m.a(x[:, t]) + fast)
+        if not t % 4:
+            slow = m.above(fast, slow)
+        elif t % 4 == 1 or (t > 2 and t // 3 % 2):
+            slow = slow - 0.5 * fast
+        ys.append(fast + slow * (t % 2 == 0))
+    return lib.stack(ys, 1), slow
+
+
+@case
+def frames_in_pairs(lib: Any, m: Any, x: Any) -> Any:
+    pairs, before, kept = lib.zeros_like(x), None, lib.zeros(x.size(0), D)
+    for t, frame in enumerate(x.unbind(1)):
+        if t % 2 == 0:
+            first = frame
+            y = first * 2
+        else:
+            y = first - x[:, t - 1] * 0.5 + frame
+        if t % 3 in (0, 2):
+            before = y if before is None else 0.5 * before + y
+        pairs[:, t] = before + (x[:, t - 2] if 2 <= t % 5 < 4 else kept)
+        kept = frame if t * t > 2 * t + 4 else kept
+    return pairs, kept
+
+
+@case
+def numbers_by_frames(lib: Any, m: Any, x: Any) -> Any:
+    state, ys = (lib.zeros(x.size(0), D), {"n": lib.zeros(x.size(0), D)}), []
+    for t in range(1, x.size(1)):
+        gain, even = 0.1 if t % 2 else 0.7, t % 2 == 0
+        h, c = state[0], state[1]["n"]
+        if even:
+            row, steps = m.table[0], t
+            state = (gain * h + x[:, t], {"n": c + row / steps})
+        else:
+            row, steps = m.table[1], 2
+            state = (h * row, {"n": c - x[:, t] / steps})
+        ys.append(state[0] + state[1]["n"] * (1 - gain))
+    return lib.stack(ys, 1), state[0]

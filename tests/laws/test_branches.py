@@ -39,6 +39,17 @@ def pads_of_two_streams(self, x):
     return x + y
 
 
+def written_into_zeros(self, x):
+    rest = x.size(2) % 4
+    if rest:
+        y = ds.zeros(x.size(0), 2, x.size(2) + 4 - rest)
+        y[..., : x.size(2)] = x
+        x = y
+    y = ds.ones([*x.shape[:-1], (x.size(2) + 5) // 3 * 3])
+    y[:, :, : x.size(2)] = x * 2
+    return y
+
+
 def checked_within(self, x):
     if x.size(2) % 4:
         x = F.pad(x, (0, 4 - x.size(2) % 4))
@@ -97,7 +108,9 @@ def counted_in_a_loop(self, x):
     return x
 
 
-@pytest.mark.parametrize("forward", [pads_of_two_streams, checked_within, stored, counted_up, counted_in_a_loop])
+@pytest.mark.parametrize(
+    "forward", [pads_of_two_streams, written_into_zeros, checked_within, stored, counted_up, counted_in_a_loop]
+)
 def test_branches_that_some_streams_enter(forward):
     streamed(forward, [*range(1, 14), 29])
 

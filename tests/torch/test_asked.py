@@ -242,3 +242,40 @@ def test_errors_are_what_they_were_too():
 
     x = ds.stream_tensor([torch.randn(4, 9)], ids=["a"], sos=True)
     ds.patch_module(Does(asks)).online()(x, ds.lengths_of(x))
+
+
+def test_masks_of_nemo_hide_nothing():
+    """A class of that name asks for lengths, to mask what pads a batch."""
+
+    class MaskedConv1d(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.use_mask, self.max_len = torch.nn.Conv1d(3, 4, 5, padding=2), True, 0
+
+        def forward(self, x, lens):
+            if self.use_mask and x.size(2) > self.max_len:
+                self.max_len = x.size(2)
+                x = x * (torch.arange(self.max_len) < lens[:, None])[:, None]
+            return self.conv(x), lens
+
+    MaskedConv1d.__module__ = "nemo.collections.asr.parts.submodules.jasper"
+    MaskedConv1d.__qualname__ = "MaskedConv1d"
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.masked = MaskedConv1d()
+
+        def forward(self, x):
+            return self.masked(x, torch.full((x.size(0),), x.size(2)))[0]
+
+    model, x = Net().eval(), torch.randn(1, 3, 11)
+    engine = ds.compile(model, ("B", 3, "L"))
+    y = [
+        engine.step({"a": x[0, :, n : n + 4].numpy()}, sos=["a"] * (n == 0), eos=["a"] * (n == 8))["a"]
+        for n in (0, 4, 8)
+    ]
+    with torch.no_grad():
+        want = model.masked.conv(x)[0]
+    torch.testing.assert_close(torch.from_numpy(np.concatenate(y, 1)), want)
+    assert model.masked.use_mask and model.masked.max_len == 0

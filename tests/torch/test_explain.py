@@ -162,7 +162,18 @@ def behind_a_loop_that_is_left(lib, x):
     return x * h.unsqueeze(1), h.cumsum(0)
 
 
+def where_one_line_has_it_all(lib, x):
+    h, ys = lib.zeros(x.size(0), 4), []
+    for t in range(x.size(1)):
+        if t / 2 > 1.5:
+            h = h + x[:, t]
+        if t % 2:
+            ys.append(h)
+    return lib.stack(ys, 1)
+
+
 ALL = {
+    where_one_line_has_it_all: ("compared with what is no integer", "write them behind it"),
     behind_a_loop_that_is_left: ("`break` at line", "cumsum along B"),
     in_loops: (
         "x.mean(1)`: the loop is at one frame",
@@ -205,3 +216,16 @@ def test_all_in_and_behind_loops_is_listed_once(f, front):
     found = [[i for i, text in enumerate(said) if part in text] for part in ALL[f]]
     assert all(found), said
     assert len(said) == len({i for each in found for i in each}), said  # and nothing else
+
+
+def test_what_is_kept_in_an_attribute_is_listed_once():
+    class Model(nn.Module):
+        def forward(self, x):
+            self.h = torch.zeros(x.size(0), 4)
+            for t in range(x.size(1)):
+                self.h = self.h + x[:, t]
+            return x, self.h
+
+    with pytest.raises(ds.NotStreamableError, match="carry it in a variable") as caught:
+        ds.compile(Model(), ("B", "L", 4), explain=True)
+    assert len(caught.value.refusals) == 1

@@ -460,7 +460,7 @@ def appended_to_behind_it(m, x):
         (written_twice, "write one of them in each"),
         (the_frame_behind_the_last_one, "let the loop end 1 earlier"),
         (lambda m, x: torch.stack([x[:, t // 2] for t in range(x.size(1))], 1), "used as an index of frames"),
-        (lambda m, x: torch.stack([x[:, t] * (t % 2 == 0) for t in range(x.size(1))], 1), "before the loop"),
+        (lambda m, x: [(m.line if t % 2 else m.cell)(x[:, t]) for t in range(x.size(1))], "use a `for`"),
         (lambda m, x: torch.stack([x[:, : t + 1].sum(1) for t in range(x.size(1))], 1), "grows with every frame"),
         (tuples, "must give a tensor for each"),
         (held_twice, "give each its own"),

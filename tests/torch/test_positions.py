@@ -209,6 +209,8 @@ def test_a_stream_that_outgrows_its_table():
     [
         (lambda m, x: x + torch.linspace(0, 1, x.size(1))[:, None], "linspace"),
         (lambda m, x: x * (index(x)[:, None] * index(x)).sum(1)[:, None], "integers that are no sum"),
+        (lambda m, x: x[:, index(x) - 1], "which frames it picks"),
+        (lambda m, x: x[:, index(x) // 2], "which frames it picks"),
         (lambda m, x: m.pe1[:, : x.size(1)].copy_(x), "a constant's rows are written into"),
         (lambda m, x: written(m.pe1[:, : x.size(1)], x), "a constant's rows are written into"),
         (
@@ -279,6 +281,14 @@ TURNS = {
     "tensordot": lambda m, x, at: torch.tensordot(_matrices(x), m.table[:2], ([2], [0])).flatten(2),
     "distance": lambda m, x, at: nn.functional.pairwise_distance(x[..., :3], x[..., 3:], p=1, keepdim=True),
     "first frame rolled": lambda m, x, at: _first_kept(x, x.roll(1, 1)),
+    "frames before": lambda m, x, at: x[:, (at - 3).clamp(min=0)] - x.index_select(1, torch.relu(at - 1)),
+    "frames behind": lambda m, x, at: x[:, (at + 2).clamp(max=x.size(1) - 1)] * x,
+    "windows": lambda m, x, at: (
+        (x[:, (at[:, None] + torch.arange(-2, 4)).clamp(0, x.size(1) - 1)] * m.table.mean(0)[:, None]).sum(2)
+        + x[:, (at[:, None, None] - at.new_tensor([[0, 2], [3, 5]])).clamp(0)].sum((2, 3))
+    ),
+    "gathered": lambda m, x, at: x.gather(1, (at - 2).clamp(0).view(1, -1, 1).expand(x.size(0), -1, x.size(2))),
+    "zeros at masks": lambda m, x, at: _at_masks(x, torch.zeros_like(x), torch.ones(*x.shape[:2], 6), at),
     "as another tensor": lambda m, x, at: x * (at.to(m.table) / 7)[:, None].cos(),
     "decays at distances": lambda m, x, at: _decayed(at.to(m.table), x),
 }
@@ -289,6 +299,12 @@ def _decayed(at, x):
     far = torch.masked_fill(at[:, None] - at[None], later, float("inf"))
     decays = torch.nan_to_num(torch.exp(far * torch.tensor([-0.3])))
     return x @ x.mT / 6 * (decays / decays.sum(-1, keepdim=True).sqrt()) @ x
+
+
+def _at_masks(x, y, z, at):
+    y[x > 0] = x[x > 0]
+    z[(at > 2)[None].expand(x.size(0), -1)] = 3.0
+    return y + z * x
 
 
 def _matrices(x):
@@ -314,9 +330,13 @@ def test_positions_in_turns_and_limits(name):
     torch.manual_seed(0)
     model, frames = Turn(TURNS[name]).eval(), torch.randn(1, 29, 6)
     with torch.no_grad():
-        whole = model(frames)[0].numpy()
+        whole, *short = (model(frames[:, :n])[0].numpy() for n in (29, 1, 2, 4))
         steps = [stepped(ds.compile(model, ("B", "L", 6))), patched(ds.patch_module(model).online())]
         held(steps, frames[0], whole)
+        for n, want in zip((1, 2, 4), short):  # frames alone
+            for step in steps:
+                out = [step(frames[0, i : i + 1], i == 0, i == n - 1) for i in range(n)]
+                np.testing.assert_allclose(np.concatenate(out), want, rtol=0, atol=1e-5)
 
 
 class Overlapped(nn.Module):

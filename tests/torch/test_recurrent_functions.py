@@ -55,3 +55,24 @@ def test_dropout_between_layers_is_refused():
     net = Net(lambda x, hx, w, *o: torch.lstm(x, hx, w, True, 2, 0.5, True, False, True), nn.LSTM(4, 5, 2))
     with pytest.raises(ds.NotStreamableError, match=r"torch.lstm .* call its layer"):
         ds.compile(net, ("B", "L", 4))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_backwards_from_ends_of_streams_that_have_other_lengths(kind):
+    """Also in a call that brings each stream equally many frames, of which some don't end."""
+    layer = kind(4, 5, bidirectional=True, batch_first=True).eval().requires_grad_(False)
+    xs = [torch.randn(n, 4) for n in (5, 4, 2)]
+    whole = [layer(x[None])[0][0] for x in xs]
+    online = ds.patch_module(layer, unstreamable="buffer").online()
+    found = [[], [], []]
+    for begins, ends in (((0, 0, 0), (3, 3, 1)), ((3, 3, 1), (4, 4, 2)), ((4,), (5,))):
+        rows = [i for i, _ in enumerate(begins)]
+        parts = [xs[i][a:b] for i, a, b in zip(rows, begins, ends)]
+        sos, eos = [a == 0 for a in begins], [b == len(xs[i]) for i, b in zip(rows, ends)]
+        y, _ = online(
+            ds.stream_tensor(parts, ids=[str(i) for i in rows], sos=sos, eos=eos, names=("B", "L", None))
+        )
+        for i in rows:
+            found[i].append(y[str(i)])
+    for parts, want in zip(found, whole):
+        torch.testing.assert_close(torch.cat(parts), want, rtol=0, atol=1e-6)

@@ -10,7 +10,7 @@ import torch
 
 from ...array.batch_constants import is_constant
 from ...array.deferred import Deferred
-from ...array.loops import LoopNumber
+from ...array.frame_numbers import LoopNumber
 from ...array.pair_terms import Terms
 from ...array.score_steps import OverKeys
 from ...array.scores import Scores
@@ -120,6 +120,12 @@ def extended(forward: Any, tensors: Any, dim: int = 0, **_: Any) -> Any:
         pads = [*[0] * 2 * (x.ndim - 1 - axis), *((x.length, 0) if i < at[0] else (0, x.length))]
         out = forward.call(torch.nn.functional.pad, (out, pads), {"value": x.value})
     return out
+
+
+def begins(forward: Any, x: Any, index: Any, value: Any) -> bool:
+    """Whether a write makes a tensor of one number a shorter stream and that number behind it; it is done then."""
+    inner = getattr(x, "_inner", None)
+    return isinstance(inner, Symbolic) and inner.begins(index, forward.unwrap(value))
 
 
 def as_stream(x: Any) -> Any:

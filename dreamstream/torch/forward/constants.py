@@ -14,8 +14,8 @@ from ...array.deferred import flat
 from ...array.dimension_arguments import sizes_of
 from ...array.dtypes import nominal
 from ...array.elementwise import rows_at
+from ...array.frame_numbers import number_in
 from ...array.loop_frames import row_of
-from ...array.loops import number_in
 from ...operations import ARITHMETIC, RELATIONS
 from ...stream.rules import Length, Rows, Token
 from .held import memory_of

@@ -18,12 +18,12 @@ from ...array.attend import of_all
 from ...array.batch_constants import lifts, plain_beside
 from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
 from ...array.einsum import letters_of, spread, table_product
+from ...array.frame_numbers import number_in
 from ...array.lengths_as_numbers import count_of
 from ...array.library import Library
-from ...array.loops import number_in
 from ...array.mask_terms import terms_by_distance
 from ...array.over_time import require_waiting
-from ...array.positions import first_row, is_counted, lined_up, number_of_all, streamed, unknown
+from ...array.positions import first_row, is_counted, lined_up, number_of_all, picked, streamed, unknown
 from ...array.rolled import settled
 from ...array.score_steps import OverKeys
 from ...array.scores import Scores
@@ -174,6 +174,8 @@ class TorchLibrary(Library):
             return found
         given, named = plain(args), plain(kwargs)
         if _streams((given, named)):
+            if not named and (moved := picked(names.meaning_of(func).name, given)) is not None:
+                return moved
             out = table_product(func.__name__, given, lambda: met(func, given, named))
             return met(func, args, kwargs) if out is None else out
         return self.deferred(func, given, named)

@@ -42,6 +42,7 @@ from .arguments import (
     apart,
     as_stream,
     bared,
+    begins,
     by_place,
     concerned,
     extended,
@@ -296,6 +297,8 @@ class Forward(TorchFunctionMode):
             if meaning.name == "cat" and (joined := extended(self, *args, **kwargs)) is not None:
                 return joined
             target = args[0] if args else None
+            if meaning.name == "__setitem__" and begins(self, *args):
+                return None
             args, kwargs = self._bare(func, meaning, args, kwargs)
             if len(args) > 1 and is_constant(args[0]) and isinstance(args[1], Symbolic):
                 args = (args[0].meeting(args[1]), *args[1:])

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ...array.loops import number_in
+from ...array.frame_numbers import number_in
 from ...errors import ShapeError, StreamMismatchError
 from ...operations import OPERATIONS, RELATIONS, ours
 from ...stream.tree import leaves, map_leaves

@@ -96,7 +96,7 @@ def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     if whole:
         state = tuple(s.expand(frames.shape[0], -1, -1) for s in _before(step, weights, frames))
     state = begun(step, windows, state)
-    y, after = of_rows(step, *_along(step, frames, lengths, state, weights, x.even))
+    y, after = of_rows(step, *_along(step, frames, lengths, state, weights, x.even and not whole))
     return (y, *(s[:, None][:, :n] for s, n in zip(after, step.n[1:]))), () if whole else after
 
 
