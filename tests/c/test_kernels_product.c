@@ -411,7 +411,8 @@ static void test_tiny(const ds_kernels *const *variants, size_t n_variants)
             scale = i % (depth + 3) == 0 ? scales[random_size(0, SCALES - 1)] : scale;
             x[i] = random_size(0, 30) == 0 ? 0 : (float)(scale * (double)x[i]);
         }
-        for (size_t j = 0; p.bias != NULL && j < p.n_cols; j++) /* none is taken for zero with its sum */
+        /* No bias is taken for zero, nor its sum. */
+        for (size_t j = 0; p.bias != NULL && j < p.n_cols; j++)
             ((float *)p.bias)[j] *= round % 2 == 0 ? 0 : (float)scales[random_size(0, SCALES - 1)];
         compare(&p, variants, n_variants, 0);
         problem_free(&p);
