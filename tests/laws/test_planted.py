@@ -12,7 +12,7 @@ import pytest
 from ds_laws import first_broken, mutants, of_fast
 
 import dreamstream as ds
-from dreamstream import dispatch
+from dreamstream import _core, dispatch
 from dreamstream.array import operators
 from dreamstream.engine import Engine
 from dreamstream.online.eager import EagerCall
