@@ -15,12 +15,13 @@ own (the pages written to: panels, states), and the file's, which are the same p
 has just been written, so it is read from the system's cache.
 
 --compile: what `compile` of U2 costs instead, in fp32, narrow and as "auto" chooses, with its comparison and
-without: CPU seconds, the least of three in turns.
+without: CPU seconds, and how much memory the process has more at most, each the least of three in turns.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import hashlib
 import json
 import os
@@ -127,21 +128,39 @@ def compile_costs() -> None:
 
     ways: dict[str, dict[str, Any]] = {
         "fp32": {}, "products int8": {"products": "int8"}, "weights int8": {"weights": "int8"},
-        "weights bf16": {"weights": "bf16"}, "weights auto": {"weights": "auto"},
+        "products bf16": {"products": "bf16"}, "weights bf16": {"weights": "bf16"},
+        "weights auto": {"weights": "auto"},
     }  # fmt: skip
     model = u2().eval()
     times: dict[tuple[str, bool], float] = {}
+    most: dict[tuple[str, bool], float] = {}
     for _ in range(3):
         for name, how in ways.items():
             for verify in (True, False):
-                cpu = time.process_time()
-                ds.compile(model, ("B", "L", 80), verify=verify, **how)
-                cpu = time.process_time() - cpu
+                ctypes.CDLL(None).malloc_trim(0)  # what is free goes back, so that taking it again counts
+                before, cpu = resident("VmRSS"), time.process_time()
+                with open("/proc/self/clear_refs", "w") as file:
+                    file.write("5")  # the peak so far is forgotten
+                engine = ds.compile(model, ("B", "L", 80), verify=verify, **how)
+                cpu, peak = time.process_time() - cpu, resident("VmHWM") - before
+                del engine
                 times[name, verify] = min(cpu, times.get((name, verify), cpu))
-    print("| | CPU s | ÷ fp32 | verify=False: CPU s | ÷ fp32 |\n|---|--:|--:|--:|--:|")
+                most[name, verify] = min(peak, most.get((name, verify), peak))
+    print(f"weights   {sum(p.numpy().nbytes for p in model.parameters()) / 1e6:.0f} MB in fp32\n")
+    print("| | CPU s | ÷ fp32 | peak, MB | verify=False: CPU s | ÷ fp32 | peak, MB |")
+    print("|---|--:|--:|--:|--:|--:|--:|")
     for name in ways:
-        cells = [f"{times[name, v]:.3f} | {times[name, v] / times['fp32', v]:.2f}" for v in (True, False)]
+        cells = [
+            f"{times[name, v]:.3f} | {times[name, v] / times['fp32', v]:.2f} | {most[name, v]:.0f}"
+            for v in (True, False)
+        ]
         print(f"| {name} | {' | '.join(cells)} |")
+
+
+def resident(what: str) -> float:
+    """Return a number of /proc/self/status in MB: VmRSS now, VmHWM the most so far."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(what + ":")) * 1024 / 1e6
 
 
 # ---------------------------------------------------------------------- what starts them

@@ -248,36 +248,50 @@ ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, con
     return DS_OK;
 }
 
-/* Who owned a weight's data before: another weight that has it does from now on, or it goes. */
-static void leave_data(ds_graph *graph, void *data, size_t n_bytes)
+/* Another weight that has the same data; NULL where there is none. */
+static ds_weight *other_weight(const ds_graph *graph, const ds_weight *weight, const void *data)
 {
     for (size_t j = 0; j < graph->n_nodes; j++)
         for (int i = 0; i < graph->nodes[j].op->n_weights; i++)
-            if (graph->nodes[j].weights[i].data == data) {
-                graph->nodes[j].weights[i].borrowed = false;
-                return;
-            }
-    ds_release(&graph->allocator, data, n_bytes);
+            if (graph->nodes[j].weights[i].data == data && &graph->nodes[j].weights[i] != weight)
+                return &graph->nodes[j].weights[i];
+    return NULL;
+}
+
+/* Whether a weight can be rounded where it is: nobody else has it, and none of its numbers can be refused. */
+static bool rounds_in_place(const ds_graph *graph, const ds_weight *weight, ds_stored stored)
+{
+    return stored == DS_STORED_INT8 && !weight->borrowed &&
+           !other_weight(graph, weight, weight->data);
 }
 
 /* Replaces a weight by what its operator stores of it, or by an equal one of its name that was replaced before. */
 static ds_status narrow_weight(ds_graph *graph, ds_weight *weight, const ds_op *op, int i)
 {
-    ds_weight own = *weight;
+    const ds_weight before = *weight;
+    ds_weight own = before;
+    const bool in_place = rounds_in_place(graph, weight, ds_op_stored(op, i));
     own.data = NULL;
-    ds_status status = own_weight(graph, &own, op, i, weight->data, weight->name);
+    ds_status status =
+        in_place ? round_weight(&graph->allocator, weight, op, i, before.data, before.name)
+                 : own_weight(graph, &own, op, i, before.data, before.name);
     if (status != DS_OK) {
         ds_release(&graph->allocator, own.data, own.n_bytes);
         return status;
     }
-    const ds_weight before = *weight;
-    void *found = find_weight(graph, &op->weight[i], weight->name, own.data);
-    if (found)
+    void *const data = in_place ? before.data : own.data;
+    void *found = find_weight(graph, &op->weight[i], weight->name, data);
+    if (found && !in_place)
         ds_release(&graph->allocator, own.data, own.n_bytes);
-    weight->data = found ? found : own.data;
+    weight->data = found ? found : data;
     weight->borrowed = found != NULL && (before.borrowed || found != before.data);
-    if (!before.borrowed && weight->data != before.data)
-        leave_data(graph, before.data, before.n_bytes);
+    if (before.borrowed || weight->data == before.data)
+        return DS_OK;
+    ds_weight *const heir = other_weight(graph, weight, before.data);
+    if (heir)
+        heir->borrowed = false;
+    else
+        ds_release(&graph->allocator, before.data, before.n_bytes);
     return DS_OK;
 }
 

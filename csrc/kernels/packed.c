@@ -111,6 +111,22 @@ static inline void packed_copy(char *place, char *raw, bool back, size_t element
     }
 }
 
+/* Narrows n numbers that lie side by side, the first of which is number `at` of a group, and puts the groups `step`
+ * bytes apart. */
+static inline void packed_groups(char *to, size_t step, const float *from, size_t at, size_t n,
+                                 ds_stored stored, float scale)
+{
+    char narrow[PACKED_GATHERED * sizeof(float)];
+    const size_t width = ds_stored_bytes(stored), group = 4 / width;
+    for (size_t i = 0; i < n; i++)
+        ds_narrowed(stored, narrow + i * width, from[i], scale);
+    size_t i = 0;
+    for (; at == 0 && i + group <= n; i += group, to += step)
+        memcpy(to, narrow + i * width, 4);
+    for (; i < n; i++, at = at + 1 < group ? at + 1 : 0, to += at == 0 ? step : 0)
+        memcpy(to + at * width, narrow + i * width, width);
+}
+
 /* Copies between the raw weight and the packed one, by short runs of some columns beside each other. */
 static inline void packed_move(const ds_packed *p, char *data, char *raw, bool back, size_t element,
                                ds_stored stored)
@@ -131,6 +147,11 @@ static inline void packed_move(const ds_packed *p, char *data, char *raw, bool b
                 char *from = raw + (first + ds_weight_column(&l, j)) * (ptrdiff_t)element;
                 char *const to = data + packed_place(p, j, k & ~beside) * width;
                 const float scale = stored == DS_STORED_INT8 ? p->scales[j] : 1;
+                if (shift > 0 && !back && l.channel == 1) {
+                    packed_groups(to, step, (const float *)(const void *)from, k & beside, n,
+                                  stored, scale);
+                    continue;
+                }
                 for (size_t i = k & beside; i < n + (k & beside); i++, from += channel)
                     packed_copy(to + (i >> shift) * step + (i & beside) * width, from, back,
                                 element, stored, scale);
@@ -165,19 +186,34 @@ static bool packed_lines(const ds_packed *p, char *data, const char *raw, size_t
     return true;
 }
 
+/* Copies numbers in pairs, four at a time where they lie side by side. */
+static void packed_pairs(const ds_packed *p, uint16_t *data, float *raw, bool back)
+{
+    const bool beside = !back && p->layout.channel == 1 && p->layout.n_channels % 4 == 0;
+    const size_t n = beside ? 4 : 1, odd = DS_PANEL_COLUMNS; /* to the other chain's pair */
+    for (size_t col = 0; col < p->n_cols; col += DS_PANEL_COLUMNS)
+        for (size_t k = 0; k < p->depth; k += n) {
+            const ptrdiff_t first = packed_source(&p->layout, k);
+            for (size_t j = col; j < p->n_cols && j < col + DS_PANEL_COLUMNS; j++) {
+                float *const from = raw + first + ds_weight_column(&p->layout, j);
+                uint16_t *const to = data + packed_pair(p, j, k);
+                packed_copy((char *)to, (char *)from, back, sizeof *from, DS_STORED_BF16, 1);
+                if (beside) {
+                    to[-1] = ds_bf16_of_float(from[2]);
+                    to[odd] = ds_bf16_of_float(from[1]);
+                    to[odd - 1] = ds_bf16_of_float(from[3]);
+                }
+            }
+        }
+}
+
 /* The same, a loop for each kind of element. */
 static void packed_move_all(const ds_packed *p, char *data, char *raw, bool back)
 {
     if (!back && packed_lines(p, data, raw, p->element == DS_F32 ? sizeof(float) : sizeof(double)))
         return;
     if (p->pairs)
-        for (size_t j = 0; j < p->n_cols; j++)
-            for (size_t k = 0; k < p->depth; k++) {
-                const ptrdiff_t at = ds_weight_column(&p->layout, j) + packed_source(&p->layout, k);
-                packed_copy(data + packed_pair(p, j, k) * sizeof(uint16_t),
-                            raw + at * (ptrdiff_t)sizeof(float), back, sizeof(float),
-                            DS_STORED_BF16, 1);
-            }
+        packed_pairs(p, (uint16_t *)(void *)data, (float *)(void *)raw, back);
     else if (p->stored == DS_STORED_INT8)
         packed_move(p, data, raw, back, sizeof(float), DS_STORED_INT8);
     else if (p->stored == DS_STORED_BF16)

@@ -85,6 +85,33 @@ static void narrow_scales(const ds_op *op, int i, float *scales, const float *fr
     }
 }
 
+/* Narrows an element to `element`; returns the float that it stands for. */
+static inline float narrow_one(ds_stored how, uint16_t *element, float x, float scale)
+{
+    *element = 0;
+    ds_narrowed(how, element, x, scale);
+    return ds_widened(how, element, scale);
+}
+
+/* Narrows n elements of one scale; returns whether one is finite and what it is stored as isn't. */
+static inline bool narrow_run(const ds_stored how, const float *from, size_t n, float scale,
+                              char *stored, float *wide)
+{
+    const size_t width = how == DS_STORED_INT8 ? 1 : 2;
+    unsigned beyond = 0;
+    for (size_t e = 0; e < n; e++) {
+        uint16_t element;
+        const float x = narrow_one(how, &element, from[e], scale);
+        if (stored != NULL)
+            memcpy(stored + e * width, &element, width);
+        if (wide != NULL)
+            wide[e] = x;
+        if (how != DS_STORED_INT8)
+            beyond |= (unsigned)!isfinite(x) & (unsigned)!!isfinite(from[e]);
+    }
+    return beyond != 0;
+}
+
 size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, char *stored,
                       float *wide)
 {
@@ -95,30 +122,26 @@ size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, 
     const size_t run = n / (size_t)shape.shape[0];
     const size_t places = ds_signature_bytes(&shape) / sizeof(float) / (size_t)shape.shape[0];
     size_t beyond = n;
+    uint16_t element;
     if (scaled)
         narrow_scales(op, i, scales, from);
     for (size_t first = 0; first < n; first += run, scales += scaled ? places : 0) {
-        for (size_t e = first; e < first + run && scaled && places == 1; e++) {
-            int8_t element;
-            ds_narrowed(DS_STORED_INT8, &element, from[e], scales[0]);
-            if (stored != NULL)
-                stored[e] = (char)element;
-            if (wide != NULL)
-                wide[e] = ds_widened(DS_STORED_INT8, &element, scales[0]);
-        }
-        for (size_t e = first, place = 0; e < first + run && !(scaled && places == 1); e++) {
-            const float scale = scaled ? scales[place] : 1;
-            uint16_t element = 0;
-            ds_narrowed(how, &element, from[e], scale);
-            const float x = ds_widened(how, &element, scale);
-            if (stored != NULL)
-                memcpy(stored + e * width, &element, width);
-            if (wide != NULL)
-                wide[e] = x;
-            if (!scaled && beyond == n && !isfinite(x) && isfinite(from[e]))
+        char *const to = stored != NULL ? stored + first * width : NULL;
+        float *const whole = wide != NULL ? wide + first : NULL;
+        bool passes = false;
+        if (how == DS_STORED_BF16)
+            passes = narrow_run(DS_STORED_BF16, from + first, run, 1, to, whole);
+        else if (how == DS_STORED_FP16)
+            passes = narrow_run(DS_STORED_FP16, from + first, run, 1, to, whole);
+        else if (places == 1)
+            narrow_run(DS_STORED_INT8, from + first, run, scales[0], to, whole);
+        else
+            for (size_t e = 0; e < run; e++)
+                narrow_run(DS_STORED_INT8, from + first + e, 1, scales[e % places],
+                           to != NULL ? to + e : NULL, whole != NULL ? whole + e : NULL);
+        for (size_t e = first; passes && beyond == n; e++)
+            if (!isfinite(narrow_one(how, &element, from[e], 1)) && isfinite(from[e]))
                 beyond = e;
-            place = place + 1 < places ? place + 1 : 0;
-        }
     }
     return beyond;
 }

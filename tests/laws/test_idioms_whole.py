@@ -123,6 +123,19 @@ def test_frames_in_order_with_nan_among_them():
     assert [*raised.value.ids] == ["b"]
 
 
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_one_frame_in_order_is_taken_alone(keepdim):
+    """No windows of as many frames are put together for it."""
+    x = np.random.default_rng(4).standard_normal((4, 12)).astype(np.float32)
+    engine = ds.compile(net(lambda self, x: tuple(x.kthvalue(9, 2, keepdim))), X.spec, unstreamable="buffer")
+    assert not {"frame", "permute"} & {node["name"] for node in engine._core.nodes}
+    values, places = engine.step({"a": x}, sos=["a"], eos=["a"])["a"]
+    order = x.argsort(1)[:, 8]
+    shape = (1, 4, 1) if keepdim else (1, 4)
+    np.testing.assert_array_equal(places, order.reshape(shape))
+    np.testing.assert_array_equal(values, x[range(4), order].reshape(shape))
+
+
 def test_where_nan_is():
     """The first NaN is the greatest and the least, wherever chunks end; so far it is the last."""
     x = np.random.default_rng(2).standard_normal((4, 9)).astype(np.float32)

@@ -12,7 +12,7 @@ import pytest
 from ds_laws import first_broken, mutants, of_fast
 
 import dreamstream as ds
-from dreamstream import dispatch
+from dreamstream import _core, dispatch
 from dreamstream.array import operators
 from dreamstream.engine import Engine
 from dreamstream.online.eager import EagerCall
@@ -255,6 +255,8 @@ def test_planted_in_c(name, tmp_path):
     if not (mutants.ROOT / "csrc" / "cbuild.py").exists() or shutil.which("cc") is None:
         pytest.skip("needs the C sources and a compiler")
     mutant = mutants.MUTANTS[name]
+    if "x86" in mutant.into and not any("x86" in b["name"] for b in _core.config()["backends"]):
+        pytest.skip("a fault in kernels of x86")
     done = mutants.run(mutant, mutants.build(mutant, tmp_path))
     if done.returncode >= 0:  # else it read outside its memory
         assert f"with {tmp_path}" in done.stdout, f"another package was imported: {done.stdout}{done.stderr}"

@@ -82,8 +82,14 @@ class Graph:
     period: int
     transient: int
 
-    def pairs(self, counter: Counter, frames: Sequence[torch.Tensor]) -> list[Pair]:
-        """Return the counts of every edge from the frames so far of every input; None for what nothing makes."""
+    def pairs(self, counter: Counter, frames: Sequence[torch.Tensor], change: Any = None) -> list[Pair]:
+        """Return the counts of every edge from the frames so far of every input; None for what nothing makes.
+
+        Parameters
+        ----------
+        change : function (node, edge, pair) -> pair, optional
+            What an operator's output has instead.
+        """
         pairs: list[Any] = [None] * len(self.edges)
         for e, pair in zip(self.inputs, counter.start(frames)):
             pairs[e] = pair
@@ -91,7 +97,7 @@ class Graph:
             inputs = [pairs[e] for e in node.inputs]
             out = counter.step(node.counts, inputs, node.keeps_counts, node.op.needs_frames)
             for e, pair in zip(node.outputs, out):
-                pairs[e] = pair
+                pairs[e] = pair if change is None else change(node, e, pair)
         return pairs
 
 

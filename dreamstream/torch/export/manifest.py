@@ -22,14 +22,8 @@ STATIC_FORMAT = 2
 State = tuple[str, tuple[int, ...], str, torch.Tensor | None]
 
 
-def make_manifest(engine: Engine, states: Sequence[State]) -> dict[str, Any]:
-    """Return the manifest of a model.
-
-    Parameters
-    ----------
-    states : list of (str, tuple, str, Tensor or None)
-        Name, shape without B, dtype, and what a stream starts with: None for zeros.
-    """
+def make_manifest(engine: Engine) -> dict[str, Any]:
+    """Return the manifest of a model, but for its states."""
     used: set[str] = {"sos", "eos"}
     inputs: list[dict[str, Any]] = [
         {"name": unique(s.name, used), "dims": list(s.dimensions), "dtype": s.dtype, "rate": _ratio(s.rate)}
@@ -52,16 +46,7 @@ def make_manifest(engine: Engine, states: Sequence[State]) -> dict[str, Any]:
         "name": engine._interface.name,
         "inputs": inputs,
         "outputs": outputs,
-        "states": [
-            {
-                "name": unique(name, used),
-                "next": unique(f"next.{name}", used),
-                "dims": ["B", *shape],
-                "dtype": dtype,
-                "initial": 0 if first is None else first.tolist(),
-            }
-            for name, shape, dtype, first in states
-        ],
+        "states": [],
         "skew": engine._interface.skew,
         "frames": "frames",
         "chunk": {"rows": None, "frames": None},
@@ -70,6 +55,29 @@ def make_manifest(engine: Engine, states: Sequence[State]) -> dict[str, Any]:
             "that are left come out of that call"
         ),
     }
+
+
+def with_states(manifest: dict[str, Any], states: Sequence[State]) -> dict[str, Any]:
+    """Return the manifest of a model with these states.
+
+    Parameters
+    ----------
+    states : list of (str, tuple, str, Tensor or None)
+        Name, shape without B, dtype, and what a stream starts with: None for zeros.
+    """
+    ports = (*manifest["inputs"], *manifest["outputs"])
+    used = {"sos", "eos", *(p[key] for p in ports for key in ("name", "lengths"))}
+    entries = [
+        {
+            "name": unique(name, used),
+            "next": unique(f"next.{name}", used),
+            "dims": ["B", *shape],
+            "dtype": dtype,
+            "initial": 0 if first is None else first.tolist(),
+        }
+        for name, shape, dtype, first in states
+    ]
+    return {**manifest, "states": entries}
 
 
 def with_chunk(manifest: dict[str, Any], n_rows: int, n_frames: Sequence[int]) -> dict[str, Any]:

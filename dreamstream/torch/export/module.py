@@ -18,7 +18,7 @@ from .eager import EagerCall, takes_numbers
 from .forms import kernel_of
 from .graph import FunctionalNode, Graph
 from .integers import Counter
-from .manifest import make_manifest, unique
+from .manifest import make_manifest, unique, with_states
 from .window import Counts, PaddedWindow, fit, zero_behind
 
 
@@ -74,10 +74,11 @@ class FunctionalModule(torch.nn.Module):
         self._add_weights(parameters)
         self._widths = _widths(graph)
         #: Edges that keep frames, nodes that carry tensors with the names of these: the order of states.
-        self._kept = [e for e, edge in enumerate(graph.edges) if edge.kept > 0]
+        self._kept: list[int] = []
         self._carried: dict[int, list[str]] = {}
         self._add_carried()
-        self.manifest = make_manifest(engine, self._states())
+        self.manifest = make_manifest(engine)
+        self.keep({})
         #: What calls on numbers know of the operators, by number: one for each of the calls at the same time.
         self.legs: list[dict[int, Leg]] = []
         self.eval()
@@ -156,6 +157,13 @@ class FunctionalModule(torch.nn.Module):
                 value = tensor[0] if bool((tensor != 0).any()) else None
                 out.append((f"{whose}.carried{k}", tuple(tensor.shape[1:]), dtype, value))
         return out
+
+    def keep(self, more: Mapping[int, int]) -> None:
+        """Keep so many more frames of edges."""
+        for e, n in more.items():
+            self.graph.edges[e].kept += n
+        self._kept = [e for e, edge in enumerate(self.graph.edges) if edge.kept > 0]
+        self.manifest = with_states(self.manifest, self._states())
 
     # ---------------------------------------------------------------- for callers
     def initial(self, n_rows: int = 1) -> tuple[Tensor, ...]:

@@ -5,6 +5,7 @@ that integers are numbers and a window is a slice. Each edge has a *lead*: befor
 ``lead + c * rate``. A negative one is a delay: columns before position 0 hold nothing, and are set to zero where a
 window reads them. A positive one stands for frames that are there with a stream's first (such as padding in
 front); they are the *early* columns, computed in each call before the new ones and taken in the first only.
+An edge whose first frames come later than its lead says, as behind a reflection, *lags* by whole periods.
 
 Operators that look at absolute positions, or begin and end otherwise than in mid-stream, are given tensors of
 positions, made from the number of frames so far, which is then a state.
@@ -26,7 +27,7 @@ from ..run.kernels import KERNELS
 from ..run.kernels.positions import extent
 from .forms import FORMS
 from .graph import FunctionalNode
-from .integers import UNENDED, Counter
+from .integers import UNENDED, Counter, Pair
 from .module import FunctionalModule
 from .window import Counts, PaddedWindow, hide, zero_behind
 
@@ -83,38 +84,71 @@ class Schedule:
         #: Whether positions, or streams' totals, are in the graph; known after a call.
         self.counted = self.ended = False
         last = graph.transient + (2 + phases) * graph.period
-        self.calls = torch.arange(1, max(2, last // n) + 1) * n
+        # until all that lags goes on evenly, which begins no later than as much again
+        self.calls = torch.arange(1, max(2, (last + 3 * graph.transient) // n) + 1) * n
         self.lengths = torch.arange(1, last + 1)
         self.lengths = self.lengths[
             [bool(all((int(t) * r).denominator == 1 for r in self.ratios)) for t in self.lengths]
         ]
         moments = torch.tensor([self.base + i * n for i in range(phases + 1)])
-        stands, known = self._known(moments), self._known(self.calls)
-        self.open, self.totals = self._known(self.lengths), self._known(self.lengths, True)
+        #: Of each edge, periods by which it lags.
+        self.lags = [0] * len(graph.edges)
+        self.totals, stands = self._known(self.lengths, True), self._known(moments)
+        known = self._lag(self._known(self.calls + self.base))
+        open_, steady = self._known(self.lengths), self._known(self.lengths + self.base)
+        self.open = [self._steady(e, steady[e]) if lag else open_[e] for e, lag in enumerate(self.lags)]
         self.courses: list[Course | None] = [None] * len(graph.edges)
         self.used = {e for node in graph.nodes if not node.silent for e in node.inputs} | set(graph.outputs)
-        for e in graph.inputs:
-            self.courses[e] = self._course(-1, e, stands[e], known[e])
-        for j, node in enumerate(graph.nodes):
-            if not node.silent:
-                for e in node.outputs:
-                    self.courses[e] = self._course(j, e, stands[e], known[e])
+        made = [(j, e) for j, node in enumerate(graph.nodes) if not node.silent for e in node.outputs]
+        for j, e in [*((-1, e) for e in graph.inputs), *made]:
+            self.courses[e] = self._course(j, e, stands[e], known[e])
+        module.keep({e: int(n * self._rate(e) * graph.period) for e, n in self._behind().items()})
 
-    def _known(self, frames: Tensor, ended: bool = False) -> list[Tensor]:
+    def _known(self, frames: Tensor, ended: bool = False, change: Any = None) -> list[Tensor]:
         counter = Counter(torch.ones(frames.shape, dtype=torch.bool)) if ended else Counter()
-        pairs = self.graph.pairs(counter, [_scaled(frames, r) for r in self.ratios])
+        pairs = self.graph.pairs(counter, [_scaled(frames, r) for r in self.ratios], change)
         return [pair if pair is None else pair[0] for pair in pairs]
 
+    def _rate(self, e: int) -> Fraction:
+        """Return an edge's frames for one of the first input."""
+        return self.graph.edges[e].rate / self.graph.edges[self.graph.inputs[0]].rate
+
+    def _steady(self, e: int, known: Tensor) -> Tensor:
+        """Return the counts of an edge that goes on from its start as in mid-stream, from those at the base."""
+        rate = self._rate(e)
+        return (known - int((self.base + self.lags[e] * self.graph.period) * rate)).clamp(min=0)
+
+    def _lag(self, steady: list[Tensor]) -> list[Tensor]:
+        """Let edges lag as far as equally many frames in each call take; return the counts at all calls."""
+
+        def lagging(node: FunctionalNode, e: int, pair: Pair) -> Pair:
+            rate = self._rate(e)
+            if node.silent or not rate:
+                return pair
+            missing = int((self._steady(e, steady[e]) - pair[0]).max())
+            self.lags[e] = max(0, -(-missing // int(rate * self.graph.period)))
+            return (self._steady(e, steady[e]), pair[1]) if self.lags[e] else pair
+
+        return self._known(self.calls, change=lagging)
+
+    def _behind(self) -> dict[int, int]:
+        """Return by how many periods readers lag behind what they read, which is kept for them."""
+        more: dict[int, int] = {}
+        for node in self.graph.nodes:
+            for e in () if node.silent else node.inputs[: node.op.n_values]:
+                behind = max(self.lags[o] for o in node.outputs) - self.lags[e]
+                more[e] = max(more.get(e, 0), behind)
+        return more
+
     def _course(self, j: int, e: int, stands: Tensor, known: Tensor) -> Course:
-        edge, graph = self.graph.edges[e], self.graph
-        rate = edge.rate / graph.edges[graph.inputs[0]].rate
+        edge, graph, rate = self.graph.edges[e], self.graph, self._rate(e)
         waits = bool((self.totals[e] > self.open[e]).any())
         if not rate:
             most = edge.gain[1] // edge.gain[2]
             course = Course(rate, 0, [0] * self.n_phases, [most] * self.n_phases, waits)
             regular = not known.any()
         else:
-            at: list[int] = stands.tolist()
+            at: list[int] = (stands - int(self.lags[e] * graph.period * rate)).tolist()
             lead = at[0] - int(self.base * rate)
             course = Course(rate, lead, at[:-1], [b - a for a, b in zip(at, at[1:])], waits)
             place = torch.arange(1, len(self.calls) + 1)
@@ -123,6 +157,9 @@ class Schedule:
             if lead > 0 and j >= 0 and e not in graph.outputs:
                 course.blank = self._begins_with_zeros(j, graph.nodes[j], lead)
             regular = bool(((phase + _scaled(moved, rate)).clamp(min=0) == known).all())
+            if j >= 0 and self.module._kernels[j].framewise:
+                values = graph.nodes[j].inputs[: graph.nodes[j].op.n_values]
+                regular = regular and all(self.lags[i] == self.lags[e] for i in values)
         if not regular:
             node = graph.nodes[j]
             raise CaptureError(
