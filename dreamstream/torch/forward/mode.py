@@ -281,6 +281,8 @@ class Forward(TorchFunctionMode):
             return self._anew(func, meaning, args, kwargs)
         if writes_into and (meaning.shares or is_view(args)):
             return self._anew(func, meaning, args, kwargs)
+        if self._has_loose and not kwargs and meaning.name.strip("_") in ELEMENTWISE:
+            args = self.entry.library.beside_frames(args)
         known_as = (func, "in place") if writes_into else func
         if writes_into:
             looked_at()  # a function around it can't be repeated, whose place has no writes

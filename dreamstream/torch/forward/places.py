@@ -21,6 +21,8 @@ from ... import _core
 from ...array import writing
 from ...array.deferred import Deferred
 from ...array.ends import last_frames, later
+from ...array.known import Unknown, key_of
+from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...stream.context import times_asked
@@ -39,13 +41,10 @@ _ATOMS = frozenset((
 ))  # fmt: skip
 
 _SIZES = frozenset((TorchLength, TorchBatch, TorchBatchLength))
+_OF_LENGTHS = _SIZES | {Symbolic, Deferred, Scores}
 
 #: What a result may hold beside streams.
 _RESULTS = (*_NUMBERS, float, *_ATOMS)
-
-
-class _Unknown(Exception):
-    """An argument, or a result, of which a place can't be known or repeated."""
 
 
 class Asked(NamedTuple):
@@ -75,72 +74,47 @@ class Asked(NamedTuple):
     tokens: list[Token]
 
 
-def _of_size(x: Any, entry: Any, edges: list[Edge], tokens: list[Token]) -> tuple[Any, ...] | None:
+def _of_size(
+    x: Any, entry: Any, streams: list[Any], edges: list[Edge], tokens: list[Token]
+) -> tuple[Any, ...] | None:
     """Return a key of a size, or of what is computed of lengths; None where there can be none.
 
-    The size, and the edges whose frames it counts, are appended to the lists.
+    The size, the edges whose frames it counts, and streams in it are appended to the lists.
     """
+    own: list[Edge] = []
     kind = type(x)
-    try:
-        if kind is Deferred:
-            return _of_deferred(x, entry, edges)
-        if kind not in _SIZES:
-            return None
-        tokens.append(x)
-        times = () if kind is TorchLength else (x.times,)
-        if kind is TorchBatch:
-            return kind, *times
-        return kind, *times, *_of_length(x if kind is TorchLength else x.length, entry, edges)
-    except _Unknown:
+    if kind not in _OF_LENGTHS:
         return None
+    try:
+        if kind in _SIZES:
+            tokens.append(x)
+        key = _of_scores(x, entry, streams, own) if kind is Scores else (key_of(x, own, entry.library),)
+    except Unknown:
+        return None
+    edges += own
+    return None if any(edge.entry is not entry for edge in own) else key
 
 
-def _of_length(x: Any, entry: Any, edges: list[Edge]) -> tuple[Any, ...]:
-    key: list[Any] = [x.plus]
-    for times, atom in x.terms:
-        if type(atom) is not Edge:  # what was rounded
-            key += (atom.by, _of_length(atom.length, entry, edges))
-        elif atom.entry is not entry:
-            raise _Unknown
-        else:
-            key += (times, atom.line)
-            edges.append(atom)
-    return tuple(key)
+def _of_scores(x: Scores, entry: Any, streams: list[Any], edges: list[Edge]) -> tuple[Any, ...]:
+    """Return a key of scores of attention, whose queries and keys are appended to `streams`."""
+    state = {name: value for name, value in vars(x).items() if name not in _NOT_OF_SCORES}
+    if x.terms or x.sinks is not None or x.gates is not None:
+        raise Unknown
+    key: list[Any] = [Scores, x.axes.key()]
+    for own in (x.q, x.k):
+        if type(own) is not NativeStream or "edge" not in vars(own) or own.alike[0] is not None:
+            raise Unknown
+        if own.edge.entry is not entry:
+            raise Unknown
+        key += (own.edge.line, own.dims, own._names)
+        streams.append(own)
+    for step in x.steps:
+        key += (step.name, step.axes.key(), key_of((step.by, step.value), edges, entry.library))
+    return (*key, key_of(tuple(state.items()), edges, entry.library))
 
 
-def _of_deferred(x: Deferred, entry: Any, edges: list[Edge]) -> tuple[Any, ...]:
-    """Return a key of what is computed of lengths; what holds tensors has none."""
-    found = x.__dict__.get("_asked")
-    if found is None:
-        own: list[Edge] = []
-        parts = (*x.args, *(p for item in x.kwargs.items() for p in item))
-        key = (Deferred, x.func, x.constants, *[_of_part(part, entry, own) for part in parts])
-        found = x.__dict__["_asked"] = key, own
-    edges += found[1]
-    key = found[0]
-    return key
-
-
-def _of_part(x: Any, entry: Any, edges: list[Edge]) -> Any:
-    """Return a key of an argument of what is computed of lengths."""
-    kind = type(x)
-    if kind is Symbolic:
-        given = [_of_part(part, entry, edges) for part in (x.length, x.value)]
-        return (x.roles, x.position, x.kind, *given)
-    if kind is tuple or kind is list:
-        return (kind, *[_of_part(part, entry, edges) for part in x])
-    if kind is slice:
-        return (kind, *[_of_part(part, entry, edges) for part in (x.start, x.stop, x.step)])
-    if kind is float:
-        return x.hex()
-    if kind in _ATOMS:
-        return x
-    if kind in _NUMBERS:
-        return kind, x
-    key = _of_size(x, entry, edges, [])
-    if key is None:
-        raise _Unknown
-    return key
+#: What of scores has a key of its own, or none.
+_NOT_OF_SCORES = frozenset(("q", "k", "axes", "steps", "_source", "_taken"))
 
 
 #: What a recording of the function that runs now notes.
@@ -214,7 +188,7 @@ class Noted(Recording):
             legs = tuple(map(_leg, self._legs, self._sources, weights))
             making = None if recipe.fixed else partial(recipe.weights, weights)
             return Place(legs, making, _Results(self, out).form(out), self.asked.held)
-        except _Unknown:
+        except Unknown:
             return None
 
 
@@ -259,7 +233,7 @@ class _Recipe:
             self.fixed = False
             return _At(self._places[key])
         if key not in self._made:
-            raise _Unknown
+            raise Unknown
         function, args, kwargs, _ = self._made[key]
         args, kwargs = (map_leaves(tree, self._argument) for tree in (args, kwargs))
         inner = [kwargs, *(x for x in args if isinstance(x, (list, tuple, dict)))]
@@ -281,7 +255,7 @@ class _Recipe:
 
     def _argument(self, x: Any) -> Any:
         if isinstance(x, Token) or getattr(x, "is_stream", False):
-            raise _Unknown
+            raise Unknown
         return self._find(x) if isinstance(x, torch.Tensor) else x
 
 
@@ -305,14 +279,14 @@ class _Results:
             return parts if type(out) is tuple else partial(_several, type(out), parts)
         if type(out) in _RESULTS:
             return partial(_same, out)
-        raise _Unknown
+        raise Unknown
 
     def _of_stream(self, x: Any) -> Any:
         if type(x) is not NativeStream or x.alike[0] is not None:
-            raise _Unknown
+            raise Unknown
         if "edge" not in vars(x) and (last := later(x)) is not None:
             if x._view is not last or not last.is_once:
-                raise _Unknown
+                raise Unknown
             return _Made(self._seen(last.of), partial(last_frames, count=last.count))
         self._require_value(x)
         if writing.is_of_constant(x):
@@ -322,7 +296,7 @@ class _Results:
                 return _Given(i) if x.edge is self._given[i] else (*self._seen(x), None)
         shared = writing.shared(x, [*self._inputs, *(y for y in self._outputs if y is not x)])
         if shared is NotImplemented or (shared is not None and shared[0] >= len(self._inputs)):
-            raise _Unknown
+            raise Unknown
         return (*self._seen(x), shared if shared is None else self._shared(shared))
 
     def _shared(self, shared: Any) -> Any:
@@ -338,12 +312,12 @@ class _Results:
                 return slice(*parts)
             if isinstance(x, Token):
                 if id(x) not in places:
-                    raise _Unknown
+                    raise Unknown
                 found.append(())
                 return _At(places[id(x)])
             if type(x) in _RESULTS:
                 return x
-            raise _Unknown
+            raise Unknown
 
         args, kwargs = (map_leaves(tree, argument) for tree in view.given())
         return _Shared(at, (view.method, view.put, args, kwargs), bool(found))
@@ -351,13 +325,13 @@ class _Results:
     def _require_value(self, x: Any) -> None:
         """Refuse what is computed where it is used: looking at its edge would be a use."""
         if "edge" not in vars(x):
-            raise _Unknown
+            raise Unknown
 
     def _seen(self, x: Any) -> tuple[int, Any, Any]:
         self._require_value(x)
         at = self._edges.get(id(x.edge), -1)
         if at < 0 or x.value is not self._values[at]:
-            raise _Unknown
+            raise Unknown
         return at, x.dims, x._names
 
 
