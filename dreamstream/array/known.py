@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from contextlib import suppress
+from functools import lru_cache, partial
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from ..stream.edge import Edge
-from ..stream.rules import BatchLength, BatchSize, Length
+from ..stream.rules import BatchLength, BatchSize, Length, Token
+from .filled import kept
 from .shape_of import ShapeOf
 from .symbolic import Symbolic
 
@@ -24,6 +26,8 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _OF_PYTHON = 1 << 9
 #: Facts of how many deferred values a session keeps at most.
 _MOST = 4096
+#: Makes something of edges, and of what a function was given.
+Maker = Callable[[Sequence[Edge], Sequence[Any]], Any]
 _ATOMS = frozenset((str, type(None), type(...), type))
 
 
@@ -155,41 +159,117 @@ def recalled(x: Any, what: str, make: Callable[[], Any]) -> Any:
     except Unknown:
         return make()
     if what in facts:
-        found = facts[what]
-        return found(edges) if type(found) is FunctionType else found[0]
+        return facts[what](edges, ())
     out = make()
-    try:
-        facts[what] = _again(out, edges)
-    except Unknown:
-        pass
+    with suppress(Unknown):
+        facts[what] = maker(out, edges, ())
     return out
 
 
-def _again(out: Any, edges: Sequence[Edge]) -> Any:
-    """Return what makes the same with other edges of the same lines; a tuple of it where there are none in it."""
-    if isinstance(out, Length):
-        terms = []
-        for times, atom in out.terms:
-            at = next((i for i, edge in enumerate(edges) if edge is atom), None)
-            if at is None:
-                raise Unknown
-            terms.append((times, at))
-        first = next((i for i, edge in enumerate(edges) if edge is out.edge), None)
-        if first is None:
-            raise Unknown
-        kind, plus = type(out), out.plus
+def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
+    """Return what makes the same of other edges of the same lines, and of other equal values that were given.
 
-        def length(edges: Sequence[Edge]) -> Length:
-            made: Any = object.__new__(kind)
-            made.edge, made.plus = edges[first], plus
-            made.terms = tuple([(times, edges[at]) for times, at in terms])
-            return made  # type: ignore[no-any-return]
-
-        return length
-    if type(out) is tuple:
-        parts = [_again(part, edges) for part in out]
-        if FunctionType in map(type, parts):
-            return lambda edges: tuple([p(edges) if type(p) is FunctionType else p[0] for p in parts])
-    elif hasattr(out, "edge") or hasattr(out, "probe"):
+    Raises
+    ------
+    Unknown
+        Where something else is in it.
+    """
+    kind = type(out)
+    if kind in (tuple, list, slice):
+        parts = [maker(p, edges, given) for p in ((out.start, out.stop, out.step) if kind is slice else out)]
+        if all(type(p) is partial for p in parts):  # nothing of a call is in it
+            return partial(_same, out) if kind is not list else lambda e, g: [p(e, g) for p in parts]
+        made = {tuple: tuple, list: list}.get(kind, lambda items: slice(*items))
+        return lambda e, g: made([p(e, g) for p in parts])
+    if kind is dict:
+        named = {name: maker(p, edges, given) for name, p in out.items()}
+        return lambda e, g: {name: p(e, g) for name, p in named.items()}
+    if isinstance(out, Token):
+        return _size_maker(out, edges)
+    if kind is Symbolic or hasattr(kind, "probe"):
+        at = next((i for i, x in enumerate(given) if getattr(x, "__dict__", None) is out.__dict__), None)
+        if at is not None:
+            return lambda e, g: kept(g[at])
+        return _formula_maker(out, edges, given) if kind is Symbolic else _deferred_maker(out, edges, given)
+    if hasattr(out, "edge") or hasattr(out, "shape") or hasattr(out, "__dict__") and not callable(out):
         raise Unknown
-    return (out,)
+    return partial(_same, out)
+
+
+def _same(out: Any, *_: Any) -> Any:
+    return out
+
+
+def _size_maker(out: Any, edges: Sequence[Edge]) -> Maker:
+    kind = type(out)
+    if isinstance(out, BatchLength):
+        length, times = _size_maker(out.length, edges), out.times
+        return lambda e, g: kind(length(e, g), times)
+    if isinstance(out, BatchSize):
+        of, times = _at(out.edge, edges), out.times
+        return lambda e, g: kind(e[of], times)
+    if not isinstance(out, Length):
+        raise Unknown
+    plus, first = out.plus, _at(out.edge, edges)
+    whole = [(times, _at(atom, edges)) for times, atom in out.terms if type(atom) is Edge]
+    rounded = [(times, a, _size_maker(a.length, edges)) for times, a in out.terms if type(a) is not Edge]
+    order = [type(atom) is Edge for _, atom in out.terms]
+
+    def length_of(e: Sequence[Edge], _: Any) -> Any:
+        made: Any = object.__new__(kind)
+        plain = iter([(times, e[at]) for times, at in whole])
+        others = iter([(times, a._replace(length=inner(e, ()))) for times, a, inner in rounded])
+        made.edge, made.plus = e[first], plus
+        made.terms = tuple([next(plain if is_edge else others) for is_edge in order])
+        return made
+
+    return length_of
+
+
+def _formula_maker(out: Symbolic, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
+    value, length = maker(out.value, edges, given), maker(out.length, edges, given)
+    roles, position, kind, share = out.roles, out.position, out.kind, _share_maker(out, edges, given)
+
+    def formula(e: Sequence[Edge], g: Sequence[Any]) -> Any:
+        made = Symbolic(value(e, g), roles, length(e, g), position, kind)
+        share(made, e, g)
+        return made
+
+    return formula
+
+
+def _deferred_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
+    facts, own = facts_of(out)
+    args, kwargs = maker(out.args, edges, given), maker(out.kwargs, edges, given)
+    places, share, kind = [_at(edge, edges) for edge in own], _share_maker(out, edges, given), type(out)
+    library, func, constants = out.library, out.func, out.constants
+
+    def deferred(e: Sequence[Edge], g: Sequence[Any]) -> Any:
+        made: Any = object.__new__(kind)
+        made.library, made.func, made.args, made.kwargs = library, func, args(e, g), kwargs(e, g)
+        made._facts = facts, [e[at] for at in places]
+        if constants:
+            made.constants = constants
+        share(made, e, g)
+        return made
+
+    return deferred
+
+
+def _share_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Callable[..., None]:
+    """Return what notes that a tensor is a view of one that was given."""
+    if out._source is None:
+        return lambda made, e, g: None
+    of, *how = out._source
+    at = next((i for i, x in enumerate(given) if x is of), None)
+    if at is None:
+        raise Unknown
+    again = maker(tuple(how), edges, given)
+    return lambda made, e, g: made._shares(g[at], *again(e, g))
+
+
+def _at(edge: Any, edges: Sequence[Edge]) -> int:
+    found = next((i for i, e in enumerate(edges) if e is edge), None)
+    if found is None:
+        raise Unknown
+    return found

@@ -72,7 +72,7 @@ from .names import (
     meaning_of,
     writes,
 )
-from .places import REPLAY, handled, looked_at, recorded, repeated
+from .places import ANEW, REPLAY, handled, looked_at, recorded, repeated
 
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 
@@ -128,7 +128,8 @@ class Forward(TorchFunctionMode):
         self.drawn: Drawn | None = None
         self._stand_in = torch.empty(0, device=device)
         self._beneath: NotStreamableError | None = None
-        self._has_loose = False
+        self._session = getattr(entry, "session", None)
+        self._has_loose: bool = getattr(self._session, "has_loose", False)
         self._depth = 0
 
     @passes_on
@@ -227,7 +228,8 @@ class Forward(TorchFunctionMode):
         try:
             gradients = self.gradients
             if gradients is None or gradients.quiet:
-                if (out := REPLAY.call(self, func, args, kwargs)) is not NotImplemented:
+                out = REPLAY.call(self, func, args, kwargs)
+                if out is not NotImplemented and out is not ANEW:
                     return out
                 out = self._answer(func, args, kwargs)
             else:
@@ -252,6 +254,8 @@ class Forward(TorchFunctionMode):
             out = REPLAY.call(self, func, args, kwargs)
         except Exception:  # it fails anew, where it is known what that means
             entry.n_done = done
+            return anew()
+        if out is ANEW:
             return anew()
         return recorded(self, func, args, kwargs, anew) if out is NotImplemented else out
 
@@ -319,6 +323,8 @@ class Forward(TorchFunctionMode):
     def loose(self, x: Symbolic | Deferred) -> StreamTensor:
         """Return a tensor that is one value for all streams or frames as torch's functions take it."""
         self._has_loose = True
+        if self._session is not None:
+            self._session.has_loose = True
         return StreamTensor.shell(x)
 
     def _bare(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -21,7 +21,8 @@ from ... import _core
 from ...array import writing
 from ...array.deferred import Deferred
 from ...array.ends import last_frames, later
-from ...array.known import Unknown, key_of
+from ...array.batch_constants import is_constant
+from ...array.known import Unknown, key_of, maker
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
@@ -86,7 +87,7 @@ def _of_size(
     if kind not in _OF_LENGTHS:
         return None
     try:
-        if kind in _SIZES:
+        if kind is not Scores:
             tokens.append(x)
         key = _of_scores(x, entry, streams, own) if kind is Scores else (key_of(x, own, entry.library),)
     except Unknown:
@@ -97,10 +98,10 @@ def _of_size(
 
 def _of_scores(x: Scores, entry: Any, streams: list[Any], edges: list[Edge]) -> tuple[Any, ...]:
     """Return a key of scores of attention, whose queries and keys are appended to `streams`."""
-    state = {name: value for name, value in vars(x).items() if name not in _NOT_OF_SCORES}
-    if x.terms or x.sinks is not None or x.gates is not None:
+    state = tuple([value for name, value in vars(x).items() if name not in _NOT_OF_SCORES])
+    if not _NUMBERS_OF_SCORES.issuperset(map(type, state)):
         raise Unknown
-    key: list[Any] = [Scores, x.axes.key()]
+    key: list[Any] = [Scores, x.axes.key(), str(x.picked), state]
     for own in (x.q, x.k):
         if type(own) is not NativeStream or "edge" not in vars(own) or own.alike[0] is not None:
             raise Unknown
@@ -110,11 +111,12 @@ def _of_scores(x: Scores, entry: Any, streams: list[Any], edges: list[Edge]) -> 
         streams.append(own)
     for step in x.steps:
         key += (step.name, step.axes.key(), key_of((step.by, step.value), edges, entry.library))
-    return (*key, key_of(tuple(state.items()), edges, entry.library))
+    return tuple(key)
 
 
-#: What of scores has a key of its own, or none.
-_NOT_OF_SCORES = frozenset(("q", "k", "axes", "steps", "_source", "_taken"))
+#: What of scores has a key of its own, or none; and of what types all else has to be.
+_NOT_OF_SCORES = frozenset(("q", "k", "axes", "steps", "picked", "_source", "_taken"))
+_NUMBERS_OF_SCORES = frozenset((int, float, bool, type(None)))
 
 
 #: What a recording of the function that runs now notes.
@@ -166,6 +168,7 @@ class Noted(Recording):
         self.asked = asked
         self.steps: list[tuple[Any, tuple[Any, ...], dict[str, Any], torch.Tensor]] = []
         self.handled = False
+        self._before = [(x, type(x), vars(x)) for x in asked.tokens if not isinstance(x, Token)]
         self._asked_before = times_asked()
         self._token: Any = None
 
@@ -178,8 +181,11 @@ class Noted(Recording):
 
     def place(self, out: Any) -> Place | None:
         """Return the place whose call gave `out`; None where it can't be repeated."""
-        if not self._whole or ((self.handled or not self.asked.streams) and not self._legs):
+        of_lengths = isinstance(out, StreamTensor) and type(out._inner) in (Symbolic, Deferred)
+        if not self._whole or ((self.handled or not (self.asked.streams or of_lengths)) and not self._legs):
             return None
+        if any(type(x) is not kind or vars(x) is not held for x, kind, held in self._before):
+            return None  # what it was given has become another
         if times_asked() != self._asked_before:  # a declared context has to be asked for in every call
             return None
         try:
@@ -269,6 +275,7 @@ class _Results:
         self._inputs = recording.asked.streams
         self._given = recording._edges
         self._tokens = recording.asked.tokens
+        self._weighed = bool(recording.asked.made or recording.asked.held)
 
     def form(self, out: Any) -> Any:
         """Return what makes the same of other values."""
@@ -279,9 +286,13 @@ class _Results:
             return parts if type(out) is tuple else partial(_several, type(out), parts)
         if type(out) in _RESULTS:
             return partial(_same, out)
+        if type(out) in _SIZES:
+            return _OfLengths(maker(out, self._given, self._tokens), False)
         raise Unknown
 
     def _of_stream(self, x: Any) -> Any:
+        if type(x) in (Symbolic, Deferred) and not (self._weighed or is_constant(x)):
+            return _OfLengths(maker(x, self._given, self._tokens), True, self._index(x))
         if type(x) is not NativeStream or x.alike[0] is not None:
             raise Unknown
         if "edge" not in vars(x) and (last := later(x)) is not None:
@@ -321,6 +332,10 @@ class _Results:
 
         args, kwargs = (map_leaves(tree, argument) for tree in view.given())
         return _Shared(at, (view.method, view.put, args, kwargs), bool(found))
+
+    def _index(self, x: Any) -> int | None:
+        """Return which of the values that were given a result is."""
+        return next((i for i, own in enumerate(self._tokens) if own is x), None)
 
     def _require_value(self, x: Any) -> None:
         """Refuse what is computed where it is used: looking at its edge would be a use."""
@@ -372,6 +387,30 @@ class _Given:
 
     def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
         return StreamTensor.shell(streams[self.at])
+
+
+class _OfLengths:
+    """A size, or what is computed of lengths, made anew of this call's edges.
+
+    Parameters
+    ----------
+    make : callable
+        See `dreamstream.array.known.maker`.
+    is_tensor : bool
+    at : int, optional
+        Which of the values that were given it is itself.
+    """
+
+    __slots__ = ("at", "is_tensor", "make")
+
+    def __init__(self, make: Any, is_tensor: bool, at: int | None = None) -> None:
+        self.make, self.is_tensor, self.at = make, is_tensor, at
+
+    def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
+        if self.at is not None:
+            return StreamTensor.shell(tokens[self.at])
+        made = self.make(edges, tokens)
+        return StreamTensor.shell(made) if self.is_tensor else made
 
 
 class _Made:
@@ -443,7 +482,7 @@ def _leg(leg: Leg, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, ..
 
 
 #: Stands where a function is not repeated; how many places a forward may have beside a few per operation.
-_ANEW, _MOST = object(), 1024
+ANEW, _MOST = object(), 1024
 
 REPLAY = _core.Replay(
     SHELL, NativeStream, Edge, Place, _ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)),
@@ -460,6 +499,8 @@ def repeated(
     _compute(args)
     _compute(kwargs.values())
     out = REPLAY.call(forward, func, args, kwargs)
+    if out is ANEW:
+        return run(*given)
     return recorded(forward, func, args, kwargs, run, *given) if out is NotImplemented else out
 
 
@@ -490,5 +531,5 @@ def recorded(
     courses = entry.courses
     if len(courses) > _MOST + 8 * entry.n_done:  # numbers that differ from call to call
         courses.clear()
-    courses[asked[0]] = recording.place(out) or _ANEW
+    courses[asked[0]] = recording.place(out) or ANEW
     return out

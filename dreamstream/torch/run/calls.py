@@ -40,6 +40,8 @@ from .windows import AllFrames, Columns, EagerWindow
 class TorchSession(Session):
     """A session whose streams' states are places in tables or records of torch tensors."""
 
+    has_loose = False  #: Whether a forward of it has computed something of lengths.
+
     def __init__(self, *options: Any, **named: Any) -> None:
         super().__init__(*options, **named)
         self.table = Table()
