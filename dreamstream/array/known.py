@@ -261,11 +261,11 @@ def _share_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Calla
     if out._source is None:
         return lambda made, e, g: None
     of, *how = out._source
-    at = next((i for i, x in enumerate(given) if x is of), None)
-    if at is None:
-        raise Unknown
-    again = maker(tuple(how), edges, given)
-    return lambda made, e, g: made._shares(g[at], *again(e, g))
+    at, again = next((i for i, x in enumerate(given) if x is of), None), maker(tuple(how), edges, given)
+    if at is not None:
+        return lambda made, e, g: made._shares(g[at], *again(e, g))
+    whole = maker(of, edges, given)
+    return lambda made, e, g: made._shares(whole(e, g), *again(e, g))
 
 
 def _at(edge: Any, edges: Sequence[Edge]) -> int:

@@ -38,7 +38,7 @@ from ...stream.mask_recognition import Recognised
 from ...stream.rules import BatchSize, Length
 from ...stream.tree import leaves, map_leaves
 from ..private import without_functions
-from ..tensor.stream_tensor import StreamTensor as Shell
+from ..tensor.stream_tensor import SHELL, StreamTensor as Shell
 from . import names
 from .complex_pair import Complex
 from .constants import Constant
@@ -204,7 +204,9 @@ class TorchLibrary(Library):
 
     def beside_frames(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return a function's operands with streams in place of what is computed of positions, beside frames."""
-        inner = [getattr(x, "_inner", None) for x in args]
+        inner = [x._inner if type(x) is SHELL else None for x in args]
+        if Deferred not in map(type, inner):
+            return args
         frames = [x for x in inner if type(x) is StreamTensor]
         deferred = [type(x) is Deferred and not x.is_constant for x in inner]
         if not frames or not any(deferred) or any(x.__dict__.get("_view") is not None and x._waiting for x in frames):

@@ -285,7 +285,7 @@ class Forward(TorchFunctionMode):
             return self._anew(func, meaning, args, kwargs)
         if writes_into and (meaning.shares or is_view(args)):
             return self._anew(func, meaning, args, kwargs)
-        if self._has_loose and not kwargs and meaning.name.strip("_") in ELEMENTWISE:
+        if not kwargs and meaning.name.strip("_") in ELEMENTWISE:
             args = self.entry.library.beside_frames(args)
         known_as = (func, "in place") if writes_into else func
         if writes_into:
@@ -426,7 +426,7 @@ class Forward(TorchFunctionMode):
         complex_too = among((*args, *kwargs.values()))
         handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
-            if not name.endswith("dropout"):  # which in evaluation does nothing at all
+            if name not in _QUIET and not name.endswith("dropout"):  # which in evaluation does nothing at all
                 handled()
             return handler(*args, **kwargs)
         if complex_too:
@@ -553,6 +553,10 @@ class Forward(TorchFunctionMode):
             held = isinstance(before, Shared) and not is_constant(before)
             target._inner = before.hold(result) if held else result
         return target
+
+
+#: Handlers that do no more than what they give.
+_QUIET = frozenset(("to", "type", "type_as", "float", "double", "arange"))
 
 
 def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -87,8 +87,7 @@ def _of_size(
     if kind not in _OF_LENGTHS:
         return None
     try:
-        if kind is not Scores:
-            tokens.append(x)
+        tokens.append(x)
         key = _of_scores(x, entry, streams, own) if kind is Scores else (key_of(x, own, entry.library),)
     except Unknown:
         return None
@@ -293,6 +292,8 @@ class _Results:
     def _of_stream(self, x: Any) -> Any:
         if type(x) in (Symbolic, Deferred) and not (self._weighed or is_constant(x)):
             return _OfLengths(maker(x, self._given, self._tokens), True, self._index(x))
+        if type(x) is Scores:
+            return self._of_scores(x)
         if type(x) is not NativeStream or x.alike[0] is not None:
             raise Unknown
         if "edge" not in vars(x) and (last := later(x)) is not None:
@@ -309,6 +310,30 @@ class _Results:
         if shared is NotImplemented or (shared is not None and shared[0] >= len(self._inputs)):
             raise Unknown
         return (*self._seen(x), shared if shared is None else self._shared(shared))
+
+    def _of_scores(self, x: Scores) -> Any:
+        """Return what makes scores again: what they have of others that were given is what those have."""
+        if (at := self._index(x)) is not None:
+            return _OfScores(at, {}, {}, (), None)
+        given = next(((i, own) for i, own in enumerate(self._tokens) if type(own) is Scores), None)
+        before = vars(given[1]) if given else {}
+        changed = {name: value for name, value in vars(x).items() if value is not before.get(name, self)}
+        steps, source = changed.pop("steps", None), changed.pop("_source", None)
+        changed.pop("_taken", None)
+        seen = {name: self._seen(changed.pop(name)) for name in ("q", "k") if name in changed}
+        if not _NUMBERS_OF_SCORES.issuperset(type(v) for name, v in changed.items() if name != "axes"):
+            raise Unknown
+        if source is not None and (given is None or source != (given[1],)):
+            raise Unknown
+        if steps is None:
+            added = None
+        else:
+            n = len(before.get("steps", ()))
+            if any(a is not b for a, b in zip(steps, before.get("steps", ()))) or len(steps) < n:
+                raise Unknown
+            own, tokens = self._given, self._tokens
+            added = [(s, maker(s.by, own, tokens), maker(s.value, own, tokens)) for s in steps[n:]]
+        return _OfScores(given[0] if given else None, changed, seen, added, source)
 
     def _shared(self, shared: Any) -> Any:
         at, view = shared
@@ -411,6 +436,44 @@ class _OfLengths:
             return StreamTensor.shell(tokens[self.at])
         made = self.make(edges, tokens)
         return StreamTensor.shell(made) if self.is_tensor else made
+
+
+class _OfScores:
+    """Scores of attention, made anew: those that were given, if any, with changes.
+
+    Parameters
+    ----------
+    at : int or None
+        Which of the values that were given they were made of.
+    changed, seen : dict
+        Attributes that are the same in every call; queries and keys, as results are seen.
+    added : list of (Step, maker, maker), or None
+        Steps behind those that were done before; None where the list is the same.
+    source : tuple or None
+        Not None where they are a view of those that were given.
+    """
+
+    __slots__ = ("added", "at", "changed", "seen", "source")
+
+    def __init__(self, at: Any, changed: Any, seen: Any, added: Any, source: Any) -> None:
+        self.at, self.changed, self.seen, self.added = at, changed, seen, added
+        self.source = source is not None
+
+    def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
+        given = None if self.at is None else tokens[self.at]
+        if self.added == ():
+            return StreamTensor.shell(given)
+        out: Any = object.__new__(Scores)
+        own = out.__dict__
+        own.update(vars(given) if given is not None else {}, _source=None, _taken=(), **self.changed)
+        for name, (at, dims, names) in self.seen.items():
+            own[name] = NativeStream.inside(values[at], dims, edges[at], names)
+        if self.added is not None:
+            more = [s._replace(by=by(edges, tokens), value=value(edges, tokens)) for s, by, value in self.added]
+            own["steps"] = [*(given.steps if given is not None else ()), *more]
+        if self.source:
+            out._shares(given)
+        return StreamTensor.shell(out)
 
 
 class _Made:
