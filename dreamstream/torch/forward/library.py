@@ -43,7 +43,7 @@ from . import names
 from .complex_pair import Complex
 from .constants import Constant
 from .mode import current
-from .places import dropping, looked_at, repeated
+from .places import dropping, looked_at, noted, repeated
 from .sizes import TorchBatch, TorchBatchLength, TorchLength, TorchStride
 
 #: Bytes of a tensor that is known by its values; greater ones are known by what they are a view of.
@@ -151,7 +151,8 @@ class TorchLibrary(Library):
         forward = current()
         if found.cells is None or not self.records(keys.shape[2].edge.entry):
             like = torch.get_default_dtype() if keys.value is None else keys.value.dtype
-            return Constant(torch.as_tensor(found.bias, dtype=like, device=forward.device), forward.arrays)
+            bias = noted(torch.as_tensor, found.bias, dtype=like, device=forward.device)
+            return Constant(bias, forward.arrays)
         with without_functions():
             return Constant(terms_by_distance(found, steps, keys).to(keys.value), forward.arrays)
 

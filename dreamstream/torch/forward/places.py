@@ -162,7 +162,8 @@ class Noted(Recording):
         Whether it may do more than run operators where it runs none, as ``requires_grad_`` does.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: Asked, entry: Any) -> None:
+        self.entry = entry
         super().__init__(asked.streams, asked.edges)
         self.asked = asked
         self.steps: list[tuple[Any, tuple[Any, ...], dict[str, Any], torch.Tensor]] = []
@@ -188,7 +189,7 @@ class Noted(Recording):
         if times_asked() != self._asked_before:  # a declared context has to be asked for in every call
             return None
         try:
-            recipe = _Recipe(self.asked, self.steps)
+            recipe = _Recipe(self.asked, self.steps, self.entry)
             weights = [recipe.of(each) for each in self._weights]
             legs = tuple(map(_leg, self._legs, self._sources, weights))
             making = None if recipe.fixed else partial(recipe.weights, weights)
@@ -217,7 +218,8 @@ class _Recipe:
         Whether there are none, as where all weights are there in every call.
     """
 
-    def __init__(self, asked: Asked, noted: Sequence[Any]) -> None:
+    def __init__(self, asked: Asked, noted: Sequence[Any], entry: Any) -> None:
+        self._entry = entry
         self._held = {id(x) for x in asked.held}
         self._places = {id(x): i for i, x in enumerate(asked.made)}
         self._made = {id(step[3]): step for step in noted}
@@ -227,8 +229,11 @@ class _Recipe:
 
     def of(self, weights: Sequence[Any]) -> Any:
         """Return an operator's weights, with `_At` for those that are made in every call."""
-        out = tuple([w if w is None or is_number(w) else self._find(w) for w in weights])
-        return out if any(type(w) is _At for w in out) else tuple(weights)
+        return tuple([w if w is None else self._number(w) if is_number(w) else self._find(w) for w in weights])
+
+    def _number(self, x: Any) -> torch.Tensor:
+        """Return a number that an operator takes as a tensor."""
+        return self._entry.session.constant(x, torch.empty(0, device=self._entry.device))  # type: ignore[no-any-return]
 
     def _find(self, x: Any) -> Any:
         key = id(x)
@@ -585,7 +590,7 @@ def recorded(
     asked = REPLAY.ask(forward, func, args, kwargs)
     if asked is None or asked[0] in entry.courses:
         return run(*given)
-    with Noted(Asked(*asked)) as recording:
+    with Noted(Asked(*asked), entry) as recording:
         entry.recording = recording
         try:
             out = run(*given)

@@ -377,8 +377,8 @@ class Plan:
         self.run, self.framewise = self.kernel.run, self.kernel.framewise
         if self.kernel.alone is not None and (alone := self.kernel.alone(self.step, weights)) is not None:
             self.run, self.framewise = alone, True
-        special = self.shift is not None or self.holds or self.arrays or self.checked is not None
-        #: Whether all that it needs to know is frames; whether its counts are then those of any input.
+        special = self.shift is not None or self.holds or self.checked is not None
+        #: Whether all that it needs to know is frames, and tensors for weights; whether its counts are then those of any input.
         self.of_frames = self.framewise and leg.n_values > 0 and not (special or leg.lines[0].static)
         #: Whether rows of a window may begin at the same column.
         mode = op.attributes.get("mode", "constant")
