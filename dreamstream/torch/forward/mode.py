@@ -24,6 +24,7 @@ from ...array.elementwise import stands_elsewhere
 from ...array.filled import Shared
 from ...array.first_frame import first_of
 from ...array.positions import ELEMENTWISE
+from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...array.tensor import Tensor as NativeTensor
@@ -31,6 +32,7 @@ from ...array.writing import write
 from ...errors import DreamStreamError, ModeError, NotStreamableError, StreamMismatchError
 from ...nn import functional as native_functional
 from ...source_line import user_line
+from ...stream.context import declared_here
 from ...stream.rules import Length, Quotient, open_branch
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused
@@ -288,6 +290,9 @@ class Forward(TorchFunctionMode):
         if not kwargs and meaning.name.strip("_") in ELEMENTWISE:
             args = self.entry.library.beside_frames(args)
         known_as = (func, "in place") if writes_into else func
+        context, _ = declared_here()
+        if context is not None and (meaning.name in _ATTENTION or Scores in [type(_inner_of(x)) for x in args]):
+            known_as = (known_as, context)
         if writes_into:
             looked_at()  # a function around it can't be repeated, whose place has no writes
         out = repeated(self, known_as, args, kwargs, self._anew, func, meaning, args, kwargs)
@@ -553,6 +558,14 @@ class Forward(TorchFunctionMode):
             held = isinstance(before, Shared) and not is_constant(before)
             target._inner = before.hold(result) if held else result
         return target
+
+
+#: Functions that are attention themselves.
+_ATTENTION = frozenset(("scaled_dot_product_attention", "multi_head_attention_forward"))
+
+
+def _inner_of(x: Any) -> Any:
+    return x._inner if type(x) is SHELL else None
 
 
 #: Handlers that do no more than what they give.

@@ -26,7 +26,7 @@ from ...array.known import Unknown, key_of, maker
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
-from ...stream.context import times_asked
+from ...stream.context import Context, declared_here
 from ...stream.course import Leg, Recording, is_number
 from ...stream.edge import Edge
 from ...stream.rules import Token
@@ -169,7 +169,7 @@ class Noted(Recording):
         self.steps: list[tuple[Any, tuple[Any, ...], dict[str, Any], torch.Tensor]] = []
         self.handled = False
         self._before = [(x, type(x), vars(x)) for x in asked.tokens if not isinstance(x, Token)]
-        self._asked_before = times_asked()
+        self._asked_before = len(declared_here()[1])
         self._token: Any = None
 
     def __enter__(self) -> Noted:
@@ -186,14 +186,17 @@ class Noted(Recording):
             return None
         if any(type(x) is not kind or vars(x) is not held for x, kind, held in self._before):
             return None  # what it was given has become another
-        if times_asked() != self._asked_before:  # a declared context has to be asked for in every call
-            return None
+        asks = len(declared_here()[1]) > self._asked_before
+        func = self.asked.key[0]
+        if asks and not (type(func) is tuple and isinstance(func[-1], Context)):
+            return None  # what it asks for is no part of the key
         try:
             recipe = _Recipe(self.asked, self.steps, self.entry)
             weights = [recipe.of(each) for each in self._weights]
             legs = tuple(map(_leg, self._legs, self._sources, weights))
             making = None if recipe.fixed else partial(recipe.weights, weights)
-            return Place(legs, making, _Results(self, out).form(out), self.asked.held)
+            form = _Results(self, out).form(out)
+            return Place(legs, making, partial(_asking, form) if asks else form, self.asked.held)
         except Unknown:
             return None
 
@@ -492,6 +495,12 @@ class _Made:
     def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
         at, dims, names = self.of
         return StreamTensor.shell(self.make(NativeStream.inside(values[at], dims, edges[at], names)))
+
+
+def _asking(form: Any, *given: Any) -> Any:
+    """Return a result of attention, which asks for the context that is declared in every call."""
+    declared_here()[1].append(True)
+    return REPLAY.result(form, *given)
 
 
 def _same(value: Any, *_: Any) -> Any:
