@@ -210,6 +210,10 @@ class TorchCall(Call):
         like = values[0] if values else torch.empty(0, device=self.device)
         if plan.arrays:
             weights = [self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights]
+        if columns and plan.of_one:
+            found = self._of_one(plan, inputs[0], outputs[0], values[0], weights, columns)
+            if found is not None:
+                return [(found, Edge(self, leg.lines[0], outputs[0]))]
         if not plan.framewise:
             results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended, columns)
         elif values and not like.shape[0]:
@@ -224,6 +228,26 @@ class TorchCall(Call):
             value = results if isinstance(results, Tensor) else results[0]
             return [(value, Edge(self, leg.lines[0], outputs[0]))]
         return [(y, Edge(self, line, c)) for y, line, c in zip(results, leg.lines, outputs)]
+
+    def _of_one(
+        self, plan: Plan, counts: Counts, made: Counts, value: Tensor, weights: Sequence[Any], columns: Any
+    ) -> Tensor | None:
+        """Run an operator on one input in evaluation, where all rows go on alike; None where they don't."""
+        ((first, back, tail, new),), ((at, n, _),), lined_up = columns
+        numbers = plan.numbers if self.alike else lined_up and plan.lines_up
+        if self.keeps_tape or not (self.keeps_frames and numbers and n > 0) or min(back, tail, new) < 0:
+            return None
+        key, step = (self.n_done - 1, 0), plan.step
+        old = self.gathered.rows(key) if back else None
+        window = Columns(old, value, first, back, new, counts, self.some_end or not plan.lines_up)
+        step.training, step.device, step.n, step.first = False, value.device, [n], [at]
+        y = plan.kernel.run(step, window, *weights)
+        y = y[0] if isinstance(y, tuple) else y
+        if tail:
+            self.store.write(key, window.tail(tail), self.index)
+        if y.dim() == 1 + len(step.features[0]):
+            return y  # type: ignore[no-any-return]
+        return y.flatten(0, 1) if self.alike and y.shape[1] == n else flat(y, made[:, 2] - made[:, 0])
 
     def _windowed(
         self,
@@ -387,6 +411,9 @@ class Plan:
         self.numbers: bool = takes(self.step) if callable(takes) else takes
         self.lines_up = self.numbers and mode in ("zeros", "constant") and not values_given
         looks = getattr(op, "needs_frames", False) or getattr(op, "checks", False)
+        one = len(leg.signatures) == leg.n_values == len(leg.lines) == 1 and not leg.lines[0].static
+        #: Whether it looks at windows of one input, and carries nothing else.
+        self.of_one = one and not self.framewise and self.kernel.carries is None
         self.follows = bool(op.same_counts) and not looks
 
 
