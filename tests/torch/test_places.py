@@ -1,6 +1,7 @@
 """Warm calls of patched modules repeat what a call of torch did, and what the user's forward means stays."""
 
 import copy
+from functools import wraps
 
 import pytest
 
@@ -358,6 +359,25 @@ def test_layers_are_repeated_without_their_forwards_until_something_of_theirs_ch
         got = model(ds.stream_tensor([x], **whole))["a"]
         assert ran == [] or name != "nothing"
         assert torch.allclose(got, plain(x[None])[0], atol=1e-6), name
+
+
+def test_a_function_of_torch_that_is_replaced_meanwhile_is_called_by_layers(monkeypatch):
+    calls = []
+
+    def counted(function):
+        return wraps(function)(lambda *args, **kwargs: calls.append(1) or function(*args, **kwargs))
+
+    online = ds.patch_module(Of(lambda m, x: m.layer(m.conv(x).transpose(1, 2)))).eval().online()
+    x = torch.randn(1, 4, 40)
+    with torch.no_grad():
+        for t in range(0, 40, 5):
+            if t == 20:
+                monkeypatch.setattr(F, "conv1d", counted(F.conv1d))
+                monkeypatch.setattr(F, "layer_norm", counted(F.layer_norm))
+            if t == 35:
+                monkeypatch.undo()
+            online(ds.stream_tensor(x[:, :, t : t + 5], ids=["a"], names=("B", None, "L"), sos=t == 0))
+    assert len(calls) == 6
 
 
 def test_layers_that_count_their_calls_count_all():
