@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
@@ -90,7 +90,7 @@ def _lasts(func: Any) -> bool:
         )
     if not func.__closure__ or func.__code__.co_filename.startswith(_PACKAGE):
         return True
-    return getattr(sys.modules.get(func.__module__), func.__name__, None) is func
+    return reduce(lambda x, name: getattr(x, name, None), func.__qualname__.split("."), sys.modules.get(func.__module__)) is func
 
 
 def key_of(x: Any, edges: list[Edge], library: Any) -> Any:

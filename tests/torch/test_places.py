@@ -54,6 +54,30 @@ def dual(m, x):
     return z.permute(0, 2, 3, 1).mean(1)
 
 
+def scored(m, x):
+    y = x.transpose(1, 2)
+    seen = torch.ones(y.shape[1], y.shape[1], dtype=torch.bool).tril().triu(-3)
+    scores = (y @ m.linear(y).transpose(1, 2) * 0.5).masked_fill(~seen, -torch.inf)
+    weights = (scores - scores.max(-1, keepdim=True).values).exp()
+    return (weights / weights.sum(-1, keepdim=True)) @ y
+
+
+def turned(m, x):
+    angles = torch.cat([torch.arange(x.shape[2]).float()[:, None] * m.scale.flatten()[None]] * 2, 1)[:, 2:6]
+    y = x.transpose(1, 2)
+    return y * angles.cos()[None] + y.flip(-1) * angles.sin()[None] - 2 * (angles * y)
+
+
+def written(m, x):
+    y = x.transpose(1, 2)[:, None]
+    at = torch.arange(x.shape[2])
+    seen = at[None] <= at[:, None]
+    view = seen[None]
+    first = F.scaled_dot_product_attention(y, y, y, attn_mask=view & (at[None] >= at[:, None] - 3))
+    view.logical_and_(at[None] >= at[:, None] - 1)
+    return (first + F.scaled_dot_product_attention(y, y, y, attn_mask=seen))[:, 0]
+
+
 #: Forwards, each with how many of its calls of torch may ask the native front end again.
 FORWARDS = {
     "views": (lambda m, x: x.transpose(1, 2)[..., 1:].permute(0, 2, 1).unsqueeze(1).squeeze(1), 0),
@@ -72,8 +96,11 @@ FORWARDS = {
     "padding": (lambda m, x: F.pad(x, (2, 0))[..., :-2] + F.pad(x, (0, 0, 1, 1))[:, 1:-1], 0),
     "features": (lambda m, x: F.softmax(m.layer(m.linear(x.transpose(1, 2))), -1).max(-1).values, 0),
     "in place": (lambda m, x: F.relu(2 * x, inplace=True).add_(x).mul_(0.5), 0),
-    "attention": (attending, 10),
-    "behind positions": (lambda m, x: m.norm(m.conv(x.cumsum(2) / (torch.arange(x.shape[2]) + 1)) * m.scale), 3),
+    "attention": (attending, 0),
+    "behind positions": (lambda m, x: m.norm(m.conv(x.cumsum(2) / (torch.arange(x.shape[2]) + 1)) * m.scale), 0),
+    "scores": (scored, 5),
+    "turned by positions": (turned, 2),
+    "a written mask": (written, 1),
 }
 
 
@@ -135,6 +162,21 @@ def test_what_changes_between_calls_is_seen():
     model.factor = -2.0
     got = model(ds.stream_tensor([x], ids=["a"]))["a"]
     assert torch.allclose(got, ds.unpatch_module(model.reset() or model)(x[None])[0], atol=1e-6)
+
+
+def test_what_positions_hold_is_seen_when_it_changes():
+    model = Of(lambda m, x: x * (torch.arange(x.shape[2]) * m.scale * m.factor).sin() + m.scale)
+    model.factor = 1.0
+    ds.patch_module(model.eval()).online()
+    x = torch.randn(4, 3)
+    chunks_of(model, [x] * 6)
+    for change in (lambda: model.scale.data.mul_(3), lambda: setattr(model, "factor", 0.5)):
+        change()
+        at = torch.arange(18, 21)
+        want = x * (at * model.scale * model.factor).sin() + model.scale
+        assert torch.allclose(model(ds.stream_tensor([x], ids=["a"]))["a"], want, atol=1e-5)
+        model.reset()
+        chunks_of(model, [x] * 6)
 
 
 @pytest.mark.parametrize("name", ["weights made anew", "layers", "a plane", "recurrent", "stacked", "lanes"])

@@ -569,7 +569,7 @@ def _inner_of(x: Any) -> Any:
 
 
 #: Handlers that do no more than what they give.
-_QUIET = frozenset(("to", "type", "type_as", "float", "double", "arange"))
+_QUIET = frozenset(("to", "type", "type_as", "float", "double", "arange", "ones", "zeros", "full", "eye", "linspace"))
 
 
 def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
