@@ -287,7 +287,7 @@ class Deferred(OfBatch, Shared, LikeOthers):
         if self.is_constant:
             each, axis, rows = self.args
             return (*each.shape[:axis], rows, *each.shape[axis + 1 :])
-        return recalled(self, "shape", self._shape)  # type: ignore[no-any-return]
+        return recalled(self, "shape", self._shape)
 
     def _shape(self) -> tuple[Any, ...]:
         lengths, probed = list(self.lengths()), self._probed()
@@ -336,7 +336,7 @@ class Deferred(OfBatch, Shared, LikeOthers):
             few = self.probe(self._probed()[0])
             return len(few.shape), few.dtype
 
-        return recalled(self, "kind", kind)  # type: ignore[no-any-return]
+        return recalled(self, "kind", kind)
 
     def dim(self) -> int:
         return self._kind[0]

@@ -1,8 +1,8 @@
 """What is known of deferred values from call to call.
 
-A forward makes the same positions and masks of lengths in every call, of edges of the same lines. Equal ones have the
-same `Facts`, as long as the session keeps what its calls did: their shape, their type, the number that they are. By
-these, too, a call knows that the same is asked for as in the one before.
+A forward makes the same positions and masks of lengths in every call, of edges of the same lines. Equal ones have
+the same `Facts` as long as the session lives: their shape, their type, the number that they are. By these, too, a
+call knows that the same is asked for as in the one before.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def facts_of(x: Any) -> tuple[Facts, list[Edge]]:
         x.__dict__["_facts"] = found
     if not found:
         raise Unknown
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _interned(x: Any, edges: list[Edge]) -> Facts:
@@ -78,7 +78,7 @@ def _interned(x: Any, edges: list[Edge]) -> Facts:
         if len(known) > _MOST:
             known.clear()
         facts = known[key] = Facts()
-    return facts  # type: ignore[no-any-return]
+    return facts
 
 
 def _lasts(func: Any) -> bool:
@@ -90,7 +90,12 @@ def _lasts(func: Any) -> bool:
         )
     if not func.__closure__ or func.__code__.co_filename.startswith(_PACKAGE):
         return True
-    return reduce(lambda x, name: getattr(x, name, None), func.__qualname__.split("."), sys.modules.get(func.__module__)) is func
+    return (
+        reduce(
+            lambda x, name: getattr(x, name, None), func.__qualname__.split("."), sys.modules.get(func.__module__)
+        )
+        is func
+    )
 
 
 def key_of(x: Any, edges: list[Edge], library: Any) -> Any:
@@ -123,13 +128,13 @@ def key_of(x: Any, edges: list[Edge], library: Any) -> Any:
         return kind, key_of(x.shape, edges, library), x.dtype, x.device
     if isinstance(x, library.tensor):
         return library.content(x)
-    if _holds_all(kind):
+    if _holds_all(kind):  # type: ignore[arg-type]
         return kind, key_of(vars(x), edges, library)
     raise Unknown
 
 
 @lru_cache(maxsize=256)
-def _holds_all(kind: type) -> bool:
+def _holds_all(kind: Any) -> bool:
     """Whether objects of a class are their attributes, as a model's configuration is, and nothing beside them."""
     classes = [cls for cls in kind.__mro__ if cls is not object]
     return not issubclass(kind, type) and all(
@@ -179,8 +184,9 @@ def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
         parts = [maker(p, edges, given) for p in ((out.start, out.stop, out.step) if kind is slice else out)]
         if all(type(p) is partial for p in parts):  # nothing of a call is in it
             return partial(_same, out) if kind is not list else lambda e, g: [p(e, g) for p in parts]
-        made = {tuple: tuple, list: list}.get(kind, lambda items: slice(*items))
-        return lambda e, g: made([p(e, g) for p in parts])
+        if kind is slice:
+            return lambda e, g: slice(*[p(e, g) for p in parts])
+        return lambda e, g: kind([p(e, g) for p in parts])
     if kind is dict:
         named = {name: maker(p, edges, given) for name, p in out.items()}
         return lambda e, g: {name: p(e, g) for name, p in named.items()}
@@ -191,7 +197,7 @@ def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
         if at is not None:
             return lambda e, g: kept(g[at])
         return _formula_maker(out, edges, given) if kind is Symbolic else _deferred_maker(out, edges, given)
-    if hasattr(out, "edge") or hasattr(out, "shape") or hasattr(out, "__dict__") and not callable(out):
+    if hasattr(out, "edge") or hasattr(out, "shape") or (hasattr(out, "__dict__") and not callable(out)):
         raise Unknown
     return partial(_same, out)
 

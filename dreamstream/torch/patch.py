@@ -75,7 +75,7 @@ _FUNCTIONS = tuple((vars(room), dict(vars(room))) for room in (torch.nn.function
 
 @lru_cache(maxsize=256)
 def _called_by(kind: type) -> list[tuple[dict[str, Any], str, Any]]:
-    """Return which of torch's functions the methods of a layer's class may call: where they are, and their names."""
+    """Return which of torch's functions the methods of a layer's class may call: where they are, their names."""
     codes = [f.__code__ for cls in kind.__mro__ for f in vars(cls).values() if type(f) is FunctionType]
     called = {name for code in codes for name in code.co_names}
     return [(now, n, own[n]) for now, own in _FUNCTIONS for n in called if callable(own.get(n))]
@@ -107,7 +107,7 @@ class Layer:
         """Whether the module's attributes or tensors, or torch's functions, are other objects now."""
         if state is not self._state or _core.differing(self._places, self._before):
             return True
-        return any([now.get(name) is not before for now, name, before in self._called])
+        return any(now.get(name) is not before for now, name, before in self._called)
 
 
 class TorchPatch(Patch):

@@ -15,7 +15,7 @@ import torch
 
 from ...array import creation
 from ...array.attend import of_all
-from ...array.batch_constants import lifts, plain_beside
+from ...array.batch_constants import is_constant, lifts, plain_beside
 from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
 from ...array.einsum import letters_of, spread, table_product
 from ...array.known import Unknown
@@ -35,11 +35,12 @@ from ...array.writing import copied
 from ...errors import NotStreamableError
 from ...nn.functional.lookup import require_as_it_is
 from ...stream.mask_recognition import Recognised
-from ...stream.rules import BatchSize, Length
+from ...stream.rules import BatchSize, Length, Quotient
 from ...stream.tree import leaves, map_leaves
 from ..private import without_functions
-from ..tensor.stream_tensor import SHELL, StreamTensor as Shell
+from ..tensor.stream_tensor import StreamTensor as Shell
 from . import names
+from .arguments import inner_of
 from .complex_pair import Complex
 from .constants import Constant
 from .mode import current
@@ -203,18 +204,36 @@ class TorchLibrary(Library):
         args, kwargs = map_leaves((args, kwargs), unwrapped)
         return current()._wrapped(super().defer_call(func, args, kwargs))
 
+    def of_lengths(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a function of torch on lengths."""
+        owner, *rest = args = args or (kwargs.pop("input"),)
+        forward = current()
+        table = is_constant(owner) and owner.ndim > 1
+        several = isinstance(owner, (str, list, tuple)) or (isinstance(owner, torch.Tensor) and owner.numel() != 1)
+        if table or several or self.learns(owner, forward.entry):
+            return forward._defer(func, names.meaning_of(func), None, args, kwargs)
+        owner = Symbolic(owner, (), owner.over) if isinstance(owner, Quotient) else owner
+        if not isinstance(owner, Symbolic):
+            length = next(x.length for x in leaves((args, kwargs)) if isinstance(x, Symbolic))
+            owner = Symbolic(owner.item() if isinstance(owner, torch.Tensor) else owner, (), length)
+        method = getattr(owner, name, None)
+        given = {k: v for k, v in kwargs.items() if k not in names.IGNORED and v is not None}
+        out = NotImplemented if method is None else method(*rest, **given)
+        if out is NotImplemented:
+            return forward._defer(func, names.meaning_of(func), None, args, kwargs)
+        return out.item() if isinstance(args[0], Quotient) and name not in ("tensor", "as_tensor") else out
+
     def beside_frames(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return a function's operands with streams in place of what is computed of positions, beside frames."""
-        inner = [x._inner if type(x) is SHELL else None for x in args]
-        if Deferred not in map(type, inner):
+        inner = [*map(inner_of, args)]
+        kinds = {*map(type, inner)}
+        if Deferred not in kinds or StreamTensor not in kinds or kinds - {Deferred, StreamTensor, type(None)}:
             return args
         frames = [x for x in inner if type(x) is StreamTensor]
         deferred = [type(x) is Deferred and not x.is_constant for x in inner]
-        if not frames or not any(deferred) or any(x.__dict__.get("_view") is not None and x._waiting for x in frames):
+        if any(vars(x).get("_view") is not None and x._waiting for x in frames):
             return args
-        if any(type(x) not in (StreamTensor, Deferred, type(None)) for x in inner):
-            return args
-        if any(sum(isinstance(s, Length) for s in x.shape) != 1 for x, at in zip(inner, deferred) if at):
+        if any(at and sum(isinstance(s, Length) for s in x.shape) != 1 for x, at in zip(inner, deferred)):
             return args
         real = next((_REAL[str(x.dtype)] for x in frames if str(x.dtype) in _REAL), None)
         return tuple([_of_frames(x, real) if at else a for a, x, at in zip(args, inner, deferred)])
@@ -320,7 +339,7 @@ def met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 def _of_frames(x: Any, real: torch.dtype | None) -> torch.Tensor:
     """Return what frames meet of a deferred value: the number that it is everywhere, or the stream that it is."""
     alike = None if isinstance(x, Symbolic) else _everywhere(x)
-    return streamed_of(x, real) if alike is None else alike.to(x.dtype).to(current().device)  # type: ignore[no-any-return]
+    return streamed_of(x, real) if alike is None else alike.to(x.dtype).to(current().device)
 
 
 def _everywhere(x: Deferred) -> torch.Tensor | None:

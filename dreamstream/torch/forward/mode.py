@@ -33,7 +33,7 @@ from ...errors import DreamStreamError, ModeError, NotStreamableError, StreamMis
 from ...nn import functional as native_functional
 from ...source_line import user_line
 from ...stream.context import declared_here
-from ...stream.rules import Length, Quotient, open_branch
+from ...stream.rules import Length, open_branch
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused
 from ..private import active_modes, enter_mode, leave_innermost_mode, n_modes, set_gradients
@@ -60,6 +60,7 @@ from .foreign_errors import COMPILED, refusal_of
 from .held import TorchHeld
 from .names import (
     AS_ANOTHER,
+    ATTENTION,
     ATTRIBUTES,
     COMPLEX,
     HANDLERS,
@@ -67,6 +68,7 @@ from .names import (
     OF_LENGTHS,
     OF_MASKS,
     OWN,
+    QUIET,
     SIZES,
     SPELLINGS,
     WRITERS,
@@ -291,7 +293,7 @@ class Forward(TorchFunctionMode):
             args = self.entry.library.beside_frames(args)
         known_as = (func, "in place") if writes_into else func
         context, _ = declared_here()
-        if context is not None and (meaning.name in _ATTENTION or Scores in [type(_inner_of(x)) for x in args]):
+        if context is not None and (meaning.name in ATTENTION or Scores in [type(inner_of(x)) for x in args]):
             known_as = (known_as, context)
         if writes_into:
             looked_at()  # a function around it can't be repeated, whose place has no writes
@@ -314,7 +316,9 @@ class Forward(TorchFunctionMode):
                 if meaning.name in AS_ANOTHER:
                     return self._wrapped(getattr(args[0], meaning.name)(args[1]))
                 if meaning.in_place:
-                    return self._written(target, _of_lengths(func, meaning.name, args, kwargs), name)
+                    return self._written(
+                        target, self.entry.library.of_lengths(func, meaning.name, args, kwargs), name
+                    )
                 if meaning.name in WRITERS and not args[0].is_filled:
                     return self._defer(func, meaning, target, args, kwargs)
         if (
@@ -322,7 +326,7 @@ class Forward(TorchFunctionMode):
             and (not args or type(args[0]) is not SHELL)
             and only_symbolic((args, kwargs))
         ):
-            return self._wrapped(_of_lengths(func, meaning.name, args, kwargs))
+            return self._wrapped(self.entry.library.of_lengths(func, meaning.name, args, kwargs))
         return self._called(func, meaning, args, kwargs)
 
     def loose(self, x: Symbolic | Deferred) -> StreamTensor:
@@ -431,7 +435,7 @@ class Forward(TorchFunctionMode):
         complex_too = among((*args, *kwargs.values()))
         handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
-            if name not in _QUIET and not name.endswith("dropout"):  # which in evaluation does nothing at all
+            if name not in QUIET and not name.endswith("dropout"):  # which in evaluation does nothing at all
                 handled()
             return handler(*args, **kwargs)
         if complex_too:
@@ -558,37 +562,6 @@ class Forward(TorchFunctionMode):
             held = isinstance(before, Shared) and not is_constant(before)
             target._inner = before.hold(result) if held else result
         return target
-
-
-#: Functions that are attention themselves.
-_ATTENTION = frozenset(("scaled_dot_product_attention", "multi_head_attention_forward"))
-
-
-def _inner_of(x: Any) -> Any:
-    return x._inner if type(x) is SHELL else None
-
-
-#: Handlers that do no more than what they give.
-_QUIET = frozenset(("to", "type", "type_as", "float", "double", "arange", "ones", "zeros", "full", "eye", "linspace"))
-
-
-def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a function of torch on lengths."""
-    owner, *rest = args = args or (kwargs.pop("input"),)
-    table = is_constant(owner) and owner.ndim > 1
-    several = isinstance(owner, (str, list, tuple)) or (isinstance(owner, torch.Tensor) and owner.numel() != 1)
-    if table or several or current().entry.library.learns(owner, current().entry):
-        return current()._defer(func, meaning_of(func), None, args, kwargs)
-    owner = Symbolic(owner, (), owner.over) if isinstance(owner, Quotient) else owner
-    if not isinstance(owner, Symbolic):
-        length = next(x.length for x in leaves((args, kwargs)) if isinstance(x, Symbolic))
-        owner = Symbolic(owner.item() if isinstance(owner, torch.Tensor) else owner, (), length)
-    method = getattr(owner, name, None)
-    given = {k: v for k, v in kwargs.items() if k not in IGNORED and v is not None}
-    out = NotImplemented if method is None else method(*rest, **given)
-    if out is NotImplemented:
-        return current()._defer(func, meaning_of(func), None, args, kwargs)
-    return out.item() if isinstance(args[0], Quotient) and name not in ("tensor", "as_tensor") else out
 
 
 def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:

@@ -19,10 +19,10 @@ import torch
 
 from ... import _core
 from ...array import writing
+from ...array.batch_constants import is_constant
 from ...array.deferred import Deferred
 from ...array.ends import last_frames, later
-from ...array.batch_constants import is_constant
-from ...array.known import Unknown, key_of, maker
+from ...array.known import Unknown, maker
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
@@ -34,88 +34,10 @@ from ...stream.tree import leaves, map_leaves
 from ..private import without_functions
 from ..run.kernels import attention
 from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
-from .sizes import TorchBatch, TorchBatchLength, TorchLength
-
-_NUMBERS = frozenset((int, bool))
-_ATOMS = frozenset((
-    str, type(None), type(...), torch.dtype, torch.device, torch.memory_format, torch.layout, type, torch.Size,
-))  # fmt: skip
-
-_SIZES = frozenset((TorchLength, TorchBatch, TorchBatchLength))
-_OF_LENGTHS = _SIZES | {Symbolic, Deferred, Scores}
+from .keys import ATOMS, NUMBERS, NUMBERS_OF_SCORES, SIZES, Asked, key_of_size
 
 #: What a result may hold beside streams.
-_RESULTS = (*_NUMBERS, float, *_ATOMS)
-
-
-class Asked(NamedTuple):
-    """What a call of a torch function asks for, as `_core.Replay` reads it.
-
-    Attributes
-    ----------
-    key : tuple
-        Equal where the same is asked for.
-    streams : list
-        The native tensors among the arguments.
-    edges : list of Edge
-        Whose frames the sizes among them count.
-    held : list
-        Parameters and buffers, which are compared by identity.
-    made : list
-        All other tensors, which are compared by type and shape.
-    tokens : list
-        The sizes.
-    """
-
-    key: tuple[Any, ...]
-    streams: list[Any]
-    edges: list[Edge]
-    held: list[Any]
-    made: list[Any]
-    tokens: list[Token]
-
-
-def _of_size(
-    x: Any, entry: Any, streams: list[Any], edges: list[Edge], tokens: list[Token]
-) -> tuple[Any, ...] | None:
-    """Return a key of a size, or of what is computed of lengths; None where there can be none.
-
-    The size, the edges whose frames it counts, and streams in it are appended to the lists.
-    """
-    own: list[Edge] = []
-    kind = type(x)
-    if kind not in _OF_LENGTHS:
-        return None
-    try:
-        tokens.append(x)
-        key = _of_scores(x, entry, streams, own) if kind is Scores else (key_of(x, own, entry.library),)
-    except Unknown:
-        return None
-    edges += own
-    return None if any(edge.entry is not entry for edge in own) else key
-
-
-def _of_scores(x: Scores, entry: Any, streams: list[Any], edges: list[Edge]) -> tuple[Any, ...]:
-    """Return a key of scores of attention, whose queries and keys are appended to `streams`."""
-    state = tuple([value for name, value in vars(x).items() if name not in _NOT_OF_SCORES])
-    if not _NUMBERS_OF_SCORES.issuperset(map(type, state)):
-        raise Unknown
-    key: list[Any] = [Scores, x.axes.key(), str(x.picked), state]
-    for own in (x.q, x.k):
-        if type(own) is not NativeStream or "edge" not in vars(own) or own.alike[0] is not None:
-            raise Unknown
-        if own.edge.entry is not entry:
-            raise Unknown
-        key += (own.edge.line, own.dims, own._names)
-        streams.append(own)
-    for step in x.steps:
-        key += (step.name, step.axes.key(), key_of((step.by, step.value), edges, entry.library))
-    return tuple(key)
-
-
-#: What of scores has a key of its own, or none; and of what types all else has to be.
-_NOT_OF_SCORES = frozenset(("q", "k", "axes", "steps", "picked", "_source", "_taken"))
-_NUMBERS_OF_SCORES = frozenset((int, float, bool, type(None)))
+_RESULTS = (*NUMBERS, float, *ATOMS)
 
 
 #: What a recording of the function that runs now notes.
@@ -236,7 +158,7 @@ class _Recipe:
 
     def _number(self, x: Any) -> torch.Tensor:
         """Return a number that an operator takes as a tensor."""
-        return self._entry.session.constant(x, torch.empty(0, device=self._entry.device))  # type: ignore[no-any-return]
+        return self._entry.session.constant(x, torch.empty(0, device=self._entry.device))
 
     def _find(self, x: Any) -> Any:
         key = id(x)
@@ -281,7 +203,7 @@ class _Results:
         self._values = recording._values
         self._inputs = recording.asked.streams
         self._given = recording._edges
-        self._tokens = recording.asked.tokens
+        self._tokens: list[Any] = recording.asked.tokens
         self._weighed = bool(recording.asked.made or recording.asked.held)
 
     def form(self, out: Any) -> Any:
@@ -293,7 +215,7 @@ class _Results:
             return parts if type(out) is tuple else partial(_several, type(out), parts)
         if type(out) in _RESULTS:
             return partial(_same, out)
-        if type(out) in _SIZES:
+        if type(out) in SIZES:
             return _OfLengths(maker(out, self._given, self._tokens), False)
         raise Unknown
 
@@ -329,7 +251,7 @@ class _Results:
         steps, source = changed.pop("steps", None), changed.pop("_source", None)
         changed.pop("_taken", None)
         seen = {name: self._seen(changed.pop(name)) for name in ("q", "k") if name in changed}
-        if not _NUMBERS_OF_SCORES.issuperset(type(v) for name, v in changed.items() if name != "axes"):
+        if not NUMBERS_OF_SCORES.issuperset(type(v) for name, v in changed.items() if name != "axes"):
             raise Unknown
         if source is not None and (given is None or source != (given[1],)):
             raise Unknown
@@ -562,8 +484,8 @@ def _leg(leg: Leg, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, ..
 ANEW, _MOST = object(), 1024
 
 REPLAY = _core.Replay(
-    SHELL, NativeStream, Edge, Place, _ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)),
-    STAND_IN.as_subclass, without_functions, torch.is_grad_enabled, _of_size,
+    SHELL, NativeStream, Edge, Place, ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)),
+    STAND_IN.as_subclass, without_functions, torch.is_grad_enabled, key_of_size,
 )  # fmt: skip
 
 

@@ -246,7 +246,7 @@ class TorchCall(Call):
         if tail:
             self.store.write(key, window.tail(tail), self.index)
         if y.dim() == 1 + len(step.features[0]):
-            return y  # type: ignore[no-any-return]
+            return y
         return y.flatten(0, 1) if self.alike and y.shape[1] == n else flat(y, made[:, 2] - made[:, 0])
 
     def _windowed(
@@ -402,7 +402,7 @@ class Plan:
         if self.kernel.alone is not None and (alone := self.kernel.alone(self.step, weights)) is not None:
             self.run, self.framewise = alone, True
         special = self.shift is not None or self.holds or self.checked is not None
-        #: Whether all that it needs to know is frames, and tensors for weights; whether its counts are then those of any input.
+        #: Whether it needs frames, and tensors for weights, alone; whether its counts are then those of any input.
         self.of_frames = self.framewise and leg.n_values > 0 and not (special or leg.lines[0].static)
         #: Whether rows of a window may begin at the same column.
         mode = op.attributes.get("mode", "constant")
