@@ -47,6 +47,7 @@ from .arguments import (
     by_place,
     concerned,
     extended,
+    inner_of,
     is_foreign,
     is_stream,
     is_view,
