@@ -50,17 +50,19 @@ def facts_of(x: Any) -> tuple[Facts, list[Edge]]:
     Unknown
         Where nothing can be known, as of one that holds a tensor that is learned.
     """
-    found: Any = x.__dict__.get("_facts")
-    if found is None:
+    records, found = x.library.has_gradients(), x.__dict__.get("_facts")
+    if (
+        found is None or found[2] is not records
+    ):  # where gradients are recorded, nothing is known of what is learned
         edges: list[Edge] = []
         try:
-            found = _interned(x, edges), edges
+            found = _interned(x, edges), edges, records
         except Unknown:
-            found = ()
+            found = None, edges, records
         x.__dict__["_facts"] = found
-    if not found:
+    if found[0] is None:
         raise Unknown
-    return found
+    return found[0], found[1]
 
 
 def _interned(x: Any, edges: list[Edge]) -> Facts:
@@ -248,12 +250,12 @@ def _deferred_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Ma
     facts, own = facts_of(out)
     args, kwargs = maker(out.args, edges, given), maker(out.kwargs, edges, given)
     places, share, kind = [_at(edge, edges) for edge in own], _share_maker(out, edges, given), type(out)
-    library, func, constants = out.library, out.func, out.constants
+    library, func, constants, records = out.library, out.func, out.constants, out.library.has_gradients()
 
     def deferred(e: Sequence[Edge], g: Sequence[Any]) -> Any:
         made: Any = object.__new__(kind)
         made.library, made.func, made.args, made.kwargs = library, func, args(e, g), kwargs(e, g)
-        made._facts = facts, [e[at] for at in places]
+        made._facts = facts, [e[at] for at in places], records
         if constants:
             made.constants = constants
         share(made, e, g)

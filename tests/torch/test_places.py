@@ -1,6 +1,8 @@
 """Warm calls of patched modules repeat what a call of torch did, and what the user's forward means stays."""
 
 import copy
+import gc
+import weakref
 from functools import wraps
 
 import pytest
@@ -12,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 import dreamstream as ds
 from dreamstream import _core
+from dreamstream.online.session import Call
 from dreamstream.torch.forward import places
 from dreamstream.torch.forward.mode import Forward
 
@@ -177,6 +180,53 @@ def test_what_positions_hold_is_seen_when_it_changes():
         assert torch.allclose(model(ds.stream_tensor([x], ids=["a"]))["a"], want, atol=1e-5)
         model.reset()
         chunks_of(model, [x] * 6)
+
+
+def learned(m, x):
+    y = x.transpose(1, 2)
+    at = torch.arange(x.shape[2])
+    far = m.conv.weight[0, 0, 0] * (at[None] - at[:, None]).clamp(-3, 0)
+    seen = (y @ y.transpose(1, 2) + far).masked_fill(at[None] > at[:, None], -torch.inf)
+    return F.softmax(seen, -1) @ y * (at * m.slopes.weight[:1]).cos()[:, None]
+
+
+def test_gradients_behind_calls_that_recorded_none():
+    torch.manual_seed(0)
+    model = Of(learned)
+    plain, x = copy.deepcopy(model), torch.randn(1, 4, 12)
+    ds.patch_module(model, train_variant="full-file-unaligned").online()
+
+    def whole():
+        outs = [
+            model(ds.stream_tensor([x[0, :, a : a + 4]], ids=["a"], sos=a == 0, eos=a == 8)) for a in (0, 4, 8)
+        ]
+        return sum(y.tensor().square().sum() for y in outs)
+
+    for _ in range(3):
+        with torch.no_grad():
+            whole()
+        model.zero_grad()
+        whole().backward()
+    plain(x).square().sum().backward()
+    for name in ("conv", "slopes"):
+        got, want = (getattr(m, name).weight.grad for m in (model, plain))
+        assert want.abs().sum() > 0 and torch.allclose(got, want, atol=1e-4, rtol=1e-4), name
+
+
+@pytest.mark.parametrize("name", ["scores", "turned by positions", "behind positions", "attention", "numbers"])
+def test_places_keep_nothing_of_a_call(name):
+    model = ds.patch_module(Of(FORWARDS[name][0]).eval()).online()
+    calls, init = [], Call.__init__
+
+    def noting(self, *args, **kwargs):
+        calls.append(weakref.ref(self))
+        init(self, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+        patch.setattr(Call, "__init__", noting)
+        chunks_of(model, [torch.randn(4, 3)] * 6)
+    gc.collect()
+    assert sum(call() is not None for call in calls) <= 1
 
 
 @pytest.mark.parametrize("name", ["weights made anew", "layers", "a plane", "recurrent", "stacked", "lanes"])

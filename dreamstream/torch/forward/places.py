@@ -115,6 +115,7 @@ class Noted(Recording):
         try:
             recipe = _Recipe(self.asked, self.steps, self.entry)
             weights = [recipe.of(each) for each in self._weights]
+            del recipe.entry  # which no place keeps
             legs = tuple(map(_leg, self._legs, self._sources, weights))
             making = None if recipe.fixed else partial(recipe.weights, weights)
             form = _Results(self, out).form(out)
@@ -144,7 +145,7 @@ class _Recipe:
     """
 
     def __init__(self, asked: Asked, noted: Sequence[Any], entry: Any) -> None:
-        self._entry = entry
+        self.entry = entry
         self._held = {id(x) for x in asked.held}
         self._places = {id(x): i for i, x in enumerate(asked.made)}
         self._made = {id(step[3]): step for step in noted}
@@ -158,7 +159,7 @@ class _Recipe:
 
     def _number(self, x: Any) -> torch.Tensor:
         """Return a number that an operator takes as a tensor."""
-        return self._entry.session.constant(x, torch.empty(0, device=self._entry.device))
+        return self.entry.session.constant(x, torch.empty(0, device=self.entry.device))
 
     def _find(self, x: Any) -> Any:
         key = id(x)
@@ -262,7 +263,10 @@ class _Results:
             if any(a is not b for a, b in zip(steps, before.get("steps", ()))) or len(steps) < n:
                 raise Unknown
             own, tokens = self._given, self._tokens
-            added = [(s, maker(s.by, own, tokens), maker(s.value, own, tokens)) for s in steps[n:]]
+            added = [
+                (s._replace(by=None, value=None), maker(s.by, own, tokens), maker(s.value, own, tokens))
+                for s in steps[n:]
+            ]
         return _OfScores(given[0] if given else None, changed, seen, added, source)
 
     def _shared(self, shared: Any) -> Any:

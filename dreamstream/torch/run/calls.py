@@ -40,6 +40,7 @@ from .windows import AllFrames, Columns, EagerWindow
 class TorchSession(Session):
     """A session whose streams' states are places in tables or records of torch tensors."""
 
+    real: torch.dtype | None = None  # torch's default in the call before
     has_loose = False  #: Whether a forward of it has computed something of lengths.
 
     def __init__(self, *options: Any, **named: Any) -> None:
@@ -133,7 +134,10 @@ class TorchCall(Call):
 
         With `keeps_tape`, `detach` says whether the states are cut off from the tape.
         """
-        self.device = device
+        self.device, session = device, self.session
+        if session.real is not (real := torch.get_default_dtype()):  # what lengths say has another type
+            session.real = real
+            session.courses.clear()
         self.parameters = self.session.parameters
         self.keeps_tape = keeps_tape
         if self.fresh or self.session.table.device != device:  # the module may have been moved
