@@ -73,10 +73,15 @@ _LAYERS = frozenset(f"torch.nn.modules.{room}" for room in _ROOMS)
 _FUNCTIONS = tuple((vars(room), dict(vars(room))) for room in (torch.nn.functional, torch))
 
 
+#: Methods of layers that no call of them runs.
+_APART = ("__init__", "__setstate__", "extra_repr", "reset_parameters")
+
+
 @lru_cache(maxsize=256)
 def _called_by(kind: type) -> list[tuple[dict[str, Any], str, Any]]:
     """Return which of torch's functions the methods of a layer's class may call: where they are, their names."""
-    codes = [f.__code__ for cls in kind.__mro__ for f in vars(cls).values() if type(f) is FunctionType]
+    methods = [f for cls in kind.__mro__ if cls is not torch.nn.Module for f in vars(cls).values()]
+    codes = [f.__code__ for f in methods if type(f) is FunctionType and f.__name__ not in _APART]
     called = {name for code in codes for name in code.co_names}
     return [(now, n, own[n]) for now, own in _FUNCTIONS for n in called if callable(own.get(n))]
 
@@ -98,8 +103,9 @@ class Layer:
         self._before = [dict(place) for place in self._places]
         changing = [v for name, v in state.items() if name[:1] != "_" and isinstance(v, (dict, list, set))]
         writes = state.get("inplace") or (state["training"] and state["_buffers"])
-        self._called = [(now, name, now.get(name)) for now, name, _ in _called_by(kind)]
-        replaced = any(now.get(name) is not own for now, name, own in _called_by(kind))
+        self._called = [(now, name) for now, name, _ in _called_by(kind)]
+        self._functions = [now.get(name) for now, name in self._called]
+        replaced = self._functions != [own for _, _, own in _called_by(kind)]
         self.is_own = kind is not torch.nn.Identity and not ("forward" in state or changing or writes or replaced)
         self.settings = (number, *state["_parameters"].values(), *state["_buffers"].values())
 
@@ -107,7 +113,7 @@ class Layer:
         """Whether the module's attributes or tensors, or torch's functions, are other objects now."""
         if state is not self._state or _core.differing(self._places, self._before):
             return True
-        return any(now.get(name) is not before for now, name, before in self._called)
+        return [now.get(name) for now, name in self._called] != self._functions
 
 
 class TorchPatch(Patch):

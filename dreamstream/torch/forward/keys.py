@@ -16,7 +16,7 @@ from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...stream.edge import Edge
-from ...stream.rules import Token
+from ...stream.rules import Shape, Token
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
 NUMBERS = frozenset((int, bool))
@@ -64,6 +64,9 @@ def key_of_size(
     """
     own: list[Edge] = []
     kind = type(x)
+    if kind is Shape:
+        sizes = [p if type(p) is int else key_of_size(p, entry, streams, edges, tokens) for p in x]
+        return None if None in sizes else (kind, *sizes)
     if kind not in _OF_LENGTHS:
         return None
     try:
