@@ -158,7 +158,7 @@ static PyObject *replay_call(PyObject *self, PyObject *const *args, Py_ssize_t n
     if (place && (PyObject *)Py_TYPE(place) == of(r, PLACE))
         out = replayed_within(&a, place);
     else if (courses && !PyErr_Occurred())
-        out = Py_NewRef(Py_NotImplemented);
+        out = Py_NewRef(place ? place : Py_NotImplemented);
     Py_XDECREF(place);
     Py_XDECREF(courses);
     ds_replay_forget(&a);
@@ -230,7 +230,9 @@ static PyObject *replay_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 static PyMethodDef replay_methods[] = {
     {"call", (PyCFunction)(void (*)(void))replay_call, METH_FASTCALL,
-     "call(forward, function, args, kwargs) -> what it did before, done again, or NotImplemented"},
+     "call(forward, function, args, kwargs) -> what it did before, done again; what stands in "
+     "place of that, or "
+     "NotImplemented"},
     {"ask", (PyCFunction)(void (*)(void))replay_ask, METH_FASTCALL,
      "ask(forward, function, args, kwargs) -> (key, streams, edges, held, made, tokens), or None"},
     {"result", (PyCFunction)(void (*)(void))replay_result, METH_FASTCALL,

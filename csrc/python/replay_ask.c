@@ -76,10 +76,10 @@ static int add_other(asked *a, PyObject *x)
         is_tensor < 0 ? -1 : PySet_Contains(of(a->r, ATOMS), (PyObject *)Py_TYPE(x));
     if (is_atom)
         return is_atom < 0 ? FAILED : put(a->key, Py_NewRef(x));
-    PyObject *parts =
-        need(&a->edges) && need(&a->tokens)
-            ? PyObject_CallFunctionObjArgs(of(a->r, SIZE), x, a->entry, a->edges, a->tokens, NULL)
-            : NULL;
+    PyObject *parts = need(&a->edges) && need(&a->tokens)
+                          ? PyObject_CallFunctionObjArgs(of(a->r, SIZE), x, a->entry, a->streams,
+                                                         a->edges, a->tokens, NULL)
+                          : NULL;
     done = !parts ? FAILED : parts == Py_None ? UNKNOWN : put(a->key, Py_NewRef(parts));
     Py_XDECREF(parts);
     return done;

@@ -27,6 +27,7 @@ from .dimension_arguments import LikeOthers
 from .distance_tables import Places, stride_of, strided
 from .filled import Shared, Whatever, kept, own_method
 from .frame_numbers import number_in
+from .known import recalled
 from .lengths_as_numbers import MOST, count_of, first_of, frames_at, frames_for
 from .protocol import refuse_the_rest
 from .shape_of import ShapeOf
@@ -286,6 +287,9 @@ class Deferred(OfBatch, Shared, LikeOthers):
         if self.is_constant:
             each, axis, rows = self.args
             return (*each.shape[:axis], rows, *each.shape[axis + 1 :])
+        return recalled(self, "shape", self._shape)
+
+    def _shape(self) -> tuple[Any, ...]:
         lengths, probed = list(self.lengths()), self._probed()
         sizes = zip(*(self.probe(n).shape for n in probed))
         return tuple(few[0] if len({*few}) == 1 else self._length_of(few, probed, lengths) for few in sizes)
@@ -327,8 +331,12 @@ class Deferred(OfBatch, Shared, LikeOthers):
     def _kind(self) -> tuple[int, Any]:
         if self.is_constant:
             return len(self.args[0].shape), self.library.constant(self.args[0]).dtype
-        few = self.probe(self._probed()[0])
-        return len(few.shape), few.dtype
+
+        def kind() -> tuple[int, Any]:
+            few = self.probe(self._probed()[0])
+            return len(few.shape), few.dtype
+
+        return recalled(self, "kind", kind)
 
     def dim(self) -> int:
         return self._kind[0]
@@ -357,15 +365,19 @@ class Deferred(OfBatch, Shared, LikeOthers):
 
     def everywhere(self) -> Any:
         """Return the number that all its elements are at every length, or None."""
-        tensors: list[Any] = []
-        key = ("everywhere", self.key(self, None, tensors))
-        return self.answered(key, tensors, lambda: self._alike(_number_of))
+
+        def found() -> Any:
+            tensors: list[Any] = []
+            key = ("everywhere", self.key(self, None, tensors))
+            return self.answered(key, tensors, lambda: self._alike(_number_of))
+
+        return recalled(self, "everywhere", found)
 
     def item(self, name: str = "item") -> Any:
         """Return the number that it is at every length."""
         if self.is_constant:
             self._refuse(name)
-        number = None if self.dim() else self._alike(methodcaller(name), _SHORT)
+        number = None if self.dim() else recalled(self, name, lambda: self._alike(methodcaller(name), _SHORT))
         if number is None:
             raise NotStreamableError.here(f"positions are made numbers by {name}", f"; {SERVES}")
         return number
@@ -376,7 +388,7 @@ class Deferred(OfBatch, Shared, LikeOthers):
     def __bool__(self) -> bool:
         if self.is_constant:
             self._refuse("bool")
-        found = self._alike(bool, _SHORT)
+        found = recalled(self, "bool", lambda: self._alike(bool, _SHORT))
         if found is None:
             raise NotStreamableError.here(
                 "a comparison of positions", f" depends on the length of the stream; {SERVES}"

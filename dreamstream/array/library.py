@@ -29,6 +29,7 @@ from .distance_tables import Stride
 from .draws import dropping
 from .einsum import table_product
 from .filled import own_method
+from .known import Unknown
 from .mask_terms import terms_by_distance
 from .rolled import settled
 from .score_steps import OverKeys
@@ -52,12 +53,15 @@ class Library(Sizes):
         Where its tensors are.
     stride : type
         How far elements of deferred values are apart.
+    atoms : frozenset of type
+        Types whose objects are what they are in every call, as element types.
     """
 
     tensor: Any = Tensor
     stride: Any = Stride
     types: Mapping[Any, Any] = TYPES
     device: Any = "cpu"
+    atoms: frozenset[Any] = frozenset()
     see: Callable[[Any], Any] = staticmethod(lambda native: native)  # shows a stream as the user's code sees it
     has_gradients: Callable[[], bool] = staticmethod(
         autograd.is_grad_enabled
@@ -116,6 +120,18 @@ class Library(Sizes):
         """Return a constant's cache key; tensors that are compared by identity are appended to `held`."""
         values = np.ascontiguousarray(tensor.numpy())
         return tensor.shape, values.dtype.str, sha1(values.tobytes()).digest()
+
+    def content(self, tensor: Any) -> Any:
+        """Return a key of what a tensor holds.
+
+        Raises
+        ------
+        Unknown
+            Where it is great, or learned.
+        """
+        if tensor.requires_grad or tensor.numpy().nbytes > _FEW:
+            raise Unknown
+        return self.key(tensor, [])
 
     def bias(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Any:
         """Return the recognised term by distance as operators take it, with the gradient that it has."""
@@ -288,6 +304,8 @@ class Library(Sizes):
         return self.stream_of(x)
 
 
+#: Bytes of the greatest tensor that is known by what it holds.
+_FEW = 1 << 15
 #: Functions that may give several tensors.
 _OF_SEVERAL = frozenset((
     "meshgrid", "broadcast_tensors", "split", "split_with_sizes", "tensor_split", "chunk", "unbind", "max", "min",

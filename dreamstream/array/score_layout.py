@@ -84,6 +84,7 @@ class Axes:
         self.dims = tuple(dims)
         self.heads = tuple(heads)
         self.spread, self.picked = spread, picked
+        self._key: tuple[Any, ...] | None = None
 
     @property
     def n_heads(self) -> int:
@@ -98,9 +99,11 @@ class Axes:
 
     def key(self) -> tuple[Any, ...]:
         """Return a key that is equal for equal dimensions and equal numbers of heads."""
-        at = {h: i for i, h in enumerate(self.heads)}
-        dims = tuple(tuple(at.get(a, a) for a in dim) for dim in self.dims)
-        return tuple(h.size for h in self.heads), dims, self.spread, str(self.picked)
+        if self._key is None:
+            at = {h: i for i, h in enumerate(self.heads)}
+            dims = tuple(tuple(at.get(a, a) for a in dim) for dim in self.dims)
+            self._key = tuple(h.size for h in self.heads), dims, self.spread, str(self.picked)
+        return self._key
 
     def sizes(self, batch: Any, queries: Any, keys: Any) -> tuple[Any, ...]:
         """Return the size of each dimension."""

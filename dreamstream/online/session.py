@@ -113,6 +113,7 @@ class Session:
         self.context_limit = context_limit
         self.script: list[Key] = []
         self.courses: dict[int, Course] = {}
+        self.facts: dict[Any, Any] = {}  # of what a forward computes of lengths (`dreamstream.array.known`)
         self.lines = Lines()
         self.rates: tuple[Fraction, ...] = ()
         self.given: dict[str, Any] = {}  # inputs that live streams were given once, with the kind of their values
@@ -384,6 +385,7 @@ class Call:
         self.script = script
         self.fresh = fresh
         self.courses: dict[int, Any] | None = session.courses
+        self.facts = session.facts
         self.recording: Recording | None = None
         self._names = names
         self._named: Mapping[int, str] | None = None

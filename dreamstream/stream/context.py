@@ -107,10 +107,9 @@ def is_declared() -> bool:
     return _DECLARED.get() is not None
 
 
-def times_asked() -> int:
-    """Return how often attention has asked for the context that is declared around the code that runs."""
-    around = _DECLARED.get()
-    return 0 if around is None else len(around[1])
+def declared_here() -> tuple[Context | None, list[bool]]:
+    """Return the context that is declared around the code that runs, and the list of who has asked for it."""
+    return _DECLARED.get() or (None, [])
 
 
 def seen_by(name: str, is_causal: bool, context: Context | None = None) -> Context:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import lru_cache, partial
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -68,6 +69,23 @@ _ROOMS = ("activation", "batchnorm", "conv", "instancenorm", "linear", "normaliz
 _LAYERS = frozenset(f"torch.nn.modules.{room}" for room in _ROOMS)
 
 
+#: torch's functions as they were when this was loaded, where layers look for them.
+_FUNCTIONS = tuple((vars(room), dict(vars(room))) for room in (torch.nn.functional, torch))
+
+
+#: Methods of layers that no call of them runs.
+_APART = ("__init__", "__setstate__", "extra_repr", "reset_parameters")
+
+
+@lru_cache(maxsize=256)
+def _called_by(kind: type) -> list[tuple[dict[str, Any], str, Any]]:
+    """Return which of torch's functions the methods of a layer's class may call: where they are, their names."""
+    methods = [f for cls in kind.__mro__ if cls is not torch.nn.Module for f in vars(cls).values()]
+    codes = [f.__code__ for f in methods if type(f) is FunctionType and f.__name__ not in _APART]
+    called = {name for code in codes for name in code.co_names}
+    return [(now, n, own[n]) for now, own in _FUNCTIONS for n in called if callable(own.get(n))]
+
+
 class Layer:
     """What a module was when it was called: its class, that class's forward, its attributes.
 
@@ -85,12 +103,17 @@ class Layer:
         self._before = [dict(place) for place in self._places]
         changing = [v for name, v in state.items() if name[:1] != "_" and isinstance(v, (dict, list, set))]
         writes = state.get("inplace") or (state["training"] and state["_buffers"])
-        self.is_own = kind is not torch.nn.Identity and not ("forward" in state or changing or writes)
+        self._called = [(now, name) for now, name, _ in _called_by(kind)]
+        self._functions = [now.get(name) for now, name in self._called]
+        replaced = self._functions != [own for _, _, own in _called_by(kind)]
+        self.is_own = kind is not torch.nn.Identity and not ("forward" in state or changing or writes or replaced)
         self.settings = (number, *state["_parameters"].values(), *state["_buffers"].values())
 
     def differs(self, state: dict[str, Any]) -> bool:
-        """Whether the module's attributes or tensors are other objects now."""
-        return state is not self._state or bool(_core.differing(self._places, self._before))
+        """Whether the module's attributes or tensors, or torch's functions, are other objects now."""
+        if state is not self._state or _core.differing(self._places, self._before):
+            return True
+        return [now.get(name) for now, name in self._called] != self._functions
 
 
 class TorchPatch(Patch):

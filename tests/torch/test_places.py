@@ -1,6 +1,9 @@
 """Warm calls of patched modules repeat what a call of torch did, and what the user's forward means stays."""
 
 import copy
+import gc
+import weakref
+from functools import wraps
 
 import pytest
 
@@ -11,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 import dreamstream as ds
 from dreamstream import _core
+from dreamstream.online.session import Call
 from dreamstream.torch.forward import places
 from dreamstream.torch.forward.mode import Forward
 
@@ -53,6 +57,30 @@ def dual(m, x):
     return z.permute(0, 2, 3, 1).mean(1)
 
 
+def scored(m, x):
+    y = x.transpose(1, 2)
+    seen = torch.ones(y.shape[1], y.shape[1], dtype=torch.bool).tril().triu(-3)
+    scores = (y @ m.linear(y).transpose(1, 2) * 0.5).masked_fill(~seen, -torch.inf)
+    weights = (scores - scores.max(-1, keepdim=True).values).exp()
+    return (weights / weights.sum(-1, keepdim=True)) @ y
+
+
+def turned(m, x):
+    angles = torch.cat([torch.arange(x.shape[2]).float()[:, None] * m.scale.flatten()[None]] * 2, 1)[:, 2:6]
+    y = x.transpose(1, 2)
+    return y * angles.cos()[None] + y.flip(-1) * angles.sin()[None] - 2 * (angles * y)
+
+
+def written(m, x):
+    y = x.transpose(1, 2)[:, None]
+    at = torch.arange(x.shape[2])
+    seen = at[None] <= at[:, None]
+    view = seen[None]
+    first = F.scaled_dot_product_attention(y, y, y, attn_mask=view & (at[None] >= at[:, None] - 3))
+    view.logical_and_(at[None] >= at[:, None] - 1)
+    return (first + F.scaled_dot_product_attention(y, y, y, attn_mask=seen))[:, 0]
+
+
 #: Forwards, each with how many of its calls of torch may ask the native front end again.
 FORWARDS = {
     "views": (lambda m, x: x.transpose(1, 2)[..., 1:].permute(0, 2, 1).unsqueeze(1).squeeze(1), 0),
@@ -71,8 +99,11 @@ FORWARDS = {
     "padding": (lambda m, x: F.pad(x, (2, 0))[..., :-2] + F.pad(x, (0, 0, 1, 1))[:, 1:-1], 0),
     "features": (lambda m, x: F.softmax(m.layer(m.linear(x.transpose(1, 2))), -1).max(-1).values, 0),
     "in place": (lambda m, x: F.relu(2 * x, inplace=True).add_(x).mul_(0.5), 0),
-    "attention": (attending, 10),
-    "behind positions": (lambda m, x: m.norm(m.conv(x.cumsum(2) / (torch.arange(x.shape[2]) + 1)) * m.scale), 3),
+    "attention": (attending, 0),
+    "behind positions": (lambda m, x: m.norm(m.conv(x.cumsum(2) / (torch.arange(x.shape[2]) + 1)) * m.scale), 0),
+    "scores": (scored, 5),
+    "turned by positions": (turned, 2),
+    "a written mask": (written, 1),
 }
 
 
@@ -134,6 +165,68 @@ def test_what_changes_between_calls_is_seen():
     model.factor = -2.0
     got = model(ds.stream_tensor([x], ids=["a"]))["a"]
     assert torch.allclose(got, ds.unpatch_module(model.reset() or model)(x[None])[0], atol=1e-6)
+
+
+def test_what_positions_hold_is_seen_when_it_changes():
+    model = Of(lambda m, x: x * (torch.arange(x.shape[2]) * m.scale * m.factor).sin() + m.scale)
+    model.factor = 1.0
+    ds.patch_module(model.eval()).online()
+    x = torch.randn(4, 3)
+    chunks_of(model, [x] * 6)
+    for change in (lambda: model.scale.data.mul_(3), lambda: setattr(model, "factor", 0.5)):
+        change()
+        at = torch.arange(18, 21)
+        want = x * (at * model.scale * model.factor).sin() + model.scale
+        assert torch.allclose(model(ds.stream_tensor([x], ids=["a"]))["a"], want, atol=1e-5)
+        model.reset()
+        chunks_of(model, [x] * 6)
+
+
+def learned(m, x):
+    y = x.transpose(1, 2)
+    at = torch.arange(x.shape[2])
+    far = m.conv.weight[0, 0, 0] * (at[None] - at[:, None]).clamp(-3, 0)
+    seen = (y @ y.transpose(1, 2) + far).masked_fill(at[None] > at[:, None], -torch.inf)
+    return F.softmax(seen, -1) @ y * (at * m.slopes.weight[:1]).cos()[:, None]
+
+
+def test_gradients_behind_calls_that_recorded_none():
+    torch.manual_seed(0)
+    model = Of(learned)
+    plain, x = copy.deepcopy(model), torch.randn(1, 4, 12)
+    ds.patch_module(model, train_variant="full-file-unaligned").online()
+
+    def whole():
+        outs = [
+            model(ds.stream_tensor([x[0, :, a : a + 4]], ids=["a"], sos=a == 0, eos=a == 8)) for a in (0, 4, 8)
+        ]
+        return sum(y.tensor().square().sum() for y in outs)
+
+    for _ in range(3):
+        with torch.no_grad():
+            whole()
+        model.zero_grad()
+        whole().backward()
+    plain(x).square().sum().backward()
+    for name in ("conv", "slopes"):
+        got, want = (getattr(m, name).weight.grad for m in (model, plain))
+        assert want.abs().sum() > 0 and torch.allclose(got, want, atol=1e-4, rtol=1e-4), name
+
+
+@pytest.mark.parametrize("name", ["scores", "turned by positions", "behind positions", "attention", "numbers"])
+def test_places_keep_nothing_of_a_call(name):
+    model = ds.patch_module(Of(FORWARDS[name][0]).eval()).online()
+    calls, init = [], Call.__init__
+
+    def noting(self, *args, **kwargs):
+        calls.append(weakref.ref(self))
+        init(self, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+        patch.setattr(Call, "__init__", noting)
+        chunks_of(model, [torch.randn(4, 3)] * 6)
+    gc.collect()
+    assert sum(call() is not None for call in calls) <= 1
 
 
 @pytest.mark.parametrize("name", ["weights made anew", "layers", "a plane", "recurrent", "stacked", "lanes"])
@@ -358,6 +451,25 @@ def test_layers_are_repeated_without_their_forwards_until_something_of_theirs_ch
         got = model(ds.stream_tensor([x], **whole))["a"]
         assert ran == [] or name != "nothing"
         assert torch.allclose(got, plain(x[None])[0], atol=1e-6), name
+
+
+def test_a_function_of_torch_that_is_replaced_meanwhile_is_called_by_layers(monkeypatch):
+    calls = []
+
+    def counted(function):
+        return wraps(function)(lambda *args, **kwargs: calls.append(1) or function(*args, **kwargs))
+
+    online = ds.patch_module(Of(lambda m, x: m.layer(m.conv(x).transpose(1, 2)))).eval().online()
+    x = torch.randn(1, 4, 40)
+    with torch.no_grad():
+        for t in range(0, 40, 5):
+            if t == 20:
+                monkeypatch.setattr(F, "conv1d", counted(F.conv1d))
+                monkeypatch.setattr(F, "layer_norm", counted(F.layer_norm))
+            if t == 35:
+                monkeypatch.undo()
+            online(ds.stream_tensor(x[:, :, t : t + 5], ids=["a"], names=("B", None, "L"), sos=t == 0))
+    assert len(calls) == 6
 
 
 def test_layers_that_count_their_calls_count_all():

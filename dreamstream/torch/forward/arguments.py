@@ -97,6 +97,11 @@ def apart(result: Any, given: Sequence[Any], new: bool) -> Any:
     return result
 
 
+def inner_of(x: Any) -> Any:
+    """Return what a shell stands for; None of all else."""
+    return getattr(x, "_inner", None) if type(x) is SHELL else None
+
+
 def is_stream(x: Any) -> bool:
     """Whether a shell stands for frames, and for nothing that is deferred."""
     inner = getattr(x, "_inner", None)

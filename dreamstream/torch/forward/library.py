@@ -15,10 +15,11 @@ import torch
 
 from ...array import creation
 from ...array.attend import of_all
-from ...array.batch_constants import lifts, plain_beside
+from ...array.batch_constants import is_constant, lifts, plain_beside
 from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
 from ...array.einsum import letters_of, spread, table_product
 from ...array.frame_numbers import number_in
+from ...array.known import Unknown
 from ...array.lengths_as_numbers import count_of
 from ...array.library import Library
 from ...array.mask_terms import terms_by_distance
@@ -34,15 +35,16 @@ from ...array.writing import copied
 from ...errors import NotStreamableError
 from ...nn.functional.lookup import require_as_it_is
 from ...stream.mask_recognition import Recognised
-from ...stream.rules import BatchSize, Length
+from ...stream.rules import BatchSize, Length, Quotient
 from ...stream.tree import leaves, map_leaves
 from ..private import without_functions
 from ..tensor.stream_tensor import StreamTensor as Shell
 from . import names
+from .arguments import inner_of
 from .complex_pair import Complex
 from .constants import Constant
 from .mode import current
-from .places import dropping, looked_at
+from .places import dropping, looked_at, noted, repeated
 from .sizes import TorchBatch, TorchBatchLength, TorchLength, TorchStride
 
 #: Bytes of a tensor that is known by its values; greater ones are known by what they are a view of.
@@ -69,6 +71,7 @@ class TorchLibrary(Library):
     }
     see = staticmethod(Shell.shell)
     real = staticmethod(torch.get_default_dtype)
+    atoms = frozenset((torch.dtype, torch.device, torch.memory_format, torch.layout, torch.Size))
     has_gradients = staticmethod(torch.is_grad_enabled)
 
     def is_without_gradients(self) -> bool:
@@ -138,12 +141,19 @@ class TorchLibrary(Library):
             held.append(base)
             return *kind, id(base), base._version, tensor.storage_offset(), tensor.stride()
 
+    def content(self, tensor: torch.Tensor) -> Any:
+        learned = tensor.requires_grad and torch.is_grad_enabled()
+        if learned or tensor.nbytes > _FEW or tensor.device.type != "cpu" or tensor.layout != torch.strided:
+            raise Unknown
+        return self.key(tensor, [])
+
     def bias(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Constant:
         """Return what is added to scores by distance, with the gradient that it has."""
         forward = current()
         if found.cells is None or not self.records(keys.shape[2].edge.entry):
             like = torch.get_default_dtype() if keys.value is None else keys.value.dtype
-            return Constant(torch.as_tensor(found.bias, dtype=like, device=forward.device), forward.arrays)
+            bias = noted(torch.as_tensor, found.bias, dtype=like, device=forward.device)
+            return Constant(bias, forward.arrays)
         with without_functions():
             return Constant(terms_by_distance(found, steps, keys).to(keys.value), forward.arrays)
 
@@ -195,6 +205,40 @@ class TorchLibrary(Library):
 
         args, kwargs = map_leaves((args, kwargs), unwrapped)
         return current()._wrapped(super().defer_call(func, args, kwargs))
+
+    def of_lengths(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a function of torch on lengths."""
+        owner, *rest = args = args or (kwargs.pop("input"),)
+        forward = current()
+        table = is_constant(owner) and owner.ndim > 1
+        several = isinstance(owner, (str, list, tuple)) or (isinstance(owner, torch.Tensor) and owner.numel() != 1)
+        if table or several or self.learns(owner, forward.entry):
+            return forward._defer(func, names.meaning_of(func), None, args, kwargs)
+        owner = Symbolic(owner, (), owner.over) if isinstance(owner, Quotient) else owner
+        if not isinstance(owner, Symbolic):
+            length = next(x.length for x in leaves((args, kwargs)) if isinstance(x, Symbolic))
+            owner = Symbolic(owner.item() if isinstance(owner, torch.Tensor) else owner, (), length)
+        method = getattr(owner, name, None)
+        given = {k: v for k, v in kwargs.items() if k not in names.IGNORED and v is not None}
+        out = NotImplemented if method is None else method(*rest, **given)
+        if out is NotImplemented:
+            return forward._defer(func, names.meaning_of(func), None, args, kwargs)
+        return out.item() if isinstance(args[0], Quotient) and name not in ("tensor", "as_tensor") else out
+
+    def beside_frames(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return a function's operands with streams in place of what is computed of positions, beside frames."""
+        inner = [*map(inner_of, args)]
+        kinds = {*map(type, inner)}
+        if Deferred not in kinds or StreamTensor not in kinds or kinds - {Deferred, StreamTensor, type(None)}:
+            return args
+        frames = [x for x in inner if type(x) is StreamTensor]
+        deferred = [type(x) is Deferred and not x.is_constant for x in inner]
+        if any(vars(x).get("_view") is not None and x._waiting for x in frames):
+            return args
+        if any(at and sum(isinstance(s, Length) for s in x.shape) != 1 for x, at in zip(inner, deferred)):
+            return args
+        real = next((_REAL[str(x.dtype)] for x in frames if str(x.dtype) in _REAL), None)
+        return tuple([_of_frames(x, real) if at else a for a, x, at in zip(args, inner, deferred)])
 
     def take(self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function on deferred values, or on lengths that it makes a tensor of; else NotImplemented."""
@@ -289,14 +333,15 @@ def met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     real = next((_REAL[str(t)] for t in types if str(t) in _REAL), None)
 
     def own(x: Any) -> Any:
-        if not is_deferred(x):
-            return x
-        alike = None if isinstance(x, Symbolic) else _everywhere(x)
-        if alike is not None:
-            return Constant(alike.to(x.dtype).to(forward.device), forward.arrays)
-        return forward.unwrap(streamed_of(x, real))
+        return forward.unwrap(_of_frames(x, real)) if is_deferred(x) else x
 
     return forward._run(func, name, map_leaves(args, own), map_leaves(kwargs, own))
+
+
+def _of_frames(x: Any, real: torch.dtype | None) -> torch.Tensor:
+    """Return what frames meet of a deferred value: the number that it is everywhere, or the stream that it is."""
+    alike = None if isinstance(x, Symbolic) else _everywhere(x)
+    return streamed_of(x, real) if alike is None else alike.to(x.dtype).to(current().device)
 
 
 def _everywhere(x: Deferred) -> torch.Tensor | None:
@@ -332,6 +377,11 @@ def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
     return known[key]
 
 
+def _counted(forward: Any, x: Any, to: str) -> Any:
+    """Return integers of positions as the stream that they are."""
+    return repeated(forward, streamed, (x, to), {}, lambda: forward._wrapped(streamed(x, to)))
+
+
 def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     forward = current()
     if isinstance(x, Deferred) and x.func is torch.nn.functional.one_hot and is_deferred(x.args[0]):
@@ -340,7 +390,7 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     if isinstance(x, Symbolic) and x.is_filled:
         return forward._wrapped(x.as_stream())
     if x.dtype in _INTEGERS or isinstance(x, Symbolic):
-        return forward._wrapped(streamed(x, str(wanted or torch.float32).rpartition(".")[2]))
+        return _counted(forward, x, str(wanted or torch.float32).rpartition(".")[2])
     if sum(isinstance(s, Length) for s in x.shape) != 1:
         raise NotStreamableError.here(f"{x.func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")
     func, name = x.func, x.func.__name__.strip("_")

@@ -24,6 +24,7 @@ from ...array.elementwise import stands_elsewhere
 from ...array.filled import Shared
 from ...array.first_frame import first_of
 from ...array.positions import ELEMENTWISE
+from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...array.tensor import Tensor as NativeTensor
@@ -31,7 +32,8 @@ from ...array.writing import write
 from ...errors import DreamStreamError, ModeError, NotStreamableError, StreamMismatchError
 from ...nn import functional as native_functional
 from ...source_line import user_line
-from ...stream.rules import Length, Quotient, open_branch
+from ...stream.context import declared_here
+from ...stream.rules import Length, open_branch
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused
 from ..private import active_modes, enter_mode, leave_innermost_mode, n_modes, set_gradients
@@ -46,6 +48,7 @@ from .arguments import (
     by_place,
     concerned,
     extended,
+    inner_of,
     is_foreign,
     is_stream,
     is_view,
@@ -59,6 +62,7 @@ from .foreign_errors import COMPILED, refusal_of
 from .held import TorchHeld
 from .names import (
     AS_ANOTHER,
+    ATTENTION,
     ATTRIBUTES,
     COMPLEX,
     HANDLERS,
@@ -66,6 +70,7 @@ from .names import (
     OF_LENGTHS,
     OF_MASKS,
     OWN,
+    QUIET,
     SIZES,
     SPELLINGS,
     WRITERS,
@@ -73,7 +78,7 @@ from .names import (
     meaning_of,
     writes,
 )
-from .places import REPLAY, handled, looked_at, recorded, repeated
+from .places import ANEW, REPLAY, handled, looked_at, recorded, repeated
 
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 
@@ -129,7 +134,8 @@ class Forward(TorchFunctionMode):
         self.drawn: Drawn | None = None
         self._stand_in = torch.empty(0, device=device)
         self._beneath: NotStreamableError | None = None
-        self._has_loose = False
+        self._session = getattr(entry, "session", None)
+        self._has_loose: bool = getattr(self._session, "has_loose", False)
         self._depth = 0
 
     @passes_on
@@ -228,7 +234,8 @@ class Forward(TorchFunctionMode):
         try:
             gradients = self.gradients
             if gradients is None or gradients.quiet:
-                if (out := REPLAY.call(self, func, args, kwargs)) is not NotImplemented:
+                out = REPLAY.call(self, func, args, kwargs)
+                if out is not NotImplemented and out is not ANEW:
                     return out
                 out = self._answer(func, args, kwargs)
             else:
@@ -253,6 +260,8 @@ class Forward(TorchFunctionMode):
             out = REPLAY.call(self, func, args, kwargs)
         except Exception:  # it fails anew, where it is known what that means
             entry.n_done = done
+            return anew()
+        if out is ANEW:
             return anew()
         return recorded(self, func, args, kwargs, anew) if out is NotImplemented else out
 
@@ -282,7 +291,12 @@ class Forward(TorchFunctionMode):
             return self._anew(func, meaning, args, kwargs)
         if writes_into and (meaning.shares or is_view(args)):
             return self._anew(func, meaning, args, kwargs)
+        if not kwargs and meaning.name.strip("_") in ELEMENTWISE:
+            args = self.entry.library.beside_frames(args)
         known_as = (func, "in place") if writes_into else func
+        context, _ = declared_here()
+        if context is not None and (meaning.name in ATTENTION or Scores in [type(inner_of(x)) for x in args]):
+            known_as = (known_as, context)
         if writes_into:
             looked_at()  # a function around it can't be repeated, whose place has no writes
         out = repeated(self, known_as, args, kwargs, self._anew, func, meaning, args, kwargs)
@@ -306,7 +320,9 @@ class Forward(TorchFunctionMode):
                 if meaning.name in AS_ANOTHER:
                     return self._wrapped(getattr(args[0], meaning.name)(args[1]))
                 if meaning.in_place:
-                    return self._written(target, _of_lengths(func, meaning.name, args, kwargs), name)
+                    return self._written(
+                        target, self.entry.library.of_lengths(func, meaning.name, args, kwargs), name
+                    )
                 if meaning.name in WRITERS and not args[0].is_filled:
                     return self._defer(func, meaning, target, args, kwargs)
         if (
@@ -314,12 +330,14 @@ class Forward(TorchFunctionMode):
             and (not args or type(args[0]) is not SHELL)
             and only_symbolic((args, kwargs))
         ):
-            return self._wrapped(_of_lengths(func, meaning.name, args, kwargs))
+            return self._wrapped(self.entry.library.of_lengths(func, meaning.name, args, kwargs))
         return self._called(func, meaning, args, kwargs)
 
     def loose(self, x: Symbolic | Deferred) -> StreamTensor:
         """Return a tensor that is one value for all streams or frames as torch's functions take it."""
         self._has_loose = True
+        if self._session is not None:
+            self._session.has_loose = True
         return StreamTensor.shell(x)
 
     def _bare(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -421,7 +439,7 @@ class Forward(TorchFunctionMode):
         complex_too = among((*args, *kwargs.values()))
         handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
-            if not name.endswith("dropout"):  # which in evaluation does nothing at all
+            if name not in QUIET and not name.endswith("dropout"):  # which in evaluation does nothing at all
                 handled()
             return handler(*args, **kwargs)
         if complex_too:
@@ -548,25 +566,6 @@ class Forward(TorchFunctionMode):
             held = isinstance(before, Shared) and not is_constant(before)
             target._inner = before.hold(result) if held else result
         return target
-
-
-def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a function of torch on lengths."""
-    owner, *rest = args = args or (kwargs.pop("input"),)
-    table = is_constant(owner) and owner.ndim > 1
-    several = isinstance(owner, (str, list, tuple)) or (isinstance(owner, torch.Tensor) and owner.numel() != 1)
-    if table or several or current().entry.library.learns(owner, current().entry):
-        return current()._defer(func, meaning_of(func), None, args, kwargs)
-    owner = Symbolic(owner, (), owner.over) if isinstance(owner, Quotient) else owner
-    if not isinstance(owner, Symbolic):
-        length = next(x.length for x in leaves((args, kwargs)) if isinstance(x, Symbolic))
-        owner = Symbolic(owner.item() if isinstance(owner, torch.Tensor) else owner, (), length)
-    method = getattr(owner, name, None)
-    given = {k: v for k, v in kwargs.items() if k not in IGNORED and v is not None}
-    out = NotImplemented if method is None else method(*rest, **given)
-    if out is NotImplemented:
-        return current()._defer(func, meaning_of(func), None, args, kwargs)
-    return out.item() if isinstance(args[0], Quotient) and name not in ("tensor", "as_tensor") else out
 
 
 def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:

@@ -67,6 +67,11 @@ SIZES = {
     **dict.fromkeys(("view", "expand"), "size"),
 }
 
+#: Functions that are attention themselves.
+ATTENTION = ("scaled_dot_product_attention", "multi_head_attention_forward")
+#: Handlers that do no more than give something.
+QUIET = ("to", "type", "type_as", "float", "double", "arange", "ones", "zeros", "full", "eye", "linspace")
+
 #: What writes by itself in the native front end.
 WRITERS = ("copy_", "fill_", "zero_", "__setitem__")
 

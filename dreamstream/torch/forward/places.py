@@ -19,11 +19,14 @@ import torch
 
 from ... import _core
 from ...array import writing
+from ...array.batch_constants import is_constant
 from ...array.deferred import Deferred
 from ...array.ends import last_frames, later
+from ...array.known import Unknown, maker
+from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
-from ...stream.context import times_asked
+from ...stream.context import Context, declared_here
 from ...stream.course import Leg, Recording, is_number
 from ...stream.edge import Edge
 from ...stream.rules import Token
@@ -31,116 +34,10 @@ from ...stream.tree import leaves, map_leaves
 from ..private import without_functions
 from ..run.kernels import attention
 from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
-from .sizes import TorchBatch, TorchBatchLength, TorchLength
-
-_NUMBERS = frozenset((int, bool))
-_ATOMS = frozenset((
-    str, type(None), type(...), torch.dtype, torch.device, torch.memory_format, torch.layout, type, torch.Size,
-))  # fmt: skip
-
-_SIZES = frozenset((TorchLength, TorchBatch, TorchBatchLength))
+from .keys import ATOMS, NUMBERS, NUMBERS_OF_SCORES, SIZES, Asked, key_of_size
 
 #: What a result may hold beside streams.
-_RESULTS = (*_NUMBERS, float, *_ATOMS)
-
-
-class _Unknown(Exception):
-    """An argument, or a result, of which a place can't be known or repeated."""
-
-
-class Asked(NamedTuple):
-    """What a call of a torch function asks for, as `_core.Replay` reads it.
-
-    Attributes
-    ----------
-    key : tuple
-        Equal where the same is asked for.
-    streams : list
-        The native tensors among the arguments.
-    edges : list of Edge
-        Whose frames the sizes among them count.
-    held : list
-        Parameters and buffers, which are compared by identity.
-    made : list
-        All other tensors, which are compared by type and shape.
-    tokens : list
-        The sizes.
-    """
-
-    key: tuple[Any, ...]
-    streams: list[Any]
-    edges: list[Edge]
-    held: list[Any]
-    made: list[Any]
-    tokens: list[Token]
-
-
-def _of_size(x: Any, entry: Any, edges: list[Edge], tokens: list[Token]) -> tuple[Any, ...] | None:
-    """Return a key of a size, or of what is computed of lengths; None where there can be none.
-
-    The size, and the edges whose frames it counts, are appended to the lists.
-    """
-    kind = type(x)
-    try:
-        if kind is Deferred:
-            return _of_deferred(x, entry, edges)
-        if kind not in _SIZES:
-            return None
-        tokens.append(x)
-        times = () if kind is TorchLength else (x.times,)
-        if kind is TorchBatch:
-            return kind, *times
-        return kind, *times, *_of_length(x if kind is TorchLength else x.length, entry, edges)
-    except _Unknown:
-        return None
-
-
-def _of_length(x: Any, entry: Any, edges: list[Edge]) -> tuple[Any, ...]:
-    key: list[Any] = [x.plus]
-    for times, atom in x.terms:
-        if type(atom) is not Edge:  # what was rounded
-            key += (atom.by, _of_length(atom.length, entry, edges))
-        elif atom.entry is not entry:
-            raise _Unknown
-        else:
-            key += (times, atom.line)
-            edges.append(atom)
-    return tuple(key)
-
-
-def _of_deferred(x: Deferred, entry: Any, edges: list[Edge]) -> tuple[Any, ...]:
-    """Return a key of what is computed of lengths; what holds tensors has none."""
-    found = x.__dict__.get("_asked")
-    if found is None:
-        own: list[Edge] = []
-        parts = (*x.args, *(p for item in x.kwargs.items() for p in item))
-        key = (Deferred, x.func, x.constants, *[_of_part(part, entry, own) for part in parts])
-        found = x.__dict__["_asked"] = key, own
-    edges += found[1]
-    key = found[0]
-    return key
-
-
-def _of_part(x: Any, entry: Any, edges: list[Edge]) -> Any:
-    """Return a key of an argument of what is computed of lengths."""
-    kind = type(x)
-    if kind is Symbolic:
-        given = [_of_part(part, entry, edges) for part in (x.length, x.value)]
-        return (x.roles, x.position, x.kind, *given)
-    if kind is tuple or kind is list:
-        return (kind, *[_of_part(part, entry, edges) for part in x])
-    if kind is slice:
-        return (kind, *[_of_part(part, entry, edges) for part in (x.start, x.stop, x.step)])
-    if kind is float:
-        return x.hex()
-    if kind in _ATOMS:
-        return x
-    if kind in _NUMBERS:
-        return kind, x
-    key = _of_size(x, entry, edges, [])
-    if key is None:
-        raise _Unknown
-    return key
+_RESULTS = (*NUMBERS, float, *ATOMS)
 
 
 #: What a recording of the function that runs now notes.
@@ -187,12 +84,14 @@ class Noted(Recording):
         Whether it may do more than run operators where it runs none, as ``requires_grad_`` does.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: Asked, entry: Any) -> None:
+        self.entry = entry
         super().__init__(asked.streams, asked.edges)
         self.asked = asked
         self.steps: list[tuple[Any, tuple[Any, ...], dict[str, Any], torch.Tensor]] = []
         self.handled = False
-        self._asked_before = times_asked()
+        self._before = [(x, type(x), vars(x)) for x in asked.tokens if not isinstance(x, Token)]
+        self._asked_before = len(declared_here()[1])
         self._token: Any = None
 
     def __enter__(self) -> Noted:
@@ -204,17 +103,24 @@ class Noted(Recording):
 
     def place(self, out: Any) -> Place | None:
         """Return the place whose call gave `out`; None where it can't be repeated."""
-        if not self._whole or ((self.handled or not self.asked.streams) and not self._legs):
+        of_lengths = isinstance(out, StreamTensor) and type(out._inner) in (Symbolic, Deferred)
+        if not self._whole or ((self.handled or not (self.asked.streams or of_lengths)) and not self._legs):
             return None
-        if times_asked() != self._asked_before:  # a declared context has to be asked for in every call
-            return None
+        if any(type(x) is not kind or vars(x) is not held for x, kind, held in self._before):
+            return None  # what it was given has become another
+        asks = len(declared_here()[1]) > self._asked_before
+        func = self.asked.key[0]
+        if asks and not (type(func) is tuple and isinstance(func[-1], Context)):
+            return None  # what it asks for is no part of the key
         try:
-            recipe = _Recipe(self.asked, self.steps)
+            recipe = _Recipe(self.asked, self.steps, self.entry)
             weights = [recipe.of(each) for each in self._weights]
+            del recipe.entry  # which no place keeps
             legs = tuple(map(_leg, self._legs, self._sources, weights))
             making = None if recipe.fixed else partial(recipe.weights, weights)
-            return Place(legs, making, _Results(self, out).form(out), self.asked.held)
-        except _Unknown:
+            form = _Results(self, out).form(out)
+            return Place(legs, making, partial(_asking, form) if asks else form, self.asked.held)
+        except Unknown:
             return None
 
 
@@ -238,7 +144,8 @@ class _Recipe:
         Whether there are none, as where all weights are there in every call.
     """
 
-    def __init__(self, asked: Asked, noted: Sequence[Any]) -> None:
+    def __init__(self, asked: Asked, noted: Sequence[Any], entry: Any) -> None:
+        self.entry = entry
         self._held = {id(x) for x in asked.held}
         self._places = {id(x): i for i, x in enumerate(asked.made)}
         self._made = {id(step[3]): step for step in noted}
@@ -248,8 +155,11 @@ class _Recipe:
 
     def of(self, weights: Sequence[Any]) -> Any:
         """Return an operator's weights, with `_At` for those that are made in every call."""
-        out = tuple([w if w is None or is_number(w) else self._find(w) for w in weights])
-        return out if any(type(w) is _At for w in out) else tuple(weights)
+        return tuple([w if w is None else self._number(w) if is_number(w) else self._find(w) for w in weights])
+
+    def _number(self, x: Any) -> torch.Tensor:
+        """Return a number that an operator takes as a tensor."""
+        return self.entry.session.constant(x, torch.empty(0, device=self.entry.device))
 
     def _find(self, x: Any) -> Any:
         key = id(x)
@@ -259,7 +169,7 @@ class _Recipe:
             self.fixed = False
             return _At(self._places[key])
         if key not in self._made:
-            raise _Unknown
+            raise Unknown
         function, args, kwargs, _ = self._made[key]
         args, kwargs = (map_leaves(tree, self._argument) for tree in (args, kwargs))
         inner = [kwargs, *(x for x in args if isinstance(x, (list, tuple, dict)))]
@@ -281,7 +191,7 @@ class _Recipe:
 
     def _argument(self, x: Any) -> Any:
         if isinstance(x, Token) or getattr(x, "is_stream", False):
-            raise _Unknown
+            raise Unknown
         return self._find(x) if isinstance(x, torch.Tensor) else x
 
 
@@ -294,7 +204,8 @@ class _Results:
         self._values = recording._values
         self._inputs = recording.asked.streams
         self._given = recording._edges
-        self._tokens = recording.asked.tokens
+        self._tokens: list[Any] = recording.asked.tokens
+        self._weighed = bool(recording.asked.made or recording.asked.held)
 
     def form(self, out: Any) -> Any:
         """Return what makes the same of other values."""
@@ -305,14 +216,20 @@ class _Results:
             return parts if type(out) is tuple else partial(_several, type(out), parts)
         if type(out) in _RESULTS:
             return partial(_same, out)
-        raise _Unknown
+        if type(out) in SIZES:
+            return _OfLengths(maker(out, self._given, self._tokens), False)
+        raise Unknown
 
     def _of_stream(self, x: Any) -> Any:
+        if type(x) in (Symbolic, Deferred) and not (self._weighed or is_constant(x)):
+            return _OfLengths(maker(x, self._given, self._tokens), True, self._index(x))
+        if type(x) is Scores:
+            return self._of_scores(x)
         if type(x) is not NativeStream or x.alike[0] is not None:
-            raise _Unknown
+            raise Unknown
         if "edge" not in vars(x) and (last := later(x)) is not None:
             if x._view is not last or not last.is_once:
-                raise _Unknown
+                raise Unknown
             return _Made(self._seen(last.of), partial(last_frames, count=last.count))
         self._require_value(x)
         if writing.is_of_constant(x):
@@ -322,8 +239,35 @@ class _Results:
                 return _Given(i) if x.edge is self._given[i] else (*self._seen(x), None)
         shared = writing.shared(x, [*self._inputs, *(y for y in self._outputs if y is not x)])
         if shared is NotImplemented or (shared is not None and shared[0] >= len(self._inputs)):
-            raise _Unknown
+            raise Unknown
         return (*self._seen(x), shared if shared is None else self._shared(shared))
+
+    def _of_scores(self, x: Scores) -> Any:
+        """Return what makes scores again: what they have of others that were given is what those have."""
+        if (at := self._index(x)) is not None:
+            return _OfScores(at, {}, {}, (), None)
+        given = next(((i, own) for i, own in enumerate(self._tokens) if type(own) is Scores), None)
+        before = vars(given[1]) if given else {}
+        changed = {name: value for name, value in vars(x).items() if value is not before.get(name, self)}
+        steps, source = changed.pop("steps", None), changed.pop("_source", None)
+        changed.pop("_taken", None)
+        seen = {name: self._seen(changed.pop(name)) for name in ("q", "k") if name in changed}
+        if not NUMBERS_OF_SCORES.issuperset(type(v) for name, v in changed.items() if name != "axes"):
+            raise Unknown
+        if source is not None and (given is None or source != (given[1],)):
+            raise Unknown
+        if steps is None:
+            added = None
+        else:
+            n = len(before.get("steps", ()))
+            if any(a is not b for a, b in zip(steps, before.get("steps", ()))) or len(steps) < n:
+                raise Unknown
+            own, tokens = self._given, self._tokens
+            added = [
+                (s._replace(by=None, value=None), maker(s.by, own, tokens), maker(s.value, own, tokens))
+                for s in steps[n:]
+            ]
+        return _OfScores(given[0] if given else None, changed, seen, added, source)
 
     def _shared(self, shared: Any) -> Any:
         at, view = shared
@@ -338,26 +282,30 @@ class _Results:
                 return slice(*parts)
             if isinstance(x, Token):
                 if id(x) not in places:
-                    raise _Unknown
+                    raise Unknown
                 found.append(())
                 return _At(places[id(x)])
             if type(x) in _RESULTS:
                 return x
-            raise _Unknown
+            raise Unknown
 
         args, kwargs = (map_leaves(tree, argument) for tree in view.given())
         return _Shared(at, (view.method, view.put, args, kwargs), bool(found))
 
+    def _index(self, x: Any) -> int | None:
+        """Return which of the values that were given a result is."""
+        return next((i for i, own in enumerate(self._tokens) if own is x), None)
+
     def _require_value(self, x: Any) -> None:
         """Refuse what is computed where it is used: looking at its edge would be a use."""
         if "edge" not in vars(x):
-            raise _Unknown
+            raise Unknown
 
     def _seen(self, x: Any) -> tuple[int, Any, Any]:
         self._require_value(x)
         at = self._edges.get(id(x.edge), -1)
         if at < 0 or x.value is not self._values[at]:
-            raise _Unknown
+            raise Unknown
         return at, x.dims, x._names
 
 
@@ -400,6 +348,68 @@ class _Given:
         return StreamTensor.shell(streams[self.at])
 
 
+class _OfLengths:
+    """A size, or what is computed of lengths, made anew of this call's edges.
+
+    Parameters
+    ----------
+    make : callable
+        See `dreamstream.array.known.maker`.
+    is_tensor : bool
+    at : int, optional
+        Which of the values that were given it is itself.
+    """
+
+    __slots__ = ("at", "is_tensor", "make")
+
+    def __init__(self, make: Any, is_tensor: bool, at: int | None = None) -> None:
+        self.make, self.is_tensor, self.at = make, is_tensor, at
+
+    def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
+        if self.at is not None:
+            return StreamTensor.shell(tokens[self.at])
+        made = self.make(edges, tokens)
+        return StreamTensor.shell(made) if self.is_tensor else made
+
+
+class _OfScores:
+    """Scores of attention, made anew: those that were given, if any, with changes.
+
+    Parameters
+    ----------
+    at : int or None
+        Which of the values that were given they were made of.
+    changed, seen : dict
+        Attributes that are the same in every call; queries and keys, as results are seen.
+    added : list of (Step, maker, maker), or None
+        Steps behind those that were done before; None where the list is the same.
+    source : tuple or None
+        Not None where they are a view of those that were given.
+    """
+
+    __slots__ = ("added", "at", "changed", "seen", "source")
+
+    def __init__(self, at: Any, changed: Any, seen: Any, added: Any, source: Any) -> None:
+        self.at, self.changed, self.seen, self.added = at, changed, seen, added
+        self.source = source is not None
+
+    def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
+        given = None if self.at is None else tokens[self.at]
+        if self.added == ():
+            return StreamTensor.shell(given)
+        out: Any = object.__new__(Scores)
+        own = out.__dict__
+        own.update(vars(given) if given is not None else {}, _source=None, _taken=(), **self.changed)
+        for name, (at, dims, names) in self.seen.items():
+            own[name] = NativeStream.inside(values[at], dims, edges[at], names)
+        if self.added is not None:
+            more = [s._replace(by=by(edges, tokens), value=value(edges, tokens)) for s, by, value in self.added]
+            own["steps"] = [*(given.steps if given is not None else ()), *more]
+        if self.source:
+            out._shares(given)
+        return StreamTensor.shell(out)
+
+
 class _Made:
     """What a function makes of a result: its last frames, computed where they are used; a constant's rows."""
 
@@ -411,6 +421,12 @@ class _Made:
     def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
         at, dims, names = self.of
         return StreamTensor.shell(self.make(NativeStream.inside(values[at], dims, edges[at], names)))
+
+
+def _asking(form: Any, *given: Any) -> Any:
+    """Return a result of attention, which asks for the context that is declared in every call."""
+    declared_here()[1].append(True)
+    return REPLAY.result(form, *given)
 
 
 def _same(value: Any, *_: Any) -> Any:
@@ -469,11 +485,11 @@ def _leg(leg: Leg, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, ..
 
 
 #: Stands where a function is not repeated; how many places a forward may have beside a few per operation.
-_ANEW, _MOST = object(), 1024
+ANEW, _MOST = object(), 1024
 
 REPLAY = _core.Replay(
-    SHELL, NativeStream, Edge, Place, _ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)),
-    STAND_IN.as_subclass, without_functions, torch.is_grad_enabled, _of_size,
+    SHELL, NativeStream, Edge, Place, ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)),
+    STAND_IN.as_subclass, without_functions, torch.is_grad_enabled, key_of_size,
 )  # fmt: skip
 
 
@@ -486,6 +502,8 @@ def repeated(
     _compute(args)
     _compute(kwargs.values())
     out = REPLAY.call(forward, func, args, kwargs)
+    if out is ANEW:
+        return run(*given)
     return recorded(forward, func, args, kwargs, run, *given) if out is NotImplemented else out
 
 
@@ -507,7 +525,7 @@ def recorded(
     asked = REPLAY.ask(forward, func, args, kwargs)
     if asked is None or asked[0] in entry.courses:
         return run(*given)
-    with Noted(Asked(*asked)) as recording:
+    with Noted(Asked(*asked), entry) as recording:
         entry.recording = recording
         try:
             out = run(*given)
@@ -516,5 +534,5 @@ def recorded(
     courses = entry.courses
     if len(courses) > _MOST + 8 * entry.n_done:  # numbers that differ from call to call
         courses.clear()
-    courses[asked[0]] = recording.place(out) or _ANEW
+    courses[asked[0]] = recording.place(out) or ANEW
     return out

@@ -40,6 +40,9 @@ from .windows import AllFrames, Columns, EagerWindow
 class TorchSession(Session):
     """A session whose streams' states are places in tables or records of torch tensors."""
 
+    real: torch.dtype | None = None  # torch's default in the call before
+    has_loose = False  #: Whether a forward of it has computed something of lengths.
+
     def __init__(self, *options: Any, **named: Any) -> None:
         super().__init__(*options, **named)
         self.table = Table()
@@ -131,7 +134,10 @@ class TorchCall(Call):
 
         With `keeps_tape`, `detach` says whether the states are cut off from the tape.
         """
-        self.device = device
+        self.device, session = device, self.session
+        if session.real is not (real := torch.get_default_dtype()):  # what lengths say has another type
+            session.real = real
+            session.courses.clear()
         self.parameters = self.session.parameters
         self.keeps_tape = keeps_tape
         if self.fresh or self.session.table.device != device:  # the module may have been moved
@@ -208,6 +214,10 @@ class TorchCall(Call):
         like = values[0] if values else torch.empty(0, device=self.device)
         if plan.arrays:
             weights = [self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights]
+        if columns and plan.of_one:
+            found = self._of_one(plan, inputs[0], outputs[0], values[0], weights, columns)
+            if found is not None:
+                return [(found, Edge(self, leg.lines[0], outputs[0]))]
         if not plan.framewise:
             results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended, columns)
         elif values and not like.shape[0]:
@@ -222,6 +232,26 @@ class TorchCall(Call):
             value = results if isinstance(results, Tensor) else results[0]
             return [(value, Edge(self, leg.lines[0], outputs[0]))]
         return [(y, Edge(self, line, c)) for y, line, c in zip(results, leg.lines, outputs)]
+
+    def _of_one(
+        self, plan: Plan, counts: Counts, made: Counts, value: Tensor, weights: Sequence[Any], columns: Any
+    ) -> Tensor | None:
+        """Run an operator on one input in evaluation, where all rows go on alike; None where they don't."""
+        ((first, back, tail, new),), ((at, n, _),), lined_up = columns
+        numbers = plan.numbers if self.alike else lined_up and plan.lines_up
+        if self.keeps_tape or not (self.keeps_frames and numbers and n > 0) or min(back, tail, new) < 0:
+            return None
+        key, step = (self.n_done - 1, 0), plan.step
+        old = self.gathered.rows(key) if back else None
+        window = Columns(old, value, first, back, new, counts, self.some_end or not plan.lines_up)
+        step.training, step.device, step.n, step.first = False, value.device, [n], [at]
+        y = plan.kernel.run(step, window, *weights)
+        y = y[0] if isinstance(y, tuple) else y
+        if tail:
+            self.store.write(key, window.tail(tail), self.index)
+        if y.dim() == 1 + len(step.features[0]):
+            return y
+        return y.flatten(0, 1) if self.alike and y.shape[1] == n else flat(y, made[:, 2] - made[:, 0])
 
     def _windowed(
         self,
@@ -375,8 +405,8 @@ class Plan:
         self.run, self.framewise = self.kernel.run, self.kernel.framewise
         if self.kernel.alone is not None and (alone := self.kernel.alone(self.step, weights)) is not None:
             self.run, self.framewise = alone, True
-        special = self.shift is not None or self.holds or self.arrays or self.checked is not None
-        #: Whether all that it needs to know is frames; whether its counts are then those of any input.
+        special = self.shift is not None or self.holds or self.checked is not None
+        #: Whether it needs frames, and tensors for weights, alone; whether its counts are then those of any input.
         self.of_frames = self.framewise and leg.n_values > 0 and not (special or leg.lines[0].static)
         #: Whether rows of a window may begin at the same column.
         mode = op.attributes.get("mode", "constant")
@@ -385,6 +415,9 @@ class Plan:
         self.numbers: bool = takes(self.step) if callable(takes) else takes
         self.lines_up = self.numbers and mode in ("zeros", "constant") and not values_given
         looks = getattr(op, "needs_frames", False) or getattr(op, "checks", False)
+        one = len(leg.signatures) == leg.n_values == len(leg.lines) == 1 and not leg.lines[0].static
+        #: Whether it looks at windows of one input, and carries nothing else.
+        self.of_one = one and not self.framewise and self.kernel.carries is None
         self.follows = bool(op.same_counts) and not looks
 
 

@@ -192,6 +192,8 @@ class Columns(EagerWindow):
         """A number is the position of the first row, where the others begin at the same column."""
         if isinstance(first, int):
             offset = first - self._begin
+            if self.even and 0 <= offset <= (grid := self._grids[0.0]).shape[1] - n:
+                return grid if n == grid.shape[1] else grid[:, offset : offset + n]
         else:
             offsets = first.numpy() - self._first
             if not len(offsets) or not same(offsets):
@@ -207,9 +209,11 @@ class Columns(EagerWindow):
     def tail(self, lengths: Ints | int) -> Tensor:
         if not isinstance(lengths, int):
             return super().tail(lengths)
-        n, grid = lengths, self._grid(0.0)
+        n = lengths
         if self.even:
+            grid = self._grids[0.0]
             return grid[:, grid.shape[1] - n :]
+        grid = self._grid(0.0)
         index = _last(self._lengths.tobytes(), self._n_kept, grid.shape[1], n)
         there = to_device(index, grid.device)
         return grid.flatten(0, 1).index_select(0, there).reshape(-1, n, *grid.shape[2:])

@@ -51,7 +51,13 @@ OF_ONE: dict[str, tuple[Callable[..., Tensor], tuple[str, ...]]] = {
 }
 
 
-@framewise(*OF_ONE)
+def _of_one(step: Step, _: Sequence[object]) -> Callable[..., Tensor] | None:
+    """Return the function itself where it takes nothing but frames."""
+    run, takes = OF_ONE[step.name]
+    return None if takes else lambda step, x: run(x)
+
+
+@framewise(*OF_ONE, alone=_of_one)
 def function(step: Step, x: Tensor) -> Tensor:
     """Return torch's function of the operator's name."""
     run, takes = OF_ONE[step.name]
@@ -76,7 +82,14 @@ OF_SEVERAL: dict[str, Callable[..., Tensor]] = {
 }
 
 
-@framewise(*OF_SEVERAL)
+def _in_order(step: Step, _: Sequence[object]) -> Callable[..., Tensor] | None:
+    """Return the function itself where operands are given in their order, with axes that broadcast."""
+    run, order = OF_SEVERAL[step.name], step.attributes["order"]
+    lie = min(step.ranks) == max(step.ranks) and not (order and any(order[: len(step.ranks)]))
+    return (lambda step, *given: run(*given)) if lie else None
+
+
+@framewise(*OF_SEVERAL, alone=_in_order)
 def function_of_several(step: Step, *given: Tensor) -> Tensor:
     """Return torch's function of the operands in their order."""
     return OF_SEVERAL[step.name](*aligned(step, given))

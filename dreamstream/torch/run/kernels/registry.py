@@ -147,9 +147,9 @@ class Kernel:
 KERNELS: dict[str, Kernel] = {}
 
 
-def framewise(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enter a framewise kernel under the names of its operators."""
-    return _enter(names, framewise=True)
+def framewise(*names: str, **kind: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a framewise kernel under the names of its operators; `kind` has what else `Kernel` says of it."""
+    return _enter(names, framewise=True, **kind)
 
 
 def each_frame(rows: Mapping[str, Callable[..., Any]]) -> None:

@@ -1,0 +1,283 @@
+"""What is known of deferred values from call to call.
+
+A forward makes the same positions and masks of lengths in every call, of edges of the same lines. Equal ones have
+the same `Facts` as long as the session lives: their shape, their type, the number that they are. By these, too, a
+call knows that the same is asked for as in the one before.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import lru_cache, partial, reduce
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+from ..stream.edge import Edge
+from ..stream.rules import BatchLength, BatchSize, Length, Token
+from .filled import kept
+from .shape_of import ShapeOf
+from .symbolic import Symbolic
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+#: The flag of classes that Python's `class` has made.
+_OF_PYTHON = 1 << 9
+#: Facts of how many deferred values a session keeps at most.
+_MOST = 4096
+#: Makes something of edges, and of what a function was given.
+Maker = Callable[[Sequence[Edge], Sequence[Any]], Any]
+_ATOMS = frozenset((str, type(None), type(...), type))
+
+
+class Unknown(Exception):
+    """Something of which no other call can know that the same was asked for."""
+
+
+class Facts(dict[str, Any]):
+    """What was found out about equal deferred values, by name; compared by identity."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+    __eq__ = object.__eq__
+
+
+def facts_of(x: Any) -> tuple[Facts, list[Edge]]:
+    """Return what is known of a deferred value, and the edges whose lengths are in it, in order.
+
+    Raises
+    ------
+    Unknown
+        Where nothing can be known, as of one that holds a tensor that is learned.
+    """
+    records, found = x.library.has_gradients(), x.__dict__.get("_facts")
+    if (
+        found is None or found[2] is not records
+    ):  # where gradients are recorded, nothing is known of what is learned
+        edges: list[Edge] = []
+        try:
+            found = _interned(x, edges), edges, records
+        except Unknown:
+            found = None, edges, records
+        x.__dict__["_facts"] = found
+    if found[0] is None:
+        raise Unknown
+    return found[0], found[1]
+
+
+def _interned(x: Any, edges: list[Edge]) -> Facts:
+    func, library = x.func, x.library
+    if not _lasts(func):
+        raise Unknown
+    parts = (*x.args, *(p for item in x.kwargs.items() for p in item))
+    key = (type(x), func, x.constants, library.real(), *[key_of(part, edges, library) for part in parts])
+    entry = edges[0].entry if edges else None
+    known = getattr(entry, "facts", None)
+    if known is None or any(edge.entry is not entry for edge in edges):
+        raise Unknown
+    facts = known.get(key)
+    if facts is None:
+        if len(known) > _MOST:
+            known.clear()
+        facts = known[key] = Facts()
+    return facts
+
+
+def _lasts(func: Any) -> bool:
+    """Whether a function is the same in every call, and no object or closure that may hold values of one."""
+    if type(func) is not FunctionType:
+        owner = getattr(func, "__self__", None)  # of a builtin, whatever that is a function of
+        return hasattr(func, "__objclass__") or (
+            type(func) is BuiltinFunctionType and (owner is None or isinstance(owner, (type, ModuleType)))
+        )
+    if not func.__closure__ or func.__code__.co_filename.startswith(_PACKAGE):
+        return True
+    return (
+        reduce(
+            lambda x, name: getattr(x, name, None), func.__qualname__.split("."), sys.modules.get(func.__module__)
+        )
+        is func
+    )
+
+
+def key_of(x: Any, edges: list[Edge], library: Any) -> Any:
+    """Return a key of an argument; the edges whose lengths are in it are appended to `edges`."""
+    kind = type(x)
+    if kind is int or kind is bool:
+        return kind, x
+    if kind is float:
+        return x.hex()
+    if kind in _ATOMS or kind in library.atoms:
+        return x
+    if kind is tuple or kind is list:
+        return (kind, *[key_of(part, edges, library) for part in x])
+    if kind is slice:
+        return (kind, *[key_of(part, edges, library) for part in (x.start, x.stop, x.step)])
+    if kind is Symbolic:
+        return (x.roles, x.position, x.kind, *[key_of(part, edges, library) for part in (x.length, x.value)])
+    if isinstance(x, (BatchSize, BatchLength)):
+        length = key_of_length(x.length, edges) if isinstance(x, BatchLength) else ()
+        return kind, x.times, length
+    if isinstance(x, Length):
+        return kind, key_of_length(x, edges)
+    if hasattr(kind, "probe"):
+        facts, own = facts_of(x)
+        edges += own
+        return facts
+    if kind is dict:
+        return (kind, *[(name, key_of(part, edges, library)) for name, part in x.items()])
+    if kind is ShapeOf:
+        return kind, key_of(x.shape, edges, library), x.dtype, x.device
+    if isinstance(x, library.tensor):
+        return library.content(x)
+    if _holds_all(kind):  # type: ignore[arg-type]
+        return kind, key_of(vars(x), edges, library)
+    raise Unknown
+
+
+@lru_cache(maxsize=256)
+def _holds_all(kind: Any) -> bool:
+    """Whether objects of a class are their attributes, as a model's configuration is, and nothing beside them."""
+    classes = [cls for cls in kind.__mro__ if cls is not object]
+    return not issubclass(kind, type) and all(
+        cls.__flags__ & _OF_PYTHON and not vars(cls).get("__slots__") for cls in classes
+    )
+
+
+def key_of_length(x: Length, edges: list[Edge]) -> tuple[Any, ...]:
+    """Return a key of a length; the edges whose frames it counts are appended to `edges`."""
+    key: list[Any] = [x.plus]
+    for times, atom in x.terms:
+        if type(atom) is not Edge:  # what was rounded
+            key += (times, atom.by, key_of_length(atom.length, edges))
+        else:
+            key += (times, atom.line)
+            edges.append(atom)
+    return tuple(key)
+
+
+def recalled(x: Any, what: str, make: Callable[[], Any]) -> Any:
+    """Return what was found out about an equal deferred value, or find it out.
+
+    It is a number, a type, or a tuple of those and of lengths.
+    """
+    try:
+        facts, edges = facts_of(x)
+    except Unknown:
+        return make()
+    if what in facts:
+        return facts[what](edges, ())
+    out = make()
+    with suppress(Unknown):
+        facts[what] = maker(out, edges, ())
+    return out
+
+
+def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
+    """Return what makes the same of other edges of the same lines, and of other equal values that were given.
+
+    Raises
+    ------
+    Unknown
+        Where something else is in it.
+    """
+    kind = type(out)
+    if kind in (tuple, list, slice):
+        parts = [maker(p, edges, given) for p in ((out.start, out.stop, out.step) if kind is slice else out)]
+        if all(type(p) is partial for p in parts):  # nothing of a call is in it
+            return partial(_same, out) if kind is not list else lambda e, g: [p(e, g) for p in parts]
+        if kind is slice:
+            return lambda e, g: slice(*[p(e, g) for p in parts])
+        return lambda e, g: kind([p(e, g) for p in parts])
+    if kind is dict:
+        named = {name: maker(p, edges, given) for name, p in out.items()}
+        return lambda e, g: {name: p(e, g) for name, p in named.items()}
+    if isinstance(out, Token):
+        return _size_maker(out, edges)
+    if kind is Symbolic or hasattr(kind, "probe"):
+        at = next((i for i, x in enumerate(given) if getattr(x, "__dict__", None) is out.__dict__), None)
+        if at is not None:
+            return lambda e, g: kept(g[at])
+        return _formula_maker(out, edges, given) if kind is Symbolic else _deferred_maker(out, edges, given)
+    if hasattr(out, "edge") or hasattr(out, "shape") or (hasattr(out, "__dict__") and not callable(out)):
+        raise Unknown
+    return partial(_same, out)
+
+
+def _same(out: Any, *_: Any) -> Any:
+    return out
+
+
+def _size_maker(out: Any, edges: Sequence[Edge]) -> Maker:
+    kind = type(out)
+    if isinstance(out, BatchLength):
+        length, times = _size_maker(out.length, edges), out.times
+        return lambda e, g: kind(length(e, g), times)
+    if isinstance(out, BatchSize):
+        of, times = _at(out.edge, edges), out.times
+        return lambda e, g: kind(e[of], times)
+    if not isinstance(out, Length):
+        raise Unknown
+    plus, first = out.plus, _at(out.edge, edges)
+    whole = [(times, _at(atom, edges)) for times, atom in out.terms if type(atom) is Edge]
+    rounded = [(times, a, _size_maker(a.length, edges)) for times, a in out.terms if type(a) is not Edge]
+    order = [type(atom) is Edge for _, atom in out.terms]
+
+    def length_of(e: Sequence[Edge], _: Any) -> Any:
+        made: Any = object.__new__(kind)
+        plain = iter([(times, e[at]) for times, at in whole])
+        others = iter([(times, a._replace(length=inner(e, ()))) for times, a, inner in rounded])
+        made.edge, made.plus = e[first], plus
+        made.terms = tuple([next(plain if is_edge else others) for is_edge in order])
+        return made
+
+    return length_of
+
+
+def _formula_maker(out: Symbolic, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
+    value, length = maker(out.value, edges, given), maker(out.length, edges, given)
+    roles, position, kind, share = out.roles, out.position, out.kind, _share_maker(out, edges, given)
+
+    def formula(e: Sequence[Edge], g: Sequence[Any]) -> Any:
+        made = Symbolic(value(e, g), roles, length(e, g), position, kind)
+        share(made, e, g)
+        return made
+
+    return formula
+
+
+def _deferred_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
+    facts, own = facts_of(out)
+    args, kwargs = maker(out.args, edges, given), maker(out.kwargs, edges, given)
+    places, share, kind = [_at(edge, edges) for edge in own], _share_maker(out, edges, given), type(out)
+    library, func, constants, records = out.library, out.func, out.constants, out.library.has_gradients()
+
+    def deferred(e: Sequence[Edge], g: Sequence[Any]) -> Any:
+        made: Any = object.__new__(kind)
+        made.library, made.func, made.args, made.kwargs = library, func, args(e, g), kwargs(e, g)
+        made._facts = facts, [e[at] for at in places], records
+        if constants:
+            made.constants = constants
+        share(made, e, g)
+        return made
+
+    return deferred
+
+
+def _share_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Callable[..., None]:
+    """Return what notes that a tensor is a view of one that was given."""
+    if out._source is None:
+        return lambda made, e, g: None
+    of, *how = out._source
+    at, again = next((i for i, x in enumerate(given) if x is of), None), maker(tuple(how), edges, given)
+    if at is not None:
+        return lambda made, e, g: made._shares(g[at], *again(e, g))
+    whole = maker(of, edges, given)
+    return lambda made, e, g: made._shares(whole(e, g), *again(e, g))
+
+
+def _at(edge: Any, edges: Sequence[Edge]) -> int:
+    found = next((i for i, e in enumerate(edges) if e is edge), None)
+    if found is None:
+        raise Unknown
+    return found

@@ -1,0 +1,103 @@
+"""What a call of a torch function asks for: the key by which the same is known again in the next call.
+
+Streams are known by their lines, dimensions and names, sizes and what is computed of lengths by the lines whose
+frames they count, scores of attention by their queries, keys and steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from ...array.deferred import Deferred
+from ...array.known import Unknown, key_of
+from ...array.scores import Scores
+from ...array.stream_tensor import StreamTensor as NativeStream
+from ...array.symbolic import Symbolic
+from ...stream.edge import Edge
+from ...stream.rules import Shape, Token
+from .sizes import TorchBatch, TorchBatchLength, TorchLength
+
+NUMBERS = frozenset((int, bool))
+ATOMS = frozenset((
+    str, type(None), type(...), torch.dtype, torch.device, torch.memory_format, torch.layout, type, torch.Size,
+))  # fmt: skip
+
+SIZES = frozenset((TorchLength, TorchBatch, TorchBatchLength))
+_OF_LENGTHS = SIZES | {Symbolic, Deferred, Scores}
+
+
+class Asked(NamedTuple):
+    """What a call of a torch function asks for, as `_core.Replay` reads it.
+
+    Attributes
+    ----------
+    key : tuple
+        Equal where the same is asked for.
+    streams : list
+        The native tensors among the arguments.
+    edges : list of Edge
+        Whose frames the sizes among them count.
+    held : list
+        Parameters and buffers, which are compared by identity.
+    made : list
+        All other tensors, which are compared by type and shape.
+    tokens : list
+        The sizes.
+    """
+
+    key: tuple[Any, ...]
+    streams: list[Any]
+    edges: list[Edge]
+    held: list[Any]
+    made: list[Any]
+    tokens: list[Token]
+
+
+def key_of_size(
+    x: Any, entry: Any, streams: list[Any], edges: list[Edge], tokens: list[Token]
+) -> tuple[Any, ...] | None:
+    """Return a key of a size, or of what is computed of lengths; None where there can be none.
+
+    The size, the edges whose frames it counts, and streams in it are appended to the lists.
+    """
+    own: list[Edge] = []
+    kind = type(x)
+    if kind is Shape:
+        sizes = [p if type(p) is int else key_of_size(p, entry, streams, edges, tokens) for p in x]
+        return None if None in sizes else (kind, *sizes)
+    if kind not in _OF_LENGTHS:
+        return None
+    try:
+        tokens.append(x)
+        key = _of_scores(x, entry, streams, own) if kind is Scores else (key_of(x, own, entry.library),)
+    except Unknown:
+        return None
+    edges += own
+    return None if any(edge.entry is not entry for edge in own) else key
+
+
+def _of_scores(x: Scores, entry: Any, streams: list[Any], edges: list[Edge]) -> tuple[Any, ...]:
+    """Return a key of scores of attention, whose queries and keys are appended to `streams`."""
+    state = tuple([value for name, value in vars(x).items() if name not in _NOT_OF_SCORES])
+    if not NUMBERS_OF_SCORES.issuperset(map(type, state)):
+        raise Unknown
+    key: list[Any] = [Scores, x.axes.key(), str(x.picked), state]
+    own: Any
+    for own in (x.q, x.k):
+        if type(own) is not NativeStream or "edge" not in vars(own) or own.alike[0] is not None:
+            raise Unknown
+        edge: Any = own.edge
+        if edge.entry is not entry:
+            raise Unknown
+        key += (edge.line, own.dims, own._names)
+        streams.append(own)
+    for step in x.steps:
+        key += (step.name, step.axes.key(), key_of((step.by, step.value), edges, entry.library))
+    return tuple(key)
+
+
+#: What of scores has a key of its own, or none; and of what types all else has to be.
+_NOT_OF_SCORES = frozenset(("q", "k", "axes", "steps", "picked", "_source", "_taken"))
+NUMBERS_OF_SCORES = frozenset((int, float, bool, type(None)))
