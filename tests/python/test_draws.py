@@ -14,6 +14,21 @@ from dreamstream.torch import nn as ds_torch_nn
 BLOCK = ds.Context(chunk=4, left=8, right=2)
 
 
+class Cells(nn.Module):
+    """A loop over frames, whose state and outputs are dropped in part."""
+
+    def __init__(self, drop):
+        super().__init__()
+        self.cell, self.drop = nn.GRUCell(8, 8), drop
+
+    def forward(self, x):
+        h, ys = ds.zeros(x.size(0), 8, dtype=x.dtype), []
+        for t in range(x.size(1)):
+            h = self.drop(self.cell(x[:, t], h), 0.3, self.training)
+            ys.append(self.drop(h + x[:, t], 0.2, self.training))
+        return ds.stack(ys, 1)
+
+
 class Layers(nn.Module):
     """Layers in a row, of ``(B, L, 8)``; each that draws is given."""
 
@@ -51,6 +66,8 @@ CASES = {
     "lstm, projected": lambda: [nn.LSTM(8, 16, num_layers=2, batch_first=True, dropout=0.4, proj_size=8)],
     "gru": lambda: [nn.GRU(8, 8, num_layers=2, batch_first=True, dropout=0.4)],
     "rnn": lambda: [nn.RNN(8, 8, num_layers=2, batch_first=True, dropout=0.4)],
+    "a loop": lambda: [Cells(F.dropout)],
+    "a loop, alpha": lambda: [nn.Dropout(0.3), Cells(F.alpha_dropout)],
     "all": lambda: [nn.Dropout(0.2), nn.GRU(8, 8, num_layers=2, batch_first=True, dropout=0.4), nn.Dropout1d(0.3)],
 }
 LENGTHS = {"a": 23, "b": 17}
