@@ -99,21 +99,28 @@ def _drawn_edge(edge: Edge, like: Line) -> Edge:
     return Edge(edge.entry, own, edge.counts)
 
 
-def in_loop(name: str, x: Any, draw: Callable[[Any], Array]) -> Any:
-    """Return what `draw` gives for the frames that a loop goes over, as the frame that the loop is at.
+def is_in_loop(x: Any) -> bool:
+    """Whether a stream is a frame in the body of a loop that has values, if only later."""
+    body = x.edge.entry if x.edge is not None else None
+    return isinstance(body, Body) and hasattr(body.loop.entry, "draw_keys")
+
+
+def in_loop(name: str, x: Any, draw: Callable[..., Array]) -> Any:
+    """Return the numbers that `draw` gives for the frames that a loop goes over, as the frame that it is at.
 
     Parameters
     ----------
     name : str
     x : StreamTensor
-        A frame in the body of the loop, with its dimensions in order.
+        A frame in the body of the loop.
     draw : callable
-        ``draw(features)`` returns ``(frames, *features)``, for features like those of `x`.
+        `uniform`, `normal` or what takes their arguments.
     """
+    x = x.in_order()
     edge, line, loop = frames_of(name, x), x.edge.line, x.edge.entry.loop
 
     def make() -> Any:
-        value = edge.entry.library.values(draw(line.features).astype(line.dtype))
+        value = edge.entry.library.values(draw(name, x, line.features).astype(line.dtype))
         return StreamTensor.inside(value, ("B", "L", *range(len(line.features))), _drawn_edge(edge, line))
 
     return loop.drawn(line, make)
@@ -154,7 +161,7 @@ def dropped_in_loop(name: str, x: Any, p: float, channels: bool, alpha: bool) ->
     if channels:
         return loops.in_loop(x, "")
     x = x.in_order()
-    scale, shift = factors(in_loop(name, x, lambda features: uniform(name, x, features) >= p), p, alpha)
+    scale, shift = factors(in_loop(name, x, lambda *of: uniform(*of) >= p), p, alpha)
     return x * scale if shift is None else x * scale + shift
 
 
