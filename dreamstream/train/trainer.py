@@ -360,8 +360,8 @@ class ChunkTrainer:
             saved.to_run(run, within)
             set_drawn(within["first_draws"] if place is None else resumed["draws"])
             skip = within["n_batches"], resumed["draws"]
-            batches = iter(loader) if place is not None else saved.batches_behind(loader, *skip)
-            batches = iter(()) if run.ended else batches
+            rest = () if run.ended else loader
+            batches = iter(rest) if place is not None else saved.batches_behind(loader, *skip)
         if self.whole_files:
             run.mark = {**saved.marked(self, run), **(resumed or {})}
         self._run, self._resumed, self._unsound = run, None, ""
