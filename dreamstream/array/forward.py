@@ -277,7 +277,7 @@ def getitem(x: StreamTensor, index: Any) -> Any:
 
 def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
     try:
-        plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
+        plan = _planned(x, shape)
     except NotStreamableError:
         if x.dims[0] == f"B_{x.lanes}" and shape and isinstance(shape[0], BatchSize):
             return _behind_lanes(x, shape)
@@ -301,6 +301,32 @@ def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
     for length in plan.claims:
         x.require_length(length)
     return x
+
+
+def _planned(x: StreamTensor, shape: Sequence[Any]) -> Any:
+    """Return the plan of a reshape; where its sizes are numbers and the tensor's own, it is the same in every call."""
+    edge: Any = x.edge
+    own = tuple(n if type(n) is int else _own_size(n, edge) for n in shape)
+    if None in own:
+        return plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
+    key, facts = ("reshape", x.dims, x.features, own), edge.line.facts
+    plan = facts.get(key)
+    if plan is None:
+        plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
+        if not plan.claims:
+            facts[key] = plan
+    return plan
+
+
+def _own_size(size: Any, edge: Any) -> Any:
+    """Return what tells a size of a tensor from its others; None where it may be another one's, or another call's."""
+    if isinstance(size, BatchSize):
+        return ("B", size.times) if size.edge.entry is edge.entry else None
+    if not isinstance(size, Length) or size.plus or len(size.terms) > 1:
+        return None
+    ((times, atom),) = size.terms
+    is_own = times == 1 and getattr(atom, "entry", None) is edge.entry and atom.cid == edge.cid
+    return "L" if is_own else None
 
 
 def _behind_lanes(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
