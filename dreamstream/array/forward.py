@@ -24,6 +24,7 @@ from ..stream.rules import (
     holds,
     is_whole,
     open_branch,
+    own_sizes,
     parse_index,
     plan_reshape,
     stream_slice,
@@ -304,29 +305,15 @@ def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
 
 
 def _planned(x: StreamTensor, shape: Sequence[Any]) -> Any:
-    """Return the plan of a reshape; where its sizes are numbers and the tensor's own, it is the same in every call."""
+    """Return the plan of a reshape, the same in every call where its sizes are numbers and the tensor's own."""
     edge: Any = x.edge
-    own = tuple(n if type(n) is int else _own_size(n, edge) for n in shape)
-    if None in own:
-        return plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
-    key, facts = ("reshape", x.dims, x.features, own), edge.line.facts
-    plan = facts.get(key)
+    facts, sizes = edge.line.facts, own_sizes(edge, shape)
+    plan = None if sizes is None else facts.get(key := ("reshape", x.dims, x.features, sizes))
     if plan is None:
         plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
-        if not plan.claims:
+        if sizes is not None and not plan.claims:
             facts[key] = plan
     return plan
-
-
-def _own_size(size: Any, edge: Any) -> Any:
-    """Return what tells a size of a tensor from its others; None where it may be another one's, or another call's."""
-    if isinstance(size, BatchSize):
-        return ("B", size.times) if size.edge.entry is edge.entry else None
-    if not isinstance(size, Length) or size.plus or len(size.terms) > 1:
-        return None
-    ((times, atom),) = size.terms
-    is_own = times == 1 and getattr(atom, "entry", None) is edge.entry and atom.cid == edge.cid
-    return "L" if is_own else None
 
 
 def _behind_lanes(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
