@@ -106,15 +106,9 @@ def is_in_loop(x: Any) -> bool:
 
 
 def in_loop(name: str, x: Any, draw: Callable[..., Array]) -> Any:
-    """Return the numbers that `draw` gives for the frames that a loop goes over, as the frame that it is at.
+    """Return numbers like a frame in the body of a loop: those of this frame, of all that `draw` gives.
 
-    Parameters
-    ----------
-    name : str
-    x : StreamTensor
-        A frame in the body of the loop.
-    draw : callable
-        `uniform`, `normal` or what takes their arguments.
+    `draw` is `uniform`, `normal` or what takes their arguments.
     """
     x = x.in_order()
     edge, line, loop = frames_of(name, x), x.edge.line, x.edge.entry.loop
@@ -146,14 +140,14 @@ def dropped(name: str, x: Any, p: float, channels: bool, alpha: bool) -> Any:
             return dropped_in_loop(name, x, p, channels, alpha)
         scale, shift = factors(kept_of_stream(name, x, p, channels), p, alpha)
         return _scaled(name, x, scale, shift)
-    shape = tuple(x.shape)
-    if channels:
+    frames = _frames(x) if x.is_stream else x  # of one call, outside of forwards
+    shape = tuple(frames.shape)
+    if channels and not x.is_stream:
         shape = (*shape[:2], *(1,) * (len(shape) - 2)) if len(shape) > 2 else (*shape[:1], *(1,) * len(shape[1:]))
-    if x.is_stream:  # the frames of one call, outside of forwards
-        frames = _frames(x)
-        kept = creation.generator().random(frames.shape) >= p
-        return x.like(_plainly(frames, kept, p, alpha))
-    return _plainly(x, creation.generator().random(shape) >= p, p, alpha)
+    kept = creation.generator().random(shape) >= p
+    scale, shift = (f if f is None else Tensor._plain(f.astype(x.dtype)) for f in factors(kept, p, alpha))
+    out = frames * scale if shift is None else frames * scale + shift
+    return x.like(out) if x.is_stream else out
 
 
 def dropped_in_loop(name: str, x: Any, p: float, channels: bool, alpha: bool) -> Any:
@@ -190,11 +184,6 @@ def factors(kept: Any, p: float, alpha: bool) -> tuple[Any, Any]:
     low = -1.7580993408473766  # a SELU's of -inf
     a = ((1 - p) * (1 + p * low * low)) ** -0.5
     return kept * a, (kept - (1 - p)) * (-a * low)
-
-
-def _plainly(x: Any, kept: Array, p: float, alpha: bool) -> Any:
-    scale, shift = (f if f is None else Tensor._plain(f.astype(x.dtype)) for f in factors(kept, p, alpha))
-    return x * scale if shift is None else x * scale + shift
 
 
 def kept_of_stream(name: str, x: Any, p: float, channels: bool) -> Array:

@@ -372,21 +372,19 @@ def own_sizes(edge: Edge, shape: Sequence[Any]) -> tuple[Any, ...] | None:
 
     None where a size may be another tensor's, or one of another call.
     """
-    found: list[Any] = []
-    atom: Any
-    for size in shape:
-        (times, atom), *more = getattr(size, "terms", ((0, None),))
+
+    def own(size: Any) -> Any:
         if type(size) is int:
-            found.append(size)
-        elif isinstance(size, BatchSize) and size.edge.entry is edge.entry:
-            found.append(("B", size.times))
-        elif times == 1 and not more and not size.plus and getattr(atom, "entry", None) is edge.entry:
-            if atom.cid != edge.cid:
-                return None
-            found.append("L")
-        else:
-            return None
-    return tuple(found)
+            return size
+        if isinstance(size, BatchSize) and size.edge.entry is edge.entry:
+            return "B", size.times
+        terms: Any = getattr(size, "terms", ((0, None),))
+        (times, atom), *more = terms
+        counts = times == 1 and not more and not size.plus and getattr(atom, "entry", None) is edge.entry
+        return "L" if counts and atom.cid == edge.cid else None
+
+    found = tuple(map(own, shape))
+    return None if None in found else found
 
 
 def _axes(dims: tuple[int | str, ...], runs: dict[str, _Run], order: Sequence[str]) -> list[int]:

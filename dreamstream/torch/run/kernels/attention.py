@@ -35,21 +35,19 @@ def drops() -> bool:
     return _DROPPED.get() > 0
 
 
-def _dropped(step: Step, weight: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+def _dropped(step: Step, weight: Tensor, keys: Tensor) -> Tensor:
     """Return weights ``(B, groups, heads of each, n, keys)``, some of them dropped and the others larger.
 
-    Parameters
-    ----------
-    queries, keys : Tensor
-        Their positions, ``(B, n)`` and ``(B or 1, keys)``, from which follows where keys of streams are dropped.
+    `keys` are their positions, ``(B or 1, keys)``. Where streams go on, what is dropped follows from positions.
     """
     p = _DROPPED.get()
     if not p or step.keys is None:
         return torch.nn.functional.dropout(weight, p) if p else weight
     heads = np.arange(weight.shape[1] * weight.shape[2]).reshape(1, *weight.shape[1:3], 1, 1)
-    at = queries.numpy(force=True)[:, None, None, :, None], keys.numpy(force=True)[:, None, None, None]
-    stays = kept(step.keys.reshape(-1, 1, 1, 1, 1), (heads, *at), p)
-    return weight * torch.from_numpy(factors(stays, p, False)[0]).to(weight)
+    queries = np.reshape(step.first[0], (-1, 1, 1, 1, 1)) + np.arange(weight.shape[3])[:, None]
+    places = heads, queries, keys.numpy(force=True)[:, None, None, None]
+    scale, _ = factors(kept(step.keys.reshape(-1, 1, 1, 1, 1), places, p), p, False)
+    return weight * torch.from_numpy(scale).to(weight)
 
 
 #: What a query sees of keys that are given once.
@@ -65,11 +63,7 @@ def cross_attention(step: Step, queries: Window, *given: Any) -> Tensor:
     q, (k, v) = queries.run(step.first[0], step.n[0]), given
     grouped = q.unflatten(2, (k.shape[1], -1))
     score = torch.einsum("bigrd,jgd->bgrij", grouped, k) * (step.attributes["scale"] or q.shape[-1] ** -0.5)
-    positions = (
-        torch.as_tensor(step.first[0]).reshape(-1, 1) + torch.arange(q.shape[1]),
-        torch.arange(len(k))[None],
-    )
-    out = torch.einsum("bgrij,jge->bigre", _dropped(step, score.softmax(-1), *positions), v)
+    out = torch.einsum("bgrij,jge->bigre", _dropped(step, score.softmax(-1), torch.arange(len(k))[None]), v)
     return out.reshape(*q.shape[:3], -1)
 
 
@@ -148,7 +142,7 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     total = weight.sum(-1, keepdim=True)
     total = total if sink is None else total + torch.exp(sink - top)
     weight = weight / torch.where(total == 0, 1, total)
-    weight = _dropped(step, weight, position, at + there(start[:, None], q))
+    weight = _dropped(step, weight, at + there(start[:, None], q))
     # Nothing times 0 may be NaN: what is not finite is counted along the keys, and spoils those who see it.
     bad = ~torch.isfinite(v)
     count = torch.nn.functional.pad(bad.long().cumsum(1), (0, 0, 0, 0, 1, 0))
