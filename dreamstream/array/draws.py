@@ -7,7 +7,7 @@ tensors draw comes from `manual_seed`'s generator.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from math import prod
@@ -21,7 +21,8 @@ from ..errors import NotStreamableError
 from ..stream.edge import Edge, Line
 from ..stream.rules import holds
 from ..stream.within import within
-from . import creation
+from . import creation, loops
+from .loops import Body
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
@@ -53,20 +54,22 @@ def fresh_keys(n: int) -> NDArray[np.uint64]:
 
 
 # ------------------------------------------------------------------ numbers of streams
-def entry_of(name: str, x: StreamTensor) -> Any:
-    """Return the running call that a stream belongs to, which must have values and keys."""
+def frames_of(name: str, x: StreamTensor) -> Any:
+    """Return the edge of a stream, or of the frames that a loop goes over; its call must have values and keys."""
     edge = x.edge
-    if edge is None or x.value is None or not hasattr(edge.entry, "draw_keys"):
+    if edge is not None and isinstance(edge.entry, Body):
+        edge = edge.entry.loop.clock
+    if edge is None or not hasattr(edge.entry, "draw_keys"):
         raise NotStreamableError.here(
             f"{name}: random numbers are drawn in training, and an engine draws none; call module.eval()"
         )
-    return edge.entry
+    return edge
 
 
 def uniform(name: str, x: StreamTensor, features: Sequence[int], by_frame: bool = True) -> Array:
     """Return numbers in [0, 1) for each frame of a stream, or the same ones for all of its frames."""
-    edge: Any = x.edge
-    keys = entry_of(name, x).draw_keys()
+    edge = frames_of(name, x)
+    keys = edge.entry.draw_keys()
     first = np.ascontiguousarray(np.maximum(edge.counts[:, 0], 0))
     n = np.ascontiguousarray(edge.counts[:, 2] - edge.counts[:, 0])
     width = prod(features)
@@ -82,13 +85,39 @@ def normal(name: str, x: StreamTensor, features: Sequence[int]) -> Array:
     return np.sqrt(-2 * np.log1p(-u[..., 0])) * np.cos(2 * np.pi * u[..., 1])
 
 
-def beside(x: Any, value: Array) -> Any:
+def beside(x: Any, value: Any) -> Any:
     """Return other values of a stream's frames, which follow from no tensor."""
-    line = x.edge.line
-    own = line.facts.get("drawn")
+    return StreamTensor.inside(value, x.dims, _drawn_edge(x.edge, x.edge.line), x._names)
+
+
+def _drawn_edge(edge: Edge, like: Line) -> Edge:
+    """Return an edge of the same frames as another, for numbers with the element type and features of a line."""
+    line, key = edge.line, ("drawn", like.dtype, like.features)
+    own = line.facts.get(key)
     if own is None:
-        own = line.facts["drawn"] = Line(line.cid, line.rate, line.dtype, line.features, static=line.static)
-    return StreamTensor.inside(value, x.dims, Edge(x.edge.entry, own, x.edge.counts), x._names)
+        own = line.facts[key] = Line(line.cid, line.rate, like.dtype, like.features, static=line.static)
+    return Edge(edge.entry, own, edge.counts)
+
+
+def is_in_loop(x: Any) -> bool:
+    """Whether a stream is a frame in the body of a loop that has values, if only later."""
+    body = x.edge.entry if x.edge is not None else None
+    return isinstance(body, Body) and hasattr(body.loop.entry, "draw_keys")
+
+
+def in_loop(name: str, x: Any, draw: Callable[..., Array]) -> Any:
+    """Return numbers like a frame in the body of a loop: those of this frame, of all that `draw` gives.
+
+    `draw` is `uniform`, `normal` or what takes their arguments.
+    """
+    x = x.in_order()
+    edge, line, loop = frames_of(name, x), x.edge.line, x.edge.entry.loop
+
+    def make() -> Any:
+        value = edge.entry.library.values(draw(name, x, line.features).astype(line.dtype))
+        return StreamTensor.inside(value, ("B", "L", *range(len(line.features))), _drawn_edge(edge, line))
+
+    return loop.drawn(line, make)
 
 
 # ------------------------------------------------------------------ what is dropped
@@ -107,16 +136,27 @@ def dropped(name: str, x: Any, p: float, channels: bool, alpha: bool) -> Any:
         Whether dropped elements become what keeps mean and variance of a SELU's output.
     """
     if x.is_stream and x.edge is not None:
-        scale, shift = factors(kept_of_stream(name, x, p, channels), p, alpha, x.dtype)
+        if isinstance(x.edge.entry, Body):
+            return dropped_in_loop(name, x, p, channels, alpha)
+        scale, shift = factors(kept_of_stream(name, x, p, channels), p, alpha)
         return _scaled(name, x, scale, shift)
-    shape = tuple(x.shape)
-    if channels:
+    frames = _frames(x) if x.is_stream else x  # of one call, outside of forwards
+    shape = tuple(frames.shape)
+    if channels and not x.is_stream:
         shape = (*shape[:2], *(1,) * (len(shape) - 2)) if len(shape) > 2 else (*shape[:1], *(1,) * len(shape[1:]))
-    if x.is_stream:  # the frames of one call, outside of forwards
-        frames = _frames(x)
-        kept = creation.generator().random(frames.shape) >= p
-        return x.like(_plainly(frames, kept, p, alpha))
-    return _plainly(x, creation.generator().random(shape) >= p, p, alpha)
+    kept = creation.generator().random(shape) >= p
+    scale, shift = (f if f is None else Tensor._plain(f.astype(x.dtype)) for f in factors(kept, p, alpha))
+    out = frames * scale if shift is None else frames * scale + shift
+    return x.like(out) if x.is_stream else out
+
+
+def dropped_in_loop(name: str, x: Any, p: float, channels: bool, alpha: bool) -> Any:
+    """Return a frame in the body of a loop some of whose elements are dropped, others at each frame."""
+    if channels:
+        return loops.in_loop(x, "")
+    x = x.in_order()
+    scale, shift = factors(in_loop(name, x, lambda *of: uniform(*of) >= p), p, alpha)
+    return x * scale if shift is None else x * scale + shift
 
 
 def _frames(x: StreamTensor) -> Any:
@@ -126,33 +166,29 @@ def _frames(x: StreamTensor) -> Any:
 def leaking(x: Any, lower: float, upper: float) -> Any:
     """Return a tensor whose elements up to zero are each multiplied by a slope of its own between two bounds."""
     if x.is_stream and x.edge is not None:
-        entry_of("rrelu", x)
+        frames_of("rrelu", x)
+        if x.value is None:
+            return loops.in_loop(x, "")
         u = uniform("rrelu", x, x.value.shape[1:])
-        return _scaled("rrelu", x, np.where(x.value <= 0, lower + (upper - lower) * u, 1).astype(x.dtype), None)
+        return _scaled("rrelu", x, np.where(x.value <= 0, lower + (upper - lower) * u, 1), None)
     frames = _frames(x) if x.is_stream else x
     u = creation.generator().random(frames.shape)
     out = frames * Tensor._plain(np.where(frames.numpy() <= 0, lower + (upper - lower) * u, 1).astype(x.dtype))
     return x.like(out) if x.is_stream else out
 
 
-def factors(kept: Array, p: float, alpha: bool, dtype: Any) -> tuple[Array, Any]:
-    """Return by what elements are multiplied, and what is added to them."""
+def factors(kept: Any, p: float, alpha: bool) -> tuple[Any, Any]:
+    """Return by what elements are multiplied, and what is added to them; `kept` is 1 for those that stay."""
     if p == 1 or not alpha:
-        return (kept * (0.0 if p == 1 else 1 / (1 - p))).astype(dtype), None
+        return kept * (0.0 if p == 1 else 1 / (1 - p)), None
     low = -1.7580993408473766  # a SELU's of -inf
     a = ((1 - p) * (1 + p * low * low)) ** -0.5
-    return (kept * a).astype(dtype), (a * low * (1 - p - kept)).astype(dtype)
-
-
-def _plainly(x: Any, kept: Array, p: float, alpha: bool) -> Any:
-    scale, shift = factors(kept, p, alpha, x.dtype)
-    out = x * Tensor._plain(scale)
-    return out if shift is None else out + Tensor._plain(shift)
+    return kept * a, (kept - (1 - p)) * (-a * low)
 
 
 def kept_of_stream(name: str, x: Any, p: float, channels: bool) -> Array:
     """Return which elements of a stream's frames, as they are stored, are kept."""
-    entry_of(name, x)
+    frames_of(name, x)
     features = tuple(x.value.shape[1:])
     if not channels:
         return uniform(name, x, features) >= p
@@ -169,8 +205,9 @@ def kept_of_stream(name: str, x: Any, p: float, channels: bool) -> Array:
     return uniform(name, x, shape, by_frame) >= p
 
 
-def _scaled(name: str, x: Any, scale: Array, shift: Any) -> Any:
+def _scaled(name: str, x: Any, scale: Any, shift: Any) -> Any:
     """Return a stream's frames, scaled and shifted; operations that follow see the same edge."""
+    scale, shift = (f if f is None else f.astype(x.dtype) for f in (scale, shift))
     out = beside(x, x.value * scale if shift is None else x.value * scale + shift)
     out.edge.made = None
     if x.edge.made is not None and autograd.is_grad_enabled():

@@ -24,6 +24,7 @@ from ..stream.rules import (
     holds,
     is_whole,
     open_branch,
+    own_sizes,
     parse_index,
     plan_reshape,
     stream_slice,
@@ -277,7 +278,7 @@ def getitem(x: StreamTensor, index: Any) -> Any:
 
 def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
     try:
-        plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
+        plan = _planned(x, shape)
     except NotStreamableError:
         if x.dims[0] == f"B_{x.lanes}" and shape and isinstance(shape[0], BatchSize):
             return _behind_lanes(x, shape)
@@ -301,6 +302,18 @@ def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
     for length in plan.claims:
         x.require_length(length)
     return x
+
+
+def _planned(x: StreamTensor, shape: Sequence[Any]) -> Any:
+    """Return the plan of a reshape, the same in every call where its sizes are numbers and the tensor's own."""
+    edge: Any = x.edge
+    facts, sizes = edge.line.facts, own_sizes(edge, shape)
+    plan = None if sizes is None else facts.get(key := ("reshape", x.dims, x.features, sizes))
+    if plan is None:
+        plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
+        if sizes is not None and not plan.claims:
+            facts[key] = plan
+    return plan
 
 
 def _behind_lanes(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:

@@ -88,6 +88,10 @@ class Library(Sizes):
         """Return an array of NumPy's as a tensor."""
         return Tensor._plain(values)
 
+    def values(self, values: Any) -> Any:
+        """Return an array of NumPy's as the values of a stream."""
+        return values
+
     def alike(self, tensor: Any, values: Any) -> Any:
         """Return an array of NumPy's as a tensor of the type of another one, and where that is."""
         return self.array(values).to(tensor.dtype)

@@ -177,6 +177,8 @@ class Loop:
         self._done: set[int] = set()
         #: Streams whose frames are read or written.
         self.seen: dict[int, StreamTensor] = {}
+        #: Streams of random numbers, by how many a round had asked for before, and what they are like.
+        self._drawn: dict[Any, StreamTensor] = {}
 
     # ------------------------------------------------------------------ rounds
     @property
@@ -199,6 +201,7 @@ class Loop:
         self.bodies.append(self.body)
         self.of_one_frame = False
         self._frames_now, self._read, self._done, self.within = {}, [], set(), []
+        self._n_drawn = 0
         return FrameNumber(self)
 
     def close(self) -> None:
@@ -333,6 +336,14 @@ class Loop:
         line = Line(FRAME, x.edge.rate, x.edge.dtype, x.edge.features)  # type: ignore[union-attr]
         own = self.place(key, None, None, line)
         return StreamTensor.inside(None, numbered([d for d in x.dims if d != "L"]), own)
+
+    def drawn(self, like: Line, make: Callable[[], StreamTensor]) -> StreamTensor:
+        """Return this frame of a stream of random numbers; `make` gives it to the first round that asks for it."""
+        key = self._n_drawn, like.dtype, like.features
+        self._n_drawn += 1
+        if key not in self._drawn:
+            self._drawn[key] = make()
+        return self.frame(self._drawn[key], 0)
 
     def _read_at(self, x: StreamTensor, off: int) -> tuple[Any, Any]:
         """Return the key of a frame that the loop reads, and what makes the stream of these."""

@@ -61,8 +61,11 @@ def _of_values(x: Any, function: Any, what: str) -> Any:
 
 def _drawn(method: str, of_stream: Any) -> Any:
     def draw(gate: Any, like: Any) -> Any:
+        name = type(gate).__name__
+        if is_stream(like) and draws.is_in_loop(like):
+            return draws.in_loop(name, like, of_stream)
         if is_stream(like) and like.edge is not None and like.value is not None:
-            numbers = of_stream(type(gate).__name__, like, like.value.shape[1:])
+            numbers = of_stream(name, like, like.value.shape[1:])
             return draws.beside(like, numbers.astype(like.value.dtype))
         return _of_values(like, lambda v: getattr(gate.random, method)(size=v.shape).astype(v.dtype), method)
 
@@ -70,7 +73,7 @@ def _drawn(method: str, of_stream: Any) -> Any:
 
 
 def _symbolic(x: Any) -> bool:
-    return is_stream(x) and x.value is None
+    return is_stream(x) and x.value is None and not draws.is_in_loop(x)
 
 
 def rows_of(x: Any) -> Any:

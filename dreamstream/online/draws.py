@@ -9,6 +9,7 @@ the same masks to the same streams, in whatever order and company they come, and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from hashlib import blake2b
 from typing import Any
 
@@ -18,13 +19,18 @@ from numpy.typing import NDArray
 _STEP = 0x9E3779B97F4A7C15
 
 
-def mixed(keys: NDArray[np.uint64], place: int) -> NDArray[np.uint64]:
-    """Return keys for a place, as kernels/draw.h mixes them."""
+def mixed(keys: NDArray[np.uint64], place: Any) -> NDArray[np.uint64]:
+    """Return keys for a place, or for integers that are broadcast with them, as kernels/draw.h mixes them."""
     with np.errstate(over="ignore"):
-        z = keys + np.uint64((place + 1) * _STEP % (1 << 64))
+        z = keys + (np.asarray(place).astype(np.uint64) + np.uint64(1)) * np.uint64(_STEP)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
+
+
+def kept(keys: NDArray[np.uint64], places: Sequence[Any], p: float) -> NDArray[np.bool_]:
+    """Return which numbers are at least p, each that of a place of the key that the place before it gave."""
+    return (reduce(mixed, places, keys) >> np.uint64(11)) * 2.0**-53 >= p
 
 
 class Draws:

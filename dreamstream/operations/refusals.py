@@ -111,8 +111,8 @@ CUSTOM = Refusal(
     "write a Function of single frames, leave its gradient to torch, or run in evaluation",
 )
 DRAWN = Refusal(
-    "random numbers that all frames of a file share: `x * torch.rand(16)`, dropout of weights, `F.dropout1d` "
-    "along L, layers that are skipped",
+    "random numbers that all frames of a file share: `x * torch.rand(16)`, dropout of weights, "
+    "layers that are skipped",
     "each chunk of a file would get others",
     "draw them outside the forward and give them with the stream's start, or give whole files in one call",
 )

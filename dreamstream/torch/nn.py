@@ -76,7 +76,8 @@ def _of_values(x: Any, function: Callable[[Tensor], Tensor], what: str) -> Any:
 
 
 def _symbolic(x: Any) -> bool:
-    return is_stream(x) and current().unwrap(x).value is None
+    inner = current().unwrap(x) if is_stream(x) else None
+    return inner is not None and inner.value is None and not draws.is_in_loop(inner)
 
 
 def _limited(index: Any, limit: Callable[[int], int], n: int) -> Any:
@@ -89,11 +90,14 @@ def _limited(index: Any, limit: Callable[[int], int], n: int) -> Any:
 
 def _drawn(draw: Callable[..., Tensor], of_frames: Callable[..., Any], what: str) -> Callable[..., Any]:
     def run(gate: Any, like: Any) -> Any:
-        goes_on = is_stream(like) and current().goes_on
+        goes_on, name = is_stream(like) and current().goes_on, type(gate).__name__
+        inner = current().unwrap(like) if is_stream(like) else None
+        if inner is not None and draws.is_in_loop(inner):
+            return current()._wrapped(draws.in_loop(name, inner, of_frames))
 
         def fill(value: Tensor) -> Tensor:
             if goes_on:
-                numbers = of_frames(type(gate).__name__, current().unwrap(like), tuple(value.shape[1:]))
+                numbers = of_frames(name, inner, tuple(value.shape[1:]))
                 return torch.from_numpy(numbers).to(value)
             return draw(value.shape, generator=gate.random, dtype=value.dtype).to(value.device)
 

@@ -31,6 +31,7 @@ def _of(run: Any) -> dict[str, Any]:
         "sums": [sums.loss, sums.frames, dict(sums.metrics)],
         "adding": [run.backwards, run.frames, run.first_frames, run.part_loss],
         "targets": run.targets.state_dict(),
+        "ended": run.ended,
     }
 
 
@@ -135,6 +136,7 @@ def to_run(run: Any, state: Mapping[str, Any]) -> None:
     run.sums.loss, run.sums.frames, run.sums.metrics = state["sums"]
     run.backwards, run.frames, run.first_frames, run.part_loss = state["adding"]
     run.targets.load_state_dict(state["targets"])
+    run.ended = state.get("ended", False)
 
 
 def batches_behind(source: Any, n: int, draws: Mapping[str, Any]) -> Iterator[Any]:

@@ -66,6 +66,8 @@ class Run:
         Losses on the tape, and of how many frames: those that a backward has not gone through.
     backwards, frames, first_frames : int
         How many backwards the next step adds up, of how many frames they are, and the first of them.
+    ended : bool
+        Whether the source has given all of its batches; its place is the beginning of the next epoch then.
     mark : dict or None
         What a checkpoint has to hold while whole files are on the tape: how all was before they began.
     """
@@ -78,6 +80,7 @@ class Run:
         self.waiting: list[tuple[Any, int]] = []
         self.backwards = self.frames = self.first_frames = 0
         self.part_loss = 0.0
+        self.ended = False
         self.mark: dict[str, Any] | None = None
 
 
@@ -310,7 +313,7 @@ class ChunkTrainer:
                 for batch in batches:
                     run.n_batches += 1
                     progress.advance(self._call(batch, run))
-                self._unsound = "in the midst of a step"
+                self._unsound, run.ended = "in the midst of a step", True
                 self._close(run)
                 self._unsound = ""
         except BaseException:
@@ -357,7 +360,8 @@ class ChunkTrainer:
             saved.to_run(run, within)
             set_drawn(within["first_draws"] if place is None else resumed["draws"])
             skip = within["n_batches"], resumed["draws"]
-            batches = iter(loader) if place is not None else saved.batches_behind(loader, *skip)
+            rest = () if run.ended else loader
+            batches = iter(rest) if place is not None else saved.batches_behind(loader, *skip)
         if self.whole_files:
             run.mark = {**saved.marked(self, run), **(resumed or {})}
         self._run, self._resumed, self._unsound = run, None, ""

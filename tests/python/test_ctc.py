@@ -9,7 +9,7 @@ from turns import in_blocks
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
-from dreamstream.errors import ShapeError, StreamIndexError, StreamMismatchError
+from dreamstream.errors import DTypeError, ShapeError, StreamIndexError, StreamMismatchError
 
 torch = pytest.importorskip("torch")
 
@@ -102,6 +102,7 @@ WRONG = {
     "blank": (([[1]], [3], [1]), {"blank": 9}, StreamIndexError),
     "frames": (([[1]], [4], [1]), {}, ShapeError),
     "targets": (([[1]], [3], [2]), {}, ShapeError),
+    "floats": (([[1.0]], [3], [1]), {}, DTypeError),
     "rows": (([[1]], [3, 3], [1]), {}, ShapeError),
     "reduction": (([[1]], [3], [1]), {"reduction": "max"}, ShapeError),
 }

@@ -14,6 +14,21 @@ from dreamstream.torch import nn as ds_torch_nn
 BLOCK = ds.Context(chunk=4, left=8, right=2)
 
 
+class Cells(nn.Module):
+    """A loop over frames, whose state and outputs are dropped in part."""
+
+    def __init__(self, drop):
+        super().__init__()
+        self.cell, self.drop = nn.GRUCell(8, 8), drop
+
+    def forward(self, x):
+        h, ys = ds.zeros(x.size(0), 8, dtype=x.dtype), []
+        for t in range(x.size(1)):
+            h = self.drop(self.cell(x[:, t], h), 0.3, self.training)
+            ys.append(self.drop(h + x[:, t], 0.2, self.training))
+        return ds.stack(ys, 1)
+
+
 class Layers(nn.Module):
     """Layers in a row, of ``(B, L, 8)``; each that draws is given."""
 
@@ -51,6 +66,8 @@ CASES = {
     "lstm, projected": lambda: [nn.LSTM(8, 16, num_layers=2, batch_first=True, dropout=0.4, proj_size=8)],
     "gru": lambda: [nn.GRU(8, 8, num_layers=2, batch_first=True, dropout=0.4)],
     "rnn": lambda: [nn.RNN(8, 8, num_layers=2, batch_first=True, dropout=0.4)],
+    "a loop": lambda: [Cells(F.dropout)],
+    "a loop, alpha": lambda: [nn.Dropout(0.3), Cells(F.alpha_dropout)],
     "all": lambda: [nn.Dropout(0.2), nn.GRU(8, 8, num_layers=2, batch_first=True, dropout=0.4), nn.Dropout1d(0.3)],
 }
 LENGTHS = {"a": 23, "b": 17}
@@ -204,8 +221,8 @@ def test_train_and_eval_may_change_in_mid_stream():
 
 
 @pytest.mark.parametrize("lib", [ds, torch], ids=["native", "torch"])
-@pytest.mark.parametrize("seed", [1, None])
-def test_noise_of_a_gate_follows_frames(lib, seed):
+@pytest.mark.parametrize(("seed", "loops"), [(1, False), (None, False), (None, True)])
+def test_noise_of_a_gate_follows_frames(lib, seed, loops):
     """Of streams that go on, whatever generator the gate has for plain tensors."""
     lib.manual_seed(3)
     gate = (gates if lib is ds else ds_torch_nn).NoisyGate(3, 4, top_k=2, seed=seed)
@@ -216,11 +233,16 @@ def test_noise_of_a_gate_follows_frames(lib, seed):
             self.gate = gate
 
         def forward(self, x):
-            return self.gate.logits(x)
+            if not loops:
+                return self.gate.logits(x)
+            ys = []
+            for t in range(x.size(1)):
+                ys.append(self.gate.logits(x[:, t]))
+            return lib.stack(ys, 1)
 
-    def run(cuts):
+    def run(cuts, number=0):
         model = ds.patch_module(Gated()).train().online()
-        lib.manual_seed(0)
+        lib.manual_seed(number)
         parts, at = [], 0
         for n in cuts:
             x = FILES["a"][at : at + n].astype(np.float32)
@@ -231,7 +253,9 @@ def test_noise_of_a_gate_follows_frames(lib, seed):
         ds.unpatch_module(model)
         return np.concatenate(parts)
 
-    np.testing.assert_allclose(run([12, 11]), run([4, 9, 10]), atol=1e-6)
+    first = run([12, 11])
+    np.testing.assert_allclose(first, run([4, 9, 10]), atol=1e-6)
+    assert not np.isclose(first, run([12, 11], 1)).any()
 
 
 # ---------------------------------------------------------------------- statistics of batches

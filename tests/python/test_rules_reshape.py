@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from edges import Edge
 
+import dreamstream as ds
+from dreamstream.array import forward
 from dreamstream.errors import DTypeError, NotStreamableError, ShapeError
 from dreamstream.stream.rules import BatchLength, BatchSize, Length, plan_reshape
 
@@ -408,3 +410,26 @@ def test_wrong_dims():
     ):
         with pytest.raises(ShapeError):
             plan_reshape(dims, sizes, (B, L, 6))
+
+
+# ---------------------------------------------------------------------- from call to call
+class Reshaping(ds.nn.Module):
+    """Sizes of the tensor's own, of another tensor of the same frames, and one that is claimed of a length."""
+
+    def forward(self, x):
+        batch, frames, _ = x.shape
+        y = (x + 1).view(batch, frames, 2, 4).flatten(2).unflatten(-1, (4, -1)).flatten(2)
+        return y.reshape(-1, 8).reshape(batch, -1, 8) + y.reshape(batch, frames // 2 * 2, 8)
+
+
+def test_plans_are_made_once(monkeypatch):
+    made = []
+    monkeypatch.setattr(forward, "plan_reshape", lambda *args: made.append(args[2]) or plan_reshape(*args))
+    x, model = np.random.default_rng(0).standard_normal((12, 8)).astype(np.float32), Reshaping()
+    ds.patch_module(model).online()
+    for n in range(4):
+        before = len(made)
+        part = ds.stream_tensor([x[3 * n : 3 * n + 3]], ids=["a"], names=("B", "L", "F"), sos=n == 0, eos=n == 3)
+        y = model(part)["a"].numpy()
+        np.testing.assert_array_equal(y, 2 * (x[3 * n : 3 * n + 3] + 1))
+        assert len(made) - before == (1 if n else 7)

@@ -201,21 +201,97 @@ def _skipping(m, x):
     return x * 2 if m.training and drawn < 0.5 else x
 
 
-@pytest.mark.parametrize("kind", ["Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"])
-def test_channels_are_dropped_in_whole_files(kind):
-    layer = getattr(nn, kind)(0.5)
+def _in_a_loop(drop):
+    def forward(m, x):
+        h, ys = torch.zeros(x.size(0), 16, dtype=x.dtype), []
+        for t in range(x.size(1)):
+            h = drop(m.cell(x[:, t], h), 0.5, m.training)
+            ys.append(drop(h + x[:, t], 0.2, m.training))
+        return torch.stack(ys, 1)
+
+    return forward
+
+
+def _of_channels(kind):
     dims = {"Dropout2d": 1, "Dropout3d": 2}.get(kind, 0)
 
     def forward(m, x):
-        x = x.transpose(1, 2)
-        return (
-            m.layer(x[(..., *(None,) * dims)]).flatten(2).transpose(1, 2) if dims else m.layer(x).transpose(1, 2)
-        )
+        x = m.line(x).transpose(1, 2)
+        x = m.layer(x[(..., *(None,) * dims)]).flatten(2) if dims else m.layer(x)
+        return x.transpose(1, 2)
 
-    model = ds.patch_module(Of(forward, layer=layer)).train().online()
-    with pytest.raises(NotStreamableError, match=SHARED):
-        model(next(parts(torch.ones(6, 16), ("B", "L", "F"))))
-    assert model.eval()(next(parts(torch.ones(6, 16), ("B", "L", "F"))))["anna"].all()
+    return forward
+
+
+def _looking(attend):
+    """Attention with two heads, to all that came before."""
+
+    def forward(m, x):
+        q = m.line(x).unflatten(-1, (2, 8)).transpose(1, 2)
+        k, v = (y.unflatten(-1, (2, 8)).transpose(1, 2) for y in m.two(x).chunk(2, -1))
+        return attend(q, k, v, m.training).transpose(1, 2).flatten(2) + 5.0
+
+    return forward
+
+
+def _by_hand(q, k, v, training):
+    score = (q @ k.mT).masked_fill(torch.ones(q.size(2), q.size(2)).triu(1).bool(), -torch.inf)
+    return F.dropout(score.softmax(-1), 0.3, training) @ v
+
+
+def _by_function(q, k, v, training):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=0.3 * training)
+
+
+CHANNELS = ["Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
+FOLLOWING = {
+    **{kind: (getattr(nn, kind)(0.5), _of_channels(kind)) for kind in CHANNELS},
+    **{
+        kind: (getattr(nn, kind)(), lambda m, x: m.layer(m.line(x)))
+        for kind in ("Dropout", "AlphaDropout", "RReLU")
+    },
+    "dropout in a loop": (nn.Identity(), _in_a_loop(F.dropout)),
+    "alpha dropout in a loop": (nn.Identity(), _in_a_loop(F.alpha_dropout)),
+    "attention": (nn.Identity(), _looking(_by_function)),
+    "attention by hand": (nn.Identity(), _looking(_by_hand)),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_neither_chunks_nor_companions_change_what_is_dropped(name):
+    layer, forward = FOLLOWING[name]
+    torch.manual_seed(0)
+    frames = torch.randn(11, 16, dtype=torch.float64)
+    x = {"anna": frames, "bob": frames[:9]}
+    model = Of(forward, layer=layer, line=nn.Linear(16, 16), cell=nn.GRUCell(16, 16))
+    model.two = nn.Linear(16, 32)
+    ds.patch_module(model.double(), "full-file-aligned").train().online()
+
+    def run(*bounds):
+        """Give both streams in calls that end at these frames."""
+        torch.manual_seed(1)
+        model.zero_grad()
+        given, losses = {i: [] for i in x}, []
+        for ends in zip((dict.fromkeys(x, 0), *bounds), bounds):
+            rows = {i: x[i][ends[0].get(i, 0) : n] for i, n in ends[1].items() if n > ends[0].get(i, 0)}
+            flags = {"sos": [ends[0].get(i, 0) == 0 for i in rows], "eos": [ends[1][i] == len(x[i]) for i in rows]}
+            y = model(ds.stream_tensor(list(rows.values()), ids=list(rows), names=("B", "L", "F"), **flags))
+            for i in y.ids:
+                given[i].append(y[i].detach())
+            losses.append(y.square().sum())
+        sum(losses).backward()
+        return {i: torch.cat(ys) for i, ys in given.items()}, [p.grad for p in model.parameters()]
+
+    first, slopes = run({"anna": 4, "bob": 5}, {"anna": 11, "bob": 9})
+    again, others = run(
+        {"anna": 1}, {"anna": 7}, {"anna": 7, "bob": 3}, {"anna": 10, "bob": 8}, {"anna": 11, "bob": 9}
+    )
+    for i, y in first.items():
+        torch.testing.assert_close(again[i], y)
+    for p, q in zip(others, slopes):
+        torch.testing.assert_close(p, q)
+    assert not torch.allclose(first["anna"][:9], first["bob"])
+    assert model.eval()(next(parts(frames, ("B", "L", "F"))))["anna"].all()
 
 
 def test_channels_of_single_frames_are_dropped_chunk_by_chunk():

@@ -9,7 +9,7 @@ import numpy as np
 from ..._core import ctc
 from ...array import Tensor
 from ...autograd import Record, recorded, sources
-from ...errors import ShapeError, StreamIndexError, StreamMismatchError
+from ...errors import DTypeError, ShapeError, StreamIndexError, StreamMismatchError
 from .arguments import real
 from .loss import reduced
 from .texts import described
@@ -20,6 +20,7 @@ __all__ = ["ctc_loss"]
 @described(
     'Without dimensions; with ``reduction="none"`` ``(B,)``.',
     {
+        "DTypeError": "For targets that are no integers.",
         "ShapeError": "For shapes and lengths that don't fit, and another `reduction`.",
         "StreamMismatchError": "For lengths beyond a stream's frames; it names the streams.",
         "StreamIndexError": "For a class out of range.",
@@ -46,19 +47,16 @@ def ctc_loss(
     frames, lengths, single = _of_files(x, input_lengths)
     n_targets = np.asarray(target_lengths, np.int64).reshape(-1)
     goals = np.asarray(targets)
+    if goals.dtype.kind not in "iu" and goals.size:
+        raise DTypeError(f"ctc_loss: targets are numbers of classes, int64, got {goals.dtype}; x.to(ds.int64)")
     if goals.ndim == 2 and len(goals) == len(n_targets):
         if n_targets.size and goals.shape[1] < n_targets.max():
             raise ShapeError(f"ctc_loss: targets of shape {goals.shape} for lengths {n_targets.tolist()}")
         goals = goals[np.arange(goals.shape[1]) < n_targets[:, None]]
-    if (
-        goals.ndim != 1
-        or goals.dtype.kind not in "iu"
-        or len(n_targets) != len(lengths)
-        or n_targets.sum() != len(goals)
-    ):
+    if goals.ndim != 1 or len(n_targets) != len(lengths) or n_targets.sum() != len(goals):
         raise ShapeError(
-            f"ctc_loss: targets of shape {np.shape(targets)} and {goals.dtype} don't fit the lengths "
-            f"{n_targets.tolist()} of {len(lengths)} rows"
+            f"ctc_loss: targets of shape {np.shape(targets)} don't fit the lengths {n_targets.tolist()} of "
+            f"{len(lengths)} rows"
         )
     n_classes = frames.shape[1]
     wrong = goals[(goals < 0) | (goals >= n_classes)]

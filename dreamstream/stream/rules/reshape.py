@@ -47,8 +47,9 @@ from ...source_line import user_line
 from ._ints import as_int, is_integer
 from .batch_folding import ReshapePlan, lanes_of, plan_regroup, with_features
 from .lengths import BatchLength, BatchSize, Length
+from .sizes import Edge
 
-__all__ = ["plan_reshape"]
+__all__ = ["own_sizes", "plan_reshape"]
 
 JOINED = "B_L"
 _INFER = -1
@@ -364,6 +365,26 @@ def plan_reshape(dims: Sequence[int | str], sizes: Sequence[Any], shape: Sequenc
     if found is None:
         raise reason or call.unstreamable("B or L would be mixed with features", "transpose first")
     return found
+
+
+def own_sizes(edge: Edge, shape: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Return what tells apart shapes of numbers and a tensor's own B and L, and the same in every call.
+
+    None where a size may be another tensor's, or one of another call.
+    """
+
+    def own(size: Any) -> Any:
+        if type(size) is int:
+            return size
+        if isinstance(size, BatchSize) and size.edge.entry is edge.entry:
+            return "B", size.times
+        terms: Any = getattr(size, "terms", ((0, None),))
+        (times, atom), *more = terms
+        counts = times == 1 and not more and not size.plus and getattr(atom, "entry", None) is edge.entry
+        return "L" if counts and atom.cid == edge.cid else None
+
+    found = tuple(map(own, shape))
+    return None if None in found else found
 
 
 def _axes(dims: tuple[int | str, ...], runs: dict[str, _Run], order: Sequence[str]) -> list[int]:

@@ -110,6 +110,9 @@ class TorchLibrary(Library):
     def array(self, values: Any) -> Any:
         return torch.from_numpy(values)
 
+    def values(self, values: Any) -> Any:
+        return torch.from_numpy(values).to(self.device)
+
     def alike(self, tensor: Any, values: Any) -> Any:
         return torch.from_numpy(values).to(tensor)
 

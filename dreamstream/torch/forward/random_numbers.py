@@ -2,6 +2,7 @@
 
 Files that start and end in one call draw what torch draws offline. Where streams go on, each frame's numbers
 follow from its stream's key and its position (`array.draws`), so that chunks and companions don't change them.
+Which channels are dropped follows from the key alone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -32,17 +32,26 @@ def _random(name: str) -> Callable[..., Any]:
 
     def run(input: Any, p: float = 0.5, training: bool = not name.endswith("alpha_dropout")) -> Any:
         if training and p != 0 and input.value is None:
-            return in_loop(input, f"{name} {p}" if name in ("dropout", "alpha_dropout") else "")
+            return _in_loop(name, input, p)
         if not training or p == 0:
             return native(input, p, False)
-        _require_own_numbers(name, input, name in _CHANNELS and "L" in input.dims[2:])
+        _require_own_numbers(name, input)
         if current().goes_on:
-            kept = draws.kept_of_stream(name, input, p, name in _CHANNELS)
-            scale, shift = draws.factors(kept, p, "alpha" in name, np.float64)
+            scale, shift = draws.factors(
+                draws.kept_of_stream(name, input, p, name in _CHANNELS), p, "alpha" in name
+            )
             return with_value(input, lambda value: _moved(value, scale, shift))
         return visible(input, lambda padded: whole(padded, p, True))
 
     return run
+
+
+def _in_loop(name: str, x: Any, p: float) -> Any:
+    """Return a frame in the body of a loop some of whose elements are dropped; itself in a capture."""
+    entry = current().entry
+    if hasattr(entry, "draw_keys") and (current().goes_on or entry.session.is_live):
+        return draws.dropped_in_loop(name, x, p, name in _CHANNELS, "alpha" in name)
+    return in_loop(x, "" if name in _CHANNELS else f"{name} {p}")
 
 
 enter(
@@ -77,9 +86,9 @@ def _moved(value: torch.Tensor, scale: Any, shift: Any) -> torch.Tensor:
     return out if shift is None else out + torch.from_numpy(shift).to(value)
 
 
-def _require_own_numbers(name: str, x: Any, of_channels: bool = False) -> None:
-    """Raise where frames of several calls would share what is drawn."""
-    if (of_channels or (x.edge is not None and x.edge.line.static)) and current().goes_on:
+def _require_own_numbers(name: str, x: Any) -> None:
+    """Raise where frames of several calls would share what is drawn of an input that is given once."""
+    if x.edge is not None and x.edge.line.static and current().goes_on:
         raise NotStreamableError.here(f"{name}: {DRAWN.text}")
 
 

@@ -30,7 +30,7 @@ from ..private import without_functions
 from ..tensor.padding import flat, same, to_device
 from ..train.groups import Guard
 from .kernels import KERNELS, Kernel, Step
-from .kernels.attention import again
+from .kernels.attention import again, drops
 from .rooms import grown
 from .state_bytes import from_bytes, to_bytes
 from .tables import Gathered, Place, Record, Table, place_of, row_of, rows_index
@@ -267,6 +267,7 @@ class TorchCall(Call):
     ) -> Sequence[Tensor]:
         ordinal, kernel, step, alike = self.n_done - 1, plan.kernel, plan.step, self.alike
         step.training, step.device = self.keeps_tape, like.device
+        step.keys = self.draw_keys() if drops() and not self.meta.all_starting_and_ending else None
         windows: list[EagerWindow] = []
         static, record = columns is None, self.store
         on_tape = isinstance(record, Record) and not record.detach

@@ -458,6 +458,9 @@ MUTANTS |= {
         ("attention",),
         SLOPES,
     ),
+    "calculus ends at an operator unsaid": Mutant(
+        "ops/softmax.c", ".backward = glu_backward, ", "", ("glu",), tests="laws/test_gradients.py"
+    ),
     "a norm's deviation is a constant": Mutant(
         "ops/norm_back.c",
         "scale * (u - slopes - h * along)",

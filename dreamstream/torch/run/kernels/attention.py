@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ....array.draws import factors
+from ....online.draws import kept
 from ....stream.within import within
 from .again import run_again
 from .positions import there
@@ -28,10 +30,24 @@ def dropping(p: float) -> AbstractContextManager[Any]:
     return within(_DROPPED, p)
 
 
-def _dropped(weight: Tensor) -> Tensor:
-    """Return weights of attention, some of them dropped and the others larger."""
+def drops() -> bool:
+    """Whether attention that runs now drops weights."""
+    return _DROPPED.get() > 0
+
+
+def _dropped(step: Step, weight: Tensor, keys: Tensor) -> Tensor:
+    """Return weights ``(B, groups, heads of each, n, keys)``, some of them dropped and the others larger.
+
+    `keys` are their positions, ``(B or 1, keys)``. Where streams go on, what is dropped follows from positions.
+    """
     p = _DROPPED.get()
-    return torch.nn.functional.dropout(weight, p) if p else weight
+    if not p or step.keys is None:
+        return torch.nn.functional.dropout(weight, p) if p else weight
+    heads = np.arange(weight.shape[1] * weight.shape[2]).reshape(1, *weight.shape[1:3], 1, 1)
+    queries = np.reshape(step.first[0], (-1, 1, 1, 1, 1)) + np.arange(weight.shape[3])[:, None]
+    places = heads, queries, keys.numpy(force=True)[:, None, None, None]
+    scale, _ = factors(kept(step.keys.reshape(-1, 1, 1, 1, 1), places, p), p, False)
+    return weight * torch.from_numpy(scale).to(weight)
 
 
 #: What a query sees of keys that are given once.
@@ -47,7 +63,7 @@ def cross_attention(step: Step, queries: Window, *given: Any) -> Tensor:
     q, (k, v) = queries.run(step.first[0], step.n[0]), given
     grouped = q.unflatten(2, (k.shape[1], -1))
     score = torch.einsum("bigrd,jgd->bgrij", grouped, k) * (step.attributes["scale"] or q.shape[-1] ** -0.5)
-    out = torch.einsum("bgrij,jge->bigre", _dropped(score.softmax(-1)), v)
+    out = torch.einsum("bgrij,jge->bigre", _dropped(step, score.softmax(-1), torch.arange(len(k))[None]), v)
     return out.reshape(*q.shape[:3], -1)
 
 
@@ -126,7 +142,7 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     total = weight.sum(-1, keepdim=True)
     total = total if sink is None else total + torch.exp(sink - top)
     weight = weight / torch.where(total == 0, 1, total)
-    weight = _dropped(weight)
+    weight = _dropped(step, weight, at + there(start[:, None], q))
     # Nothing times 0 may be NaN: what is not finite is counted along the keys, and spoils those who see it.
     bad = ~torch.isfinite(v)
     count = torch.nn.functional.pad(bad.long().cumsum(1), (0, 0, 0, 0, 1, 0))

@@ -84,6 +84,8 @@ class Step:
         Whether a gradient may be wanted.
     device : torch.device or None
         Where values are; None where positions are there too.
+    keys : array or None
+        ``(B,)`` uint64: what follows of rows that draw as their frames say, and not as torch's generator does.
     live : bool
         Whether this is a call at whose numbers a kernel may look, not a graph for any.
     """
@@ -99,6 +101,7 @@ class Step:
     ended: Tensor | None = None
     training: bool = False
     device: Any = None
+    keys: Any = None
     live: bool = False
 
     #: The number of feature axes of each value input.
