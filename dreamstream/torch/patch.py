@@ -44,8 +44,7 @@ from .run.calls import TorchCall, TorchGiven, TorchSession
 from .tensor import StreamTensor
 from .tensor.padding import unpad
 from .tensor.stream_tensor import SHELL
-from .train.edits import Versions
-from .train.kept import keeping, zeros
+from .train.kept import Versions, keeping, zeros
 from .train.outputs import TorchOutputs
 
 #: The entry of a module's ``__dict__`` that torch calls in place of hooks and forward, and who looks for it.

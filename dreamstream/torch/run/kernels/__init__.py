@@ -14,7 +14,6 @@ from . import (  # noqa: F401  (each file enters its kernels)
     reductions,
     shape,
     spectra,
-    weights,
 )
 from .registry import KERNELS, Kernel, Step, Window
 
