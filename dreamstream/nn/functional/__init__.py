@@ -12,7 +12,7 @@ the same name.
 from types import FunctionType as _Function
 
 from .activation import *  # noqa: F403
-from .attention import *  # noqa: F403  # noqa: F403
+from .attention import *  # noqa: F403
 from .convolution import *  # noqa: F403
 from .convolution2d import *  # noqa: F403
 from .ctc import *  # noqa: F403
@@ -24,11 +24,11 @@ from .loops import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .padding import *  # noqa: F403
 from .pooling import *  # noqa: F403
-from .products import *  # noqa: F403  # noqa: F403
+from .products import *  # noqa: F403
 from .rectifiers import *  # noqa: F403
 from .resampling import *  # noqa: F403
 from .spectra import *  # noqa: F403
-from .statistics import *  # noqa: F403  # noqa: F403
+from .statistics import *  # noqa: F403
 from .upsampling import *  # noqa: F403
 
 __all__ = [name for name, value in list(globals().items()) if isinstance(value, _Function)]
