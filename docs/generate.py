@@ -27,7 +27,7 @@ import dreamstream.torch.functional
 import dreamstream.torch.nn
 from dreamstream import _core, cli, data, decode, errors, models, nn, optim, torch as bridge, train
 from dreamstream.array import Tensor
-from dreamstream.array.elementwise_methods import NAMES
+from dreamstream.array.maths import NAMES
 from dreamstream.operations import OPERATORS
 
 ROOT = Path(__file__).resolve().parent.parent

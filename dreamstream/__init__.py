@@ -30,21 +30,8 @@ from .config import show_config
 from .engine import Engine, audit, compare, compile, load, verify
 from .errors import *  # noqa: F403
 from .errors import __all__ as _error_names
-from .online import (
-    Op,
-    StreamModule,
-    get_state,
-    is_online,
-    live_ids,
-    offline,
-    online,
-    patch_module,
-    register,
-    reset,
-    set_state,
-    static,
-    unpatch_module,
-)
+from .online import *  # noqa: F403
+from .online import __all__ as _online_names
 from .stream import OutputCollector, StreamMetadata
 from .stream.context import Context
 from .stream.fallback import on_fallback
@@ -53,47 +40,11 @@ from .stream.foreign import set_bridge as _set_bridge
 __version__ = _version
 
 __all__ = [
-    "Context",
-    "Engine",
-    "Op",
-    "OutputCollector",
-    "StreamMetadata",
-    "StreamModule",
-    "StreamTensor",
-    "as_stream_tensor",
-    "audit",
-    "autograd",
-    "compare",
-    "compile",
-    "data",
-    "decode",
-    "enable_grad",
-    "get_state",
-    "inference_mode",
-    "is_grad_enabled",
-    "is_online",
-    "live_ids",
-    "load",
-    "nn",
-    "no_grad",
-    "offline",
-    "on_fallback",
-    "online",
-    "optim",
-    "patch_module",
-    "register",
-    "reset",
-    "set_grad_enabled",
-    "set_state",
-    "show_config",
-    "static",
-    "stream_tensor",
-    "train",
-    "unpatch_module",
-    "verify",
-    *_array_names,
-    *_error_names,
-]
+    "Context", "Engine", "OutputCollector", "StreamMetadata", "StreamTensor", "as_stream_tensor", "audit",
+    "autograd", "compare", "compile", "data", "decode", "enable_grad", "inference_mode", "is_grad_enabled", "load",
+    "nn", "no_grad", "on_fallback", "optim", "set_grad_enabled", "show_config", "stream_tensor", "train", "verify",
+    *_array_names, *_error_names, *_online_names,
+]  # fmt: skip
 
 
 if _TYPE_CHECKING:

@@ -16,25 +16,11 @@ from typing import Any, TypeVar
 from .source_line import user_line
 
 __all__ = [
-    "CaptureError",
-    "ClosedError",
-    "DTypeError",
-    "DreamStreamError",
-    "FormatError",
-    "LossError",
-    "ModeError",
-    "NotStreamableError",
-    "OutOfMemoryError",
-    "ShapeError",
-    "SourceError",
-    "StreamBusyError",
-    "StreamFallbackWarning",
-    "StreamIdError",
-    "StreamIndexError",
-    "StreamLimitError",
-    "StreamMismatchError",
+    "CaptureError", "ClosedError", "DTypeError", "DreamStreamError", "FormatError", "LossError", "ModeError",
+    "NotStreamableError", "OutOfMemoryError", "ShapeError", "SourceError", "StreamBusyError",
+    "StreamFallbackWarning", "StreamIdError", "StreamIndexError", "StreamLimitError", "StreamMismatchError",
     "StreamWarning",
-]
+]  # fmt: skip
 
 _E = TypeVar("_E", bound="DreamStreamError")
 

@@ -1,6 +1,6 @@
 """Tensors: NumPy arrays with torch's methods, whose maths runs on the C kernels."""
 
-from . import creation, elementwise_methods, gradients, maths, ordering, reductions, scatter, stream_order, views  # noqa: F401
+from . import creation, gradients, maths, ordering, reductions, scatter, stream_order, views  # noqa: F401
 from .creation import *  # noqa: F403
 from .dtypes import bool, finfo, float32, float64, int64
 from .einsum import einsum

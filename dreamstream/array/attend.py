@@ -16,9 +16,8 @@ from . import hook, pair_sums, score_rates
 from .batch_constants import is_constant
 from .deferred import Deferred
 from .mask_terms import deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
-from .memory_terms import with_terms
 from .score_layout import KEYS, QUERIES, Axes, Heads, atoms_of, laid, shown, streams_of
-from .score_steps import Step, Undivided, require_zeros, unread
+from .score_steps import Step, Undivided, require_zeros, unread, with_terms
 
 
 def attend(

@@ -408,7 +408,7 @@ class Deferred(OfBatch, Shared, LikeOthers):
     def __repr__(self) -> str:
         if self.is_constant:
             shape = ["B" if n is self.rows else str(n) for n in self.shape]
-            return f"BatchTensor(shape=({', '.join(shape)}), dtype={self.dtype})"
+            return f"<constant of the batch ({', '.join(shape)}), {self.dtype}>"
         return f"<{self.func.__name__} of positions>"
 
     # ------------------------------------------------------------------ what is written into it

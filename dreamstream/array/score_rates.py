@@ -15,9 +15,8 @@ from ..stream.mask_recognition import MASKED, Unrecognised
 from . import hook
 from .ends import padded_to
 from .mask_terms import added, answered, deferred_in, frames_shown, frames_shown_at_most, product_within, recognise
-from .memory_terms import between, with_one
 from .score_layout import KEYS, QUERIES, Axes, Spread
-from .score_steps import Step, require_zeros, unread
+from .score_steps import Step, between, require_zeros, unread, with_one
 
 #: What a score is less by where there is no key.
 _HIDDEN = 1e30

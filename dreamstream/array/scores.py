@@ -24,11 +24,10 @@ from .deferred import Deferred, as_deferred
 from .dimension_arguments import Described, sizes_of
 from .filled import Shared, kept
 from .mask_terms import before_diagonal
-from .memory_terms import KeyTerms, filled, read
 from .protocol import refuse_the_rest
 from .reductions import Extreme
 from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of
-from .score_steps import OTHER, OverKeys, Step, number_of, of_heads, turned
+from .score_steps import OTHER, KeyTerms, OverKeys, Step, filled, number_of, of_heads, read, turned
 from .symbolic import Symbolic
 from .tensor import Tensor
 

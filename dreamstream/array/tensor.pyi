@@ -102,6 +102,23 @@ class Tensor(Base):
         """Return zeros: memory without values is never handed out."""
     def _cat(self, tensors: list[Tensor], dim: int) -> Self:
         """Join plain tensors; a class of streams has its own, and gets lists that hold one of its tensors."""
+    @property
+    def retains_grad(self) -> Flag:
+        """Whether `retain_grad` was called on what is no leaf."""
+    @property
+    def _version(self) -> int:
+        """How often the tensor's memory was written into."""
+    def backward(
+        self, gradient: Any = None, retain_graph: Flag | None = None, create_graph: Flag = False,
+        inputs: Any = None
+    ) -> None:
+        """Add the gradients of this tensor to the `grad` of the leaves that it follows from."""
+    def register_hook(self, hook: Any) -> Any:
+        """Let a function see the tensor's gradient in each backward; what it returns, if anything, replaces it."""
+    def retain_grad(self) -> None:
+        """Let the tensor have its gradient in `grad`, as leaves have."""
+    def detach_(self) -> Self:
+        """Cut the tensor off from what it follows from."""
     def bitwise_and(self, other: Any) -> Self: ...
     def bitwise_or(self, other: Any) -> Self: ...
     def bitwise_xor(self, other: Any) -> Self: ...
@@ -247,23 +264,6 @@ class Tensor(Base):
     def __rxor__(self, other: Any) -> Self: ...
     def __rlshift__(self, other: Any) -> Self: ...
     def __rrshift__(self, other: Any) -> Self: ...
-    @property
-    def retains_grad(self) -> Flag:
-        """Whether `retain_grad` was called on what is no leaf."""
-    @property
-    def _version(self) -> int:
-        """How often the tensor's memory was written into."""
-    def backward(
-        self, gradient: Any = None, retain_graph: Flag | None = None, create_graph: Flag = False,
-        inputs: Any = None
-    ) -> None:
-        """Add the gradients of this tensor to the `grad` of the leaves that it follows from."""
-    def register_hook(self, hook: Any) -> Any:
-        """Let a function see the tensor's gradient in each backward; what it returns, if anything, replaces it."""
-    def retain_grad(self) -> None:
-        """Let the tensor have its gradient in `grad`, as leaves have."""
-    def detach_(self) -> Self:
-        """Cut the tensor off from what it follows from."""
     def pow(self, exponent: Operand) -> Self:
         """Return self ** exponent."""
     def clip(self, min: Operand = None, max: Operand = None) -> Self:

@@ -21,8 +21,16 @@ import dreamstream as ds
 
 from .. import models, nn
 from ..errors import FormatError
-from .arguments import Commands, add_numbers, add_threads, at_least
-from .described import FUNCTION, described, named_model, require_function
+from .arguments import (
+    FUNCTION,
+    Commands,
+    add_numbers,
+    add_threads,
+    at_least,
+    described,
+    named_model,
+    require_function,
+)
 from .plot import new_figure, require_matplotlib
 
 Array = npt.NDArray[Any]

@@ -20,8 +20,16 @@ from ..engine.verify import random_inputs
 from ..engine.weights import BOUND, FORMATS, STORED_PRODUCTS, Narrowing
 from ..errors import FormatError
 from ..models.wav2letter import is_serialized, load_wav2letter
-from .arguments import Commands, add_command, at_least
-from .described import FUNCTION, MODEL_FILES, described, load_weights, require_function
+from .arguments import (
+    FUNCTION,
+    MODEL_FILES,
+    Commands,
+    add_command,
+    at_least,
+    described,
+    load_weights,
+    require_function,
+)
 from .recognisers import read_recogniser, write_tokens
 from .run import as_taken, samples_only
 

@@ -26,9 +26,8 @@ from ..engine.verify import TOLERANCE, difference
 from ..errors import DreamStreamError, FormatError
 from ..stream.tree import leaves
 from . import folder
-from .arguments import Commands, add_command, add_threads, at_least, fault_of
+from .arguments import FUNCTION, Commands, add_command, add_threads, at_least, fault_of, named_model
 from .audio_file import AudioFile
-from .described import FUNCTION, named_model
 from .outputs import Output, check_path, open_output
 from .plot import plot, require_matplotlib
 

@@ -20,9 +20,8 @@ from .. import models
 from .._core import shown
 from ..errors import DreamStreamError, FormatError
 from ..serve.limits import Limits
-from .arguments import Commands, add_command, add_threads, at_least
+from .arguments import Commands, add_command, add_threads, at_least, named_model
 from .decoding import add_decoder, decoder_of
-from .described import named_model
 
 #: Limits that are options, and what they say.
 _OPTIONS = {

@@ -6,12 +6,6 @@ from .hypotheses import Hypotheses, Hypothesis, Word
 from .transducer import TransducerDecoder
 
 __all__ = [
-    "CTCDecoder",
-    "Endpoints",
-    "Hypotheses",
-    "Hypothesis",
-    "TransducerDecoder",
-    "Word",
-    "greedy",
+    "CTCDecoder", "Endpoints", "Hypotheses", "Hypothesis", "TransducerDecoder", "Word", "greedy",
     "log_probabilities",
-]
+]  # fmt: skip

@@ -11,17 +11,6 @@ from .spec import InputSpec, OutputInfo
 from .verify import Report, verify
 
 __all__ = [
-    "Audit",
-    "Comparison",
-    "Engine",
-    "InputSpec",
-    "OnEngine",
-    "OutputInfo",
-    "Report",
-    "Stream",
-    "audit",
-    "compare",
-    "compile",
-    "load",
-    "verify",
-]
+    "Audit", "Comparison", "Engine", "InputSpec", "OnEngine", "OutputInfo", "Report", "Stream", "audit", "compare",
+    "compile", "load", "verify",
+]  # fmt: skip

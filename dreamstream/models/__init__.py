@@ -15,16 +15,9 @@ from .wav2letter import load_wav2letter
 from .wenet import load_wenet
 
 __all__ = [
-    "Commands",
-    "ConformerMoE",
-    "GlobalCMVN",
-    "SileroVAD",
-    "StreamingTransformer",
-    "TDSNet",
-    "U2Encoder",
-    "load_wav2letter",
-    "load_wenet",
-]
+    "Commands", "ConformerMoE", "GlobalCMVN", "SileroVAD", "StreamingTransformer", "TDSNet", "U2Encoder",
+    "load_wav2letter", "load_wenet",
+]  # fmt: skip
 
 COMPLETE = ("SileroVAD", "Commands")
 """Those that are one network: made without arguments, or by `pretrained=True`, with a `spec` and a

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..array import Tensor
 from . import functional as F
-from .functional.normalization import LAST
+from .functional.statistics import LAST
 from .functional.texts import described
 from .linear import AFFINE, Affine
 

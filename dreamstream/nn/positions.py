@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from ..array import Tensor
 from . import functional as F
-from .functional.positions import TURNS
+from .functional.attention import TURNS
 from .functional.texts import described
 from .module import Module
 

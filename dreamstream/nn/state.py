@@ -1,9 +1,12 @@
-"""State dicts: copying them into a module's tensors, reading them from safetensors files."""
+"""State dicts: copying them into a module's tensors, reading them from safetensors files.
+
+Weights that a checkpoint holds in other terms are brought back to what layers multiply by.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +17,8 @@ from ..array import Tensor
 from ..autograd import edited
 from ..errors import FormatError
 from ..file_kinds import not_weights
-from .reparametrize import folded
 
-__all__ = ["load", "read_safetensors"]
+__all__ = ["folded", "load", "read_safetensors"]
 
 _MOST_NAMED = 10
 SAFETENSORS_TYPES = {
@@ -124,3 +126,58 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
 def _decoded(tensor: container.Tensor) -> NDArray[Any]:
     array = np.frombuffer(tensor.data, SAFETENSORS_TYPES[tensor.dtype])
     return (array.astype(np.uint32) << 16).view(np.float32) if tensor.dtype == "BF16" else array
+
+
+Array = NDArray[Any]
+
+_MIDDLE = "parametrizations."
+
+
+def folded(own: Collection[str], state: Mapping[str, Any], values: Callable[[str, Any], Array]) -> dict[str, Any]:
+    """Return a state with every weight of `own` that it holds by norms and directions as one array.
+
+    Parameters
+    ----------
+    own : collection of str
+        The module's keys.
+    state : dict of arrays or tensors
+    values : function (key, entry) -> array
+
+    Raises
+    ------
+    FormatError
+        Where sizes and directions don't fit each other, and for weights under spectral_norm.
+    """
+    out = dict(state)
+    for key in own:
+        if key in state:
+            continue
+        head, _, name = key.rpartition(".")
+        lead = f"{head}." if head else ""
+        inner = f"{lead}{_MIDDLE}{name}"
+        if f"{key}_orig" in state or f"{inner}.original" in state:
+            raise FormatError(
+                f"{key} is held under spectral_norm or another parametrization; remove it in torch before "
+                f"saving, by torch.nn.utils.parametrize.remove_parametrizations(module, {name!r}) or "
+                "torch.nn.utils.remove_spectral_norm(module)"
+            )
+        for g, v in ((f"{key}_g", f"{key}_v"), (f"{inner}.original0", f"{inner}.original1")):
+            if g in state and v in state and g not in own and v not in own:
+                out[key] = _product(key, values(g, out.pop(g)), values(v, out.pop(v)))
+                break
+    return out
+
+
+def _product(key: str, sizes: Array, directions: Array) -> Array:
+    """Return sizes * directions / |directions|, computed in float64."""
+    shape = sizes.shape if sizes.ndim else (1,) * directions.ndim
+    if len(shape) != directions.ndim or any(n not in (1, m) for n, m in zip(shape, directions.shape)):
+        raise FormatError(
+            f"{key} is held under weight_norm, but its norms {sizes.shape} do not fit its directions "
+            f"{directions.shape}"
+        )
+    axes = tuple(i for i, n in enumerate(shape) if n == 1)
+    v = directions.astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):  # a direction of zeros has no size, as in torch
+        out = sizes.reshape(shape) * (v / np.sqrt(np.square(v).sum(axes, keepdims=True)))
+    return out.astype(directions.dtype) if directions.dtype.kind == "f" else out

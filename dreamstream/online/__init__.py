@@ -17,17 +17,6 @@ from .patch import (
 from .register import register
 
 __all__ = [
-    "Op",
-    "StreamModule",
-    "get_state",
-    "is_online",
-    "live_ids",
-    "offline",
-    "online",
-    "patch_module",
-    "register",
-    "reset",
-    "set_state",
-    "static",
-    "unpatch_module",
-]
+    "Op", "StreamModule", "get_state", "is_online", "live_ids", "offline", "online", "patch_module", "register",
+    "reset", "set_state", "static", "unpatch_module",
+]  # fmt: skip

@@ -43,23 +43,10 @@ _TRIED = 48
 
 #: Kinds of sites, and names, of functions that may make a tensor of lengths as numbers.
 _LOOPS = ("for", "while", "comprehension")
-_MAKERS = frozenset(
-    (
-        "np",
-        "numpy",
-        "range",
-        "arange",
-        "empty",
-        "eye",
-        "full",
-        "linspace",
-        "ones",
-        "tensor",
-        "tril",
-        "triu",
-        "zeros",
-    )
-)
+_MAKERS = frozenset((
+    "np", "numpy", "range", "arange", "empty", "eye", "full", "linspace", "ones", "tensor", "tril", "triu",
+    "zeros",
+))  # fmt: skip
 
 
 def _bared(x: Any) -> Any:

@@ -7,37 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "ADAPTIVE",
-    "AT_THE_END",
-    "BACKWARDS",
-    "BATCH_STATISTICS",
-    "CIRCULAR",
-    "CIRCULAR_BOTH",
-    "CUSTOM",
-    "DRAWN",
-    "FREQUENCIES",
-    "GRADIENTS",
-    "IN_ORDER",
-    "KEPT",
-    "LOOPS",
-    "LOOPS_BACKWARDS",
-    "LOOPS_CHANGE",
-    "LOOPS_ELSEWHERE",
-    "LOOPS_GROW",
-    "LOOPS_LEFT",
-    "LOOPS_TO_LAST",
-    "LOOPS_WHILE",
-    "LOOPS_WHOLE",
-    "MASKED",
-    "OF_VALUES",
-    "OVER_STREAM",
-    "PLACES",
-    "RESIZED",
-    "SEES_ALL",
-    "Refusal",
-]
-
 
 @dataclass(frozen=True)
 class Refusal:
@@ -223,3 +192,5 @@ KEPT = Refusal(
     "take earlier frames from the stream itself, whose slices reach back across calls (`F.pad(x, (4, 0))`, "
     "`x[..., :-1]`); what layers need again is kept for them",
 )
+
+__all__ = ["Refusal", *(name for name, found in list(globals().items()) if isinstance(found, Refusal))]

@@ -32,15 +32,9 @@ from .tensor.creation import as_stream_tensor, stream_tensor
 from .tensor.stream_tensor import TAKERS
 
 __all__ = [
-    "FRONT",
-    "FunctionalModule",
-    "StreamModule",
-    "StreamTensor",
-    "as_stream_tensor",
-    "functionalize",
-    "on_fallback",
-    "stream_tensor",
-]
+    "FRONT", "FunctionalModule", "StreamModule", "StreamTensor", "as_stream_tensor", "functionalize",
+    "on_fallback", "stream_tensor",
+]  # fmt: skip
 
 TAKERS.making, TAKERS.outside, TAKERS.inside = as_stream_tensor, outside.call, mode.call
 TAKERS.beneath, TAKERS.aliased = mode.call_beneath, mode.note_alias

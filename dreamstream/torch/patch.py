@@ -33,7 +33,6 @@ from ..online.tracer import TRACER
 from ..stream.rules import Length, require_same_streams
 from ..stream.where import offline_error, passes_on, raise_explained, runs_forward
 from . import private
-from .forward import gathering  # noqa: F401  (functions that forwards' copies call)
 from .forward.capture import TorchSource
 from .forward.drawn import places_of_draws, warn_of_others
 from .forward.held import TorchHeld
@@ -46,8 +45,7 @@ from .run.calls import TorchCall, TorchGiven, TorchSession
 from .tensor import StreamTensor
 from .tensor.padding import unpad
 from .tensor.stream_tensor import SHELL
-from .train.edits import Versions
-from .train.kept import keeping, zeros
+from .train.kept import Versions, keeping, zeros
 from .train.outputs import TorchOutputs
 
 #: The entry of a module's ``__dict__`` that torch calls in place of hooks and forward, and who looks for it.

@@ -4,32 +4,10 @@ import ast
 from collections.abc import Iterable
 
 #: Functions and methods that compute numbers, pad, or make what a stream is padded with.
-_AMOUNTS = frozenset(
-    [
-        "abs",
-        "cat",
-        "ceil",
-        "concat",
-        "cuda",
-        "dim",
-        "float",
-        "floor",
-        "int",
-        "len",
-        "max",
-        "min",
-        "new_zeros",
-        "pad",
-        "round",
-        "size",
-        "sqrt",
-        "to",
-        "type",
-        "type_as",
-        "zeros",
-        "zeros_like",
-    ]
-)
+_AMOUNTS = frozenset([
+    "abs", "cat", "ceil", "concat", "cuda", "dim", "float", "floor", "int", "len", "max", "min", "new_zeros",
+    "pad", "round", "size", "sqrt", "to", "type", "type_as", "zeros", "zeros_like",
+])  # fmt: skip
 
 
 def only_amounts(block: Iterable[ast.stmt]) -> bool:

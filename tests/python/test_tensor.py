@@ -462,7 +462,7 @@ def test_zeros_for_every_stream():
     h = ds.zeros(2, B, 5)
     assert is_constant(h)
     assert (h.batch_axis, h.value.shape, h.constant.shape) == (1, (2, 1, 5), (2, 5))
-    assert repr(h) == "BatchTensor(shape=(2, B, 5), dtype=float32)"
+    assert repr(h) == "<constant of the batch (2, B, 5), float32>"
     for other in (ds.full((2, B, 5), 0.0), ds.tensor([1.0]).new_zeros(2, B, 5), ds.ones([B, 3])):
         assert is_constant(other)
     assert h.transpose(0, 1).batch_axis == 0

@@ -16,17 +16,14 @@ from .attention import *  # noqa: F403
 from .convolution import *  # noqa: F403
 from .convolution2d import *  # noqa: F403
 from .ctc import *  # noqa: F403
-from .distance import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .experts import *  # noqa: F403
 from .frames import *  # noqa: F403
 from .lookup import *  # noqa: F403
 from .loops import *  # noqa: F403
 from .loss import *  # noqa: F403
-from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403
 from .pooling import *  # noqa: F403
-from .positions import *  # noqa: F403
 from .products import *  # noqa: F403
 from .rectifiers import *  # noqa: F403
 from .resampling import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Attention along the stream."""
+"""Attention along the stream, and rotary positions."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ...array.deferred import Deferred
 from ...array.draws import dropping
 from ...array.scores import Scores
 from ...array.symbolic import Symbolic
+from ...dispatch import apply
 from ...errors import DTypeError, NotStreamableError, ShapeError
 from ...operations.refusals import MASKED, OF_VALUES, SEES_ALL, Refusal
 from ...source_line import user_line
@@ -21,8 +22,9 @@ from ...stream.context import EVERYTHING, Context, is_declared, seen_by
 from ...stream.mask_recognition import Recognised, expected
 from .arguments import checked
 from .dropout import dropout
+from .texts import described, torch_lacks
 
-__all__ = ["scaled_dot_product_attention"]
+__all__ = ["rotary_embedding", "scaled_dot_product_attention"]
 
 
 def refused(name: str, refusal: Refusal) -> NotStreamableError:
@@ -238,3 +240,53 @@ def under_masks(
         unseen = (scores == -math.inf).all(-1, keepdim=True)
         out = dropout(scores.masked_fill(unseen, 0.0).softmax(-1).masked_fill(unseen, 0.0), p) @ v
     return out
+
+
+#: Of the layer, too.
+TURNS = {
+    "dim": "Features that are turned, from the first on, an even number; all without it.",
+    "base": "Pair i of n turns by ``base ** (-i / n)`` from frame to frame.",
+    "interleaved": "Whether pairs are neighbours, ``x[..., ::2]`` and ``x[..., 1::2]``, not the two halves.",
+    "scaling_factor": "What positions are divided by.",
+}
+
+
+@torch_lacks
+@described(
+    "As `input`.",
+    {"ShapeError": "Where the last dimension is the stream's, odd, or smaller than `dim`."},
+    input="``(B, H, L, D)`` or ``(B, L, D)``, float32 or float64; streams in any order that ends with features.",
+    **TURNS,
+    inv_freq="``(n,)`` of the input's type: the angles of a step in place of those that `base` gives.",
+)
+def rotary_embedding(
+    input: Tensor,
+    dim: int | None = None,
+    base: float = 10000.0,
+    interleaved: bool = False,
+    scaling_factor: float = 1.0,
+    inv_freq: Tensor | None = None,
+) -> Tensor:
+    """Return pairs of features turned by angles that grow with the frame's absolute position.
+
+    Notes
+    -----
+    Angles are float64. **Streaming.** Delay 0, no state; positions never run out. Source: Su et al., "RoFormer"
+    (2021).
+    """
+    x = checked("rotary_embedding", input)
+    dims: tuple[Any, ...] = ("B", 0, "L", 1) if x.ndim == 4 else ("B", "L", 0)
+    if x.is_stream:
+        features = iter(range(x.ndim))
+        dims = tuple(d if isinstance(d, str) else next(features) for d in x.dims)  # type: ignore[attr-defined]
+    if len(dims) != x.ndim or isinstance(dims[-1], str):
+        raise ShapeError(
+            f"rotary_embedding: expected (B, H, L, D) or (B, L, D), got {getattr(x, 'roles', tuple(x.shape))}"
+        )
+    attributes = {
+        "features": dim or 0,
+        "base": float(base),
+        "scale": 1 / float(scaling_factor),
+        "form": "pairs" if interleaved else "halves",
+    }
+    return apply("rotary", attributes, (x,), (inv_freq,), dims)[0]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...array import Tensor, where
+from ...array.chunks import frames_of, of_elements
 from ...array.derivatives import derived, sign
 from ...array.elementwise import unary
-from ...array.frames_of import frames_of, of_elements
 from ...errors import DTypeError, ShapeError, StreamIndexError
 from .activation import log_softmax
 from .arguments import checked, real

@@ -1,4 +1,4 @@
-"""Normalisation of channels by statistics: known ones, or those of groups of channels."""
+"""Normalisation of every frame by itself, and of channels by known statistics or those of groups of channels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from functools import partial
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from ... import autograd
 from ...array import Tensor, cat
 from ...array.draws import beside
@@ -14,10 +16,10 @@ from ...array.dtypes import require_same
 from ...dispatch import apply
 from ...errors import ModeError, NotStreamableError, ShapeError
 from ...operations.refusals import OVER_STREAM
-from .arguments import checked, same_types
+from .arguments import Ints, checked, same_types
 from .texts import described
 
-__all__ = ["batch_norm", "group_norm", "instance_norm"]
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
 
 
 #: What the parameters are, of functions and layers.
@@ -261,3 +263,50 @@ def _channels_last(name: str, x: Any) -> tuple[Any, ...]:
     others = iter(range(x.ndim))
     last = sum(not isinstance(r, str) for r in roles) - 1
     return tuple(r if isinstance(r, str) else last if i == 1 else next(others) for i, r in enumerate(roles))
+
+
+#: What the parameters are, of functions and layers.
+LAST = {
+    "normalized_shape": "int or sequence of int: Sizes of the last dimensions.",
+    "weight": "Of that shape.",
+    "bias": "Of that shape.",
+    "eps": "Added to the variance or mean square; None is the distance from 1 to the next number of the type.",
+}
+_last = described("As `input`.", **LAST, input="``(*, *normalized_shape)``.")
+
+
+@_last
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Ints,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Return (x - mean) / sqrt(variance + eps) * weight + bias over the last dimensions."""
+    x = checked("layer_norm", input)
+    same_types("layer_norm", x, weight, bias)
+    n = _last_dims("layer_norm", x, normalized_shape)
+    return apply("layer_norm", {"axes": n, "eps": float(eps)}, (x,), (weight, bias), (..., *range(n)))[0]
+
+
+@_last
+def rms_norm(
+    input: Tensor, normalized_shape: Ints, weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """Return x / sqrt(mean of x * x + eps) * weight over the last dimensions."""
+    x = checked("rms_norm", input)
+    same_types("rms_norm", x, weight, None)
+    n = _last_dims("rms_norm", x, normalized_shape)
+    added = float(np.finfo(x.dtype).eps) if eps is None else float(eps)
+    return apply("rms_norm", {"axes": n, "eps": added}, (x,), (weight,), (..., *range(n)))[0]
+
+
+def _last_dims(name: str, x: Tensor, normalized_shape: Ints) -> int:
+    """Return how many last dimensions `normalized_shape` names; they must be of these sizes."""
+    shape = tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
+    n = len(shape)
+    sizes = x.shape[-n:] if 0 < n <= x.ndim else None
+    if sizes is None or any(isinstance(own, int) and own != given for own, given in zip(sizes, shape)):
+        raise ShapeError(f"{name}: expected an input (*, {', '.join(map(str, shape))}), got {x.shape}")
+    return n

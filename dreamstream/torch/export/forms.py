@@ -16,8 +16,7 @@ from ...errors import NotStreamableError
 from ..run.kernels import KERNELS, Kernel, Step, Window
 from ..run.kernels.positions import rows_of
 from .graph import FunctionalNode
-from .loops import scan
-from .recurrent import recurrent
+from .loops import recurrent, scan
 from .window import PaddedWindow, fit
 
 

@@ -18,7 +18,7 @@ from ...errors import ShapeError, StreamMismatchError
 from ...operations import OPERATIONS, RELATIONS, ours
 from ...stream.tree import leaves, map_leaves
 from ...stream.where import refuse_offline
-from ..tensor.padded_size import PaddedSize, without_padded_sizes
+from ..tensor.padding import PaddedSize, without_padded_sizes
 from ..tensor.stream_tensor import TAKERS, StreamTensor, collates
 from . import along, parts, products, reductions, shapes  # noqa: F401  (each enters its rules)
 from .common import ASSIGNED, RULES, Rule, name_of, plain, run, streams_in, unknown

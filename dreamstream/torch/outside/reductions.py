@@ -24,8 +24,7 @@ from ...stream.known import JOINED
 from ...stream.rules import BATCH, LENGTH
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
-from ..tensor.padded_size import padded_sizes
-from ..tensor.padding import cleaned, mask_of, to_device, unpad
+from ..tensor.padding import cleaned, mask_of, padded_sizes, to_device, unpad
 from .common import along, axis_of, inputs, keep, name_of, needs_gradient, plain, rule, run
 from .pointwise import pointwise
 

@@ -14,8 +14,8 @@ from ...stream.metadata import StreamMetadata
 from ..forward.complex_pair import Complex
 from ..forward.mode import Forward
 from ..tensor import StreamTensor
-from .edits import Versions
 from .groups import cut_off, guarded, join, nothing
+from .kept import Versions
 
 
 class TorchOutputs(Outputs):

@@ -7,14 +7,13 @@ from . import (  # noqa: F401  (each file enters its kernels)
     loops,
     moving,
     normalization,
-    places,
     pointwise,
     pooling,
+    positions,
     recurrent,
     reductions,
     shape,
     spectra,
-    weights,
 )
 from .registry import KERNELS, Kernel, Step, Window
 
