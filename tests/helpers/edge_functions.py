@@ -286,8 +286,7 @@ def unlike(name: str, table: dict[str, tuple[set[str], str]] = UNLIKE) -> set[st
 
 #: Files of functions without edges: linear ones, those that move or look up elements, and dropout.
 SMOOTH = words(
-    "attention, convolution, convolution2d, dropout, experts, frames, lookup, padding, positions, products, "
-    "resampling"
+    "attention, convolution, convolution2d, dropout, experts, frames, lookup, padding, products, resampling"
 )
 #: Others that are linear, move elements, or have no gradient.
 ELSEWHERE = frozenset(
@@ -309,5 +308,5 @@ def required() -> set[str]:
     rows = [r.name for r in OPERATIONS.values() if r.outside in ("reduction", "along", "angles")]
     tables |= {n for n in rows if hasattr(Native, n) or n in HANDLERS}
     modules = [import_module(f"{native_functional.__name__}.{name}") for name in SMOOTH]
-    smooth = {name for module in modules for name in module.__all__}
+    smooth = {name for module in modules for name in module.__all__} - {"cosine_similarity", "normalize"}
     return (tables | {*native_functional.__all__}) - ELSEWHERE - smooth
