@@ -29,11 +29,8 @@ from .frame_numbers import FrameNumber, refuse
 from .loop_frames import Counted, EachFrame, Frames, Numbers, Together, along, from_before, last_of
 from .loop_lists import Gathered, GatheredParts, Grown, History
 from .loop_values import PARTS, inner_of, is_of_body, parts_of, put_together, walk
-from .loops import Loop, mixed
+from .loops import MOST_ROUNDS, Loop, mixed
 from .stream_tensor import StreamTensor
-
-#: Most rounds of a body: more kinds of frames are a loop whose values change their kind in every frame.
-_MOST = 9
 
 
 def frames_in(x: Any) -> Frames | None:
@@ -164,7 +161,7 @@ class ForLoop:
         entry.loop = entry.open_loop = self.loop
         try:
             steady = False
-            for _ in range(_MOST):
+            for _ in range(MOST_ROUNDS):
                 number = self.loop.begin()
                 self._stand_ins: list[tuple[int, StreamTensor, Any]] = []
                 self._started = {n: self._start(n, v) for n, v in self._values.items()}
@@ -183,8 +180,8 @@ class ForLoop:
                 if self._moved:
                     refuse(f"{', '.join(f'`{n}`' for n in self._moved)}: {LOOPS_CHANGE.text}")
                 refuse(
-                    f"something else happens at each of more than {_MOST - 1} first frames; choose by a table, "
-                    "`at = torch.arange(x.size(1))` before the loop, in it `torch.where(at[t] >= k, a, b)`"
+                    f"something else happens at each of more than {MOST_ROUNDS - 1} first frames; choose by a "
+                    "table, `at = torch.arange(x.size(1))` before the loop, in it `torch.where(at[t] >= k, a, b)`"
                 )
             first, second = self.loop.rounds[-2:]
             needed = self.loop.needed()

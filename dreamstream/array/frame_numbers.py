@@ -55,7 +55,8 @@ class LoopNumber(Token):
             return Computed(self.loop, of, *((other, self) if reflected else (self, other)))
         if not hasattr(other, "is_floating_point"):
             self._misuse(f"combined with {'another size' if isinstance(other, Token) else type(other).__name__}")
-        at = self.loop.entry.library.see(beside(self.as_tensor(_like(other)), other))
+        at = self.loop.entered(self, self.as_tensor(_like(other)))
+        at = self.loop.entry.library.see(beside(at, other))
         return of(other, at) if reflected else of(at, other)
 
     __add__, __radd__ = partialmethod(_operator, "add"), partialmethod(_operator, "radd")

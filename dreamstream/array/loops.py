@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..autograd import is_grad_enabled, set_grad_enabled
@@ -16,7 +17,7 @@ from ..errors import NotStreamableError
 from ..operations.refusals import LOOPS_ELSEWHERE, LOOPS_WHOLE
 from ..stream.edge import Edge, Line, Request, lines_of
 from .dimension_arguments import numbered
-from .frame_numbers import FrameNumber, FrameTruth, refuse
+from .frame_numbers import FrameNumber, FrameTruth, LoopNumber, refuse
 from .loop_program import Program
 from .operators import run
 from .stream_tensor import StreamTensor
@@ -25,6 +26,10 @@ from .stream_tensor import StreamTensor
 FRAME = ("frame",)
 #: How many frames a loop may look back at what it wrote or gathered.
 FAR = 8
+#: Most rounds of a body: more kinds of frames are a loop whose values change their kind in every frame.
+MOST_ROUNDS = 9
+#: Among how many frames one is looked for that enters an if.
+_TRIED = 128
 
 
 # ---------------------------------------------------------------------- one frame
@@ -369,6 +374,21 @@ class Loop:
             return StreamTensor._told("positions", said, [length.of], [], ("L",))
 
         return self.input(("positions",), make)
+
+    def entered(self, number: LoopNumber, at: Any) -> Any:
+        """Return a number as a tensor; where a frame doesn't enter all ifs that run, the number of one that does.
+
+        So no branch computes with a number that it isn't asked of, as ``if t % 2: h = h / t`` at the first frame:
+        gradients would be NaN.
+        """
+        steady = self.first + MOST_ROUNDS
+        for position in range(steady, steady + _TRIED) if self.within else ():
+            with suppress(ArithmeticError):
+                if self._enters(position) and not isinstance(own := number.at(position), complex):
+                    for truth, side in self.within:
+                        at = at.masked_fill((truth.opposite() if side else truth).as_tensor(lambda x: x), own)
+                    break
+        return at
 
     def shifted(self, x: StreamTensor, off: int) -> StreamTensor:
         """Return the stream whose frame n is the frame of x that is `off` from the n-th of the loop."""

@@ -322,3 +322,18 @@ def numbers_by_frames(lib: Any, m: Any, x: Any) -> Any:
             state = (h * row, {"n": c - x[:, t] / steps})
         ys.append(state[0] + state[1]["n"] * (1 - gain))
     return lib.stack(ys, 1), state[0]
+
+
+@case
+def numbers_that_some_frames_have(lib: Any, m: Any, x: Any) -> Any:
+    h, ys = lib.zeros(x.size(0), H), []
+    for t in range(x.size(1)):
+        h = lib.tanh(m.a(x[:, t]) + h)
+        if t % 2 == 1:
+            h = h / t
+            if t % 3:
+                h = h - 0.5 / (t % 3)
+        elif t % 4 == 2:
+            h = h * (t % 4 - 1) ** 0.5
+        ys.append(h)
+    return lib.stack(ys, 1), h
