@@ -16,7 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_CHANGE, LOOPS_ELSEWHERE, LOOPS_GROW, LOOPS_LEFT
+from ..operations.refusals import (
+    LOOPS_BACKWARDS,
+    LOOPS_CHANGE,
+    LOOPS_ELSEWHERE,
+    LOOPS_GROW,
+    LOOPS_LEFT,
+    LOOPS_NUMBERS,
+)
 from ..stream.edge import Line
 from ..stream.rules import Length, Slots, open_branch
 from ..tracing import Hooks, Site, variables
@@ -25,7 +32,7 @@ from .batch_constants import is_constant
 from .dimension_arguments import numbered
 from .elementwise import where
 from .first_frame import FirstFrame, with_first
-from .frame_numbers import FrameNumber, refuse
+from .frame_numbers import FrameNumber, LoopNumber, refuse
 from .loop_frames import Counted, EachFrame, Frames, Numbers, Together, along, from_before, last_of
 from .loop_lists import Gathered, GatheredParts, Grown, History
 from .loop_values import PARTS, inner_of, is_of_body, parts_of, put_together, walk
@@ -178,7 +185,9 @@ class ForLoop:
                 steady = again
             else:
                 if self._moved:
-                    refuse(f"{', '.join(f'`{n}`' for n in self._moved)}: {LOOPS_CHANGE.text}")
+                    numbers = all(isinstance(self._values[n], (int, float, LoopNumber)) for n in self._moved)
+                    why = LOOPS_NUMBERS if numbers else LOOPS_CHANGE
+                    refuse(f"{', '.join(f'`{n}`' for n in self._moved)}: {why.text}")
                 refuse(
                     f"something else happens at each of more than {MOST_ROUNDS - 1} first frames; choose by a "
                     "table, `at = torch.arange(x.size(1))` before the loop, in it `torch.where(at[t] >= k, a, b)`"

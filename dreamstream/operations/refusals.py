@@ -169,6 +169,11 @@ LOOPS_CHANGE = Refusal(
     "append frames to a list that is a variable, and stack it after the loop; keep a fixed number of frames, or "
     "use attention with a context",
 )
+LOOPS_NUMBERS = Refusal(
+    "a loop over frames that carries a number of Python which differs from frame to frame: `k = t` in an if",
+    "what differs from frame to frame is a tensor",
+    "begin with `k = x.new_zeros(x.size(0), 1)` before the loop, and in it write `k = k * 0 + t`",
+)
 LOOPS_WHILE = Refusal(
     "`while t < T: h = f(x[:, t], h); t += 1`, with T a stream's length",
     "which frames it goes through is known when the stream has ended",

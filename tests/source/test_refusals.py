@@ -55,6 +55,15 @@ def changing(x: Any) -> Any:
     return h
 
 
+def numbering(x: Any) -> Any:
+    k, ys = 0, []
+    for t in range(x.size(2)):
+        if t % 3 == 0:
+            k = t
+        ys.append(x[..., t] * k)
+    return ds.stack(ys, 2)
+
+
 def counting(x: Any) -> Any:
     y, t = x.clone(), 1
     while t < x.size(2):
@@ -98,7 +107,8 @@ SAMPLES: dict[str, nn.Module | Forward] = {
     "a loop over frames that goes": lambda x: ds.stack([x[..., t] for t in reversed(range(x.size(2)))]),
     "`if t": lambda x: ds.stack([x[..., t] * (t == x.size(2) - 1) for t in range(x.size(2))]),
     "what a loop over frames has": lambda x: growing(x),
-    "a loop over frames that carries": lambda x: changing(x),
+    "a loop over frames that carries what": lambda x: changing(x),
+    "a loop over frames that carries a number": lambda x: numbering(x),
     "`while t": lambda x: counting(x),
     "what a loop over frames keeps": Keeping(),
     "in a loop over frames": lambda x: ds.stack([x[..., t] + x[:, 0] for t in range(x.size(2))], 2),
@@ -258,6 +268,15 @@ def _attention(x: Any, **options: Any) -> Any:
     return F.scaled_dot_product_attention(*3 * [x.transpose(1, 2)], **options)
 
 
+def carried(x: Any) -> Any:
+    k, ys = x.new_zeros(x.size(0), 1), []
+    for t in range(x.size(2)):
+        if t % 3 == 0:
+            k = k * 0 + t
+        ys.append(x[..., t] * k)
+    return ds.stack(ys, 2)
+
+
 def _normed(x: Any) -> Any:
     frames = x.transpose(1, 2).reshape(-1, 4)
     return F.group_norm(frames, 2).reshape(x.size(0), x.size(2), 4)
@@ -316,7 +335,8 @@ REMEDIES: dict[str, list[Any]] = {
     "a loop over frames that goes": [lambda x: ds.stack([-x[..., t] for t in range(x.size(2))], 2)],
     "`if t": [stored],
     "what a loop over frames has": [stored, lambda x: _attention(x, is_causal=True)],
-    "a loop over frames that carries": [stored, lambda x: _attention(x, is_causal=True)],
+    "a loop over frames that carries what": [stored, lambda x: _attention(x, is_causal=True)],
+    "a loop over frames that carries a number": [carried],
     "`while t": [stored],
     "what a loop over frames keeps": [stored],
     "in a loop over frames": [nn.Conv1d(4, 4, 3, padding=1)],
