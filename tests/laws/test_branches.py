@@ -260,9 +260,10 @@ def test_streams_of_torch_are_not_written_into_in_branches(forward):
         online(ds.stream_tensor([torch.ones(2, 5)], ids=["a"], sos=True))
 
 
-def test_a_forward_without_source_says_so():
+@pytest.mark.parametrize("line", ["if x.size(2) % 2", "for t in range(x.size(2))"])
+def test_a_forward_without_source_says_so(line):
     names = {"F": F}
-    exec("def forward(self, x):\n    if x.size(2) % 2:\n        x = F.pad(x, (0, 1))\n    return x\n", names)
+    exec(f"def forward(self, x):\n    {line}:\n        x = F.pad(x, (0, 1))\n    return x\n", names)
     with pytest.raises(
         NotStreamableError, match=r"No private copy of it could be made: .*there is no source of it"
     ):

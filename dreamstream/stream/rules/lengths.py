@@ -22,6 +22,7 @@ from ...errors import DTypeError
 from ...operations import RELATIONS
 from ...operations.refusals import LOOPS
 from ...source_line import user_line
+from ..where import why_no_copy
 from ._ints import as_int
 from .bits import Bits
 from .compare import Comparison, compared
@@ -213,9 +214,8 @@ class Length(Bits):
         return compared(self, self - other, relation)
 
     def __index__(self) -> NoReturn:
-        use, line = "used as an integer (range, index, array size)", user_line()
-        more = f" {LOOPS.text}." if "range(" in line else ""
-        self._misuse(use, more)
+        more = f" {LOOPS.text}." if "range(" in user_line() else ""
+        self._misuse("used as an integer (range, index, array size)", why_no_copy() or more)
 
     def __bool__(self) -> bool:
         differs = self.compare(0, "ne")
