@@ -271,3 +271,42 @@ def test_tables_are_looked_at_to_their_ends(name):
         ds.compile(Masked(table, cut).eval(), ("B", "L", 4))
     near = table[..., :1100, :1100] if table.dim() > 1 else table[:1100]
     ds.compile(Masked(near, cut).eval(), ("B", "L", 4), verify=False)
+
+
+class Sloped(torch.nn.Module):
+    """Attention with a term by distance."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.linspace(0, 9, 10)[:, None].repeat(1, 4))
+
+    def forward(self, x):
+        q, at = x.unflatten(2, (4, 2)).transpose(1, 2), torch.arange(x.size(1))
+        distance = at[:, None] - at
+        term = self.table[distance.clamp(0, 9)].permute(2, 0, 1)
+        scores = (q @ q.mT + term).masked_fill((distance < 0) | (distance > 9), float("-inf"))
+        return (scores.softmax(-1) @ q).transpose(1, 2).flatten(2)
+
+
+EDITS = {
+    "data": lambda p, new: p.data.copy_(new),
+    "another tensor": lambda p, new: setattr(p, "data", new.clone()),
+    "numpy": lambda p, new: np.copyto(p.detach().numpy(), new.numpy()),
+    "in place": lambda p, new: p.copy_(new),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_edits_of_large_tables_are_seen(edit, monkeypatch):
+    from dreamstream.torch.forward import library
+
+    monkeypatch.setattr(library, "_FEW", 64)  # large ones have thousands of numbers
+    net, x, new = Sloped(), torch.randn(1, 20, 8), torch.randn(10, 4)
+    with torch.no_grad():
+        net = ds.patch_module(net).online()
+        for i in range(4):
+            if i == 3:
+                edit(net.table, new)
+            y = net(ds.stream_tensor(x, ids=[str(i)], sos=True, eos=True, names=("B", "L", None)))
+        net.offline()
+        torch.testing.assert_close(y[0], net(x)[0])

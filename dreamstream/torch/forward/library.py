@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha1
 from typing import Any, NoReturn
+from weakref import ref
 
 import torch
 
@@ -31,6 +32,7 @@ from ...array.scores import Scores
 from ...array.shape_of import Empty, ShapeOf
 from ...array.stream_tensor import StreamTensor
 from ...array.symbolic import Symbolic
+from ...array.versions import checksum
 from ...array.writing import copied
 from ...errors import NotStreamableError
 from ...nn.functional.lookup import require_as_it_is
@@ -135,14 +137,23 @@ class TorchLibrary(Library):
         return x
 
     def key(self, tensor: torch.Tensor, held: list[Any]) -> Any:
-        with self.evaluating():
-            kind = tuple(tensor.shape), tensor.dtype, tensor.device
-            if tensor.is_inference() or (tensor.nbytes <= _FEW and tensor.device.type == "cpu"):
-                values = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
-                return *kind, sha1(values.tobytes()).digest()
-            base = tensor if tensor._base is None else tensor._base  # of what a forward cuts anew in each call
+        """Return a key of what a tensor holds; of a great one on another device, of which it is."""
+        kind = tuple(tensor.shape), tensor.dtype, tensor.device
+        if tensor.nbytes <= _FEW or tensor.is_inference():
+            return *kind, sha1(self._bytes(tensor)).digest()
+        base = tensor if tensor._base is None else tensor._base  # of what a forward cuts anew in each call
+        which = *kind, id(base), base._version, tensor.data_ptr(), tensor.stride()
+        if tensor.device.type != "cpu":
             held.append(base)
-            return *kind, id(base), base._version, tensor.storage_offset(), tensor.stride()
+            return which
+        known = current().sums.get(which)  # each is looked at once in a call
+        if known is None or known[0]() is not base:
+            known = current().sums[which] = ref(base), checksum(self._bytes(tensor))
+        return *kind, known[1]
+
+    def _bytes(self, tensor: torch.Tensor) -> Any:
+        with self.evaluating():
+            return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
 
     def content(self, tensor: torch.Tensor) -> Any:
         learned = tensor.requires_grad and torch.is_grad_enabled()

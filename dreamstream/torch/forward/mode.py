@@ -127,6 +127,7 @@ class Forward(TorchFunctionMode):
         self.device = device
         self.arrays = arrays
         self.paths = paths or {}
+        self.sums: dict[Any, Any] = {}  # of what great tensors hold, see `TorchLibrary.key`
         self._parameters: dict[int, Constant] = getattr(entry, "parameters", {})
         self._outer: Forward | None = None
         self.held: TorchHeld | None = None
