@@ -12,6 +12,7 @@ from hashlib import sha1
 from typing import Any, NoReturn
 
 import torch
+from torch.utils.weak import WeakIdRef
 
 from ...array import creation
 from ...array.attend import of_all
@@ -44,7 +45,7 @@ from .arguments import inner_of
 from .complex_pair import Complex
 from .constants import Constant
 from .mode import current
-from .places import dropping, looked_at, noted, repeated
+from .places import dropping, looked_at, noted, repeated, same
 from .sizes import TorchBatch, TorchBatchLength, TorchLength, TorchStride
 
 #: Bytes of a tensor that is known by its values; greater ones are known by what they are a view of.
@@ -146,9 +147,10 @@ class TorchLibrary(Library):
 
     def content(self, tensor: torch.Tensor) -> Any:
         learned = tensor.requires_grad and torch.is_grad_enabled()
-        if learned or tensor.nbytes > _FEW or tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        if learned or tensor.layout != torch.strided or (tensor.is_inference() and tensor.nbytes > _FEW):
             raise Unknown
-        return self.key(tensor, [])
+        held: list[torch.Tensor] = []
+        return *self.key(tensor, held), *map(WeakIdRef, held)
 
     def bias(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Constant:
         """Return what is added to scores by distance, with the gradient that it has."""
@@ -166,7 +168,7 @@ class TorchLibrary(Library):
         if torch.is_grad_enabled():
             with without_functions():
                 found = make()
-        return Constant(found.to(forward.device, like), forward.arrays)
+        return Constant(same(found.to(forward.device, like)), forward.arrays)
 
     # ------------------------------------------------------------------ what is deferred
     def function(self, name: str) -> Any:

@@ -23,6 +23,7 @@ from ...array.batch_constants import is_constant
 from ...array.deferred import Deferred
 from ...array.ends import last_frames, later
 from ...array.known import Unknown, maker
+from ...array.mask_terms import product_within
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
@@ -60,6 +61,14 @@ def looked_at() -> None:
         noted.forget()
 
 
+def same(x: torch.Tensor) -> torch.Tensor:
+    """Say that a tensor is the same whenever the same is asked for, and return it."""
+    noted = _NOTED.get()
+    if noted is not None:
+        noted.same.append(x)
+    return x
+
+
 def handled() -> None:
     """Say that a function does more than run operators, unless it runs some."""
     noted = _NOTED.get()
@@ -80,6 +89,8 @@ class Noted(Recording):
     Attributes
     ----------
     steps : list of (function, args, kwargs, result)
+    same : list of torch.Tensor
+        Those that are the same whenever the same is asked for.
     handled : bool
         Whether it may do more than run operators where it runs none, as ``requires_grad_`` does.
     """
@@ -89,6 +100,7 @@ class Noted(Recording):
         super().__init__(asked.streams, asked.edges)
         self.asked = asked
         self.steps: list[tuple[Any, tuple[Any, ...], dict[str, Any], torch.Tensor]] = []
+        self.same: list[torch.Tensor] = []
         self.handled = False
         self._before = [(x, type(x), vars(x)) for x in asked.tokens if not isinstance(x, Token)]
         self._asked_before = len(declared_here()[1])
@@ -113,7 +125,7 @@ class Noted(Recording):
         if asks and not (type(func) is tuple and isinstance(func[-1], Context)):
             return None  # what it asks for is no part of the key
         try:
-            recipe = _Recipe(self.asked, self.steps, self.entry)
+            recipe = _Recipe(self.asked, self.steps, self.same, self.entry)
             weights = [recipe.of(each) for each in self._weights]
             del recipe.entry  # which no place keeps
             legs = tuple(map(_leg, self._legs, self._sources, weights))
@@ -144,9 +156,9 @@ class _Recipe:
         Whether there are none, as where all weights are there in every call.
     """
 
-    def __init__(self, asked: Asked, noted: Sequence[Any], entry: Any) -> None:
+    def __init__(self, asked: Asked, noted: Sequence[Any], same: Sequence[Any], entry: Any) -> None:
         self.entry = entry
-        self._held = {id(x) for x in asked.held}
+        self._held = {id(x) for x in (*asked.held, *same)}
         self._places = {id(x): i for i, x in enumerate(asked.made)}
         self._made = {id(step[3]): step for step in noted}
         self._n = len(asked.made)
@@ -222,7 +234,10 @@ class _Results:
 
     def _of_stream(self, x: Any) -> Any:
         if type(x) in (Symbolic, Deferred) and not (self._weighed or is_constant(x)):
-            return _OfLengths(maker(x, self._given, self._tokens), True, self._index(x))
+            product = product_within(x)
+            queries = () if product is None or self._index(x) is not None else (product.queries,)
+            make = maker(x, [*self._given, *self._inputs, *queries], self._tokens)
+            return _OfLengths(make, True, self._index(x), *map(self._seen, queries))
         if type(x) is Scores:
             return self._of_scores(x)
         if type(x) is not NativeStream or x.alike[0] is not None:
@@ -358,17 +373,22 @@ class _OfLengths:
     is_tensor : bool
     at : int, optional
         Which of the values that were given it is itself.
+    queries : (int, dims, names), optional
+        How the queries of a product with a table are seen.
     """
 
-    __slots__ = ("at", "is_tensor", "make")
+    __slots__ = ("at", "is_tensor", "make", "queries")
 
-    def __init__(self, make: Any, is_tensor: bool, at: int | None = None) -> None:
-        self.make, self.is_tensor, self.at = make, is_tensor, at
+    def __init__(self, make: Any, is_tensor: bool, at: int | None = None, queries: Any = None) -> None:
+        self.make, self.is_tensor, self.at, self.queries = make, is_tensor, at, queries
 
     def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
         if self.at is not None:
             return StreamTensor.shell(tokens[self.at])
-        made = self.make(edges, tokens)
+        of = [*edges, *streams]
+        if self.queries is not None:
+            of.append(_stream(edges, values, self.queries))
+        made = self.make(of, tokens)
         return StreamTensor.shell(made) if self.is_tensor else made
 
 
@@ -400,8 +420,8 @@ class _OfScores:
         out: Any = object.__new__(Scores)
         own = out.__dict__
         own.update(vars(given) if given is not None else {}, _source=None, _taken=(), **self.changed)
-        for name, (at, dims, names) in self.seen.items():
-            own[name] = NativeStream.inside(values[at], dims, edges[at], names)
+        for name, seen in self.seen.items():
+            own[name] = _stream(edges, values, seen)
         if self.added is not None:
             more = [s._replace(by=by(edges, tokens), value=value(edges, tokens)) for s, by, value in self.added]
             own["steps"] = [*(given.steps if given is not None else ()), *more]
@@ -419,8 +439,13 @@ class _Made:
         self.of, self.make = of, make
 
     def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
-        at, dims, names = self.of
-        return StreamTensor.shell(self.make(NativeStream.inside(values[at], dims, edges[at], names)))
+        return StreamTensor.shell(self.make(_stream(edges, values, self.of)))
+
+
+def _stream(edges: list[Any], values: list[Any], seen: tuple[int, Any, Any]) -> NativeStream:
+    """Return a stream as a result was seen."""
+    at, dims, names = seen
+    return NativeStream.inside(values[at], dims, edges[at], names)
 
 
 def _asking(form: Any, *given: Any) -> Any:
