@@ -147,7 +147,15 @@ def _key_of_product(x: Places, edges: list[Any], library: Any) -> tuple[Any, ...
     if type(queries) is not StreamTensor or "edge" not in vars(queries) or queries.alike[0] is not None:
         raise Unknown
     edges += (queries.edge, queries)
-    return Places, x.dims, x.order, queries.edge.line, queries.dims, queries._names, key_of(x.table, edges, library)
+    return (
+        Places,
+        x.dims,
+        x.order,
+        queries.edge.line,
+        queries.dims,
+        queries._names,
+        key_of(x.table, edges, library),
+    )
 
 
 @lru_cache(maxsize=256)
@@ -271,7 +279,12 @@ def _deferred_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Ma
     product = _product_maker(out.func, edges, given) if type(out.func) is Places else None
     args, kwargs = maker(out.args, edges, given), maker(out.kwargs, edges, given)
     places, share, kind = [_at(edge, edges) for edge in own], _share_maker(out, edges, given), type(out)
-    library, func, constants, records = out.library, None if product else out.func, out.constants, out.library.has_gradients()
+    library, func, constants, records = (
+        out.library,
+        None if product else out.func,
+        out.constants,
+        out.library.has_gradients(),
+    )
 
     def deferred(e: Sequence[Edge], g: Sequence[Any]) -> Any:
         made: Any = object.__new__(kind)
