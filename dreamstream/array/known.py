@@ -143,19 +143,11 @@ def key_of(x: Any, edges: list[Any], library: Any) -> Any:
 
 def _key_of_product(x: Places, edges: list[Any], library: Any) -> tuple[Any, ...]:
     """Return a key of a product with a table by distance; its queries are appended to `edges`."""
-    queries = x.queries
-    if type(queries) is not StreamTensor or "edge" not in vars(queries) or queries.alike[0] is not None:
+    q: Any = x.queries
+    if type(q) is not StreamTensor or "edge" not in vars(q) or q.alike[0] is not None:
         raise Unknown
-    edges += (queries.edge, queries)
-    return (
-        Places,
-        x.dims,
-        x.order,
-        queries.edge.line,
-        queries.dims,
-        queries._names,
-        key_of(x.table, edges, library),
-    )
+    edges += (q.edge, q)
+    return Places, x.dims, x.order, q.edge.line, q.dims, q._names, key_of(x.table, edges, library)
 
 
 @lru_cache(maxsize=256)
@@ -274,22 +266,16 @@ def _formula_maker(out: Symbolic, edges: Sequence[Edge], given: Sequence[Any]) -
     return formula
 
 
-def _deferred_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
+def _deferred_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Maker:
     facts, own = facts_of(out)
-    product = _product_maker(out.func, edges, given) if type(out.func) is Places else None
+    func = _product_maker(out.func, edges, given) if type(out.func) is Places else partial(_same, out.func)
     args, kwargs = maker(out.args, edges, given), maker(out.kwargs, edges, given)
     places, share, kind = [_at(edge, edges) for edge in own], _share_maker(out, edges, given), type(out)
-    library, func, constants, records = (
-        out.library,
-        None if product else out.func,
-        out.constants,
-        out.library.has_gradients(),
-    )
+    library, constants, records = out.library, out.constants, out.library.has_gradients()
 
-    def deferred(e: Sequence[Edge], g: Sequence[Any]) -> Any:
+    def deferred(e: Sequence[Any], g: Sequence[Any]) -> Any:
         made: Any = object.__new__(kind)
-        made.library, made.func = library, product(e, g) if product else func
-        made.args, made.kwargs = args(e, g), kwargs(e, g)
+        made.library, made.func, made.args, made.kwargs = library, func(e, g), args(e, g), kwargs(e, g)
         made._facts = facts, [e[at] for at in places], records
         if constants:
             made.constants = constants

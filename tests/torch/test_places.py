@@ -83,7 +83,7 @@ def written(m, x):
 
 
 def shifted(m, x):
-    """Transformer-XL's attention to four frames: queries meet a great table by distance, which pads and views move."""
+    """Transformer-XL's attention to four frames; pads and views move the product with a table by distance."""
     y = x.transpose(1, 2)
     B, L, _ = y.shape
     q = y.view(B, L, 2, 2).transpose(1, 2)
