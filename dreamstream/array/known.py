@@ -143,11 +143,11 @@ def key_of(x: Any, edges: list[Any], library: Any) -> Any:
 
 def _key_of_product(x: Places, edges: list[Any], library: Any) -> tuple[Any, ...]:
     """Return a key of a product with a table by distance; its queries are appended to `edges`."""
-    q: Any = x.queries
-    if type(q) is not StreamTensor or "edge" not in vars(q) or q.alike[0] is not None:
+    q, edge = x.queries, vars(x.queries).get("edge")
+    if type(q) is not StreamTensor or edge is None or q.alike[0] is not None:
         raise Unknown
-    edges += (q.edge, q)
-    return Places, x.dims, x.order, q.edge.line, q.dims, q._names, key_of(x.table, edges, library)
+    edges += (edge, q)
+    return Places, x.dims, x.order, edge.line, q.dims, q._names, key_of(x.table, edges, library)
 
 
 @lru_cache(maxsize=256)
@@ -268,14 +268,16 @@ def _formula_maker(out: Symbolic, edges: Sequence[Edge], given: Sequence[Any]) -
 
 def _deferred_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Maker:
     facts, own = facts_of(out)
-    func = _product_maker(out.func, edges, given) if type(out.func) is Places else partial(_same, out.func)
+    product = _product_maker(out.func, edges, given) if type(out.func) is Places else None
+    func = None if product else out.func
     args, kwargs = maker(out.args, edges, given), maker(out.kwargs, edges, given)
     places, share, kind = [_at(edge, edges) for edge in own], _share_maker(out, edges, given), type(out)
     library, constants, records = out.library, out.constants, out.library.has_gradients()
 
     def deferred(e: Sequence[Any], g: Sequence[Any]) -> Any:
         made: Any = object.__new__(kind)
-        made.library, made.func, made.args, made.kwargs = library, func(e, g), args(e, g), kwargs(e, g)
+        made.library, made.func = library, product(e, g) if product else func
+        made.args, made.kwargs = args(e, g), kwargs(e, g)
         made._facts = facts, [e[at] for at in places], records
         if constants:
             made.constants = constants

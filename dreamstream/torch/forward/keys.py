@@ -74,9 +74,14 @@ def key_of_size(
         key = _of_scores(x, entry, streams, own) if kind is Scores else (key_of(x, own, entry.library),)
     except Unknown:
         return None
-    edges += (found := [x for x in own if type(x) is Edge])
-    streams += [x for x in own if type(x) is not Edge]
-    return None if any(edge.entry is not entry for edge in found) else key
+    for each in own:
+        if type(each) is NativeStream:
+            streams.append(each)
+        elif each.entry is entry:
+            edges.append(each)
+        else:
+            return None
+    return key
 
 
 def _of_scores(x: Scores, entry: Any, streams: list[Any], edges: list[Any]) -> tuple[Any, ...]:
