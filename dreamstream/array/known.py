@@ -200,7 +200,7 @@ def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
     if kind in (tuple, list, slice):
         parts = [maker(p, edges, given) for p in ((out.start, out.stop, out.step) if kind is slice else out)]
         if all(type(p) is partial for p in parts):  # nothing of a call is in it
-            return partial(_same, out) if kind is not list else lambda e, g: [p(e, g) for p in parts]
+            return partial(constant, out) if kind is not list else lambda e, g: [p(e, g) for p in parts]
         if kind is slice:
             return lambda e, g: slice(*[p(e, g) for p in parts])
         return lambda e, g: kind([p(e, g) for p in parts])
@@ -221,10 +221,11 @@ def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
         raise Unknown
     if hasattr(out, "__dict__") and not callable(out):
         raise Unknown
-    return partial(_same, out)
+    return partial(constant, out)
 
 
-def _same(out: Any, *_: Any) -> Any:
+def constant(out: Any, *_: Any) -> Any:
+    """Return what is the same in every call."""
     return out
 
 

@@ -22,7 +22,7 @@ from ...array import writing
 from ...array.batch_constants import is_constant
 from ...array.deferred import Deferred
 from ...array.ends import last_frames, later
-from ...array.known import Unknown, maker
+from ...array.known import Unknown, constant, maker
 from ...array.mask_terms import product_within
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
@@ -227,17 +227,18 @@ class _Results:
             parts = [self.form(x) for x in out]
             return parts if type(out) is tuple else partial(_several, type(out), parts)
         if type(out) in _RESULTS:
-            return partial(_same, out)
+            return partial(constant, out)
         if type(out) in SIZES:
-            return _OfLengths(maker(out, self._given, self._tokens), False)
+            return partial(_size, maker(out, self._given, self._tokens))
         raise Unknown
 
     def _of_stream(self, x: Any) -> Any:
         if type(x) in (Symbolic, Deferred) and not (self._weighed or is_constant(x)):
-            product = product_within(x)
-            queries = () if product is None or self._index(x) is not None else (product.queries,)
+            if (at := self._index(x)) is not None:
+                return partial(_token, at)
+            queries = [product.queries] if (product := product_within(x)) is not None else []
             make = maker(x, [*self._given, *self._inputs, *queries], self._tokens)
-            return _OfLengths(make, True, self._index(x), *map(self._seen, queries))
+            return partial(_deferred, make, [*map(self._seen, queries)])
         if type(x) is Scores:
             return self._of_scores(x)
         if type(x) is not NativeStream or x.alike[0] is not None:
@@ -245,13 +246,13 @@ class _Results:
         if "edge" not in vars(x) and (last := later(x)) is not None:
             if x._view is not last or not last.is_once:
                 raise Unknown
-            return _Made(self._seen(last.of), partial(last_frames, count=last.count))
+            return partial(_made, self._seen(last.of), partial(last_frames, count=last.count))
         self._require_value(x)
         if writing.is_of_constant(x):
-            return _Made(self._seen(x), writing.of_constant)
+            return partial(_made, self._seen(x), writing.of_constant)
         for i, own in enumerate(self._inputs):
             if own is x:  # or has become what was written into it
-                return _Given(i) if x.edge is self._given[i] else (*self._seen(x), None)
+                return partial(_given, i) if x.edge is self._given[i] else (*self._seen(x), None)
         shared = writing.shared(x, [*self._inputs, *(y for y in self._outputs if y is not x)])
         if shared is NotImplemented or (shared is not None and shared[0] >= len(self._inputs)):
             raise Unknown
@@ -351,45 +352,27 @@ class _Shared:
         writing.viewed(streams[self.at], out, method, put, args, kwargs, fill)
 
 
-class _Given:
-    """An argument itself."""
-
-    __slots__ = ("at",)
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-
-    def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
-        return StreamTensor.shell(streams[self.at])
+def _given(at: int, edges: Any, values: Any, streams: list[Any], tokens: Any) -> Any:
+    """Return one of the streams that were given itself."""
+    return StreamTensor.shell(streams[at])
 
 
-class _OfLengths:
-    """A size, or what is computed of lengths, made anew of this call's edges.
+def _token(at: int, edges: Any, values: Any, streams: Any, tokens: list[Any]) -> Any:
+    """Return what is computed of lengths itself, as it was given."""
+    return StreamTensor.shell(tokens[at])
 
-    Parameters
-    ----------
-    make : callable
-        See `dreamstream.array.known.maker`.
-    is_tensor : bool
-    at : int, optional
-        Which of the values that were given it is itself.
-    queries : (int, dims, names), optional
-        How the queries of a product with a table are seen.
-    """
 
-    __slots__ = ("at", "is_tensor", "make", "queries")
+def _size(make: Any, edges: list[Any], values: Any, streams: Any, tokens: list[Any]) -> Any:
+    """Return a size, made anew of this call's edges; see `dreamstream.array.known.maker`."""
+    return make(edges, tokens)
 
-    def __init__(self, make: Any, is_tensor: bool, at: int | None = None, queries: Any = None) -> None:
-        self.make, self.is_tensor, self.at, self.queries = make, is_tensor, at, queries
 
-    def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
-        if self.at is not None:
-            return StreamTensor.shell(tokens[self.at])
-        of = [*edges, *streams]
-        if self.queries is not None:
-            of.append(_stream(edges, values, self.queries))
-        made = self.make(of, tokens)
-        return StreamTensor.shell(made) if self.is_tensor else made
+def _deferred(
+    make: Any, queries: Sequence[Any], edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]
+) -> Any:
+    """Return what is computed of lengths, made anew; `queries` is how those of a product with a table are seen."""
+    more = map(partial(_stream, edges, values), queries)
+    return StreamTensor.shell(make([*edges, *streams, *more], tokens))
 
 
 class _OfScores:
@@ -430,16 +413,11 @@ class _OfScores:
         return StreamTensor.shell(out)
 
 
-class _Made:
-    """What a function makes of a result: its last frames, computed where they are used; a constant's rows."""
-
-    __slots__ = ("make", "of")
-
-    def __init__(self, of: tuple[int, Any, Any], make: Callable[[NativeStream], NativeStream]) -> None:
-        self.of, self.make = of, make
-
-    def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
-        return StreamTensor.shell(self.make(_stream(edges, values, self.of)))
+def _made(
+    of: tuple[int, Any, Any], make: Any, edges: list[Any], values: list[Any], streams: Any, tokens: Any
+) -> Any:
+    """Return what a function makes of a result: last frames, which wait for their use, or a constant's rows."""
+    return StreamTensor.shell(make(_stream(edges, values, of)))
 
 
 def _stream(edges: list[Any], values: list[Any], seen: tuple[int, Any, Any]) -> NativeStream:
@@ -452,11 +430,6 @@ def _asking(form: Any, *given: Any) -> Any:
     """Return a result of attention, which asks for the context that is declared in every call."""
     declared_here()[1].append(True)
     return REPLAY.result(form, *given)
-
-
-def _same(value: Any, *_: Any) -> Any:
-    """Return what is no stream."""
-    return value
 
 
 def _several(kind: Any, parts: list[Any], *given: Any) -> Any:
