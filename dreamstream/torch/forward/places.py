@@ -236,7 +236,9 @@ class _Results:
         if type(x) in (Symbolic, Deferred) and not (self._weighed or is_constant(x)):
             if (at := self._index(x)) is not None:
                 return partial(_token, at)
-            queries = [product.queries] if (product := product_within(x)) is not None else []
+            product = product_within(x)
+            is_new = product is not None and all(product.queries is not own for own in self._inputs)
+            queries = [product.queries] if product is not None and is_new else []
             make = maker(x, [*self._given, *self._inputs, *queries], self._tokens)
             return partial(_deferred, make, [*map(self._seen, queries)])
         if type(x) is Scores:
