@@ -18,7 +18,7 @@ enum { LEG_COLUMNS = LEG_COUNTS + 1, LEG_SHIFT };
     X(requires_grad) X(requires_grad_) X(start) X(stop) X(step) X(n_done) X(script) X(over) X(fail_at) \
     X(_follow) X(again) X(_step_back) X(keeps_tape) X(training) X(courses) X(recording) X(guard) X(drawn) \
     X(gradients) X(running) X(_parameters) X(handle) X(made) X(_rate) X(rate) X(ended) \
-    X(ids) X(__enter__) X(__exit__)
+    X(ids) X(__enter__) X(__exit__) X(holds)
 /* clang-format on */
 #define NAME_NUMBER(name) N_##name,
 enum { NAMES(NAME_NUMBER) N_NAMES };
@@ -28,10 +28,11 @@ typedef struct replay_object {
     PyObject *names[N_NAMES];      /* owned: interned */
 } replay_object;
 
-/* What a call asks for, while it is read: lists, of which all but the first two are NULL where nothing is in them. */
+/* What a call asks for, while it is read: its lists are NULL where nothing is in them, but for `key` and `streams`;
+ * `drawn` knows which tensors were drawn at random. */
 typedef struct asked {
     const replay_object *r;
-    PyObject *entry, *known;
+    PyObject *entry, *known, *drawn;
     PyObject *key, *streams, *edges, *held, *made, *tokens;
 } asked;
 

@@ -52,13 +52,24 @@ static int add_all(asked *a, PyObject *items)
     return done;
 }
 
+/* What was drawn at random is no part of a key: the forward refuses it where it meets a stream. */
+static int is_none_drawn(const asked *a, PyObject *x)
+{
+    if (a->drawn == Py_None)
+        return DONE;
+    PyObject *held = PyObject_CallMethodOneArg(a->drawn, a->r->names[N_holds], x);
+    const int is_drawn = held ? PyObject_IsTrue(held) : FAILED;
+    Py_XDECREF(held);
+    return is_drawn < 0 ? FAILED : is_drawn ? UNKNOWN : DONE;
+}
+
 /* A weight, by identity, or another tensor, by type and shape; a size or what is computed of sizes. */
 static int add_other(asked *a, PyObject *x)
 {
     PyObject *id = PyLong_FromVoidPtr(x);
     const int is_known = id ? PyDict_Contains(a->known, id) : -1;
     int done = is_known;
-    if (is_known == 1)
+    if (is_known == 1 && (done = is_none_drawn(a, x)) == DONE)
         done = need(&a->held) && put(a->key, Py_NewRef(id)) == DONE ? put(a->held, Py_NewRef(x))
                                                                     : FAILED;
     Py_XDECREF(id);
@@ -70,7 +81,8 @@ static int add_other(asked *a, PyObject *x)
         for (int i = 0; i < 3; i++)
             if (put_attribute(a, x, names[i]) != DONE)
                 return FAILED;
-        return need(&a->made) ? put(a->made, Py_NewRef(x)) : FAILED;
+        done = is_none_drawn(a, x);
+        return done != DONE ? done : need(&a->made) ? put(a->made, Py_NewRef(x)) : FAILED;
     }
     const int is_atom =
         is_tensor < 0 ? -1 : PySet_Contains(of(a->r, ATOMS), (PyObject *)Py_TYPE(x));
@@ -132,8 +144,8 @@ static int add_named(asked *a, PyObject *kwargs)
 
 void ds_replay_forget(asked *a)
 {
-    PyObject **const lists[] = {&a->known, &a->entry, &a->key,  &a->streams,
-                                &a->edges, &a->held,  &a->made, &a->tokens};
+    PyObject **const lists[] = {&a->known, &a->entry, &a->drawn, &a->key,   &a->streams,
+                                &a->edges, &a->held,  &a->made,  &a->tokens};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         Py_CLEAR(*lists[i]);
 }
@@ -146,8 +158,6 @@ static int repeats(const asked *a, PyObject *forward)
     done = done < 0 ? done : !done;
     for (int i = 0; done == DONE && i < 2; i++)
         done = is(a->r, a->entry, names[i], Py_None);
-    if (done == DONE)
-        done = is(a->r, forward, N_drawn, Py_None);
     PyObject *gradients = done == DONE ? get(a->r, forward, N_gradients) : NULL;
     if (done == DONE)
         done = !gradients             ? FAILED
@@ -165,7 +175,8 @@ int ds_replay_ask(const replay_object *r, PyObject *const *args, asked *a)
     int done = a->entry ? repeats(a, forward) : FAILED;
     if (done == DONE) {
         a->known = get(r, forward, N__parameters);
-        done = a->known && need(&a->key) && need(&a->streams) ? DONE : FAILED;
+        a->drawn = get(r, forward, N_drawn);
+        done = a->known && a->drawn && need(&a->key) && need(&a->streams) ? DONE : FAILED;
     }
     if (done == DONE)
         done = put(a->key, Py_NewRef(args[1]));

@@ -200,9 +200,9 @@ def _rows(scores: Any, deferred: Sequence[Any], found: Recognised) -> Any:
         said, table = rows_by_distance(places, scores.steps, scores.k, found, scores.scale)
     except Unrecognised as error:
         raise unread(error) from None
-    queries, heads = places.queries, scores.picked or slice(None)
-    queries = queries if queries.shape[1] == 1 else queries[:, heads]
-    table = table if table.shape[0] == 1 else table[heads]
+    queries, heads = places.queries, scores.picked
+    queries = queries if heads is None or queries.shape[1] == 1 else queries[:, heads]
+    table = table if heads is None or table.shape[0] == 1 else table[heads]
     return said, queries if said.factor == 1 else queries * said.factor, table
 
 

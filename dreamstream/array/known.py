@@ -17,8 +17,10 @@ from typing import Any
 
 from ..stream.edge import Edge
 from ..stream.rules import BatchLength, BatchSize, Length, Token
+from .distance_tables import Places
 from .filled import kept
 from .shape_of import ShapeOf
+from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -26,8 +28,8 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _OF_PYTHON = 1 << 9
 #: Facts of how many deferred values a session keeps at most.
 _MOST = 4096
-#: Makes something of edges, and of what a function was given.
-Maker = Callable[[Sequence[Edge], Sequence[Any]], Any]
+#: Makes something of edges and queries (see `facts_of`), and of what a function was given.
+Maker = Callable[[Sequence[Any], Sequence[Any]], Any]
 _ATOMS = frozenset((str, type(None), type(...), type))
 
 
@@ -42,8 +44,10 @@ class Facts(dict[str, Any]):
     __eq__ = object.__eq__
 
 
-def facts_of(x: Any) -> tuple[Facts, list[Edge]]:
+def facts_of(x: Any) -> tuple[Facts, list[Any]]:
     """Return what is known of a deferred value, and the edges whose lengths are in it, in order.
+
+    Among these are the queries, streams, of a product with a table by distance, each behind its edge.
 
     Raises
     ------
@@ -54,7 +58,7 @@ def facts_of(x: Any) -> tuple[Facts, list[Edge]]:
     if (
         found is None or found[2] is not records
     ):  # where gradients are recorded, nothing is known of what is learned
-        edges: list[Edge] = []
+        edges: list[Any] = []
         try:
             found = _interned(x, edges), edges, records
         except Unknown:
@@ -65,15 +69,17 @@ def facts_of(x: Any) -> tuple[Facts, list[Edge]]:
     return found[0], found[1]
 
 
-def _interned(x: Any, edges: list[Edge]) -> Facts:
+def _interned(x: Any, edges: list[Any]) -> Facts:
     func, library = x.func, x.library
-    if not _lasts(func):
+    if type(func) is Places:
+        func = _key_of_product(func, edges, library)
+    elif not _lasts(func):
         raise Unknown
     parts = (*x.args, *(p for item in x.kwargs.items() for p in item))
     key = (type(x), func, x.constants, library.real(), *[key_of(part, edges, library) for part in parts])
     entry = edges[0].entry if edges else None
     known = getattr(entry, "facts", None)
-    if known is None or any(edge.entry is not entry for edge in edges):
+    if known is None or any(x.entry is not entry for x in edges if type(x) is Edge):
         raise Unknown
     facts = known.get(key)
     if facts is None:
@@ -100,8 +106,8 @@ def _lasts(func: Any) -> bool:
     )
 
 
-def key_of(x: Any, edges: list[Edge], library: Any) -> Any:
-    """Return a key of an argument; the edges whose lengths are in it are appended to `edges`."""
+def key_of(x: Any, edges: list[Any], library: Any) -> Any:
+    """Return a key of an argument; the edges whose lengths are in it, and queries, are appended to `edges`."""
     kind = type(x)
     if kind is int or kind is bool:
         return kind, x
@@ -133,6 +139,15 @@ def key_of(x: Any, edges: list[Edge], library: Any) -> Any:
     if _holds_all(kind):  # type: ignore[arg-type]
         return kind, key_of(vars(x), edges, library)
     raise Unknown
+
+
+def _key_of_product(x: Places, edges: list[Any], library: Any) -> tuple[Any, ...]:
+    """Return a key of a product with a table by distance; its queries are appended to `edges`."""
+    q, edge = x.queries, vars(x.queries).get("edge")
+    if type(q) is not StreamTensor or edge is None or q.alike[0] is not None:
+        raise Unknown
+    edges += (edge, q)
+    return Places, x.dims, x.order, edge.line, q.dims, q._names, key_of(x.table, edges, library)
 
 
 @lru_cache(maxsize=256)
@@ -185,7 +200,7 @@ def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
     if kind in (tuple, list, slice):
         parts = [maker(p, edges, given) for p in ((out.start, out.stop, out.step) if kind is slice else out)]
         if all(type(p) is partial for p in parts):  # nothing of a call is in it
-            return partial(_same, out) if kind is not list else lambda e, g: [p(e, g) for p in parts]
+            return partial(constant, out) if kind is not list else lambda e, g: [p(e, g) for p in parts]
         if kind is slice:
             return lambda e, g: slice(*[p(e, g) for p in parts])
         return lambda e, g: kind([p(e, g) for p in parts])
@@ -199,12 +214,18 @@ def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
         if at is not None:
             return lambda e, g: kept(g[at])
         return _formula_maker(out, edges, given) if kind is Symbolic else _deferred_maker(out, edges, given)
-    if hasattr(out, "edge") or hasattr(out, "shape") or (hasattr(out, "__dict__") and not callable(out)):
+    if kind is ShapeOf:
+        sizes, device, dtype = maker(out.shape, edges, given), out.device, out.dtype
+        return lambda e, g: ShapeOf(sizes(e, g), device, dtype)
+    if isinstance(out, tuple) or hasattr(out, "edge") or hasattr(out, "shape"):
         raise Unknown
-    return partial(_same, out)
+    if hasattr(out, "__dict__") and not callable(out):
+        raise Unknown
+    return partial(constant, out)
 
 
-def _same(out: Any, *_: Any) -> Any:
+def constant(out: Any, *_: Any) -> Any:
+    """Return what is the same in every call."""
     return out
 
 
@@ -246,15 +267,18 @@ def _formula_maker(out: Symbolic, edges: Sequence[Edge], given: Sequence[Any]) -
     return formula
 
 
-def _deferred_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
+def _deferred_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Maker:
     facts, own = facts_of(out)
+    product = _product_maker(out.func, edges, given) if type(out.func) is Places else None
+    func = None if product else out.func
     args, kwargs = maker(out.args, edges, given), maker(out.kwargs, edges, given)
     places, share, kind = [_at(edge, edges) for edge in own], _share_maker(out, edges, given), type(out)
-    library, func, constants, records = out.library, out.func, out.constants, out.library.has_gradients()
+    library, constants, records = out.library, out.constants, out.library.has_gradients()
 
-    def deferred(e: Sequence[Edge], g: Sequence[Any]) -> Any:
+    def deferred(e: Sequence[Any], g: Sequence[Any]) -> Any:
         made: Any = object.__new__(kind)
-        made.library, made.func, made.args, made.kwargs = library, func, args(e, g), kwargs(e, g)
+        made.library, made.func = library, product(e, g) if product else func
+        made.args, made.kwargs = args(e, g), kwargs(e, g)
         made._facts = facts, [e[at] for at in places], records
         if constants:
             made.constants = constants
@@ -262,6 +286,12 @@ def _deferred_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Ma
         return made
 
     return deferred
+
+
+def _product_maker(out: Places, edges: Sequence[Any], given: Sequence[Any]) -> Maker:
+    """Return what makes a product with a table by distance of other queries."""
+    at, table, order, dims = _at(out.queries, edges), maker(out.table, edges, given), out.order, out.dims
+    return lambda e, g: Places(e[at], table(e, g), order, dims)
 
 
 def _share_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Callable[..., None]:

@@ -33,6 +33,7 @@ class Of(nn.Module):
         self.weighted = nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 4, 1))
         self.linear, self.layer = nn.Linear(4, 4), nn.LayerNorm(4)
         self.register_buffer("scale", torch.rand(4, 1) + 0.5)
+        self.table = torch.linspace(-9, 9, 6001 * 4).sin().reshape(1, -1, 4)
         self.norm.running_mean.uniform_(-1, 1)
         self.norm.running_var.uniform_(0.5, 2)
         self.function = function
@@ -81,6 +82,20 @@ def written(m, x):
     return (first + F.scaled_dot_product_attention(y, y, y, attn_mask=seen))[:, 0]
 
 
+def shifted(m, x):
+    """Transformer-XL's attention to four frames; pads and views move the product with a table by distance."""
+    y = x.transpose(1, 2)
+    B, L, _ = y.shape
+    q = y.view(B, L, 2, 2).transpose(1, 2)
+    middle = m.table.size(1) // 2
+    far = m.linear(m.table[:, middle - L + 1 : middle + L]).view(1, -1, 2, 2).permute(0, 2, 3, 1)
+    far = F.pad(q @ far, (1, 0)).view(B, 2, 2 * L, L)[:, :, 1:].view(B, 2, L, 2 * L - 1)[..., :L]
+    at = torch.arange(L)
+    hidden = (at[None] > at[:, None]) | (at[None] < at[:, None] - 3)
+    scores = ((q @ q.transpose(-2, -1) + far) * 0.5).masked_fill(hidden, -torch.inf)
+    return (F.softmax(scores, -1) @ q).transpose(1, 2).reshape(B, L, 4)
+
+
 #: Forwards, each with how many of its calls of torch may ask the native front end again.
 FORWARDS = {
     "views": (lambda m, x: x.transpose(1, 2)[..., 1:].permute(0, 2, 1).unsqueeze(1).squeeze(1), 0),
@@ -104,6 +119,8 @@ FORWARDS = {
     "scores": (scored, 5),
     "turned by positions": (turned, 2),
     "a written mask": (written, 1),
+    "a table by distance": (shifted, 15),  # where no gradients are recorded 2
+    "beside numbers that are drawn": (lambda m, x: (torch.rand(2), m.norm(m.conv(x)) * m.scale)[1], 0),
 }
 
 
@@ -144,10 +161,10 @@ def test_warm_calls_ask_nothing_again(name, training, monkeypatch):
     assert len(asked) <= most * len(CHUNKS), [f.__name__ for f in asked]
 
 
-def chunks_of(model, xs, ids=("a",)):
-    """Begin a stream and go on with it; return what each call gives."""
+def chunks_of(model, xs, ids=("a",), ends=False):
+    """Begin a stream, go on with it, and may end it; return what each call gives."""
     return [
-        model(ds.stream_tensor([x], ids=list(ids), sos=n == 0, names=("B", "F", "L")))["a"]
+        model(ds.stream_tensor([x], ids=list(ids), sos=n == 0, eos=ends and n == len(xs) - 1))["a"]
         for n, x in enumerate(xs)
     ]
 
@@ -182,6 +199,52 @@ def test_what_positions_hold_is_seen_when_it_changes():
         chunks_of(model, [x] * 6)
 
 
+@pytest.mark.parametrize(
+    "warm, drawn",
+    [(lambda m: m.scale * 1, lambda m: torch.rand(4, 1)), (lambda m: m.scale, lambda m: m.scale.uniform_())],
+)
+def test_what_is_drawn_is_refused_where_a_warm_call_meets_it(warm, drawn):
+    model = Of(lambda m, x: (torch.rand(1), m.conv(x) * m.factor(m))[1])
+    model.factor = warm
+    ds.patch_module(model.eval()).online()
+    x = torch.randn(4, 3)
+    chunks_of(model, [x] * 4)
+    model.factor = drawn
+    with pytest.raises(ds.NotStreamableError, match="numbers drawn at"):
+        model(ds.stream_tensor([x], ids=["a"]))
+
+
+def test_a_table_by_distance_is_known_until_it_changes(monkeypatch):
+    torch.manual_seed(0)
+    model = Of(shifted).eval()
+    plain, x = copy.deepcopy(model), torch.randn(1, 4, 24)
+    ds.patch_module(model, train_variant="full-file-unaligned").online()
+    asked, anew = [], Forward._anew
+    monkeypatch.setattr(Forward, "_anew", lambda self, f, *given: asked.append(f) or anew(self, f, *given))
+
+    def streams():
+        asked.clear()
+        return torch.cat(chunks_of(model, x[0].split(4, 1), ends=True))
+
+    def grow(m):
+        m.table = m.table * 1.5
+
+    changes = [lambda m: m.linear.weight.mul_(2), lambda m: m.table.mul_(0.5), grow, lambda m: None]
+    with torch.no_grad():
+        for change in changes:
+            change(model), change(plain)
+            assert torch.allclose(streams(), plain(x)[0], atol=1e-5)
+        assert len(asked) <= 2 * 6, [f.__name__ for f in asked]  # the table's part, and what is learned of it
+    outs = [
+        model.train()(ds.stream_tensor([x[0, :, a : a + 8]], ids=["a"], sos=a == 0, eos=a == 16))
+        for a in (0, 8, 16)
+    ]
+    sum(y.tensor().square().sum() for y in outs).backward()
+    plain(x).square().sum().backward()
+    got, want = (m.linear.weight.grad for m in (model, plain))
+    assert want.abs().sum() > 0 and torch.allclose(got, want, atol=1e-4, rtol=1e-4)
+
+
 def learned(m, x):
     y = x.transpose(1, 2)
     at = torch.arange(x.shape[2])
@@ -213,7 +276,9 @@ def test_gradients_behind_calls_that_recorded_none():
         assert want.abs().sum() > 0 and torch.allclose(got, want, atol=1e-4, rtol=1e-4), name
 
 
-@pytest.mark.parametrize("name", ["scores", "turned by positions", "behind positions", "attention", "numbers"])
+@pytest.mark.parametrize(
+    "name", ["scores", "turned by positions", "behind positions", "attention", "numbers", "a table by distance"]
+)
 def test_places_keep_nothing_of_a_call(name):
     model = ds.patch_module(Of(FORWARDS[name][0]).eval()).online()
     calls, init = [], Call.__init__

@@ -66,10 +66,14 @@ class Drawn:
             self._held.update({memory_of(x): (x, line) for x in _tensors(out)})
         return out
 
+    def holds(self, x: Tensor) -> bool:
+        """Return whether a tensor was drawn, or computed of what was."""
+        return bool(self._held) and memory_of(x) in self._held
+
     def require_none(self, x: Tensor) -> None:
         """Raise for a tensor that meets a stream, where it was drawn."""
-        if self._held and (found := self._held.get(memory_of(x))) is not None:
-            raise _refusal(found[1])
+        if self.holds(x):
+            raise _refusal(self._held[memory_of(x)][1])
 
 
 def _tensors(tree: Any) -> list[Tensor]:

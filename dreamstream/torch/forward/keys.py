@@ -62,7 +62,7 @@ def key_of_size(
 
     The size, the edges whose frames it counts, and streams in it are appended to the lists.
     """
-    own: list[Edge] = []
+    own: list[Any] = []  # edges, and the queries of products with tables
     kind = type(x)
     if kind is Shape:
         sizes = [p if type(p) is int else key_of_size(p, entry, streams, edges, tokens) for p in x]
@@ -74,11 +74,17 @@ def key_of_size(
         key = _of_scores(x, entry, streams, own) if kind is Scores else (key_of(x, own, entry.library),)
     except Unknown:
         return None
-    edges += own
-    return None if any(edge.entry is not entry for edge in own) else key
+    for each in own:
+        if type(each) is NativeStream:
+            streams.append(each)
+        elif each.entry is entry:
+            edges.append(each)
+        else:
+            return None
+    return key
 
 
-def _of_scores(x: Scores, entry: Any, streams: list[Any], edges: list[Edge]) -> tuple[Any, ...]:
+def _of_scores(x: Scores, entry: Any, streams: list[Any], edges: list[Any]) -> tuple[Any, ...]:
     """Return a key of scores of attention, whose queries and keys are appended to `streams`."""
     state = tuple([value for name, value in vars(x).items() if name not in _NOT_OF_SCORES])
     if not NUMBERS_OF_SCORES.issuperset(map(type, state)):

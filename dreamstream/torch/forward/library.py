@@ -12,7 +12,9 @@ from hashlib import sha1
 from typing import Any, NoReturn
 from weakref import ref
 
+import numpy as np
 import torch
+from torch.utils.weak import WeakIdRef
 
 from ...array import creation
 from ...array.attend import of_all
@@ -20,7 +22,7 @@ from ...array.batch_constants import is_constant, lifts, plain_beside
 from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
 from ...array.einsum import letters_of, spread, table_product
 from ...array.frame_numbers import number_in
-from ...array.known import Unknown
+from ...array.known import Unknown, recalled
 from ...array.lengths_as_numbers import count_of
 from ...array.library import Library
 from ...array.mask_terms import terms_by_distance
@@ -46,7 +48,7 @@ from .arguments import inner_of
 from .complex_pair import Complex
 from .constants import Constant
 from .mode import current
-from .places import dropping, looked_at, noted, repeated
+from .places import dropping, looked_at, noted, repeated, same
 from .sizes import TorchBatch, TorchBatchLength, TorchLength, TorchStride
 
 #: Bytes of a tensor that is known by its values; greater ones are known by what they are a view of.
@@ -157,9 +159,10 @@ class TorchLibrary(Library):
 
     def content(self, tensor: torch.Tensor) -> Any:
         learned = tensor.requires_grad and torch.is_grad_enabled()
-        if learned or tensor.nbytes > _FEW or tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        if learned or tensor.layout != torch.strided or (tensor.is_inference() and tensor.nbytes > _FEW):
             raise Unknown
-        return self.key(tensor, [])
+        held: list[torch.Tensor] = []
+        return *self.key(tensor, held), *map(WeakIdRef, held)
 
     def bias(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Constant:
         """Return what is added to scores by distance, with the gradient that it has."""
@@ -177,7 +180,7 @@ class TorchLibrary(Library):
         if torch.is_grad_enabled():
             with without_functions():
                 found = make()
-        return Constant(found.to(forward.device, like), forward.arrays)
+        return Constant(same(found.to(forward.device, like)), forward.arrays)
 
     # ------------------------------------------------------------------ what is deferred
     def function(self, name: str) -> Any:
@@ -251,7 +254,7 @@ class TorchLibrary(Library):
             return args
         if any(at and sum(isinstance(s, Length) for s in x.shape) != 1 for x, at in zip(inner, deferred)):
             return args
-        real = next((_REAL[str(x.dtype)] for x in frames if str(x.dtype) in _REAL), None)
+        real = next((_REAL[x.dtype] for x in frames if x.dtype in _REAL), None)
         return tuple([_of_frames(x, real) if at else a for a, x, at in zip(args, inner, deferred)])
 
     def take(self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -344,7 +347,7 @@ def met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     """Run a function of positions and a stream: each frame meets what is computed of its position."""
     forward, name = current(), names.meaning_of(func).name
     types = [x.dtype for x in leaves((args, kwargs)) if getattr(x, "is_stream", False) and not is_deferred(x)]
-    real = next((_REAL[str(t)] for t in types if str(t) in _REAL), None)
+    real = next((_REAL[t] for t in types if t in _REAL), None)
 
     def own(x: Any) -> Any:
         return forward.unwrap(_of_frames(x, real)) if is_deferred(x) else x
@@ -360,7 +363,7 @@ def _of_frames(x: Any, real: torch.dtype | None) -> torch.Tensor:
 
 def _everywhere(x: Deferred) -> torch.Tensor | None:
     """Return the number that a deferred value is at every length, with its features and its gradient, or None."""
-    if not any(TORCH.learns(t, current().entry) for t in x.learned()):
+    if not (TORCH.records(current().entry) and x.learned()):
         alike = x.everywhere()
         if alike is None:
             return None
@@ -374,7 +377,7 @@ def _everywhere(x: Deferred) -> torch.Tensor | None:
     return found.expand(features) if any(n != 1 for n in features) else found
 
 
-_REAL = {"float32": torch.float32, "float64": torch.float64}
+_REAL = {np.dtype("float32"): torch.float32, np.dtype("float64"): torch.float64}
 #: Types that integers of positions have.
 _INTEGERS = (torch.int64, torch.int32, torch.int16)
 
@@ -408,18 +411,7 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     if sum(isinstance(s, Length) for s in x.shape) != 1:
         raise NotStreamableError.here(f"{x.func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")
     func, name = x.func, x.func.__name__.strip("_")
-    if name in ("embedding", "index_select", "gather"):
-        raise NotStreamableError.here(f"{name}: rows of a table are read in turn, one for each frame")
-    given = [*map(number_of_all, leaves((x.args, x.kwargs)))]
-    if not any(map(is_deferred, given)):
-        raise unknown(x)
-    types = [a.dtype for a in given if is_deferred(a) or isinstance(a, torch.Tensor)]
-    if x.dtype == torch.bool and (
-        sum(is_deferred(a) and a.dtype in _INTEGERS for a in given) > 1
-        or any(isinstance(a, int) and abs(a) > _EXACT for a in given)
-    ):
-        raise unknown(x)
-    real = x.dtype if x.dtype.is_floating_point else next((t for t in types if t.is_floating_point), torch.float32)
+    real = recalled(x, "computed in", lambda: _computed_in(x, name))
 
     def own(a: Any) -> Any:
         a = number_of_all(a)
@@ -441,6 +433,22 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
             require_waiting(f"{name}: positions meet a length,", edge)
             raise unknown(x)
     return out.to(wanted) if (x.dtype, wanted) == (torch.float32, torch.float64) else out
+
+
+def _computed_in(x: Deferred, name: str) -> torch.dtype:
+    """Return the type in which a function of positions is computed as a stream."""
+    if name in ("embedding", "index_select", "gather"):
+        raise NotStreamableError.here(f"{name}: rows of a table are read in turn, one for each frame")
+    given = [*map(number_of_all, leaves((x.args, x.kwargs)))]
+    if not any(map(is_deferred, given)):
+        raise unknown(x)
+    if x.dtype == torch.bool and (
+        sum(is_deferred(a) and a.dtype in _INTEGERS for a in given) > 1
+        or any(isinstance(a, int) and abs(a) > _EXACT for a in given)
+    ):
+        raise unknown(x)
+    types = (a.dtype for a in (x, *given) if is_deferred(a) or isinstance(a, torch.Tensor))
+    return next((t for t in types if t.is_floating_point), torch.float32)
 
 
 #: Integers up to which float32 has all.

@@ -22,7 +22,8 @@ from ...array import writing
 from ...array.batch_constants import is_constant
 from ...array.deferred import Deferred
 from ...array.ends import last_frames, later
-from ...array.known import Unknown, maker
+from ...array.known import Unknown, constant, maker
+from ...array.mask_terms import product_within
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
@@ -60,6 +61,14 @@ def looked_at() -> None:
         noted.forget()
 
 
+def same(x: torch.Tensor) -> torch.Tensor:
+    """Say that a tensor is the same whenever the same is asked for, and return it."""
+    noted = _NOTED.get()
+    if noted is not None:
+        noted.same.append(x)
+    return x
+
+
 def handled() -> None:
     """Say that a function does more than run operators, unless it runs some."""
     noted = _NOTED.get()
@@ -80,6 +89,8 @@ class Noted(Recording):
     Attributes
     ----------
     steps : list of (function, args, kwargs, result)
+    same : list of torch.Tensor
+        Those that are the same whenever the same is asked for.
     handled : bool
         Whether it may do more than run operators where it runs none, as ``requires_grad_`` does.
     """
@@ -89,6 +100,7 @@ class Noted(Recording):
         super().__init__(asked.streams, asked.edges)
         self.asked = asked
         self.steps: list[tuple[Any, tuple[Any, ...], dict[str, Any], torch.Tensor]] = []
+        self.same: list[torch.Tensor] = []
         self.handled = False
         self._before = [(x, type(x), vars(x)) for x in asked.tokens if not isinstance(x, Token)]
         self._asked_before = len(declared_here()[1])
@@ -113,7 +125,7 @@ class Noted(Recording):
         if asks and not (type(func) is tuple and isinstance(func[-1], Context)):
             return None  # what it asks for is no part of the key
         try:
-            recipe = _Recipe(self.asked, self.steps, self.entry)
+            recipe = _Recipe(self.asked, self.steps, self.same, self.entry)
             weights = [recipe.of(each) for each in self._weights]
             del recipe.entry  # which no place keeps
             legs = tuple(map(_leg, self._legs, self._sources, weights))
@@ -144,9 +156,9 @@ class _Recipe:
         Whether there are none, as where all weights are there in every call.
     """
 
-    def __init__(self, asked: Asked, noted: Sequence[Any], entry: Any) -> None:
+    def __init__(self, asked: Asked, noted: Sequence[Any], same: Sequence[Any], entry: Any) -> None:
         self.entry = entry
-        self._held = {id(x) for x in asked.held}
+        self._held = {id(x) for x in (*asked.held, *same)}
         self._places = {id(x): i for i, x in enumerate(asked.made)}
         self._made = {id(step[3]): step for step in noted}
         self._n = len(asked.made)
@@ -215,14 +227,20 @@ class _Results:
             parts = [self.form(x) for x in out]
             return parts if type(out) is tuple else partial(_several, type(out), parts)
         if type(out) in _RESULTS:
-            return partial(_same, out)
+            return partial(constant, out)
         if type(out) in SIZES:
-            return _OfLengths(maker(out, self._given, self._tokens), False)
+            return partial(_size, maker(out, self._given, self._tokens))
         raise Unknown
 
     def _of_stream(self, x: Any) -> Any:
         if type(x) in (Symbolic, Deferred) and not (self._weighed or is_constant(x)):
-            return _OfLengths(maker(x, self._given, self._tokens), True, self._index(x))
+            if (at := self._index(x)) is not None:
+                return partial(_token, at)
+            product = product_within(x)
+            is_new = product is not None and all(product.queries is not own for own in self._inputs)
+            queries = [product.queries] if product is not None and is_new else []
+            make = maker(x, [*self._given, *self._inputs, *queries], self._tokens)
+            return partial(_deferred, make, [*map(self._seen, queries)])
         if type(x) is Scores:
             return self._of_scores(x)
         if type(x) is not NativeStream or x.alike[0] is not None:
@@ -230,13 +248,13 @@ class _Results:
         if "edge" not in vars(x) and (last := later(x)) is not None:
             if x._view is not last or not last.is_once:
                 raise Unknown
-            return _Made(self._seen(last.of), partial(last_frames, count=last.count))
+            return partial(_made, self._seen(last.of), partial(last_frames, count=last.count))
         self._require_value(x)
         if writing.is_of_constant(x):
-            return _Made(self._seen(x), writing.of_constant)
+            return partial(_made, self._seen(x), writing.of_constant)
         for i, own in enumerate(self._inputs):
             if own is x:  # or has become what was written into it
-                return _Given(i) if x.edge is self._given[i] else (*self._seen(x), None)
+                return partial(_given, i) if x.edge is self._given[i] else (*self._seen(x), None)
         shared = writing.shared(x, [*self._inputs, *(y for y in self._outputs if y is not x)])
         if shared is NotImplemented or (shared is not None and shared[0] >= len(self._inputs)):
             raise Unknown
@@ -336,40 +354,27 @@ class _Shared:
         writing.viewed(streams[self.at], out, method, put, args, kwargs, fill)
 
 
-class _Given:
-    """An argument itself."""
-
-    __slots__ = ("at",)
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-
-    def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
-        return StreamTensor.shell(streams[self.at])
+def _given(at: int, edges: Any, values: Any, streams: list[Any], tokens: Any) -> Any:
+    """Return one of the streams that were given itself."""
+    return StreamTensor.shell(streams[at])
 
 
-class _OfLengths:
-    """A size, or what is computed of lengths, made anew of this call's edges.
+def _token(at: int, edges: Any, values: Any, streams: Any, tokens: list[Any]) -> Any:
+    """Return what is computed of lengths itself, as it was given."""
+    return StreamTensor.shell(tokens[at])
 
-    Parameters
-    ----------
-    make : callable
-        See `dreamstream.array.known.maker`.
-    is_tensor : bool
-    at : int, optional
-        Which of the values that were given it is itself.
-    """
 
-    __slots__ = ("at", "is_tensor", "make")
+def _size(make: Any, edges: list[Any], values: Any, streams: Any, tokens: list[Any]) -> Any:
+    """Return a size, made anew of this call's edges; see `dreamstream.array.known.maker`."""
+    return make(edges, tokens)
 
-    def __init__(self, make: Any, is_tensor: bool, at: int | None = None) -> None:
-        self.make, self.is_tensor, self.at = make, is_tensor, at
 
-    def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
-        if self.at is not None:
-            return StreamTensor.shell(tokens[self.at])
-        made = self.make(edges, tokens)
-        return StreamTensor.shell(made) if self.is_tensor else made
+def _deferred(
+    make: Any, queries: Sequence[Any], edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]
+) -> Any:
+    """Return what is computed of lengths, made anew; `queries` is how those of a product with a table are seen."""
+    more = map(partial(_stream, edges, values), queries)
+    return StreamTensor.shell(make([*edges, *streams, *more], tokens))
 
 
 class _OfScores:
@@ -400,8 +405,8 @@ class _OfScores:
         out: Any = object.__new__(Scores)
         own = out.__dict__
         own.update(vars(given) if given is not None else {}, _source=None, _taken=(), **self.changed)
-        for name, (at, dims, names) in self.seen.items():
-            own[name] = NativeStream.inside(values[at], dims, edges[at], names)
+        for name, seen in self.seen.items():
+            own[name] = _stream(edges, values, seen)
         if self.added is not None:
             more = [s._replace(by=by(edges, tokens), value=value(edges, tokens)) for s, by, value in self.added]
             own["steps"] = [*(given.steps if given is not None else ()), *more]
@@ -410,28 +415,23 @@ class _OfScores:
         return StreamTensor.shell(out)
 
 
-class _Made:
-    """What a function makes of a result: its last frames, computed where they are used; a constant's rows."""
+def _made(
+    of: tuple[int, Any, Any], make: Any, edges: list[Any], values: list[Any], streams: Any, tokens: Any
+) -> Any:
+    """Return what a function makes of a result: last frames, which wait for their use, or a constant's rows."""
+    return StreamTensor.shell(make(_stream(edges, values, of)))
 
-    __slots__ = ("make", "of")
 
-    def __init__(self, of: tuple[int, Any, Any], make: Callable[[NativeStream], NativeStream]) -> None:
-        self.of, self.make = of, make
-
-    def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
-        at, dims, names = self.of
-        return StreamTensor.shell(self.make(NativeStream.inside(values[at], dims, edges[at], names)))
+def _stream(edges: list[Any], values: list[Any], seen: tuple[int, Any, Any]) -> NativeStream:
+    """Return a stream as a result was seen."""
+    at, dims, names = seen
+    return NativeStream.inside(values[at], dims, edges[at], names)
 
 
 def _asking(form: Any, *given: Any) -> Any:
     """Return a result of attention, which asks for the context that is declared in every call."""
     declared_here()[1].append(True)
     return REPLAY.result(form, *given)
-
-
-def _same(value: Any, *_: Any) -> Any:
-    """Return what is no stream."""
-    return value
 
 
 def _several(kind: Any, parts: list[Any], *given: Any) -> Any:
