@@ -274,16 +274,18 @@ def test_tables_are_looked_at_to_their_ends(name):
 
 
 class Sloped(torch.nn.Module):
-    """Attention with a term by distance."""
+    """Attention with a term by distance: numbers of a table, or products of queries with them."""
 
-    def __init__(self):
+    def __init__(self, is_product):
         super().__init__()
-        self.table = torch.nn.Parameter(torch.linspace(0, 9, 10)[:, None].repeat(1, 4))
+        self.is_product = is_product
+        self.table = torch.nn.Parameter(torch.linspace(0, 9, 10)[:, None].repeat(1, 2 if is_product else 4))
 
     def forward(self, x):
         q, at = x.unflatten(2, (4, 2)).transpose(1, 2), torch.arange(x.size(1))
         distance = at[:, None] - at
-        term = self.table[distance.clamp(0, 9)].permute(2, 0, 1)
+        rows = self.table[distance.clamp(0, 9)]
+        term = torch.einsum("bhid,ijd->bhij", q, rows) if self.is_product else rows.permute(2, 0, 1)
         scores = (q @ q.mT + term).masked_fill((distance < 0) | (distance > 9), float("-inf"))
         return (scores.softmax(-1) @ q).transpose(1, 2).flatten(2)
 
@@ -296,12 +298,14 @@ EDITS = {
 }
 
 
+@pytest.mark.parametrize("is_product", [False, True], ids=["numbers", "products"])
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_edits_of_large_tables_are_seen(edit, monkeypatch):
+def test_edits_of_large_tables_are_seen(edit, is_product, monkeypatch):
     from dreamstream.torch.forward import library
 
     monkeypatch.setattr(library, "_FEW", 64)  # large ones have thousands of numbers
-    net, x, new = Sloped(), torch.randn(1, 20, 8), torch.randn(10, 4)
+    net, x = Sloped(is_product), torch.randn(1, 20, 8)
+    new = torch.randn_like(net.table)
     with torch.no_grad():
         net = ds.patch_module(net).online()
         for i in range(4):
