@@ -19,9 +19,11 @@ from ..operations import ARITHMETIC, OPERATIONS
 from ..stream.rules import BatchSize, Length
 from .deferred import SERVES_FRAMES, Deferred, is_deferred
 from .dimension_arguments import parts_of
+from .lengths_as_numbers import count_of
 from .lengths_of import SAME_ORDER
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
+from .writing import copied
 
 #: The operator's codes for sums, products, quotients, rests, the lesser and the greater of two.
 _CODES = dict.fromkeys(("add", "radd", "sub"), 0) | dict.fromkeys(("mul", "rmul", "multiply"), 1)
@@ -245,39 +247,126 @@ def unknown(x: Any) -> NotStreamableError:
 
 
 # ---------------------------------------------------------------------- frames picked by positions
-def picked(name: str, args: Sequence[Any]) -> Any:
-    """Return the frames that a function takes by positions at fixed distances of each; None for all other indices.
+def _by_brackets(x: Any, index: Any) -> Any:
+    parts, axis = parts_of(index, x.ndim), x.dims.index("L")
+    at = parts.pop(axis) if axis < len(parts) else None
+    return at if all(type(p) is slice and p == slice(None) for p in parts) else None
+
+
+def _by_select(x: Any, dim: Any, index: Any) -> Any:
+    return index if dim in _axes(x) and getattr(index, "ndim", 0) == 1 else None
+
+
+def _by_gather(x: Any, dim: Any, index: Any, widened: bool = False) -> Any:
+    """Return an index of as many dimensions whose elements say the same of all streams and features."""
+    sizes = getattr(index, "shape", ())
+    if dim not in _axes(x) or len(sizes) != x.ndim:
+        return None
+    found = (
+        d == "L" or str(n) == str(m) or (isinstance(n, int) and n == 1 and (widened or d == "B"))
+        for n, m, d in zip(sizes, x.shape, x.dims)
+    )
+    return index if all(found) else None
+
+
+def _by_take(x: Any, indices: Any, dim: Any = None) -> Any:
+    return _by_gather(x, dim, indices, True)
+
+
+def _axes(x: Any) -> tuple[int, int]:
+    axis = x.dims.index("L")
+    return axis, axis - x.ndim
+
+
+#: Functions that pick frames by an index, by their names.
+PICKING: dict[str, Callable[..., Any]] = {
+    "__getitem__": _by_brackets, "index_select": _by_select, "gather": _by_gather, "take_along_dim": _by_take,
+}  # fmt: skip
+
+
+def picked(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    """Return the frames that a function takes by positions; None for all other indices.
 
     So do ``x[:, i]``, ``x.index_select(1, i)`` and ``x.gather(1, i)``, with ``i = (arange(T) - 2).clamp(min=0)``;
     ``x[:, (i[:, None] + arange(3)).clamp(0, T - 1)]`` takes three for each frame. Limits make frames that a stream
-    doesn't have its first, or its last one.
+    doesn't have its first, or its last one. What ``arange(2, T)``, ``arange(0, T, 2)`` and ``arange(2 * T) // 2``
+    take are slices and repeated frames.
+
+    Raises
+    ------
+    NotStreamableError
+        Where the positions are at no fixed distances, and no slice.
     """
-    x, *given = args
     if type(x) is not StreamTensor or x.edge is None or "L" not in x.dims:
         return None
-    axis, at = x.dims.index("L"), cast(Any, None)
-    if name in ("getitem", "__getitem__") and len(given) == 1:
-        parts = parts_of(given[0], x.ndim)
-        at = parts.pop(axis) if axis < len(parts) else None
-        at = at if all(type(p) is slice and p == slice(None) for p in parts) else None
-    elif name in ("index_select", "gather") and len(given) == 2 and given[0] in (axis, axis - x.ndim):
-        at = given[1]
-    sizes = at.shape if isinstance(at, Deferred) else ()
+    at, axis = PICKING[name](x, *args, **kwargs), x.dims.index("L")
+    sizes = at.shape if isinstance(at, Deferred) or (isinstance(at, Symbolic) and at.position) else ()
     places = [i for i, size in enumerate(sizes) if isinstance(size, Length)]
-    if len(places) != 1 or not integers(at) or (at.shape[places[0]] - x.shape[axis]) != 0:
+    if len(places) != 1 or not integers(at):
         return None
-    whole = name == "gather"
-    if whole and (places != [axis] or [*map(str, at.shape[1:])] != [*map(str, x.shape[1:])] or x.dims[0] != "B"):
-        return None
-    found = _distances(at, places[0])
-    if found is None or places[0] > (axis if whole else 0) or (whole and len(set(found.flat)) > 1):
+    whole, more, found = name in ("gather", "take_along_dim"), sizes[places[0]] - x.shape[axis], None
+    if isinstance(at, Deferred) and isinstance(more, int) and more == 0:
+        found = _distances(at, places[0])
+    if found is None or (whole and len(set(found.flat)) > 1):
+        taken = _evenly(x, axis, at, places[0]) if whole or len(sizes) == 1 else None
+        if taken is None:
+            raise NotStreamableError.here(
+                f"frames at {at!r},",
+                ": they are at no fixed distance, as x[:, (i - 2).clamp(min=0)], and at no even one, as x[:, 2:-1:3] "
+                "and x.repeat_interleave(2, 1), so that ever more frames would have to be kept; return the stream "
+                "of which they are taken, and take them of what the model gave",
+            )
+        return taken
+    if places[0] > (axis if whole else 0):
         return None
     frames = [_at_distance(x, int(d)) for d in (found.flat[:1] if whole or not found.ndim else found.flat)]
     if whole or not found.ndim:
-        return frames[0]
+        return copied(frames[0])
     out: Any = frames[0].unsqueeze(axis + 1)
     out = out._cat([f.unsqueeze(axis + 1) for f in frames], axis + 1)
     return out.reshape(*x.shape[: axis + 1], *found.shape, *x.shape[axis + 1 :]) if found.ndim > 1 else out
+
+
+def _evenly(x: Any, axis: int, at: Any, place: int) -> Any:
+    """Return every so many frames, each so often, where that is what positions say; else None."""
+    first = 64 + 2 * (at.frames if isinstance(at, Deferred) else abs(int(at.value)))
+    rows = _rows_of(at, place, first)
+    jumps = np.flatnonzero(np.diff(rows)) if rows is not None else ()
+    if rows is None or len(jumps) < 3:
+        return None
+    start, step, times = int(rows[0]), int(np.diff(rows)[jumps[0]]), int(jumps[1] - jumps[0])
+    skipped, least, most = times - 1 - int(jumps[0]), 0, first
+    if start < 0 or step < 1 or skipped < 0:
+        return None
+    for n in (*range(first, first + 2 * step * times + 2), 2 * first + 1):
+        rows, length = _rows_of(at, place, n), count_of(x.shape[axis], n)
+        if rows is None or (rows != start + step * ((np.arange(len(rows)) + skipped) // times)).any():
+            return None
+        left = length - start - step * len(rows) if times == 1 else times * -((start - length) // step)
+        left -= 0 if times == 1 else skipped + len(rows)
+        least, most = max(least, left), min(most, left + step - 1 if times == 1 else left)
+    front = (slice(None),) * axis
+    if times > 1 and step > 1:
+        more = at.shape[place] - x.shape[axis]
+        if step != times or start or skipped or not isinstance(more, int) or more > 0:
+            return None
+        end = at.shape[place]
+    elif least > most:
+        return None
+    else:
+        end = -least or None
+    if times == 1:
+        return copied(x[(*front, slice(start, end, step))])
+    every = x[(*front, slice(start, None, step))].repeat_interleave(times, axis)
+    return copied(every[(*front, slice(skipped, end))])
+
+
+def _rows_of(at: Any, place: int, n: int) -> Any:
+    """Return the positions at so many frames; None where they differ from feature to feature."""
+    rows = at.probe(n) if isinstance(at, Deferred) else at.at(lambda length: count_of(length, n))
+    rows = np.moveaxis(rows.numpy(), place, 0)
+    rows = rows.reshape(len(rows), -1)
+    return rows[:, 0] if (rows == rows[:, :1]).all() else None
 
 
 def _distances(at: Any, axis: int) -> Any:

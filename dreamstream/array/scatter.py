@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -100,6 +100,8 @@ def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Ten
     """Return elements chosen along `dim` by an int64 tensor of as many dimensions."""
     if dim is None:
         return self.reshape(-1).gather(0, indices.reshape(-1))
+    if (taken := hook.lowered("places", self, "take_along_dim", indices, dim)) is not None:
+        return cast(Tensor, taken)
     if not (self.is_stream and getattr(indices, "is_stream", False) and self.ndim == indices.ndim):
         return self.gather(dim, indices)
     axis = self._axis("take_along_dim", dim)

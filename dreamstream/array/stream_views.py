@@ -58,6 +58,8 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
         return self._waiting.taken(index, self)
     if number_in(index := placed(self, index, 1)):
         return frame_of(self, index)
+    if self.edge is not None and (taken := hook.lowered("places", self, "__getitem__", index)) is not None:
+        return taken
     index = at_one_frame(self, index)
     if self.edge is not None and (first := first_frame(self, index)) is not None:
         return first
@@ -151,6 +153,8 @@ def gather(self: Any, dim: int, index: Any) -> Any:
     if self.edge is None:
         return Tensor.gather(chunks.fall_back(self, "gather"), dim, index)
     axis = self._axis("gather", dim)
+    if (taken := hook.lowered("places", self, "gather", dim, index)) is not None:
+        return taken
     if not getattr(index, "is_stream", False) or isinstance(self.dims[axis], str):
         raise _refuse(self, "gather along frames, or by an index that is no stream,")
     return forward.gather(self, axis, index)

@@ -24,7 +24,16 @@ from ...array.lengths_as_numbers import count_of
 from ...array.library import Library
 from ...array.mask_terms import terms_by_distance
 from ...array.over_time import require_waiting
-from ...array.positions import first_row, is_counted, lined_up, number_of_all, picked, streamed, unknown
+from ...array.positions import (
+    PICKING,
+    first_row,
+    is_counted,
+    lined_up,
+    number_of_all,
+    picked,
+    streamed,
+    unknown,
+)
 from ...array.rolled import settled
 from ...array.score_steps import OverKeys
 from ...array.scores import Scores
@@ -187,8 +196,10 @@ class TorchLibrary(Library):
             return found
         given, named = plain(args), plain(kwargs)
         if _streams((given, named)):
-            if not named and (moved := picked(names.meaning_of(func).name, given)) is not None:
-                return moved
+            if (name := names.meaning_of(func).name) in PICKING:
+                spelled = {names.SPELLINGS.get(k, k): v for k, v in named.items()}
+                if (moved := picked(given[0], name, *given[1:], **spelled)) is not None:
+                    return moved
             out = table_product(func.__name__, given, lambda: met(func, given, named))
             return met(func, args, kwargs) if out is None else out
         return self.deferred(func, given, named)
@@ -459,8 +470,8 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     if func is torch.nn.functional.embedding:
         at, weight = args[0], _learned(args[1] if len(args) > 1 else kwargs["weight"], kwargs)
         require_as_it_is(kwargs.get("max_norm"))
-    elif func in (torch.index_select, torch.Tensor.index_select) and len(args) > 1:
-        weight, dim, at = args[0], args[1], args[2] if len(args) > 2 else kwargs["index"]
+    elif func in (torch.index_select, torch.Tensor.index_select):
+        weight, dim, at = _selecting(*args, **{names.SPELLINGS.get(k, k): v for k, v in kwargs.items()})
     elif func is torch.Tensor.__getitem__:
         weight, index = args
         parts = index if isinstance(index, tuple) else (index,)
@@ -490,6 +501,10 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     for i in range(axes):
         table = table if i == axis else table.unsqueeze(dim + i)
     return _apart(table[(slice(None),) * (dim + axis) + (slice(None, length),)])
+
+
+def _selecting(input: Any, dim: int, index: Any) -> tuple[Any, int, Any]:
+    return input, dim, index
 
 
 def _rows_at(table: Any, at: Any) -> Any:

@@ -20,7 +20,7 @@ AS_ANOTHER = ("type_as", "expand_as", "view_as", "reshape_as")
 #: What masks are made with, of tensors of ones.
 OF_MASKS = ("cumsum", "tril", "triu", "masked_fill", "where_function", "__get__")
 #: Arguments that change nothing about a stream inside a forward.
-IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory")
+IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "sparse_grad")
 
 HANDLERS: dict[str, Handler] = {}
 #: What an attribute of a stream is.
@@ -53,6 +53,7 @@ SPELLINGS = {
     "axis": "dim",
     "keepdims": "keepdim",
     "split_size_or_sections": "split_size",
+    "split_sizes": "split_size",
     "axis0": "dim0",
     "axis1": "dim1",
     "batch1": "mat1",
