@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from .dimension_arguments import parts_of
 from .elementwise import where, with_frames
 from .lengths_of import SAME_ORDER
 from .operators import run
+from .protocol import unless_refused
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor, take
@@ -121,6 +124,21 @@ def last_frames(x: StreamTensor, count: int, times: Any = 1) -> StreamTensor:
     out.forget()
     out._view = out._ends = Later(x, count, times)
     return out
+
+
+def parted(x: Any, axis: int, sizes: Sequence[Any]) -> Any:
+    """Return parts of a stream of these sizes, each counted from the end that is so many frames away."""
+    more = sum(sizes) - x.shape[axis]
+    if isinstance(more, int) and more:
+        raise ShapeError.here(f"split: sizes {list(sizes)} don't add up to {x.shape[axis]!r}")
+    parts, front = [], (slice(None),) * axis
+    for i, size in enumerate(sizes):
+        start, behind = sum(sizes[:i]), sum(sizes[i + 1 :])
+        end = (-behind or None) if isinstance(behind, int) else start + size
+        if isinstance(rest := size + behind, int) and rest > 0:
+            start = -rest
+        parts.append(unless_refused(partial(getitem, x, (*front, slice(start, end)))))
+    return tuple(parts)
 
 
 def padded_to(x: Any, length: Length, left: int, mode: str, value: float, longest: int = 0) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from .creation import cat, full_like
 from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
 from .dtypes import require_float
 from .elementwise import filling, repeated, where
-from .ends import continued, end_repeated, ends_repeated, expanded, is_each, where_counted
+from .ends import continued, end_repeated, ends_repeated, expanded, is_each, parted, where_counted
 from .first_frame import FirstFrame, at_one_frame, first_frame, with_first
 from .frame_numbers import number_in
 from .lengths_of import SAME_ORDER
@@ -246,8 +245,7 @@ def split(self: Any, split_size: Any, dim: Any = 0) -> Any:
     if self.edge is not None and isinstance(split_size, Length) and (split_size == self.shape[axis]) is True:
         return (self,)
     if _frames(self, axis) and isinstance(split_size, (list, tuple)):
-        ends = [0, *accumulate(split_size)]
-        return tuple(self.narrow(dim, at, size) for at, size in zip(ends, split_size))
+        return parted(self, axis, split_size)
     return EachFrame(self, axis, keeps=True) if each else Tensor.split(self, split_size, dim)
 
 

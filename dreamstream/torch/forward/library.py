@@ -24,16 +24,7 @@ from ...array.lengths_as_numbers import count_of
 from ...array.library import Library
 from ...array.mask_terms import terms_by_distance
 from ...array.over_time import require_waiting
-from ...array.positions import (
-    PICKING,
-    first_row,
-    is_counted,
-    lined_up,
-    number_of_all,
-    picked,
-    streamed,
-    unknown,
-)
+from ...array.positions import PICKING, first_row, is_counted, lined_up, number_of_all, picked, streamed, unknown
 from ...array.rolled import settled
 from ...array.score_steps import OverKeys
 from ...array.scores import Scores
