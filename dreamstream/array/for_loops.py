@@ -176,20 +176,19 @@ class ForLoop:
                 yield self._target(number)
                 seen = variables(sys._getframe(self._depth))
                 again = self._end(seen)
-                if steady:
+                needed = self.loop.needed() if steady else ()
+                if steady and self.loop.rounds[-2].does_as(self.loop.rounds[-1], needed):
                     break
                 steady = again
             else:
+                if steady:
+                    refuse(LOOPS_ELSEWHERE)
                 if self._moved:
                     refuse(f"{', '.join(f'`{n}`' for n in self._moved)}: {LOOPS_CHANGE.text}")
                 refuse(
                     f"something else happens at each of more than {_MOST - 1} first frames; choose by a table, "
                     "`at = torch.arange(x.size(1))` before the loop, in it `torch.where(at[t] >= k, a, b)`"
                 )
-            first, second = self.loop.rounds[-2:]
-            needed = self.loop.needed()
-            if not first.does_as(second, needed):
-                refuse(LOOPS_ELSEWHERE)
             self.loop.rounds.pop()
             if self._is_new:
                 self._require_own_state()
