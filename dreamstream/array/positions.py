@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -312,9 +312,9 @@ def picked(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         if taken is None:
             raise NotStreamableError.here(
                 f"frames at {at!r},",
-                ": they are at no fixed distance, as x[:, (i - 2).clamp(min=0)], and at no even one, as x[:, 2:-1:3] "
-                "and x.repeat_interleave(2, 1), so that ever more frames would have to be kept; return the stream "
-                "of which they are taken, and take them of what the model gave",
+                ": they are at no fixed distance, as x[:, (i - 2).clamp(min=0)], and at no even one, as "
+                "x[:, 2:-1:3], so that ever more frames would have to be kept; return the stream of which they "
+                "are taken, and take them of what the model gave",
             )
         return taken
     if places[0] > (axis if whole else 0):
@@ -331,34 +331,33 @@ def _evenly(x: Any, axis: int, at: Any, place: int) -> Any:
     """Return every so many frames, each so often, where that is what positions say; else None."""
     first = 64 + 2 * (at.frames if isinstance(at, Deferred) else abs(int(at.value)))
     rows = _rows_of(at, place, first)
-    jumps = np.flatnonzero(np.diff(rows)) if rows is not None else ()
-    if rows is None or len(jumps) < 3:
+    jumps = [] if rows is None else np.flatnonzero(np.diff(rows)).tolist()
+    if len(jumps) < 3:
         return None
-    start, step, times = int(rows[0]), int(np.diff(rows)[jumps[0]]), int(jumps[1] - jumps[0])
-    skipped, least, most = times - 1 - int(jumps[0]), 0, first
+    start, step, times = int(rows[0]), int(np.diff(rows)[jumps[0]]), jumps[1] - jumps[0]
+    skipped, least, most = times - 1 - jumps[0], 0, first
     if start < 0 or step < 1 or skipped < 0:
         return None
     for n in (*range(first, first + 2 * step * times + 2), 2 * first + 1):
-        rows, length = _rows_of(at, place, n), count_of(x.shape[axis], n)
+        rows = _rows_of(at, place, n)
         if rows is None or (rows != start + step * ((np.arange(len(rows)) + skipped) // times)).any():
             return None
-        left = length - start - step * len(rows) if times == 1 else times * -((start - length) // step)
-        left -= 0 if times == 1 else skipped + len(rows)
+        left = count_of(x.shape[axis], n) - start  # frames behind the last that is taken
+        left = left - step * len(rows) if times == 1 else times * -(-left // step) - skipped - len(rows)
         least, most = max(least, left), min(most, left + step - 1 if times == 1 else left)
-    front = (slice(None),) * axis
-    if times > 1 and step > 1:
-        more = at.shape[place] - x.shape[axis]
-        if step != times or start or skipped or not isinstance(more, int) or more > 0:
-            return None
-        end = at.shape[place]
-    elif least > most:
+
+    def cut(y: Any, *part: Any) -> Any:
+        return y[(slice(None),) * axis + (slice(*part),)]
+
+    length, end = at.shape[place], -least or None
+    more = length - x.shape[axis]
+    if times == step > 1 and (start, skipped) == (0, 0) and isinstance(more, int) and more <= 0:
+        end = length
+    elif least > most or (times > 1 and step > 1):
         return None
-    else:
-        end = -least or None
     if times == 1:
-        return copied(x[(*front, slice(start, end, step))])
-    every = x[(*front, slice(start, None, step))].repeat_interleave(times, axis)
-    return copied(every[(*front, slice(skipped, end))])
+        return copied(cut(x, start, end, step))
+    return copied(cut(cut(x, start, None, step).repeat_interleave(times, axis), skipped, end))
 
 
 def _rows_of(at: Any, place: int, n: int) -> Any:

@@ -55,24 +55,25 @@ class Unread:
     def __init__(self, why: NotStreamableError) -> None:
         self._why = why
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+    def refuse(self, *_: Any, **__: Any) -> NoReturn:
+        """Say why no stream gives it."""
         raise self._why.with_traceback(None)
 
     def as_output(self) -> NoReturn:
         """Refuse to leave the forward."""
-        self._refuse()
+        self.refuse()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        self._refuse()
+        self.refuse()
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
-        next(x for x in leaves((args, kwargs or {})) if isinstance(x, cls))._refuse()
+        next(x for x in leaves((args, kwargs or {})) if isinstance(x, cls)).refuse()
 
 
-refuse_the_rest(Unread, lambda part, _: part._refuse(), copies=True)
+refuse_the_rest(Unread, lambda part, _: part.refuse(), copies=True)
 
 
 def unless_refused(part: Callable[[], Any]) -> Any:

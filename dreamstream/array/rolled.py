@@ -166,11 +166,12 @@ class UnknownFrames(Unread):
 
     def mul_(self, other: Any) -> UnknownFrames:
         """Write zeros over them, if they are multiplied by 0."""
-        return self.zero_() if isinstance(other, (int, float)) and other == 0 else self._refuse()
+        return self.zero_() if isinstance(other, (int, float)) and other == 0 else self.refuse()
 
     __imul__ = mul_
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+    def refuse(self, *_: Any, **__: Any) -> NoReturn:
+        """Say what it is not for."""
         self._rolled.refuse()
 
 
