@@ -470,3 +470,43 @@ def test_what_is_picked_is_no_view():
     model, x = Chosen(forward).eval(), torch.randn(1, 19, 6)
     with torch.no_grad():
         held([stepped(ds.compile(model, ("B", "L", 6)))], x[0], model(x)[0].numpy())
+
+
+def test_a_variable_of_two_shapes_that_is_read_behind_its_branches():
+    def forward(m, x, at):
+        ys = []
+        for t in range(x.size(1)):
+            if t % 2 == 0:
+                u = torch.cat([x[:, t], x[:, t]], 1)
+            else:
+                u = x[:, t]
+            ys.append(u[:, :6])
+        return torch.stack(ys, 1)
+
+    with pytest.raises(NotStreamableError, match="`u` of an if .* make both alike"):
+        ds.compile(Chosen(forward).eval(), ("B", "L", 6))
+
+
+CASTS = {
+    "complex": (lambda m, x, at: torch.fft.rfft(x), torch.view_as_real, "made at .*view_as_real"),
+    "half": (lambda m, x, at: (x * 1.1).half(), lambda y: y.float(), "float16 at .*cast what the engine gives"),
+    "bfloat16": (lambda m, x, at: x.bfloat16(), lambda y: y.float(), "bfloat16 at .*cast what the engine gives"),
+}
+
+
+@pytest.mark.parametrize("kind", CASTS)
+@torch.no_grad()
+def test_outputs_of_types_that_no_engine_gives(kind):
+    """They are refused by their line, and what is told instead leads through; patched they are what they are."""
+    f, seen, why = CASTS[kind]
+    model, x = Chosen(f).eval(), torch.randn(1, 19, 6)
+    with pytest.raises((ds.errors.CaptureError, ds.errors.DTypeError), match=why) as error:
+        ds.compile(model, ("B", "L", 6))
+    assert "test_positions.py" in str(error.value)
+    y = ds.patch_module(model).online()(
+        ds.stream_tensor([x[0]], ids=["s"], sos=True, eos=True, names=("B", "L", None))
+    )["s"]
+    assert y.dtype == model(x).dtype
+    torch.testing.assert_close(seen(y), seen(model(x)[0]), rtol=0, atol=1e-5)
+    instead = Chosen((lambda m, x, at: seen(f(m, x, at))) if kind == "complex" else lambda m, x, at: x).eval()
+    held([stepped(ds.compile(instead, ("B", "L", 6)))], x[0], instead(x)[0].numpy())
