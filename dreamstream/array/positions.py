@@ -247,41 +247,13 @@ def unknown(x: Any) -> NotStreamableError:
 
 
 # ---------------------------------------------------------------------- frames picked by positions
-def _by_brackets(x: Any, index: Any) -> Any:
-    parts, axis = parts_of(index, x.ndim), x.dims.index("L")
-    at = parts.pop(axis) if axis < len(parts) else None
-    return at if all(type(p) is slice and p == slice(None) for p in parts) else None
-
-
-def _by_select(x: Any, dim: Any, index: Any) -> Any:
-    return index if dim in _axes(x) and getattr(index, "ndim", 0) == 1 else None
-
-
-def _by_gather(x: Any, dim: Any, index: Any, widened: bool = False) -> Any:
-    """Return an index of as many dimensions whose elements say the same of all streams and features."""
-    sizes = getattr(index, "shape", ())
-    if dim not in _axes(x) or len(sizes) != x.ndim:
-        return None
-    found = (
-        d == "L" or str(n) == str(m) or (isinstance(n, int) and n == 1 and (widened or d == "B"))
-        for n, m, d in zip(sizes, x.shape, x.dims)
-    )
-    return index if all(found) else None
-
-
-def _by_take(x: Any, indices: Any, dim: Any = None) -> Any:
-    return _by_gather(x, dim, indices, True)
-
-
-def _axes(x: Any) -> tuple[int, int]:
-    axis = x.dims.index("L")
-    return axis, axis - x.ndim
-
-
-#: Functions that pick frames by an index, by their names.
-PICKING: dict[str, Callable[..., Any]] = {
-    "__getitem__": _by_brackets, "index_select": _by_select, "gather": _by_gather, "take_along_dim": _by_take,
-}  # fmt: skip
+#: Functions that pick frames, by their names: along which dimension, and by which index.
+PICKING: dict[str, Callable[..., tuple[Any, Any]]] = {
+    "__getitem__": lambda index: (None, index),
+    "index_select": lambda dim, index: (dim, index),
+    "gather": lambda dim, index: (dim, index),
+    "take_along_dim": lambda indices, dim=None: (dim, indices),
+}
 
 
 def picked(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -299,12 +271,21 @@ def picked(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     """
     if type(x) is not StreamTensor or x.edge is None or "L" not in x.dims:
         return None
-    at, axis = PICKING[name](x, *args, **kwargs), x.dims.index("L")
+    (dim, at), axis = PICKING[name](*args, **kwargs), x.dims.index("L")
+    if name == "__getitem__":
+        parts = parts_of(at, x.ndim)
+        at = parts.pop(axis) if axis < len(parts) else None
+        at = at if all(type(p) is slice and p == slice(None) for p in parts) else None
+    elif dim not in (axis, axis - x.ndim):
+        return None
     sizes = at.shape if isinstance(at, Deferred) or (isinstance(at, Symbolic) and at.position) else ()
     places = [i for i, size in enumerate(sizes) if isinstance(size, Length)]
     if len(places) != 1 or not integers(at):
         return None
-    whole, more, found = name in ("gather", "take_along_dim"), sizes[places[0]] - x.shape[axis], None
+    whole = name in ("gather", "take_along_dim")
+    if whole and not _for_all(x, sizes, name != "gather"):
+        return None
+    more, found = sizes[places[0]] - x.shape[axis], None
     if isinstance(at, Deferred) and isinstance(more, int) and more == 0:
         found = _distances(at, places[0])
     if found is None or (whole and len(set(found.flat)) > 1):
@@ -327,8 +308,19 @@ def picked(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     return out.reshape(*x.shape[: axis + 1], *found.shape, *x.shape[axis + 1 :]) if found.ndim > 1 else out
 
 
+def _for_all(x: Any, sizes: Sequence[Any], widened: bool) -> bool:
+    """Whether an index of these sizes has the dimensions of a stream, of one element where they are widened."""
+    return len(sizes) == x.ndim and all(
+        d == "L" or str(n) == str(m) or (isinstance(n, int) and n == 1 and (widened or d == "B"))
+        for n, m, d in zip(sizes, x.shape, x.dims)
+    )
+
+
 def _evenly(x: Any, axis: int, at: Any, place: int) -> Any:
     """Return every so many frames, each so often, where that is what positions say; else None."""
+    formulas = [n.formula() for n in (x.shape[axis], *at.lengths())]
+    if any(f is None or f.root != formulas[0].root for f in formulas):
+        return None  # of streams whose lengths nothing joins
     first = 64 + 2 * (at.frames if isinstance(at, Deferred) else abs(int(at.value)))
     rows = _rows_of(at, place, first)
     jumps = [] if rows is None else np.flatnonzero(np.diff(rows)).tolist()
