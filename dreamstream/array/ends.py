@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import getitem
 from typing import Any
@@ -127,18 +127,20 @@ def last_frames(x: StreamTensor, count: int, times: Any = 1) -> StreamTensor:
 
 
 def parted(x: Any, axis: int, sizes: Sequence[Any]) -> Any:
-    """Return parts of a stream of these sizes, each counted from the end that is so many frames away."""
-    more = sum(sizes) - x.shape[axis]
+    """Return parts of a stream of these sizes, counted from the end that is a number of frames away."""
+    more, ends = sum(sizes) - x.shape[axis], []
     if isinstance(more, int) and more:
         raise ShapeError.here(f"split: sizes {list(sizes)} don't add up to {x.shape[axis]!r}")
-    parts, front = [], (slice(None),) * axis
-    for i, size in enumerate(sizes):
-        start, behind = sum(sizes[:i]), sum(sizes[i + 1 :])
-        end = (-behind or None) if isinstance(behind, int) else start + size
-        if isinstance(rest := size + behind, int) and rest > 0:
-            start = -rest
-        parts.append(unless_refused(partial(getitem, x, (*front, slice(start, end)))))
-    return tuple(parts)
+    for i in range(1, len(sizes)):
+        before, behind = sum(sizes[:i]), sum(sizes[i:])
+        ends.append(before if isinstance(before, int) or not isinstance(behind, int) or not behind else -behind)
+    return cut_at(axis, ends, partial(getitem, x))
+
+
+def cut_at(axis: int, ends: Sequence[Any], take: Callable[[Any], Any]) -> Any:
+    """Return the parts between places along a dimension, each refused only where it is read."""
+    slices = map(slice, (None, *ends), (*ends, None))
+    return tuple(unless_refused(partial(take, (slice(None),) * axis + (part,))) for part in slices)
 
 
 def padded_to(x: Any, length: Length, left: int, mode: str, value: float, longest: int = 0) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -321,35 +322,33 @@ def _evenly(x: Any, axis: int, at: Any, place: int) -> Any:
     formulas = [n.formula() for n in (x.shape[axis], *at.lengths())]
     if any(f is None or f.root != formulas[0].root for f in formulas):
         return None  # of streams whose lengths nothing joins
-    first = 64 + 2 * (at.frames if isinstance(at, Deferred) else abs(int(at.value)))
+    first, length = 64 + 4 * (at.frames if isinstance(at, Deferred) else abs(int(at.value))), at.shape[place]
     rows = _rows_of(at, place, first)
     jumps = [] if rows is None else np.flatnonzero(np.diff(rows)).tolist()
     if len(jumps) < 3:
         return None
     start, step, times = int(rows[0]), int(np.diff(rows)[jumps[0]]), jumps[1] - jumps[0]
     skipped, least, most = times - 1 - jumps[0], 0, first
-    if start < 0 or step < 1 or skipped < 0:
-        return None
-    for n in (*range(first, first + 2 * step * times + 2), 2 * first + 1):
+    for n in (first, 2 * first + 1):
         rows = _rows_of(at, place, n)
         if rows is None or (rows != start + step * ((np.arange(len(rows)) + skipped) // times)).any():
             return None
-        left = count_of(x.shape[axis], n) - start  # frames behind the last that is taken
-        left = left - step * len(rows) if times == 1 else times * -(-left // step) - skipped - len(rows)
+    for n in range(first, 2 * first + 2):
+        left, taken = count_of(x.shape[axis], n) - start, count_of(length, n)
+        left = left - step * taken if times == 1 else times * -(-left // step) - skipped - taken  # behind them
         least, most = max(least, left), min(most, left + step - 1 if times == 1 else left)
-
-    def cut(y: Any, *part: Any) -> Any:
-        return y[(slice(None),) * axis + (slice(*part),)]
-
-    length, end = at.shape[place], -least or None
-    more = length - x.shape[axis]
+    more, end, cut = length - x.shape[axis], -least or None, partial(_cut, axis)
     if times == step > 1 and (start, skipped) == (0, 0) and isinstance(more, int) and more <= 0:
         end = length
-    elif least > most or (times > 1 and step > 1):
+    elif start < 0 or step < 1 or skipped < 0 or least > most or (times > 1 and step > 1):
         return None
     if times == 1:
         return copied(cut(x, start, end, step))
     return copied(cut(cut(x, start, None, step).repeat_interleave(times, axis), skipped, end))
+
+
+def _cut(axis: int, x: Any, *part: Any) -> Any:
+    return x[(slice(None),) * axis + (slice(*part),)]
 
 
 def _rows_of(at: Any, place: int, n: int) -> Any:

@@ -7,13 +7,12 @@ tensors alone, before a mode sees the call: so the copies of forwards call funct
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
 
+from ...array.ends import cut_at
 from ...array.loop_lists import Gathered
-from ...array.protocol import unless_refused
 from ...online.tracer import TRACER
 from ...stream.rules import Token
 from .mode import current
@@ -45,10 +44,7 @@ def _split_at(fixed: int | None) -> Callable[..., Any]:
             if isinstance(size, Token):
                 size._misuse("split into so many parts")
             at = [size // at * i + min(i, size % at) for i in range(1, at)]
-        front, ends = (slice(None),) * axis, [None, *at, None]
-        cut = [(*front, slice(a, b)) for a, b in zip(ends, ends[1:])]
-        call, taken = current().call, torch.Tensor.__getitem__
-        return tuple(unless_refused(partial(call, taken, (input, part), {})) for part in cut)
+        return cut_at(axis, at, lambda part: current().call(torch.Tensor.__getitem__, (input, part), {}))
 
     return parts
 

@@ -187,10 +187,9 @@ class TorchLibrary(Library):
             return found
         given, named = plain(args), plain(kwargs)
         if _streams((given, named)):
-            if (name := names.meaning_of(func).name) in PICKING:
-                spelled = {names.SPELLINGS.get(k, k): v for k, v in named.items()}
-                if (moved := picked(given[0], name, *given[1:], **spelled)) is not None:
-                    return moved
+            picks = (name := names.meaning_of(func).name) in PICKING
+            if picks and (moved := picked(given[0], name, *given[1:], **names.spelled(named))) is not None:
+                return moved
             out = table_product(func.__name__, given, lambda: met(func, given, named))
             return met(func, args, kwargs) if out is None else out
         return self.deferred(func, given, named)
@@ -462,7 +461,7 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         at, weight = args[0], _learned(args[1] if len(args) > 1 else kwargs["weight"], kwargs)
         require_as_it_is(kwargs.get("max_norm"))
     elif func in (torch.index_select, torch.Tensor.index_select):
-        weight, dim, at = _selecting(*args, **{names.SPELLINGS.get(k, k): v for k, v in kwargs.items()})
+        weight, (dim, at) = args[0], PICKING["index_select"](*args[1:], **names.spelled(kwargs))
     elif func is torch.Tensor.__getitem__:
         weight, index = args
         parts = index if isinstance(index, tuple) else (index,)
@@ -492,10 +491,6 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     for i in range(axes):
         table = table if i == axis else table.unsqueeze(dim + i)
     return _apart(table[(slice(None),) * (dim + axis) + (slice(None, length),)])
-
-
-def _selecting(input: Any, dim: int, index: Any) -> tuple[Any, int, Any]:
-    return input, dim, index
 
 
 def _rows_at(table: Any, at: Any) -> Any:

@@ -59,6 +59,13 @@ SPELLINGS = {
     "batch1": "mat1",
     "batch2": "mat2",
 }
+
+
+def spelled(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments by the names that native functions have for them."""
+    return {SPELLINGS.get(k, k): v for k, v in kwargs.items()}
+
+
 #: What a function's sizes are called, which the native one takes one by one.
 SIZES = {
     "reshape": "shape",
