@@ -22,6 +22,7 @@ from .deferred import SERVES_FRAMES, Deferred, is_deferred
 from .dimension_arguments import parts_of
 from .lengths_as_numbers import count_of
 from .lengths_of import SAME_ORDER
+from .loop_frames import is_all
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .writing import copied
@@ -220,15 +221,12 @@ def first_row(at: Any, repeated: bool = False) -> tuple[int, Length, int, int] |
     ):
         return None
     start, length = at.value if isinstance(at, Symbolic) else 0, shape[places[0]]
-    if not isinstance(at, Symbolic):
-        for n in (64, at.frames + 1):
-            with at.library.evaluating():
-                probed = np.moveaxis(at.probe(n).numpy(), places[0], -1)
-            rows = np.arange(probed.shape[-1]) + int(probed.flat[0])
-            start = int(rows[0])
-            if not (probed == rows).all():
-                return None
-    elif not at.position:
+    for n in () if isinstance(at, Symbolic) else (64, at.frames + 1):
+        rows = _rows_of(at, places[0], n)
+        if rows is None or (np.diff(rows) != 1).any():
+            return None
+        start = int(rows[0])
+    if isinstance(at, Symbolic) and not at.position:
         return None
     return (start, length, len(shape), places[0]) if isinstance(start, int) and start >= 0 else None
 
@@ -257,6 +255,17 @@ PICKING: dict[str, Callable[..., tuple[Any, Any]]] = {
 }
 
 
+def indexed(x: Any, name: str, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    """Return along which dimension a function picks, and by which index; brackets by positions, all else whole."""
+    dim, at = PICKING[name](*args, **kwargs)
+    if name == "__getitem__":
+        parts = parts_of(at, x.ndim)
+        dim = next((i for i, p in enumerate(parts) if isinstance(p, (Deferred, Symbolic))), None)
+        at = None if dim is None else parts.pop(dim)
+        dim = dim if all(map(is_all, parts)) else None
+    return dim, at
+
+
 def picked(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     """Return the frames that a function takes by positions; None for all other indices.
 
@@ -272,12 +281,8 @@ def picked(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     """
     if type(x) is not StreamTensor or x.edge is None or "L" not in x.dims:
         return None
-    (dim, at), axis = PICKING[name](*args, **kwargs), x.dims.index("L")
-    if name == "__getitem__":
-        parts = parts_of(at, x.ndim)
-        at = parts.pop(axis) if axis < len(parts) else None
-        at = at if all(type(p) is slice and p == slice(None) for p in parts) else None
-    elif dim not in (axis, axis - x.ndim):
+    (dim, at), axis = indexed(x, name, *args, **kwargs), x.dims.index("L")
+    if dim not in (axis, axis - x.ndim):
         return None
     sizes = at.shape if isinstance(at, Deferred) or (isinstance(at, Symbolic) and at.position) else ()
     places = [i for i, size in enumerate(sizes) if isinstance(size, Length)]

@@ -438,7 +438,7 @@ def _extreme_so_far(name: str, kind: str) -> Callable[..., Any]:
 
 def _index_select(self: Any, dim: Any, index: Any) -> Any:
     x, at = self.in_order(), self._axis("index_select", dim)
-    if self.dims[at] == "L":
+    if index is SAME_ORDER or self.dims[at] == "L":
         return _part(self, at, index)
     axis = _feature(x, "index_select", dim)
     places = np.asarray(index.numpy() if isinstance(index, Tensor) else index).reshape(-1)
