@@ -179,9 +179,9 @@ class ForLoop:
                 needed = self.loop.needed() if steady else ()
                 if steady and self.loop.rounds[-2].does_as(self.loop.rounds[-1], needed):
                     break
-                steady = again
+                differs, steady = steady, again
             else:
-                if steady:
+                if differs:
                     refuse(LOOPS_ELSEWHERE)
                 if self._moved:
                     refuse(f"{', '.join(f'`{n}`' for n in self._moved)}: {LOOPS_CHANGE.text}")

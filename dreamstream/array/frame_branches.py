@@ -148,7 +148,7 @@ class FrameBranch:
             elif self._is_gone(yes) or self._is_gone(no):
                 self._merged[name] = no if self._is_gone(yes) else yes  # it serves in one branch alone
             else:  # it may serve in each branch alone
-                self._merged[name] = unless_refused(partial(choose, _UNSET))
+                self._merged[name] = unless_refused(partial(choose, _FIRST - 1))
 
     def _is_gone(self, value: Any) -> bool:
         """Whether a variable has no value, or one of an earlier round, which nothing reads."""
