@@ -223,9 +223,9 @@ def first_row(at: Any, repeated: bool = False) -> tuple[int, Length, int, int] |
     start, length = at.value if isinstance(at, Symbolic) else 0, shape[places[0]]
     for n in () if isinstance(at, Symbolic) else (64, at.frames + 1):
         rows = _rows_of(at, places[0], n)
-        if rows is None or (np.diff(rows) != 1).any():
+        start = int(rows.flat[0])
+        if (rows != np.arange(start, start + len(rows))[:, None]).any():
             return None
-        start = int(rows[0])
     if isinstance(at, Symbolic) and not at.position:
         return None
     return (start, length, len(shape), places[0]) if isinstance(start, int) and start >= 0 else None
@@ -291,27 +291,19 @@ def picked(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     whole = name in ("gather", "take_along_dim")
     if whole and not _for_all(x, sizes, name != "gather"):
         return None
-    more, found = sizes[places[0]] - x.shape[axis], None
-    if isinstance(at, Deferred) and isinstance(more, int) and more == 0:
-        found = _distances(at, places[0])
-    if found is None or (whole and len(set(found.flat)) > 1):
-        taken = _evenly(x, axis, at, places[0]) if whole or len(sizes) == 1 else None
-        if taken is None:
-            raise NotStreamableError.here(
-                f"frames at {at!r},",
-                ": they are at no fixed distance, as x[:, (i - 2).clamp(min=0)], and at no even one, as "
-                "x[:, 2:-1:3], so that ever more frames would have to be kept; return the stream of which they "
-                "are taken, and take them of what the model gave",
-            )
-        return taken
-    if places[0] > (axis if whole else 0):
-        return None
-    frames = [_at_distance(x, int(d)) for d in (found.flat[:1] if whole or not found.ndim else found.flat)]
-    if whole or not found.ndim:
-        return copied(frames[0])
-    out: Any = frames[0].unsqueeze(axis + 1)
-    out = out._cat([f.unsqueeze(axis + 1) for f in frames], axis + 1)
-    return out.reshape(*x.shape[: axis + 1], *found.shape, *x.shape[axis + 1 :]) if found.ndim > 1 else out
+    taken = _evenly(x, axis, at, places[0]) if places[0] == (axis if whole else 0) else None
+    if taken is None or (whole and len(taken) > 1):
+        raise NotStreamableError.here(
+            f"frames at {at!r},",
+            ": they are at no fixed distance, as x[:, (i - 2).clamp(min=0)], and at no even one, as x[:, 2:-1:3], "
+            "so that ever more frames would have to be kept; return the stream of which they are taken, and take "
+            "them of what the model gave",
+        )
+    if whole or len(sizes) == 1:
+        return copied(taken[0])
+    columns = [f.unsqueeze(axis + 1) for f in taken] * (math.prod(sizes[1:]) // len(taken))
+    out: Any = columns[0]._cat(columns, axis + 1)
+    return out.reshape(*out.shape[: axis + 1], *sizes[1:], *x.shape[axis + 1 :])
 
 
 def _for_all(x: Any, sizes: Sequence[Any], widened: bool) -> bool:
@@ -322,34 +314,51 @@ def _for_all(x: Any, sizes: Sequence[Any], widened: bool) -> bool:
     )
 
 
-def _evenly(x: Any, axis: int, at: Any, place: int) -> Any:
-    """Return every so many frames, each so often, where that is what positions say; else None."""
-    formulas = [n.formula() for n in (x.shape[axis], *at.lengths())]
-    if any(f is None or f.root != formulas[0].root for f in formulas):
+def _evenly(x: Any, axis: int, at: Any, place: int) -> list[Any] | None:
+    """Return what each column of positions takes, once where all take the same; None where one is uneven."""
+    length, formulas = at.shape[place], [n.formula() for n in (x.shape[axis], *at.lengths())]
+    if any(f is None or f.root != formulas[0].root for f in formulas) and not _same(length, x.shape[axis]):
         return None  # of streams whose lengths nothing joins
-    first, length = 64 + 4 * (at.frames if isinstance(at, Deferred) else abs(int(at.value))), at.shape[place]
-    rows = _rows_of(at, place, first)
-    jumps = [] if rows is None else np.flatnonzero(np.diff(rows)).tolist()
-    if len(jumps) < 3:
+    first = 64 + 4 * (at.frames if isinstance(at, Deferred) else abs(int(at.value)))
+    few, many = (_rows_of(at, place, n) for n in (first, 2 * first + 1))
+    ways = [partial(count_of, m) if (f := m.formula()) is None else f.count.at for m in (x.shape[axis], length)]
+    counts = [np.array([*map(way, range(first, 2 * first + 2))]) for way in ways]
+    same = (few == few[:, :1]).all() and (many == many[:, :1]).all()
+    columns = [(few[:, i], many[:, i]) for i in range(1 if same else few.shape[1])]
+    taken = [_column(x, axis, column, length, counts) for column in columns]
+    return None if any(t is None for t in taken) else taken
+
+
+def _column(x: Any, axis: int, rows: Any, length: Any, counts: Any) -> Any:
+    """Return every so many frames, each so often, where that is what positions say; else None."""
+    few, (frames, taken) = rows[0], counts
+    jumps = np.flatnonzero(np.diff(few))
+    jumps = jumps[np.searchsorted(jumps, len(few) // 3) :][:2].tolist()  # in whose middle no limit holds
+    if len(jumps) < 2:
         return None
-    start, step, times = int(rows[0]), int(np.diff(rows)[jumps[0]]), jumps[1] - jumps[0]
-    skipped, least, most = times - 1 - jumps[0], 0, first
-    for n in (first, 2 * first + 1):
-        rows = _rows_of(at, place, n)
-        if rows is None or (rows != start + step * ((np.arange(len(rows)) + skipped) // times)).any():
+    times, step = jumps[1] - jumps[0], int(few[jumps[0] + 1] - few[jumps[0]])
+    skipped = -(jumps[0] + 1) % times
+    start = int(few[jumps[0] + 1]) - step * ((jumps[0] + 1 + skipped) // times)
+    for own, n in zip(rows, (frames[0], frames[-1])):
+        if (own != np.clip(start + step * ((np.arange(len(own)) + skipped) // times), 0, n - 1)).any():
             return None
-    for n in range(first, 2 * first + 2):
-        left, taken = count_of(x.shape[axis], n) - start, count_of(length, n)
-        left = left - step * taken if times == 1 else times * -(-left // step) - skipped - taken  # behind them
-        least, most = max(least, left), min(most, left + step - 1 if times == 1 else left)
-    more, end, cut = length - x.shape[axis], -least or None, partial(_cut, axis)
-    if times == step > 1 and (start, skipped) == (0, 0) and isinstance(more, int) and more <= 0:
-        end = length
-    elif start < 0 or step < 1 or skipped < 0 or least > most or (times > 1 and step > 1):
+    left = frames - start  # frames behind the last that is taken
+    left = left - step * taken if times == 1 else times * -(-left // step) - skipped - taken
+    least, most = int(left.max()), int(left.min()) + (step - 1 if times == 1 else 0)
+    least, cut = max(least, min(most, 0)), partial(_cut, axis)
+    if times == step > 1 and (start, skipped) == (0, 0) and _same(length, x.shape[axis]):
+        return cut(cut(x, start, None, step).repeat_interleave(times, axis), skipped, length)
+    if step < 1 or least > most or (times > 1 and step > 1) or (min(start, least) < 0 and times * step > 1):
         return None
-    if times == 1:
-        return copied(cut(x, start, end, step))
-    return copied(cut(cut(x, start, None, step).repeat_interleave(times, axis), skipped, end))
+    if min(start, least) < 0:
+        pads = {"left": max(-start, 0), "right": max(-least, 0), "mode": "replicate", "value": 0.0}
+        x, start = x.in_order()._through("pad", pads).with_dims(x.dims), max(start, 0)
+    x = cut(x, start, None, step).repeat_interleave(times, axis) if times > 1 else x
+    return cut(x, skipped, -least or None) if times > 1 else cut(x, start, -max(least, 0) or None, step)
+
+
+def _same(length: Any, other: Any) -> bool:
+    return isinstance(more := length - other, int) and more == 0
 
 
 def _cut(axis: int, x: Any, *part: Any) -> Any:
@@ -357,30 +366,7 @@ def _cut(axis: int, x: Any, *part: Any) -> Any:
 
 
 def _rows_of(at: Any, place: int, n: int) -> Any:
-    """Return the positions at so many frames; None where they differ from feature to feature."""
+    """Return the positions at so many frames, and what stands beside each."""
     rows = at.probe(n) if isinstance(at, Deferred) else at.at(lambda length: count_of(length, n))
     rows = np.moveaxis(rows.numpy(), place, 0)
-    rows = rows.reshape(len(rows), -1)
-    return rows[:, 0] if (rows == rows[:, :1]).all() else None
-
-
-def _distances(at: Any, axis: int) -> Any:
-    """Return how far from its own place positions lie, for each element beside; None where that is not fixed."""
-    found = []
-    for n in (2 * at.frames + 64, 4 * at.frames + 65):  # in whose middle no limit holds
-        rows = np.moveaxis(at.probe(n).numpy(), axis, 0)
-        every = np.arange(len(rows)).reshape(-1, *[1] * (rows.ndim - 1))
-        found.append(rows[len(rows) // 2] - len(rows) // 2)
-        if not (rows == np.clip(every + found[-1], 0, len(rows) - 1)).all():
-            return None
-    return found[0] if np.array_equal(*found) else None
-
-
-def _at_distance(x: Any, distance: int) -> Any:
-    """Return a stream whose frames are those so far behind its own, or before it."""
-    if not distance:
-        return x
-    pads = {"left": max(-distance, 0), "right": max(distance, 0), "mode": "replicate", "value": 0.0}
-    padded = x.in_order()._through("pad", pads)
-    out = padded._through("slice", {"start": pads["right"], "crop": pads["left"], "step": 1})
-    return out.with_dims(x.dims) if out.dims != x.dims else out
+    return rows.reshape(len(rows), -1)

@@ -386,7 +386,7 @@ PICKED = {
     "gather by name": lambda m, x, at: torch.gather(input=x, dim=1, index=_wide(x, (at - 2).clamp(0))),
     "gather, its method": lambda m, x, at: x.gather(-2, index=_wide(x, (at - 2).clamp(0)), sparse_grad=False),
     "along a dimension": lambda m, x, at: torch.take_along_dim(x, (at - 2).clamp(0)[None, :, None], dim=1),
-    "rows of a table by name": lambda m, x, at: x * torch.index_select(m.rows, dim=0, index=at),
+    "rows of a table by name": lambda m, x, at: x * torch.index_select(m.embedding.weight, dim=0, index=at),
     "a slice": lambda m, x, at: x[:, torch.arange(2, x.size(1) - 1)] + x.index_select(1, at[2:-1]),
     "gathered slice": lambda m, x, at: x.gather(1, _wide(x, torch.arange(3, x.size(1)))),
     "every other": lambda m, x, at: x[:, torch.arange(0, x.size(1), 2)] * x.index_select(dim=1, index=at[::2]),
@@ -394,6 +394,11 @@ PICKED = {
     "twice the frames of half": lambda m, x, at: x[:, torch.arange(x.size(1) // 2) * 2],
     "each twice": lambda m, x, at: x[:, torch.arange(2 * x.size(1)) // 2] + x[:, at.repeat_interleave(2)],
     "each thrice, cropped": lambda m, x, at: x[:, torch.arange(1, 3 * x.size(1) - 1) // 3],
+    "overlapping windows": lambda m, x, at: (
+        x[:, torch.arange((x.size(1) - 4) // 2 + 1)[:, None] * 2 + torch.arange(4)].flatten(2)
+        + x[:, torch.arange(0, x.size(1) - 3, 2)[:, None] + torch.arange(3, -1, -1)].flatten(2)
+    ),
+    "time first": lambda m, x, at: x.mT.contiguous().permute(2, 0, 1)[(at - 2).clamp(0)].transpose(0, 1),
     "the first of each four": lambda m, x, at: x - x[:, at - at % 4] - x[:, at // 4 * 4],
     "split": lambda m, x, at: x.split([2, x.size(1) - 2], 1)[1],
     "split before its end": lambda m, x, at: torch.split(x, [x.size(1) - 3, 3], dim=1)[0],
@@ -405,23 +410,14 @@ PICKED = {
 }
 
 
-class Chosen(nn.Module):
-    def __init__(self, f):
-        super().__init__()
-        self.f, self.lin, self.rows = f, nn.Linear(6, 6), nn.Parameter(torch.randn(64, 6))
-
-    def forward(self, x):
-        return self.f(self, self.lin(x), torch.arange(x.size(1)))
-
-
 @pytest.mark.parametrize("name", PICKED)
 def test_frames_picked_by_positions_and_parts(name):
     torch.manual_seed(0)
-    model, x = Chosen(PICKED[name]).eval(), torch.randn(1, 29, 6)
+    model, x = Turn(lambda m, x, at: PICKED[name](m, x * m.table[0], at)).eval(), torch.randn(1, 29, 6)
     whole = model(x)
     weights = torch.randn_like(whole[0])
     (whole[0] * weights).sum().backward()
-    wanted, own = model.lin.weight.grad.clone(), whole[0].detach().numpy()
+    wanted, own = model.table.grad.clone(), whole[0].detach().numpy()
     model.zero_grad()
     steps = [stepped(ds.compile(model, ("B", "L", 6)))]
     online = ds.patch_module(model).online()
@@ -430,7 +426,7 @@ def test_frames_picked_by_positions_and_parts(name):
         held(steps, x[0], own)
     y = online(ds.stream_tensor([x[0]], ids=["g"], sos=True, eos=True, names=("B", "L", None)))["g"]
     (y * weights).sum().backward()
-    torch.testing.assert_close(model.lin.weight.grad, wanted)
+    torch.testing.assert_close(model.table.grad, wanted)
 
 
 @pytest.mark.parametrize(
@@ -447,7 +443,7 @@ def test_frames_picked_by_positions_and_parts(name):
     ],
 )
 def test_parts_that_no_stream_gives_are_refused_where_they_are_read(f, why):
-    x, model = torch.randn(1, 9, 6), Chosen(f).eval()
+    x, model = torch.randn(1, 9, 6), Turn(f).eval()
     with pytest.raises(NotStreamableError, match=why):
         ds.compile(model, ("B", "L", 6))
     with pytest.raises(NotStreamableError, match=why):
@@ -455,7 +451,7 @@ def test_parts_that_no_stream_gives_are_refused_where_they_are_read(f, why):
 
 
 def test_sizes_of_a_split_that_are_not_those_of_the_stream():
-    model = Chosen(lambda m, x, at: x.split([2, x.size(1)], 1)[1]).eval()
+    model = Turn(lambda m, x, at: x.split([2, x.size(1)], 1)[1]).eval()
     with pytest.raises(ShapeError, match="don't add up"):
         ds.compile(model, ("B", "L", 6))
 
@@ -467,7 +463,7 @@ def test_what_is_picked_is_no_view():
         z.mul_(2)
         return x + y * z
 
-    model, x = Chosen(forward).eval(), torch.randn(1, 19, 6)
+    model, x = Turn(forward).eval(), torch.randn(1, 19, 6)
     with torch.no_grad():
         held([stepped(ds.compile(model, ("B", "L", 6)))], x[0], model(x)[0].numpy())
 
@@ -484,7 +480,7 @@ def test_a_variable_of_two_shapes_that_is_read_behind_its_branches():
         return torch.stack(ys, 1)
 
     with pytest.raises(NotStreamableError, match=r"`u` of an if .* make both alike"):
-        ds.compile(Chosen(forward).eval(), ("B", "L", 6))
+        ds.compile(Turn(forward).eval(), ("B", "L", 6))
 
 
 CASTS = {
@@ -499,7 +495,7 @@ CASTS = {
 def test_outputs_of_types_that_no_engine_gives(kind):
     """They are refused by their line, and what is told instead leads through; patched they are what they are."""
     f, seen, why = CASTS[kind]
-    model, x = Chosen(f).eval(), torch.randn(1, 19, 6)
+    model, x = Turn(f).eval(), torch.randn(1, 19, 6)
     whole = model(x)[0]
     with pytest.raises((ds.errors.CaptureError, ds.errors.DTypeError), match=why) as error:
         ds.compile(model, ("B", "L", 6))
@@ -509,5 +505,5 @@ def test_outputs_of_types_that_no_engine_gives(kind):
     )["s"]
     assert y.dtype == whole.dtype
     torch.testing.assert_close(seen(y), seen(whole), rtol=0, atol=1e-5)
-    instead = Chosen((lambda m, x, at: seen(f(m, x, at))) if kind == "complex" else lambda m, x, at: x).eval()
+    instead = Turn((lambda m, x, at: seen(f(m, x, at))) if kind == "complex" else lambda m, x, at: x).eval()
     held([stepped(ds.compile(instead, ("B", "L", 6)))], x[0], instead(x)[0].numpy())
