@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from .dimension_arguments import parts_of
 from .elementwise import where, with_frames
 from .lengths_of import SAME_ORDER
 from .operators import run
+from .protocol import unless_refused
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor, take
@@ -121,6 +124,23 @@ def last_frames(x: StreamTensor, count: int, times: Any = 1) -> StreamTensor:
     out.forget()
     out._view = out._ends = Later(x, count, times)
     return out
+
+
+def parted(x: Any, axis: int, sizes: Sequence[Any]) -> Any:
+    """Return parts of a stream of these sizes, counted from the end that is a number of frames away."""
+    more, ends = sum(sizes) - x.shape[axis], []
+    if isinstance(more, int) and more:
+        raise ShapeError.here(f"split: sizes {list(sizes)} don't add up to {x.shape[axis]!r}")
+    for i in range(1, len(sizes)):
+        before, behind = sum(sizes[:i]), sum(sizes[i:])
+        ends.append(before if isinstance(before, int) or not isinstance(behind, int) or not behind else -behind)
+    return cut_at(axis, ends, partial(getitem, x))
+
+
+def cut_at(axis: int, ends: Sequence[Any], take: Callable[[Any], Any]) -> Any:
+    """Return the parts between places along a dimension, each refused only where it is read."""
+    slices = map(slice, (None, *ends), (*ends, None))
+    return tuple(unless_refused(partial(take, (slice(None),) * axis + (part,))) for part in slices)
 
 
 def padded_to(x: Any, length: Length, left: int, mode: str, value: float, longest: int = 0) -> Any:

@@ -180,10 +180,13 @@ class ForLoop:
                 yield self._target(number)
                 seen = variables(sys._getframe(self._depth))
                 again = self._end(seen)
-                if steady:
+                needed = self.loop.needed() if steady else ()
+                if steady and self.loop.rounds[-2].does_as(self.loop.rounds[-1], needed):
                     break
-                steady = again
+                differs, steady = steady, again
             else:
+                if differs:
+                    refuse(LOOPS_ELSEWHERE)
                 if self._moved:
                     numbers = all(isinstance(self._values[n], (int, float, LoopNumber)) for n in self._moved)
                     why = LOOPS_NUMBERS if numbers else LOOPS_CHANGE
@@ -192,10 +195,6 @@ class ForLoop:
                     f"something else happens at each of more than {MOST_ROUNDS - 1} first frames; choose by a "
                     "table, `at = torch.arange(x.size(1))` before the loop, in it `torch.where(at[t] >= k, a, b)`"
                 )
-            first, second = self.loop.rounds[-2:]
-            needed = self.loop.needed()
-            if not first.does_as(second, needed):
-                refuse(LOOPS_ELSEWHERE)
             self.loop.rounds.pop()
             if self._is_new:
                 self._require_own_state()

@@ -8,6 +8,7 @@ are no tensors of one shape, the frame is one of a kind of its own, and enters o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ..stream.rules import changed_in_place
@@ -16,6 +17,7 @@ from .elementwise import where
 from .frame_numbers import Computed, FrameTruth, LoopNumber, beside, refuse
 from .loop_lists import Grown, has_grown
 from .loop_values import inner_of, is_of_body, walk
+from .protocol import unless_refused
 
 #: First frames that may be of kinds of their own: in all, and for want of values.
 _FIRST, _UNSET = 8, 4
@@ -28,12 +30,15 @@ def undecided(value: Computed) -> Any:
     return bool(truth.at(loop.position)) if loop.of_one_frame else truth
 
 
-def one_of(truth: FrameTruth, yes: Any, no: Any, name: str = "the value") -> Any:
-    """Return what is `yes` at frames where a comparison holds, and `no` at others."""
+def one_of(truth: FrameTruth, yes: Any, no: Any, name: str = "the value", most: int = _FIRST) -> Any:
+    """Return what is `yes` at frames where a comparison holds, and `no` at others.
+
+    Where that can't be, the first `most` frames are of kinds of their own.
+    """
     made, loop = _merged(truth, yes, no), truth.loop
     if made is not NotImplemented:
         return made
-    if len(loop.rounds) >= _FIRST:
+    if len(loop.rounds) >= most:
         refuse(f"{name} of an if on a frame's number is of another kind or shape in its branches; make both alike")
     loop.of_one_frame = True
     return yes if truth.at(loop.position) else no
@@ -137,10 +142,13 @@ class FrameBranch:
             self._require_none((self._site.text, self._site.line))
         for name in self._site.names:
             yes, no = (v.get(name, Hooks.unbound) for v in (self._after, seen))
-            if name not in self._truth.loop.live and (self._is_gone(yes) or self._is_gone(no)):
+            choose = partial(one_of, self._truth, yes, no, f"`{name}`")
+            if name in self._truth.loop.live:
+                self._merged[name] = choose()
+            elif self._is_gone(yes) or self._is_gone(no):
                 self._merged[name] = no if self._is_gone(yes) else yes  # it serves in one branch alone
-            else:
-                self._merged[name] = one_of(self._truth, yes, no, f"`{name}`")
+            else:  # it may serve in each branch alone
+                self._merged[name] = unless_refused(partial(choose, _FIRST - 1))
 
     def _is_gone(self, value: Any) -> bool:
         """Whether a variable has no value, or one of an earlier round, which nothing reads."""

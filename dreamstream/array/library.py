@@ -168,8 +168,6 @@ class Library(Sizes):
             return self.of_every_stream(func, args, dict(kwargs))
         args, kwargs = settled(self, func, *plain_beside(args, kwargs))
         if any(isinstance(x, (StreamTensor, Scores, OverKeys)) for x in flat((args, kwargs))):
-            if not kwargs and (moved := positions.picked(func.__name__, args)) is not None:
-                return moved
             found = table_product(func.__name__, args, lambda: self.met(func, args, kwargs))
             return self.met(func, args, kwargs) if found is None else found
         return self.deferred(func, args, dict(kwargs))

@@ -111,6 +111,11 @@ _ROWS: dict[str, Sequence[tuple[str, str, Any, str, str, str]]] = {
          "y = x.mT.flatten(1).sum(1)",
          "y = x.mT.flatten(1).unsqueeze(1)", "of which features and frames are one dimension"),
     ),
+    "places": (
+        ("frames at positions at fixed or even distances", "slice", positions.picked,
+         "y = x * x[:, (i - 2).clamp(min=0)]",
+         "y = x[:, i // 2]", "no fixed distance"),
+    ),
     "index": (
         ("frames at a stream of bools", "Picked", _picked,
          "y = x * 1; y[m] = y[m] * 2",

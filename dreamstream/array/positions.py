@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +20,12 @@ from ..operations import ARITHMETIC, OPERATIONS
 from ..stream.rules import BatchSize, Length
 from .deferred import SERVES_FRAMES, Deferred, is_deferred
 from .dimension_arguments import parts_of
+from .lengths_as_numbers import count_of
 from .lengths_of import SAME_ORDER
+from .loop_frames import is_all
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
+from .writing import copied
 
 #: The operator's codes for sums, products, quotients, rests, the lesser and the greater of two.
 _CODES = dict.fromkeys(("add", "radd", "sub"), 0) | dict.fromkeys(("mul", "rmul", "multiply"), 1)
@@ -217,15 +221,12 @@ def first_row(at: Any, repeated: bool = False) -> tuple[int, Length, int, int] |
     ):
         return None
     start, length = at.value if isinstance(at, Symbolic) else 0, shape[places[0]]
-    if not isinstance(at, Symbolic):
-        for n in (64, at.frames + 1):
-            with at.library.evaluating():
-                probed = np.moveaxis(at.probe(n).numpy(), places[0], -1)
-            rows = np.arange(probed.shape[-1]) + int(probed.flat[0])
-            start = int(rows[0])
-            if not (probed == rows).all():
-                return None
-    elif not at.position:
+    for n in () if isinstance(at, Symbolic) else (64, at.frames + 1):
+        rows = _rows_of(at, places[0], n)
+        start = int(rows.flat[0])
+        if (rows != np.arange(start, start + len(rows))[:, None]).any():
+            return None
+    if isinstance(at, Symbolic) and not at.position:
         return None
     return (start, length, len(shape), places[0]) if isinstance(start, int) and start >= 0 else None
 
@@ -245,58 +246,127 @@ def unknown(x: Any) -> NotStreamableError:
 
 
 # ---------------------------------------------------------------------- frames picked by positions
-def picked(name: str, args: Sequence[Any]) -> Any:
-    """Return the frames that a function takes by positions at fixed distances of each; None for all other indices.
+#: Functions that pick frames, by their names: along which dimension, and by which index.
+PICKING: dict[str, Callable[..., tuple[Any, Any]]] = {
+    "__getitem__": lambda index: (None, index),
+    "index_select": lambda dim, index: (dim, index),
+    "gather": lambda dim, index: (dim, index),
+    "take_along_dim": lambda indices, dim=None: (dim, indices),
+}
+
+
+def indexed(x: Any, name: str, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    """Return along which dimension a function picks, and by which index; brackets by positions, all else whole."""
+    dim, at = PICKING[name](*args, **kwargs)
+    if name == "__getitem__":
+        parts = parts_of(at, x.ndim)
+        dim = next((i for i, p in enumerate(parts) if isinstance(p, (Deferred, Symbolic))), None)
+        at = None if dim is None else parts.pop(dim)
+        dim = dim if all(map(is_all, parts)) else None
+    return dim, at
+
+
+def picked(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    """Return the frames that a function takes by positions; None for all other indices.
 
     So do ``x[:, i]``, ``x.index_select(1, i)`` and ``x.gather(1, i)``, with ``i = (arange(T) - 2).clamp(min=0)``;
     ``x[:, (i[:, None] + arange(3)).clamp(0, T - 1)]`` takes three for each frame. Limits make frames that a stream
-    doesn't have its first, or its last one.
+    doesn't have its first, or its last one. What ``arange(2, T)``, ``arange(0, T, 2)`` and ``arange(2 * T) // 2``
+    take are slices and repeated frames.
+
+    Raises
+    ------
+    NotStreamableError
+        Where the positions are at no fixed distances, and no slice.
     """
-    x, *given = args
     if type(x) is not StreamTensor or x.edge is None or "L" not in x.dims:
         return None
-    axis, at = x.dims.index("L"), cast(Any, None)
-    if name in ("getitem", "__getitem__") and len(given) == 1:
-        parts = parts_of(given[0], x.ndim)
-        at = parts.pop(axis) if axis < len(parts) else None
-        at = at if all(type(p) is slice and p == slice(None) for p in parts) else None
-    elif name in ("index_select", "gather") and len(given) == 2 and given[0] in (axis, axis - x.ndim):
-        at = given[1]
-    sizes = at.shape if isinstance(at, Deferred) else ()
+    (dim, at), axis = indexed(x, name, *args, **kwargs), x.dims.index("L")
+    if dim not in (axis, axis - x.ndim):
+        return None
+    sizes = at.shape if isinstance(at, Deferred) or (isinstance(at, Symbolic) and at.position) else ()
     places = [i for i, size in enumerate(sizes) if isinstance(size, Length)]
-    if len(places) != 1 or not integers(at) or (at.shape[places[0]] - x.shape[axis]) != 0:
+    if len(places) != 1 or not integers(at):
         return None
-    whole = name == "gather"
-    if whole and (places != [axis] or [*map(str, at.shape[1:])] != [*map(str, x.shape[1:])] or x.dims[0] != "B"):
+    whole = name in ("gather", "take_along_dim")
+    if whole and not _for_all(x, sizes, name != "gather"):
         return None
-    found = _distances(at, places[0])
-    if found is None or places[0] > (axis if whole else 0) or (whole and len(set(found.flat)) > 1):
-        return None
-    frames = [_at_distance(x, int(d)) for d in (found.flat[:1] if whole or not found.ndim else found.flat)]
-    if whole or not found.ndim:
-        return frames[0]
-    out: Any = frames[0].unsqueeze(axis + 1)
-    out = out._cat([f.unsqueeze(axis + 1) for f in frames], axis + 1)
-    return out.reshape(*x.shape[: axis + 1], *found.shape, *x.shape[axis + 1 :]) if found.ndim > 1 else out
+    taken = _evenly(x, axis, at, places[0]) if places[0] == (axis if whole else 0) else None
+    if taken is None or (whole and len(taken) > 1):
+        raise NotStreamableError.here(
+            f"frames at {at!r},",
+            ": they are at no fixed distance, as x[:, (i - 2).clamp(min=0)], and at no even one, as x[:, 2:-1:3], "
+            "so that ever more frames would have to be kept; return the stream of which they are taken, and take "
+            "them of what the model gave",
+        )
+    if whole or len(sizes) == 1:
+        return copied(taken[0])
+    columns = [f.unsqueeze(axis + 1) for f in taken] * (math.prod(sizes[1:]) // len(taken))
+    out: Any = columns[0]._cat(columns, axis + 1)
+    return out.reshape(*out.shape[: axis + 1], *sizes[1:], *x.shape[axis + 1 :])
 
 
-def _distances(at: Any, axis: int) -> Any:
-    """Return how far from its own place positions lie, for each element beside; None where that is not fixed."""
-    found = []
-    for n in (2 * at.frames + 64, 4 * at.frames + 65):  # in whose middle no limit holds
-        rows = np.moveaxis(at.probe(n).numpy(), axis, 0)
-        every = np.arange(len(rows)).reshape(-1, *[1] * (rows.ndim - 1))
-        found.append(rows[len(rows) // 2] - len(rows) // 2)
-        if not (rows == np.clip(every + found[-1], 0, len(rows) - 1)).all():
+def _for_all(x: Any, sizes: Sequence[Any], widened: bool) -> bool:
+    """Whether an index of these sizes has the dimensions of a stream, of one element where they are widened."""
+    return len(sizes) == x.ndim and all(
+        d == "L" or str(n) == str(m) or (isinstance(n, int) and n == 1 and (widened or d == "B"))
+        for n, m, d in zip(sizes, x.shape, x.dims)
+    )
+
+
+def _evenly(x: Any, axis: int, at: Any, place: int) -> list[Any] | None:
+    """Return what each column of positions takes, once where all take the same; None where one is uneven."""
+    length, formulas = at.shape[place], [n.formula() for n in (x.shape[axis], *at.lengths())]
+    if any(f is None or f.root != formulas[0].root for f in formulas) and not _same(length, x.shape[axis]):
+        return None  # of streams whose lengths nothing joins
+    first = 64 + 4 * (at.frames if isinstance(at, Deferred) else abs(int(at.value)))
+    few, many = (_rows_of(at, place, n) for n in (first, 2 * first + 1))
+    ways = [partial(count_of, m) if (f := m.formula()) is None else f.count.at for m in (x.shape[axis], length)]
+    counts = [np.array([*map(way, range(first, 2 * first + 2))]) for way in ways]
+    same = (few == few[:, :1]).all() and (many == many[:, :1]).all()
+    columns = [(few[:, i], many[:, i]) for i in range(1 if same else few.shape[1])]
+    taken = [_column(x, axis, column, length, counts) for column in columns]
+    return None if any(t is None for t in taken) else taken
+
+
+def _column(x: Any, axis: int, rows: Any, length: Any, counts: Any) -> Any:
+    """Return every so many frames, each so often, where that is what positions say; else None."""
+    few, (frames, taken) = rows[0], counts
+    jumps = np.flatnonzero(np.diff(few))
+    jumps = jumps[np.searchsorted(jumps, len(few) // 3) :][:2].tolist()  # in whose middle no limit holds
+    if len(jumps) < 2:
+        return None
+    times, step = jumps[1] - jumps[0], int(few[jumps[0] + 1] - few[jumps[0]])
+    skipped = -(jumps[0] + 1) % times
+    start = int(few[jumps[0] + 1]) - step * ((jumps[0] + 1 + skipped) // times)
+    for own, n in zip(rows, (frames[0], frames[-1])):
+        if (own != np.clip(start + step * ((np.arange(len(own)) + skipped) // times), 0, n - 1)).any():
             return None
-    return found[0] if np.array_equal(*found) else None
+    left = frames - start  # frames behind the last that is taken
+    left = left - step * taken if times == 1 else times * -(-left // step) - skipped - taken
+    least, most = int(left.max()), int(left.min()) + (step - 1 if times == 1 else 0)
+    least, cut = max(least, min(most, 0)), partial(_cut, axis)
+    if times == step > 1 and (start, skipped) == (0, 0) and _same(length, x.shape[axis]):
+        return cut(cut(x, start, None, step).repeat_interleave(times, axis), skipped, length)
+    if step < 1 or least > most or (times > 1 and step > 1) or (min(start, least) < 0 and times * step > 1):
+        return None
+    if min(start, least) < 0:
+        pads = {"left": max(-start, 0), "right": max(-least, 0), "mode": "replicate", "value": 0.0}
+        x, start = x.in_order()._through("pad", pads).with_dims(x.dims), max(start, 0)
+    x = cut(x, start, None, step).repeat_interleave(times, axis) if times > 1 else x
+    return cut(x, skipped, -least or None) if times > 1 else cut(x, start, -max(least, 0) or None, step)
 
 
-def _at_distance(x: Any, distance: int) -> Any:
-    """Return a stream whose frames are those so far behind its own, or before it."""
-    if not distance:
-        return x
-    pads = {"left": max(-distance, 0), "right": max(distance, 0), "mode": "replicate", "value": 0.0}
-    padded = x.in_order()._through("pad", pads)
-    out = padded._through("slice", {"start": pads["right"], "crop": pads["left"], "step": 1})
-    return out.with_dims(x.dims) if out.dims != x.dims else out
+def _same(length: Any, other: Any) -> bool:
+    return isinstance(more := length - other, int) and more == 0
+
+
+def _cut(axis: int, x: Any, *part: Any) -> Any:
+    return x[(slice(None),) * axis + (slice(*part),)]
+
+
+def _rows_of(at: Any, place: int, n: int) -> Any:
+    """Return the positions at so many frames, and what stands beside each."""
+    rows = at.probe(n) if isinstance(at, Deferred) else at.at(lambda length: count_of(length, n))
+    rows = np.moveaxis(rows.numpy(), place, 0)
+    return rows.reshape(len(rows), -1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from ..errors import NotStreamableError
 from ..operations import ARITHMETIC, BITWISE, RELATIONS
+from ..stream.tree import leaves
 
 _BOTH = (*ARITHMETIC, *BITWISE, "matmul", "divmod")
 NAMES = (
@@ -37,3 +39,46 @@ def _refusal(name: str, refuse: Callable[..., Any]) -> Callable[..., NoReturn]:
         raise AssertionError(f"{refuse} lets {name} pass")
 
     return method
+
+
+class Unread:
+    """A part of a stream that no stream gives, as its first two frames: refused where something is done with it.
+
+    Parameters
+    ----------
+    why : NotStreamableError
+        What is raised there.
+    """
+
+    is_stream = False
+
+    def __init__(self, why: NotStreamableError) -> None:
+        self._why = why
+
+    def refuse(self, *_: Any, **__: Any) -> NoReturn:
+        """Say why no stream gives it."""
+        raise self._why.with_traceback(None)
+
+    def as_output(self) -> NoReturn:
+        """Refuse to leave the forward."""
+        self.refuse()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        self.refuse()
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
+        next(x for x in leaves((args, kwargs or {})) if isinstance(x, cls)).refuse()
+
+
+refuse_the_rest(Unread, lambda part, _: part.refuse(), copies=True)
+
+
+def unless_refused(part: Callable[[], Any]) -> Any:
+    """Return a part of a stream that is taken apart, of which the forward may read the others alone."""
+    try:
+        return part()
+    except NotStreamableError as error:
+        return Unread(error)

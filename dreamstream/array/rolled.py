@@ -23,7 +23,7 @@ from .ends import later
 from .first_frame import FirstFrame, with_first
 from .lengths_as_numbers import count_of
 from .loop_frames import is_all
-from .protocol import refuse_the_rest
+from .protocol import Unread
 from .stream_tensor import StreamTensor
 
 #: What stands for frames that aren't known: no 0, which has no inverse and no logarithm.
@@ -135,7 +135,7 @@ class Rolled:
         )
 
 
-class UnknownFrames:
+class UnknownFrames(Unread):
     """What an index takes of rolled frames where not all are known: it is written, and serves nothing else.
 
     Parameters
@@ -166,26 +166,13 @@ class UnknownFrames:
 
     def mul_(self, other: Any) -> UnknownFrames:
         """Write zeros over them, if they are multiplied by 0."""
-        return self.zero_() if isinstance(other, (int, float)) and other == 0 else self._refuse()
+        return self.zero_() if isinstance(other, (int, float)) and other == 0 else self.refuse()
 
     __imul__ = mul_
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+    def refuse(self, *_: Any, **__: Any) -> NoReturn:
+        """Say what it is not for."""
         self._rolled.refuse()
-
-    as_output = _refuse
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        self._rolled.refuse()
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
-        next(x for x in flat((args, kwargs or {})) if isinstance(x, cls))._refuse()
-
-
-refuse_the_rest(UnknownFrames, UnknownFrames._refuse, copies=True)
 
 
 def settled(library: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -100,12 +100,14 @@ def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Ten
     """Return elements chosen along `dim` by an int64 tensor of as many dimensions."""
     if dim is None:
         return self.reshape(-1).gather(0, indices.reshape(-1))
-    if not (self.is_stream and getattr(indices, "is_stream", False) and self.ndim == indices.ndim):
+    if (taken := hook.lowered("places", self, "take_along_dim", indices, dim)) is not None:
+        return cast(Tensor, taken)
+    if self.is_stream != getattr(indices, "is_stream", False) or self.ndim != indices.ndim:
         return self.gather(dim, indices)
     axis = self._axis("take_along_dim", dim)
 
     def widened(own: Any, other: Any) -> Any:
-        along = [i == axis or isinstance(d, str) for i, d in enumerate(own.dims)]
+        along = [i == axis or (own.is_stream and isinstance(own.dims[i], str)) for i in range(own.ndim)]
         return own.expand(*(-1 if a else max(n, m) for a, n, m in zip(along, own.shape, other.shape)))
 
     return widened(self, indices).gather(dim, widened(indices, self))

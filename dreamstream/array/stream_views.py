@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from .creation import cat, full_like
 from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
 from .dtypes import require_float
 from .elementwise import filling, repeated, where
-from .ends import continued, end_repeated, ends_repeated, expanded, is_each, where_counted
+from .ends import continued, end_repeated, ends_repeated, expanded, is_each, parted, where_counted
 from .first_frame import FirstFrame, at_one_frame, first_frame, with_first
 from .frame_numbers import number_in
 from .lengths_of import SAME_ORDER
@@ -58,6 +57,8 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
         return self._waiting.taken(index, self)
     if number_in(index := placed(self, index, 1)):
         return frame_of(self, index)
+    if self.edge is not None and (taken := hook.lowered("places", self, "__getitem__", index)) is not None:
+        return taken
     index = at_one_frame(self, index)
     if self.edge is not None and (first := first_frame(self, index)) is not None:
         return first
@@ -151,6 +152,8 @@ def gather(self: Any, dim: int, index: Any) -> Any:
     if self.edge is None:
         return Tensor.gather(chunks.fall_back(self, "gather"), dim, index)
     axis = self._axis("gather", dim)
+    if (taken := hook.lowered("places", self, "gather", dim, index)) is not None:
+        return taken
     if not getattr(index, "is_stream", False) or isinstance(self.dims[axis], str):
         raise _refuse(self, "gather along frames, or by an index that is no stream,")
     return forward.gather(self, axis, index)
@@ -242,8 +245,7 @@ def split(self: Any, split_size: Any, dim: Any = 0) -> Any:
     if self.edge is not None and isinstance(split_size, Length) and (split_size == self.shape[axis]) is True:
         return (self,)
     if _frames(self, axis) and isinstance(split_size, (list, tuple)):
-        ends = [0, *accumulate(split_size)]
-        return tuple(self.narrow(dim, at, size) for at, size in zip(ends, split_size))
+        return parted(self, axis, split_size)
     return EachFrame(self, axis, keeps=True) if each else Tensor.split(self, split_size, dim)
 
 
@@ -436,7 +438,7 @@ def _extreme_so_far(name: str, kind: str) -> Callable[..., Any]:
 
 def _index_select(self: Any, dim: Any, index: Any) -> Any:
     x, at = self.in_order(), self._axis("index_select", dim)
-    if self.dims[at] == "L":
+    if index is SAME_ORDER or self.dims[at] == "L":
         return _part(self, at, index)
     axis = _feature(x, "index_select", dim)
     places = np.asarray(index.numpy() if isinstance(index, Tensor) else index).reshape(-1)

@@ -293,6 +293,23 @@ def every_other_frame(lib: Any, m: Any, x: Any) -> Any:
 
 
 @case
+def variables_of_branches(lib: Any, m: Any, x: Any) -> Any:
+    h, u, v, ys = lib.zeros(x.size(0), D), lib.zeros(x.size(0), D), x.tanh(), []
+    for t in range(x.size(1)):
+        if t % 2 == 0:
+            u = x[:, t] * 2
+            h = h + u
+        if t % 3 == 0:
+            v = lib.cat([x[:, t], h], 1)
+            h = h - 0.5 * v[:, 1 : D + 1]
+        else:
+            v = m.table[t % 4]
+            h = 0.9 * h + v
+        ys.append(h)
+    return lib.stack(ys, 1), h
+
+
+@case
 def frames_in_pairs(lib: Any, m: Any, x: Any) -> Any:
     pairs, before, kept = lib.zeros_like(x), None, lib.zeros(x.size(0), D)
     for t, frame in enumerate(x.unbind(1)):

@@ -10,6 +10,17 @@ from dreamstream.array.lowerings import LOWERINGS
 
 pytestmark = pytest.mark.fast
 ROWS = {f"{done}: {row.pattern}": row for done, rows in LOWERINGS.items() for row in rows}
+#: Other spellings of frames at positions, and of parts.
+PICKED = {
+    "by name": "y = x.index_select(dim=1, index=(i - 3).clamp(0)) + x[:, (i - 1).clamp(0)]",
+    "gather": "y = x.gather(dim=1, index=(i - 3).clamp(0).view(1, -1, 1).expand(x.size(0), -1, 8))",
+    "along a dimension": "y = x.take_along_dim(indices=(i - 3).clamp(0).view(1, -1, 1), dim=1)",
+    "slices": "y = x[:, ds.arange(2, x.size(1))] + x.index_select(dim=1, index=i[2:])",
+    "every other, twice": "y = x[:, ds.arange(0, x.size(1), 2)]; y = y[:, ds.arange(2 * y.size(1)) // 2]",
+    "split": "y = x.split([2, x.size(1) - 2], 1)[1]",
+    "split in three": "a, y, b = x.split([2, x.size(1) - 5, 3], 1)",
+}
+EXAMPLES = ROWS | {name: LOWERINGS["places"][0]._replace(example=code) for name, code in PICKED.items()}
 
 
 class Example(nn.Module):
@@ -37,7 +48,7 @@ class Example(nn.Module):
         return own["y"]
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize("row", EXAMPLES.values(), ids=EXAMPLES)
 def test_an_example_becomes_what_it_says(row, rng):
     model = Example(row.example).eval()
     x = rng.standard_normal((11, 8)).astype(np.float32)

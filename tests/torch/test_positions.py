@@ -372,3 +372,138 @@ def test_softmax_over_frames_of_a_softmax(kind):
     engine = ds.compile(model, ("B", "L", D), unstreamable="buffer")
     y = engine.step({"s": x[0].numpy()}, sos="s", eos="s")["s"]
     np.testing.assert_allclose(y, model(x).numpy(), atol=1e-6)
+
+
+# ---------------------------------------------------------------------- frames that are picked and split
+def _wide(x, at):
+    return at.view(1, -1, 1).expand(x.size(0), -1, x.size(2))
+
+
+PICKED = {
+    "select by name": lambda m, x, at: torch.index_select(x, dim=-2, index=(at - 3).clamp(0)),
+    "select, all by name": lambda m, x, at: torch.index_select(input=x, dim=1, index=(at - 3).clamp(0)),
+    "select, its method": lambda m, x, at: x.index_select(index=(at + 2).clamp(max=x.size(1) - 1), dim=1),
+    "gather by name": lambda m, x, at: torch.gather(input=x, dim=1, index=_wide(x, (at - 2).clamp(0))),
+    "gather, its method": lambda m, x, at: x.gather(-2, index=_wide(x, (at - 2).clamp(0)), sparse_grad=False),
+    "along a dimension": lambda m, x, at: torch.take_along_dim(x, (at - 2).clamp(0)[None, :, None], dim=1),
+    "rows of a table by name": lambda m, x, at: x * torch.index_select(m.embedding.weight, dim=0, index=at),
+    "a slice": lambda m, x, at: x[:, torch.arange(2, x.size(1) - 1)] + x.index_select(1, at[2:-1]),
+    "gathered slice": lambda m, x, at: x.gather(1, _wide(x, torch.arange(3, x.size(1)))),
+    "every other": lambda m, x, at: x[:, torch.arange(0, x.size(1), 2)] * x.index_select(dim=1, index=at[::2]),
+    "every third": lambda m, x, at: x[:, torch.arange(1, x.size(1) - 1, 3)],
+    "twice the frames of half": lambda m, x, at: x[:, torch.arange(x.size(1) // 2) * 2],
+    "each twice": lambda m, x, at: x[:, torch.arange(2 * x.size(1)) // 2] + x[:, at.repeat_interleave(2)],
+    "each thrice, cropped": lambda m, x, at: x[:, torch.arange(1, 3 * x.size(1) - 1) // 3],
+    "overlapping windows": lambda m, x, at: (
+        x[:, torch.arange((x.size(1) - 4) // 2 + 1)[:, None] * 2 + torch.arange(4)].flatten(2)
+        + x[:, torch.arange(0, x.size(1) - 3, 2)[:, None] + torch.arange(3, -1, -1)].flatten(2)
+    ),
+    "time first": lambda m, x, at: x.mT.contiguous().permute(2, 0, 1)[(at - 2).clamp(0)].transpose(0, 1),
+    "the first of each four": lambda m, x, at: x - x[:, at - at % 4] - x[:, at // 4 * 4],
+    "split": lambda m, x, at: x.split([2, x.size(1) - 2], 1)[1],
+    "split before its end": lambda m, x, at: torch.split(x, [x.size(1) - 3, 3], dim=1)[0],
+    "split in three": lambda m, x, at: torch.split(x, split_size_or_sections=[2, x.size(1) - 5, 3], dim=1)[1],
+    "split with sizes": lambda m, x, at: torch.split_with_sizes(x, split_sizes=[1, 2, x.size(1) - 3], dim=1)[2],
+    "the first behind": lambda m, x, at: (lambda a, b: b - a)(*x.split([1, x.size(1) - 1], 1)),
+    "tensor_split": lambda m, x, at: torch.tensor_split(x, (2, x.size(1) - 1), dim=1)[1],
+    "tensor_split from the end": lambda m, x, at: x.tensor_split(indices=(3, -2), dim=1)[1],
+}
+
+
+@pytest.mark.parametrize("name", PICKED)
+def test_frames_picked_by_positions_and_parts(name):
+    torch.manual_seed(0)
+    model, x = Turn(lambda m, x, at: PICKED[name](m, x * m.table[0], at)).eval(), torch.randn(1, 29, 6)
+    whole = model(x)
+    weights = torch.randn_like(whole[0])
+    (whole[0] * weights).sum().backward()
+    wanted, own = model.table.grad.clone(), whole[0].detach().numpy()
+    model.zero_grad()
+    steps = [stepped(ds.compile(model, ("B", "L", 6)))]
+    online = ds.patch_module(model).online()
+    steps.append(patched(online))
+    with torch.no_grad():
+        held(steps, x[0], own)
+    y = online(ds.stream_tensor([x[0]], ids=["g"], sos=True, eos=True, names=("B", "L", None)))["g"]
+    (y * weights).sum().backward()
+    torch.testing.assert_close(model.table.grad, wanted)
+
+
+@pytest.mark.parametrize(
+    ("f", "why"),
+    [
+        (lambda m, x, at: x[:, at // 2], "frames at .* no fixed distance"),
+        (lambda m, x, at: x.gather(1, _wide(x, at // 2)), "frames at .* no fixed distance"),
+        (lambda m, x, at: x.split([2, x.size(1) - 2], 1)[0], "ends at the constant position 2"),
+        (
+            lambda m, x, at: x.split([2, x.size(1) - 2], 1)[0].sum(1, keepdim=True),
+            "ends at the constant position 2",
+        ),
+        (lambda m, x, at: torch.cat(x.split([2, x.size(1) - 2], 1), 1), "ends at the constant position 2"),
+    ],
+)
+def test_parts_that_no_stream_gives_are_refused_where_they_are_read(f, why):
+    x, model = torch.randn(1, 9, 6), Turn(f).eval()
+    with pytest.raises(NotStreamableError, match=why):
+        ds.compile(model, ("B", "L", 6))
+    with pytest.raises(NotStreamableError, match=why):
+        patched(ds.patch_module(model).online())(x[0], True, False)
+
+
+def test_sizes_of_a_split_that_are_not_those_of_the_stream():
+    model = Turn(lambda m, x, at: x.split([2, x.size(1)], 1)[1]).eval()
+    with pytest.raises(ShapeError, match="don't add up"):
+        ds.compile(model, ("B", "L", 6))
+
+
+def test_what_is_picked_is_no_view():
+    def forward(m, x, at):
+        y, z = x[:, at], x[:, torch.arange(x.size(1))]
+        y += 1
+        z.mul_(2)
+        return x + y * z
+
+    model, x = Turn(forward).eval(), torch.randn(1, 19, 6)
+    with torch.no_grad():
+        held([stepped(ds.compile(model, ("B", "L", 6)))], x[0], model(x)[0].numpy())
+
+
+def test_a_variable_of_two_shapes_that_is_read_behind_its_branches():
+    def forward(m, x, at):
+        ys = []
+        for t in range(x.size(1)):
+            if t % 2 == 0:
+                u = torch.cat([x[:, t], x[:, t]], 1)
+            else:
+                u = x[:, t]
+            ys.append(u[:, :6])
+        return torch.stack(ys, 1)
+
+    with pytest.raises(NotStreamableError, match=r"`u` of an if .* make both alike"):
+        ds.compile(Turn(forward).eval(), ("B", "L", 6))
+
+
+CASTS = {
+    "complex": (lambda m, x, at: torch.fft.rfft(x), torch.view_as_real, "made at .*view_as_real"),
+    "half": (lambda m, x, at: (x * 1.1).half(), lambda y: y.float(), "float16 at .*cast what the engine gives"),
+    "bfloat16": (lambda m, x, at: x.bfloat16(), lambda y: y.float(), "bfloat16 at .*cast what the engine gives"),
+}
+
+
+@pytest.mark.parametrize("kind", CASTS)
+@torch.no_grad()
+def test_outputs_of_types_that_no_engine_gives(kind):
+    """They are refused by their line, and what is told instead leads through; patched they are what they are."""
+    f, seen, why = CASTS[kind]
+    model, x = Turn(f).eval(), torch.randn(1, 19, 6)
+    whole = model(x)[0]
+    with pytest.raises((ds.errors.CaptureError, ds.errors.DTypeError), match=why) as error:
+        ds.compile(model, ("B", "L", 6))
+    assert "test_positions.py" in str(error.value)
+    y = ds.patch_module(model).online()(
+        ds.stream_tensor([x[0]], ids=["s"], sos=True, eos=True, names=("B", "L", None))
+    )["s"]
+    assert y.dtype == whole.dtype
+    torch.testing.assert_close(seen(y), seen(whole), rtol=0, atol=1e-5)
+    instead = Turn((lambda m, x, at: seen(f(m, x, at))) if kind == "complex" else lambda m, x, at: x).eval()
+    held([stepped(ds.compile(instead, ("B", "L", 6)))], x[0], instead(x)[0].numpy())

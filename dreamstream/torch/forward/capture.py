@@ -139,7 +139,8 @@ def _tree(result: Any) -> Any:
     if isinstance(result, StreamTensor) and result._inner is not None:
         if isinstance(result._inner, Complex):
             raise CaptureError(
-                "the forward returned a complex stream; return its .real and .imag, or torch.view_as_real of it"
+                f"the forward returned a complex stream, made at {result._inner.line}, but an engine gives real "
+                "numbers; return its .real and .imag, or torch.view_as_real of it"
             )
         return measured(result._inner)
     return result

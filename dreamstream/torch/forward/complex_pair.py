@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...source_line import user_line
 from .constants import ComplexConstant
 
 
@@ -25,6 +26,9 @@ class Complex:
 
     def __init__(self, real: Any, imag: Any) -> None:
         self.real, self.imag = real, imag
+        self.line = (
+            user_line() if getattr(real, "__dict__", {}).get("value", ()) is None else ""
+        )  #: In a capture, where it is made.
 
     def __getattr__(self, name: str) -> Any:
         if name in ("dims", "shape", "ndim", "features", "roles", "names", "edge", "meta", "starts", "rate"):

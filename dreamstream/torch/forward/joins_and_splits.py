@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ...array.ends import cut_at
 from ...array.loop_lists import Gathered
 from ...online.tracer import TRACER
 from ...stream.rules import Token
@@ -43,9 +44,7 @@ def _split_at(fixed: int | None) -> Callable[..., Any]:
             if isinstance(size, Token):
                 size._misuse("split into so many parts")
             at = [size // at * i + min(i, size % at) for i in range(1, at)]
-        front, ends = (slice(None),) * axis, [None, *at, None]
-        cut = [(*front, slice(a, b)) for a, b in zip(ends, ends[1:])]
-        return tuple(current().call(torch.Tensor.__getitem__, (input, part), {}) for part in cut)
+        return cut_at(axis, at, lambda part: current().call(torch.Tensor.__getitem__, (input, part), {}))
 
     return parts
 

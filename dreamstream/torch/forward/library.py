@@ -27,7 +27,17 @@ from ...array.lengths_as_numbers import count_of
 from ...array.library import Library
 from ...array.mask_terms import terms_by_distance
 from ...array.over_time import require_waiting
-from ...array.positions import first_row, is_counted, lined_up, number_of_all, picked, streamed, unknown
+from ...array.positions import (
+    PICKING,
+    first_row,
+    indexed,
+    is_counted,
+    lined_up,
+    number_of_all,
+    picked,
+    streamed,
+    unknown,
+)
 from ...array.rolled import settled
 from ...array.score_steps import OverKeys
 from ...array.scores import Scores
@@ -201,7 +211,8 @@ class TorchLibrary(Library):
             return found
         given, named = plain(args), plain(kwargs)
         if _streams((given, named)):
-            if not named and (moved := picked(names.meaning_of(func).name, given)) is not None:
+            picks = (name := names.meaning_of(func).name) in PICKING
+            if picks and (moved := picked(given[0], name, *given[1:], **names.spelled(named))) is not None:
                 return moved
             out = table_product(func.__name__, given, lambda: met(func, given, named))
             return met(func, args, kwargs) if out is None else out
@@ -478,17 +489,10 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     if func is torch.nn.functional.embedding:
         at, weight = args[0], _learned(args[1] if len(args) > 1 else kwargs["weight"], kwargs)
         require_as_it_is(kwargs.get("max_norm"))
-    elif func in (torch.index_select, torch.Tensor.index_select) and len(args) > 1:
-        weight, dim, at = args[0], args[1], args[2] if len(args) > 2 else kwargs["index"]
-    elif func is torch.Tensor.__getitem__:
-        weight, index = args
-        parts = index if isinstance(index, tuple) else (index,)
-        dim = next((i for i, part in enumerate(parts) if is_deferred(part)), None)
-        if dim is None or not all(map(_is_whole, (*parts[:dim], *parts[dim + 1 :]))):
-            return None
-        at, dim = parts[dim], dim - len(parts) if ... in parts[:dim] else dim
-    elif func in (torch.gather, torch.Tensor.gather):
-        return _gathered(*args, **kwargs)
+    elif args and (name := names.meaning_of(func).name) in PICKING:
+        weight, (dim, at) = args[0], indexed(args[0], name, *args[1:], **names.spelled(kwargs))
+        if dim is None or name in ("gather", "take_along_dim"):
+            return None if dim is None else _gathered(weight, dim, at)
     else:
         return None
     cut = not is_deferred(weight) and dim == 0 and getattr(weight, "dims", ("",))[0] == "L"  # and all its rows
@@ -521,10 +525,6 @@ def _rows_at(table: Any, at: Any) -> Any:
     return torch.nn.functional.embedding(places, table)
 
 
-def _is_whole(part: Any) -> bool:
-    return part is ... or (isinstance(part, slice) and part == slice(None))
-
-
 def _learned(weight: Any, options: dict[str, Any]) -> Any:
     """Return a table whose row for padding, if an embedding has one, gets no gradient."""
     row, table = options.get("padding_idx"), getattr(weight, "torch", weight)
@@ -539,7 +539,7 @@ def _apart(rows: Any) -> Any:
     return copied(rows) if isinstance(rows, StreamTensor) else rows
 
 
-def _gathered(input: Any, dim: int, index: Any, **_: Any) -> Any:
+def _gathered(input: Any, dim: int, index: Any) -> Any:
     """Return a table cut to the stream's length along an axis, where the index says so; None otherwise."""
     table = of_all(input)
     if not is_deferred(index) or not isinstance(table, Constant) or table.ndim != len(index.shape):

@@ -23,7 +23,7 @@ from ...array.dtypes import nominal
 from ...array.elementwise import stands_elsewhere
 from ...array.filled import Shared
 from ...array.first_frame import first_of
-from ...array.positions import ELEMENTWISE
+from ...array.positions import ELEMENTWISE, PICKING
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
@@ -374,7 +374,10 @@ class Forward(TorchFunctionMode):
             return self._wrapped(OF_LENGTHS[meaning.name](*args, **kwargs))
         listed = next((a for a in args[:2] if isinstance(a, (list, tuple))), ())
         shells: list[Any] = [x for x in (*listed, *args, *kwargs.values()) if type(x) is SHELL]
-        if not DEFERRED.isdisjoint([type(x._inner) for x in shells]):
+        picks = self._has_loose and meaning.name in PICKING and is_stream(target)
+        if not DEFERRED.isdisjoint([type(x._inner) for x in shells]) or (
+            picks and any(isinstance(x, Symbolic) and x.position for x in leaves((args, kwargs)))
+        ):
             return self._defer(func, meaning, target, args, kwargs)
         given = [a if type(a) in ATOMS else self.unwrap(a) for a in args]
         if len(args) > 1 and isinstance(args[1], Symbolic) and meaning.name in ("__getitem__", "__setitem__"):

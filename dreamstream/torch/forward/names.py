@@ -20,7 +20,7 @@ AS_ANOTHER = ("type_as", "expand_as", "view_as", "reshape_as")
 #: What masks are made with, of tensors of ones.
 OF_MASKS = ("cumsum", "tril", "triu", "masked_fill", "where_function", "__get__")
 #: Arguments that change nothing about a stream inside a forward.
-IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory")
+IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "sparse_grad")
 
 HANDLERS: dict[str, Handler] = {}
 #: What an attribute of a stream is.
@@ -53,11 +53,19 @@ SPELLINGS = {
     "axis": "dim",
     "keepdims": "keepdim",
     "split_size_or_sections": "split_size",
+    "split_sizes": "split_size",
     "axis0": "dim0",
     "axis1": "dim1",
     "batch1": "mat1",
     "batch2": "mat2",
 }
+
+
+def spelled(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments by the names that native functions have for them."""
+    return {SPELLINGS.get(k, k): v for k, v in kwargs.items()}
+
+
 #: What a function's sizes are called, which the native one takes one by one.
 SIZES = {
     "reshape": "shape",

@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 
-from ...array.lengths_of import SAME_ORDER
-from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
 from ...stream.rules import Length
@@ -94,9 +92,3 @@ def pad(data: StreamTensor, steps: Any, batch_first: bool, padding_value: float,
             f"pad_packed_sequence: total_length={total!r} is not the length of every stream"
         )
     return data if batch_first else data.transpose(0, 1), lengths
-
-
-@function("index_select")
-def index_select(input: Native, dim: int, index: Any) -> Any:
-    """Return the rows in the order of their lengths, in which they are."""
-    return input if index is SAME_ORDER else input.index_select(dim, index)
