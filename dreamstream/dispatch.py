@@ -315,6 +315,8 @@ def _constant(name: str, weight: Any, model: StreamTensor) -> Any:
     if weight.is_stream:
         raise NotStreamableError.here("a stream can't serve as a weight")
     shape = tuple(weight.shape)
+    if not shape:  # it takes the element type of what it meets, as torch says
+        return weight.constant()
     if len(shape) > len(model.dims):
         raise ShapeError.here(f"{name}: a constant of shape {shape} meets {model.roles}")
     sizes = (1,) * (len(model.dims) - len(shape)) + shape

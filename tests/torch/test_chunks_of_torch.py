@@ -292,3 +292,32 @@ def test_a_model_that_never_streams_blames_nobody():
     with pytest.raises(ds.NotStreamableError) as caught:
         model(ds.stream_tensor([torch.ones(2, 9)], ids=["a"], sos=True, names=("B", None, "L")))
     assert caught.value.ids == ()
+
+
+#: Beside narrow frames a number, or a tensor without dimensions, takes their type; other tensors have their own.
+NARROW = {
+    "times": lambda x: x * 2.3,
+    "less": lambda x: 2.7 - x,
+    "over": lambda x: 1 / (x.abs() + 3),
+    "modulo": lambda x: x % 0.3,
+    "where": lambda x: torch.where(x > 0, x, 0.3),
+    "masked_fill": lambda x: x.masked_fill(x > 0, 0.1),
+    "maximum of a tensor without dimensions": lambda x: torch.maximum(x, torch.tensor(0.3)),
+    "times a tensor without dimensions": lambda x: x * torch.tensor(2.3),
+    "times a tensor": lambda x: x * torch.full((3,), 2.3),
+    "cat": lambda x: torch.cat([x, x * 0.1], -1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("function", NARROW.values(), ids=NARROW)
+def test_numbers_take_the_type_of_frames_in_a_forward(function, dtype):
+    class Narrow(nn.Module):
+        def forward(self, x):
+            return function(x.to(dtype))
+
+    x, net = torch.randn(1, 9, 3), Narrow()
+    expected = net(x)[0]
+    net = ds.patch_module(net).online()
+    y = net(ds.stream_tensor(x, names=("B", "L", None), ids=["a"], sos=True, eos=True))["a"]
+    torch.testing.assert_close(y, expected, rtol=0, atol=0)

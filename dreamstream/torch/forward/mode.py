@@ -126,8 +126,7 @@ class Forward(TorchFunctionMode):
         self.entry = entry
         self.device = device
         self.arrays = arrays
-        self.paths = paths or {}
-        self.sums: dict[Any, Any] = {}  # of what great tensors hold, see `TorchLibrary.key`
+        self.paths, self.sums = paths or {}, dict[Any, Any]()  # `sums` is of what great tensors hold
         self._parameters: dict[int, Constant] = getattr(entry, "parameters", {})
         self._outer: Forward | None = None
         self.held: TorchHeld | None = None
