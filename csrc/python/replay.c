@@ -230,9 +230,8 @@ static PyObject *replay_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 static PyMethodDef replay_methods[] = {
     {"call", (PyCFunction)(void (*)(void))replay_call, METH_FASTCALL,
-     "call(forward, function, args, kwargs) -> what it did before, done again; what stands in "
-     "place of that, or "
-     "NotImplemented"},
+     "call(forward, function, args, kwargs) -> what it did before, done again; what stands in its "
+     "place, or NotImplemented"},
     {"ask", (PyCFunction)(void (*)(void))replay_ask, METH_FASTCALL,
      "ask(forward, function, args, kwargs) -> (key, streams, edges, held, made, tokens), or None"},
     {"result", (PyCFunction)(void (*)(void))replay_result, METH_FASTCALL,

@@ -22,8 +22,8 @@ from ..stream.rules import Fallback, require_equal_rates, require_same
 from ..stream.tree import leaves, map_leaves
 from . import creation
 from .dimension_arguments import numbered
+from .feature_reductions import product, why_not_matmul
 from .hook import made
-from .over_time import product, why_not_matmul
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 

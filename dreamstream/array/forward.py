@@ -34,8 +34,9 @@ from .batch_constants import is_constant, value_of
 from .dimension_arguments import numbered, parts_of as all_parts_of
 from .elementwise import where
 from .ends import first_frames, last_frame, last_frames, later
+from .feature_reductions import over_features, product, why_not_matmul
 from .merged_dimensions import Merged
-from .over_time import chosen, over_features, product, reduce_stream, require_waiting, spread, why_not_matmul
+from .over_time import chosen, reduce_stream, require_waiting, spread
 from .reductions import Extreme
 from .shape_of import Empty
 from .stream_tensor import StreamTensor

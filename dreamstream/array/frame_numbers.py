@@ -110,7 +110,8 @@ class Computed(LoopNumber):
         return self._of(*parts)
 
     def _compared(self, of: Callable[[Any, Any], Any], other: Any) -> FrameTruth:
-        if self.is_float or not (type(other) is int or isinstance(other, LoopNumber)) or hasattr(other, "truth"):
+        is_number = type(other) is int or (isinstance(other, LoopNumber) and not isinstance(other, FrameTruth))
+        if self.is_float or not is_number:
             self._misuse("compared with what is no integer")
         return FrameTruth(self.loop, of, self, other)
 
@@ -128,7 +129,6 @@ class FrameTruth(Computed):
     """
 
     __slots__ = ()
-    truth = True
 
     def opposite(self) -> FrameTruth:
         """Return what holds at all other frames."""

@@ -55,9 +55,7 @@ def facts_of(x: Any) -> tuple[Facts, list[Any]]:
         Where nothing can be known, as of one that holds a tensor that is learned.
     """
     records, found = x.library.has_gradients(), x.__dict__.get("_facts")
-    if (
-        found is None or found[2] is not records
-    ):  # where gradients are recorded, nothing is known of what is learned
+    if found is None or found[2] is not records:  # of what is learned nothing is known while they are
         edges: list[Any] = []
         try:
             found = _interned(x, edges), edges, records

@@ -133,7 +133,7 @@ class Library(Sizes):
         Unknown
             Where it is great, or learned.
         """
-        if tensor.requires_grad or tensor.numpy().nbytes > _FEW:
+        if tensor.requires_grad or tensor.numpy().nbytes > FEW_BYTES:
             raise Unknown
         return self.key(tensor, [])
 
@@ -306,8 +306,8 @@ class Library(Sizes):
         return self.stream_of(x)
 
 
-#: Bytes of the greatest tensor that is known by what it holds.
-_FEW = 1 << 15
+#: Bytes of a tensor that is looked at whenever it is asked what it holds; a greater one once a call, or never.
+FEW_BYTES = 1 << 15
 #: Functions that may give several tensors.
 _OF_SEVERAL = frozenset((
     "meshgrid", "broadcast_tensors", "split", "split_with_sizes", "tensor_split", "chunk", "unbind", "max", "min",

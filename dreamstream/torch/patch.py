@@ -33,6 +33,7 @@ from ..online.tracer import TRACER
 from ..stream.rules import Length, require_same_streams
 from ..stream.where import offline_error, passes_on, raise_explained, runs_forward
 from . import private
+from .forward import gathering  # noqa: F401  (functions that forwards' copies call)
 from .forward.capture import TorchSource
 from .forward.drawn import places_of_draws, warn_of_others
 from .forward.held import TorchHeld

@@ -308,5 +308,5 @@ def required() -> set[str]:
     rows = [r.name for r in OPERATIONS.values() if r.outside in ("reduction", "along", "angles")]
     tables |= {n for n in rows if hasattr(Native, n) or n in HANDLERS}
     modules = [import_module(f"{native_functional.__name__}.{name}") for name in SMOOTH]
-    smooth = {name for module in modules for name in module.__all__} - {"cosine_similarity", "normalize"}
+    smooth = {name for module in modules for name in module.__all__}
     return (tables | {*native_functional.__all__}) - ELSEWHERE - smooth

@@ -303,7 +303,7 @@ EDITS = {
 def test_edits_of_large_tables_are_seen(edit, is_product, monkeypatch):
     from dreamstream.torch.forward import library
 
-    monkeypatch.setattr(library, "_FEW", 64)  # large ones have thousands of numbers
+    monkeypatch.setattr(library, "FEW_BYTES", 64)  # large ones have thousands of numbers
     net, x = Sloped(is_product), torch.randn(1, 20, 8)
     new = torch.randn_like(net.table)
     with torch.no_grad():

@@ -16,6 +16,7 @@ from .attention import *  # noqa: F403
 from .convolution import *  # noqa: F403
 from .convolution2d import *  # noqa: F403
 from .ctc import *  # noqa: F403
+from .distance import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .experts import *  # noqa: F403
 from .frames import *  # noqa: F403

@@ -35,7 +35,7 @@ from ...nn.functional.attention import hides_nothing, of_memory, under_masks, un
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
 from ...operations.refusals import FREQUENCIES, GRADIENTS, PLACES, Refusal
 from ...stream.rules import Length, Rows, Token
-from ..run.kernels.experts import looking_up
+from ..run.kernels.weights import looking_up
 from ..tensor import StreamTensor
 from .complex_pair import Complex
 from .constants import Constant, dtype_of

@@ -1,8 +1,4 @@
-"""torch's functions that join tensors, or take them apart, along a dimension of their own: `cat` and slices.
-
-``torch.stack`` and ``torch.cat`` of what a loop over frames has gathered give a stream. torch takes lists of
-tensors alone, before a mode sees the call: so the copies of forwards call functions of this file.
-"""
+"""torch's functions that join tensors, or take them apart, along a dimension of their own: `cat` and slices."""
 
 from __future__ import annotations
 
@@ -12,8 +8,6 @@ from typing import Any
 import torch
 
 from ...array.ends import cut_at
-from ...array.loop_lists import Gathered
-from ...online.tracer import TRACER
 from ...stream.rules import Token
 from .mode import current
 from .names import OF_LENGTHS, enter
@@ -62,23 +56,3 @@ enter(
         "dsplit": _split_at(2),
     },
 )
-
-
-def _of(original: Callable[..., Any], method: str) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        tensors = args[0] if args else kwargs.get("tensors")
-        if not isinstance(tensors, Gathered):
-            return original(*args, **kwargs)
-        dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis", 0))
-        return getattr(tensors, method)(dim)
-
-    return call
-
-
-for _function, _method in (
-    (torch.stack, "stacked"),
-    (torch.cat, "joined"),
-    (torch.concat, "joined"),
-    (torch.concatenate, "joined"),
-):
-    TRACER.stand_in(_function, _of(_function, _method))

@@ -24,7 +24,7 @@ from ...array.einsum import letters_of, spread, table_product
 from ...array.frame_numbers import number_in
 from ...array.known import Unknown, recalled
 from ...array.lengths_as_numbers import count_of
-from ...array.library import Library
+from ...array.library import FEW_BYTES, Library
 from ...array.mask_terms import terms_by_distance
 from ...array.over_time import require_waiting
 from ...array.positions import (
@@ -60,9 +60,6 @@ from .constants import Constant
 from .mode import current
 from .places import dropping, looked_at, noted, repeated, same
 from .sizes import TorchBatch, TorchBatchLength, TorchLength, TorchStride
-
-#: Bytes of a tensor that is known by its values; greater ones are known by what they are a view of.
-_FEW = 1 << 15
 
 
 class _Shaped(torch.Tensor):
@@ -151,7 +148,7 @@ class TorchLibrary(Library):
     def key(self, tensor: torch.Tensor, held: list[Any]) -> Any:
         """Return a key of what a tensor holds; of a great one on another device, of which it is."""
         kind = tuple(tensor.shape), tensor.dtype, tensor.device
-        if tensor.nbytes <= _FEW or tensor.is_inference():
+        if tensor.nbytes <= FEW_BYTES or tensor.is_inference():
             return *kind, sha1(self._bytes(tensor)).digest()
         base = tensor if tensor._base is None else tensor._base  # of what a forward cuts anew in each call
         which = *kind, id(base), base._version, tensor.data_ptr(), tensor.stride()
@@ -169,7 +166,7 @@ class TorchLibrary(Library):
 
     def content(self, tensor: torch.Tensor) -> Any:
         learned = tensor.requires_grad and torch.is_grad_enabled()
-        if learned or tensor.layout != torch.strided or (tensor.is_inference() and tensor.nbytes > _FEW):
+        if learned or tensor.layout != torch.strided or (tensor.is_inference() and tensor.nbytes > FEW_BYTES):
             raise Unknown
         held: list[torch.Tensor] = []
         return *self.key(tensor, held), *map(WeakIdRef, held)

@@ -14,6 +14,7 @@ from . import (  # noqa: F401  (each file enters its kernels)
     reductions,
     shape,
     spectra,
+    weights,
 )
 from .registry import KERNELS, Kernel, Step, Window
 
