@@ -411,6 +411,9 @@ def differing(now: list[Any], then: list[Any], /) -> list[int]:
     Dictionaries and lists are compared; one of another kind is among them unless it is empty and was.
     """
 
+def finds(places: list[dict[str, Any]], names: list[str], values: list[Any], /) -> bool:
+    """Return whether dictionaries hold these very objects, each under its name, None standing for nothing."""
+
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:
     """A new array of these end to end along their first axis, in C order."""
 

@@ -57,3 +57,26 @@ PyObject *ds_differing(PyObject *Py_UNUSED(self), PyObject *args)
     }
     return out;
 }
+
+/* finds(places, names, values): whether dictionaries hold these very objects, each under a name; None for nothing. */
+PyObject *ds_finds(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    PyObject *places, *names, *values;
+    if (!PyArg_ParseTuple(args, "O!O!O!:finds", &PyList_Type, &places, &PyList_Type, &names,
+                          &PyList_Type, &values))
+        return NULL;
+    const Py_ssize_t n = PyList_GET_SIZE(places);
+    if (PyList_GET_SIZE(names) != n || PyList_GET_SIZE(values) != n)
+        return PyErr_Format(PyExc_ValueError, "finds: lists of equal length are wanted");
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *place = PyList_GET_ITEM(places, i);
+        if (!PyDict_Check(place))
+            return PyErr_Format(PyExc_TypeError, "finds: expected dictionaries");
+        PyObject *found = PyDict_GetItemWithError(place, PyList_GET_ITEM(names, i));
+        if (!found && PyErr_Occurred())
+            return NULL;
+        if ((found ? found : Py_None) != PyList_GET_ITEM(values, i))
+            return Py_NewRef(Py_False);
+    }
+    return Py_NewRef(Py_True);
+}

@@ -167,6 +167,8 @@ static PyMethodDef methods[] = {
     {"joined", ds_joined, METH_O, "joined(arrays): a new array of them end to end, in C order."},
     {"differing", ds_differing, METH_VARARGS,
      "differing(now, then): which containers no longer hold the very objects that they held."},
+    {"finds", ds_finds, METH_VARARGS,
+     "finds(places, names, values): whether dictionaries hold these very objects by name."},
     {"check_container", ds_check_container, METH_O, "Whether bytes are a safetensors file."},
     {"read_model", ds_read_model, METH_VARARGS, "A model file: graph, interface, signatures."},
     {"write_model", ds_write_model, METH_VARARGS, "A model file, to a callable."},

@@ -175,83 +175,6 @@ static PyObject *op_kept(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
     return list;
 }
 
-/* What all rows have, or -1. */
-static int64_t agreed(int64_t others, int64_t own, Py_ssize_t row)
-{
-    return row == 0 || others == own ? own : -1;
-}
-
-/* Whether row r reads as many frames further than row 0 as its outputs lie further. */
-static bool in_line(const ds_op *op, int i, int64_t further, const ds_counts *const *out,
-                    Py_ssize_t r)
-{
-    const ds_rate in = op->in[i].rate;
-    for (int o = 0; o < op->n_outputs; o++) {
-        const int64_t more = out[o][r].before.known - out[o][0].before.known;
-        const ds_rate rate = op->out[o].rate;
-        if (further * rate.num * in.den != more * in.num * rate.den)
-            return false;
-    }
-    return true;
-}
-
-static PyObject *op_columns(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
-{
-    ds_module *m = ds_module_of(Py_TYPE(self));
-    const ds_op *op = ((ds_op_object *)self)->op;
-    const ds_counts *in[DS_MAX_INPUTS], *out[DS_MAX_OUTPUTS];
-    Py_ssize_t n_rows = -1;
-    const int n_values = ds_op_n_values(op);
-    if (n_args != 3)
-        return PyErr_Format(PyExc_TypeError, "columns(inputs, outputs, ended)");
-    if (ds_parse_counts(m, op, args[0], op->n_inputs, in, &n_rows) < 0 ||
-        ds_parse_counts(m, op, args[1], op->n_outputs, out, &n_rows) < 0)
-        return NULL;
-    const bool *ended = ds_parse_ended(m, args[2], n_rows);
-    PyObject *windows = ended ? PyList_New(n_values) : NULL;
-    bool lined_up = true;
-    for (int i = 0; windows && i < n_values; i++) {
-        int64_t first = 0, back = 0, tail = 0, n = 0;
-        for (Py_ssize_t r = 0; r < n_rows; r++) {
-            const ds_pair before = in[i][r].before, now = in[i][r].now;
-            const int64_t from = ds_eager_kept_from(op, i, before, out[0][r].before);
-            const int64_t kept = now.known - ds_eager_kept_from(op, i, now, out[0][r].now);
-            first = r == 0 ? from : first;
-            back = agreed(back, before.known - from, r);
-            tail = agreed(tail, ended[r] ? 0 : kept, r);
-            n = agreed(n, now.known - before.known, r);
-            lined_up = lined_up && back >= 0 && in_line(op, i, from - first, out, r);
-        }
-        PyObject *window = Py_BuildValue("(LLLL)", (long long)first, (long long)back,
-                                         (long long)tail, (long long)n);
-        PyList_SET_ITEM(windows, i, window);
-        if (!window)
-            Py_CLEAR(windows);
-    }
-    PyObject *results = windows ? PyList_New(op->n_outputs) : NULL;
-    for (int o = 0; results && o < op->n_outputs; o++) {
-        int64_t first = 0, most = 0, behind = 0;
-        for (Py_ssize_t r = 0; r < n_rows; r++) {
-            const ds_counts c = out[o][r], x = in[0][r];
-            const bool moved = c.now.known - x.now.known == c.before.known - x.before.known;
-            first = r == 0 ? c.before.known : first;
-            most = c.now.known - c.before.known > most ? c.now.known - c.before.known : most;
-            const int64_t own = moved ? c.now.known - x.now.known : INT64_MIN;
-            behind = r == 0 || behind == own ? own : INT64_MIN;
-        }
-        PyObject *result =
-            Py_BuildValue("(LLL)", (long long)first, (long long)most, (long long)behind);
-        PyList_SET_ITEM(results, o, result);
-        if (!result)
-            Py_CLEAR(results);
-    }
-    PyObject *all =
-        results ? Py_BuildValue("(OOO)", windows, results, lined_up ? Py_True : Py_False) : NULL;
-    Py_XDECREF(windows);
-    Py_XDECREF(results);
-    return all;
-}
-
 /* ---------------------------------------------------------------- values */
 static PyObject *op_check_values(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
@@ -359,11 +282,11 @@ static PyMethodDef op_methods[] = {
      "counts(inputs, ended, ids=()) -> counts of every output"},
     {"kept", (PyCFunction)(void (*)(void))op_kept, METH_FASTCALL,
      "kept(inputs, outputs) -> per value input the first frame kept before and now"},
-    {"columns", (PyCFunction)(void (*)(void))op_columns, METH_FASTCALL,
+    {"columns", (PyCFunction)(void (*)(void))ds_op_object_columns, METH_FASTCALL,
      "columns(inputs, outputs, ended) -> per value input (first frame kept, frames kept before, "
      "now, new frames);\n"
      "per output (first frame, most new frames, frames behind input 0); whether windows are "
-     "columns"},
+     "columns; bytes that are equal where a later call does the same"},
     {"check_values", (PyCFunction)(void (*)(void))op_check_values, METH_FASTCALL,
      "check_values(values, counts, ids)"},
     {"run", (PyCFunction)(void (*)(void))ds_op_object_run, METH_FASTCALL,

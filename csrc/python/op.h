@@ -1,5 +1,5 @@
-/* python/op.h: the object behind _core.Op. Its files: op.c (making, counts), run.c (running),
- * declare.c (integers to and from Python), prepared.c (kept weights), count.c (totals). */
+/* python/op.h: the object behind _core.Op. Its files: op.c (making, counts), columns.c (windows),
+ * run.c (running), declare.c (integers to and from Python), prepared.c (kept weights), count.c (totals). */
 #pragma once
 #include "python/support.h"
 
@@ -26,6 +26,7 @@ const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels,
                                 const void *const *weights);
 
 PyObject *ds_op_object_run(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
+PyObject *ds_op_object_columns(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
 PyObject *ds_op_object_declare(PyObject *type, PyObject *args);
 PyObject *ds_op_object_integers(PyObject *self, PyObject *unused);
 PyObject *ds_op_object_totals(PyObject *self, PyObject *inputs);

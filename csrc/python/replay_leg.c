@@ -1,7 +1,7 @@
 /* python/replay_leg.c: runs an operator of a place again.
  *
- * One that sees single frames runs here where its inputs have equal counts; one that moves frames hands its input on
- * where all of it has come. All others are run by the call itself. */
+ * One that sees single frames runs here where its inputs have equal counts; one that sees windows of one input does
+ * again what it did in a call in which these stood alike. All others are run by the call itself. */
 #include "python/replay.h"
 
 /* Inputs and weights of an operator that runs here; what has more runs by the call itself. */
@@ -146,32 +146,59 @@ static bool run_frames(const work *w)
     return right;
 }
 
-/* One of the integers that `Op.columns` gives of input or output 0. */
-static PyObject *column(PyObject *columns, int of_outputs, int which)
+/* What an operator did where the columns were the same (borrowed), or NULL, with or without an exception; `after` are
+ * its outputs' counts, `taped` says whether for training. */
+static PyObject *done_before(const work *w, PyObject *after, int taped)
 {
-    return PyTuple_GET_ITEM(PyList_GET_ITEM(PyTuple_GET_ITEM(columns, of_outputs), 0), which);
-}
-
-/* Whether an operator that only moves frames hands its input on: all has come, and nothing is kept. If so, its result
- * is appended, after its step along the script. -1 with an exception. */
-static int run_move(const work *w)
-{
-    enum { TAIL = 2, BEHIND = 2 };
-    const replay_object *r = w->r;
-    PyObject *after = counts_after(w), *ended = get(r, w->entry, N_ended);
-    PyObject *columns = after && ended ? PyObject_CallFunctionObjArgs(part(w, LEG_COLUMNS),
-                                                                      w->counts, after, ended, NULL)
-                                       : NULL;
-    int moves = columns ? 0 : -1;
-    if (columns && PyLong_AsLongLong(column(columns, 0, TAIL)) == 0)
-        moves = PyObject_RichCompareBool(part(w, LEG_SHIFT), column(columns, 1, BEHIND), Py_EQ);
-    if (moves == 1 && !(follow(r, w->entry, part(w, LEG_KEY)) &&
-                        append(w, 0, PyList_GET_ITEM(w->given, 0), PyList_GET_ITEM(after, 0))))
-        moves = -1;
+    enum { KEY = 3 };
+    PyObject *ended = get(w->r, w->entry, N_ended);
+    PyObject *columns =
+        ended ? PyObject_CallFunctionObjArgs(part(w, LEG_COLUMNS), w->counts, after, ended, NULL)
+              : NULL;
+    PyObject *done = PyTuple_GET_ITEM(part(w, LEG_DONE), taped);
+    PyObject *found =
+        columns ? PyDict_GetItemWithError(done, PyTuple_GET_ITEM(columns, KEY)) : NULL;
     Py_XDECREF(columns);
     Py_XDECREF(ended);
+    return found;
+}
+
+/* Runs on windows what ran on such before. NULL with an exception. */
+static PyObject *run_again(const work *w, PyObject *run)
+{
+    PyObject *operands[2 + MOST_OPERANDS] = {w->entry, PyList_GET_ITEM(w->given, 0)};
+    const Py_ssize_t n_weights = PySequence_Fast_GET_SIZE(w->weights);
+    for (Py_ssize_t i = 0; i < n_weights; i++)
+        operands[2 + i] = PySequence_Fast_GET_ITEM(w->weights, i);
+    return PyObject_Vectorcall(run, operands, (size_t)(2 + n_weights), NULL);
+}
+
+/* Whether an operator of one input did the same before, or handed its input on, and does so again after its step along
+ * the script; its result is appended. -1 with an exception. */
+static int run_windows(const work *w)
+{
+    const replay_object *r = w->r;
+    const int taped = is(r, w->entry, N_keeps_tape, Py_True);
+    PyObject *after = taped < 0 ? NULL : counts_after(w);
+    PyObject *run = after ? done_before(w, after, taped) : NULL;
+    Py_XINCREF(run);
+    int runs = PyErr_Occurred() ? -1 : run != NULL;
+    if (runs == 1 && run != Py_None)
+        runs = is(r, w->entry, N_keeps_frames, Py_True);
+    if (runs == 1 && !follow(r, w->entry, part(w, LEG_KEY)))
+        runs = -1;
+    else if (runs == 1) {
+        PyObject *value =
+            run == Py_None ? Py_NewRef(PyList_GET_ITEM(w->given, 0)) : run_again(w, run);
+        if (!value || !append(w, 0, value, PyList_GET_ITEM(after, 0)))
+            runs = -1;
+        if (runs < 0)
+            step_back(r, w->entry);
+        Py_XDECREF(value);
+    }
+    Py_XDECREF(run);
     Py_XDECREF(after);
-    return moves;
+    return runs;
 }
 
 /* Runs any operator by the call itself. */
@@ -203,8 +230,10 @@ static bool run_work(const work *w)
             step_back(w->r, w->entry);
         return right;
     }
-    const int moved = part(w, LEG_COLUMNS) == Py_None ? 0 : run_move(w);
-    return moved ? moved > 0 : run_any(w);
+    const bool has_columns =
+        part(w, LEG_COLUMNS) != Py_None && PySequence_Fast_GET_SIZE(w->weights) <= MOST_OPERANDS;
+    const int ran = has_columns ? run_windows(w) : 0;
+    return ran ? ran > 0 : run_any(w);
 }
 
 bool ds_replay_leg(const asked *a, PyObject *leg, PyObject *weights, PyObject *edges,

@@ -187,7 +187,7 @@ class StreamTensor(OfStreams, Tensor):
         if self.edge is None:
             return self.value.shape[1:]
         own = self.edge.line.features
-        return own[1:] if self.lanes else own
+        return own[1:] if lanes_of(self.dims) else own
 
     @property
     def requires_grad(self) -> bool:
@@ -266,9 +266,15 @@ class StreamTensor(OfStreams, Tensor):
     @property
     def shape(self) -> tuple[Any, ...]:
         """Sizes of the padded tensor; inside a forward B and L are tokens."""
-        of = self._alike
-        if of.edge is not None:
-            return Shape([of._token(d) for d in self.dims])
+        of = self._alike if getattr(self._view, "waits", False) else self
+        if (edge := of.edge) is not None:
+            features, library = of.features, edge.entry.library
+            return Shape(
+                [
+                    features[d] if d.__class__ is int else library.length(edge) if d == "L" else of._token(d)
+                    for d in self.dims
+                ]
+            )
         width = self.meta.max_length
         sizes = {"B": len(self.meta), "L": width, "B_L": len(self.meta) * width}
         return tuple(sizes[d] if isinstance(d, str) else self.features[d] for d in self.dims)

@@ -29,6 +29,7 @@ from ..online.front import BACKENDS, CONVOLUTIONS
 from ..online.given import Given, Static, forgotten, input_names
 from ..online.handle import VALUES, Patch
 from ..online.patch import PatchesItself
+from ..online.registered import registered_for
 from ..online.tracer import TRACER
 from ..stream.rules import Length, require_same_streams
 from ..stream.where import offline_error, passes_on, raise_explained, runs_forward
@@ -38,7 +39,7 @@ from .forward.capture import TorchSource
 from .forward.drawn import places_of_draws, warn_of_others
 from .forward.held import TorchHeld
 from .forward.layers import streaming_forward, unstreamable
-from .forward.mode import Forward, current
+from .forward.mode import Forward, current, running
 from .outside.attention import DeclaredContext
 from .private import pytree
 from .run import declared as _declared  # noqa: F401  (operators declared in Python take torch tensors)
@@ -77,7 +78,7 @@ _APART = ("__init__", "__setstate__", "extra_repr", "reset_parameters")
 
 
 @lru_cache(maxsize=256)
-def _called_by(kind: type) -> list[tuple[dict[str, Any], str, Any]]:
+def _called_by(kind: Any) -> list[tuple[dict[str, Any], str, Any]]:
     """Return which of torch's functions the methods of a layer's class may call: where they are, their names."""
     methods = [f for cls in kind.__mro__ if cls is not torch.nn.Module for f in vars(cls).values()]
     codes = [f.__code__ for f in methods if type(f) is FunctionType and f.__name__ not in _APART]
@@ -96,23 +97,32 @@ class Layer:
         `number`, which belongs to these attributes, and the module's tensors.
     """
 
-    def __init__(self, kind: Any, state: dict[str, Any], number: int) -> None:
+    def __init__(self, module: Any, number: int) -> None:
+        kind: Any = type(module)
+        state = module.__dict__
         self.kind, self.forward, self.number, self._state = kind, kind.forward, number, state
-        self._places = [state, state["_parameters"], state["_buffers"]]
-        self._before = [dict(place) for place in self._places]
+        self._hooks = private.hooks_of(module)
+        self._places = [state, state["_parameters"], state["_buffers"], state["_modules"], *self._hooks]
+        self._before = [dict(place) or None for place in self._places]
         changing = [v for name, v in state.items() if name[:1] != "_" and isinstance(v, (dict, list, set))]
         writes = state.get("inplace") or (state["training"] and state["_buffers"])
-        self._called = [(now, name) for now, name, _ in _called_by(kind)]
-        self._functions = [now.get(name) for now, name in self._called]
-        replaced = self._functions != [own for _, _, own in _called_by(kind)]
-        self.is_own = kind is not torch.nn.Identity and not ("forward" in state or changing or writes or replaced)
+        called = _called_by(kind)
+        self._rooms, self._names = [now for now, _, _ in called], [name for _, name, _ in called]
+        self._functions = [now.get(name) for now, name, _ in called]
+        own = self._functions == [function for _, _, function in called]
+        inside = "forward" in state or state["_modules"] or any(self._hooks) or streaming_forward(module)
+        self.is_own = own and kind is not torch.nn.Identity and not (inside or changing or writes)
         self.settings = (number, *state["_parameters"].values(), *state["_buffers"].values())
 
-    def differs(self, state: dict[str, Any]) -> bool:
-        """Whether the module's attributes or tensors, or torch's functions, are other objects now."""
-        if state is not self._state or _core.differing(self._places, self._before):
-            return True
-        return [now.get(name) for now, name in self._called] != self._functions
+    def serves(self, module: Any, kind: Any) -> bool:
+        """Whether the module's attributes, tensors and hooks, and torch's functions, are the same objects now."""
+        return (
+            module.__dict__ is self._state
+            and kind is self.kind
+            and kind.forward is self.forward
+            and not _core.differing(self._places, self._before)
+            and _core.finds(self._rooms, self._names, self._functions)
+        )
 
 
 class TorchPatch(Patch):
@@ -202,29 +212,17 @@ class TorchPatch(Patch):
         module = self.module
         if self.around or kwargs or len(args) != 1 or type(args[0]) is not SHELL:
             return module(*args, **kwargs)
-        forward = current()
-        if forward.arrays is None and (settings := self._settings_of(module)) is not None:
-            return forward.again(self, (*args, *settings), {}, partial(self._inside, module, args, kwargs))
-        return self._inside(module, args, kwargs)
-
-    def _settings_of(self, module: Any) -> tuple[Any, ...] | None:
-        """Return what a layer of torch's own computes with, a number of its attributes and its tensors; else None.
-
-        Attributes that are other objects than in the call before have another number.
-        """
-        layer, kind, state = self._layer, type(module), module.__dict__
-        if kind.__module__ not in _LAYERS:
-            return None
-        if layer is None or layer.kind is not kind or layer.forward is not kind.forward or layer.differs(state):
-            layer = self._layer = Layer(kind, state, 0 if layer is None else layer.number + 1)
-        if (
-            not layer.is_own
-            or state["_modules"]
-            or private.has_hooks(module)
-            or streaming_forward(module) is not None
-        ):
-            return None
-        return layer.settings
+        layer, forward = self._layer, running() or current()
+        kind: Any = type(module)
+        if forward.arrays is not None or kind.__module__ not in _LAYERS:
+            return self._inside(module, args, kwargs)
+        if layer is None or not layer.serves(
+            module, kind
+        ):  # attributes that are other objects have another number
+            layer = self._layer = Layer(module, 0 if layer is None else layer.number + 1)
+        if not layer.is_own or registered_for(kind) is not None:
+            return self._inside(module, args, kwargs)
+        return forward.again(self, (*args, *layer.settings), {}, partial(self._inside, module, args, kwargs))
 
     def _of_copy(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.strip(module.__dict__)
@@ -508,7 +506,7 @@ TRACER.direct[torch.nn.Module.__call__] = _direct
 def run_module(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a module's call on streams inside a forward: its hooks, and what streams in its forward's place."""
     other = streaming_forward(module)
-    if private.has_hooks(module) or "forward" in module.__dict__:
+    if any(private.hooks_of(module)) or "forward" in module.__dict__:
         forward = type(module).forward
         if other is not None and TRACER.stands_for(forward) is None:
             TRACER.stand_in(forward, partial(_forward, forward))

@@ -27,11 +27,11 @@ from torch.utils.checkpoint import CheckpointFunction
 __all__ = [
     "APPLY", "CALLS_USERS", "BackwardHookFunction", "CheckpointFunction", "active_modes", "current_node",
     "detects_causality", "enter_mode", "function_of", "graph_task", "has_hooks", "has_lost_what_it_saved",
-    "is_of_checkpoint", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed", "is_watched",
-    "kept_by_checkpoint", "leave_innermost_mode", "n_modes", "onnx_type", "original_of", "own_buffers",
-    "own_tensors", "prelu_kernel", "pytree", "recurrent_function", "recurrent_weights", "runs_modules",
-    "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler", "set_gradients", "uncompiled", "will_run",
-    "without_functions", "without_subclass",
+    "hooks_of", "is_of_checkpoint", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed",
+    "is_watched", "kept_by_checkpoint", "leave_innermost_mode", "n_modes", "onnx_type", "original_of",
+    "own_buffers", "own_tensors", "prelu_kernel", "pytree", "recurrent_function", "recurrent_weights",
+    "runs_modules", "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler", "set_gradients",
+    "uncompiled", "will_run", "without_functions", "without_subclass",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -148,18 +148,23 @@ def original_of(compiled: Any) -> Any:
     return attributes.get("_torchdynamo_orig_callable")
 
 
+def hooks_of(module: torch.nn.Module) -> list[Any]:
+    """Return the dictionaries of what a module's call runs beside its forward."""
+    return [
+        module._forward_hooks,
+        module._forward_pre_hooks,
+        module._backward_hooks,
+        module._backward_pre_hooks,
+        modules._global_forward_hooks,
+        modules._global_forward_pre_hooks,
+        modules._global_backward_hooks,
+        modules._global_backward_pre_hooks,
+    ]
+
+
 def has_hooks(module: torch.nn.Module) -> bool:
     """Return whether a module's call does more than run its forward."""
-    return bool(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-        or modules._global_forward_hooks
-        or modules._global_forward_pre_hooks
-        or modules._global_backward_hooks
-        or modules._global_backward_pre_hooks
-    )
+    return any(hooks_of(module))
 
 
 def runs_uncompiled(function: F, below: bool = False) -> F:

@@ -77,8 +77,9 @@ class Length(Bits):
     _serves = "It serves in reshape, view, expand, slices and to index a table, with +, -, * and // by integers."
 
     def __init__(self, edge: Edge, fn: tuple[Step, ...] = ()) -> None:
-        super().__init__(edge)
-        self.terms, self.plus = ((1, edge),), 0
+        self.edge, self.terms, self.plus = edge, ((1, edge),), 0
+        if not fn:
+            return
         out: Any = self
         for op, c in fn:
             if op not in _CODES:
@@ -475,8 +476,7 @@ class BatchSize(Rows):
     _serves = "It serves in reshape, expand and zeros; so do its products with integers and a length."
 
     def __init__(self, edge: Edge, times: int = 1) -> None:
-        super().__init__(edge)
-        self.times = times
+        self.edge, self.times = edge, times
 
     def __mul__(self, other: object) -> Any:
         if isinstance(other, Length):

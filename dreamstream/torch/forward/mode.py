@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -85,6 +86,15 @@ _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default
 
 running = _CURRENT.get  #: Returns the forward that is running, or None.
 
+#: What asks for the shape of a tensor.
+_SHAPE = vars(torch.Tensor.__base__)["shape"].__get__
+
+
+@lru_cache(maxsize=1024)
+def _only_computes(func: Any) -> bool:
+    """Whether a function of torch neither writes into its arguments nor draws numbers."""
+    return not (writes(func.__name__, {}) or draws(func))
+
 
 def current() -> Forward:
     """Return the forward that is running.
@@ -153,6 +163,8 @@ class Forward(TorchFunctionMode):
 
     def _plainly(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on plain tensors."""
+        if self.drawn is None and "out" not in kwargs and _only_computes(func):
+            return func(*args, **kwargs)
         if self.held is not None and writes(func.__name__, kwargs):
             looked_at()  # a layer that writes is none that can be repeated
             found = self.held.writes((*args, *kwargs.values()))
@@ -233,6 +245,8 @@ class Forward(TorchFunctionMode):
         """Run a torch function on streams; whatever it fails with names the user's line."""
         try:
             gradients = self.gradients
+            if func == _SHAPE and type(own := args[0]._inner) is NativeStream:
+                return own.shape
             if gradients is None or gradients.quiet:
                 out = REPLAY.call(self, func, args, kwargs)
                 if out is not NotImplemented and out is not ANEW:
@@ -480,8 +494,6 @@ class Forward(TorchFunctionMode):
     def _attribute(self, func: Any, name: str, args: tuple[Any, ...]) -> Any:
         if (what := func.__self__.__name__) == "device" and name == "__get__":
             return self.device
-        if what == "shape" and type(own := args[0]._inner) is NativeStream:
-            return own.shape
         if name == "__set__":
             if what == "requires_grad":
                 HANDLERS[what](self.unwrap(args[0]), *args[1:])

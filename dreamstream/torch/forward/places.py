@@ -479,8 +479,8 @@ def _leg(leg: Leg, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, ..
     own = None, None, leg.lines, None, None, None
     if plan is not None and plan.of_frames:
         own = plan.run, plan.step, leg.lines, None if plan.follows else op.counts, None, None
-    elif plan is not None and plan.shift is not None and len(leg.lines) == 1 and not leg.lines[0].static:
-        own = None, None, leg.lines, op.counts, op.columns, plan.shift
+    elif plan is not None and plan.repeats:
+        own = None, None, leg.lines, op.counts, op.columns, plan.done
     return (leg, leg.key, at, leg.n_values, weights, *own)
 
 

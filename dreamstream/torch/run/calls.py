@@ -33,6 +33,7 @@ from .kernels import KERNELS, Kernel, Step
 from .kernels.attention import again, drops
 from .rooms import grown
 from .state_bytes import from_bytes, to_bytes
+from .steady import steady
 from .tables import Gathered, Place, Record, Table, place_of, row_of, rows_index
 from .windows import AllFrames, Columns, EagerWindow
 
@@ -146,6 +147,8 @@ class TorchCall(Call):
         self.gathered = Gathered(old, device)
         self.store: Table | Record = Record(detach) if keeps_tape else self.session.table
         self.places = self.store.places(old)
+        #: Where the states before are in `store`, whose other rows get those after the call; None where elsewhere.
+        self.old_rows = self.gathered.run if self.gathered.lie_in(self.store) else None
         self.index = rows_index([p.row for p in self.places], device)
         self.some_end = bool(self.ended.any())
         #: Whether all rows stand at the same place, now and before: then they do so at every operation.
@@ -208,14 +211,15 @@ class TorchCall(Call):
             outputs = leg.op.counts(inputs, ended, self.ids)
         columns = None
         if not plan.framewise and not leg.lines[0].static:
-            columns = leg.op.columns(inputs, outputs, ended)
+            *columns, key = leg.op.columns(inputs, outputs, ended)
             if plan.shift == columns[1][0][2] and not columns[0][0][2]:  # frames in other places
+                plan.keep(self.keeps_tape, key, None)
                 return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
         like = values[0] if values else torch.empty(0, device=self.device)
         if plan.arrays:
             weights = [self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights]
         if columns and plan.of_one:
-            found = self._of_one(plan, inputs[0], outputs[0], values[0], weights, columns)
+            found = self._of_one(plan, inputs[0], outputs[0], values[0], weights, columns, key)
             if found is not None:
                 return [(found, Edge(self, leg.lines[0], outputs[0]))]
         if not plan.framewise:
@@ -234,17 +238,28 @@ class TorchCall(Call):
         return [(y, Edge(self, line, c)) for y, line, c in zip(results, leg.lines, outputs)]
 
     def _of_one(
-        self, plan: Plan, counts: Counts, made: Counts, value: Tensor, weights: Sequence[Any], columns: Any
+        self,
+        plan: Plan,
+        counts: Counts,
+        made: Counts,
+        value: Tensor,
+        weights: Sequence[Any],
+        columns: Any,
+        known_as: bytes,
     ) -> Tensor | None:
-        """Run an operator on one input in evaluation, where all rows go on alike; None where they don't."""
+        """Run an operator on one input where all rows go on alike; None where they don't."""
         ((first, back, tail, new),), ((at, n, _),), lined_up = columns
         numbers = plan.numbers if self.alike else lined_up and plan.lines_up
-        if self.keeps_tape or not (self.keeps_frames and numbers and n > 0) or min(back, tail, new) < 0:
+        if not (self.keeps_frames and numbers and n > 0) or min(back, tail, new) < 0:
             return None
         key, step = (self.n_done - 1, 0), plan.step
         old = self.gathered.rows(key) if back else None
         window = Columns(old, value, first, back, new, counts, self.some_end or not plan.lines_up)
-        step.training, step.device, step.n, step.first = False, value.device, [n], [at]
+        step.training, step.device, step.n, step.first = self.keeps_tape, value.device, [n], [at]
+        if known_as not in plan.done[self.keeps_tape] and same(made[:, 2] - made[:, 0]):
+            again = steady(plan.kernel, step, weights, len(counts), (first, back, tail, new))
+            if again is not None:
+                plan.keep(self.keeps_tape, known_as, again)
         y = plan.kernel.run(step, window, *weights)
         y = y[0] if isinstance(y, tuple) else y
         if tail:
@@ -416,10 +431,23 @@ class Plan:
         self.numbers: bool = takes(self.step) if callable(takes) else takes
         self.lines_up = self.numbers and mode in ("zeros", "constant") and not values_given
         looks = getattr(op, "needs_frames", False) or getattr(op, "checks", False)
-        one = len(leg.signatures) == leg.n_values == len(leg.lines) == 1 and not leg.lines[0].static
+        one = leg.n_values == len(leg.lines) == 1 and not leg.lines[0].static
         #: Whether it looks at windows of one input, and carries nothing else.
         self.of_one = one and not self.framewise and self.kernel.carries is None
         self.follows = bool(op.same_counts) and not looks
+        #: In evaluation and for training, by keys of columns: what `steady` gave, or None where it handed its input on.
+        self.done: tuple[dict[bytes, Any], dict[bytes, Any]] = ({}, {})
+        moves_one = self.shift is not None and len(leg.lines) == 1 and not leg.lines[0].static
+        #: Whether what it does follows from columns, where they are known.
+        self.repeats = moves_one or (self.of_one and self.kernel.sees is not None)
+
+    def keep(self, taped: bool, key: bytes, what: Any) -> None:
+        """Note what it does where columns have this key."""
+        if self.repeats:
+            done = self.done[taped]
+            if len(done) > 64:  # rows, or chunks, of ever other sizes
+                done.clear()
+            done[key] = what
 
 
 def _nothing(line: Line, like: Tensor, operands: Sequence[Tensor | None]) -> Tensor:

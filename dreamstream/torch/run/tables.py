@@ -54,7 +54,7 @@ class Table:
         self.device = device
         self.tensors: dict[Hashable, Tensor] = {}
         self._free: list[int] = []
-        self._n_slots = 0
+        self.n_rows = 0  #: How many rows the tensors need, two for every slot.
 
     def places(self, old: Sequence[Place | None]) -> list[Place]:
         """Return where the states after a call go: the other halves, or new slots."""
@@ -66,20 +66,20 @@ class Table:
         try:
             index = self._free.pop()
         except IndexError:
-            index, self._n_slots = self._n_slots, self._n_slots + 1
+            index, self.n_rows = self.n_rows // 2, self.n_rows + 2
         return Place(self, _Slot(index, self._free), 0)
 
     def get(self, key: Hashable) -> Tensor | None:
         """Return the tensor of a key, with a row for every slot: a new slot may not have been written yet."""
         own = self.tensors.get(key)
-        if own is not None and own.shape[0] < 2 * self._n_slots:
-            own = self.tensors[key] = _grown(own, own, 2 * self._n_slots)
+        if own is not None and own.shape[0] < self.n_rows:
+            own = self.tensors[key] = _grown(own, own, self.n_rows)
         return own
 
     def write(self, key: Hashable, rows: Tensor, index: Tensor | slice) -> None:
         """Put the rows ``(B, ...)`` where `index` says; kept frames may be wider than before."""
         rows = rows.detach()
-        own, n, shape = self.tensors.get(key), 2 * self._n_slots, rows.shape
+        own, n, shape = self.tensors.get(key), self.n_rows, rows.shape
         if own is None or own.shape[0] < n or (len(shape) > 1 and own.ndim > 1 and own.shape[1] < shape[1]):
             own = self.tensors[key] = _grown(own, rows, n)
         own[index] = rows if len(shape) < 2 or shape[1] == own.shape[1] else _widened(rows, own.shape[1])
@@ -166,20 +166,25 @@ class Gathered:
         self.versions = frozenset[Any]().union(*[s.versions for s, _, _ in self._stores if isinstance(s, Record)])
         self._device = device
         self._indices: dict[tuple[int, bool], Tensor] = {}
-        self._run: slice | None = None  # where all rows lie evenly in one store
+        #: Where all rows lie evenly in one store.
+        self.run: slice | None = None
         if len(self._stores) == 1 and not self.some_fresh:
             index = rows_index(self._stores[0][1].tolist(), device)
-            self._run = index if isinstance(index, slice) else None
+            self.run = index if isinstance(index, slice) else None
+
+    def lie_in(self, store: Any) -> bool:
+        """Whether all rows have their states in this store."""
+        return len(self._stores) == 1 and self._stores[0][0] is store and not self.some_fresh
 
     def rows(self, key: Hashable, copy: bool = False) -> Tensor | None:
         """Return ``(B, ...)`` of a key; what new streams have there is anything. None: nobody has it.
 
         Without `copy` it may share the store's memory, which the call after the next overwrites.
         """
-        if self._run is not None:
+        if self.run is not None:
             whole = self._stores[0][0].get(key)
             if whole is not None and whole.device == self._device:
-                part: Tensor = whole[self._run]
+                part: Tensor = whole[self.run]
                 return part.clone() if copy else part
         found = [(store.get(key), rows, own) for store, rows, own in self._stores]
         parts = [(tensor.to(self._device), rows, own) for tensor, rows, own in found if tensor is not None]

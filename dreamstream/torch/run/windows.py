@@ -199,7 +199,7 @@ class Columns(EagerWindow):
             if not len(offsets) or not same(offsets):
                 return self.take(first[:, None] + torch.arange(n), fill)
             offset = int(offsets[0])
-        return _columns(self._grid(fill), offset, n, fill)
+        return columns_of(self._grid(fill), offset, n, fill)
 
     def new(self) -> tuple[Tensor, Tensor]:
         if self._n_kept or not self.even:
@@ -245,7 +245,7 @@ class AllFrames(Columns):
         return partial(AllFrames, counts=self._given), self._rows
 
 
-def _columns(grid: Tensor, begin: int, n: int, fill: float) -> Tensor:
+def columns_of(grid: Tensor, begin: int, n: int, fill: float) -> Tensor:
     """Return columns begin .. begin + n of ``(B, width, *features)``, `fill` where there are none."""
     width = grid.shape[1]
     low, high = max(begin, 0), min(begin + n, width)

@@ -6,6 +6,7 @@ Transposed ones are seen from the outputs: which inputs reach them, and where th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...tensor.padding import runs, to_device
-from .positions import extent, inside, padded_run, repeats_by_zeros, rows_apart, run_from
-from .registry import Step, Window, windowed
+from .positions import extent, inside, padded_run, repeats_by_zeros, rows_apart, run_from, seeing
+from .registry import Seen, Step, Window, windowed
 from .shape import pad_axis
 
 
@@ -28,16 +29,30 @@ def _one_tap(step: Step, weights: Sequence[Any]) -> Callable[..., Tensor] | None
     return lambda step, x, weight, bias: F.linear(x, weight.flatten(1), bias)
 
 
-@windowed("conv1d", numbers=True, repeats=repeats_by_zeros, alone=_one_tap)
-def conv1d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the windows' products; the frames stand where the first output's window begins."""
+def _sees_spans(step: Step, weights: Sequence[Any]) -> Seen:
+    """Return what a convolution reads: frames from where the first output's window begins."""
     a = step.attributes
-    span = a["dilation"] * (extent(weight, 2) - 1) + 1
+    span = a["dilation"] * (extent(weights[0], 2) - 1) + 1
     first = step.first[0] * a["stride"] - a["left"]
-    n = (step.n[0] - 1) * a["stride"] + span
-    stride, lengths = a["stride"], _run_lengths(step, a["stride"], span, weight)
+    ways: dict[Any, Callable[..., Tensor]] = {}
+
+    def compute(frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        way = ways.get(frames.shape)
+        if way is None:
+            way = ways[frames.shape] = _way(step, frames, weight)
+        return way(frames, weight, bias)
+
+    return first, (step.n[0] - 1) * a["stride"] + span, 0.0, compute
+
+
+@windowed("conv1d", numbers=True, repeats=repeats_by_zeros, alone=_one_tap, sees=_sees_spans)
+def conv1d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return the windows' products."""
+    first, n, _, compute = _sees_spans(step, (weight, bias))
+    a = step.attributes
+    stride, lengths = a["stride"], _run_lengths(step, a["stride"], n - (step.n[0] - 1) * a["stride"], weight)
     if lengths is None or not (a["mode"] in ("zeros", "constant") or inside(x, first, n)):
-        return _products(step, padded_run(x, first, n, a["mode"]), weight, bias)
+        return compute(padded_run(x, first, n, a["mode"]), weight, bias)
     frames = x.joined(first, lengths).unsqueeze(0)
     begins, counts = lengths.cumsum(0) - lengths, step.last[0] - step.first[0]
     places = to_device(runs((begins // stride).numpy(), counts.numpy()), frames.device)
@@ -68,25 +83,42 @@ def _products(
 
     With `places` only those of these windows, counted in strides.
     """
+    return _way(step, frames, weight, places)(frames, weight, bias)
+
+
+def _way(step: Step, frames: Tensor, weight: Tensor, places: Tensor | None = None) -> Callable[..., Tensor]:
+    """Return what computes `_products` of frames of this shape, ``fn(frames, weight, bias)``."""
     if frames.dim() == 4:
-        y = _of_lanes(_products(step, _lanes_as_rows(frames), weight, bias), step.features[0][0])
-        return y if places is None else y.index_select(1, places)
+        return partial(_way_of_lanes, step, places)
     a, span = step.attributes, step.attributes["dilation"] * (extent(weight, 2) - 1) + 1
     stride, dilation, groups = a["stride"], a["dilation"], a["groups"]
     n = (frames.shape[1] - span) // stride + 1
-    if as_product(step, frames, weight, n, n if places is None else len(places)):
+
+    def product(frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         windows = frames.unfold(1, span, stride)
         windows = windows if dilation == 1 else windows[..., ::dilation]
         if places is not None:
             windows = windows.index_select(1, places)
         return F.linear(windows.flatten(2), weight.flatten(1), bias)
-    columns = frames.transpose(1, 2)
-    if as_images(step, frames, weight):
-        images, kernel = columns.unsqueeze(2), weight.unsqueeze(2)
-        y = F.conv2d(images, kernel, bias, (1, stride), 0, (1, dilation), groups).squeeze(2)
-    else:
-        y = F.conv1d(columns, weight, bias, stride, 0, dilation, groups)
-    y = y.transpose(1, 2)
+
+    def images(frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        columns, kernel = frames.transpose(1, 2).unsqueeze(2), weight.unsqueeze(2)
+        y = F.conv2d(columns, kernel, bias, (1, stride), 0, (1, dilation), groups).squeeze(2).transpose(1, 2)
+        return y if places is None else y.index_select(1, places)
+
+    def plain(frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        y = F.conv1d(frames.transpose(1, 2), weight, bias, stride, 0, dilation, groups).transpose(1, 2)
+        return y if places is None else y.index_select(1, places)
+
+    if as_product(step, frames, weight, n, n if places is None else len(places)):
+        return product
+    return images if as_images(step, frames, weight) else plain
+
+
+def _way_of_lanes(
+    step: Step, places: Tensor | None, frames: Tensor, weight: Tensor, bias: Tensor | None
+) -> Tensor:
+    y = _of_lanes(_products(step, _lanes_as_rows(frames), weight, bias), step.features[0][0])
     return y if places is None else y.index_select(1, places)
 
 
@@ -150,23 +182,26 @@ def _planes_alone(step: Step, weights: Sequence[Any]) -> Callable[..., Tensor] |
     return lambda step, x, weight, bias: run(step, x.unsqueeze(0), weight, bias)[0]
 
 
-def _of_images(run: Callable[..., Tensor], step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return what becomes of images that are frames."""
-    images = x.run(step.first[0], step.n[0])
-    y = run(step, images.flatten(0, 1), weight, bias, images=True)
-    return y.reshape(*images.shape[:2], *y.shape[1:])
+def _of_images(run: Callable[..., Tensor], step: Step) -> Seen:
+    """Return what is seen and computed of images that are frames."""
+
+    def compute(images: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        y = run(step, images.flatten(0, 1), weight, bias, images=True)
+        return y.reshape(*images.shape[:2], *y.shape[1:])
+
+    return step.first[0], step.n[0], 0.0, compute
 
 
-@windowed("conv2d", numbers=True, repeats=_plane_repeats, alone=_planes_alone)
-def conv2d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the products of windows over (stream, positions), or over the images that frames are."""
+@seeing("conv2d", repeats=_plane_repeats, alone=_planes_alone)
+def conv2d(step: Step, weights: Sequence[Any]) -> Seen:
+    """Compute the products of windows over (stream, positions), or over the images that frames are."""
     a = step.attributes
     if step.ranks[0] == 3:
-        return _of_images(_convolved, step, x, weight, bias)
+        return _of_images(_convolved, step)
     stride, dilation = (a["stride"] or (1, 1))[0], (a["dilation"] or (1, 1))[0]
-    span = dilation * (extent(plane_weight(weight, a["axis"]), 2) - 1) + 1
+    span = dilation * (extent(plane_weight(weights[0], a["axis"]), 2) - 1) + 1
     first = step.first[0] * stride - (a["padding"] or (0,))[0]
-    return _convolved(step, padded_run(x, first, (step.n[0] - 1) * stride + span, a["mode"]), weight, bias)
+    return first, (step.n[0] - 1) * stride + span, 0.0, partial(_convolved, step)
 
 
 def _convolved(step: Step, plane: Tensor, weight: Tensor, bias: Tensor | None, *, images: bool = False) -> Tensor:
@@ -196,35 +231,44 @@ def plane_weight(weight: Tensor, axis: int) -> Tensor:
     return weight.transpose(2, 3) if axis else weight
 
 
-@windowed("conv_transpose1d", numbers=True, repeats=1)
-def conv_transpose1d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the sums of all inputs that reach the new frames."""
+@seeing("conv_transpose1d", repeats=1)
+def conv_transpose1d(step: Step, weights: Sequence[Any]) -> Seen:
+    """Compute the sums of all inputs that reach the new frames."""
     a = step.attributes
-    reach = a["dilation"] * (extent(weight, 2) - 1)
-    frames, offset, more = _reaching(step, x, a["stride"], a["padding"], reach, a["output_padding"])
-    lanes = step.features[0][0] if frames.dim() == 4 else 0
-    frames = _lanes_as_rows(frames) if lanes else frames
-    columns, stride, dilation, groups = frames.transpose(1, 2), a["stride"], a["dilation"], a["groups"]
-    if as_images(step, frames, weight):
-        images, kernel, added = columns.unsqueeze(2), weight.unsqueeze(2), (0, more)
-        y = F.conv_transpose2d(images, kernel, bias, (1, stride), 0, added, groups, (1, dilation))
-        y = y.squeeze(2)
-    else:
-        y = F.conv_transpose1d(columns, weight, bias, stride, 0, more, groups, dilation)
-    y = y.transpose(1, 2)
-    return _from(_of_lanes(y, lanes) if lanes else y, offset, step.n[0])
+    stride, dilation, groups = a["stride"], a["dilation"], a["groups"]
+    reach = dilation * (extent(weights[0], 2) - 1)
+    first, n, offset, more = _reaching(step, stride, a["padding"], reach, a["output_padding"])
+
+    def compute(frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        lanes = step.features[0][0] if frames.dim() == 4 else 0
+        frames = _lanes_as_rows(frames) if lanes else frames
+        columns = frames.transpose(1, 2)
+        if as_images(step, frames, weight):
+            images, kernel, added = columns.unsqueeze(2), weight.unsqueeze(2), (0, more)
+            y = F.conv_transpose2d(images, kernel, bias, (1, stride), 0, added, groups, (1, dilation))
+            y = y.squeeze(2)
+        else:
+            y = F.conv_transpose1d(columns, weight, bias, stride, 0, more, groups, dilation)
+        y = y.transpose(1, 2)
+        return _from(_of_lanes(y, lanes) if lanes else y, offset, step.n[0])
+
+    return first, n, 0.0, compute
 
 
-@windowed("conv_transpose2d", numbers=True, repeats=1, alone=_planes_alone)
-def conv_transpose2d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the sums of all inputs that reach the new frames, or the images that frames become."""
+@seeing("conv_transpose2d", repeats=1, alone=_planes_alone)
+def conv_transpose2d(step: Step, weights: Sequence[Any]) -> Seen:
+    """Compute the sums of all inputs that reach the new frames, or the images that frames become."""
     a = step.attributes
     if step.ranks[0] == 3:
-        return _of_images(_transposed, step, x, weight, bias)
+        return _of_images(_transposed, step)
     stride, dilation, padding, added = ((a[name] or default)[0] for name, default in _PLANES.items())
-    reach = dilation * (extent(plane_weight(weight, a["axis"]), 2) - 1)
-    frames, offset, more = _reaching(step, x, stride, padding, reach, added)
-    return _from(_transposed(step, frames, weight, bias, more), offset, step.n[0])
+    reach = dilation * (extent(plane_weight(weights[0], a["axis"]), 2) - 1)
+    first, n, offset, more = _reaching(step, stride, padding, reach, added)
+
+    def compute(frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return _from(_transposed(step, frames, weight, bias, more), offset, step.n[0])
+
+    return first, n, 0.0, compute
 
 
 _PLANES = {"stride": (1, 1), "dilation": (1, 1), "padding": (0, 0), "output_padding": (0, 0)}
@@ -243,10 +287,8 @@ def _transposed(
     return y.permute(0, 2, 3, 1)
 
 
-def _reaching(
-    step: Step, x: Window, stride: int, padding: int, reach: int, added: int
-) -> tuple[Tensor, int | Tensor, int]:
-    """Return the frames that reach the outputs, how many outputs of theirs to drop, how many to add.
+def _reaching(step: Step, stride: int, padding: int, reach: int, added: int) -> tuple[Any, int, Any, int]:
+    """Return the frames that reach the outputs: the first, how many; how many outputs of theirs to drop, to add.
 
     Input i reaches the outputs from i stride - padding up to `reach` further.
     """
@@ -255,10 +297,10 @@ def _reaching(
     if padding % stride == 0 and reach + 1 + added - padding >= stride:
         # whole strides are known, never less: all rows go on at a multiple of the stride
         back = reach // stride
-        return x.run(at // stride - back, (step.n[0] - 1) // stride + back + 1), back * stride, more
+        return at // stride - back, (step.n[0] - 1) // stride + back + 1, back * stride, more
     reach = max(reach, stride - 1)
     first = -((reach - at) // stride)
-    return x.run(first, (step.n[0] - 1 + reach) // stride + 1), at - first * stride, more
+    return first, (step.n[0] - 1 + reach) // stride + 1, at - first * stride, more
 
 
 def _from(y: Tensor, offset: int | Tensor, n: int) -> Tensor:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .positions import extent, padded_run, repeats_by_zeros, run_from, spread, strided_run, there, valid
-from .registry import Step, Window, windowed
+from .positions import extent, padded_run, repeats_by_zeros, run_from, seeing, spread, there, valid
+from .registry import Seen, Step, Window, as_they_are, windowed
 
 
 def _padding_repeats(step: Step, weights: Sequence[Tensor | None]) -> int:
@@ -17,7 +18,12 @@ def _padding_repeats(step: Step, weights: Sequence[Tensor | None]) -> int:
     return 0 if given or step.name != "pad" else repeats_by_zeros(step, weights)
 
 
-@windowed("pad", "pad_to", numbers=True, repeats=_padding_repeats, shift=lambda a: a["left"])
+def _sees_padded(step: Step, weights: Sequence[Any]) -> Seen:
+    """Return how many frames a padded stream has of its own, from where on."""
+    return step.first[0] - step.attributes["left"], step.n[0], step.attributes["value"], as_they_are
+
+
+@windowed("pad", "pad_to", numbers=True, repeats=_padding_repeats, sees=_sees_padded, shift=lambda a: a["left"])
 def pad(step: Step, x: Window, more: Tensor | None = None) -> Tensor:
     """Return the stream with frames before and behind it."""
     a = step.attributes
@@ -41,11 +47,12 @@ def pad_to_multiple(step: Step, x: Window) -> Tensor:
     return padded_run(x, step.first[0] - a["left"], step.n[0], a["mode"], a["value"], end)
 
 
-@windowed("slice", "cut", numbers=True, repeats=1, shift=lambda a: -a["start"] if a["step"] == 1 else None)
-def part(step: Step, x: Window, *_: Window) -> Tensor:
-    """Return every step-th frame from a start on; where they end the counts say."""
-    a = step.attributes
-    return strided_run(x, a["start"] + step.first[0] * a["step"], step.n[0], a["step"])
+@seeing("slice", "cut", repeats=1, shift=lambda a: -a["start"] if a["step"] == 1 else None)
+def part(step: Step, weights: Sequence[Any]) -> Seen:
+    """Take every step-th frame from a start on; where they end the counts say."""
+    start, hop = step.attributes["start"], step.attributes["step"]
+    compute = as_they_are if hop == 1 else lambda frames, *_: frames[:, ::hop]
+    return start + step.first[0] * hop, (step.n[0] - 1) * hop + 1, 0.0, compute
 
 
 @windowed("put")
@@ -58,7 +65,12 @@ def put(step: Step, x: Window, v: Window) -> Tensor:
     return torch.where(spread(replaced, own), other, own)
 
 
-@windowed("sync", numbers=True, repeats=1, shift=lambda a: 0)
+def _sees_own(step: Step, weights: Sequence[Any]) -> Seen:
+    """Return how many frames become as many of the result, from where on."""
+    return step.first[0], step.n[0], 0.0, as_they_are
+
+
+@windowed("sync", numbers=True, repeats=1, sees=_sees_own, shift=lambda a: 0)
 def sync(step: Step, x: Window, *_: Window) -> Tensor:
     """Return the stream as far as the others have come."""
     if step.live and not isinstance(step.first[0], int):
@@ -66,13 +78,22 @@ def sync(step: Step, x: Window, *_: Window) -> Tensor:
     return x.run(step.first[0], step.n[0])
 
 
-@windowed("frame", numbers=True, repeats=1)
-def frame(step: Step, x: Window) -> Tensor:
-    """Return windows of successive frames."""
-    a = step.attributes
-    span = a["dilation"] * (a["size"] - 1) + 1
-    frames = x.run(step.first[0] * a["step"], (step.n[0] - 1) * a["step"] + span)
-    return frames.unfold(1, span, a["step"])[..., :: a["dilation"]].movedim(-1, 2)
+@seeing("frame", repeats=1)
+def frame(step: Step, weights: Sequence[Any]) -> Seen:
+    """Take windows of successive frames."""
+    hop, size, dilation = (step.attributes[name] for name in ("step", "size", "dilation"))
+    span = dilation * (size - 1) + 1
+
+    def compute(frames: Tensor) -> Tensor:
+        return frames.unfold(1, span, hop)[..., ::dilation].movedim(-1, 2)
+
+    return step.first[0] * hop, (step.n[0] - 1) * hop + span, 0.0, compute
+
+
+@seeing("delay", repeats=1)
+def delay(step: Step, weights: Sequence[Any]) -> Seen:
+    """Take the frames of some time before."""
+    return step.first[0] - step.attributes["frames"], step.n[0], 0.0, as_they_are
 
 
 @windowed("hold", "spread")
@@ -89,9 +110,6 @@ def flip(step: Step, x: Window) -> Tensor:
     return x.take(x.total[:, None] - 1 - step.first[0][:, None] - places)
 
 
-windowed("delay", numbers=True, repeats=1)(
-    lambda step, x: x.run(step.first[0] - step.attributes["frames"], step.n[0])
-)
 windowed("unstack", repeats=1)(lambda step, x: x.new()[0].flatten(1, 2))  # the first feature axis along the stream
 windowed("repeat_frames", repeats=1)(lambda step, x: x.new()[0].repeat_interleave(step.attributes["times"], 1))
 

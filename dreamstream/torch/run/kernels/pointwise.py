@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -29,9 +30,19 @@ def _floor_divide(a: Tensor, b: Tensor) -> Tensor:
     return torch.div(a, b, rounding_mode="floor")
 
 
+def _fits(slope: Any, shape: Sequence[int]) -> bool:
+    """Whether slopes broadcast to a shape, of which the last axes are given."""
+    return len(slope.shape) <= len(shape) and all(n in (1, m) for n, m in zip(slope.shape[::-1], shape[::-1]))
+
+
 def _prelu(x: Tensor, slope: Tensor) -> Tensor:
-    fits = slope.dim() <= x.dim() and all(n in (1, m) for n, m in zip(slope.shape[::-1], x.shape[::-1]))
-    if fits and x.is_floating_point() and x.dtype == slope.dtype and x.device == slope.device and not traced():
+    if (
+        _fits(slope, x.shape)
+        and x.is_floating_point()
+        and x.dtype == slope.dtype
+        and x.device == slope.device
+        and not traced()
+    ):
         return prelu_kernel(x, slope)
     return torch.where(x > 0, x, slope * x)
 
@@ -82,11 +93,17 @@ OF_SEVERAL: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def _in_order(step: Step, _: Sequence[object]) -> Callable[..., Tensor] | None:
+def _in_order(step: Step, weights: Sequence[Any]) -> Callable[..., Tensor] | None:
     """Return the function itself where operands are given in their order, with axes that broadcast."""
     run, order = OF_SEVERAL[step.name], step.attributes["order"]
-    lie = min(step.ranks) == max(step.ranks) and not (order and any(order[: len(step.ranks)]))
-    return (lambda step, *given: run(*given)) if lie else None
+    if min(step.ranks) != max(step.ranks):
+        return None
+    if order and any(order[: len(step.ranks)]):
+        places = list(aligned(step, range(len(order))))
+        return lambda step, *given: run(*[given[i] for i in places])
+    if run is _prelu and len(weights) == 1 and _fits(weights[0], step.frames[0]):
+        return lambda step, x, slope: prelu_kernel(x, slope) if x.dtype == slope.dtype else _prelu(x, slope)
+    return lambda step, *given: run(*given)
 
 
 @framewise(*OF_SEVERAL, alone=_in_order)
@@ -95,12 +112,12 @@ def function_of_several(step: Step, *given: Tensor) -> Tensor:
     return OF_SEVERAL[step.name](*aligned(step, given))
 
 
-def aligned(step: Step, given: Sequence[Tensor]) -> list[Tensor]:
+def aligned(step: Step, given: Sequence[Any]) -> list[Any]:
     """Return operands in their order: frames with feature axes that broadcast, and constants."""
     rank, order = max(step.ranks), step.attributes["order"]
     if min(step.ranks) == rank and not (order and any(order[: len(step.ranks)])):
         return list(given)
-    streams = [_of_rank(x, own, rank) for x, own in zip(given, step.ranks)]
+    streams = [_of_rank(x, own, rank) if own < rank else x for x, own in zip(given, step.ranks)]
     constants = list(given[len(streams) :])
     return [(constants if kind else streams).pop(0) for kind in order or [0] * len(streams)]
 
@@ -108,4 +125,4 @@ def aligned(step: Step, given: Sequence[Tensor]) -> list[Tensor]:
 def _of_rank(x: Tensor, own: int, rank: int) -> Tensor:
     """Give frames more feature axes, of size 1, in front of their own."""
     lead = x.dim() - own
-    return x.reshape(*x.shape[:lead], *(1,) * (rank - own), *x.shape[lead:]) if own < rank else x
+    return x.reshape(*x.shape[:lead], *(1,) * (rank - own), *x.shape[lead:])

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .positions import extent, spread, there
-from .registry import Step, Window, windowed
+from .positions import extent, seeing, spread, there
+from .registry import Seen, Step, Window, windowed
 
 
-def _planes(step: Step, x: Window, dilation: int, inner_dilation: int, fill: float) -> Tensor:
-    """Return all that the windows see, ``(B, channels, frames, positions)``, with `fill` for padding."""
+def _read(step: Step, dilation: int) -> tuple[Any, int]:
+    """Return from where on how many frames the windows see."""
     a = step.attributes
-    first = step.first[0] * a["stride"] - a["left"]
-    n = (step.n[0] - 1) * a["stride"] + dilation * (a["kernel"] - 1) + 1
-    frames = x.run(first, n, fill)
+    return step.first[0] * a["stride"] - a["left"], (step.n[0] - 1) * a["stride"] + dilation * (
+        a["kernel"] - 1
+    ) + 1
+
+
+def _planes(step: Step, frames: Tensor, inner_dilation: int, fill: float) -> Tensor:
+    """Return frames as ``(B, channels, frames, positions)``, with `fill` for padding of positions."""
+    a = step.attributes
     if not _inner(step):
         return frames.reshape(*frames.shape[:2], -1).transpose(1, 2).unsqueeze(-1)
     planes = frames.reshape(*frames.shape[:3], -1).permute(0, 3, 1, 2)
@@ -40,20 +46,22 @@ def _both(step: Step, name: str) -> tuple[int, int]:
     return step.attributes[name], step.attributes[f"inner_{name}"]
 
 
-@windowed("max_pool", numbers=True, repeats=1)
-def max_pool(step: Step, x: Window) -> Tensor:
-    """Return each window's largest element."""
-    return _largest(step, x, 1)
+@seeing("max_pool", repeats=1)
+def max_pool(step: Step, weights: Sequence[Any]) -> Seen:
+    """Take each window's largest element."""
+    dilation, inner_dilation = _both(step, "dilation")
+    return *_read(step, dilation), -torch.inf, lambda frames: _largest(step, frames, inner_dilation, 1)
 
 
 def max_pool_across(step: Step, x: Window) -> Tensor:
     """Return them, and of equal elements give the gradient to the first position's, not to the first frame's."""
-    return _largest(step, x, -1)
+    dilation, inner_dilation = _both(step, "dilation")
+    return _largest(step, x.run(*_read(step, dilation), -torch.inf), inner_dilation, -1)
 
 
-def _largest(step: Step, x: Window, order: int) -> Tensor:
+def _largest(step: Step, frames: Tensor, inner_dilation: int, order: int) -> Tensor:
     kernel, stride, dilation = (_both(step, name)[::order] for name in ("kernel", "stride", "dilation"))
-    planes = _planes(step, x, *_both(step, "dilation"), -torch.inf)
+    planes = _planes(step, frames, inner_dilation, -torch.inf)
     y = F.max_pool2d(planes if order > 0 else planes.transpose(2, 3), kernel, stride, 0, dilation)
     return _frames(step, y if order > 0 else y.transpose(2, 3))
 
@@ -69,7 +77,7 @@ def _divides_alike(step: Step) -> bool:
 def avg_pool(step: Step, x: Window) -> Tensor:
     """Return each window's sum by its number of elements, or by the divisor."""
     a = step.attributes
-    planes = _planes(step, x, 1, 1, 0.0)
+    planes = _planes(step, x.run(*_read(step, 1)), 1, 0.0)
     kernel, stride = _both(step, "kernel"), _both(step, "stride")
     if _divides_alike(step):
         divisor = a["divisor"] or kernel[0] * kernel[1]

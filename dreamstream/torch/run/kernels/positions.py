@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...private import is_traced
-from .registry import Step, Window, windowed
+from .registry import Sees, Step, Window, windowed
 
 
 def there(tensor: Tensor, like: Tensor) -> Tensor:
@@ -64,6 +65,20 @@ def padded_run(
     return x.take(torch.where(positions < turn, positions, 2 * (turn - 1) - positions), value)
 
 
+def seeing(*names: str, **kind: Any) -> Callable[[Sees], Sees]:
+    """Enter a windowed kernel of one input by what it sees and computes (`Kernel.sees`); returns that function."""
+
+    def keep(sees: Sees) -> Sees:
+        def run(step: Step, x: Window, *weights: Tensor | None) -> Tensor:
+            first, n, fill, compute = sees(step, weights)
+            return compute(padded_run(x, first, n, step.attributes.get("mode", "zeros"), fill), *weights)
+
+        windowed(*names, numbers=True, sees=sees, **kind)(run)
+        return sees
+
+    return keep
+
+
 def repeats_by_zeros(step: Step, weights: Sequence[Tensor | None]) -> int:
     """Return 1 where an operator pads with zeros, 0 where its padding is of what it reads (`Kernel.repeats`)."""
     return int(step.attributes["mode"] in ("zeros", "constant"))
@@ -74,12 +89,6 @@ def inside(x: Window, first: Tensor | int, n: int) -> bool:
     if isinstance(first, int):
         return first >= 0 and first + n <= int(x.total[0])
     return not traced() and bool(((first >= 0) & (first + n <= x.total)).all())
-
-
-def strided_run(x: Window, first: Tensor | int, n: int, step: int) -> Tensor:
-    """Return n frames from absolute position `first` on, `step` apart."""
-    frames = x.run(first, (n - 1) * step + 1)
-    return frames[:, ::step] if step > 1 else frames
 
 
 def rows_of(frames: Tensor, index: Tensor) -> Tensor:

@@ -111,7 +111,16 @@ class Step:
         self.ranks = tuple(map(len, self.frames))
 
 
+def as_they_are(frames: Tensor, *_: Any) -> Tensor:
+    """Return frames; the arithmetic of what only moves them."""
+    return frames
+
+
 State = tuple[Tensor, ...]
+#: What a windowed kernel of one input reads: from which position on, how many frames, what stands where there is
+#: none; and its arithmetic, ``fn(frames, *weights)``.
+Seen = tuple[Any, int, float, Callable[..., Tensor]]
+Sees = Callable[[Step, Sequence[Any]], Seen]
 
 
 @dataclass(frozen=True)
@@ -133,6 +142,8 @@ class Kernel:
         values have its dtype.
     alone : callable or None
         ``fn(step, weights)`` gives a framewise kernel that serves in a call, where windows are of one frame.
+    sees : callable or None
+        ``fn(step, weights)`` says what a windowed kernel of one input does; see `Seen`.
     shift : callable or None
         ``fn(attributes)`` says how many frames behind the input the outputs lie, which are its frames where all of
         these have come and none of the padding; None where they are others.
@@ -144,6 +155,7 @@ class Kernel:
     carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None
     repeats: int | Callable[[Step, Sequence[Tensor | None]], int] = 0
     alone: Callable[[Step, Sequence[Any]], Callable[..., Any] | None] | None = None
+    sees: Sees | None = None
     shift: Callable[[dict[str, Any]], int | None] | None = None
 
 
