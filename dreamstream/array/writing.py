@@ -126,12 +126,16 @@ def _set(x: StreamTensor, state: StreamTensor) -> None:
 def _joined(x: Any, out: Any, view: View | None) -> Any:
     """Let `out` be a view of x, or a tensor that may share its memory."""
     out._view = view
-    x._views = x._views or []
-    x._views.append((ref(out), view is not None))
+    _related(x, ref(out), view is not None)
     if view is None:
-        out._views = out._views or []
-        out._views.append((lambda: x, False))  # for good: through x it is related to others
+        _related(out, lambda: x, False)  # for good: through x it is related to others
     return out
+
+
+def _related(x: Any, other: Callable[[], Any], certain: bool) -> None:
+    if not x._views:
+        x._views = []
+    x._views.append((other, certain))
 
 
 def unsure(x: Any, out: Any) -> Any:

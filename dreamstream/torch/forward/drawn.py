@@ -24,6 +24,7 @@ from ...source_line import user_line
 from ...stream.tree import leaves
 from ..private import is_random_operator, without_functions, without_subclass
 from .held import memory_of
+from .names import writes
 
 #: Functions of Python that draw by operators of torch.
 _OF_PYTHON = frozenset(
@@ -43,6 +44,12 @@ def draws(func: Any) -> bool:
         or is_random_operator(name)
         or (name.endswith("_") and is_random_operator(name[:-1]))
     )
+
+
+@lru_cache(maxsize=1024)
+def only_computes(func: Any) -> bool:
+    """Return whether a function of torch neither writes into its arguments nor draws numbers."""
+    return not (writes(func.__name__, {}) or draws(func))
 
 
 class Drawn:

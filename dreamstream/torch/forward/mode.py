@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -58,7 +57,7 @@ from .arguments import (
 from .complex_pair import Complex, among
 from .constants import Arrays, Constant, constant_of
 from .custom import Gradients, saving
-from .drawn import Drawn, draws
+from .drawn import Drawn, draws, only_computes
 from .foreign_errors import COMPILED, refusal_of
 from .held import TorchHeld
 from .names import (
@@ -72,6 +71,7 @@ from .names import (
     OF_MASKS,
     OWN,
     QUIET,
+    SHAPE,
     SIZES,
     SPELLINGS,
     WRITERS,
@@ -85,15 +85,6 @@ _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default
 
 
 running = _CURRENT.get  #: Returns the forward that is running, or None.
-
-#: What asks for the shape of a tensor.
-_SHAPE = vars(torch.Tensor.__base__)["shape"].__get__
-
-
-@lru_cache(maxsize=1024)
-def _only_computes(func: Any) -> bool:
-    """Whether a function of torch neither writes into its arguments nor draws numbers."""
-    return not (writes(func.__name__, {}) or draws(func))
 
 
 def current() -> Forward:
@@ -163,7 +154,7 @@ class Forward(TorchFunctionMode):
 
     def _plainly(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on plain tensors."""
-        if self.drawn is None and "out" not in kwargs and _only_computes(func):
+        if self.drawn is None and "out" not in kwargs and only_computes(func):
             return func(*args, **kwargs)
         if self.held is not None and writes(func.__name__, kwargs):
             looked_at()  # a layer that writes is none that can be repeated
@@ -245,7 +236,7 @@ class Forward(TorchFunctionMode):
         """Run a torch function on streams; whatever it fails with names the user's line."""
         try:
             gradients = self.gradients
-            if func == _SHAPE and type(own := args[0]._inner) is NativeStream:
+            if func == SHAPE and type(own := args[0]._inner) is NativeStream:
                 return own.shape
             if gradients is None or gradients.quiet:
                 out = REPLAY.call(self, func, args, kwargs)

@@ -144,4 +144,7 @@ def writes(name: str, kwargs: Mapping[str, Any]) -> bool:
     )
 
 
+#: What asks for the shape of a tensor.
+SHAPE = vars(torch.Tensor.__base__)["shape"].__get__
+
 _READING = ("__int__", "__index__", "__invert__", "__iter__")

@@ -8,7 +8,7 @@ known to keep them gives a plain tensor, with a `StreamFallbackWarning` (see `dr
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, wraps
+from functools import wraps
 from typing import Any
 
 import torch
@@ -16,7 +16,6 @@ import torch
 from ...array.frame_numbers import number_in
 from ...errors import ShapeError, StreamMismatchError
 from ...operations import OPERATIONS, RELATIONS, ours
-from ...stream.rules import BatchLength, BatchSize, Length, Shape
 from ...stream.tree import leaves, map_leaves
 from ...stream.where import refuse_offline
 from ..tensor.padding import PaddedSize, without_padded_sizes
@@ -132,10 +131,8 @@ def _into(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return out
 
 
-@lru_cache(maxsize=256)
-def _is_no_name(kind: type) -> bool:
-    """Whether arguments of a type are no names, and hold none."""
-    return kind in (int, float, bool, type(None)) or issubclass(kind, (Length, BatchSize, BatchLength, Shape))
+#: Arguments that are no names, and hold none.
+_WITHOUT_NAMES = frozenset((int, float, bool, type(None)))
 
 
 def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -143,7 +140,7 @@ def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def named(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if kwargs or not all(map(_is_no_name, map(type, args))):
+        if kwargs or not _WITHOUT_NAMES.issuperset(map(type, args)):
             if self._inner is not None and any(map(number_in, (*args, *kwargs.values()))):  # no integer of torch's
                 return TAKERS.inside(method, (type(self),), (self, *args), kwargs)
             names = self.names
