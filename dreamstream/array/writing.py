@@ -164,7 +164,7 @@ def viewed(
 
 
 def shared(x: StreamTensor, among: Sequence[StreamTensor]) -> Any:
-    """Return whose memory x shares, of tensors: a number among them, and the view; None where it shares none's.
+    """Return whose memory x shares, of tensors: their numbers, and the view; None where it shares none's.
 
     Where it isn't certain that it does there is no view. NotImplemented: it shares memory in other ways.
     """
@@ -172,9 +172,9 @@ def shared(x: StreamTensor, among: Sequence[StreamTensor]) -> Any:
     if own is not None and type(own) is not View:
         return NotImplemented
     near = [own.of] if own is not None else [other for other, _ in x._relatives()]
-    at = [i for i, y in enumerate(among) if any(y is of for of in near)]
-    if len(near) == 1 and at:
-        return at[0], own
+    at = [next((i for i, y in enumerate(among) if y is of), None) for of in near]
+    if near and None not in at:
+        return at, own
     family = sharing(x)  # what it was made of by way of others
     strange = any(y._view is not None and type(y._view) is not View for y in family.values())
     return NotImplemented if strange or any(id(y) in family for y in among) else None

@@ -41,6 +41,7 @@ from ..tensor.stream_tensor import SHELL, StreamTensor
 from .arguments import (
     ATOMS,
     DEFERRED,
+    among,
     apart,
     as_stream,
     bared,
@@ -53,8 +54,10 @@ from .arguments import (
     is_stream,
     is_view,
     only_symbolic,
+    unless_symbolic,
+    with_numbers,
 )
-from .complex_pair import Complex, among
+from .complex_pair import Complex
 from .constants import Arrays, Constant, constant_of
 from .custom import Gradients, saving
 from .drawn import Drawn, draws
@@ -285,6 +288,8 @@ class Forward(TorchFunctionMode):
         meaning = meaning_of(func)
         writes_into = meaning.in_place or kwargs.get("inplace") is True
         operands = (*args, *kwargs.values()) if name != "diff" else args
+        if name == "__getitem__":
+            args = (args[0], with_numbers(self, args[1]))
         if name != "__setitem__" and (first := first_of(operands, meaning.name == "cat")) is not None:
             return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS:
@@ -410,8 +415,8 @@ class Forward(TorchFunctionMode):
         """Run a function on deferred values."""
         if kwargs and meaning.name != "where_function":
             args, kwargs = by_place(args, kwargs)
-        given = tuple(map(self._unless_symbolic, args))
-        named = {k: self._unless_symbolic(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
+        given = tuple([unless_symbolic(self, x) for x in args])
+        named = {k: unless_symbolic(self, v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
         writes_into = meaning.in_place or meaning.name in WRITERS
         views = meaning.in_place and meaning.shares  # as unsqueeze_ does
         if writes_into:
@@ -428,12 +433,6 @@ class Forward(TorchFunctionMode):
             return target
         return self._wrapped(result)
 
-    def _unless_symbolic(self, x: Any) -> Any:
-        """Return an argument unwrapped, unless it stands for lengths."""
-        if isinstance(x, Symbolic):
-            return x
-        return type(x)(map(self._unless_symbolic, x)) if type(x) in (list, tuple) else self.unwrap(x)
-
     def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._has_loose and lifts((args, kwargs)):
             if writes(func.__name__, kwargs):
@@ -442,7 +441,8 @@ class Forward(TorchFunctionMode):
         complex_too = among((*args, *kwargs.values()))
         handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
-            if name not in QUIET and not name.endswith("dropout"):  # which in evaluation does nothing at all
+            # what is complex runs operators or gives parts; dropout in evaluation does nothing at all
+            if not complex_too and name not in QUIET and not name.endswith("dropout"):
                 handled()
             return handler(*args, **kwargs)
         if complex_too:

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from ... import _core
@@ -28,13 +29,14 @@ from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...stream.context import Context, declared_here
-from ...stream.course import Leg, Recording, is_number
+from ...stream.course import Leg, Recording
 from ...stream.edge import Edge
 from ...stream.rules import Token
 from ...stream.tree import leaves, map_leaves
 from ..private import without_functions
 from ..run.kernels import attention
 from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
+from .complex_pair import Complex, parts_of
 from .keys import ATOMS, NUMBERS, NUMBERS_OF_SCORES, SIZES, Asked, key_of_size
 
 #: What a result may hold beside streams.
@@ -167,10 +169,12 @@ class _Recipe:
 
     def of(self, weights: Sequence[Any]) -> Any:
         """Return an operator's weights, with `_At` for those that are made in every call."""
-        return tuple([w if w is None else self._number(w) if is_number(w) else self._find(w) for w in weights])
+        return tuple(
+            [w if w is None else self._array(w) if isinstance(w, np.ndarray) else self._find(w) for w in weights]
+        )
 
-    def _number(self, x: Any) -> torch.Tensor:
-        """Return a number that an operator takes as a tensor."""
+    def _array(self, x: Any) -> torch.Tensor:
+        """Return numbers, made of those that were given, as a tensor; what is read of tensors is `looked_at`."""
         return self.entry.session.constant(x, torch.empty(0, device=self.entry.device))
 
     def _find(self, x: Any) -> Any:
@@ -211,7 +215,7 @@ class _Results:
     """How the results of a call are seen."""
 
     def __init__(self, recording: Noted, out: Any) -> None:
-        self._outputs = [x._inner for x in leaves(out) if isinstance(x, StreamTensor)]
+        self._outputs = [part for x in leaves(out) if isinstance(x, StreamTensor) for part in parts_of(x._inner)]
         self._edges = recording.places()
         self._values = recording._values
         self._inputs = recording.asked.streams
@@ -243,6 +247,9 @@ class _Results:
             return partial(_deferred, make, [*map(self._seen, queries)])
         if type(x) is Scores:
             return self._of_scores(x)
+        if type(x) is Complex:
+            at = self._index(x)
+            return partial(_complex, [*map(self._of_stream, parts_of(x))]) if at is None else partial(_token, at)
         if type(x) is not NativeStream or x.alike[0] is not None:
             raise Unknown
         if "edge" not in vars(x) and (last := later(x)) is not None:
@@ -256,7 +263,7 @@ class _Results:
             if own is x:  # or has become what was written into it
                 return partial(_given, i) if x.edge is self._given[i] else (*self._seen(x), None)
         shared = writing.shared(x, [*self._inputs, *(y for y in self._outputs if y is not x)])
-        if shared is NotImplemented or (shared is not None and shared[0] >= len(self._inputs)):
+        if shared is NotImplemented or (shared is not None and max(shared[0]) >= len(self._inputs)):
             raise Unknown
         return (*self._seen(x), shared if shared is None else self._shared(shared))
 
@@ -290,8 +297,8 @@ class _Results:
     def _shared(self, shared: Any) -> Any:
         at, view = shared
         if view is None:
-            return _Shared(at, None, False)
-        found: list[tuple[Any, ...]] = []
+            return _Shared(at, None, ())
+        sizes: list[Any] = []
         places = {id(x): i for i, x in enumerate(self._tokens)}
 
         def argument(x: Any) -> Any:
@@ -299,16 +306,15 @@ class _Results:
                 parts = [argument(p) for p in (x.start, x.stop, x.step)]
                 return slice(*parts)
             if isinstance(x, Token):
-                if id(x) not in places:
-                    raise Unknown
-                found.append(())
-                return _At(places[id(x)])
+                own = self._given[: len(self._inputs)]
+                sizes.append(partial(_token_itself, places[id(x)]) if id(x) in places else maker(x, own, ()))
+                return _At(len(sizes) - 1)
             if type(x) in _RESULTS:
                 return x
             raise Unknown
 
         args, kwargs = (map_leaves(tree, argument) for tree in view.given())
-        return _Shared(at, (view.method, view.put, args, kwargs), bool(found))
+        return _Shared(at, (view.method, view.put, args, kwargs), sizes)
 
     def _index(self, x: Any) -> int | None:
         """Return which of the values that were given a result is."""
@@ -332,31 +338,45 @@ class _Shared:
 
     Parameters
     ----------
-    at : int
-        Which stream's memory.
+    at : list of int
+        Which streams' memory: one where it is certain.
     how : (method, put, args, kwargs) or None
         How the result is taken of it, with `_At` for sizes; None where it isn't certain that they share memory.
-    sized : bool
-        Whether there are any sizes.
+    sizes : sequence of callables
+        Give those of the edges of streams and of the sizes that were given.
     """
 
-    __slots__ = ("at", "how", "sized")
+    __slots__ = ("at", "how", "sizes")
 
-    def __init__(self, at: int, how: Any, sized: bool) -> None:
-        self.at, self.how, self.sized = at, how, sized
+    def __init__(self, at: list[int], how: Any, sizes: Sequence[Any]) -> None:
+        self.at, self.how, self.sizes = at, how, sizes
 
     def __call__(self, out: Any, streams: list[Any], tokens: list[Any]) -> None:
         if self.how is None:
-            writing.unsure(streams[self.at], out)
+            for at in self.at:
+                writing.unsure(streams[at], out)
             return
         method, put, args, kwargs = self.how
-        fill = partial(_filled, found=tokens) if self.sized else None
-        writing.viewed(streams[self.at], out, method, put, args, kwargs, fill)
+        fill = partial(self._fill, [x.edge for x in streams], tokens) if self.sizes else None
+        writing.viewed(streams[self.at[0]], out, method, put, args, kwargs, fill)
+
+    def _fill(self, edges: list[Any], tokens: list[Any], tree: Any) -> Any:
+        return _filled(tree, [size(edges, tokens) for size in self.sizes])
 
 
 def _given(at: int, edges: Any, values: Any, streams: list[Any], tokens: Any) -> Any:
     """Return one of the streams that were given itself."""
     return StreamTensor.shell(streams[at])
+
+
+def _complex(parts: list[Any], *given: Any) -> Any:
+    """Return a complex stream of its parts."""
+    return StreamTensor.shell(Complex(*[REPLAY.result(part, *given)._inner for part in parts]))
+
+
+def _token_itself(at: int, edges: Any, tokens: list[Any]) -> Any:
+    """Return a size that was given."""
+    return tokens[at]
 
 
 def _token(at: int, edges: Any, values: Any, streams: Any, tokens: list[Any]) -> Any:
@@ -513,8 +533,10 @@ def _compute(items: Iterable[Any]) -> None:
         kind = type(x)
         if kind is tuple or kind is list:
             _compute(x)
-        elif kind is SHELL and type(own := x._inner) is NativeStream and not (later(own) or own._waiting):
-            _ = own.edge
+        elif kind is SHELL:
+            for own in parts_of(x._inner):
+                if type(own) is NativeStream and not (later(own) or own._waiting):
+                    _ = own.edge
 
 
 def recorded(
