@@ -1,6 +1,7 @@
 """What complex streams, numbers in plain tensors and lengths come to is known in warm calls of patched modules."""
 
 import copy
+import math
 import sys
 
 import pytest
@@ -40,11 +41,32 @@ def resynthesized(m, x):
     return (torch.istft(z, 4, 2, 3, m.window[:3], length=x.shape[2])[:, None] + torch.zeros_like(x))[:, :, 1:]
 
 
-#: Forwards, and how many Python functions of this package a warm call may run at most.
+def levelled(m, x):
+    """Pad to what strides of two at several levels make whole, as networks of samples do, by ifs on lengths."""
+    size = x.shape[2]
+    for _ in range(2):
+        if size < 4:
+            size = 1
+        else:
+            size = 1 + math.ceil((size - 4) / 2)
+    for _ in range(2):
+        size = (size - 1) * 2 + 4
+    return F.pad(x, (0, size - x.shape[2]))[..., : x.shape[2]] * 2
+
+
+def padded(m, x):
+    y = F.pad(x, (0, 4 - x.shape[2] % 4)) if x.shape[2] % 4 else x
+    return (F.avg_pool1d(y, 4).repeat_interleave(4, 2) + y)[..., : x.shape[2]]
+
+
+#: Forwards; how many calls of torch may ask the native front end again in a warm call, how many Python functions
+#: of this package may run.
 FORWARDS = {
-    "spectra": (spectral, 620),
-    "samples of spectra": (resynthesized, 450),
-    "a slice up to a tensor": (lambda m, x: x[:, : m.two[0]] + x.expand_as(x)[:, m.two[0] :], 420),
+    "spectra": (spectral, 0, 620),
+    "samples of spectra": (resynthesized, 0, 450),
+    "ifs on lengths": (levelled, 0, 1000),
+    "pads by ifs on lengths": (padded, 1, 800),
+    "a slice up to a tensor": (lambda m, x: x[:, : m.two[0]] + x.expand_as(x)[:, m.two[0] :], 0, 420),
 }
 
 
@@ -65,7 +87,7 @@ def streamed(model, whole):
 @pytest.mark.parametrize("training", [False, True], ids=["evaluated", "trained"])
 @pytest.mark.parametrize("name", FORWARDS)
 def test_warm_calls_know_what_calls_before_found(name, training, monkeypatch):
-    function, most = FORWARDS[name]
+    function, anew_at_most, most = FORWARDS[name]
     torch.manual_seed(0)
     model = Of(function).train(training)
     whole = torch.randn(2, 4, sum(CHUNKS))
@@ -78,7 +100,7 @@ def test_warm_calls_know_what_calls_before_found(name, training, monkeypatch):
         asked.clear()  # the first turn has begun and ended streams, too
         got = streamed(online, whole)
         assert all(torch.allclose(got[i], want[row], atol=1e-5) for row, i in enumerate("ab"))
-    assert not asked, [f.__name__ for f in asked]
+    assert len(asked) <= anew_at_most * len(CHUNKS), [f.__name__ for f in asked]
     online(ds.stream_tensor(whole, ids=["a", "b"], sos=True))
     ran, chunk = [], ds.stream_tensor(whole, ids=["a", "b"])
     for count in (lambda *_: None, lambda frame, event, _: event == "call" and ran.append(frame.f_code)):
@@ -113,7 +135,7 @@ def test_numbers_in_plain_tensors_are_read_in_every_call(name):
 
 def test_windows_that_leave_samples_uncovered_are_refused_in_warm_calls():
     model = ds.patch_module(Of(resynthesized).eval()).online()
-    for n in range(4):
+    for n in range(2):
         model(ds.stream_tensor([torch.randn(4, 3)], ids=["a"], sos=n == 0))
     model.window.zero_()
     with pytest.raises(ds.ShapeError, match="leave samples uncovered"):

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import torch
 
 from ...array.deferred import Deferred
-from ...array.known import Unknown, key_of
+from ...array.known import key_of
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...stream.edge import Edge
 from ...stream.rules import Shape, Token
+from ...stream.rules.sums import Unknown
 from .complex_pair import Complex
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 

@@ -22,7 +22,7 @@ from ...array.batch_constants import is_constant, lifts, plain_beside
 from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
 from ...array.einsum import letters_of, spread, table_product
 from ...array.frame_numbers import number_in
-from ...array.known import Unknown, recalled
+from ...array.known import recalled
 from ...array.lengths_as_numbers import count_of
 from ...array.library import FEW_BYTES, Library
 from ...array.mask_terms import terms_by_distance
@@ -50,6 +50,7 @@ from ...errors import NotStreamableError
 from ...nn.functional.lookup import require_as_it_is
 from ...stream.mask_recognition import Recognised
 from ...stream.rules import BatchSize, Length, Quotient
+from ...stream.rules.sums import Unknown
 from ...stream.tree import leaves, map_leaves
 from ..private import without_functions
 from ..tensor.stream_tensor import StreamTensor as Shell

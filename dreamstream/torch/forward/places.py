@@ -23,7 +23,7 @@ from ...array import writing
 from ...array.batch_constants import is_constant
 from ...array.deferred import Deferred
 from ...array.ends import last_frames, later
-from ...array.known import Unknown, constant, maker
+from ...array.known import constant, maker
 from ...array.mask_terms import product_within
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
@@ -32,6 +32,7 @@ from ...stream.context import Context, declared_here
 from ...stream.course import Leg, Recording
 from ...stream.edge import Edge
 from ...stream.rules import Token
+from ...stream.rules.sums import Unknown
 from ...stream.tree import leaves, map_leaves
 from ..private import without_functions
 from ..run.kernels import attention
