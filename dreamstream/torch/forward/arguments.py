@@ -25,7 +25,7 @@ from ...stream.tree import leaves
 from ..tensor.stream_tensor import SHELL, StreamTensor
 from .complex_pair import Complex
 from .constants import ComplexConstant, Constant
-from .places import looked_at
+from .places import looked_at, repeated
 
 #: What has a say in every function that it is given to.
 DEFERRED = frozenset((Deferred, Scores, Terms, OverKeys, Empty))
@@ -64,6 +64,16 @@ def bared(x: Any) -> Any:
     if type(x) is dict:
         return {k: bared(v) for k, v in x.items()}
     return slice(bared(x.start), bared(x.stop), bared(x.step)) if type(x) is slice else x
+
+
+def beside(forward: Any, func: Any, meaning: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Ask the native front end, with streams in place of what is computed of positions beside frames."""
+    known_as = (func, "in place") if meaning.in_place else func
+    entry = forward.entry
+    found = entry.library.beside_frames(args)
+    if found is args or entry.courses is None or entry.recording is not None:
+        return forward._anew(func, meaning, found, kwargs)
+    return repeated(forward, known_as, found, kwargs, forward._anew, func, meaning, found, kwargs)
 
 
 def unless_symbolic(forward: Any, x: Any) -> Any:

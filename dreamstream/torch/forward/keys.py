@@ -75,7 +75,11 @@ def key_of_size(
         return None
     try:
         tokens.append(x)
-        if kind is Complex:
+        if kind in _POSITIONS:  # where it, or what is in it, has become a stream, that is used
+            key = (key_of(x, own, entry.library),)
+            for dtype, stream in _become_streams(x, entry) if getattr(entry, "has_converted", False) else ():
+                key += (dtype, *_of_stream(stream._inner, entry, streams))
+        elif kind is Complex:
             key = (kind, *_of_stream(x.real, entry, streams), *_of_stream(x.imag, entry, streams))
         else:
             key = _of_scores(x, entry, streams, own) if kind is Scores else (key_of(x, own, entry.library),)
@@ -89,6 +93,25 @@ def key_of_size(
         else:
             return None
     return key
+
+
+def _become_streams(x: Any, entry: Any) -> list[tuple[Any, Any]]:
+    """Return the streams that positions, or those in them, have become in this call, with what type was wanted."""
+    found: list[tuple[Any, Any]] = []
+    left, seen = [x], set[int]()
+    while left:
+        part = left.pop()
+        if id(part) in seen:
+            continue
+        if type(part) in _POSITIONS:
+            seen.add(id(part))
+            here = [(to, stream) for (at, to), stream in vars(part).get("_streams", {}).items() if at is entry]
+            found += here
+            if not here:
+                left += (part.value,) if type(part) is Symbolic else (*part.args, *part.kwargs.values())
+        elif type(part) is tuple or type(part) is list:
+            left += part
+    return found
 
 
 def _of_stream(x: Any, entry: Any, streams: list[Any]) -> tuple[Any, ...]:
@@ -115,6 +138,7 @@ def _of_scores(x: Scores, entry: Any, streams: list[Any], edges: list[Any]) -> t
     return tuple(key)
 
 
+_POSITIONS = frozenset((Deferred, Symbolic))
 #: What of scores has a key of its own, or none; and of what types all else has to be.
 _NOT_OF_SCORES = frozenset(("q", "k", "axes", "steps", "picked", "_source", "_taken"))
 NUMBERS_OF_SCORES = frozenset((int, float, bool, type(None)))

@@ -59,7 +59,7 @@ from .arguments import inner_of
 from .complex_pair import Complex
 from .constants import Constant
 from .mode import current
-from .places import dropping, looked_at, noted, repeated, same
+from .places import converted, dropping, noted, repeated, same
 from .sizes import TorchBatch, TorchBatchLength, TorchLength, TorchStride
 
 
@@ -367,7 +367,7 @@ def met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 def _of_frames(x: Any, real: torch.dtype | None) -> torch.Tensor:
     """Return what frames meet of a deferred value: the number that it is everywhere, or the stream that it is."""
     alike = None if isinstance(x, Symbolic) else _everywhere(x)
-    return streamed_of(x, real) if alike is None else alike.to(x.dtype).to(current().device)
+    return streamed_of(x, real) if alike is None else same(alike.to(x.dtype).to(current().device))
 
 
 def _everywhere(x: Deferred) -> torch.Tensor | None:
@@ -396,10 +396,10 @@ def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
 
     Integers become numbers of the type `wanted`, float32 without it; other numbers do if it is wider.
     """
-    known, key = x.__dict__.setdefault("_streams", {}), (current(), wanted)
+    known, key = x.__dict__.setdefault("_streams", {}), (current().entry, wanted)
     if key not in known:
-        looked_at()  # what asks for it later finds it, and runs no operator
         known[key] = _streamed_anew(x, wanted)
+        converted(x, wanted, known[key])  # what asks for it later finds it, and runs no operator
     return known[key]
 
 
@@ -427,7 +427,7 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
         if is_deferred(a):
             return streamed_of(a, real)
         if isinstance(a, torch.Tensor) and a.dtype in _INTEGERS:
-            return a.to(real)
+            return noted(torch.Tensor.to, a, real)
         return a
 
     args = map_leaves(x.args, own)

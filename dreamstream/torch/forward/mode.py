@@ -46,6 +46,7 @@ from .arguments import (
     as_stream,
     bared,
     begins,
+    beside,
     by_place,
     concerned,
     extended,
@@ -292,19 +293,16 @@ class Forward(TorchFunctionMode):
             args = (args[0], with_numbers(self, args[1]))
         if name != "__setitem__" and (first := first_of(operands, meaning.name == "cat")) is not None:
             return first.through(name, func, args, kwargs)
-        if meaning.name in WRITERS:
+        if meaning.name in WRITERS or (writes_into and (meaning.shares or is_view(args))):
             return self._anew(func, meaning, args, kwargs)
-        if writes_into and (meaning.shares or is_view(args)):
-            return self._anew(func, meaning, args, kwargs)
-        if not kwargs and meaning.name.strip("_") in ELEMENTWISE:
-            args = self.entry.library.beside_frames(args)
         known_as = (func, "in place") if writes_into else func
         context, _ = declared_here()
         if context is not None and (meaning.name in ATTENTION or Scores in [type(inner_of(x)) for x in args]):
             known_as = (known_as, context)
         if writes_into:
             looked_at()  # a function around it can't be repeated, whose place has no writes
-        out = repeated(self, known_as, args, kwargs, self._anew, func, meaning, args, kwargs)
+        run = beside if not kwargs and meaning.name.strip("_") in ELEMENTWISE else Forward._anew
+        out = repeated(self, known_as, args, kwargs, run, self, func, meaning, args, kwargs)
         if writes_into and out is not args[0]:
             return self._written(args[0], out, name)
         return out
@@ -441,8 +439,9 @@ class Forward(TorchFunctionMode):
         complex_too = among((*args, *kwargs.values()))
         handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
-            # what is complex runs operators or gives parts; dropout in evaluation does nothing at all
-            if not complex_too and name not in QUIET and not name.endswith("dropout"):
+            if (
+                not complex_too and name not in QUIET and not name.endswith("dropout")
+            ):  # in evaluation it does nothing
                 handled()
             return handler(*args, **kwargs)
         if complex_too:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,6 +73,13 @@ def same(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def converted(x: Any, wanted: Any, stream: Any) -> None:
+    """Say that positions have become a stream, as which they are used in this call from now on."""
+    noted, stream._inner.edge.entry.has_converted = _NOTED.get(), True
+    if noted is not None:
+        noted.converted.append((x, wanted, stream))
+
+
 def handled() -> None:
     """Say that a function does more than run operators, unless it runs some."""
     noted = _NOTED.get()
@@ -94,6 +102,7 @@ class Noted(Recording):
     steps : list of (function, args, kwargs, result)
     same : list of torch.Tensor
         Those that are the same whenever the same is asked for.
+    converted : list of (Deferred or Symbolic, dtype, stream)
     handled : bool
         Whether it may do more than run operators where it runs none, as ``requires_grad_`` does.
     """
@@ -104,6 +113,7 @@ class Noted(Recording):
         self.asked = asked
         self.steps: list[tuple[Any, tuple[Any, ...], dict[str, Any], torch.Tensor]] = []
         self.same: list[torch.Tensor] = []
+        self.converted: list[tuple[Any, Any, Any]] = []
         self.handled = False
         self._before = [(x, type(x), vars(x)) for x in asked.tokens if not isinstance(x, Token)]
         self._asked_before = len(declared_here()[1])
@@ -128,12 +138,15 @@ class Noted(Recording):
         if asks and not (type(func) is tuple and isinstance(func[-1], Context)):
             return None  # what it asks for is no part of the key
         try:
-            recipe = _Recipe(self.asked, self.steps, self.same, self.entry)
+            recipe = _Recipe(self.asked, self.steps, self.same, self.entry, bool(self.converted))
             weights = [recipe.of(each) for each in self._weights]
             del recipe.entry  # which no place keeps
             legs = tuple(map(_leg, self._legs, self._sources, weights))
             making = None if recipe.fixed else partial(recipe.weights, weights)
-            form = _Results(self, out).form(out)
+            results = _Results(self, out)
+            form = results.form(out)
+            if self.converted:
+                form = partial(_converting, form, results.converted(self.converted))
             return Place(legs, making, partial(_asking, form) if asks else form, self.asked.held)
         except Unknown:
             return None
@@ -159,8 +172,13 @@ class _Recipe:
         Whether there are none, as where all weights are there in every call.
     """
 
-    def __init__(self, asked: Asked, noted: Sequence[Any], same: Sequence[Any], entry: Any) -> None:
+    def __init__(
+        self, asked: Asked, noted: Sequence[Any], same: Sequence[Any], entry: Any, converts: bool
+    ) -> None:
         self.entry = entry
+        tokens: list[Any] = [*asked.tokens] if converts else []
+        within = [t for x in tokens if type(x) is Deferred for _, t in x.leaves()]
+        self._copies = {id(t): t.detach().clone() for t in within if isinstance(t, torch.Tensor)}
         self._held = {id(x) for x in (*asked.held, *same)}
         self._places = {id(x): i for i, x in enumerate(asked.made)}
         self._made = {id(step[3]): step for step in noted}
@@ -180,6 +198,8 @@ class _Recipe:
 
     def _find(self, x: Any) -> Any:
         key = id(x)
+        if key in self._copies:  # whose numbers are in the key
+            return self._copies[key]
         if key in self._held:
             return x
         if key in self._places:
@@ -216,7 +236,9 @@ class _Results:
     """How the results of a call are seen."""
 
     def __init__(self, recording: Noted, out: Any) -> None:
-        self._outputs = [part for x in leaves(out) if isinstance(x, StreamTensor) for part in parts_of(x._inner)]
+        shells = [x for x in (*leaves(out), *(of[2] for of in recording.converted)) if isinstance(x, StreamTensor)]
+        self._outputs = [part for x in shells for part in parts_of(x._inner)]
+        self._deferred = any(type(x._inner) is not NativeStream for x in shells)
         self._edges = recording.places()
         self._values = recording._values
         self._inputs = recording.asked.streams
@@ -236,6 +258,16 @@ class _Results:
         if type(out) in SIZES:
             return partial(_size, maker(out, self._given, self._tokens))
         raise Unknown
+
+    def converted(self, found: Sequence[tuple[Any, Any, Any]]) -> list[Any]:
+        """Return where among what was given stands what has become a stream, its type, and the stream as seen."""
+        if self._deferred:  # it may be found in a result, too
+            raise Unknown
+        out = []
+        for x, wanted, stream in found:
+            paths = [(i, *path) for i, given in enumerate(self._tokens) for path in _paths(x, given)]
+            out += [(path, wanted, (*self._seen(stream._inner), None)) for path in paths]
+        return out
 
     def _of_stream(self, x: Any) -> Any:
         if type(x) in (Symbolic, Deferred) and not (self._weighed or is_constant(x)):
@@ -453,6 +485,34 @@ def _asking(form: Any, *given: Any) -> Any:
     """Return a result of attention, which asks for the context that is declared in every call."""
     declared_here()[1].append(True)
     return REPLAY.result(form, *given)
+
+
+def _paths(x: Any, among: Any) -> Iterable[tuple[Any, ...]]:
+    """Return where a deferred value stands in another, as getters that lead to it."""
+    if getattr(among, "__dict__", None) is x.__dict__:
+        yield ()
+    elif isinstance(among, (Deferred, Symbolic)):
+        for name in ("args", "kwargs", "value", "length"):
+            for path in _paths(x, vars(among).get(name)):
+                yield attrgetter(name), *path
+    elif isinstance(among, (list, tuple, dict)):
+        for at, part in among.items() if isinstance(among, dict) else enumerate(among):
+            for path in _paths(x, part):
+                yield itemgetter(at), *path
+
+
+def _converting(
+    form: Any, found: list[Any], edges: list[Any], values: Any, streams: Any, tokens: list[Any]
+) -> Any:
+    """Return a result, and let positions that were given be the streams that they have become."""
+    edges[0].entry.has_converted = True
+    for (at, *path), wanted, seen in found:
+        x = tokens[at]
+        for step in path:
+            x = step(x)
+        known = x.__dict__.setdefault("_streams", {})
+        known[edges[0].entry, wanted] = REPLAY.result(seen, edges, values, streams, tokens)
+    return REPLAY.result(form, edges, values, streams, tokens)
 
 
 def _several(kind: Any, parts: list[Any], *given: Any) -> Any:
