@@ -180,16 +180,9 @@ def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
         Where something else is in it.
     """
     kind = type(out)
-    if kind in (tuple, list, slice):
-        parts = [maker(p, edges, given) for p in ((out.start, out.stop, out.step) if kind is slice else out)]
-        if all(type(p) is partial for p in parts):  # nothing of a call is in it
-            return partial(constant, out) if kind is not list else lambda e, g: [p(e, g) for p in parts]
-        if kind is slice:
-            return lambda e, g: slice(*[p(e, g) for p in parts])
-        return lambda e, g: kind([p(e, g) for p in parts])
-    if kind is dict:
-        named = {name: maker(p, edges, given) for name, p in out.items()}
-        return lambda e, g: {name: p(e, g) for name, p in named.items()}
+    if kind in _OF_PARTS:
+        parts = (out.start, out.stop, out.step) if kind is slice else out.values() if kind is dict else out
+        return _parts_maker(out, [maker(p, edges, given) for p in parts])
     if isinstance(out, Token):
         return _size_maker(out, edges)
     if kind is Symbolic or hasattr(kind, "probe"):
@@ -205,6 +198,30 @@ def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
     if hasattr(out, "__dict__") and not callable(out):
         raise Unknown
     return partial(constant, out)
+
+
+def _parts_maker(out: Any, parts: Sequence[Maker]) -> Maker:
+    """Return what makes a container of what makes its parts."""
+    same = [p.args[0] if type(p) is partial else None for p in parts]
+    others = [(i, p) for i, p in enumerate(parts) if type(p) is not partial]
+    if not others and type(out) is not list:  # nothing of a call is in it
+        return partial(constant, out)
+    build = _OF_PARTS[type(out)] or partial(_named, list(out))
+
+    def filled(e: Sequence[Any], g: Sequence[Any]) -> Any:
+        made = [*same]
+        for i, part in others:
+            made[i] = part(e, g)
+        return build(made)
+
+    return filled
+
+
+def _named(names: list[Any], values: list[Any]) -> dict[Any, Any]:
+    return dict(zip(names, values))
+
+
+_OF_PARTS: dict[type, Any] = {tuple: tuple, list: list, slice: lambda parts: slice(*parts), dict: None}
 
 
 def constant(out: Any, *_: Any) -> Any:
@@ -231,7 +248,8 @@ def _formula_maker(out: Symbolic, edges: Sequence[Edge], given: Sequence[Any]) -
 
     def formula(e: Sequence[Edge], g: Sequence[Any]) -> Any:
         made = Symbolic(value(e, g), roles, length(e, g), position, kind)
-        share(made, e, g)
+        if share:
+            share(made, e, g)
         return made
 
     return formula
@@ -243,16 +261,18 @@ def _deferred_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Mak
     func = None if product else out.func
     args, kwargs = maker(out.args, edges, given), maker(out.kwargs, edges, given)
     places, share, kind = [index_of(edge, edges) for edge in own], _share_maker(out, edges, given), type(out)
+    fixed = kwargs.args[0] if type(kwargs) is partial else None
     library, constants, records = out.library, out.constants, out.library.has_gradients()
 
     def deferred(e: Sequence[Any], g: Sequence[Any]) -> Any:
         made: Any = object.__new__(kind)
         made.library, made.func = library, product(e, g) if product else func
-        made.args, made.kwargs = args(e, g), kwargs(e, g)
+        made.args, made.kwargs = args(e, g), kwargs(e, g) if fixed is None else fixed
         made._facts = facts, [e[at] for at in places], records
         if constants:
             made.constants = constants
-        share(made, e, g)
+        if share:
+            share(made, e, g)
         return made
 
     return deferred
@@ -264,10 +284,10 @@ def _product_maker(out: Places, edges: Sequence[Any], given: Sequence[Any]) -> M
     return lambda e, g: Places(e[at], table(e, g), order, dims)
 
 
-def _share_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Callable[..., None]:
-    """Return what notes that a tensor is a view of one that was given."""
+def _share_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Callable[..., None] | None:
+    """Return what notes that a tensor is a view of one that was given; None where it is no view."""
     if out._source is None:
-        return lambda made, e, g: None
+        return None
     of, *how = out._source
     at, again = next((i for i, x in enumerate(given) if x is of), None), maker(tuple(how), edges, given)
     if at is not None:

@@ -268,7 +268,8 @@ class StreamTensor(OfStreams, Tensor):
         """Sizes of the padded tensor; inside a forward B and L are tokens."""
         of = self._alike
         if of.edge is not None:
-            return Shape([of._token(d) for d in self.dims])
+            features = of.features
+            return Shape([of._token(d) if isinstance(d, str) else features[d] for d in self.dims])
         width = self.meta.max_length
         sizes = {"B": len(self.meta), "L": width, "B_L": len(self.meta) * width}
         return tuple(sizes[d] if isinstance(d, str) else self.features[d] for d in self.dims)

@@ -123,26 +123,15 @@ def _set(x: StreamTensor, state: StreamTensor) -> None:
     x.value, x.edge, x.dims, x._names = state.value, state.edge, state.dims, state._names
 
 
-def _joined(x: Any, out: Any, view: View | None) -> Any:
-    """Let `out` be a view of x, or a tensor that may share its memory."""
-    out._view = view
-    _related(x, ref(out), view is not None)
-    if view is None:
-        _related(out, lambda: x, False)  # for good: through x it is related to others
-    return out
-
-
-def _related(x: Any, other: Callable[[], Any], certain: bool) -> None:
-    if not x._views:
-        x._views = []
-    x._views.append((other, certain))
-
-
 def unsure(x: Any, out: Any) -> Any:
     """Return `out`, as a tensor that may share the memory of x."""
     if not isinstance(x, StreamTensor) or x.edge is None or not isinstance(out, StreamTensor):
         return out
-    return _joined(x, copied(out) if out is x else out, None)
+    out = copied(out) if out is x else out
+    for one, other in ((x, ref(out)), (out, lambda: x)):  # the second for good: through x it is related to others
+        one._views = [*one._views, (other, False)]
+    out._view = None
+    return out
 
 
 def copied(x: StreamTensor) -> StreamTensor:
@@ -160,7 +149,11 @@ def viewed(
     fill: Callable[[Any], Any] | None = None,
 ) -> Any:
     """Return `out`, as the view of x that a method gives with these arguments; see `View`."""
-    return _joined(x, out, View(x, method, put, args, kwargs, fill))
+    out._view = View(x, method, put, args, kwargs, fill)
+    if not x._views:
+        x._views = []
+    x._views.append((ref(out), True))
+    return out
 
 
 def shared(x: StreamTensor, among: Sequence[StreamTensor]) -> Any:

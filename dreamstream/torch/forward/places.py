@@ -366,6 +366,9 @@ class _Results:
         return at, x.dims, x._names
 
 
+_EDGE = attrgetter("edge")
+
+
 class _Shared:
     """Notes that a result shares, or may share, the memory of an argument; see `writing.shared`.
 
@@ -390,7 +393,7 @@ class _Shared:
                 writing.unsure(streams[at], out)
             return
         method, put, args, kwargs = self.how
-        fill = partial(self._fill, [x.edge for x in streams], tokens) if self.sizes else None
+        fill = partial(self._fill, [*map(_EDGE, streams)], tokens) if self.sizes else None
         writing.viewed(streams[self.at[0]], out, method, put, args, kwargs, fill)
 
     def _fill(self, edges: list[Any], tokens: list[Any], tree: Any) -> Any:
