@@ -59,6 +59,29 @@ def padded(m, x):
     return (F.avg_pool1d(y, 4).repeat_interleave(4, 2) + y)[..., : x.shape[2]]
 
 
+def turned(m, x):
+    """Queries and keys turned by positions, as rotary embeddings of several layers do."""
+    at = torch.arange(x.shape[2])[None]
+    angles = (m.scale[:2, 0][None, :, None].float() @ at[:, None].float()).transpose(1, 2)
+    angles = torch.cat([angles, angles], -1)
+    cos, sin = angles.cos(), angles.sin()
+    for _ in range(3):
+        y = x.transpose(1, 2)
+        half = torch.cat([-y[..., 2:], y[..., :2]], -1)
+        x = (y * cos.unsqueeze(1)[:, 0] + half * sin.unsqueeze(1)[:, 0]).transpose(1, 2)
+    return x
+
+
+def normalized(m, x):
+    """A norm over all features and frames so far, in several layers."""
+    for _ in range(3):
+        n = torch.arange(x.shape[1], x.shape[1] * (x.shape[2] + 1), x.shape[1], dtype=x.dtype).view(1, -1)
+        mean = x.sum(1).cumsum(-1) / n
+        square = (x**2).sum(1).cumsum(-1) / n
+        x = (x - mean[:, None]) / (square - mean**2 + 0.1).sqrt()[:, None]
+    return x
+
+
 #: Forwards; how many calls of torch may ask the native front end again in a warm call, how many Python functions
 #: of this package may run.
 FORWARDS = {
@@ -66,6 +89,8 @@ FORWARDS = {
     "samples of spectra": (resynthesized, 0, 450),
     "ifs on lengths": (levelled, 0, 1000),
     "pads by ifs on lengths": (padded, 1, 800),
+    "turned by positions": (turned, 4, 1400),
+    "cumulative norms": (normalized, 0, 1100),
     "a slice up to a tensor": (lambda m, x: x[:, : m.two[0]] + x.expand_as(x)[:, m.two[0] :], 0, 420),
 }
 
@@ -131,6 +156,23 @@ def test_numbers_in_plain_tensors_are_read_in_every_call(name):
         model.two.fill_(number), plain.two.fill_(number)
         got, want = model(ds.stream_tensor([x], **whole))["a"], plain(x[None])[0]
         assert got.shape == want.shape and torch.allclose(got, want, atol=1e-5)
+
+
+@pytest.mark.parametrize("where", ["in place", "by another"])
+def test_numbers_that_positions_meet_are_those_of_this_call(where):
+    """Also where a tensor holds again what one that has changed meanwhile held before."""
+    model = Of(lambda m, x: x * (torch.arange(x.shape[2]) * m.window[:1] + m.window[1:2]).cos()).eval()
+    plain, whole = copy.deepcopy(model), {"ids": ["a"], "sos": True, "eos": True}
+    ds.patch_module(model).online()
+    x, window = torch.randn(4, 9), model.window.clone()
+    for factor in (1, 1, 3, 3, 1, 3):
+        for each in (model, plain):
+            if where == "in place" or factor == 3:
+                each.window.copy_(window * factor)
+            else:
+                each.window = window * factor
+        got, want = model(ds.stream_tensor([x], **whole))["a"], plain(x[None])[0]
+        assert torch.allclose(got, want, atol=1e-5), factor
 
 
 def test_windows_that_leave_samples_uncovered_are_refused_in_warm_calls():
