@@ -17,6 +17,7 @@ from typing import Any
 
 from ..stream.edge import Edge
 from ..stream.rules import BatchLength, BatchSize, Length, Token
+from ..stream.rules.sums import Unknown, index_of, key_of_length, length_maker
 from .distance_tables import Places
 from .filled import kept
 from .shape_of import ShapeOf
@@ -31,10 +32,6 @@ _MOST = 4096
 #: Makes something of edges and queries (see `facts_of`), and of what a function was given.
 Maker = Callable[[Sequence[Any], Sequence[Any]], Any]
 _ATOMS = frozenset((str, type(None), type(...), type))
-
-
-class Unknown(Exception):
-    """Something of which no other call can know that the same was asked for."""
 
 
 class Facts(dict[str, Any]):
@@ -157,18 +154,6 @@ def _holds_all(kind: Any) -> bool:
     )
 
 
-def key_of_length(x: Length, edges: list[Edge]) -> tuple[Any, ...]:
-    """Return a key of a length; the edges whose frames it counts are appended to `edges`."""
-    key: list[Any] = [x.plus]
-    for times, atom in x.terms:
-        if type(atom) is not Edge:  # what was rounded
-            key += (times, atom.by, key_of_length(atom.length, edges))
-        else:
-            key += (times, atom.line)
-            edges.append(atom)
-    return tuple(key)
-
-
 def recalled(x: Any, what: str, make: Callable[[], Any]) -> Any:
     """Return what was found out about an equal deferred value, or find it out.
 
@@ -195,16 +180,9 @@ def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
         Where something else is in it.
     """
     kind = type(out)
-    if kind in (tuple, list, slice):
-        parts = [maker(p, edges, given) for p in ((out.start, out.stop, out.step) if kind is slice else out)]
-        if all(type(p) is partial for p in parts):  # nothing of a call is in it
-            return partial(constant, out) if kind is not list else lambda e, g: [p(e, g) for p in parts]
-        if kind is slice:
-            return lambda e, g: slice(*[p(e, g) for p in parts])
-        return lambda e, g: kind([p(e, g) for p in parts])
-    if kind is dict:
-        named = {name: maker(p, edges, given) for name, p in out.items()}
-        return lambda e, g: {name: p(e, g) for name, p in named.items()}
+    if kind in _OF_PARTS:
+        parts = (out.start, out.stop, out.step) if kind is slice else out.values() if kind is dict else out
+        return _parts_maker(out, [maker(p, edges, given) for p in parts])
     if isinstance(out, Token):
         return _size_maker(out, edges)
     if kind is Symbolic or hasattr(kind, "probe"):
@@ -222,6 +200,30 @@ def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
     return partial(constant, out)
 
 
+def _parts_maker(out: Any, parts: Sequence[Maker]) -> Maker:
+    """Return what makes a container of what makes its parts."""
+    same = [p.args[0] if type(p) is partial else None for p in parts]
+    others = [(i, p) for i, p in enumerate(parts) if type(p) is not partial]
+    if not others and type(out) is not list:  # nothing of a call is in it
+        return partial(constant, out)
+    build = _OF_PARTS[type(out)] or partial(_named, list(out))
+
+    def filled(e: Sequence[Any], g: Sequence[Any]) -> Any:
+        made = [*same]
+        for i, part in others:
+            made[i] = part(e, g)
+        return build(made)
+
+    return filled
+
+
+def _named(names: list[Any], values: list[Any]) -> dict[Any, Any]:
+    return dict(zip(names, values))
+
+
+_OF_PARTS: dict[type, Any] = {tuple: tuple, list: list, slice: lambda parts: slice(*parts), dict: None}
+
+
 def constant(out: Any, *_: Any) -> Any:
     """Return what is the same in every call."""
     return out
@@ -230,27 +232,14 @@ def constant(out: Any, *_: Any) -> Any:
 def _size_maker(out: Any, edges: Sequence[Edge]) -> Maker:
     kind = type(out)
     if isinstance(out, BatchLength):
-        length, times = _size_maker(out.length, edges), out.times
-        return lambda e, g: kind(length(e, g), times)
+        length, times = length_maker(out.length, edges), out.times
+        return lambda e, g: kind(length(e), times)
     if isinstance(out, BatchSize):
-        of, times = _at(out.edge, edges), out.times
+        of, times = index_of(out.edge, edges), out.times
         return lambda e, g: kind(e[of], times)
     if not isinstance(out, Length):
         raise Unknown
-    plus, first = out.plus, _at(out.edge, edges)
-    whole = [(times, _at(atom, edges)) for times, atom in out.terms if type(atom) is Edge]
-    rounded = [(times, a, _size_maker(a.length, edges)) for times, a in out.terms if type(a) is not Edge]
-    order = [type(atom) is Edge for _, atom in out.terms]
-
-    def length_of(e: Sequence[Edge], _: Any) -> Any:
-        made: Any = object.__new__(kind)
-        plain = iter([(times, e[at]) for times, at in whole])
-        others = iter([(times, a._replace(length=inner(e, ()))) for times, a, inner in rounded])
-        made.edge, made.plus = e[first], plus
-        made.terms = tuple([next(plain if is_edge else others) for is_edge in order])
-        return made
-
-    return length_of
+    return length_maker(out, edges)
 
 
 def _formula_maker(out: Symbolic, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
@@ -259,7 +248,8 @@ def _formula_maker(out: Symbolic, edges: Sequence[Edge], given: Sequence[Any]) -
 
     def formula(e: Sequence[Edge], g: Sequence[Any]) -> Any:
         made = Symbolic(value(e, g), roles, length(e, g), position, kind)
-        share(made, e, g)
+        if share:
+            share(made, e, g)
         return made
 
     return formula
@@ -270,17 +260,19 @@ def _deferred_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Mak
     product = _product_maker(out.func, edges, given) if type(out.func) is Places else None
     func = None if product else out.func
     args, kwargs = maker(out.args, edges, given), maker(out.kwargs, edges, given)
-    places, share, kind = [_at(edge, edges) for edge in own], _share_maker(out, edges, given), type(out)
+    places, share, kind = [index_of(edge, edges) for edge in own], _share_maker(out, edges, given), type(out)
+    fixed = kwargs.args[0] if type(kwargs) is partial else None
     library, constants, records = out.library, out.constants, out.library.has_gradients()
 
     def deferred(e: Sequence[Any], g: Sequence[Any]) -> Any:
         made: Any = object.__new__(kind)
         made.library, made.func = library, product(e, g) if product else func
-        made.args, made.kwargs = args(e, g), kwargs(e, g)
+        made.args, made.kwargs = args(e, g), kwargs(e, g) if fixed is None else fixed
         made._facts = facts, [e[at] for at in places], records
         if constants:
             made.constants = constants
-        share(made, e, g)
+        if share:
+            share(made, e, g)
         return made
 
     return deferred
@@ -288,24 +280,17 @@ def _deferred_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Mak
 
 def _product_maker(out: Places, edges: Sequence[Any], given: Sequence[Any]) -> Maker:
     """Return what makes a product with a table by distance of other queries."""
-    at, table, order, dims = _at(out.queries, edges), maker(out.table, edges, given), out.order, out.dims
+    at, table, order, dims = index_of(out.queries, edges), maker(out.table, edges, given), out.order, out.dims
     return lambda e, g: Places(e[at], table(e, g), order, dims)
 
 
-def _share_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Callable[..., None]:
-    """Return what notes that a tensor is a view of one that was given."""
+def _share_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Callable[..., None] | None:
+    """Return what notes that a tensor is a view of one that was given; None where it is no view."""
     if out._source is None:
-        return lambda made, e, g: None
+        return None
     of, *how = out._source
     at, again = next((i for i, x in enumerate(given) if x is of), None), maker(tuple(how), edges, given)
     if at is not None:
         return lambda made, e, g: made._shares(g[at], *again(e, g))
     whole = maker(of, edges, given)
     return lambda made, e, g: made._shares(whole(e, g), *again(e, g))
-
-
-def _at(edge: Any, edges: Sequence[Edge]) -> int:
-    found = next((i for i, e in enumerate(edges) if e is edge), None)
-    if found is None:
-        raise Unknown
-    return found

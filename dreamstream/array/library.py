@@ -20,6 +20,7 @@ from ..operations import RELATIONS
 from ..stream.mask_recognition import Recognised
 from ..stream.rules import Length, Sizes
 from ..stream.rules.sizes import Token
+from ..stream.rules.sums import Unknown
 from ..stream.tree import leaves, map_leaves
 from . import creation, positions
 from .batch_constants import is_constant, laid_out, lifts, plain_beside, repeats_itself, same, unlike
@@ -29,7 +30,6 @@ from .distance_tables import Stride
 from .draws import dropping
 from .einsum import table_product
 from .filled import own_method
-from .known import Unknown
 from .mask_terms import terms_by_distance
 from .rolled import settled
 from .score_steps import OverKeys

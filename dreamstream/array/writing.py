@@ -123,26 +123,17 @@ def _set(x: StreamTensor, state: StreamTensor) -> None:
     x.value, x.edge, x.dims, x._names = state.value, state.edge, state.dims, state._names
 
 
-def _joined(x: Any, out: Any, view: View | None) -> Any:
-    """Let `out` be a view of x, or a tensor that may share its memory."""
-    out._view = view
-    _related(x, ref(out), view is not None)
-    if view is None:
-        _related(out, lambda: x, False)  # for good: through x it is related to others
-    return out
-
-
-def _related(x: Any, other: Callable[[], Any], certain: bool) -> None:
-    if not x._views:
-        x._views = []
-    x._views.append((other, certain))
-
-
 def unsure(x: Any, out: Any) -> Any:
     """Return `out`, as a tensor that may share the memory of x."""
     if not isinstance(x, StreamTensor) or x.edge is None or not isinstance(out, StreamTensor):
         return out
-    return _joined(x, copied(out) if out is x else out, None)
+    out = copied(out) if out is x else out
+    for one, other in ((x, ref(out)), (out, lambda: x)):  # the second for good: through x it is related to others
+        views: Any = one._views or []
+        views.append((other, False))
+        one._views = views
+    out._view = None
+    return out
 
 
 def copied(x: StreamTensor) -> StreamTensor:
@@ -160,11 +151,15 @@ def viewed(
     fill: Callable[[Any], Any] | None = None,
 ) -> Any:
     """Return `out`, as the view of x that a method gives with these arguments; see `View`."""
-    return _joined(x, out, View(x, method, put, args, kwargs, fill))
+    out._view = View(x, method, put, args, kwargs, fill)
+    if not x._views:
+        x._views = []
+    x._views.append((ref(out), True))
+    return out
 
 
 def shared(x: StreamTensor, among: Sequence[StreamTensor]) -> Any:
-    """Return whose memory x shares, of tensors: a number among them, and the view; None where it shares none's.
+    """Return whose memory x shares, of tensors: their numbers, and the view; None where it shares none's.
 
     Where it isn't certain that it does there is no view. NotImplemented: it shares memory in other ways.
     """
@@ -172,9 +167,9 @@ def shared(x: StreamTensor, among: Sequence[StreamTensor]) -> Any:
     if own is not None and type(own) is not View:
         return NotImplemented
     near = [own.of] if own is not None else [other for other, _ in x._relatives()]
-    at = [i for i, y in enumerate(among) if any(y is of for of in near)]
-    if len(near) == 1 and at:
-        return at[0], own
+    at = [next((i for i, y in enumerate(among) if y is of), None) for of in near]
+    if near and None not in at:
+        return at, own
     family = sharing(x)  # what it was made of by way of others
     strange = any(y._view is not None and type(y._view) is not View for y in family.values())
     return NotImplemented if strange or any(id(y) in family for y in among) else None

@@ -13,7 +13,6 @@ import dreamstream as ds
 from dreamstream.torch.run import calls as run_calls
 from dreamstream.torch.run.steady import steady
 
-
 #: Networks over (B, 4, L): layers that read windows, at rates that calls of some sizes do not divide.
 NETWORKS = {
     "dilated": lambda: nn.Sequential(nn.Conv1d(4, 6, 3, padding=2, dilation=2), nn.Conv1d(6, 4, 5)),

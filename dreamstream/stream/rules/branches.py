@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -59,10 +58,9 @@ def chosen(asked: Comparison, yes: Any, no: Any) -> Any:
 def _conditions(asked: Comparison, outer: Any) -> dict[bool, Condition]:
     """Return where each side of a comparison runs."""
     length, relation = asked.single()
-    formula = None if length is None else length.formula()
-    if formula is None:
+    if length is None or not length.fact("known", bool):
         asked.refuse()
-    made = {True: Condition(length, formula, relation), False: Condition(length, formula, OPPOSITE[relation])}
+    made = {True: Condition((length, relation)), False: Condition((length, OPPOSITE[relation]))}
     return made if outer is None else {side: where.within(outer.where) for side, where in made.items()}
 
 
@@ -94,7 +92,10 @@ class _Values:
         if type(yes) is tuple and type(no) is tuple and len(yes) == len(no):
             return tuple(self.merged(a, b) for a, b in zip(yes, no))
         if all(is_length(v) or type(v) is int for v in (yes, no)):
-            return self._number(yes, no)
+            number = self._where[True].recalled("merged", [yes, no], lambda: self._number(yes, no))
+            if number is None:
+                raise Apart
+            return number
         if type(yes) is bool and type(no) is bool:
             return yes if yes is no else self._asked if yes else self._asked.opposite()
         if type(yes) is type(no) and type(yes) in (str, float, bytes) and yes == no:
@@ -106,14 +107,11 @@ class _Values:
             return no
         for side, own, other in ((True, yes, no), (False, no, yes)):
             for sign in (1, -1):
-                used = partial(_plus, other, sign)
-                settled = self._where[side].settled(sign * (own - other), used)
+                settled = self._where[side].settled(sign * (own - other), other, sign)
                 if settled is not None:
                     return other + sign * settled
         each = [self._where[side].settled(value) for side, value in ((True, yes), (False, no))]
-        if any(value is None for value in each):
-            raise Apart
-        return each[0] + each[1]
+        return None if any(value is None for value in each) else each[0] + each[1]
 
     def _stream(self, yes: Any, no: Any) -> Any:
         """Return a stream that comes from one by the pads and crops of both branches."""
@@ -140,10 +138,6 @@ class _Values:
             way.append((x, again))
             x = base
         return [*way, (x, None)]
-
-
-def _plus(number: Any, sign: int, settled: Any) -> Any:
-    return number + sign * settled
 
 
 def _wrapped(like: Any, x: Any) -> Any:
@@ -340,13 +334,13 @@ class Branch(_Open):
         return self._merged[name]
 
     def _pad(self, amount: Any, whole: Any) -> Any:
-        return self._settled(amount, lambda n: whole + n)
+        return self._settled(amount, whole, 1)
 
     def _crop(self, amount: Any, whole: Any) -> Any:
-        return self._settled(amount, lambda n: whole - n)
+        return self._settled(amount, whole, -1)
 
-    def _settled(self, amount: Any, used: Callable[[Any], Any]) -> Any:
-        settled = self.where.settled(amount, used)
+    def _settled(self, amount: Any, whole: Any, sign: int) -> Any:
+        settled = self.where.settled(amount, whole, sign)
         if settled is None:
             self._trust("few" if type(amount) is int else "soon")
             return None if self._answer is None else amount if self._answer is self._side else 0

@@ -133,9 +133,8 @@ class Comparison(Token):
         if type(other) is not int and not is_length(other):
             self._misuse(f"multiplied by {type(other).__name__}")
         ((length, relation), *more) = self.parts
-        formula = None if more else length.formula()
-        if formula is not None:
-            where = Condition(length, formula, OPPOSITE[relation] if self.negated else relation)
+        if not more and length.fact("known", bool):
+            where = Condition((length, OPPOSITE[relation] if self.negated else relation))
             if (found := where.settled(other)) is not None:
                 return found
         self._misuse(

@@ -7,11 +7,11 @@ the same wherever the condition holds, and nothing in all other streams.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from typing import Any
 
 from ...errors import StreamLimitError
 from .for_every_stream import OPPOSITE, Formula
+from .sums import recalled
 
 __all__ = ["Condition", "is_length"]
 
@@ -37,40 +37,52 @@ def is_length(x: object) -> bool:
 
 
 class Condition:
-    """A length, with its formula, that compares with 0 by a relation in some streams only."""
+    """Where lengths compare with 0 by relations, all of them, as they do in some streams only."""
 
-    def __init__(self, length: Any, formula: Formula, relation: str) -> None:
-        self._asked = [(length, relation)]
-        self._of = formula
-        self._inside = _HOLDS[relation](formula)
-        self._outside = _HOLDS[OPPOSITE[relation]](formula)
+    def __init__(self, *asked: tuple[Any, str]) -> None:
+        self._asked = asked
 
     def within(self, other: Condition) -> Condition:
         """Return where both hold."""
-        out = copy(self)
-        out._asked = [*self._asked, *other._asked]
-        out._of = self._of.beside(other._of)
-        known = self._of.root == other._of.root
-        out._inside = [[*a, *b] for a in self._inside for b in other._inside] if known else [[None]]
-        out._outside = [*self._outside, *other._outside]
-        return out
+        return Condition(*self._asked, *other._asked)
 
-    def settled(self, amount: Any, used: Callable[[Any], Any] = lambda n: n) -> Any:
+    def settled(self, amount: Any, whole: Any = 0, sign: int = 1) -> Any:
         """Return what is the amount wherever the condition holds, and 0 elsewhere; None where that isn't found.
 
-        What is made of it in the end should be a function of one length.
+        What is made of it in the end, `whole` plus or minus it, should be a function of one length.
         """
+        return self.recalled(sign, [amount, whole], lambda: self._settled(amount, whole, sign))
+
+    def recalled(self, what: Any, given: Sequence[Any], find: Callable[[], Any]) -> Any:
+        """Return what was found of lengths and numbers where this held, a length, a number or None; or find it."""
+        lengths, relations = zip(*self._asked)
+        return recalled((what, relations), [*given, *lengths], find)
+
+    def _settled(self, amount: Any, whole: Any, sign: int) -> Any:
+        self._find()
         tried: list[Any] = [amount] if is_length(amount) else []
         if tried and (most := _most(amount)):
             tried.append(amount % most)
         if type(amount) is int:
             ones = [_number(*asked) for asked in self._asked]
             tried += [one * amount for one in ones if one is not None]
-        tried.sort(key=lambda t: len(getattr(used(t), "terms", ())) > 1)
+        tried.sort(key=lambda t: len(getattr(whole + sign * t, "terms", ())) > 1)
         try:
             return next((t for t in tried if self._fits(t, amount)), None)
         except StreamLimitError:
             return None
+
+    def _find(self) -> None:
+        """Find the counts that are all above 0 where the condition holds, and elsewhere, in each way it may."""
+        (length, relation), *more = self._asked
+        self._of = of = length.formula()
+        self._inside, self._outside = _HOLDS[relation](of), _HOLDS[OPPOSITE[relation]](of)
+        for length, relation in more:
+            other = length.formula()
+            inside, known = _HOLDS[relation](other), of.root == other.root
+            self._inside = [[*a, *b] for a in self._inside for b in inside] if known else [[None]]
+            self._outside = [*self._outside, *_HOLDS[OPPOSITE[relation]](other)]
+            self._of = self._of.beside(other)
 
     def _fits(self, settled: Any, amount: Any) -> bool:
         return self._vanishes(settled - amount, self._inside) and self._vanishes(settled, self._outside)

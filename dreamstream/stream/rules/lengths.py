@@ -28,6 +28,7 @@ from .bits import Bits
 from .compare import Comparison, compared
 from .for_every_stream import Formula, constant, holds, stairs, total
 from .sizes import Edge, Rows, Token, Uncounted
+from .sums import edges_of, origin_of, text_of
 
 __all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
 
@@ -69,9 +70,11 @@ class Length(Bits):
     raises.
     """
 
-    __slots__ = ("plus", "terms")
+    __slots__ = ("_cancels", "_keyed", "plus", "terms")
     terms: tuple[tuple[int, Atom], ...]
     plus: int
+    _keyed: tuple[Any, ...]  # set when it is first asked for, as is whether lengths in it may cancel out
+    _cancels: bool
 
     _what = "the length of a stream"
     _serves = "It serves in reshape, view, expand, slices and to index a table, with +, -, * and // by integers."
@@ -92,14 +95,14 @@ class Length(Bits):
         merged: dict[Any, list[Any]] = {}
         for coefficient, atom in terms:
             merged.setdefault(_key(atom), [0, atom])[0] += coefficient
-        left = tuple((c, a) for c, a in merged.values() if c)
-        if any(not -_INT64 <= n < _INT64 for n in (plus, *(c for c, _ in left))):
+        left = tuple([(c, a) for c, a in merged.values() if c])
+        if max(map(abs, [plus, *[c for c, _ in left]])) >= _INT64:
             self._misuse("changed by so much")
         if not left:
             return plus
         out = object.__new__(type(self))
         out.edge, out.terms, out.plus = self.edge, left, plus
-        if _may_cancel(left):
+        if out.may_cancel():
             number = out.fact("constant", constant)
             if number is not None:
                 return number
@@ -263,7 +266,7 @@ class Length(Bits):
         """Return it as a function of the length of one of its edges, where counts show that it is one."""
         if len(self.terms) == 1:
             return self
-        edges = {id(e): e for _, a in self.terms for e in _edges(a)}.values()
+        edges = {id(e): e for _, a in self.terms for e in edges_of(a)}.values()
         found = self.fact("stairs", lambda _: stairs(self, edges))
         return self if found is None else found.of(edges)
 
@@ -318,47 +321,28 @@ class Length(Bits):
 
     def key(self) -> tuple[Any, ...]:
         """Return a key that is equal for equal sums."""
-        return (self.plus, *sorted(((c, *_key(a)) for c, a in self.terms), key=repr))
+        if not hasattr(self, "_keyed"):
+            parts = [(c, *_key(a)) for c, a in self.terms]
+            self._keyed = (self.plus, *(sorted(parts, key=repr) if len(parts) > 1 else parts))
+        return self._keyed
+
+    def may_cancel(self) -> bool:
+        """Return whether lengths are subtracted from each other, in a sum or in a quotient of it."""
+        if not hasattr(self, "_cancels"):
+            self._cancels = False
+            for c, atom in self.terms:
+                if (c < 0 and len(self.terms) > 1) or (isinstance(atom, _Floor) and atom.length.may_cancel()):
+                    self._cancels = True
+        return self._cancels
 
     def __repr__(self) -> str:
-        cids = list(dict.fromkeys(e.cid for _, a in self.terms for e in _edges(a)))
+        cids = list(dict.fromkeys(e.cid for _, a in self.terms for e in edges_of(a)))
         names = {cid: "L" if len(cids) == 1 else f"L{i + 1}" for i, cid in enumerate(cids)}
-        return f"<length {_text(self, names)} of {' and '.join(map(_origin, cids))}>"
-
-
-def _origin(cid: Any) -> str:
-    """Say, for messages, where a lineage begins."""
-    return f"input {cid[1]}" if isinstance(cid, tuple) and cid[0] == "in" else "what the forward computes"
-
-
-def _may_cancel(terms: Iterable[tuple[int, Atom]]) -> bool:
-    """Whether lengths are subtracted from each other, in a sum or in a quotient of it."""
-    terms = tuple(terms)
-    return (len(terms) > 1 and any(c < 0 for c, _ in terms)) or any(
-        isinstance(a, _Floor) and _may_cancel(a.length.terms) for _, a in terms
-    )
+        return f"<length {text_of(self, names)} of {' and '.join(map(origin_of, cids))}>"
 
 
 def _key(atom: Atom) -> tuple[Any, ...]:
     return ("//", atom.by, atom.length.key()) if isinstance(atom, _Floor) else ("L", atom.cid)
-
-
-def _edges(atom: Atom) -> list[Edge]:
-    return [e for _, a in atom.length.terms for e in _edges(a)] if isinstance(atom, _Floor) else [atom]
-
-
-def _text(length: Length, names: dict[Any, str]) -> str:
-    out = ""
-    for coefficient, atom in length.terms:
-        part = names.get(getattr(atom, "cid", None), "")
-        if isinstance(atom, _Floor):
-            inner = _text(atom.length, names)
-            part = f"({inner}) // {atom.by}" if " + " in inner or " - " in inner else f"{inner} // {atom.by}"
-        size = abs(coefficient)
-        part = part if size == 1 else f"{part} * {size}"
-        sign = "-" if coefficient < 0 else "+"
-        out = f"{out} {sign} {part}" if out else f"-{part}" if coefficient < 0 else part
-    return out if not length.plus else f"{out} {'-' if length.plus < 0 else '+'} {abs(length.plus)}"
 
 
 class Quotient(Token):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,16 @@ from ...stream.rules import Quotient, Token
 from ...stream.tree import leaves
 from ..tensor.stream_tensor import SHELL, StreamTensor
 from .complex_pair import Complex
+from .constants import ComplexConstant, Constant
+from .places import looked_at, repeated
 
 #: What has a say in every function that it is given to.
 DEFERRED = frozenset((Deferred, Scores, Terms, OverKeys, Empty))
 #: Arguments that mean to streams what they mean to torch.
 ATOMS = frozenset((int, float, bool, str, type(None)))
+
+#: Complex streams and numbers.
+_COMPLEX = frozenset((Complex, ComplexConstant, complex))
 
 
 def concerned(tree: Any) -> bool:
@@ -58,6 +64,35 @@ def bared(x: Any) -> Any:
     if type(x) is dict:
         return {k: bared(v) for k, v in x.items()}
     return slice(bared(x.start), bared(x.stop), bared(x.step)) if type(x) is slice else x
+
+
+def beside(forward: Any, func: Any, meaning: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Ask the native front end, with streams in place of what is computed of positions beside frames."""
+    known_as = (func, "in place") if meaning.in_place else func
+    entry = forward.entry
+    found = entry.library.beside_frames(args)
+    if found is args or entry.courses is None or entry.recording is not None:
+        return forward._anew(func, meaning, found, kwargs)
+    return repeated(forward, known_as, found, kwargs, forward._anew, func, meaning, found, kwargs)
+
+
+def unless_symbolic(forward: Any, x: Any) -> Any:
+    """Return an argument unwrapped, unless it stands for lengths."""
+    if isinstance(x, Symbolic):
+        return x
+    return type(x)([unless_symbolic(forward, p) for p in x]) if type(x) in (list, tuple) else forward.unwrap(x)
+
+
+def with_numbers(forward: Any, index: Any) -> Any:
+    """Return an index whose slices have numbers in place of plain tensors: places are known by them."""
+    if type(index) is tuple:
+        return tuple([with_numbers(forward, part) if type(part) is slice else part for part in index])
+    parts = [index.start, index.stop, index.step] if type(index) is slice else []
+    if not any(isinstance(p, torch.Tensor) and type(p) is not SHELL for p in parts):
+        return index
+    looked_at()
+    parts = [forward.unwrap(p) if isinstance(p, torch.Tensor) else p for p in parts]
+    return slice(*[operator.index(p) if isinstance(p, Constant) else p for p in parts])
 
 
 def only_symbolic(tree: Any) -> bool:
@@ -137,3 +172,11 @@ def as_stream(x: Any) -> Any:
     """Turn a tensor that is one number for all frames into a stream; return any other unchanged."""
     inner = getattr(x, "_inner", None)
     return StreamTensor.shell(inner.as_stream()) if isinstance(inner, Symbolic) and inner.is_filled else x
+
+
+def among(arguments: Iterable[Any]) -> bool:
+    """Whether a complex stream or number is among a function's arguments."""
+    return any(
+        type(a) in _COMPLEX or (isinstance(a, (list, tuple)) and not _COMPLEX.isdisjoint(map(type, a)))
+        for a in arguments
+    )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
 from ...source_line import user_line
-from .constants import ComplexConstant
 
 
 class Complex:
@@ -60,12 +59,6 @@ class Complex:
         return tuple(map(Complex, real, imag)) if isinstance(real, tuple) else Complex(real, imag)
 
 
-_KINDS = frozenset((Complex, ComplexConstant, complex))
-
-
-def among(arguments: Iterable[Any]) -> bool:
-    """Whether a complex stream or number is among a function's arguments."""
-    return any(
-        type(a) in _KINDS or (isinstance(a, (list, tuple)) and not _KINDS.isdisjoint(map(type, a)))
-        for a in arguments
-    )
+def parts_of(x: Any) -> tuple[Any, ...]:
+    """Return both parts of a complex stream; of any other, that alone."""
+    return (x.real, x.imag) if type(x) is Complex else (x,)

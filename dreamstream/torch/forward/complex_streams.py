@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...array import Tensor, cat, stack, where, zeros_like
 from ...array.writing import unsure
 from ...errors import NotStreamableError, ShapeError
 from ...nn import functional as F
+from ...nn.functional import spectra
 from ..run.functions import of_elements
 from .complex_pair import Complex
 from .constants import ComplexConstant, Constant, dtype_of
@@ -23,6 +25,7 @@ from .conversions import with_value
 from .mode import current
 from .names import ATTRIBUTES, COMPLEX, HANDLERS, enter, function
 from .own import elementwise, of_operands
+from .places import noted, same
 
 #: Linear in what they are given: of each part by itself.
 LINEAR = (
@@ -45,12 +48,17 @@ enter(COMPLEX, {name: _on_both(name) for name in LINEAR.split()})
 enter(COMPLEX, {"view_as": lambda x, other: x if x is other else NotImplemented})  # as torch makes of results
 
 
+def _part(x: torch.Tensor, which: int) -> torch.Tensor:
+    """Return the real part of complex numbers, or the imaginary one."""
+    return (x.imag if which else x.real).contiguous()
+
+
 def _parts(x: Any) -> tuple[Any, Any]:
     """Return the parts of an operand; None for the imaginary one of a real operand."""
     if isinstance(x, (Complex, complex)):
         return x.real, x.imag
     if isinstance(x, ComplexConstant):
-        return x._like(x.torch.real.contiguous()), x._like(x.torch.imag.contiguous())
+        return x._like(noted(_part, x.torch, 0)), x._like(noted(_part, x.torch, 1))
     return x, None
 
 
@@ -58,7 +66,7 @@ def _both(x: Any) -> tuple[Any, Any]:
     """Return both parts of an operand, the imaginary one of a real one as zeros."""
     real, imag = _parts(x)
     if imag is None:
-        imag = real._like(torch.zeros_like(real.torch)) if isinstance(real, Constant) else 0.0
+        imag = real._like(noted(torch.zeros_like, real.torch)) if isinstance(real, Constant) else 0.0
         imag = zeros_like(real) if getattr(real, "is_stream", False) else imag
     return real, imag
 
@@ -364,8 +372,25 @@ def istft(
         raise NotStreamableError.here("istft: complex samples are not available")
     if input.ndim != 3 or not _rows(input) or input.dims[2] != "L":
         raise ShapeError.here(f"istft: expected a stream (B, bins, L), got {input.roles}")
+    hop = spectra.hop_of("istft", n_fft, hop_length)
     taps = _window("istft", input.real, n_fft, win_length, window)
-    return F.istft(input.real, input.imag, n_fft, hop_length, None, taps, center, normalized, onesided, length)
+    if taps is None:
+        spectra.require_cover(n_fft, hop, None, center)
+    else:
+        taps = taps._like(noted(_covering, taps.torch, n_fft, hop, center))
+    return spectra.added_up(input.real, input.imag, n_fft, hop, taps, center, normalized, onesided, length)
+
+
+def _covering(taps: torch.Tensor, n_fft: int, hop: int, center: bool) -> torch.Tensor:
+    """Return a window whose squares add up to something everywhere; refuse any other."""
+    taps = taps.contiguous()
+    _require_cover(n_fft, hop, taps.detach().to("cpu", torch.float64).numpy().tobytes(), center)
+    return taps.view_as(taps)
+
+
+@lru_cache(maxsize=64)
+def _require_cover(n_fft: int, hop: int, taps: bytes, center: bool) -> None:
+    spectra.require_cover(n_fft, hop, np.frombuffer(taps), center)
 
 
 def _rows(x: Any) -> bool:
@@ -378,11 +403,11 @@ def _window(name: str, x: Tensor, n: int, win_length: int | None, window: Any) -
     width = win_length or n
     if window is None and width == n:
         return None
-    taps = torch.ones(width, device=current().device) if window is None else window.torch
+    taps = same(torch.ones(width, device=current().device)) if window is None else window.torch
     if taps.is_complex():
         raise NotStreamableError.here(f"{name}: complex windows are not available")
     if taps.shape != (width,) or width > n:
         raise ShapeError(f"{name}: the window has {len(taps)} elements, win_length is {width}, n_fft {n}")
     left = (n - width) // 2
-    taps = torch.nn.functional.pad(taps, (left, n - width - left)) if width < n else taps
-    return Constant(taps.to(dtype_of(x.dtype.name)), current().arrays)
+    taps = noted(torch.nn.functional.pad, taps, (left, n - width - left)) if width < n else taps
+    return Constant(noted(torch.Tensor.to, taps, dtype_of(x.dtype.name)), current().arrays)

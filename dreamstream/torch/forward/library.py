@@ -22,7 +22,7 @@ from ...array.batch_constants import is_constant, lifts, plain_beside
 from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
 from ...array.einsum import letters_of, spread, table_product
 from ...array.frame_numbers import number_in
-from ...array.known import Unknown, recalled
+from ...array.known import recalled
 from ...array.lengths_as_numbers import count_of
 from ...array.library import FEW_BYTES, Library
 from ...array.mask_terms import terms_by_distance
@@ -50,6 +50,7 @@ from ...errors import NotStreamableError
 from ...nn.functional.lookup import require_as_it_is
 from ...stream.mask_recognition import Recognised
 from ...stream.rules import BatchSize, Length, Quotient
+from ...stream.rules.sums import Unknown
 from ...stream.tree import leaves, map_leaves
 from ..private import without_functions
 from ..tensor.stream_tensor import StreamTensor as Shell
@@ -58,7 +59,7 @@ from .arguments import inner_of
 from .complex_pair import Complex
 from .constants import Constant
 from .mode import current
-from .places import dropping, looked_at, noted, repeated, same
+from .places import converted, dropping, noted, repeated, same
 from .sizes import TorchBatch, TorchBatchLength, TorchLength, TorchStride
 
 
@@ -366,7 +367,7 @@ def met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 def _of_frames(x: Any, real: torch.dtype | None) -> torch.Tensor:
     """Return what frames meet of a deferred value: the number that it is everywhere, or the stream that it is."""
     alike = None if isinstance(x, Symbolic) else _everywhere(x)
-    return streamed_of(x, real) if alike is None else alike.to(x.dtype).to(current().device)
+    return streamed_of(x, real) if alike is None else same(alike.to(x.dtype).to(current().device))
 
 
 def _everywhere(x: Deferred) -> torch.Tensor | None:
@@ -395,10 +396,10 @@ def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
 
     Integers become numbers of the type `wanted`, float32 without it; other numbers do if it is wider.
     """
-    known, key = x.__dict__.setdefault("_streams", {}), (current(), wanted)
+    known, key = x.__dict__.setdefault("_streams", {}), (current().entry, wanted)
     if key not in known:
-        looked_at()  # what asks for it later finds it, and runs no operator
         known[key] = _streamed_anew(x, wanted)
+        converted(x, wanted, known[key])  # what asks for it later finds it, and runs no operator
     return known[key]
 
 
@@ -426,7 +427,7 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
         if is_deferred(a):
             return streamed_of(a, real)
         if isinstance(a, torch.Tensor) and a.dtype in _INTEGERS:
-            return a.to(real)
+            return noted(torch.Tensor.to, a, real)
         return a
 
     args = map_leaves(x.args, own)

@@ -41,10 +41,12 @@ from ..tensor.stream_tensor import SHELL, StreamTensor
 from .arguments import (
     ATOMS,
     DEFERRED,
+    among,
     apart,
     as_stream,
     bared,
     begins,
+    beside,
     by_place,
     concerned,
     extended,
@@ -53,8 +55,10 @@ from .arguments import (
     is_stream,
     is_view,
     only_symbolic,
+    unless_symbolic,
+    with_numbers,
 )
-from .complex_pair import Complex, among
+from .complex_pair import Complex
 from .constants import Arrays, Constant, constant_of
 from .custom import Gradients, saving
 from .drawn import Drawn, draws, only_computes
@@ -290,21 +294,20 @@ class Forward(TorchFunctionMode):
         meaning = meaning_of(func)
         writes_into = meaning.in_place or kwargs.get("inplace") is True
         operands = (*args, *kwargs.values()) if name != "diff" else args
+        if name == "__getitem__":
+            args = (args[0], with_numbers(self, args[1]))
         if name != "__setitem__" and (first := first_of(operands, meaning.name == "cat")) is not None:
             return first.through(name, func, args, kwargs)
-        if meaning.name in WRITERS:
+        if meaning.name in WRITERS or (writes_into and (meaning.shares or is_view(args))):
             return self._anew(func, meaning, args, kwargs)
-        if writes_into and (meaning.shares or is_view(args)):
-            return self._anew(func, meaning, args, kwargs)
-        if not kwargs and meaning.name.strip("_") in ELEMENTWISE:
-            args = self.entry.library.beside_frames(args)
         known_as = (func, "in place") if writes_into else func
         context, _ = declared_here()
         if context is not None and (meaning.name in ATTENTION or Scores in [type(inner_of(x)) for x in args]):
             known_as = (known_as, context)
         if writes_into:
             looked_at()  # a function around it can't be repeated, whose place has no writes
-        out = repeated(self, known_as, args, kwargs, self._anew, func, meaning, args, kwargs)
+        run = beside if not kwargs and meaning.name.strip("_") in ELEMENTWISE else Forward._anew
+        out = repeated(self, known_as, args, kwargs, run, self, func, meaning, args, kwargs)
         if writes_into and out is not args[0]:
             return self._written(args[0], out, name)
         return out
@@ -415,8 +418,8 @@ class Forward(TorchFunctionMode):
         """Run a function on deferred values."""
         if kwargs and meaning.name != "where_function":
             args, kwargs = by_place(args, kwargs)
-        given = tuple(map(self._unless_symbolic, args))
-        named = {k: self._unless_symbolic(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
+        given = tuple([unless_symbolic(self, x) for x in args])
+        named = {k: unless_symbolic(self, v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
         writes_into = meaning.in_place or meaning.name in WRITERS
         views = meaning.in_place and meaning.shares  # as unsqueeze_ does
         if writes_into:
@@ -433,12 +436,6 @@ class Forward(TorchFunctionMode):
             return target
         return self._wrapped(result)
 
-    def _unless_symbolic(self, x: Any) -> Any:
-        """Return an argument unwrapped, unless it stands for lengths."""
-        if isinstance(x, Symbolic):
-            return x
-        return type(x)(map(self._unless_symbolic, x)) if type(x) in (list, tuple) else self.unwrap(x)
-
     def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._has_loose and lifts((args, kwargs)):
             if writes(func.__name__, kwargs):
@@ -447,7 +444,7 @@ class Forward(TorchFunctionMode):
         complex_too = among((*args, *kwargs.values()))
         handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
-            if name not in QUIET and not name.endswith("dropout"):  # which in evaluation does nothing at all
+            if not (complex_too or name in QUIET or name.endswith("dropout")):  # in evaluation that does nothing
                 handled()
             return handler(*args, **kwargs)
         if complex_too:

@@ -78,7 +78,10 @@ SIZES = {
 #: Functions that are attention themselves.
 ATTENTION = ("scaled_dot_product_attention", "multi_head_attention_forward")
 #: Handlers that do no more than give something.
-QUIET = ("to", "type", "type_as", "float", "double", "arange", "ones", "zeros", "full", "eye", "linspace")
+QUIET = frozenset((
+    "to", "type", "type_as", "float", "double", "arange", "ones", "zeros", "full", "eye", "linspace", "real",
+    "conj", "conj_physical", "resolve_conj", "resolve_neg", "view_as_complex", "complex",
+))  # fmt: skip
 
 #: What writes by itself in the native front end.
 WRITERS = ("copy_", "fill_", "zero_", "__setitem__")

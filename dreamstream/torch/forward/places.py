@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from ... import _core
@@ -22,19 +24,21 @@ from ...array import writing
 from ...array.batch_constants import is_constant
 from ...array.deferred import Deferred
 from ...array.ends import last_frames, later
-from ...array.known import Unknown, constant, maker
+from ...array.known import constant, maker
 from ...array.mask_terms import product_within
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...stream.context import Context, declared_here
-from ...stream.course import Leg, Recording, is_number
+from ...stream.course import Leg, Recording
 from ...stream.edge import Edge
 from ...stream.rules import Token
+from ...stream.rules.sums import Unknown
 from ...stream.tree import leaves, map_leaves
 from ..private import without_functions
 from ..run.kernels import attention
 from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
+from .complex_pair import Complex, parts_of
 from .keys import ATOMS, NUMBERS, NUMBERS_OF_SCORES, SIZES, Asked, key_of_size
 
 #: What a result may hold beside streams.
@@ -69,6 +73,13 @@ def same(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def converted(x: Any, wanted: Any, stream: Any) -> None:
+    """Say that positions have become a stream, as which they are used in this call from now on."""
+    noted, stream._inner.edge.entry.has_converted = _NOTED.get(), True
+    if noted is not None:
+        noted.converted.append((x, wanted, stream))
+
+
 def handled() -> None:
     """Say that a function does more than run operators, unless it runs some."""
     noted = _NOTED.get()
@@ -91,6 +102,7 @@ class Noted(Recording):
     steps : list of (function, args, kwargs, result)
     same : list of torch.Tensor
         Those that are the same whenever the same is asked for.
+    converted : list of (Deferred or Symbolic, dtype, stream)
     handled : bool
         Whether it may do more than run operators where it runs none, as ``requires_grad_`` does.
     """
@@ -101,6 +113,7 @@ class Noted(Recording):
         self.asked = asked
         self.steps: list[tuple[Any, tuple[Any, ...], dict[str, Any], torch.Tensor]] = []
         self.same: list[torch.Tensor] = []
+        self.converted: list[tuple[Any, Any, Any]] = []
         self.handled = False
         self._before = [(x, type(x), vars(x)) for x in asked.tokens if not isinstance(x, Token)]
         self._asked_before = len(declared_here()[1])
@@ -125,12 +138,15 @@ class Noted(Recording):
         if asks and not (type(func) is tuple and isinstance(func[-1], Context)):
             return None  # what it asks for is no part of the key
         try:
-            recipe = _Recipe(self.asked, self.steps, self.same, self.entry)
+            recipe = _Recipe(self.asked, self.steps, self.same, self.entry, bool(self.converted))
             weights = [recipe.of(each) for each in self._weights]
             del recipe.entry  # which no place keeps
             legs = tuple(map(_leg, self._legs, self._sources, weights))
             making = None if recipe.fixed else partial(recipe.weights, weights)
-            form = _Results(self, out).form(out)
+            results = _Results(self, out)
+            form = results.form(out)
+            if self.converted:
+                form = partial(_converting, form, results.converted(self.converted))
             return Place(legs, making, partial(_asking, form) if asks else form, self.asked.held)
         except Unknown:
             return None
@@ -156,8 +172,13 @@ class _Recipe:
         Whether there are none, as where all weights are there in every call.
     """
 
-    def __init__(self, asked: Asked, noted: Sequence[Any], same: Sequence[Any], entry: Any) -> None:
+    def __init__(
+        self, asked: Asked, noted: Sequence[Any], same: Sequence[Any], entry: Any, converts: bool
+    ) -> None:
         self.entry = entry
+        tokens: list[Any] = [*asked.tokens] if converts else []
+        within = [t for x in tokens if type(x) is Deferred for _, t in x.leaves()]
+        self._copies = {id(t): t.detach().clone() for t in within if isinstance(t, torch.Tensor)}
         self._held = {id(x) for x in (*asked.held, *same)}
         self._places = {id(x): i for i, x in enumerate(asked.made)}
         self._made = {id(step[3]): step for step in noted}
@@ -167,14 +188,18 @@ class _Recipe:
 
     def of(self, weights: Sequence[Any]) -> Any:
         """Return an operator's weights, with `_At` for those that are made in every call."""
-        return tuple([w if w is None else self._number(w) if is_number(w) else self._find(w) for w in weights])
+        return tuple(
+            [w if w is None else self._array(w) if isinstance(w, np.ndarray) else self._find(w) for w in weights]
+        )
 
-    def _number(self, x: Any) -> torch.Tensor:
-        """Return a number that an operator takes as a tensor."""
+    def _array(self, x: Any) -> torch.Tensor:
+        """Return numbers, made of those that were given, as a tensor; what is read of tensors is `looked_at`."""
         return self.entry.session.constant(x, torch.empty(0, device=self.entry.device))
 
     def _find(self, x: Any) -> Any:
         key = id(x)
+        if key in self._copies:  # whose numbers are in the key
+            return self._copies[key]
         if key in self._held:
             return x
         if key in self._places:
@@ -211,7 +236,9 @@ class _Results:
     """How the results of a call are seen."""
 
     def __init__(self, recording: Noted, out: Any) -> None:
-        self._outputs = [x._inner for x in leaves(out) if isinstance(x, StreamTensor)]
+        shells = [x for x in (*leaves(out), *(of[2] for of in recording.converted)) if isinstance(x, StreamTensor)]
+        self._outputs = [part for x in shells for part in parts_of(x._inner)]
+        self._deferred = any(type(x._inner) is not NativeStream for x in shells)
         self._edges = recording.places()
         self._values = recording._values
         self._inputs = recording.asked.streams
@@ -232,6 +259,16 @@ class _Results:
             return partial(_size, maker(out, self._given, self._tokens))
         raise Unknown
 
+    def converted(self, found: Sequence[tuple[Any, Any, Any]]) -> list[Any]:
+        """Return where among what was given stands what has become a stream, its type, and the stream as seen."""
+        if self._deferred:  # it may be found in a result, too
+            raise Unknown
+        out = []
+        for x, wanted, stream in found:
+            paths = [(i, *path) for i, given in enumerate(self._tokens) for path in _paths(x, given)]
+            out += [(path, wanted, (*self._seen(stream._inner), None)) for path in paths]
+        return out
+
     def _of_stream(self, x: Any) -> Any:
         if type(x) in (Symbolic, Deferred) and not (self._weighed or is_constant(x)):
             if (at := self._index(x)) is not None:
@@ -243,6 +280,9 @@ class _Results:
             return partial(_deferred, make, [*map(self._seen, queries)])
         if type(x) is Scores:
             return self._of_scores(x)
+        if type(x) is Complex:
+            at = self._index(x)
+            return partial(_complex, [*map(self._of_stream, parts_of(x))]) if at is None else partial(_token, at)
         if type(x) is not NativeStream or x.alike[0] is not None:
             raise Unknown
         if "edge" not in vars(x) and (last := later(x)) is not None:
@@ -256,7 +296,7 @@ class _Results:
             if own is x:  # or has become what was written into it
                 return partial(_given, i) if x.edge is self._given[i] else (*self._seen(x), None)
         shared = writing.shared(x, [*self._inputs, *(y for y in self._outputs if y is not x)])
-        if shared is NotImplemented or (shared is not None and shared[0] >= len(self._inputs)):
+        if shared is NotImplemented or (shared is not None and max(shared[0]) >= len(self._inputs)):
             raise Unknown
         return (*self._seen(x), shared if shared is None else self._shared(shared))
 
@@ -290,8 +330,8 @@ class _Results:
     def _shared(self, shared: Any) -> Any:
         at, view = shared
         if view is None:
-            return _Shared(at, None, False)
-        found: list[tuple[Any, ...]] = []
+            return _Shared(at, None, ())
+        sizes: list[Any] = []
         places = {id(x): i for i, x in enumerate(self._tokens)}
 
         def argument(x: Any) -> Any:
@@ -299,16 +339,15 @@ class _Results:
                 parts = [argument(p) for p in (x.start, x.stop, x.step)]
                 return slice(*parts)
             if isinstance(x, Token):
-                if id(x) not in places:
-                    raise Unknown
-                found.append(())
-                return _At(places[id(x)])
+                own = self._given[: len(self._inputs)]
+                sizes.append(partial(_token_itself, places[id(x)]) if id(x) in places else maker(x, own, ()))
+                return _At(len(sizes) - 1)
             if type(x) in _RESULTS:
                 return x
             raise Unknown
 
         args, kwargs = (map_leaves(tree, argument) for tree in view.given())
-        return _Shared(at, (view.method, view.put, args, kwargs), bool(found))
+        return _Shared(at, (view.method, view.put, args, kwargs), sizes)
 
     def _index(self, x: Any) -> int | None:
         """Return which of the values that were given a result is."""
@@ -327,36 +366,53 @@ class _Results:
         return at, x.dims, x._names
 
 
+_EDGE = attrgetter("edge")
+
+
 class _Shared:
     """Notes that a result shares, or may share, the memory of an argument; see `writing.shared`.
 
     Parameters
     ----------
-    at : int
-        Which stream's memory.
+    at : list of int
+        Which streams' memory: one where it is certain.
     how : (method, put, args, kwargs) or None
         How the result is taken of it, with `_At` for sizes; None where it isn't certain that they share memory.
-    sized : bool
-        Whether there are any sizes.
+    sizes : sequence of callables
+        Give those of the edges of streams and of the sizes that were given.
     """
 
-    __slots__ = ("at", "how", "sized")
+    __slots__ = ("at", "how", "sizes")
 
-    def __init__(self, at: int, how: Any, sized: bool) -> None:
-        self.at, self.how, self.sized = at, how, sized
+    def __init__(self, at: list[int], how: Any, sizes: Sequence[Any]) -> None:
+        self.at, self.how, self.sizes = at, how, sizes
 
     def __call__(self, out: Any, streams: list[Any], tokens: list[Any]) -> None:
         if self.how is None:
-            writing.unsure(streams[self.at], out)
+            for at in self.at:
+                writing.unsure(streams[at], out)
             return
         method, put, args, kwargs = self.how
-        fill = partial(_filled, found=tokens) if self.sized else None
-        writing.viewed(streams[self.at], out, method, put, args, kwargs, fill)
+        fill = partial(self._fill, [*map(_EDGE, streams)], tokens) if self.sizes else None
+        writing.viewed(streams[self.at[0]], out, method, put, args, kwargs, fill)
+
+    def _fill(self, edges: list[Any], tokens: list[Any], tree: Any) -> Any:
+        return _filled(tree, [size(edges, tokens) for size in self.sizes])
 
 
 def _given(at: int, edges: Any, values: Any, streams: list[Any], tokens: Any) -> Any:
     """Return one of the streams that were given itself."""
     return StreamTensor.shell(streams[at])
+
+
+def _complex(parts: list[Any], *given: Any) -> Any:
+    """Return a complex stream of its parts."""
+    return StreamTensor.shell(Complex(*[REPLAY.result(part, *given)._inner for part in parts]))
+
+
+def _token_itself(at: int, edges: Any, tokens: list[Any]) -> Any:
+    """Return a size that was given."""
+    return tokens[at]
 
 
 def _token(at: int, edges: Any, values: Any, streams: Any, tokens: list[Any]) -> Any:
@@ -432,6 +488,34 @@ def _asking(form: Any, *given: Any) -> Any:
     """Return a result of attention, which asks for the context that is declared in every call."""
     declared_here()[1].append(True)
     return REPLAY.result(form, *given)
+
+
+def _paths(x: Any, among: Any) -> Iterable[tuple[Any, ...]]:
+    """Return where a deferred value stands in another, as getters that lead to it."""
+    if getattr(among, "__dict__", None) is x.__dict__:
+        yield ()
+    elif isinstance(among, (Deferred, Symbolic)):
+        for name in ("args", "kwargs", "value", "length"):
+            for path in _paths(x, vars(among).get(name)):
+                yield attrgetter(name), *path
+    elif isinstance(among, (list, tuple, dict)):
+        for at, part in among.items() if isinstance(among, dict) else enumerate(among):
+            for path in _paths(x, part):
+                yield itemgetter(at), *path
+
+
+def _converting(
+    form: Any, found: list[Any], edges: list[Any], values: Any, streams: Any, tokens: list[Any]
+) -> Any:
+    """Return a result, and let positions that were given be the streams that they have become."""
+    edges[0].entry.has_converted = True
+    for (at, *path), wanted, seen in found:
+        x = tokens[at]
+        for step in path:
+            x = step(x)
+        known = x.__dict__.setdefault("_streams", {})
+        known[edges[0].entry, wanted] = REPLAY.result(seen, edges, values, streams, tokens)
+    return REPLAY.result(form, edges, values, streams, tokens)
 
 
 def _several(kind: Any, parts: list[Any], *given: Any) -> Any:
@@ -513,8 +597,10 @@ def _compute(items: Iterable[Any]) -> None:
         kind = type(x)
         if kind is tuple or kind is list:
             _compute(x)
-        elif kind is SHELL and type(own := x._inner) is NativeStream and not (later(own) or own._waiting):
-            _ = own.edge
+        elif kind is SHELL:
+            for own in parts_of(x._inner):
+                if type(own) is NativeStream and not (later(own) or own._waiting):
+                    _ = own.edge
 
 
 def recorded(

@@ -18,6 +18,7 @@ from ...errors import ShapeError, StreamMismatchError
 from ...operations import OPERATIONS, RELATIONS, ours
 from ...stream.tree import leaves, map_leaves
 from ...stream.where import refuse_offline
+from ..forward.sizes import TorchBatch, TorchBatchLength, TorchLength
 from ..tensor.padding import PaddedSize, without_padded_sizes
 from ..tensor.stream_tensor import TAKERS, StreamTensor, collates
 from . import along, parts, products, reductions, shapes  # noqa: F401  (each enters its rules)
@@ -132,7 +133,7 @@ def _into(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 #: Arguments that are no names, and hold none.
-_WITHOUT_NAMES = frozenset((int, float, bool, type(None)))
+_WITHOUT_NAMES = frozenset((int, float, bool, type(None), TorchBatch, TorchBatchLength, TorchLength))
 
 
 def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,7 +141,7 @@ def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def named(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if kwargs or not _WITHOUT_NAMES.issuperset(map(type, args)):
+        if not _WITHOUT_NAMES.issuperset(map(type, leaves((args, kwargs)))):
             if self._inner is not None and any(map(number_in, (*args, *kwargs.values()))):  # no integer of torch's
                 return TAKERS.inside(method, (type(self),), (self, *args), kwargs)
             names = self.names

@@ -435,7 +435,7 @@ class Plan:
         #: Whether it looks at windows of one input, and carries nothing else.
         self.of_one = one and not self.framewise and self.kernel.carries is None
         self.follows = bool(op.same_counts) and not looks
-        #: In evaluation and for training, by keys of columns: what `steady` gave, or None where it handed its input on.
+        #: In evaluation and for training, by keys of columns: `steady`'s, or None where it handed its input on.
         self.done: tuple[dict[bytes, Any], dict[bytes, Any]] = ({}, {})
         moves_one = self.shift is not None and len(leg.lines) == 1 and not leg.lines[0].static
         #: Whether what it does follows from columns, where they are known.

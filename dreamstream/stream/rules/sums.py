@@ -1,0 +1,99 @@
+"""Lengths as sums: whose frames they count, how they are written, what earlier calls found out of equal ones.
+
+A sum is a number and multiples of edges and of quotients, which have `by` and the `length` that is divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+__all__ = ["Unknown", "edges_of", "index_of", "key_of_length", "length_maker", "origin_of", "recalled", "text_of"]
+
+
+def edges_of(atom: Any) -> list[Any]:
+    """Return the edges whose frames a part of a sum counts."""
+    return [e for _, a in atom.length.terms for e in edges_of(a)] if hasattr(atom, "by") else [atom]
+
+
+def text_of(length: Any, names: dict[Any, str]) -> str:
+    """Return a sum for messages, with names of its edges by lineage."""
+    out = ""
+    for coefficient, atom in length.terms:
+        part = names.get(getattr(atom, "cid", None), "")
+        if hasattr(atom, "by"):
+            inner = text_of(atom.length, names)
+            part = f"({inner}) // {atom.by}" if " + " in inner or " - " in inner else f"{inner} // {atom.by}"
+        size = abs(coefficient)
+        part = part if size == 1 else f"{part} * {size}"
+        sign = "-" if coefficient < 0 else "+"
+        out = f"{out} {sign} {part}" if out else f"-{part}" if coefficient < 0 else part
+    return out if not length.plus else f"{out} {'-' if length.plus < 0 else '+'} {abs(length.plus)}"
+
+
+def origin_of(cid: Any) -> str:
+    """Say, for messages, where a lineage begins."""
+    return f"input {cid[1]}" if isinstance(cid, tuple) and cid[0] == "in" else "what the forward computes"
+
+
+class Unknown(Exception):
+    """Something of which no other call can know that the same was asked for."""
+
+
+def key_of_length(x: Any, edges: list[Any]) -> tuple[Any, ...]:
+    """Return a key of a length; the edges whose frames it counts are appended to `edges`."""
+    key: list[Any] = [x.plus]
+    for times, atom in x.terms:
+        if hasattr(atom, "by"):  # what was rounded
+            key += (times, atom.by, key_of_length(atom.length, edges))
+        else:
+            key += (times, atom.line)
+            edges.append(atom)
+    return tuple(key)
+
+
+def index_of(edge: Any, edges: Sequence[Any]) -> int:
+    """Return which of the edges it is."""
+    found = next((i for i, e in enumerate(edges) if e is edge), None)
+    if found is None:
+        raise Unknown
+    return found
+
+
+def length_maker(out: Any, edges: Sequence[Any]) -> Callable[..., Any]:
+    """Return what makes the same length of other edges of the same lines; it leaves its second argument alone.
+
+    Raises
+    ------
+    Unknown
+        Where it counts the frames of another edge.
+    """
+    kind = type(out)
+    plus, first = out.plus, index_of(out.edge, edges)
+    whole = [(times, index_of(atom, edges)) for times, atom in out.terms if not hasattr(atom, "by")]
+    rounded = [(times, a, length_maker(a.length, edges)) for times, a in out.terms if hasattr(a, "by")]
+    order = [not hasattr(atom, "by") for _, atom in out.terms]
+
+    def length_of(e: Sequence[Any], *_: Any) -> Any:
+        made: Any = object.__new__(kind)
+        plain = iter([(times, e[at]) for times, at in whole])
+        others = iter([(times, a._replace(length=inner(e))) for times, a, inner in rounded])
+        made.edge, made.plus = e[first], plus
+        made.terms = tuple([next(plain if is_edge else others) for is_edge in order])
+        return made
+
+    return length_of
+
+
+def recalled(what: Any, given: Sequence[Any], find: Callable[[], Any]) -> Any:
+    """Return the length, the number or None that was found of equal lengths and numbers, or find it."""
+    edges: list[Any] = []
+    key = (what, *[key_of_length(x, edges) if hasattr(x, "terms") else x for x in given])
+    facts = edges[0].line.facts
+    if key not in facts:
+        out = find()
+        if hasattr(out, "terms"):
+            facts[key] = length_maker(out, edges)
+            return out
+        facts[key] = lambda *_: out
+    return facts[key](edges)

@@ -1,0 +1,184 @@
+"""What complex streams, numbers in plain tensors and lengths come to is known in warm calls of patched modules."""
+
+import copy
+import math
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.nn.functional as F
+from torch import nn
+
+import dreamstream as ds
+from dreamstream.torch.forward.mode import Forward
+
+pytestmark = pytest.mark.fast
+CHUNKS = (7, 3, 1, 5, 4, 4, 4, 4)
+
+
+class Of(nn.Module):
+    """A function of tensors and a stream (B, 4, L) as a forward."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.window, self.two, self.function = torch.rand(4) + 0.5, torch.tensor([2]), function
+        self.register_buffer("scale", torch.rand(4, 1) + 0.5)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def spectral(m, x):
+    z = torch.stft(x.sum(1), 4, 2, window=m.window, return_complex=True)
+    parts = torch.view_as_real(z * torch.polar(m.window[:3], m.window[1:])[:, None] * (1 - 2j))
+    z = torch.view_as_complex(parts + 0.5)[:, 1:] * torch.complex(m.window, m.window)[:2, None] + z[:, :2].conj()
+    return z.abs() + z.real * torch.exp(1j * z.angle()).imag
+
+
+def resynthesized(m, x):
+    z = torch.stft(x[:, 0], 4, 2, 3, m.window[:3], return_complex=True)
+    return (torch.istft(z, 4, 2, 3, m.window[:3], length=x.shape[2])[:, None] + torch.zeros_like(x))[:, :, 1:]
+
+
+def levelled(m, x):
+    """Pad to what strides of two at several levels make whole, as networks of samples do, by ifs on lengths."""
+    size = x.shape[2]
+    for _ in range(2):
+        if size < 4:
+            size = 1
+        else:
+            size = 1 + math.ceil((size - 4) / 2)
+    for _ in range(2):
+        size = (size - 1) * 2 + 4
+    return F.pad(x, (0, size - x.shape[2]))[..., : x.shape[2]] * 2
+
+
+def padded(m, x):
+    y = F.pad(x, (0, 4 - x.shape[2] % 4)) if x.shape[2] % 4 else x
+    return (F.avg_pool1d(y, 4).repeat_interleave(4, 2) + y)[..., : x.shape[2]]
+
+
+def turned(m, x):
+    """Queries and keys turned by positions, as rotary embeddings of several layers do."""
+    at = torch.arange(x.shape[2])[None]
+    angles = (m.scale[:2, 0][None, :, None].float() @ at[:, None].float()).transpose(1, 2)
+    angles = torch.cat([angles, angles], -1)
+    cos, sin = angles.cos(), angles.sin()
+    for _ in range(3):
+        y = x.transpose(1, 2)
+        half = torch.cat([-y[..., 2:], y[..., :2]], -1)
+        x = (y * cos.unsqueeze(1)[:, 0] + half * sin.unsqueeze(1)[:, 0]).transpose(1, 2)
+    return x
+
+
+def normalized(m, x):
+    """A norm over all features and frames so far, in several layers."""
+    for _ in range(3):
+        n = torch.arange(x.shape[1], x.shape[1] * (x.shape[2] + 1), x.shape[1], dtype=x.dtype).view(1, -1)
+        mean = x.sum(1).cumsum(-1) / n
+        square = (x**2).sum(1).cumsum(-1) / n
+        x = (x - mean[:, None]) / (square - mean**2 + 0.1).sqrt()[:, None]
+    return x
+
+
+#: Forwards; how many calls of torch may ask the native front end again in a warm call, how many Python functions
+#: of this package may run.
+FORWARDS = {
+    "spectra": (spectral, 0, 620),
+    "samples of spectra": (resynthesized, 0, 450),
+    "ifs on lengths": (levelled, 0, 1000),
+    "pads by ifs on lengths": (padded, 1, 800),
+    "turned by positions": (turned, 4, 1400),
+    "cumulative norms": (normalized, 0, 1400),
+    "a slice up to a tensor": (lambda m, x: x[:, : m.two[0]] + x.expand_as(x)[:, m.two[0] :], 0, 420),
+}
+
+
+def streamed(model, whole):
+    """Stream two rows in chunks; the second has a frame less in every other call."""
+    got, at = {"a": [], "b": []}, [0, 0]
+    for n, size in enumerate(CHUNKS):
+        first, last = n == 0, n == len(CHUNKS) - 1
+        sizes = [whole.shape[2] - a if last else max(size - r * (n % 2), 0) for r, a in enumerate(at)]
+        chunk = [whole[r, :, a : a + s] for r, (a, s) in enumerate(zip(at, sizes))]
+        out = model(ds.stream_tensor(chunk, ids=["a", "b"], sos=first, eos=last))
+        at = [a + s for a, s in zip(at, sizes)]
+        for i in "ab":
+            got[i].append(out[i])
+    return {i: torch.cat(parts, -1) for i, parts in got.items()}
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["evaluated", "trained"])
+@pytest.mark.parametrize("name", FORWARDS)
+def test_warm_calls_know_what_calls_before_found(name, training, monkeypatch):
+    function, anew_at_most, most = FORWARDS[name]
+    torch.manual_seed(0)
+    model = Of(function).train(training)
+    whole = torch.randn(2, 4, sum(CHUNKS))
+    want = model(whole)
+    online, asked, anew = ds.patch_module(Of(function).train(training)).online(), [], Forward._anew
+    online.load_state_dict(model.state_dict())
+    online.window, online.two = model.window, model.two
+    monkeypatch.setattr(Forward, "_anew", lambda self, f, *given: asked.append(f) or anew(self, f, *given))
+    for _ in range(2):
+        asked.clear()  # the first turn has begun and ended streams, too
+        got = streamed(online, whole)
+        assert all(torch.allclose(got[i], want[row], atol=1e-5) for row, i in enumerate("ab"))
+    assert len(asked) <= anew_at_most * len(CHUNKS), [f.__name__ for f in asked]
+    online(ds.stream_tensor(whole, ids=["a", "b"], sos=True))
+    ran, chunk = [], ds.stream_tensor(whole, ids=["a", "b"])
+    for count in (lambda *_: None, lambda frame, event, _: event == "call" and ran.append(frame.f_code)):
+        sys.setprofile(count)
+        try:
+            online(chunk)
+        finally:
+            sys.setprofile(None)
+    ours = [code for code in ran if "/dreamstream/" in code.co_filename]
+    assert len(ours) <= most, len(ours)
+
+
+NUMBERS = {
+    "a slice of features": lambda m, x: x[:, None][:, [0], : m.two[0]][:, 0],
+    "a number in a list": lambda m, x: F.pad(x, (0, 0, m.two[0], 0)),
+    "a number alone": lambda m, x: x.narrow(1, 0, m.two[0]) * 2,
+    "a window": lambda m, x: torch.stft(x.sum(1), 4, 2, window=m.two[0] * m.window, return_complex=True).abs(),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_in_plain_tensors_are_read_in_every_call(name):
+    model = Of(NUMBERS[name]).eval()
+    plain, whole = copy.deepcopy(model), {"ids": ["a"], "sos": True, "eos": True}
+    ds.patch_module(model).online()
+    x = torch.randn(4, 9)
+    for number in (2, 2, 3):
+        model.two.fill_(number), plain.two.fill_(number)
+        got, want = model(ds.stream_tensor([x], **whole))["a"], plain(x[None])[0]
+        assert got.shape == want.shape and torch.allclose(got, want, atol=1e-5)
+
+
+@pytest.mark.parametrize("where", ["in place", "by another"])
+def test_numbers_that_positions_meet_are_those_of_this_call(where):
+    """Also where a tensor holds again what one that has changed meanwhile held before."""
+    model = Of(lambda m, x: x * (torch.arange(x.shape[2]) * m.window[:, None]).cos()).eval()
+    plain, whole = copy.deepcopy(model), {"ids": ["a"], "sos": True, "eos": True}
+    ds.patch_module(model).online()
+    x, window = torch.randn(4, 9), model.window.clone()
+    for factor in (1, 3, 3, 1, 1, 3):
+        for each in (model, plain):
+            if where == "in place" or factor == 3:
+                each.window.copy_(window * factor)
+            else:
+                each.window = window * factor
+        got, want = model(ds.stream_tensor([x], **whole))["a"], plain(x[None])[0]
+        assert torch.allclose(got, want, atol=1e-5), factor
+
+
+def test_windows_that_leave_samples_uncovered_are_refused_in_warm_calls():
+    model = ds.patch_module(Of(resynthesized).eval()).online()
+    for n in range(2):
+        model(ds.stream_tensor([torch.randn(4, 3)], ids=["a"], sos=n == 0))
+    model.window.zero_()
+    with pytest.raises(ds.ShapeError, match="leave samples uncovered"):
+        model(ds.stream_tensor([torch.randn(4, 3)], ids=["a"]))
