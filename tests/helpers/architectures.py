@@ -1,14 +1,17 @@
-"""How models written by others are held against their own offline runs: patched, and compiled."""
+"""How models written by others are held against their own offline runs: patched, compiled, in another process."""
 
 from __future__ import annotations
 
 import copy
+import io
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+
+from elsewhere import elsewhere
 
 import dreamstream as ds
 from dreamstream.stream import StreamMetadata
@@ -20,6 +23,8 @@ Rng = np.random.Generator
 
 #: (row, begin, end, starts, ends) of each chunk of one call.
 Call = list[tuple[int, int, int, bool, bool]]
+#: Gives each output of a call, from which streams are taken by their ids.
+Step = Callable[[Any, StreamMetadata], list[Any]]
 
 
 def sequences(rng: Rng, features: Sequence[int], lengths: Sequence[int]) -> list[torch.Tensor]:
@@ -35,7 +40,7 @@ def schedule(rng: Rng, lengths: Sequence[int], most: int) -> list[Call]:
     while live:
         call: Call = []
         for row in sorted(live):
-            if rng.random() < 0.3:
+            if rng.random() < (0.3 if row in begun else 0.5):
                 continue
             end = min(at[row] + int(rng.integers(0, most + 1)), lengths[row])
             ends = end == lengths[row] and bool(rng.random() < 0.7)
@@ -64,21 +69,25 @@ def chunks(xs: Sequence[torch.Tensor], call: Call, axis: int) -> tuple[Any, Stre
 
 
 def run(
-    step: Callable[[Any, StreamMetadata], Any],
-    xs: Sequence[torch.Tensor],
-    calls: Sequence[Call],
-    axis: int,
-    at: Sequence[int],
+    step: Step, xs: Sequence[torch.Tensor], calls: Sequence[Call], axis: int, at: Sequence[int], move: Any = None
 ) -> tuple[Any, Any]:
-    """Run calls; return every stream's outputs laid end to end, and the shapes that each call gave."""
+    """Run calls; return every stream's outputs laid end to end, and the shapes that each call gave.
+
+    From the middle call on the step is the one that `move` gives: it takes the ids of the streams that are live.
+    """
     out: list[Any] = [None] * len(xs)
     shapes = []
-    for call in calls:
-        given = leaves(step(*chunks(xs, call, axis)))
-        for row, *_ in call:
+    live: set[str] = set()
+    for n, call in enumerate(calls):
+        if move is not None and n >= len(calls) // 2 and live:
+            step, move = move(sorted(live)), None
+        given = step(*chunks(xs, call, axis))
+        for row, _, _, _, ends in call:
+            live = live - {f"s{row}"} if ends else live | {f"s{row}"}
             parts = [torch.as_tensor(np.asarray(y[f"s{row}"])) for y in given]
             out[row] = [[*o, p] for o, p in zip(out[row] or [[]] * len(parts), parts)]
             shapes.append([tuple(p.shape) for p in parts])
+    assert move is None, "no stream was live in the middle"
     return [[torch.cat(o, a) for o, a in zip(stream, at)] for stream in out], shapes
 
 
@@ -127,7 +136,8 @@ def check(
     """Stream random chunks of ragged streams through a model, patched and compiled, and compare with offline.
 
     Every call must give equally many frames in both, the whole must be what the model gives offline, and nothing
-    may come out of a stream that torch finds too short.
+    may come out of a stream that torch finds too short. In the first of two runs all streams move in their midst: to
+    another patched copy with their states, and with their snapshots to the engine of a saved file in another process.
 
     Parameters
     ----------
@@ -157,20 +167,38 @@ def check(
     exact = offline(copy.deepcopy(model).double(), [x.double() for x in xs])
 
     engine = ds.compile(model, spec, unstreamable=policy, verify=True)
-    ours = ds.patch_module(copy.deepcopy(model), unstreamable=policy).online()
     places = [[d for d in o.dimensions if d != "B"].index("L") for o in engine.outputs]
     names = [d if isinstance(d, str) else None for d in spec]
 
-    def patched(padded: torch.Tensor, meta: StreamMetadata) -> Any:
-        with torch.no_grad():
-            return ours(ds.stream_tensor(padded, meta, names))
+    def patched() -> tuple[Any, Step]:
+        ours = ds.patch_module(copy.deepcopy(model), unstreamable=policy).online()
 
-    def compiled(padded: torch.Tensor, meta: StreamMetadata) -> Any:
-        return engine(ds.stream_tensor(padded.numpy(), meta, names))
+        def step(padded: torch.Tensor, meta: StreamMetadata) -> list[Any]:
+            with torch.no_grad():
+                return leaves(ours(ds.stream_tensor(padded, meta, names)))
 
-    for size in (most, 3 * most):
+        return ours, step
+
+    def compiled(padded: torch.Tensor, meta: StreamMetadata) -> list[Any]:
+        return leaves(engine(ds.stream_tensor(padded.numpy(), meta, names)))
+
+    def to_a_copy(ids: list[str]) -> Step:
+        other, step = patched()
+        other.set_state(ours.get_state(ids))
+        ours.reset()
+        return step
+
+    def elsewhere_from_a_file(ids: list[str]) -> Step:
+        file = io.BytesIO()
+        engine.save(file)
+        elsewhere("begin", file.getvalue(), {i: engine.snapshot(i) for i in ids})
+        engine.reset()
+        return lambda padded, meta: elsewhere("step", padded.numpy(), meta, names)
+
+    ours, step = patched()
+    for size, moves in ((most, (to_a_copy, elsewhere_from_a_file)), (3 * most, (None, None))):
         calls = schedule(rng, lengths, size)
-        results = [run(step, xs, calls, axis, places) for step in (patched, compiled)]
+        results = [run(s, xs, calls, axis, places, move) for s, move in zip((step, compiled), moves)]
         assert results[0][1] == results[1][1], "patched and compiled, calls gave different numbers of frames"
         for name, (outputs, _) in zip(("patched", "compiled"), results):
             for n, got, w, e in zip(lengths, outputs, wanted, exact, strict=True):
