@@ -1,4 +1,4 @@
-"""How models written by others are held against their own offline runs: patched, compiled, in another process."""
+"""How models written by others are held against their own offline runs: patched, compiled, and handed over."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from elsewhere import elsewhere
 
 import dreamstream as ds
@@ -136,8 +135,8 @@ def check(
     """Stream random chunks of ragged streams through a model, patched and compiled, and compare with offline.
 
     Every call must give equally many frames in both, the whole must be what the model gives offline, and nothing
-    may come out of a stream that torch finds too short. In the first of two runs all streams move in their midst: to
-    another patched copy with their states, and with their snapshots to the engine of a saved file in another process.
+    may come out of a stream that torch finds too short. In the midst of the first run all streams move: with their
+    states to another patched copy, and with their snapshots to the engine of a saved file in another process.
 
     Parameters
     ----------
