@@ -335,8 +335,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     if (scores := next((t for t in tensors if hasattr(type(t), "beside")), None)) is not None:
         return scores.beside(tensors, dim)
     given = _tensors("cat", tensors)
-    shapes = (tuple(value_of(t).shape) for t in given)
-    some = [t for t, shape in zip(given, shapes) if t.is_stream or shape != (0,)]  # as torch leaves them out
+    some = [t for t in given if t.is_stream or tuple(value_of(t).shape) != (0,)]  # as torch leaves them out
     given = some or given[:1]
     if len(given) == 1 and given[0].is_stream:
         return given[0].clone()

@@ -94,13 +94,16 @@ def run(
 TOO_SHORT = re.compile("Kernel size can't be greater|Output size is too small|should be at least|non-zero size")
 
 
-def offline(model: torch.nn.Module, xs: Sequence[torch.Tensor]) -> list[Any]:
-    """Return the outputs for every whole sequence, None where torch finds it too short."""
+def offline(model: torch.nn.Module, xs: Sequence[torch.Tensor], dims: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return the outputs for every whole sequence, None where torch finds it too short.
+
+    An output whose dimensions have no L is a stream's one frame.
+    """
     out: list[Any] = []
     for x in xs:
         try:
             with torch.no_grad():
-                out.append([y[0] for y in leaves(model(x[None]))])
+                out.append([y[0] if "L" in d else y for y, d in zip(leaves(model(x[None])), dims)])
         except RuntimeError as error:
             if not TOO_SHORT.search(str(error)):
                 raise
@@ -131,6 +134,7 @@ def check(
     most: int,
     policy: str = "raise",
     seed: int = 0,
+    tokens: int = 0,
 ) -> list[float]:
     """Stream random chunks of ragged streams through a model, patched and compiled, and compare with offline.
 
@@ -151,6 +155,8 @@ def check(
     policy : {"raise", "buffer"}
         What to do with layers that need the whole stream.
     seed : int
+    tokens : int
+        How many numbers there are where the input is integers.
 
     Returns
     -------
@@ -162,11 +168,17 @@ def check(
     axis = [d for d in spec if d != "B"].index("L")
     xs = sequences(rng, [d for d in spec if not isinstance(d, str)], lengths)
     xs = [x.movedim(-1, axis).contiguous() for x in xs]
-    wanted = offline(model, xs)
-    exact = offline(copy.deepcopy(model).double(), [x.double() for x in xs])
-
-    engine = ds.compile(model, spec, unstreamable=policy, verify=True)
-    places = [[d for d in o.dimensions if d != "B"].index("L") for o in engine.outputs]
+    if tokens:
+        xs = [torch.from_numpy(rng.integers(0, tokens, tuple(x.shape))) for x in xs]
+    engine = ds.compile(model, spec, unstreamable=policy, verify=True, dtype="int64" if tokens else None)
+    dims = [[d for d in o.dimensions if d != "B"] for o in engine.outputs]
+    places = [d.index("L") if "L" in d else 0 for d in dims]
+    wanted = offline(model, xs, dims)
+    torch.set_default_dtype(torch.float64)
+    try:
+        exact = offline(copy.deepcopy(model).double(), [x if tokens else x.double() for x in xs], dims)
+    finally:
+        torch.set_default_dtype(torch.float32)
     names = [d if isinstance(d, str) else None for d in spec]
 
     def patched() -> tuple[Any, Step]:
