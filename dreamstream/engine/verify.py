@@ -194,11 +194,12 @@ def _offline(source: Source, engine: Engine, inputs: dict[str, Any]) -> list[Any
         whole[name] = np.array([1.0], np.float32) if given.relative else np.array([n])
     result = source.offline(whole, engine.by_name)
     outputs = zip(result, engine.outputs)
-    # An output without L keeps its B as the axis of one frame, in front; one that joins them has B's one row.
+    # An output without L keeps its B as the axis of one frame, in front; one that joins them has B's one row, and a
+    # forward that squeezes has none of one stream.
     return [
         t
         if "B" not in o.dimensions
-        else np.moveaxis(np.atleast_1d(t), o.dimensions.index("B"), 0)
+        else (np.moveaxis(t, o.dimensions.index("B"), 0) if t.ndim == len(o.dimensions) else t[None])
         if "L" not in o.dimensions
         else t.squeeze(b)
         if (b := o.dimensions.index("B")) < t.ndim and t.shape[b] == 1

@@ -97,13 +97,15 @@ TOO_SHORT = re.compile("Kernel size can't be greater|Output size is too small|sh
 def offline(model: torch.nn.Module, xs: Sequence[torch.Tensor], dims: Sequence[Sequence[Any]]) -> list[Any]:
     """Return the outputs for every whole sequence, None where torch finds it too short.
 
-    An output whose dimensions have no L is a stream's one frame.
+    An output whose dimensions have no L is a stream's one frame; `dims` are without B, as a forward that squeezes
+    leaves them of one stream.
     """
     out: list[Any] = []
     for x in xs:
         try:
             with torch.no_grad():
-                out.append([y[0] if "L" in d else y for y, d in zip(leaves(model(x[None])), dims)])
+                made = [y if y.ndim > len(d) else y[None] for y, d in zip(leaves(model(x[None])), dims)]
+                out.append([y[0] if "L" in d else y for y, d in zip(made, dims)])
         except RuntimeError as error:
             if not TOO_SHORT.search(str(error)):
                 raise
