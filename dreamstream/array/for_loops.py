@@ -60,7 +60,8 @@ def _range(*args: Any) -> Any:
         refuse(
             LOOPS_BACKWARDS
             if type(args[2]) is int and args[2] < 0
-            else "a step over frames; take every k-th one before the loop, x[:, ::k]"
+            else "a step over frames; take every k-th one before the loop, x[:, ::k], and give layers all that "
+            "blocks would, layer(x, state)"
         )
     start, stop = (0, args[0]) if len(args) == 1 else args[:2]
     if isinstance(stop, FrameNumber) or isinstance(start, FrameNumber):

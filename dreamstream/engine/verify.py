@@ -194,8 +194,8 @@ def _offline(source: Source, engine: Engine, inputs: dict[str, Any]) -> list[Any
         whole[name] = np.array([1.0], np.float32) if given.relative else np.array([n])
     result = source.offline(whole, engine.by_name)
     outputs = zip(result, engine.outputs)
-    # An output without L keeps its B as the axis of one frame, in front; one that joins them has B's one row, and a
-    # forward that squeezes has none of one stream.
+    # An output without L keeps its B as the axis of one frame, in front; one that joins them has B's one row. A
+    # forward that squeezes leaves no B of one stream.
     return [
         t
         if "B" not in o.dimensions

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import io
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from elsewhere import elsewhere
+from elsewhere import moved
 
 import dreamstream as ds
 from dreamstream.stream import StreamMetadata
@@ -201,15 +200,12 @@ def check(
         ours.reset()
         return step
 
-    def elsewhere_from_a_file(ids: list[str]) -> Step:
-        file = io.BytesIO()
-        engine.save(file)
-        elsewhere("begin", file.getvalue(), {i: engine.snapshot(i) for i in ids})
-        engine.reset()
-        return lambda padded, meta: elsewhere("step", padded.numpy(), meta, names)
+    def to_another_process(ids: list[str]) -> Step:
+        there = moved(engine)
+        return lambda padded, meta: there(ds.stream_tensor(padded.numpy(), meta, names))
 
     ours, step = patched()
-    for size, moves in ((most, (to_a_copy, elsewhere_from_a_file)), (3 * most, (None, None))):
+    for size, moves in ((most, (to_a_copy, to_another_process)), (3 * most, (None, None))):
         calls = schedule(rng, lengths, size)
         results = [run(s, xs, calls, axis, places, move) for s, move in zip((step, compiled), moves)]
         assert results[0][1] == results[1][1], "patched and compiled, calls gave different numbers of frames"

@@ -7,7 +7,9 @@ import io
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,19 +25,27 @@ def _process() -> subprocess.Popen[bytes]:
     return subprocess.Popen(words, cwd=Path(__file__).parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-def elsewhere(*asked: Any) -> Any:
-    """Have ``("begin", model, snapshots by id)``, then ``("step", padded, metadata, names)`` done there.
-
-    A step gives for each output a dictionary of arrays by id.
-    """
+def _asked(*what: Any) -> Any:
     process = _process()
     assert process.stdin is not None and process.stdout is not None
-    pickle.dump(asked, process.stdin)
+    pickle.dump(what, process.stdin)
     process.stdin.flush()
     done = pickle.load(process.stdout)
     if isinstance(done, Exception):
         raise done
     return done
+
+
+def moved(engine: Any) -> Callable[[Any], list[Any]]:
+    """Move all streams of an engine to one of its file, there; return what steps them, given a stream tensor.
+
+    A step gives each output as arrays by id.
+    """
+    file = io.BytesIO()
+    engine.save(file)
+    _asked(None, file.getvalue(), {i: engine.snapshot(i) for i in engine.ids})
+    engine.reset()
+    return lambda x: [MappingProxyType(y) for y in _asked(np.asarray(x.tensor()), x.meta, x.names)]
 
 
 def _begun(model: bytes, snapshots: dict[str, bytes]) -> Any:
@@ -51,17 +61,17 @@ def serve() -> None:
     sys.stdout = sys.stderr
     while True:
         try:
-            what, *given = pickle.load(sys.stdin.buffer)
+            first, *rest = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
         done: Any = None
         try:
-            if what == "begin":
-                engine = _begun(*given)
+            if first is None:
+                engine = _begun(*rest)
             else:
-                padded, meta, names = given
+                meta, names = rest
                 assert engine is not None
-                made = engine(ds.stream_tensor(padded, meta, names))
+                made = engine(ds.stream_tensor(first, meta, names))
                 done = [{i: np.array(y[i]) for i in meta.ids} for y in leaves(made)]
         except Exception as error:
             done = error

@@ -6,7 +6,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -27,9 +27,12 @@ def _attribute(of: Any, name: str) -> Any:
 
 
 class Anything:
-    """Is called, decorates, and has any attribute; nothing comes of it."""
+    """Is called, decorates, has any attribute, and nothing in it."""
 
     __getattr__ = _attribute
+
+    def __len__(self) -> int:
+        return 0
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         return args[0] if len(args) == 1 and callable(args[0]) and not options else self
@@ -38,7 +41,7 @@ class Anything:
 class StandIn(types.ModuleType):
     """Has any attribute."""
 
-    __path__: list[str] = []
+    __path__: Sequence[str] = ()
     __version__ = "1.0"
     __getattr__ = _attribute
 
@@ -56,12 +59,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.given = given
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
-        own = [
-            n
-            for n in self.given
-            if fullname == n or (fullname.startswith(n + ".") and "__path__" not in self.given[n])
-        ]
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=True) if own else None
+        inside = (n for n, own in self.given.items() if fullname.startswith(n + ".") and "__path__" not in own)
+        found = fullname in self.given or any(inside)
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True) if found else None
 
     def create_module(self, spec: Any) -> types.ModuleType:
         return StandIn(spec.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 from collections import deque
+from itertools import count
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from architectures import schedule
+from elsewhere import moved
 from given_once import driven, require_gradients, stepped
 from loop_models import D, functional, layers
 from pair_models import CASES
@@ -105,6 +107,18 @@ def compiled(engine):
     return lambda given, **of: engine(ds.stream_tensor([x.numpy() for x in given], names=("B", "L", None), **of))
 
 
+def moving(engine):
+    """A step of an engine, and from the fourth call on of its file in another process."""
+    calls, ways = count(), [engine]
+
+    def step(x):
+        if next(calls) == 3:
+            ways.append(moved(engine))
+        return ways[-1](x)
+
+    return step
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_torch_modules_stream(name, in_float64):
     model = Loop(CASES[name]).eval()
@@ -114,13 +128,12 @@ def test_torch_modules_stream(name, in_float64):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_engines_stream_as_files_and_snapshots_say(name, tmp_path):
-    """Any chunks have the same bits, from the file, too."""
+def test_engines_stream_as_files_and_snapshots_say(name):
+    """Any chunks have the same bits, and so has what goes on from a file and snapshots in another process."""
     model = Loop(CASES[name]).eval()
     xs = [torch.randn(n, D) for n in LENGTHS]
     engine = ds.compile(model, ("B", "L", D))
-    engine.save(tmp_path / "loop.dsm")
-    ways = (engine, 1, 5), (ds.load(tmp_path / "loop.dsm"), 1, 5), (engine, 1, 1), (engine, 2, 4), (engine, 3, 20)
+    ways = (engine, 1, 5), (moving(engine), 1, 5), (engine, 1, 1), (engine, 2, 4), (engine, 3, 20)
     first, *others = [streamed(compiled(e), xs, seed, most) for e, seed, most in ways]
     compare(first, wanted_of(model, xs), 2e-5)
     for other in others:

@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-import types
 
 import numpy as np
 import pytest
@@ -10,15 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from architectures import check
-
-
-class StandIn(types.ModuleType):
-    """A module in place of torchaudio, which there need not be for this torch; nothing of it is called."""
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *_, **__: []
+from stand_ins import Finder
 
 
 @pytest.fixture
@@ -27,12 +18,12 @@ def no_torchaudio(monkeypatch):
     try:
         import torchaudio  # noqa: F401
     except (ImportError, OSError):
-        for name in ("", ".functional", ".functional.functional", ".backend", ".backend.common", ".transforms"):
-            module = StandIn("torchaudio" + name)
-            module.__path__ = []
-            module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None)
-            module.__version__ = torch.__version__
-            monkeypatch.setitem(sys.modules, module.__name__, module)
+        finder = Finder({"torchaudio": {"__version__": torch.__version__}})
+        monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+        yield
+        finder.forget()
+    else:
+        yield
 
 
 class First(torch.nn.Module):

@@ -1,6 +1,6 @@
 """Models of repositories that are no packages, as their authors wrote them.
 
-DREAMSTREAM_TEST_SOURCES names a folder of clones, each under its owner's and its own name; what is not there is skipped:
+DREAMSTREAM_TEST_SOURCES names a folder of clones, each under its owner's and its own name; the others are skipped:
 
     git clone https://github.com/johnma2006/mamba-minimal $DREAMSTREAM_TEST_SOURCES/johnma2006/mamba-minimal
 """
@@ -28,9 +28,9 @@ END = float("inf")
 
 #: What some of them import, and need nothing of.
 ABSENT = (
-    "_k2", "apex", "auraloss", "bitsandbytes", "cupy", "fairscale", "k2", "kaldialign", "kaldifst", "lhotse", "librosa",
-    "matplotlib", "nam._version", "nam.data", "nam.train", "pynvrtc", "pypinyin", "pytorch_lightning", "sentencepiece", "sounddevice", "sphn",
-    "tensorboard", "timm", "torch.utils.tensorboard", "wavio",
+    "_k2", "apex", "auraloss", "bitsandbytes", "cupy", "fairscale", "k2", "kaldialign", "kaldifst", "lhotse",
+    "librosa", "matplotlib", "nam._version", "nam.data", "nam.train", "pynvrtc", "pypinyin", "pytorch_lightning",
+    "sentencepiece", "sounddevice", "sphn", "tensorboard", "timm", "torch.utils.tensorboard", "wavio",
 )  # fmt: skip
 
 
@@ -65,129 +65,19 @@ def with_lengths(model, axis=1):
     return Calls(model, lambda model, x: model(x, torch.full((x.size(0),), x.size(axis)))[0])
 
 
-FRAMES, SAMPLES, FEATURES = ("B", "L", 16), ("B", "L"), ("B", "L", 80)
-SHORT, LONG = (40, 17, 9, 1), (200, 60, 30, 25)
-#: By name: folder, module, path of modules, dimensions, lengths, delay, and what makes it of the module.
-CASES = {}
-
-
-def case(repository, path, module, dims, lengths, delay, **options):
-    def add(make):
-        CASES[make.__name__] = (repository, path, module, dims, lengths, delay, options, make)
-        return make
-
-    return add
-
-
-@case("johnma2006/mamba-minimal", "", "model", SAMPLES, SHORT, 0, tokens=16)
-def mamba_minimal(m):
-    return m.Mamba(m.ModelArgs(8, 2, 16, 4))
-
-
-@case("alxndrTL/mamba.py", "", "mambapy.mamba", FRAMES, SHORT, 0)
-def mamba_in_sequence(m):
-    return m.Mamba(m.MambaConfig(16, 2, d_state=4, pscan=False))
-
-
-@case("tommyip/mamba2-minimal", "", "mamba2", FRAMES, (40, 24, 16, 8), 7)
-def mamba2_minimal(m):
-    return first(filled(m.Mamba2(m.Mamba2Config(16, 1, 8, headdim=8, chunk_size=8))))
-
-
-@case("SmerkyG/RWKV_Explained", "", "rwkv5_2", SAMPLES, SHORT, 0, tokens=16)
-def rwkv5(m):
-    return first(filled(m.RWKV(m.Config(16, 8, 2, 2, 12))))
-
-
-@case("SmerkyG/RWKV_Explained", "", "rwkv6", SAMPLES, SHORT, 0, tokens=16)
-def rwkv6(m):
-    return first(filled(m.RWKV(m.Config(16, 8, 2, 2, 12))))
-
-
 def filled(model):
     """Parameters that were made without values get some."""
     for p in model.parameters():
-        torch.nn.init.uniform_(p, -0.4, 0.4)
+        nn.init.uniform_(p, -0.4, 0.4)
     return model
 
 
-@case("lucidrains/minGRU-pytorch", "", "minGRU_pytorch.minGRU", FRAMES, (40, 17, 9, 2), 0)
-def min_gru(m):
-    return m.minGRU(16, 1.5)
+def with_gradients(model):
+    """Where they are on, SRU runs its plain loop."""
+    inner = frames_first(model)
+    return Calls(inner, lambda inner, x: torch.enable_grad()(inner.forward)(x).detach())
 
 
-@case("lucidrains/minGRU-pytorch", "", "minGRU_pytorch.minLSTM", FRAMES, (40, 17, 9, 2), 0)
-def min_lstm(m):
-    return m.minLSTM(16, 1.5)
-
-
-@case("YecanLee/min-LSTM-torch", "", "minRNN", SAMPLES, SHORT, END, tokens=16)
-def min_lstm_of_cells(m):
-    """Gives what the last frame leaves."""
-    return m.MinRNN(6, 8, 16, 4)
-
-
-@case("StefOe/indrnn-pytorch", "", "indrnn", FRAMES, SHORT, 0)
-def indrnn(m):
-    return first(
-        m.IndRNN(16, 6, 2, batch_first=True, recurrent_inits=[lambda w: nn.init.uniform_(w, -0.9, 0.9)] * 2)
-    )
-
-
-@case("hrshtv/pytorch-lmu", "src", "lmu", FRAMES, SHORT, 0)
-def lmu(m):
-    return first(m.LMU(16, 6, 4, 9))
-
-
-@case("salesforce/pytorch-qrnn", "", "torchqrnn.qrnn", FRAMES, SHORT, 0)
-def qrnn(m):
-    return frames_first(m.QRNN(16, 6, 2))
-
-
-@case("salesforce/pytorch-qrnn", "", "torchqrnn.qrnn", FRAMES, (40, 17, 9, 2), 0)
-def qrnn_of_two_frames(m):
-    return frames_first(m.QRNN(16, 6, 2, window=2))
-
-
-@case(
-    "asappresearch/sru", "", "sru.modules", FRAMES, SHORT, "compiled code, such as a function of torch.jit.script"
-)
-def sru(m):
-    return frames_first(m.SRU(16, 6, 2))
-
-
-@case("asappresearch/sru", "", "sru.modules", FRAMES, SHORT, 0)
-def sru_with_gradients(m):
-    """Where gradients are on it runs its plain loop."""
-
-    def call(model, x):
-        with torch.enable_grad():
-            return model(x.transpose(0, 1))[0].transpose(0, 1).detach()
-
-    return Calls(m.SRU(16, 6, 2), call)
-
-
-@case("muditbhargava66/PyxLSTM", "", "xLSTM.block", FRAMES, SHORT, 0)
-def slstm(m):
-    return first(m.xLSTMBlock(16, 6, 2, lstm_type="slstm"))
-
-
-@case("muditbhargava66/PyxLSTM", "", "xLSTM.block", FRAMES, SHORT, 0)
-def mlstm(m):
-    return first(m.xLSTMBlock(16, 6, 2, lstm_type="mlstm"))
-
-
-@case("Jamie-Stirling/RetNet", "src", "retnet", FRAMES, SHORT, 0)
-def retnet(m):
-    return m.RetNet(2, 16, 16, 2)
-
-
-@case("Captaindoggo/Attention_based_CRNN", "", "model", ("B", 40, "L"), LONG, END, policy="buffer")
-def keyword_spotter(m):
-    return m.AtnCRNN(40, 8, 2, "cpu")
-
-
-@case("fatchord/WaveRNN", "", "models.fatchord_version", ("B", 8, "L"), (40, 17, 9, 6), 4)
 def wavernn(m):
     """Samples are a mel's, as long as they last."""
     sizes = {"pad": 2, "upsample_factors": (2, 3), "feat_dims": 8, "compute_dims": 8, "res_out_dims": 8}
@@ -195,14 +85,6 @@ def wavernn(m):
     return Calls(model, lambda model, x: model(x[:, 0, 2:-2].repeat_interleave(6, 1), x))
 
 
-@case(
-    "k2-fsa/icefall",
-    "egs/librispeech/ASR/pruned_transducer_stateless7_streaming",
-    "zipformer",
-    FEATURES,
-    (90, 70, 57, 33),
-    22,
-)
 def zipformer_of_2023(m):
     pairs = {"encoder_dims": (16, 16), "attention_dim": (8, 8), "encoder_unmasked_dims": (16, 16), "nhead": (2, 2)}
     more = {"zipformer_downsampling_factors": (1, 2), "feedforward_dim": (16, 16), "num_encoder_layers": (1, 1)}
@@ -210,7 +92,6 @@ def zipformer_of_2023(m):
     return with_lengths(m.Zipformer(80, cnn_module_kernels=(5, 5), **pairs, **more, **chunks))
 
 
-@case("k2-fsa/icefall", "egs/librispeech/ASR/zipformer", "zipformer", FEATURES, (90, 70, 57, 33), 28)
 def zipformer(m):
     heads = {"query_head_dim": 8, "pos_head_dim": 4, "value_head_dim": 8, "num_heads": 2, "pos_dim": 16}
     sizes = {"encoder_dim": (16, 16), "num_encoder_layers": 1, "encoder_unmasked_dim": 16, "feedforward_dim": 16}
@@ -225,32 +106,19 @@ def zipformer(m):
     return Calls(nn.ModuleList([subsampling, encoder]), call)
 
 
-@case(
-    "k2-fsa/icefall",
-    "egs/librispeech/ASR/conv_emformer_transducer_stateless2",
-    "emformer",
-    FEATURES,
-    (90, 70, 57, 33),
-    "at no fixed distance",
-)
 def conv_emformer(m):
     sizes = {"d_model": 16, "nhead": 2, "dim_feedforward": 16, "num_encoder_layers": 2, "cnn_module_kernel": 5}
     contexts = {"left_context_length": 16, "chunk_length": 16, "right_context_length": 8, "memory_size": 0}
     return with_lengths(m.Emformer(80, subsampling_factor=4, **sizes, **contexts))
 
 
-@case("k2-fsa/icefall", "egs/librispeech/ASR/lstm_transducer_stateless2", "lstm", FEATURES, (90, 70, 57, 33), 8)
 def icefall_lstm(m):
     sizes = {"d_model": 16, "dim_feedforward": 16, "rnn_hidden_size": 24, "num_encoder_layers": 2}
     return with_lengths(m.RNN(80, 4, **sizes))
 
 
-ASR = "nemo.collections.asr"
-
-
-@case("NVIDIA/NeMo", "", f"{ASR}.modules.conv_asr", ("B", 8, "L"), (200, 61, 33, 7, 1), 54)
 def matchboxnet(m):
-    """The classes and blocks of its configuration, 3x1, with fewer channels."""
+    """The class and blocks of its configuration, 3x1, with fewer channels."""
     filters, kernels = (16, 8, 8, 8, 16, 16), (11, 13, 15, 17, 29, 1)
     jasper = [
         {"filters": f, "repeat": 1, "kernel": [k], "stride": [1], "dilation": [1 + (k == 29)], "dropout": 0.0}
@@ -260,7 +128,6 @@ def matchboxnet(m):
     return with_lengths(m.ConvASREncoder(jasper, "relu", 8), 2)
 
 
-@case("NVIDIA/NeMo", "", f"{ASR}.modules.conformer_encoder", ("B", 80, "L"), (200, 90, 61, 33), 24)
 def fast_conformer(m):
     sizes = {"n_layers": 2, "d_model": 16, "n_heads": 2, "conv_kernel_size": 5, "conv_norm_type": "layer_norm"}
     streaming = {"att_context_size": [8, 3], "att_context_style": "chunked_limited", "conv_context_size": "causal"}
@@ -268,46 +135,16 @@ def fast_conformer(m):
     return with_lengths(m.ConformerEncoder(80, subsampling_conv_channels=8, **sizes, **streaming, **down), 2)
 
 
-@case("JupiterEthan/CRN-causal", "scripts", "utils.networks", ("B", "L", 161), (30, 12, 5, 1), 1)
-def crn(m):
-    return m.Net()
-
-
-@case("NVIDIA/CleanUNet", "", "network", ("B", 1, "L"), (200, 100, 60, 30), END, policy="buffer")
 def cleanunet(m):
     sizes = {"channels_H": 4, "max_H": 8, "encoder_n_layers": 3, "kernel_size": 4, "stride": 2}
     return m.CleanUNet(**sizes, tsfm_n_layers=1, tsfm_n_head=2, tsfm_d_model=8, tsfm_d_inner=16)
 
 
-@case("kyutai-labs/moshi", "moshi", "moshi.modules.transformer", FRAMES, SHORT, 0)
 def moshi(m):
     sizes = {"d_model": 16, "num_heads": 2, "num_layers": 2, "dim_feedforward": 32, "causal": True, "context": 7}
     return m.StreamingTransformer(**sizes, positional_embedding="rope", gating="silu", norm="rms_norm_f32")
 
 
-SEANET = {"channels": 1, "dimension": 8, "n_filters": 4, "n_residual_layers": 1, "ratios": [2, 3], "causal": True}
-
-
-@case("kyutai-labs/moshi", "moshi", "moshi.modules.seanet", ("B", 1, "L"), (300, 120, 60, 36), 5)
-def seanet_encoder(m):
-    return m.SEANetEncoder(**SEANET, norm="none", pad_mode="constant")
-
-
-@case("kyutai-labs/moshi", "moshi", "moshi.modules.seanet", ("B", 8, "L"), (40, 12, 9, 6), 0)
-def seanet_decoder(m):
-    return m.SEANetDecoder(**SEANET, norm="none", pad_mode="constant")
-
-
-@case("kaituoxu/Conv-TasNet", "src", "conv_tasnet", SAMPLES, (400, 200, 190, 60, 20), 159)
-def conv_tasnet(m):
-    return m.ConvTasNet(16, 20, 8, 12, 3, 3, 2, 2, norm_type="BN")
-
-
-def padded_at_the_start(model):
-    return Calls(model, lambda model, x: model(x, pad_start=True))
-
-
-@case("sdatkinson/neural-amp-modeler", "", "nam.models.wavenet", SAMPLES, LONG, 0)
 def amplifier_wavenet(m):
     def array(size, channels, dilations, out):
         head = {"out_channels": out, "kernel_size": 1, "bias": out == 1}
@@ -315,15 +152,69 @@ def amplifier_wavenet(m):
         return {**sizes, "dilations": dilations, "head": head, "activation": "Tanh", "gated": False}
 
     layers = [array(1, 4, [1, 2, 4], 2), array(4, 2, [1, 2], 1)]
-    return padded_at_the_start(
-        m.WaveNet.init_from_config({"layers_configs": layers, "head": None, "head_scale": 0.02})
-    )
+    model = m.WaveNet.init_from_config({"layers_configs": layers, "head": None, "head_scale": 0.02})
+    return Calls(model, lambda model, x: model(x, pad_start=True))
 
 
-@case("sdatkinson/neural-amp-modeler", "", "nam.models.recurrent", SAMPLES, LONG, 0)
-def amplifier_lstm(m):
-    return Calls(m.LSTM(8), lambda model, x: model(x, pad_start=False))
+FRAMES, SAMPLES, FEATURES = ("B", "L", 16), ("B", "L"), (("B", "L", 80), (90, 70, 57, 33))
+SHORT, TWO, LONG = (40, 17, 9, 1), (40, 17, 9, 2), (200, 60, 30, 25)
+TOKENS, WAITS = {"tokens": 16}, {"policy": "buffer"}
+ASR, ICEFALL, AMPLIFIER = (
+    "nemo.collections.asr",
+    "k2-fsa/icefall/egs/librispeech/ASR",
+    "sdatkinson/neural-amp-modeler",
+)
+SEANET = {"channels": 1, "dimension": 8, "n_filters": 4, "n_residual_layers": 1, "ratios": [2, 3], "causal": True}
+SEANET |= {"norm": "none", "pad_mode": "constant"}
 
+#: Folder of modules, in a repository's; module, and what makes the model of it; dimensions, lengths, delay or what
+#: the refusal says, and options of `check`.
+CASES = [
+    ("johnma2006/mamba-minimal", "model", lambda m: m.Mamba(m.ModelArgs(8, 2, 16, 4)), SAMPLES, SHORT, 0, TOKENS),
+    ("alxndrTL/mamba.py", "mambapy.mamba", lambda m: m.Mamba(m.MambaConfig(16, 2, d_state=4, pscan=False)),
+     FRAMES, SHORT, 0),
+    ("tommyip/mamba2-minimal", "mamba2",
+     lambda m: first(filled(m.Mamba2(m.Mamba2Config(16, 1, 8, headdim=8, chunk_size=8)))),
+     FRAMES, (40, 24, 16, 8), 7),
+    *[("SmerkyG/RWKV_Explained", name, lambda m: first(filled(m.RWKV(m.Config(16, 8, 2, 2, 12)))),
+       SAMPLES, SHORT, 0, TOKENS) for name in ("rwkv5_2", "rwkv6")],
+    ("lucidrains/minGRU-pytorch", "minGRU_pytorch.minGRU", lambda m: m.minGRU(16, 1.5), FRAMES, TWO, 0),
+    ("lucidrains/minGRU-pytorch", "minGRU_pytorch.minLSTM", lambda m: m.minLSTM(16, 1.5), FRAMES, TWO, 0),
+    ("YecanLee/min-LSTM-torch", "minRNN", lambda m: m.MinRNN(6, 8, 16, 4), SAMPLES, SHORT, END, TOKENS),
+    ("StefOe/indrnn-pytorch", "indrnn",
+     lambda m: first(m.IndRNN(16, 6, 2, batch_first=True, recurrent_inits=[nn.init.uniform_] * 2)),
+     FRAMES, SHORT, 0),
+    ("hrshtv/pytorch-lmu/src", "lmu", lambda m: first(m.LMU(16, 6, 4, 9)), FRAMES, SHORT, 0),
+    ("salesforce/pytorch-qrnn", "torchqrnn.qrnn", lambda m: frames_first(m.QRNN(16, 6, 2)), FRAMES, SHORT, 0),
+    ("salesforce/pytorch-qrnn", "torchqrnn.qrnn", lambda m: frames_first(m.QRNN(16, 6, 2, window=2)),
+     FRAMES, TWO, 0),
+    ("asappresearch/sru", "sru.modules", lambda m: with_gradients(m.SRU(16, 6, 2)), FRAMES, SHORT, 0),
+    ("asappresearch/sru", "sru.modules", lambda m: frames_first(m.SRU(16, 6, 2)), FRAMES, SHORT, "compiled code"),
+    *[("muditbhargava66/PyxLSTM", "xLSTM.block", lambda m, k=kind: first(m.xLSTMBlock(16, 6, 2, lstm_type=k)),
+       FRAMES, SHORT, 0) for kind in ("slstm", "mlstm")],
+    ("Jamie-Stirling/RetNet/src", "retnet", lambda m: m.RetNet(2, 16, 16, 2), FRAMES, SHORT, 0),
+    ("Captaindoggo/Attention_based_CRNN", "model", lambda m: m.AtnCRNN(40, 8, 2, "cpu"),
+     ("B", 40, "L"), LONG, END, WAITS),
+    ("fatchord/WaveRNN", "models.fatchord_version", wavernn, ("B", 8, "L"), (40, 17, 9, 6), 4),
+    (f"{ICEFALL}/pruned_transducer_stateless7_streaming", "zipformer", zipformer_of_2023, *FEATURES, 22),
+    (f"{ICEFALL}/zipformer", "zipformer", zipformer, *FEATURES, 28),
+    (f"{ICEFALL}/conv_emformer_transducer_stateless2", "emformer", conv_emformer, *FEATURES, "no fixed distance"),
+    (f"{ICEFALL}/lstm_transducer_stateless2", "lstm", icefall_lstm, *FEATURES, 8),
+    ("NVIDIA/NeMo", f"{ASR}.modules.conv_asr", matchboxnet, ("B", 8, "L"), (200, 61, 33, 7, 1), 54),
+    ("NVIDIA/NeMo", f"{ASR}.modules.conformer_encoder", fast_conformer, ("B", 80, "L"), (200, 90, 61, 33), 24),
+    ("JupiterEthan/CRN-causal/scripts", "utils.networks", lambda m: m.Net(), ("B", "L", 161), (30, 12, 5, 1), 1),
+    ("NVIDIA/CleanUNet", "network", cleanunet, ("B", 1, "L"), (200, 100, 60, 30), END, WAITS),
+    ("kyutai-labs/moshi/moshi", "moshi.modules.transformer", moshi, FRAMES, SHORT, 0),
+    ("kyutai-labs/moshi/moshi", "moshi.modules.seanet", lambda m: m.SEANetEncoder(**SEANET),
+     ("B", 1, "L"), (300, 120, 60, 36), 5),
+    ("kyutai-labs/moshi/moshi", "moshi.modules.seanet", lambda m: m.SEANetDecoder(**SEANET),
+     ("B", 8, "L"), (40, 12, 9, 6), 0),
+    ("kaituoxu/Conv-TasNet/src", "conv_tasnet", lambda m: m.ConvTasNet(16, 20, 8, 12, 3, 3, 2, 2, norm_type="BN"),
+     SAMPLES, (400, 200, 190, 60, 20), 159),
+    (AMPLIFIER, "nam.models.wavenet", amplifier_wavenet, SAMPLES, LONG, 0),
+    (AMPLIFIER, "nam.models.recurrent", lambda m: Calls(m.LSTM(8), lambda model, x: model(x, pad_start=False)),
+     SAMPLES, LONG, "a step over frames"),
+]  # fmt: skip
 
 #: What was imported of a folder and path, for the next test of them: some can't be twice.
 IMPORTED = {}
@@ -340,10 +231,9 @@ def sources(monkeypatch):
     nemo = {name: {"__path__": [str(FOLDER / "NVIDIA/NeMo" / name.replace(".", "/"))]} for name in (
         "nemo", "nemo.collections", ASR, f"{ASR}.modules", f"{ASR}.parts", f"{ASR}.parts.submodules",
     )}  # fmt: skip
-    given |= nemo | {
-        name: {}
-        for name in ("nemo.collections.common", "nemo.utils", "nemo.core", f"{ASR}.models", f"{ASR}.parts.mixins")
-    }
+    given |= nemo
+    given |= {f"nemo.{name}": {} for name in ("collections.common", "core")}
+    given |= {f"{ASR}.{name}": {} for name in ("models", "parts.mixins")}
     given["nemo.utils"] = {"avoid_float16_autocast_context": contextlib.nullcontext}
     given["nemo.core.classes.module"] = {"NeuralModule": nn.Module}
     given["nemo.core.classes.mixins"] = {"AccessMixin": access}
@@ -354,29 +244,28 @@ def sources(monkeypatch):
     monkeypatch.setattr(np, "cumproduct", np.cumprod, raising=False)
     before = dict(sys.modules)
 
-    def use(repository, path):
-        if not (FOLDER / repository).is_dir():
+    def use(path):
+        repository = FOLDER / "/".join(path.split("/")[:2])
+        if not repository.is_dir():
             pytest.skip("DREAMSTREAM_TEST_SOURCES has no clone of it")
-        monkeypatch.syspath_prepend(str(FOLDER / repository))
-        monkeypatch.syspath_prepend(str(FOLDER / repository / path))
-        used.append((repository, path))
-        sys.modules.update(IMPORTED.get(used[-1], {}))
+        monkeypatch.syspath_prepend(str(repository))
+        monkeypatch.syspath_prepend(str(FOLDER / path))
+        used.append(path)
+        sys.modules.update(IMPORTED.get(path, {}))
 
     used = []
     yield use
-    own = {
-        n: m for n, m in sys.modules.items() if n not in before and str(FOLDER) in str(getattr(m, "__file__", ""))
-    }
-    IMPORTED.update(dict.fromkeys(used, own))
-    for name in own:
-        del sys.modules[name]
+    for name, module in list(sys.modules.items()):
+        places = f"{getattr(module, '__file__', '')} {getattr(module, '__path__', '')}"
+        if name not in before and str(FOLDER) in places:
+            IMPORTED.setdefault(used[0], {})[name] = sys.modules.pop(name)
     finder.forget()
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_as_their_authors_wrote_them(name, sources):
-    repository, path, module, dims, lengths, delay, options, make = CASES[name]
-    sources(repository, path)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}")
+def test_as_their_authors_wrote_them(case, sources):
+    path, module, make, dims, lengths, delay, *options = case
+    sources(path)
     torch.manual_seed(0)
     random.seed(0)  # which some ask in evaluation, too, whether to log
     model = make(importlib.import_module(module)).eval()
@@ -384,4 +273,4 @@ def test_as_their_authors_wrote_them(name, sources):
         with pytest.raises(ds.NotStreamableError, match=delay):
             ds.compile(model, dims)
         return
-    assert set(check(model, dims, lengths, max(lengths) // 5, **options)) == {delay}
+    assert set(check(model, dims, lengths, max(lengths) // 5, **dict(*options))) == {delay}
