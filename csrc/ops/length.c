@@ -51,7 +51,8 @@ ds_status ds_length_of_rate(const ds_op *op, int attr, const char *what)
     ds_rate rate = op->in[1].rate;
     DS_TRY(ds_length_rate(op, attr, &rate));
     DS_CHECK(ds_rate_equal(rate, own), DS_MISMATCH,
-             "%s: input 0 has rate %lld/%lld, but the length that it is %s to has rate %lld/%lld",
+             "%s: input 0 has rate %lld/%lld, but the length that it is %s to has rate %lld/%lld; "
+             "give it that rate first (x[..., ::k]), or do so outside the forward",
              op->def->name, (long long)own.num, (long long)own.den, what, (long long)rate.num,
              (long long)rate.den);
     return DS_OK;

@@ -141,7 +141,8 @@ def of_streams(name: str, a: Any, b: Any) -> Terms | None:
     if name not in ("add", "sub") or not all(getattr(x, "edge", None) is not None for x in (a, b)):
         return None
     at = [x.dims.index("L") - x.ndim if "L" in x.dims else 0 for x in (a, b)]
-    if 0 in at or at[0] == at[1] or not all("B" in x.dims for x in (a, b)):
+    batch = {x.dims.index("B") - x.ndim if "B" in x.dims else 0 for x in (a, b)}
+    if 0 in at or at[0] == at[1] or 0 in batch or not batch.isdisjoint(at):
         return None
     axes = _axes_of((a, b), *at)
     sides = [pair_sums.along(axes, x) for x in (a, b)]

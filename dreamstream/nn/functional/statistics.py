@@ -254,9 +254,10 @@ def _channels_last(name: str, x: Any) -> tuple[Any, ...]:
     if x.is_stream:
         roles = list(x.dims)
         if isinstance(roles[1], str):
+            more = "" if name == "batch_norm" else f', where it {OVER_STREAM.text}, or unstreamable="buffer" to wait'
             raise NotStreamableError.here(
                 f"{name}: dimension 1 of {x.roles} is taken for the channels, which must be features; transpose "
-                "them there"
+                f"them there{more}"
             )
     else:
         roles = ["B", 0, "L", *range(x.ndim - 3)] if x.ndim > 2 else ["L", 0]

@@ -176,7 +176,7 @@ class _Open:
         return NotStreamableError.here(
             what,
             f" writes into a stream in the `{self._site.kind} {self._site.text}` at {self._site}, which only "
-            "some streams enter; compute a new one, as in y = y + 1",
+            "some streams enter; do so in all of them, before or after it, or outside the forward",
         )
 
     def open(self) -> None:

@@ -256,7 +256,7 @@ def sources(monkeypatch):
     used = []
     yield use
     for name, module in list(sys.modules.items()):
-        places = f"{getattr(module, '__file__', '')} {getattr(module, '__path__', '')}"
+        places = f"{vars(module).get('__file__')} {vars(module).get('__path__')}"
         if name not in before and str(FOLDER) in places:
             IMPORTED.setdefault(used[0], {})[name] = sys.modules.pop(name)
     finder.forget()
