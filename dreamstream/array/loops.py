@@ -268,7 +268,7 @@ class Loop:
         self.seen[id(y)] = y
         if i is None:
             i = len(self.written)
-            if self.first + off < 0:
+            if self.position + off < 0:
                 refuse(f"a frame before the first is written; let the loop begin at {-off}")
             self.written.append((y, len(self.rounds), off))
             if any(x is y for x, _ in self._firsts):
