@@ -191,7 +191,7 @@ CASES = [
     ("keep streams apart", lambda m, x: x.flip(0), lambda m, x: x.flip(2)),
     ("bring them to one rate", lambda m, x: x + x[:, ::2],
      lambda m, x: x[:, ::2].repeat_interleave(2, 1)[:, : x.size(1)] + x),
-    ("do so by lengths without an if", padded_in_an_if, lambda m, x: F.pad(x, (0, 0, 0, -x.size(1) % 4))),
+    ("as the next multiple is, x.size(L) + -x.size(L) % 4", padded_in_an_if, lambda m, x: F.pad(x, (0, 0, 0, -x.size(1) % 4))),
 ]  # fmt: skip
 
 
