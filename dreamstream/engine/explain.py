@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from fractions import Fraction
 from functools import partial
+from operator import getitem
 from threading import RLock
 from typing import Any
 
@@ -93,7 +94,8 @@ def _in_full(
     with explanation.listening(), explanation.noting():
         for x in leaves(source.streamed(capture, args, kwargs)):
             # of a loop that was left nothing more is said; the question itself may be refused, of rolled frames
-            with explanation.noting(), suppress(DreamStreamError) if is_of_body(x) else nullcontext():
+            is_made = is_of_body(x) or (explanation.has_arrays and not _stands_for_frames(_bared(x)))
+            with explanation.noting(), suppress(DreamStreamError) if is_made else nullcontext():
                 as_output(capture, model, x)
     said = explanation.said or [str(error)]
     for path, part in modules.items():
@@ -115,6 +117,9 @@ class Explanation:
         self.said: list[str] = []
         #: How often it was guessed what stands for a result.
         self.guesses = 0
+        self.has_arrays = False  # in the place of NumPy's
+        #: The loops whose frames stand for those that they were refused.
+        self.instead_of: list[Any] = []
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -154,17 +159,24 @@ class Explanation:
         loop = getattr(self.capture, "open_loop", None)
         frames = [x for x in map(_bared, given) if is_of_body(x)]
         left = any(loop is None or x.edge.entry is not loop.body for x in frames)
-        if not (left and LOOPS_WHOLE.text in str(error)):  # that it is one frame's follows from its loop's refusal
-            self.note(error)
         number = next((x for x in given if isinstance(x, LoopNumber)), None)
+        # That it is one frame's, or at such a number, follows from its loop's refusal.
+        if not (left and LOOPS_WHOLE.text in str(error)) and (
+            number is None or number.loop not in self.instead_of
+        ):
+            self.note(error)
         in_loop = loop is not None and bool(frames or number is not None)
         streams = [x for x in map(_bared, given) if type(x) is StreamTensor and x.edge and "L" in x.dims]
+        if f is getitem and type(args[0]) is Gathered and type(args[1]) is slice:
+            return args[0]
         token = _CURRENT.set(None)
         self.capture.explanation = None
         try:
             if (instead := frames_instead(f, args, self._length())) is not None:
                 return instead
             two, three = (self._tried(f, args, kwargs, rows, n) for rows, n in _TRIED)
+            if two is NotImplemented:
+                raise TypeError("an operator without such operands")
             others, base = iter(leaves(three)), next(iter(streams), self.capture.inputs[0])
             frame = loop.frame(whole(loop.clock), 0) if in_loop and loop is not None else None
 
@@ -243,8 +255,12 @@ class Explanation:
                 ratio = Fraction(int(m) - int(n), own[1] - own[0]).limit_denominator(4096)
         if not {"B", "L"} & {*roles}:
             return two
-        if roles.count("L") > 1 or roles.count("B") != 1:
-            raise ValueError("no stream has these dimensions")
+        if isinstance(two, np.ndarray):  # one that meets every stream
+            self.has_arrays = True
+            return two[tuple(slice(1) if isinstance(r, str) else slice(None) for r in roles)]
+        if roles.count("L") > 1 or roles.count("B") != 1:  # no stream has these dimensions
+            self.guesses += 1
+            return self.capture.library.see(base if frame is None else frame)
         if "L" not in roles:
             base = base if frame is None else frame
         elif frame is not None:

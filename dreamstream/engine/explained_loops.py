@@ -51,6 +51,10 @@ def like(base: StreamTensor, roles: list[Any], dtype: np.dtype[Any]) -> StreamTe
     return kind
 
 
+class Instead(Numbers):
+    """What stands for a range that was refused: at its numbers there may be no frames."""
+
+
 class Paired(Frames):
     """What stands for ``zip`` of frames and something else, of which the first item does."""
 
@@ -69,7 +73,7 @@ def frames_instead(f: Callee, args: tuple[Any, ...], length: Any) -> Frames | No
     if f is zip:
         return Paired(args, found)
     if f in (enumerate, reversed, range, list, tuple):
-        return next((x for x in found if x is not None), Numbers(0, length))
+        return next((x for x in found if x is not None), Instead(0, length))
     return None
 
 
@@ -113,6 +117,8 @@ class ExplainedLoop(ForLoop):
         except DreamStreamError as error:
             self._explanation.note(error)
             super()._open(self._explanation.all_frames())
+        if type(frames) is Instead:
+            self._explanation.instead_of.append(self.loop)
 
     def _rounds(self) -> Iterator[Any]:
         rounds = super()._rounds()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 from torch import nn
+from torch.nn import functional as F
 
 import dreamstream as ds
 from dreamstream.online.tracer import TRACER
@@ -229,3 +232,123 @@ def test_what_is_kept_in_an_attribute_is_listed_once():
     with pytest.raises(ds.NotStreamableError, match="carry it in a variable") as caught:
         ds.compile(Model(), ("B", "L", 4), explain=True)
     assert len(caught.value.refusals) == 1
+
+
+# ---------------------------------------------------------------------- models as strangers write them
+def layers():
+    torch.manual_seed(0)
+    return nn.ModuleDict({
+        "conv": nn.Conv1d(8, 8, 3, padding=1), "norm": nn.GroupNorm(1, 8), "gate": nn.Linear(8, 8),
+        "both": nn.LSTM(8, 8, batch_first=True, bidirectional=True), "cell": nn.GRUCell(8, 8),
+        "attention": nn.MultiheadAttention(16, 2, batch_first=True), "instance": nn.InstanceNorm1d(8),
+        "pool": nn.AdaptiveAvgPool1d(10), "round": nn.Conv1d(8, 8, 3, padding=1, padding_mode="circular"),
+    })  # fmt: skip
+
+
+def normalised_recogniser(m, x):
+    x = (x - x.mean(1, keepdim=True)) / (x.std(1, keepdim=True) + 1e-5)
+    y, _ = m["both"](x)
+    y = y + m["attention"](y, y, y)[0]
+    return y.log_softmax(-1) / x.size(1)
+
+
+def squeezed(m, x):
+    y = m["norm"](m["conv"](x.transpose(1, 2)))
+    y = y * m["gate"](y.mean(2)).sigmoid().unsqueeze(2)
+    return (y + torch.roll(y, 1, 2)).flip(1)
+
+
+def clipped_cell(m, x):
+    h, ys = x.new_zeros(x.size(0), 8), []
+    for t in range(x.size(1)):
+        h = m["cell"](x[:, t], h)
+        ys.append(h / h.abs().max())
+    y = torch.stack(ys, 1)
+    return (y - y.mean(0, keepdim=True)).sort(1)[0]
+
+
+def voiced(m, x):
+    energy = m["instance"](x.transpose(1, 2)).pow(2).sum(1)
+    energy = energy / energy.max(1, keepdim=True)[0]
+    return energy, (energy > 0.5).nonzero()
+
+
+def pooled_and_stretched(m, x):
+    y = m["round"](x.transpose(1, 2))
+    z = F.interpolate(m["pool"](y), size=x.size(1))
+    return (y + z)[:, :, :50]
+
+
+def by_spectra(m, x):
+    y = torch.fft.irfft(torch.fft.rfft(x, dim=1) * 0.5, dim=1)
+    return y - x.median(1, keepdim=True)[0], x.quantile(0.9, 1)
+
+
+def by_numpy(m, x):
+    y = x * torch.rand(8)
+    z = torch.from_numpy(np.tanh(x.numpy()))
+    return y + z, z, x[:, [0, 3]], x.sum(0)
+
+
+def from_the_end(m, x):
+    h, ys, zs = x.new_zeros(x.size(0), 8), [], []
+    for t in range(x.size(1) - 1, -1, -1):
+        h = m["cell"](x[:, t], h)
+        ys.append(h)
+    for t in range(0, x.size(1), 4):
+        zs.append(x[:, t : t + 4].mean(1))
+    return torch.stack(ys[::-1], 1) / int(x.size(1)) ** 0.5, torch.stack(zs, 1)
+
+
+def several_parts(m, x):
+    y = squeezed(m, x).transpose(1, 2)
+    energy, at = voiced(m, x)
+    if x.size(1) > 20:
+        y = y * 2
+    return y * energy.unsqueeze(-1), at
+
+
+def two_statistics(m, x):
+    y = m["both"](x.flip(0))[0]
+    weights = (y * 2).softmax(1)
+    return y * weights, y.cumsum(0), torch.stack([frame for frame in reversed(x.unbind(1))], 1)
+
+
+SQUEEZED = ("takes its statistics", "meets its frames", "roll along L")
+VOICED = ("takes its statistics", "meets its frames", "nonzero")
+STRANGERS = {
+    normalised_recogniser: (
+        "sub: a value", "div: a value", "both (LSTM)", "every query sees the whole stream", "beside frames",
+    ),
+    squeezed: SQUEEZED,
+    clipped_cell: ("max over the batch", "mean over the batch", "sort along L"),
+    voiced: VOICED,
+    pooled_and_stretched: ("circular padding", "adaptive_avg_pool1d", "interpolate(size=", "constant position 50"),
+    by_spectra: ("rfft at", "irfft on", "sort along L", "sub: a value"),
+    by_numpy: ("numbers drawn", "the values of a stream", "a list, mask or array", "sum over the batch"),
+    from_the_end: ("begins at the stream's end", "a step over frames", "read backwards", "a power of a length"),
+    several_parts: (*SQUEEZED, *VOICED, "it can't be compared"),
+    two_statistics: ("flip along B", "both (LSTM)", "softmax over L", "cumsum along B", "reversed(x.unbind(1))"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("f", STRANGERS, ids=lambda f: f.__name__)
+def test_models_of_strangers(f):
+    """Nothing is missing, and nothing else is said."""
+    source = inspect.getsource(f)
+    source += "".join(inspect.getsource(part) for part in (squeezed, voiced) if part.__name__ in source)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.m = nn.ModuleDict({name: layer for name, layer in layers().items() if f'"{name}"' in source})
+
+        def forward(self, x):
+            return f(self.m, x)
+
+    with pytest.raises(ds.NotStreamableError) as caught:
+        ds.compile(Model().eval(), ("B", "L", 8), explain=True)
+    said = caught.value.refusals
+    assert len(said) == len(STRANGERS[f]) and all(any(part in text for text in said) for part in STRANGERS[f]), (
+        said
+    )

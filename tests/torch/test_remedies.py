@@ -134,7 +134,8 @@ CASES = [
      lambda m, x: m.rnn(x, x.new_zeros(1, x.size(0), 4))[0]),
     ("for t, frame in enumerate(…)", lambda m, x: torch.stack([f * r for f, r in zip(x.unbind(1), m.table)], 1),
      enumerated),
-    ("keep them in several lists", listed(lambda ys, y: (ys.append(y), ys.append(-y)), lambda ys: torch.stack(ys, 1)),
+    ("keep them in several lists",
+     listed(lambda ys, y: (ys.append(y), ys.append(-y)), lambda ys: torch.stack(ys, 1)),
      lambda m, x: (STACKED(m, x), DOUBLED(m, x))),
     ("give each its own", two_names, STACKED),
     ("append alone", listed(lambda ys, y: ys.insert(0, y), lambda ys: torch.stack(ys, 1)), STACKED),
@@ -191,7 +192,8 @@ CASES = [
     ("keep streams apart", lambda m, x: x.flip(0), lambda m, x: x.flip(2)),
     ("bring them to one rate", lambda m, x: x + x[:, ::2],
      lambda m, x: x[:, ::2].repeat_interleave(2, 1)[:, : x.size(1)] + x),
-    ("as the next multiple is, x.size(L) + -x.size(L) % 4", padded_in_an_if, lambda m, x: F.pad(x, (0, 0, 0, -x.size(1) % 4))),
+    ("as the next multiple is, x.size(L) + -x.size(L) % 4", padded_in_an_if,
+     lambda m, x: F.pad(x, (0, 0, 0, -x.size(1) % 4))),
 ]  # fmt: skip
 
 

@@ -254,10 +254,10 @@ def _channels_last(name: str, x: Any) -> tuple[Any, ...]:
     if x.is_stream:
         roles = list(x.dims)
         if isinstance(roles[1], str):
-            more = "" if name == "batch_norm" else f', where it {OVER_STREAM.text}, or unstreamable="buffer" to wait'
+            over = f', where it {OVER_STREAM.text}, or unstreamable="buffer" to wait for the end'
             raise NotStreamableError.here(
                 f"{name}: dimension 1 of {x.roles} is taken for the channels, which must be features; transpose "
-                f"them there{more}"
+                f"them there{over * (name != 'batch_norm')}"
             )
     else:
         roles = ["B", 0, "L", *range(x.ndim - 3)] if x.ndim > 2 else ["L", 0]
