@@ -94,7 +94,8 @@ def _in_full(
     with explanation.listening(), explanation.noting():
         for x in leaves(source.streamed(capture, args, kwargs)):
             # of a loop that was left nothing more is said; the question itself may be refused, of rolled frames
-            is_made = is_of_body(x) or (explanation.has_arrays and not _stands_for_frames(_bared(x)))
+            plain = hasattr(type(x), "numpy") and not _stands_for_frames(_bared(x))
+            is_made = is_of_body(x) or (plain and explanation.has_arrays)
             with explanation.noting(), suppress(DreamStreamError) if is_made else nullcontext():
                 as_output(capture, model, x)
     said = explanation.said or [str(error)]
