@@ -30,6 +30,7 @@ from ..array.loop_lists import Gathered
 from ..array.loop_values import is_of_body
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import Symbolic
+from ..array.tensor import Tensor
 from ..errors import DreamStreamError, LocatedError
 from ..online.patch import as_it_was, front_of, patch_module
 from ..online.tracer import TRACER
@@ -94,9 +95,7 @@ def _in_full(
     with explanation.listening(), explanation.noting():
         for x in leaves(source.streamed(capture, args, kwargs)):
             # of a loop that was left nothing more is said; the question itself may be refused, of rolled frames
-            plain = hasattr(type(x), "numpy") and not _stands_for_frames(_bared(x))
-            is_made = is_of_body(x) or (plain and explanation.has_arrays)
-            with explanation.noting(), suppress(DreamStreamError) if is_made else nullcontext():
+            with explanation.noting(), suppress(DreamStreamError) if explanation.is_made(x) else nullcontext():
                 as_output(capture, model, x)
     said = explanation.said or [str(error)]
     for path, part in modules.items():
@@ -145,6 +144,11 @@ class Explanation:
             if isinstance(said := explained(error), DreamStreamError):
                 self.note(said)
 
+    def is_made(self, x: Any) -> bool:
+        """Whether an output is of a loop's body, or may be of an array that stands in NumPy's place."""
+        is_plain = type(x) in (np.ndarray, Tensor) or type(x).__module__ == "torch"
+        return (self.has_arrays and is_plain) or is_of_body(x)
+
     def note(self, error: DreamStreamError) -> None:
         """List what was refused, once, with the module that runs."""
         path = self.capture.paths[-1] if self.capture.paths else ""
@@ -162,9 +166,8 @@ class Explanation:
         left = any(loop is None or x.edge.entry is not loop.body for x in frames)
         number = next((x for x in given if isinstance(x, LoopNumber)), None)
         # That it is one frame's, or at such a number, follows from its loop's refusal.
-        if not (left and LOOPS_WHOLE.text in str(error)) and (
-            number is None or number.loop not in self.instead_of
-        ):
+        follows = left and LOOPS_WHOLE.text in str(error)
+        if not follows and (number is None or number.loop not in self.instead_of):
             self.note(error)
         in_loop = loop is not None and bool(frames or number is not None)
         streams = [x for x in map(_bared, given) if type(x) is StreamTensor and x.edge and "L" in x.dims]
