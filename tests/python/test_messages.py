@@ -304,7 +304,7 @@ def test_what_step_takes(engine):
 
 # ---------------------------------------------------------------------- advice
 def test_what_does_not_stream(front):
-    """An operation of which nobody has said how it streams: what to do is what can be done."""
+    """An operation that mixes streams, of which nobody has said how it streams: what to do is what can be done."""
 
     def turned(library):
         class Turned(library.Module):
@@ -313,9 +313,7 @@ def test_what_does_not_stream(front):
 
         return Turned()
 
-    with pytest.raises(
-        ds.NotStreamableError, match=r"apply it to the outputs of a stream that has ended, or say how"
-    ):
+    with pytest.raises(ds.NotStreamableError, match=r"keep streams apart, or combine them outside the forward"):
         front(turned, noise(16, 9))
 
 
