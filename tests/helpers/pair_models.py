@@ -26,6 +26,16 @@ def states_with_what_they_began_as(lib: Any, m: Any, x: Any) -> Any:
 
 
 @case
+def the_frame_before_is_written(lib: Any, m: Any, x: Any) -> Any:
+    y, h = x * 0.5, lib.zeros(x.size(0), D)
+    for t in range(x.size(1)):
+        h = h * 0.9 + x[:, t]
+        if t >= 1:
+            y[:, t - 1] = h
+    return y, h
+
+
+@case
 def positions_as_numbers(lib: Any, m: Any, x: Any) -> Any:
     at, total, ys = lib.arange(x.size(1)), lib.zeros(x.size(0), D), []
     rows = m.table[at % 4]
