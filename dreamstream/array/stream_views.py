@@ -40,8 +40,7 @@ from .tensor import Tensor, take
 
 def _refuse(x: StreamTensor, what: str, axis: int | None = None) -> NotStreamableError:
     loops = axis is not None and x.dims[axis] == "L"
-    apart = what.endswith(" along B")  # streams would meet
-    instead = "keep streams apart, or combine them outside the forward" if apart else INSTEAD
+    instead = "keep streams apart, or combine them outside the forward" if what.endswith(" along B") else INSTEAD
     why = LOOPS.text if loops else f"it is not among the operations that stream; {instead}"
     return NotStreamableError.here(f"{what} on a stream {x.roles} inside a forward,", f": {why}")
 

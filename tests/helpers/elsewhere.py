@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -46,6 +47,18 @@ def moved(engine: Any) -> Callable[[Any], list[Any]]:
     _asked(None, file.getvalue(), {i: engine.snapshot(i) for i in engine.ids})
     engine.reset()
     return lambda x: [MappingProxyType(y) for y in _asked(np.asarray(x.tensor()), x.meta, x.names)]
+
+
+def moving(engine: Any, after: int = 3) -> Callable[[Any], Any]:
+    """Return a step of an engine, and after so many calls of that in the other process."""
+    calls, ways = count(), [engine]
+
+    def step(x: Any) -> Any:
+        if next(calls) == after:
+            ways.append(moved(engine))
+        return ways[-1](x)
+
+    return step
 
 
 def _begun(model: bytes, snapshots: dict[str, bytes]) -> Any:

@@ -313,7 +313,7 @@ def test_what_does_not_stream(front):
 
         return Turned()
 
-    with pytest.raises(ds.NotStreamableError, match=r"keep streams apart, or combine them outside the forward"):
+    with pytest.raises(ds.NotStreamableError, match=r"not among the operations that stream; keep streams apart"):
         front(turned, noise(16, 9))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import io
 from collections import deque
-from itertools import count
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from architectures import schedule
-from elsewhere import moved
+from elsewhere import moving
 from given_once import driven, require_gradients, stepped
 from loop_models import D, functional, layers
 from pair_models import CASES
@@ -105,18 +104,6 @@ def patched(model, make=lambda x: x):
 
 def compiled(engine):
     return lambda given, **of: engine(ds.stream_tensor([x.numpy() for x in given], names=("B", "L", None), **of))
-
-
-def moving(engine):
-    """A step of an engine, and from the fourth call on of its file in another process."""
-    calls, ways = count(), [engine]
-
-    def step(x):
-        if next(calls) == 3:
-            ways.append(moved(engine))
-        return ways[-1](x)
-
-    return step
 
 
 @pytest.mark.parametrize("name", CASES)

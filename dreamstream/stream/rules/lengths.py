@@ -285,10 +285,8 @@ class Length(Bits):
         one = self.of_one()
         coefficient, atom = one.terms[0]
         if len(one.terms) > 1 or coefficient < 1:
-            self._misuse(
-                "used as a length here: it is more than one of a stream with +, * and // by integers (as the next "
-                "multiple is, x.size(L) + -x.size(L) % 4)"
-            )
+            more = "as the next multiple is, x.size(L) + -x.size(L) % 4"
+            self._misuse(f"used as a length here: it is more than one of a stream with +, * and //, {more}")
         steps = (*atom.length.fn, ("//", atom.by)) if isinstance(atom, _Floor) else ()
         own = (("*", coefficient), ("+", one.plus))
         return (*steps, *((op, c) for op, c in own if c != (0 if op == "+" else 1)))
