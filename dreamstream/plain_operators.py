@@ -165,7 +165,7 @@ def _unfold(
         out = np.full((n_rows, *features), np.nan, out.dtype)
     streams = [r for r in ("B", "L") if r in roles and not (pooled and r == "L")]
     sizes = {"B": n_rows, "L": n_frames}
-    stored = out.reshape(*(sizes[r] for r in streams), *features)
+    stored = out.reshape((*(sizes[r] for r in streams), *features))
     axes: list[Any] = [*streams, *range(len(features))]
     kept = [r for r in roles if r in axes]
     if len(features) != n_before:

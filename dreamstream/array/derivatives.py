@@ -128,13 +128,6 @@ def _sum(g: Array, axes: Axes | int, keepdims: bool = False) -> Array:
     return np.asarray(g.sum(axes, np.float64, keepdims=keepdims)).astype(g.dtype)
 
 
-def _open(g: Array, axes: Axes | int | None, keepdim: bool, ndim: int) -> Array:
-    """Return what a reduction gave with the axes it took as ones of size 1."""
-    if keepdim or not ndim:
-        return g
-    return np.expand_dims(g, tuple(range(ndim)) if axes is None else axes)
-
-
 def sign(a: Array) -> Any:
     """Return -1, 0 or 1; 0 for NaN."""
     return (a > 0).astype(a.dtype) - (a < 0)
@@ -277,23 +270,6 @@ def cat(g: Array, shapes: Sequence[Axes], i: int, axis: int) -> Any:
 
 
 # ------------------------------------------------------------------ reductions
-def fold(g: Array, a_shape: Axes, axes: Axes, keepdim: bool) -> Any:
-    return np.broadcast_to(_open(g, axes, keepdim, len(a_shape)), a_shape)
-
-
-def prod(g: Array, y: Array, a: Array, axes: Axes, keepdim: bool) -> Any:
-    g, y = (_open(v, axes, keepdim, a.ndim) for v in (g, y))
-    if (a != 0).all():
-        return g * (y / a)
-    rest = [i for i in range(a.ndim) if i not in axes]
-    flat = a.transpose(*rest, *axes).reshape(*(a.shape[i] for i in rest), -1).astype(np.float64)
-    ones = np.ones_like(flat[..., :1])
-    before = np.cumprod(np.concatenate([ones, flat[..., :-1]], -1), -1)
-    behind = np.cumprod(np.concatenate([ones, flat[..., :0:-1]], -1), -1)[..., ::-1]
-    others = (before * behind).reshape([a.shape[i] for i in (*rest, *axes)])
-    return g * others.transpose(np.argsort((*rest, *axes)))
-
-
 def backwards(g: Array, axis: int) -> Any:
     """Return the sum of what comes from each place on: the derivative of the sum so far."""
     return np.flip(np.flip(g, axis).cumsum(axis, np.float64), axis)
@@ -328,50 +304,6 @@ def last_equal(a: Array, values: Array, axis: int) -> Array:
 
 def extreme_so_far(g: Array, y: Array, a: Array, axis: int) -> Any:
     return gather(g, a.shape, last_equal(a, y, axis), axis)
-
-
-def mean(g: Array, a_shape: Axes, axes: Axes, keepdim: bool) -> Any:
-    n = math.prod(a_shape[i] for i in axes)
-    return fold(g, a_shape, axes, keepdim) / g.dtype.type(n)
-
-
-def var(g: Array, a: Array, axes: Axes, keepdim: bool, correction: float) -> Any:
-    n = math.prod(a.shape[i] for i in axes)
-    apart = a - a.mean(axes, np.float64, keepdims=True)
-    return np.divide(2.0, n - correction) * _open(g, axes, keepdim, a.ndim) * apart
-
-
-def std(g: Array, y: Array, a: Array, axes: Axes, keepdim: bool, correction: float) -> Any:
-    return var(np.where(y == 0, 0, g / (2 * y)), a, axes, keepdim, correction)
-
-
-def norm(g: Array, y: Array, a: Array, axes: Axes, keepdim: bool, p: float) -> Any:
-    g, y = (_open(v, axes, keepdim, a.ndim) for v in (g, y))
-    size = np.abs(a)
-    if p == 0:
-        return np.zeros_like(a)
-    if p == 1:
-        return sign(a) * g
-    if p == 2:
-        return g * np.where(y == 0, 0, a / y)
-    if math.isinf(p):
-        most = (size == y) | (np.isnan(size) & np.isnan(y))
-        return sign(a) * (g / most.sum(axes, keepdims=True)) * most
-    if p < 1:
-        return np.where(a == 0, 0, sign(a) * size ** (p - 1)) * g * y ** (1 - p)
-    scale = np.where(y == 0, 0, g / y ** (p - 1))
-    return (sign(a) * size ** (p - 1) if p < 2 else a * size ** (p - 2)) * scale
-
-
-def logsumexp(g: Array, y: Array, a: Array, axes: Axes, keepdim: bool) -> Any:
-    g, y = (_open(v, axes, keepdim, a.ndim) for v in (g, y))
-    return g * np.exp(a - y)
-
-
-def extreme(g: Array, y: Array, a: Array, axes: Axes, keepdim: bool) -> Any:
-    g, y = (_open(v, axes, keepdim, a.ndim) for v in (g, y))
-    chosen = a == y
-    return g * chosen / chosen.sum(axes, keepdims=True)
 
 
 def median(g: Array, y: Array, a: Array) -> Any:

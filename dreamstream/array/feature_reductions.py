@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from . import hook
-from .dimension_arguments import numbered
+from .dimension_arguments import attributes_of, numbered
 from .stream_tensor import StreamTensor
 
 
@@ -41,17 +41,6 @@ def over_features(
         return out.with_dims(x.dims, x.names)
     left = [i for i in range(len(x.dims)) if i not in axes]
     return out.with_dims(numbered([x.dims[i] for i in left]), [x.names[i] for i in left])
-
-
-def attributes_of(name: str, options: dict[str, Any]) -> dict[str, float]:
-    """Return the operator's attributes beyond the axes, from the arguments of torch's method."""
-    if name in ("var", "std"):
-        correction = options.get("correction")
-        return {"correction": float(options.get("unbiased", True) if correction is None else correction)}
-    if name == "norm":
-        p = options.get("p", "fro")
-        return {"p": 2.0 if p == "fro" else float(p)}
-    return {}
 
 
 # ---------------------------------------------------------------------- matrices

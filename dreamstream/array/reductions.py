@@ -1,12 +1,13 @@
-"""Sums, extremes, products of matrices: torch's methods on plain tensors, by NumPy.
+"""Sums, extremes, products of matrices: torch's methods on plain tensors.
 
-Sums of float32 run in float64 and are rounded once. `dim` is one dimension, several or all of them
-(None); `keepdim` keeps each as size 1. Each public function here is the method of tensors of its name.
-Source: the method of `torch.Tensor` of the same name.
+Reductions are those within a stream's frames: the same operator, with its derivative. `dim` is one dimension,
+several or all of them (None); `keepdim` keeps each as size 1. Each public function here is the method of tensors
+of its name. Source: the method of `torch.Tensor` of the same name.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,9 +15,9 @@ import numpy as np
 
 from ..errors import DTypeError, ModeError, ShapeError
 from . import dtypes
-from .dimension_arguments import axes_of
+from .dimension_arguments import attributes_of, axes_of
 from .elementwise import binary, plain_array
-from .hook import CHOICE, made
+from .hook import CHOICE, made, one
 from .tensor import Tensor, each, take
 
 Dims = int | Sequence[int] | None
@@ -29,12 +30,60 @@ class Extreme(NamedTuple):
     indices: Tensor
 
 
+# ------------------------------------------------------------------ the operator
+#: Reductions that integers and bools have none of.
+OF_FLOATS = ("mean", "var", "std", "norm", "logsumexp")
+_OF_NOTHING = {
+    "sum": 0, "prod": 1, "mean": math.nan, "var": math.nan, "std": math.nan, "norm": 0, "logsumexp": -math.inf,
+    "any": False, "all": True,
+}  # fmt: skip
+_MOST_AXES = 6  # of an operator's frames
+
+
+def _reduced(name: str, x: Tensor, dim: Dims = None, keepdim: bool = False, /, **options: Any) -> Tensor:
+    """Return a reduction of a plain tensor: all of it is one frame, or what stands before the axes are many.
+
+    Parameters
+    ----------
+    name : str
+        torch's method, of one output.
+    x : Tensor
+    dim : int, sequence of int, or None
+        One dimension, several or all of them.
+    keepdim : bool
+        Whether they stay, with size 1.
+    options : dict
+        The method's other arguments, by name.
+    """
+    if name in OF_FLOATS:
+        dtypes.require_float(name, x.dtype)
+    attributes = attributes_of(name, options)
+    some = name not in _OF_NOTHING or math.isinf(attributes.get("p", 0))
+    axes = _of_some(name, x, dim) if some else axes_of(name, dim, x.ndim)
+    if not x.ndim:
+        return _reduced(name, x.reshape(1), 0, **options)
+    first = min(axes)
+    if 0 in x.shape[first:]:
+        sizes = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]
+        whole = name in ("sum", "prod") and not dtypes.is_float(x.dtype)
+        to = dtypes.int64 if whole else dtypes.bool if name in ("any", "all") else x.dtype
+        value = math.inf if attributes.get("p", 0) < 0 else _OF_NOTHING.get(name, 0)
+        return made("of_nothing", x, shape=sizes, fill_value=value, dtype=to)
+    if x.ndim - first > _MOST_AXES:
+        left = [i for i in range(x.ndim) if i not in axes]
+        out = _reduced(name, x.permute(*left, *axes).reshape(*(x.shape[i] for i in left), -1), -1, **options)
+        return out.reshape([1 if i in axes else n for i, n in enumerate(x.shape)]) if keepdim else out
+    attributes |= {"kind": name, "axes": [a - first for a in axes], "keepdim": int(keepdim)}  # type: ignore[dict-item]
+    return one("reduce_features", attributes, (x,), (), (..., *range(x.ndim - first)))
+
+
 # ------------------------------------------------------------------ sums
 @each(sum="sum", prod="product")
 def _total(name: str) -> Any:
     def total(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
         """Return the {}; int64 for integers and bools."""
-        return made(name, self, axes=axes_of(name, dim, self.ndim), keepdim=keepdim, to=_summed(self, dtype))
+        to = _summed(self, dtype)
+        return _reduced(name, _within(self, to), dim, keepdim).to(to)
 
     return total
 
@@ -47,9 +96,7 @@ def mean(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = Non
     DTypeError
         Where the elements are integers or bools.
     """
-    x = self if dtype is None else self.to(dtype)
-    dtypes.require_float("mean", x.dtype)
-    return made("mean", x, axes=axes_of("mean", dim, self.ndim), keepdim=keepdim)
+    return _reduced("mean", self if dtype is None else self.to(dtype), dim, keepdim)
 
 
 @each(
@@ -66,26 +113,21 @@ def _spread(name: str) -> Any:
         correction: float | None = None,
     ) -> Tensor:
         """Return the {}."""
-        dtypes.require_float(name, self.dtype)
         if isinstance(dim, bool):  # torch's var(unbiased)
             unbiased, dim = dim, None
-        lost = int(unbiased) if correction is None else correction
-        return made(name, self, axes=axes_of(name, dim, self.ndim), keepdim=keepdim, correction=lost)
+        return _reduced(name, self, dim, keepdim, unbiased=unbiased, correction=correction)
 
     return spread
 
 
 def norm(self: Tensor, p: float | str = "fro", dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Return the p-norm of the elements; "fro" is 2, ``inf`` and ``-inf`` give the extremes."""
-    dtypes.require_float("norm", self.dtype)
-    order = 2.0 if p == "fro" else float(p)
-    return made("norm", self, axes=axes_of("norm", dim, self.ndim), keepdim=keepdim, p=order)
+    return _reduced("norm", self, dim, keepdim, p=p)
 
 
 def logsumexp(self: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """Return the logarithm of the sum of e ** x; -inf where all of it is -inf."""
-    dtypes.require_float("logsumexp", self.dtype)
-    return made("logsumexp", self, axes=axes_of("logsumexp", dim, self.ndim), keepdim=keepdim)
+    return _reduced("logsumexp", self, dim, keepdim)
 
 
 @each(cumsum="sum", cumprod="product")
@@ -150,8 +192,7 @@ def _extreme(name: str) -> Any:
 def _over(name: str) -> Any:
     def over(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
         """Return {}."""
-        axes = _of_some(name, self, dim) if name in ("amax", "amin") else axes_of(name, dim, self.ndim)
-        return made(name, self, axes=axes, keepdim=keepdim)
+        return _reduced(name, self, dim, keepdim)
 
     return over
 
@@ -170,7 +211,7 @@ def _so_far(name: str) -> Any:
     def so_far(self: Tensor, dim: int) -> Extreme:
         """Return the {} elements so far along `dim`, and where the last of them is; NaN stays."""
         if self.ndim == 0:
-            return Extreme(self.clone(), made("argmax", self, axes=None, keepdim=False))
+            return Extreme(self.clone(), _reduced("argmax", self))
         axis = self._axis(name, dim)
         values = made(name, self, axis=axis)
         return Extreme(values, made("last_equal", self, values, axis=axis))
@@ -190,8 +231,7 @@ def _position(name: str, kind: str, x: Tensor, dim: int | None, keepdim: bool) -
     """Return where an extreme is, "argmax" or "argmin"; messages call it `name`."""
     if dim is None:
         _of_some(name, x, None)
-        out = made(kind, x, axes=None, keepdim=False)
-        return out.reshape((1,) * x.ndim) if keepdim else out
+        return _reduced(kind, x, None, keepdim)
     (axis,) = axes_of(name, dim, max(x.ndim, 1))
     if x.ndim == 0:
         return Tensor._plain(np.asarray(0))
@@ -200,7 +240,7 @@ def _position(name: str, kind: str, x: Tensor, dim: int | None, keepdim: bool) -
     order = None if choice is None else choice.order(np.moveaxis(x.numpy(), axis, -1), kind == "argmax")
     if order is not None:
         return Tensor._plain(np.expand_dims(order[..., 0], axis) if keepdim else order[..., 0])
-    return made(kind, x, axes=axis, keepdim=keepdim)
+    return _reduced(kind, x, axis, keepdim)
 
 
 # ------------------------------------------------------------------ as a whole
@@ -270,6 +310,13 @@ def _summed(x: Tensor, dtype: Any) -> dtypes.DType:
     if dtype is not None:
         return dtypes.as_dtype(dtype)
     return x.dtype if dtypes.is_float(x.dtype) else dtypes.int64
+
+
+def _within(x: Tensor, to: dtypes.DType) -> Tensor:
+    """Return what is summed up for a sum of an element type: no element is rounded to a float before."""
+    if dtypes.is_float(to):
+        return x if x.dtype == to else x.to(dtypes.float64)
+    return x.to(dtypes.int64) if dtypes.is_float(x.dtype) else x
 
 
 def _require_ndim(name: str, ndim: int, *tensors: Tensor) -> None:
