@@ -97,7 +97,6 @@ def apply(
         outputs = offline(name, dict(attributes), inputs, weights, dims)
     for y in outputs if missing else ():
         y._missing = True
-        y._array = _of_missing(name, y._array, attributes) if name == "reduce_features" else y._array
     return outputs
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -147,17 +147,6 @@ def axes_of(name: str, dim: Any, ndim: int) -> Shape:
     if len(set(axes)) != len(axes):
         raise StreamIndexError(f"{name}: a dimension appears twice in {dims}")
     return axes if ndim else ()
-
-
-def attributes_of(name: str, options: Mapping[str, Any]) -> dict[str, float]:
-    """Return the operator's attributes beyond the axes, from the arguments of torch's method."""
-    if name in ("var", "std"):
-        correction = options.get("correction")
-        return {"correction": float(options.get("unbiased", True) if correction is None else correction)}
-    if name == "norm":
-        p = options.get("p", "fro")
-        return {"p": 2.0 if p == "fro" else float(p)}
-    return {}
 
 
 def numbered(dims: Sequence[Any]) -> tuple[Any, ...]:

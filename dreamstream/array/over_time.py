@@ -15,9 +15,9 @@ import numpy as np
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import AT_THE_END, Refusal
 from ..stream.edge import Edge
-from .dimension_arguments import attributes_of, numbered
+from .dimension_arguments import numbered
 from .elementwise import with_frames
-from .feature_reductions import over_features
+from .feature_reductions import attributes_of, over_features
 from .stream_tensor import StreamTensor
 
 

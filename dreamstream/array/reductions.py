@@ -15,9 +15,10 @@ import numpy as np
 
 from ..errors import DTypeError, ModeError, ShapeError
 from . import dtypes
-from .dimension_arguments import attributes_of, axes_of
+from .dimension_arguments import axes_of
 from .elementwise import binary, plain_array
-from .hook import CHOICE, made, one
+from .feature_reductions import attributes_of, of_axes
+from .hook import CHOICE, made
 from .tensor import Tensor, each, take
 
 Dims = int | Sequence[int] | None
@@ -57,8 +58,8 @@ def _reduced(name: str, x: Tensor, dim: Dims = None, keepdim: bool = False, /, *
     """
     if name in OF_FLOATS:
         dtypes.require_float(name, x.dtype)
-    attributes = attributes_of(name, options)
-    some = name not in _OF_NOTHING or math.isinf(attributes.get("p", 0))
+    p = attributes_of(name, options).get("p", 0)
+    some = name not in _OF_NOTHING or math.isinf(p)
     axes = _of_some(name, x, dim) if some else axes_of(name, dim, x.ndim)
     if not x.ndim:
         return _reduced(name, x.reshape(1), 0, **options)
@@ -67,14 +68,17 @@ def _reduced(name: str, x: Tensor, dim: Dims = None, keepdim: bool = False, /, *
         sizes = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]
         whole = name in ("sum", "prod") and not dtypes.is_float(x.dtype)
         to = dtypes.int64 if whole else dtypes.bool if name in ("any", "all") else x.dtype
-        value = math.inf if attributes.get("p", 0) < 0 else _OF_NOTHING.get(name, 0)
+        value = math.inf if p < 0 else _OF_NOTHING.get(name, 0)
         return made("of_nothing", x, shape=sizes, fill_value=value, dtype=to)
     if x.ndim - first > _MOST_AXES:
         left = [i for i in range(x.ndim) if i not in axes]
         out = _reduced(name, x.permute(*left, *axes).reshape(*(x.shape[i] for i in left), -1), -1, **options)
         return out.reshape([1 if i in axes else n for i, n in enumerate(x.shape)]) if keepdim else out
-    attributes |= {"kind": name, "axes": [a - first for a in axes], "keepdim": int(keepdim)}  # type: ignore[dict-item]
-    return one("reduce_features", attributes, (x,), (), (..., *range(x.ndim - first)))
+    own = tuple(range(x.ndim - first))
+    out = of_axes(x, name, [a - first for a in axes], keepdim, options, (..., *own))
+    if x._missing and dtypes.is_float(out.dtype):
+        out._array = np.full_like(out._array, np.nan)
+    return out
 
 
 # ------------------------------------------------------------------ sums
