@@ -270,42 +270,6 @@ def cat(g: Array, shapes: Sequence[Axes], i: int, axis: int) -> Any:
 
 
 # ------------------------------------------------------------------ reductions
-def backwards(g: Array, axis: int) -> Any:
-    """Return the sum of what comes from each place on: the derivative of the sum so far."""
-    return np.flip(np.flip(g, axis).cumsum(axis, np.float64), axis)
-
-
-def cumprod(g: Array, y: Array, a: Array, axis: int) -> Any:
-    if (a != 0).all():
-        return backwards(g.astype(np.float64) * y, axis) / a
-    g, y, a = (np.moveaxis(v, axis, 0).astype(np.float64) for v in (g, y, a))
-    out, behind = np.zeros_like(a), np.zeros_like(a[0])
-    for t in range(len(a) - 1, -1, -1):
-        behind = behind + g[t]
-        out[t] = behind * y[t - 1] if t else behind
-        behind = behind * a[t]
-    return np.moveaxis(out, 0, axis)
-
-
-def logcumsumexp(g: Array, y: Array, a: Array, axis: int) -> Any:
-    out = np.zeros(a.shape)
-    for sign in (1, -1):
-        size = np.where(sign * g > 0, np.log(np.abs(g)), -np.inf) - y
-        behind = np.flip(np.logaddexp.accumulate(np.flip(size, axis), axis, np.float64), axis)
-        out += sign * np.exp(behind + a)
-    return out
-
-
-def last_equal(a: Array, values: Array, axis: int) -> Array:
-    """Return where so far along an axis `a` was last equal to `values`, or NaN."""
-    places = np.arange(a.shape[axis]).reshape(-1, *(1,) * (a.ndim - axis - 1))
-    return np.maximum.accumulate(np.where((a == values) | (a != a), places, 0), axis)
-
-
-def extreme_so_far(g: Array, y: Array, a: Array, axis: int) -> Any:
-    return gather(g, a.shape, last_equal(a, y, axis), axis)
-
-
 def median(g: Array, y: Array, a: Array) -> Any:
     chosen = (a == y) | (np.isnan(a) & np.isnan(y))
     return g * chosen / chosen.sum()

@@ -47,7 +47,7 @@ def over_features(
 def of_axes(
     x: T, name: str, axes: Sequence[int], keepdim: bool, options: Mapping[str, Any], dims: tuple[Any, ...]
 ) -> T:
-    """Return a reduction of torch's over stored feature axes of a stream, or of a plain tensor with such `dims`."""
+    """Return a reduction of torch's over stored axes of features, of a stream or of a plain tensor with `dims`."""
     attributes = {"kind": name, "axes": axes, "keepdim": int(keepdim), **attributes_of(name, options)}
     return hook.one("reduce_features", attributes, (x,), (), dims)
 

@@ -1,8 +1,8 @@
 """What NumPy computes of plain tensors: operations by name, as functions of arrays.
 
-The door finds here what has no kernel in C: what moves and chooses elements, running sums, products of matrices,
-and the arithmetic of integers and bools, for which NumPy is exact. Sums of float32 run in float64 and are rounded
-once. Results share memory with their argument wherever NumPy's do.
+The door finds here what has no kernel in C: what moves and chooses elements, products of matrices, and the
+arithmetic of integers and bools, for which NumPy is exact. Results share memory with their argument wherever
+NumPy's do.
 """
 
 from __future__ import annotations
@@ -22,22 +22,6 @@ from .dimension_arguments import in_c_order
 
 Array = NDArray[Any]
 Axes = tuple[int, ...]
-
-
-def _running(fn: np.ufunc) -> Callable[..., Array]:
-    def running(a: Array, axis: int, to: dtypes.DType) -> Array:
-        within = dtypes.float64 if to == dtypes.float32 else to
-        with np.errstate(over="ignore", invalid="ignore"):
-            out: Array = fn.accumulate(a, axis, within).astype(to)
-        return out
-
-    return running
-
-
-def _quietly(fn: Callable[..., Any], *args: Any) -> Array:
-    """Return fn(*args) as an array; 0 / 0 is NaN without a warning, as in torch."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(fn(*args))
 
 
 def _cast(a: Array, to: dtypes.DType) -> Array:
@@ -139,14 +123,6 @@ ARRAYS: dict[str, Plain] = {
     "cat": _row(lambda *arrays, axis: np.concatenate(arrays, axis), d.cat),
     # reductions
     "of_nothing": _row(lambda a, **how: np.full(**how), lambda g, a_shape: np.zeros(a_shape)),
-    "cumsum": _row(_running(np.add), d.backwards),
-    "cumprod": _row(_running(np.multiply), d.cumprod),
-    "logcumsumexp": _row(
-        lambda a, axis: _quietly(np.logaddexp.accumulate, a, axis, np.float64).astype(a.dtype), d.logcumsumexp
-    ),
-    "cummax": _row(np.maximum.accumulate, d.extreme_so_far),
-    "cummin": _row(np.minimum.accumulate, d.extreme_so_far),
-    "last_equal": _row(d.last_equal),
     # matrices
     "matmul": _row(np.matmul, d.left, d.right),
 }

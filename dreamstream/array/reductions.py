@@ -18,7 +18,7 @@ from . import dtypes
 from .dimension_arguments import axes_of
 from .elementwise import binary, plain_array
 from .feature_reductions import attributes_of, of_axes
-from .hook import CHOICE, made
+from .hook import CHOICE, made, one
 from .tensor import Tensor, each, take
 
 Dims = int | Sequence[int] | None
@@ -134,14 +134,21 @@ def logsumexp(self: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     return _reduced("logsumexp", self, dim, keepdim)
 
 
+def _so_far(name: str, kind: str, x: Tensor, dim: int) -> Tensor:
+    """Return what comes of all so far along a dimension: the operator that streams have over their frames."""
+    if not x.ndim or not x.numel():
+        return x.to(x.dtype, copy=True)
+    axis, shape = x._axis(name, dim), x.shape
+    rows = x.reshape(math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
+    return one("cumulative", {"kind": kind}, (rows,), (), ("B", "L", 0)).reshape(shape)
+
+
 @each(cumsum="sum", cumprod="product")
 def _running(name: str) -> Any:
     def running(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
         """Return the running {} along `dim`."""
         to = _summed(self, dtype)
-        if self.ndim == 0:
-            return self.to(to, copy=True)
-        return made(name, self, axis=self._axis(name, dim), to=to)
+        return _so_far(name, name[3:], _within(self, to), dim).to(to)
 
     return running
 
@@ -149,7 +156,7 @@ def _running(name: str) -> Any:
 def logcumsumexp(self: Tensor, dim: int) -> Tensor:
     """Return the logarithm of the running sum of e ** x along `dim`."""
     dtypes.require_float("logcumsumexp", self.dtype)
-    return self.clone() if self.ndim == 0 else made("logcumsumexp", self, axis=self._axis("logcumsumexp", dim))
+    return _so_far("logcumsumexp", "logsumexp", self, dim)
 
 
 def count_nonzero(self: Tensor, dim: Dims = None) -> Tensor:
@@ -211,14 +218,14 @@ def _place(name: str) -> Any:
 
 
 @each(cummax="largest", cummin="smallest")
-def _so_far(name: str) -> Any:
+def _extreme_so_far(name: str) -> Any:
     def so_far(self: Tensor, dim: int) -> Extreme:
         """Return the {} elements so far along `dim`, and where the last of them is; NaN stays."""
-        if self.ndim == 0:
-            return Extreme(self.clone(), _reduced("argmax", self))
-        axis = self._axis(name, dim)
-        values = made(name, self, axis=axis)
-        return Extreme(values, made("last_equal", self, values, axis=axis))
+        x = self.to(dtypes.int64) if self.dtype == dtypes.bool else self
+        values = _so_far(name, name[3:], x, dim).to(self.dtype)
+        if not self.ndim or not self.numel():
+            return Extreme(values, values.to(dtypes.int64).mul(0))
+        return Extreme(values, _so_far(name, f"arg{name[3:]}", x, dim))
 
     return so_far
 
@@ -320,7 +327,7 @@ def _within(x: Tensor, to: dtypes.DType) -> Tensor:
     """Return what is summed up for a sum of an element type: no element is rounded to a float before."""
     if dtypes.is_float(to):
         return x if x.dtype == to else x.to(dtypes.float64)
-    return x.to(dtypes.int64) if dtypes.is_float(x.dtype) else x
+    return x.to(dtypes.int64)
 
 
 def _require_ndim(name: str, ndim: int, *tensors: Tensor) -> None:
@@ -342,4 +349,4 @@ def _product(name: str, a: Any, b: Any) -> Tensor:
         raise ShapeError(f"{name}: shapes {left.shape} and {right.shape} don't fit") from None
 
 
-take(Tensor, globals(), **_total, **_spread, **_running, **_extreme, **_over, **_place, **_so_far)
+take(Tensor, globals(), **_total, **_spread, **_running, **_extreme, **_over, **_place, **_extreme_so_far)
