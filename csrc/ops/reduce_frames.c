@@ -282,7 +282,7 @@ DS_FOR_ELEMENT void logarithm_back(folded *f, size_t e)
     double y = weights > 0 ? top + log(weights) : -(double)INFINITY;
     const double first = y, first_weights = weights;
     for (int64_t t = 0; t < f->n; t++) {
-        const double v = frame_of(f, t, e), now = v > top ? v : top;
+        const double v = frame_of(f, t, e), now = v > top || v != v ? v : top;
         weights = (top == now ? weights : weights * exp(top - now)) +
                   (isinf(now) ? v == now : exp(v - now));
         top = now;
