@@ -149,24 +149,8 @@ def reshape(g: Array, a_shape: Axes) -> Any:
     return g.reshape(a_shape)
 
 
-def repeat(g: Array, a_shape: Axes, repeats: Axes) -> Any:
-    inner = (1,) * (len(repeats) - len(a_shape)) + a_shape
-    parts = g.reshape([n for pair in zip(repeats, inner) for n in pair])
-    return _sum(parts, tuple(range(0, 2 * len(repeats), 2))).reshape(a_shape)
-
-
 def permute(g: Array, order: Axes) -> Any:
     return g.transpose(np.argsort(order))
-
-
-def repeat_interleave(g: Array, a_shape: Axes, repeats: Any, axis: int) -> Any:
-    n = a_shape[axis] if a_shape else 1
-    times = np.broadcast_to(np.asarray(repeats).reshape(-1), (n,))
-    return _added(a_shape or (1,), axis, np.repeat(np.arange(n), times), g).reshape(a_shape)
-
-
-def roll(g: Array, shifts: Any, axes: Any) -> Any:
-    return np.roll(g, tuple(-s for s in shifts) if isinstance(shifts, tuple) else -shifts, axes)
 
 
 def einsum(g: Array, arrays: Sequence[Array], i: int, equation: str) -> Any:
@@ -256,12 +240,6 @@ def scattered(g: Array, index: Array, axis: int) -> Any:
 
 def index_select(g: Array, a_shape: Axes, index: Array, axis: int) -> Any:
     return _added(a_shape or (1,), axis, index, g).reshape(a_shape)
-
-
-def masked_select(g: Array, a_shape: Axes, mask: Array) -> Any:
-    out = np.zeros(np.broadcast_shapes(a_shape, mask.shape), g.dtype)
-    out[np.broadcast_to(mask, out.shape)] = g
-    return out
 
 
 def cat(g: Array, shapes: Sequence[Axes], i: int, axis: int) -> Any:

@@ -41,11 +41,6 @@ def _windows(a: Array, axis: int, size: int, step: int) -> Array:
     return sliding_window_view(a, size, axis)[(slice(None),) * axis + (slice(None, None, step),)]
 
 
-def _masked(a: Array, mask: Array) -> Array:
-    values, flags = np.broadcast_arrays(a, mask)
-    return values[flags]
-
-
 def _padded(a: Array, lengths: Array, width: int, fill: float, order: Axes) -> Array:
     """Return rows of frames, laid end to end, as (rows, width, *features), then in another order of dimensions."""
     shape = (len(lengths), width, *a.shape[1:])
@@ -98,13 +93,7 @@ ARRAYS: dict[str, Plain] = {
     # sizes and order
     "reshape": _view(lambda a, shape: a.reshape(shape), d.reshape),
     "expand": _view(lambda a, shape: np.broadcast_to(a, shape), lambda g: g),
-    "repeat": _row(lambda a, repeats: np.tile(a, repeats), d.repeat),
     "permute": _view(lambda a, order: a.transpose(order), d.permute),
-    "repeat_interleave": _row(lambda a, repeats, axis: np.repeat(a, repeats, axis), d.repeat_interleave),
-    "flip": _row(lambda a, axes: np.flip(a, axes).copy(), lambda g, axes: np.flip(g, axes)),
-    "roll": _row(lambda a, shifts, axes: np.roll(a, shifts, axes), d.roll),
-    "tril": _row(np.tril, lambda g, k: np.tril(g, k)),
-    "triu": _row(np.triu, lambda g, k: np.triu(g, k)),
     "einsum": _row(_einsum, d.einsum),
     "clone": _row(lambda a: a.copy(), lambda g: g),
     "contiguous": _row(np.ascontiguousarray, lambda g: g),
@@ -116,7 +105,6 @@ ARRAYS: dict[str, Plain] = {
     "unfold": _view(_windows, d.unfold),
     "gather": _row(lambda a, index, axis: np.take_along_axis(a, index, axis), d.gather),
     "index_select": _row(lambda a, index, axis: np.take(a, index, axis), d.index_select),
-    "masked_select": _row(_masked, d.masked_select),
     "fixed_row": _row(lambda a, row: a, lambda g, row: np.where(np.arange(len(g))[:, None] == row, 0, g)),
     "scatter": _row(_scatter, d.scatter, d.scattered),
     "scatter_add": _row(_scatter_add, lambda g: g, d.scattered),
