@@ -209,32 +209,35 @@ def _operands(
     return [(kind, queues[kind].pop(0)) for kind in order]
 
 
+@lru_cache(maxsize=1024)
+def _meeting(name: str, shapes: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+    """Return the shape in which operands meet, that of a frame, and for each whether it is a constant (1).
+
+    Constants are what broadcasts over the leading axes; the rest are runs of frames.
+    """
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ShapeError(f"{name}: shapes {[*shapes]} don't broadcast") from None
+    trail = min((s for s in shapes if s != shape), key=len, default=())
+    if 0 in trail or any(s not in (shape, trail) for s in shapes) or shape[len(shape) - len(trail) :] != trail:
+        trail = ()
+    return shape, trail, tuple(int(len(shapes) > 1 and s == trail and s != shape) for s in shapes)
+
+
 def elementwise(name: str, attributes: dict[str, Any], inputs: Sequence[Tensor], weights: Sequence[Any]) -> Tensor:
     operands = _operands(attributes, inputs, weights) if len(inputs) + len(weights) > 1 else [(0, inputs[0])]
     arrays = [x.numpy() for _, x in operands]
     require_one_float(name, [a.dtype for a in arrays])
     if arrays[-1].dtype.kind != "f" and name in INTEGERS:
         return Tensor._plain(of_integers(name, arrays))
-    try:
-        shape = np.broadcast_shapes(*(a.shape for a in arrays))
-    except ValueError:
-        raise ShapeError(f"{name}: shapes {[a.shape for a in arrays]} don't broadcast") from None
-    trail = min((a.shape for a in arrays if a.shape != shape), key=len, default=())
-    # Constants are what broadcasts over the leading axes; the rest are runs of frames.
-    if (
-        0 in trail
-        or any(a.shape not in (shape, trail) for a in arrays)
-        or shape[len(shape) - len(trail) :] != trail
-    ):
-        trail = ()
-    values, constants, order = [], [], []
-    for a in arrays:
-        constant = len(arrays) > 1 and a.shape == trail and a.shape != shape
-        order.append(int(constant))
+    shape, trail, order = _meeting(name, tuple([a.shape for a in arrays]))
+    values, constants = [], []
+    for a, constant in zip(arrays, order):
         if constant:
             constants.append(np.asarray(a, order="C"))
         else:
-            full = np.ascontiguousarray(np.broadcast_to(a, shape))
+            full = np.ascontiguousarray(a if a.shape == shape else np.broadcast_to(a, shape))
             values.append(full.reshape(-1, *trail))
     if len(arrays) > 1:
         attributes = {**attributes, "order": order}

@@ -66,7 +66,7 @@ def _reduced(name: str, x: Tensor, dim: Dims = None, keepdim: bool = False, /, *
     first = min(axes)
     if 0 in x.shape[first:]:
         sizes = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]
-        whole = name in ("sum", "prod") and not dtypes.is_float(x.dtype)
+        whole = name.startswith("arg") or (name in ("sum", "prod") and not dtypes.is_float(x.dtype))
         to = dtypes.int64 if whole else dtypes.bool if name in ("any", "all") else x.dtype
         value = math.inf if p < 0 else _OF_NOTHING.get(name, 0)
         return made("of_nothing", x, shape=sizes, fill_value=value, dtype=to)
