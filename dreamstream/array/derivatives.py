@@ -115,17 +115,12 @@ def _arrays_in(values: Any) -> list[Array]:
 
 
 def fitted(g: Array, shape: Axes) -> Array:
-    """Return the sum of a gradient over what an operand of this shape was repeated along."""
+    """Return the sum of a gradient over what an operand of this shape was repeated along; float32 is rounded once."""
     if g.shape == shape:
         return g
     lead = g.ndim - len(shape)
     axes = tuple(i for i, n in enumerate(g.shape) if i < lead or (shape[i - lead] == 1 and n != 1))
-    return _sum(g, axes).reshape(shape)
-
-
-def _sum(g: Array, axes: Axes | int, keepdims: bool = False) -> Array:
-    """Return a sum, of float32 in float64, rounded once."""
-    return np.asarray(g.sum(axes, np.float64, keepdims=keepdims)).astype(g.dtype)
+    return np.asarray(g.sum(axes, np.float64)).astype(g.dtype).reshape(shape)
 
 
 def sign(a: Array) -> Any:
@@ -181,14 +176,6 @@ def letters_of(equation: str, ndims: Sequence[int]) -> tuple[list[str], str]:
 
 
 # ------------------------------------------------------------------ parts
-def _added(shape: Axes, axis: int, places: Array, g: Array) -> Any:
-    """Return zeros to which slices were added at places of an axis."""
-    out = np.zeros(shape, g.dtype)
-    at: Any = (slice(None),) * axis + (places,)
-    np.add.at(out, at, g)
-    return out
-
-
 def index(g: Array, a_shape: Axes, index: Any) -> Any:
     out = np.zeros(a_shape, g.dtype)
     parts = index if isinstance(index, tuple) else (index,)
@@ -239,7 +226,9 @@ def scattered(g: Array, index: Array, axis: int) -> Any:
 
 
 def index_select(g: Array, a_shape: Axes, index: Array, axis: int) -> Any:
-    return _added(a_shape or (1,), axis, index, g).reshape(a_shape)
+    out = np.zeros(a_shape or (1,), g.dtype)
+    np.add.at(out, (*(slice(None),) * axis, index), g)
+    return out.reshape(a_shape)
 
 
 def cat(g: Array, shapes: Sequence[Axes], i: int, axis: int) -> Any:
