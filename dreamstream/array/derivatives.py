@@ -115,7 +115,7 @@ def _arrays_in(values: Any) -> list[Array]:
 
 
 def fitted(g: Array, shape: Axes) -> Array:
-    """Return the sum of a gradient over what an operand of this shape was repeated along; float32 is rounded once."""
+    """Return the sum of a gradient, rounded once, over what an operand of this shape was repeated along."""
     if g.shape == shape:
         return g
     lead = g.ndim - len(shape)
@@ -227,7 +227,8 @@ def scattered(g: Array, index: Array, axis: int) -> Any:
 
 def index_select(g: Array, a_shape: Axes, index: Array, axis: int) -> Any:
     out = np.zeros(a_shape or (1,), g.dtype)
-    np.add.at(out, (*(slice(None),) * axis, index), g)
+    at: Any = (*(slice(None),) * axis, index)
+    np.add.at(out, at, g)
     return out.reshape(a_shape)
 
 
