@@ -457,8 +457,10 @@ static void slopes_of(const ds_op *op, double *v, size_t n, double g, double y, 
         if (extreme)
             v[i] = kind == NORM ? (x == y || (x != x && y != y) ? g * sign / sum : 0)
                                 : g * (v[i] == y) / sum;
-        else if (p == 0 || (y == 0 && p != 1) || (x == 0 && p < 1))
+        else if (p == 0 || (y == 0 && p != 1))
             v[i] = 0;
+        else if (x == 0 && p < 1)
+            v[i] = 0 * g * pow(y, 1 - p); /* NaN where y is none, or infinite */
         else
             v[i] = p == 1 ? g * sign : p == 2 ? g * (v[i] / y) : g * sign * pow(x / y, p - 1);
     }

@@ -123,6 +123,13 @@ def fitted(g: Array, shape: Axes) -> Array:
     return np.asarray(g.sum(axes, np.float64)).astype(g.dtype).reshape(shape)
 
 
+def _open(g: Array, axes: Axes | int | None, keepdim: bool, ndim: int) -> Array:
+    """Return what a reduction gave with the axes it took as ones of size 1."""
+    if keepdim or not ndim:
+        return g
+    return np.expand_dims(g, tuple(range(ndim)) if axes is None else axes)
+
+
 def sign(a: Array) -> Any:
     """Return -1, 0 or 1; 0 for NaN."""
     return (a > 0).astype(a.dtype) - (a < 0)
@@ -238,6 +245,36 @@ def cat(g: Array, shapes: Sequence[Axes], i: int, axis: int) -> Any:
 
 
 # ------------------------------------------------------------------ reductions
+def prod(g: Array, y: Array, a: Array, axes: Axes, keepdim: bool) -> Any:
+    g, y = (_open(v, axes, keepdim, a.ndim) for v in (g, y))
+    if (a != 0).all():
+        return g * (y / a)
+    rest = [i for i in range(a.ndim) if i not in axes]
+    flat = a.transpose(*rest, *axes).reshape(*(a.shape[i] for i in rest), -1).astype(np.float64)
+    ones = np.ones_like(flat[..., :1])
+    before = np.cumprod(np.concatenate([ones, flat[..., :-1]], -1), -1)
+    behind = np.cumprod(np.concatenate([ones, flat[..., :0:-1]], -1), -1)[..., ::-1]
+    others = (before * behind).reshape([a.shape[i] for i in (*rest, *axes)])
+    return g * others.transpose(np.argsort((*rest, *axes)))
+
+
+def backwards(g: Array, axis: int) -> Any:
+    """Return the sum of what comes from each place on: the derivative of the sum so far."""
+    return np.flip(np.flip(g, axis).cumsum(axis, np.float64), axis)
+
+
+def cumprod(g: Array, y: Array, a: Array, axis: int) -> Any:
+    if (a != 0).all():
+        return backwards(g.astype(np.float64) * y, axis) / a
+    g, y, a = (np.moveaxis(v, axis, 0).astype(np.float64) for v in (g, y, a))
+    out, behind = np.zeros_like(a), np.zeros_like(a[0])
+    for t in range(len(a) - 1, -1, -1):
+        behind = behind + g[t]
+        out[t] = behind * y[t - 1] if t else behind
+        behind = behind * a[t]
+    return np.moveaxis(out, 0, axis)
+
+
 def median(g: Array, y: Array, a: Array) -> Any:
     chosen = (a == y) | (np.isnan(a) & np.isnan(y))
     return g * chosen / chosen.sum()

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import DTypeError, ModeError, ShapeError
-from . import dtypes
+from . import derivatives as d, dtypes
+from .derivatives import derived
 from .dimension_arguments import axes_of
 from .elementwise import binary, plain_array
 from .feature_reductions import attributes_of, of_axes
@@ -82,12 +83,20 @@ def _reduced(name: str, x: Tensor, dim: Dims = None, keepdim: bool = False, /, *
 
 
 # ------------------------------------------------------------------ sums
+@derived(d.prod)
+def _multiplied(x: Tensor, axes: Sequence[int], keepdim: bool) -> Tensor:
+    return _reduced("prod", x, axes, keepdim)
+
+
 @each(sum="sum", prod="product")
 def _total(name: str) -> Any:
     def total(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
         """Return the {}; int64 for integers and bools."""
         to = _summed(self, dtype)
-        return _reduced(name, _within(self, to), dim, keepdim).to(to)
+        x = _within(self, to)
+        if name == "prod":
+            return _multiplied(x, axes_of(name, dim, self.ndim), keepdim).to(to)
+        return _reduced(name, x, dim, keepdim).to(to)
 
     return total
 
@@ -143,12 +152,20 @@ def _so_far(name: str, kind: str, x: Tensor, dim: int) -> Tensor:
     return one("cumulative", {"kind": kind}, (rows,), (), ("B", "L", 0)).reshape(shape)
 
 
+@derived(d.cumprod)
+def _product_so_far(x: Tensor, axis: int) -> Tensor:
+    return _so_far("cumprod", "prod", x, axis)
+
+
 @each(cumsum="sum", cumprod="product")
 def _running(name: str) -> Any:
     def running(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
         """Return the running {} along `dim`."""
         to = _summed(self, dtype)
-        return _so_far(name, name[3:], _within(self, to), dim).to(to)
+        x = _within(self, to)
+        if name == "cumprod" and x.ndim:
+            return _product_so_far(x, x._axis(name, dim)).to(to)
+        return _so_far(name, name[3:], x, dim).to(to)
 
     return running
 
