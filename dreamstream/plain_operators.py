@@ -7,9 +7,9 @@ into the order of the caller's dimensions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,9 +43,11 @@ def run_whole(
     frames, since torch refuses what they would follow from.
     """
     row = [np.array([[0, -1, max(n, 0), n]], np.int64) for n in n_frames]  # -1: it begins here
-    out = op.counts(row, np.ones(1, bool))
-    inputs, outputs = ([np.repeat(c, n_rows, 0) for c in counts] for counts in (row, out))
     ended = np.ones(n_rows, bool)
+    out = op.counts(row, ended[:1] if n_rows else np.ones(1, bool))
+    inputs, outputs = row, out
+    if n_rows != 1:
+        inputs, outputs = ([np.repeat(c, n_rows, 0) for c in counts] for counts in (row, out))
     run: Any = op.run
     p = asked_to_drop(op.name)
     drop = ((p, fresh_keys(n_rows)),) if p else ()
@@ -64,21 +66,14 @@ def offline(
         return (elementwise(name, attributes, inputs, weights),)
     constants = [weight_of(w) for w in weights]
     arrays = [x.numpy() for x in inputs]
-    roles, shape = _roles(name, dims, arrays[0]), arrays[0].shape
-    alike = [i for i, r in enumerate(roles) if not isinstance(r, int) and (r, name) != ("L", "cross_attention")]
-    if any(a.ndim != len(roles) or any(a.shape[i] != shape[i] for i in alike) for a in arrays):
+    shape = arrays[0].shape
+    roles, order, alike, *_ = _layout(name, dims, shape)
+    if any(a.ndim != len(roles) or any(a.shape[i] != shape[i] for i in alike) for a in arrays[1:]):
         raise ShapeError(f"{name}: the inputs differ in shape: {[a.shape for a in arrays]}")
-    n_features = sum(isinstance(r, int) for r in roles)
-    order = [i for i, r in enumerate(roles) if r is Ellipsis]
-    order += [roles.index(r) for r in ("B", "L", *range(n_features)) if r in roles]
-    n_rows = shape[roles.index("B")] if "B" in roles else 1
-    along = [i for i, r in enumerate(roles) if r == "L" or r is Ellipsis]
-    n_frames = [prod(a.shape[i] for i in along) for a in arrays]
+    laid = [_layout(name, dims, a.shape) for a in arrays]
+    n_rows, n_frames = laid[0].n_rows, [each.n_frames for each in laid]
     known_lengths = [-1 if x._missing and not n else n for x, n in zip(inputs, n_frames)]
-    frames = [
-        in_c_order(a.transpose(order)).reshape(n_rows * n, *(a.shape[roles.index(i)] for i in range(n_features)))
-        for a, n in zip(arrays, n_frames)
-    ]
+    frames = [in_c_order(a.transpose(order)).reshape(each.stored) for a, each in zip(arrays, laid)]
     op = operator(name, attributes, [signature(f) for f in frames], constants)
     places = None if op.constant else autograd.sources([*inputs, *weights])
     taped = places is not None and op.differentiable
@@ -136,16 +131,48 @@ def _laid(look: Callable[[Array], Array], like: tuple[Any, Any], g: Array) -> Ar
     return out
 
 
-def _roles(name: str, dims: Dims, array: Array) -> tuple[Any, ...]:
-    """Return the role of every dimension of a plain array: "B", "L", a feature axis, or Ellipsis."""
+class _Layout(NamedTuple):
+    """How a plain tensor is laid out in frames.
+
+    Attributes
+    ----------
+    roles : tuple
+        Of every dimension "B", "L", a feature axis, or Ellipsis.
+    order : tuple of int
+        The dimensions as frames have them.
+    alike : tuple of int
+        The dimensions that all inputs have in one size.
+    n_rows, n_frames : int
+        Sequences, and frames of each.
+    stored : tuple of int
+        The shape of the frames of all rows.
+    """
+
+    roles: Dims
+    order: tuple[int, ...]
+    alike: tuple[int, ...]
+    n_rows: int
+    n_frames: int
+    stored: tuple[int, ...]
+
+
+@lru_cache(maxsize=1024)
+def _layout(name: str, dims: Dims, shape: tuple[int, ...]) -> _Layout:
+    n_features = sum(isinstance(d, int) for d in dims)
+    roles = tuple(dims)
     if Ellipsis in dims:
-        n_features = len(dims) - 1
-        if array.ndim < n_features:
-            raise ShapeError(f"{name}: expected {n_features} dimensions or more, got shape {array.shape}")
-        return (Ellipsis,) * (array.ndim - n_features) + tuple(d for d in dims if d is not Ellipsis)
-    if len(dims) != array.ndim:
-        raise ShapeError(f"{name}: expected {len(dims)} dimensions, got shape {array.shape}")
-    return tuple(dims)
+        if len(shape) < n_features:
+            raise ShapeError(f"{name}: expected {n_features} dimensions or more, got shape {shape}")
+        roles = (Ellipsis,) * (len(shape) - n_features) + tuple(d for d in dims if d is not Ellipsis)
+    if len(roles) != len(shape):
+        raise ShapeError(f"{name}: expected {len(dims)} dimensions, got shape {shape}")
+    alike = [i for i, r in enumerate(roles) if not isinstance(r, int) and (r, name) != ("L", "cross_attention")]
+    order = [i for i, r in enumerate(roles) if r is Ellipsis]
+    order += [roles.index(r) for r in ("B", "L", *range(n_features)) if r in roles]
+    n_rows = shape[roles.index("B")] if "B" in roles else 1
+    n_frames = prod(n for n, r in zip(shape, roles) if r == "L" or r is Ellipsis)
+    stored = (n_rows * n_frames, *(shape[roles.index(i)] for i in range(n_features)))
+    return _Layout(roles, tuple(order), tuple(alike), n_rows, n_frames, stored)
 
 
 def _unfold(
@@ -156,16 +183,16 @@ def _unfold(
     n_before = sum(isinstance(r, int) for r in roles)
     if Ellipsis in roles:
         stored = out.reshape(*(s for s, r in zip(shape, roles) if r is Ellipsis), *features)
-        if len(features) != n_before:
-            return stored
         lead = len(roles) - n_before
+        if len(features) != n_before or roles[lead:] == tuple(range(n_before)):
+            return stored
         places = [i if r is Ellipsis else lead + r for i, r in enumerate(roles)]
         return np.transpose(stored, places)
     if pooled and not len(out):  # what can't be made of no frames
         out = np.full((n_rows, *features), np.nan, out.dtype)
     streams = [r for r in ("B", "L") if r in roles and not (pooled and r == "L")]
     sizes = {"B": n_rows, "L": n_frames}
-    stored = out.reshape(*(sizes[r] for r in streams), *features)
+    stored = out.reshape((*(sizes[r] for r in streams), *features))
     axes: list[Any] = [*streams, *range(len(features))]
     kept = [r for r in roles if r in axes]
     if len(features) != n_before:
@@ -182,32 +209,35 @@ def _operands(
     return [(kind, queues[kind].pop(0)) for kind in order]
 
 
+@lru_cache(maxsize=1024)
+def _meeting(name: str, shapes: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+    """Return the shape in which operands meet, that of a frame, and for each whether it is a constant (1).
+
+    Constants are what broadcasts over the leading axes; the rest are runs of frames.
+    """
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ShapeError(f"{name}: shapes {[*shapes]} don't broadcast") from None
+    trail = min((s for s in shapes if s != shape), key=len, default=())
+    if 0 in trail or any(s not in (shape, trail) for s in shapes) or shape[len(shape) - len(trail) :] != trail:
+        trail = ()
+    return shape, trail, tuple(int(len(shapes) > 1 and s == trail and s != shape) for s in shapes)
+
+
 def elementwise(name: str, attributes: dict[str, Any], inputs: Sequence[Tensor], weights: Sequence[Any]) -> Tensor:
     operands = _operands(attributes, inputs, weights) if len(inputs) + len(weights) > 1 else [(0, inputs[0])]
     arrays = [x.numpy() for _, x in operands]
     require_one_float(name, [a.dtype for a in arrays])
     if arrays[-1].dtype.kind != "f" and name in INTEGERS:
         return Tensor._plain(of_integers(name, arrays))
-    try:
-        shape = np.broadcast_shapes(*(a.shape for a in arrays))
-    except ValueError:
-        raise ShapeError(f"{name}: shapes {[a.shape for a in arrays]} don't broadcast") from None
-    trail = min((a.shape for a in arrays if a.shape != shape), key=len, default=())
-    # Constants are what broadcasts over the leading axes; the rest are runs of frames.
-    if (
-        0 in trail
-        or any(a.shape not in (shape, trail) for a in arrays)
-        or shape[len(shape) - len(trail) :] != trail
-    ):
-        trail = ()
-    values, constants, order = [], [], []
-    for a in arrays:
-        constant = len(arrays) > 1 and a.shape == trail and a.shape != shape
-        order.append(int(constant))
+    shape, trail, order = _meeting(name, tuple([a.shape for a in arrays]))
+    values, constants = [], []
+    for a, constant in zip(arrays, order):
         if constant:
             constants.append(np.asarray(a, order="C"))
         else:
-            full = np.ascontiguousarray(np.broadcast_to(a, shape))
+            full = np.ascontiguousarray(a if a.shape == shape else np.broadcast_to(a, shape))
             values.append(full.reshape(-1, *trail))
     if len(arrays) > 1:
         attributes = {**attributes, "order": order}

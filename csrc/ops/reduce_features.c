@@ -412,7 +412,7 @@ size_t ds_op_row_sums(const ds_op *op)
 /* ---------------------------------------------------------------- slopes */
 
 /* Of n elements of one result, brought together in v, which becomes their slopes: g times what the result makes of
- * each. Extremes that are equal divide theirs. */
+ * each. Extremes that are equal divide theirs; where one is NaN, all slopes are, but those of norms are its own. */
 static void slopes_of(const ds_op *op, double *v, size_t n, double g, double y, double *room)
 {
     const int64_t kind = op->attr[KIND].i;
@@ -451,13 +451,16 @@ static void slopes_of(const ds_op *op, double *v, size_t n, double g, double y, 
     }
     const bool extreme = kind != NORM || isinf(p);
     for (size_t i = 0; i < n && extreme; i++)
-        sum += (kind == NORM ? fabs(v[i]) : v[i]) == y || (v[i] != v[i] && y != y);
+        sum += kind == NORM ? fabs(v[i]) == y || (v[i] != v[i] && y != y) : v[i] == y;
     for (size_t i = 0; i < n; i++) {
         const double sign = kind != NORM ? 1 : (v[i] > 0) - (v[i] < 0), x = fabs(v[i]);
         if (extreme)
-            v[i] = (kind == NORM ? x : v[i]) == y || (v[i] != v[i] && y != y) ? g * sign / sum : 0;
-        else if (p == 0 || (y == 0 && p != 1) || (x == 0 && p < 1))
+            v[i] = kind == NORM ? (x == y || (x != x && y != y) ? g * sign / sum : 0)
+                                : g * (v[i] == y) / sum;
+        else if (p == 0 || (y == 0 && p != 1))
             v[i] = 0;
+        else if (x == 0 && p < 1)
+            v[i] = 0 * g * pow(y, 1 - p); /* NaN where y is none, or infinite */
         else
             v[i] = p == 1 ? g * sign : p == 2 ? g * (v[i] / y) : g * sign * pow(x / y, p - 1);
     }

@@ -282,7 +282,7 @@ DS_FOR_ELEMENT void logarithm_back(folded *f, size_t e)
     double y = weights > 0 ? top + log(weights) : -(double)INFINITY;
     const double first = y, first_weights = weights;
     for (int64_t t = 0; t < f->n; t++) {
-        const double v = frame_of(f, t, e), now = v > top ? v : top;
+        const double v = frame_of(f, t, e), now = v > top || v != v ? v : top;
         weights = (top == now ? weights : weights * exp(top - now)) +
                   (isinf(now) ? v == now : exp(v - now));
         top = now;
@@ -295,7 +295,7 @@ DS_FOR_ELEMENT void logarithm_back(folded *f, size_t e)
         behind += given_slope(f, t, e);
         if (behind != 0) {
             add_frame(f, t, exp(frame_of(f, t, e) - f->room[t]) * behind, e);
-            behind *= exp(before - f->room[t]);
+            behind *= before == f->room[t] ? 1 : exp(before - f->room[t]); /* infinite ones */
         }
     }
     f->slope[0] = 0; /* nothing depends on the greatest */

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -180,32 +179,38 @@ def reduce(x: StreamTensor, method: Callable[..., Any], axes: Sequence[int], kee
         return method(fall_back(x, "this reduction"), tuple(axes) if len(axes) > 1 else axes[0], keepdim)
     order = [{"B": 0}.get(d, 1) if isinstance(d, str) else 2 + d for d in x.dims]  # of rows, frames, features
     over = tuple(order[a] for a in axes if x.dims[a] != "B")
-    frames = x._frames().unsqueeze(0)
+    frames, same = x._frames(), [np.zeros(1, np.int64)]
     if "B" in roles or "B" not in x.dims:  # all valid frames at once
-        rows = [method(frames, over if len(over) > 1 else over[0], True)]
-    else:
-        rows = [_reduce_row(x, frames[:, a:b], method, over) for a, b in pairwise(x.offsets.tolist())]
-        rows = rows or [map_leaves(_of_nothing(x, method, over), lambda t: t[:0])]
+        found = [method(frames.unsqueeze(0), over if len(over) > 1 else over[0], True)]
+    else:  # rows of one length at once
+        same = [np.flatnonzero(x.lengths == n) for n in np.unique(x.lengths)] or [np.zeros(0, np.int64)]
+        spans = np.split(np.arange(len(frames)), x.offsets[1:-1])
+        rows = [_picked(frames, [spans[row] for row in places]) for places in same]
+        sizes = [(len(places), x.lengths[places].max(initial=0)) for places in same]
+        found = [_reduce_rows(x, t.reshape(*n, *x.features), method, over) for t, n in zip(rows, sizes)]
+    turn = np.argsort(np.concatenate(same))
     new = [0] if 0 not in order else []
     gone = (*new, *(() if keepdim else (a + len(new) for a in axes)))
-    joined = iter(
-        [creation.cat(parts, 0).permute(*new, *order).squeeze(gone) for parts in zip(*map(leaves, rows))]
-    )
-    return map_leaves(rows[0], lambda _: next(joined))
+
+    def joined(parts: Sequence[Tensor]) -> Tensor:
+        return _picked(creation.cat(parts, 0), [turn]).permute(*new, *order).squeeze(gone)
+
+    whole = iter([joined(parts) for parts in zip(*map(leaves, found))])
+    return map_leaves(found[0], lambda _: next(whole))
 
 
-def _reduce_row(x: StreamTensor, row: Any, method: Callable[..., Any], over: tuple[int, ...]) -> Any:
+def _reduce_rows(x: StreamTensor, rows: Any, method: Callable[..., Any], over: tuple[int, ...]) -> Any:
     try:
-        return method(row, over if len(over) > 1 else over[0], True)
+        return method(rows, over if len(over) > 1 else over[0], True)
     except ShapeError:  # an extreme of no frames
-        if x.value.dtype.kind != "f" or row.shape[1]:
+        if x.value.dtype.kind != "f" or rows.shape[1]:
             raise
-        return _of_nothing(x, method, over)
+        return _of_nothing(x, method, over, len(rows))
 
 
-def _of_nothing(x: StreamTensor, method: Callable[..., Any], over: tuple[int, ...]) -> Any:
-    """Return NaN, and -1 for places, in the form of a row's result."""
-    like = _reduce_row(x, creation.zeros(1, 1, *x.features, dtype=x.dtype), method, over)
+def _of_nothing(x: StreamTensor, method: Callable[..., Any], over: tuple[int, ...], n: int) -> Any:
+    """Return NaN, and -1 for places, in the form of the results of n rows."""
+    like = _reduce_rows(x, creation.zeros(n, 1, *x.features, dtype=x.dtype), method, over)
     return map_leaves(like, lambda t: creation.full_like(t, np.nan if t.dtype.kind == "f" else -1))
 
 

@@ -115,17 +115,12 @@ def _arrays_in(values: Any) -> list[Array]:
 
 
 def fitted(g: Array, shape: Axes) -> Array:
-    """Return the sum of a gradient over what an operand of this shape was repeated along."""
+    """Return the sum of a gradient, rounded once, over what an operand of this shape was repeated along."""
     if g.shape == shape:
         return g
     lead = g.ndim - len(shape)
     axes = tuple(i for i, n in enumerate(g.shape) if i < lead or (shape[i - lead] == 1 and n != 1))
-    return _sum(g, axes).reshape(shape)
-
-
-def _sum(g: Array, axes: Axes | int, keepdims: bool = False) -> Array:
-    """Return a sum, of float32 in float64, rounded once."""
-    return np.asarray(g.sum(axes, np.float64, keepdims=keepdims)).astype(g.dtype)
+    return np.asarray(g.sum(axes, np.float64)).astype(g.dtype).reshape(shape)
 
 
 def _open(g: Array, axes: Axes | int | None, keepdim: bool, ndim: int) -> Array:
@@ -156,24 +151,8 @@ def reshape(g: Array, a_shape: Axes) -> Any:
     return g.reshape(a_shape)
 
 
-def repeat(g: Array, a_shape: Axes, repeats: Axes) -> Any:
-    inner = (1,) * (len(repeats) - len(a_shape)) + a_shape
-    parts = g.reshape([n for pair in zip(repeats, inner) for n in pair])
-    return _sum(parts, tuple(range(0, 2 * len(repeats), 2))).reshape(a_shape)
-
-
 def permute(g: Array, order: Axes) -> Any:
     return g.transpose(np.argsort(order))
-
-
-def repeat_interleave(g: Array, a_shape: Axes, repeats: Any, axis: int) -> Any:
-    n = a_shape[axis] if a_shape else 1
-    times = np.broadcast_to(np.asarray(repeats).reshape(-1), (n,))
-    return _added(a_shape or (1,), axis, np.repeat(np.arange(n), times), g).reshape(a_shape)
-
-
-def roll(g: Array, shifts: Any, axes: Any) -> Any:
-    return np.roll(g, tuple(-s for s in shifts) if isinstance(shifts, tuple) else -shifts, axes)
 
 
 def einsum(g: Array, arrays: Sequence[Array], i: int, equation: str) -> Any:
@@ -204,14 +183,6 @@ def letters_of(equation: str, ndims: Sequence[int]) -> tuple[list[str], str]:
 
 
 # ------------------------------------------------------------------ parts
-def _added(shape: Axes, axis: int, places: Array, g: Array) -> Any:
-    """Return zeros to which slices were added at places of an axis."""
-    out = np.zeros(shape, g.dtype)
-    at: Any = (slice(None),) * axis + (places,)
-    np.add.at(out, at, g)
-    return out
-
-
 def index(g: Array, a_shape: Axes, index: Any) -> Any:
     out = np.zeros(a_shape, g.dtype)
     parts = index if isinstance(index, tuple) else (index,)
@@ -262,13 +233,10 @@ def scattered(g: Array, index: Array, axis: int) -> Any:
 
 
 def index_select(g: Array, a_shape: Axes, index: Array, axis: int) -> Any:
-    return _added(a_shape or (1,), axis, index, g).reshape(a_shape)
-
-
-def masked_select(g: Array, a_shape: Axes, mask: Array) -> Any:
-    out = np.zeros(np.broadcast_shapes(a_shape, mask.shape), g.dtype)
-    out[np.broadcast_to(mask, out.shape)] = g
-    return out
+    out = np.zeros(a_shape or (1,), g.dtype)
+    at: Any = (*(slice(None),) * axis, index)
+    np.add.at(out, at, g)
+    return out.reshape(a_shape)
 
 
 def cat(g: Array, shapes: Sequence[Axes], i: int, axis: int) -> Any:
@@ -277,10 +245,6 @@ def cat(g: Array, shapes: Sequence[Axes], i: int, axis: int) -> Any:
 
 
 # ------------------------------------------------------------------ reductions
-def fold(g: Array, a_shape: Axes, axes: Axes, keepdim: bool) -> Any:
-    return np.broadcast_to(_open(g, axes, keepdim, len(a_shape)), a_shape)
-
-
 def prod(g: Array, y: Array, a: Array, axes: Axes, keepdim: bool) -> Any:
     g, y = (_open(v, axes, keepdim, a.ndim) for v in (g, y))
     if (a != 0).all():
@@ -309,69 +273,6 @@ def cumprod(g: Array, y: Array, a: Array, axis: int) -> Any:
         out[t] = behind * y[t - 1] if t else behind
         behind = behind * a[t]
     return np.moveaxis(out, 0, axis)
-
-
-def logcumsumexp(g: Array, y: Array, a: Array, axis: int) -> Any:
-    out = np.zeros(a.shape)
-    for sign in (1, -1):
-        size = np.where(sign * g > 0, np.log(np.abs(g)), -np.inf) - y
-        behind = np.flip(np.logaddexp.accumulate(np.flip(size, axis), axis, np.float64), axis)
-        out += sign * np.exp(behind + a)
-    return out
-
-
-def last_equal(a: Array, values: Array, axis: int) -> Array:
-    """Return where so far along an axis `a` was last equal to `values`, or NaN."""
-    places = np.arange(a.shape[axis]).reshape(-1, *(1,) * (a.ndim - axis - 1))
-    return np.maximum.accumulate(np.where((a == values) | (a != a), places, 0), axis)
-
-
-def extreme_so_far(g: Array, y: Array, a: Array, axis: int) -> Any:
-    return gather(g, a.shape, last_equal(a, y, axis), axis)
-
-
-def mean(g: Array, a_shape: Axes, axes: Axes, keepdim: bool) -> Any:
-    n = math.prod(a_shape[i] for i in axes)
-    return fold(g, a_shape, axes, keepdim) / g.dtype.type(n)
-
-
-def var(g: Array, a: Array, axes: Axes, keepdim: bool, correction: float) -> Any:
-    n = math.prod(a.shape[i] for i in axes)
-    apart = a - a.mean(axes, np.float64, keepdims=True)
-    return np.divide(2.0, n - correction) * _open(g, axes, keepdim, a.ndim) * apart
-
-
-def std(g: Array, y: Array, a: Array, axes: Axes, keepdim: bool, correction: float) -> Any:
-    return var(np.where(y == 0, 0, g / (2 * y)), a, axes, keepdim, correction)
-
-
-def norm(g: Array, y: Array, a: Array, axes: Axes, keepdim: bool, p: float) -> Any:
-    g, y = (_open(v, axes, keepdim, a.ndim) for v in (g, y))
-    size = np.abs(a)
-    if p == 0:
-        return np.zeros_like(a)
-    if p == 1:
-        return sign(a) * g
-    if p == 2:
-        return g * np.where(y == 0, 0, a / y)
-    if math.isinf(p):
-        most = (size == y) | (np.isnan(size) & np.isnan(y))
-        return sign(a) * (g / most.sum(axes, keepdims=True)) * most
-    if p < 1:
-        return np.where(a == 0, 0, sign(a) * size ** (p - 1)) * g * y ** (1 - p)
-    scale = np.where(y == 0, 0, g / y ** (p - 1))
-    return (sign(a) * size ** (p - 1) if p < 2 else a * size ** (p - 2)) * scale
-
-
-def logsumexp(g: Array, y: Array, a: Array, axes: Axes, keepdim: bool) -> Any:
-    g, y = (_open(v, axes, keepdim, a.ndim) for v in (g, y))
-    return g * np.exp(a - y)
-
-
-def extreme(g: Array, y: Array, a: Array, axes: Axes, keepdim: bool) -> Any:
-    g, y = (_open(v, axes, keepdim, a.ndim) for v in (g, y))
-    chosen = a == y
-    return g * chosen / chosen.sum(axes, keepdims=True)
 
 
 def median(g: Array, y: Array, a: Array) -> Any:

@@ -5,8 +5,8 @@ Both work inside a forward and on the frames of a call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from ..errors import ShapeError
 from . import hook
 from .dimension_arguments import numbered
 from .stream_tensor import StreamTensor
+
+T = TypeVar("T")
 
 
 # ---------------------------------------------------------------------- reductions
@@ -35,15 +37,22 @@ def over_features(
         The method's other arguments, by name.
     """
     x = x.in_order()
-    attributes = {"kind": name, "axes": [x.dims[a] for a in axes], "keepdim": int(keepdim)}
-    out = hook.one("reduce_features", {**attributes, **attributes_of(name, options)}, [x], (), x.dims)
+    out = of_axes(x, name, [x.dims[a] for a in axes], keepdim, options, x.dims)
     if keepdim:
         return out.with_dims(x.dims, x.names)
     left = [i for i in range(len(x.dims)) if i not in axes]
     return out.with_dims(numbered([x.dims[i] for i in left]), [x.names[i] for i in left])
 
 
-def attributes_of(name: str, options: dict[str, Any]) -> dict[str, float]:
+def of_axes(
+    x: T, name: str, axes: Sequence[int], keepdim: bool, options: Mapping[str, Any], dims: tuple[Any, ...]
+) -> T:
+    """Return a reduction of torch's over stored axes of features, of a stream or of a plain tensor with `dims`."""
+    attributes = {"kind": name, "axes": axes, "keepdim": int(keepdim), **attributes_of(name, options)}
+    return hook.one("reduce_features", attributes, (x,), (), dims)
+
+
+def attributes_of(name: str, options: Mapping[str, Any]) -> dict[str, float]:
     """Return the operator's attributes beyond the axes, from the arguments of torch's method."""
     if name in ("var", "std"):
         correction = options.get("correction")

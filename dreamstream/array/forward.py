@@ -37,7 +37,7 @@ from .ends import first_frames, last_frame, last_frames, later
 from .feature_reductions import over_features, product, why_not_matmul
 from .merged_dimensions import Merged
 from .over_time import chosen, reduce_stream, require_waiting, spread
-from .reductions import Extreme
+from .reductions import OF_FLOATS, Extreme
 from .shape_of import Empty
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
@@ -429,7 +429,6 @@ def expand(x: StreamTensor, sizes: Sequence[Any]) -> Any:
     return x if tuple(features) == x.features else x._through("expand", {"shape": features})
 
 
-_OF_FLOATS = ("mean", "var", "std", "norm", "logsumexp")
 _OF_ONE = ("max", "min", "argmax", "argmin")
 
 
@@ -444,7 +443,7 @@ def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, optio
         _refuse(x, f"{kind} over the batch", advice)
     if options.get("dtype") is not None:
         x = x.to(options["dtype"])
-    if kind in _OF_FLOATS:
+    if kind in OF_FLOATS:
         dtypes.require_float(kind, x.dtype)
     if kind in _OF_ONE and len(axes) != 1:
         raise ShapeError(f"{kind}: expected one dimension, got {len(axes)} of a stream {x.roles}")

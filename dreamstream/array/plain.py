@@ -1,13 +1,12 @@
 """What NumPy computes of plain tensors: operations by name, as functions of arrays.
 
-The door finds here what has no kernel in C: what moves and chooses elements, reductions, products of matrices,
-and the arithmetic of integers and bools, for which NumPy is exact. Sums of float32 run in float64 and are rounded
-once. Results share memory with their argument wherever NumPy's do.
+The door finds here what has no kernel in C: what moves and chooses elements, products of matrices, and the
+arithmetic of integers and bools, for which NumPy is exact. Results share memory with their argument wherever
+NumPy's do.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -25,85 +24,6 @@ Array = NDArray[Any]
 Axes = tuple[int, ...]
 
 
-def _fold(fn: np.ufunc) -> Callable[..., Any]:
-    def fold(a: Array, axes: Axes, keepdim: bool, to: dtypes.DType) -> Any:
-        within = dtypes.float64 if to == dtypes.float32 else dtypes.int64 if to == dtypes.bool else to
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(fn.reduce(a, axes, within, keepdims=keepdim)).astype(to)
-
-    return fold
-
-
-def _running(fn: np.ufunc) -> Callable[..., Array]:
-    def running(a: Array, axis: int, to: dtypes.DType) -> Array:
-        within = dtypes.float64 if to == dtypes.float32 else to
-        with np.errstate(over="ignore", invalid="ignore"):
-            out: Array = fn.accumulate(a, axis, within).astype(to)
-        return out
-
-    return running
-
-
-def _mean(a: Array, axes: Axes, keepdim: bool) -> Array:
-    total = _quietly(np.add.reduce, a, axes, np.float64, None, keepdim)
-    return _quietly(np.divide, total, _count(a, axes)).astype(a.dtype)
-
-
-def _variance(a: Array, axes: Axes, keepdim: bool, correction: float) -> Array:
-    array, n = a.astype(np.float64), _count(a, axes)
-    mean = _quietly(np.divide, _quietly(np.add.reduce, array, axes, None, None, True), n)
-    with np.errstate(invalid="ignore"):  # inf - inf
-        total = np.asarray(np.square(array - mean).sum(axes, keepdims=keepdim))
-    return _quietly(np.divide, total, max(n - correction, 0))
-
-
-def norm_of(a: Array, p: float) -> Array:
-    """Return the p-norm of all elements."""
-    if p == 2 and a.dtype in (np.float32, np.float64):
-        return np.array(math.sqrt(_core.squares(in_c_order(a))), a.dtype)
-    return np.asarray(_norm(a, tuple(range(a.ndim)), False, p))
-
-
-def _norm(a: Array, axes: Axes, keepdim: bool, p: float) -> Any:
-    size: Array = np.asarray(a.astype(np.float64))
-    if p != 2:
-        np.abs(size, out=size)
-    if math.isinf(p):
-        out = (np.max if p > 0 else np.min)(size, axis=axes, keepdims=keepdim)
-    elif p == 0:
-        out = np.count_nonzero(size, axis=axes, keepdims=keepdim)
-    else:
-        size = np.square(size, out=size) if p == 2 else size**p
-        out = np.sum(size, axis=axes, keepdims=keepdim) ** (1 / p)
-    return np.asarray(out).astype(a.dtype)
-
-
-def _logsumexp(a: Array, axes: Axes, keepdim: bool) -> Any:
-    array = a.astype(np.float64)
-    top = np.max(array, axes, keepdims=True, initial=-np.inf)
-    top = np.where(np.isfinite(top), top, 0)
-    with np.errstate(divide="ignore", over="ignore"):
-        out = np.log(np.sum(np.exp(array - top), axes, keepdims=True)) + top
-    return (out if keepdim else out.squeeze(axes)).astype(a.dtype)
-
-
-def _count(a: Array, axes: Axes) -> int:
-    return math.prod(a.shape[i] for i in axes)
-
-
-def _quietly(fn: Callable[..., Any], *args: Any) -> Array:
-    """Return fn(*args) as an array; 0 / 0 is NaN without a warning, as in torch."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(fn(*args))
-
-
-def _over(fn: Callable[..., Any]) -> Callable[..., Any]:
-    def over(a: Array, axes: Axes | int | None, keepdim: bool) -> Any:
-        return fn(a, axis=axes, keepdims=keepdim)
-
-    return over
-
-
 def _cast(a: Array, to: dtypes.DType) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         return a.astype(to)
@@ -119,11 +39,6 @@ def _windows(a: Array, axis: int, size: int, step: int) -> Array:
     if a.shape[axis] < size:
         return np.empty((*a.shape[:axis], 0, *a.shape[axis + 1 :], size), a.dtype)
     return sliding_window_view(a, size, axis)[(slice(None),) * axis + (slice(None, None, step),)]
-
-
-def _masked(a: Array, mask: Array) -> Array:
-    values, flags = np.broadcast_arrays(a, mask)
-    return values[flags]
 
 
 def _padded(a: Array, lengths: Array, width: int, fill: float, order: Axes) -> Array:
@@ -178,13 +93,7 @@ ARRAYS: dict[str, Plain] = {
     # sizes and order
     "reshape": _view(lambda a, shape: a.reshape(shape), d.reshape),
     "expand": _view(lambda a, shape: np.broadcast_to(a, shape), lambda g: g),
-    "repeat": _row(lambda a, repeats: np.tile(a, repeats), d.repeat),
     "permute": _view(lambda a, order: a.transpose(order), d.permute),
-    "repeat_interleave": _row(lambda a, repeats, axis: np.repeat(a, repeats, axis), d.repeat_interleave),
-    "flip": _row(lambda a, axes: np.flip(a, axes).copy(), lambda g, axes: np.flip(g, axes)),
-    "roll": _row(lambda a, shifts, axes: np.roll(a, shifts, axes), d.roll),
-    "tril": _row(np.tril, lambda g, k: np.tril(g, k)),
-    "triu": _row(np.triu, lambda g, k: np.triu(g, k)),
     "einsum": _row(_einsum, d.einsum),
     "clone": _row(lambda a: a.copy(), lambda g: g),
     "contiguous": _row(np.ascontiguousarray, lambda g: g),
@@ -196,33 +105,12 @@ ARRAYS: dict[str, Plain] = {
     "unfold": _view(_windows, d.unfold),
     "gather": _row(lambda a, index, axis: np.take_along_axis(a, index, axis), d.gather),
     "index_select": _row(lambda a, index, axis: np.take(a, index, axis), d.index_select),
-    "masked_select": _row(_masked, d.masked_select),
     "fixed_row": _row(lambda a, row: a, lambda g, row: np.where(np.arange(len(g))[:, None] == row, 0, g)),
     "scatter": _row(_scatter, d.scatter, d.scattered),
     "scatter_add": _row(_scatter_add, lambda g: g, d.scattered),
     "cat": _row(lambda *arrays, axis: np.concatenate(arrays, axis), d.cat),
     # reductions
-    "sum": _row(_fold(np.add), d.fold),
-    "prod": _row(_fold(np.multiply), d.prod),
-    "cumsum": _row(_running(np.add), d.backwards),
-    "cumprod": _row(_running(np.multiply), d.cumprod),
-    "logcumsumexp": _row(
-        lambda a, axis: _quietly(np.logaddexp.accumulate, a, axis, np.float64).astype(a.dtype), d.logcumsumexp
-    ),
-    "cummax": _row(np.maximum.accumulate, d.extreme_so_far),
-    "cummin": _row(np.minimum.accumulate, d.extreme_so_far),
-    "last_equal": _row(d.last_equal),
-    "mean": _row(_mean, d.mean),
-    "var": _row(lambda a, **options: _variance(a, **options).astype(a.dtype), d.var),
-    "std": _row(lambda a, **options: np.sqrt(_variance(a, **options)).astype(a.dtype), d.std),
-    "norm": _row(_norm, d.norm),
-    "logsumexp": _row(_logsumexp, d.logsumexp),
-    "amax": _row(_over(np.max), d.extreme),
-    "amin": _row(_over(np.min), d.extreme),
-    "argmax": _row(_over(np.argmax)),
-    "argmin": _row(_over(np.argmin)),
-    "all": _row(_over(np.all)),
-    "any": _row(_over(np.any)),
+    "of_nothing": _row(lambda a, **how: np.full(**how), lambda g, a_shape: np.zeros(a_shape)),
     # matrices
     "matmul": _row(np.matmul, d.left, d.right),
 }

@@ -1,22 +1,25 @@
-"""Sums, extremes, products of matrices: torch's methods on plain tensors, by NumPy.
+"""Sums, extremes, products of matrices: torch's methods on plain tensors.
 
-Sums of float32 run in float64 and are rounded once. `dim` is one dimension, several or all of them
-(None); `keepdim` keeps each as size 1. Each public function here is the method of tensors of its name.
-Source: the method of `torch.Tensor` of the same name.
+Reductions are those within a stream's frames: the same operator, with its derivative. `dim` is one dimension,
+several or all of them (None); `keepdim` keeps each as size 1. Each public function here is the method of tensors
+of its name. Source: the method of `torch.Tensor` of the same name.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import DTypeError, ModeError, ShapeError
-from . import dtypes
+from . import derivatives as d, dtypes
+from .derivatives import derived
 from .dimension_arguments import axes_of
 from .elementwise import binary, plain_array
-from .hook import CHOICE, made
+from .feature_reductions import attributes_of, of_axes
+from .hook import CHOICE, made, one
 from .tensor import Tensor, each, take
 
 Dims = int | Sequence[int] | None
@@ -29,12 +32,71 @@ class Extreme(NamedTuple):
     indices: Tensor
 
 
+# ------------------------------------------------------------------ the operator
+#: Reductions that integers and bools have none of.
+OF_FLOATS = ("mean", "var", "std", "norm", "logsumexp")
+_OF_NOTHING = {
+    "sum": 0, "prod": 1, "mean": math.nan, "var": math.nan, "std": math.nan, "norm": 0, "logsumexp": -math.inf,
+    "any": False, "all": True,
+}  # fmt: skip
+_MOST_AXES = 6  # of an operator's frames
+
+
+def _reduced(name: str, x: Tensor, dim: Dims = None, keepdim: bool = False, /, **options: Any) -> Tensor:
+    """Return a reduction of a plain tensor: all of it is one frame, or what stands before the axes are many.
+
+    Parameters
+    ----------
+    name : str
+        torch's method, of one output.
+    x : Tensor
+    dim : int, sequence of int, or None
+        One dimension, several or all of them.
+    keepdim : bool
+        Whether they stay, with size 1.
+    options : dict
+        The method's other arguments, by name.
+    """
+    if name in OF_FLOATS:
+        dtypes.require_float(name, x.dtype)
+    p = attributes_of(name, options).get("p", 0)
+    some = name not in _OF_NOTHING or math.isinf(p)
+    axes = _of_some(name, x, dim) if some else axes_of(name, dim, x.ndim)
+    if not x.ndim:
+        return _reduced(name, x.reshape(1), 0, **options)
+    first = min(axes)
+    if 0 in x.shape[first:]:
+        sizes = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]
+        whole = name.startswith("arg") or (name in ("sum", "prod") and not dtypes.is_float(x.dtype))
+        to = dtypes.int64 if whole else dtypes.bool if name in ("any", "all") else x.dtype
+        value = math.inf if p < 0 else _OF_NOTHING.get(name, 0)
+        return made("of_nothing", x, shape=sizes, fill_value=value, dtype=to)
+    if x.ndim - first > _MOST_AXES:
+        left = [i for i in range(x.ndim) if i not in axes]
+        out = _reduced(name, x.permute(*left, *axes).reshape(*(x.shape[i] for i in left), -1), -1, **options)
+        return out.reshape([1 if i in axes else n for i, n in enumerate(x.shape)]) if keepdim else out
+    own = tuple(range(x.ndim - first))
+    out = of_axes(x, name, [a - first for a in axes], keepdim, options, (..., *own))
+    if x._missing and dtypes.is_float(out.dtype):
+        out._array = np.full_like(out._array, np.nan)
+    return out
+
+
 # ------------------------------------------------------------------ sums
+@derived(d.prod)
+def _multiplied(x: Tensor, axes: Sequence[int], keepdim: bool) -> Tensor:
+    return _reduced("prod", x, axes, keepdim)
+
+
 @each(sum="sum", prod="product")
 def _total(name: str) -> Any:
     def total(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
         """Return the {}; int64 for integers and bools."""
-        return made(name, self, axes=axes_of(name, dim, self.ndim), keepdim=keepdim, to=_summed(self, dtype))
+        to = _summed(self, dtype)
+        x = _within(self, to)
+        if name == "prod":
+            return _multiplied(x, axes_of(name, dim, self.ndim), keepdim).to(to)
+        return _reduced(name, x, dim, keepdim).to(to)
 
     return total
 
@@ -47,9 +109,7 @@ def mean(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = Non
     DTypeError
         Where the elements are integers or bools.
     """
-    x = self if dtype is None else self.to(dtype)
-    dtypes.require_float("mean", x.dtype)
-    return made("mean", x, axes=axes_of("mean", dim, self.ndim), keepdim=keepdim)
+    return _reduced("mean", self if dtype is None else self.to(dtype), dim, keepdim)
 
 
 @each(
@@ -66,26 +126,35 @@ def _spread(name: str) -> Any:
         correction: float | None = None,
     ) -> Tensor:
         """Return the {}."""
-        dtypes.require_float(name, self.dtype)
         if isinstance(dim, bool):  # torch's var(unbiased)
             unbiased, dim = dim, None
-        lost = int(unbiased) if correction is None else correction
-        return made(name, self, axes=axes_of(name, dim, self.ndim), keepdim=keepdim, correction=lost)
+        return _reduced(name, self, dim, keepdim, unbiased=unbiased, correction=correction)
 
     return spread
 
 
 def norm(self: Tensor, p: float | str = "fro", dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Return the p-norm of the elements; "fro" is 2, ``inf`` and ``-inf`` give the extremes."""
-    dtypes.require_float("norm", self.dtype)
-    order = 2.0 if p == "fro" else float(p)
-    return made("norm", self, axes=axes_of("norm", dim, self.ndim), keepdim=keepdim, p=order)
+    return _reduced("norm", self, dim, keepdim, p=p)
 
 
 def logsumexp(self: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """Return the logarithm of the sum of e ** x; -inf where all of it is -inf."""
-    dtypes.require_float("logsumexp", self.dtype)
-    return made("logsumexp", self, axes=axes_of("logsumexp", dim, self.ndim), keepdim=keepdim)
+    return _reduced("logsumexp", self, dim, keepdim)
+
+
+def _so_far(name: str, kind: str, x: Tensor, dim: int) -> Tensor:
+    """Return what comes of all so far along a dimension: the operator that streams have over their frames."""
+    if not x.ndim or not x.numel():
+        return x.to(x.dtype, copy=True)
+    axis, shape = x._axis(name, dim), x.shape
+    rows = x.reshape(math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
+    return one("cumulative", {"kind": kind}, (rows,), (), ("B", "L", 0)).reshape(shape)
+
+
+@derived(d.cumprod)
+def _product_so_far(x: Tensor, axis: int) -> Tensor:
+    return _so_far("cumprod", "prod", x, axis)
 
 
 @each(cumsum="sum", cumprod="product")
@@ -93,9 +162,10 @@ def _running(name: str) -> Any:
     def running(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
         """Return the running {} along `dim`."""
         to = _summed(self, dtype)
-        if self.ndim == 0:
-            return self.to(to, copy=True)
-        return made(name, self, axis=self._axis(name, dim), to=to)
+        x = _within(self, to)
+        if name == "cumprod" and x.ndim:
+            return _product_so_far(x, x._axis(name, dim)).to(to)
+        return _so_far(name, name[3:], x, dim).to(to)
 
     return running
 
@@ -103,7 +173,7 @@ def _running(name: str) -> Any:
 def logcumsumexp(self: Tensor, dim: int) -> Tensor:
     """Return the logarithm of the running sum of e ** x along `dim`."""
     dtypes.require_float("logcumsumexp", self.dtype)
-    return self.clone() if self.ndim == 0 else made("logcumsumexp", self, axis=self._axis("logcumsumexp", dim))
+    return _so_far("logcumsumexp", "logsumexp", self, dim)
 
 
 def count_nonzero(self: Tensor, dim: Dims = None) -> Tensor:
@@ -150,8 +220,7 @@ def _extreme(name: str) -> Any:
 def _over(name: str) -> Any:
     def over(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
         """Return {}."""
-        axes = _of_some(name, self, dim) if name in ("amax", "amin") else axes_of(name, dim, self.ndim)
-        return made(name, self, axes=axes, keepdim=keepdim)
+        return _reduced(name, self, dim, keepdim)
 
     return over
 
@@ -166,14 +235,14 @@ def _place(name: str) -> Any:
 
 
 @each(cummax="largest", cummin="smallest")
-def _so_far(name: str) -> Any:
+def _extreme_so_far(name: str) -> Any:
     def so_far(self: Tensor, dim: int) -> Extreme:
         """Return the {} elements so far along `dim`, and where the last of them is; NaN stays."""
-        if self.ndim == 0:
-            return Extreme(self.clone(), made("argmax", self, axes=None, keepdim=False))
-        axis = self._axis(name, dim)
-        values = made(name, self, axis=axis)
-        return Extreme(values, made("last_equal", self, values, axis=axis))
+        x = self.to(dtypes.int64) if self.dtype == dtypes.bool else self
+        values = _so_far(name, name[3:], x, dim).to(self.dtype)
+        if not self.ndim or not self.numel():
+            return Extreme(values, values.to(dtypes.int64).mul(0))
+        return Extreme(values, _so_far(name, f"arg{name[3:]}", x, dim))
 
     return so_far
 
@@ -190,8 +259,7 @@ def _position(name: str, kind: str, x: Tensor, dim: int | None, keepdim: bool) -
     """Return where an extreme is, "argmax" or "argmin"; messages call it `name`."""
     if dim is None:
         _of_some(name, x, None)
-        out = made(kind, x, axes=None, keepdim=False)
-        return out.reshape((1,) * x.ndim) if keepdim else out
+        return _reduced(kind, x, None, keepdim)
     (axis,) = axes_of(name, dim, max(x.ndim, 1))
     if x.ndim == 0:
         return Tensor._plain(np.asarray(0))
@@ -200,7 +268,7 @@ def _position(name: str, kind: str, x: Tensor, dim: int | None, keepdim: bool) -
     order = None if choice is None else choice.order(np.moveaxis(x.numpy(), axis, -1), kind == "argmax")
     if order is not None:
         return Tensor._plain(np.expand_dims(order[..., 0], axis) if keepdim else order[..., 0])
-    return made(kind, x, axes=axis, keepdim=keepdim)
+    return _reduced(kind, x, axis, keepdim)
 
 
 # ------------------------------------------------------------------ as a whole
@@ -272,6 +340,13 @@ def _summed(x: Tensor, dtype: Any) -> dtypes.DType:
     return x.dtype if dtypes.is_float(x.dtype) else dtypes.int64
 
 
+def _within(x: Tensor, to: dtypes.DType) -> Tensor:
+    """Return what is summed up for a sum of an element type: no element is rounded to a float before."""
+    if dtypes.is_float(to):
+        return x if x.dtype == to else x.to(dtypes.float64)
+    return x.to(dtypes.int64)
+
+
 def _require_ndim(name: str, ndim: int, *tensors: Tensor) -> None:
     shapes = [t.shape for t in tensors]
     if any(len(s) != ndim for s in shapes):
@@ -291,4 +366,4 @@ def _product(name: str, a: Any, b: Any) -> Tensor:
         raise ShapeError(f"{name}: shapes {left.shape} and {right.shape} don't fit") from None
 
 
-take(Tensor, globals(), **_total, **_spread, **_running, **_extreme, **_over, **_place, **_so_far)
+take(Tensor, globals(), **_total, **_spread, **_running, **_extreme, **_over, **_place, **_extreme_so_far)

@@ -133,7 +133,10 @@ def repeat(self: Tensor, *given: Any, repeats: Any = ()) -> Any:
     counts = tuple(map(operator.index, times))
     if any(n < 0 for n in counts):
         raise ShapeError(f"repeat: numbers must not be negative, got {times}")
-    return made("repeat", self, repeats=counts)
+    sizes = (1,) * (len(counts) - self.ndim) + self.shape
+    once = self.reshape([n for size in sizes for n in (1, size)])
+    wide = once.expand([n for pair in zip(counts, sizes) for n in pair]).clone()
+    return wide.reshape([n * size for n, size in zip(counts, sizes)])
 
 
 # ------------------------------------------------------------------ order
@@ -179,7 +182,9 @@ def repeat_interleave(
         raise ShapeError(f"repeat_interleave: repeats must be one or more counts, got {repeats}")
     if np.size(times) not in (1, x.shape[axis] if x.ndim else 1):
         raise ShapeError(f"repeat_interleave: {np.size(times)} repeats for {x.shape[axis]} elements")
-    out = made("repeat_interleave", x, repeats=times, axis=axis)
+    x = x if x.ndim else x.reshape(1)
+    n = x.shape[axis]
+    out = made("index_select", x, index=np.repeat(np.arange(n), np.broadcast_to(times, n)), axis=axis)
     if output_size not in (None, out.shape[axis]):
         raise ShapeError(f"repeat_interleave: {out.shape[axis]} elements, not {output_size}")
     return out
@@ -189,7 +194,10 @@ def flip(self: Tensor, *given: Any, dims: Any = ()) -> Tensor:
     """Return the tensor reversed along `dims`."""
     chosen = sizes_of(given, dims)
     axes = axes_of("flip", chosen, self.ndim) if chosen else ()
-    return made("flip", self, axes=axes)
+    out = self if axes else self.clone()
+    for axis in axes:
+        out = made("index_select", out, index=np.arange(self.shape[axis])[::-1], axis=axis)
+    return out
 
 
 @each(tril="above", triu="below")
@@ -198,13 +206,11 @@ def _triangle(name: str) -> Any:
         """Return matrices ``(*, n, m)`` with zeros {} a diagonal, counted from the main one."""
         if self.ndim < 2:
             raise ShapeError(f"{name}: expected at least 2 dimensions, got {self.ndim}")
-        if not self.is_stream:
-            return made(name, self, k=diagonal)
-        if any(isinstance(d, str) for d in self.dims[-2:]):  # type: ignore[attr-defined]
+        if self.is_stream and any(isinstance(d, str) for d in self.dims[-2:]):  # type: ignore[attr-defined]
             raise NotStreamableError.here(f"{name} of a stream: of matrices within each frame it streams")
         ones = np.ones(self.shape[-2:], np.bool_)
         hidden = np.triu(ones, diagonal + 1) if name == "tril" else np.tril(ones, diagonal - 1)
-        return self.masked_fill(self._plain(hidden), 0)
+        return self.masked_fill(self._plain(hidden), self.dtype.type(0).item())
 
     return triangle
 
@@ -212,12 +218,14 @@ def _triangle(name: str) -> Any:
 def roll(self: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
     """Return the tensor with elements moved on by `shifts`, those beyond the end to the start."""
     if dims is None:
-        return made("roll", self, shifts=shifts, axes=None)
-    axes = axes_of("roll", dims, self.ndim)
-    shift = tuple(shifts) if isinstance(shifts, (tuple, list)) else (shifts,)
-    if len(shift) != len(axes):
-        raise ShapeError(f"roll: {len(shift)} shifts for {len(axes)} dimensions")
-    return made("roll", self, shifts=shift, axes=axes)
+        return self.reshape(-1).roll(shifts, 0).reshape(self.shape)
+    axes, by = sizes_of((dims,)), sizes_of((shifts,))
+    if len(by) != len(axes):
+        raise ShapeError(f"roll: {len(by)} shifts for {len(axes)} dimensions")
+    out = self if axes else self.clone()
+    for axis, shift in zip(axes_of("roll", dims, self.ndim), by):
+        out = made("index_select", out, index=np.roll(np.arange(self.shape[axis]), shift), axis=axis)
+    return out
 
 
 def contiguous(self: Tensor) -> Tensor:
@@ -334,7 +342,9 @@ def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
 
 def masked_select(self: Tensor, mask: Tensor) -> Tensor:
     """Return the elements where a bool tensor holds, in order, as one dimension."""
-    return made("masked_select", self, mask=plain_array("masked_select", mask, dtypes.bool))
+    flags = plain_array("masked_select", mask, dtypes.bool)
+    shape = np.broadcast_shapes(self.shape, flags.shape)
+    return made("index", self.expand(shape), index=np.broadcast_to(flags, shape))
 
 
 # ------------------------------------------------------------------ brackets

@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .. import _core
 from ..array import Tensor
-from ..array.plain import norm_of
+from ..array.dimension_arguments import in_c_order
 from ..autograd import edited
 from ..errors import ModeError
 
@@ -53,8 +55,8 @@ def clip_grad_norm_(
     gradients, norm_type = _gradients(parameters), float(norm_type)
     if not gradients:
         return Tensor(np.zeros((), np.float32))
-    norms = [norm_of(g.numpy(), norm_type) for g in gradients]
-    total = Tensor(norm_of(np.array(norms), norm_type))
+    norms = [_norm_of(g.numpy(), norm_type) for g in gradients]
+    total = Tensor(_norm_of(np.array(norms), norm_type))
     size = total.item()
     if error_if_nonfinite and not math.isfinite(size):
         raise ModeError(f"clip_grad_norm_: the norm of the gradients is {size}")
@@ -86,3 +88,10 @@ def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     listed = [parameters] if isinstance(parameters, Tensor) else parameters
     return [p.grad for p in listed if p.grad is not None]
+
+
+def _norm_of(array: NDArray[Any], p: float) -> NDArray[Any]:
+    """Return the p-norm of all elements."""
+    if p == 2 and array.dtype in (np.float32, np.float64):
+        return np.array(math.sqrt(_core.squares(in_c_order(array))), array.dtype)
+    return Tensor(array).norm(p).numpy()

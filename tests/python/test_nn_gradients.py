@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -111,3 +113,23 @@ def test_embedding(rng):
     ours, theirs = (library.Embedding(7, 3, padding_idx=2).double() for library in (nn, torch.nn))
     share(ours, theirs)
     compare((ours, theirs), (ours, theirs), [np.array([[0, 2, 6], [0, 0, 1]])])
+
+
+@pytest.mark.parametrize("how", [lambda x: x.logcumsumexp(2), lambda x: x.amax(1), lambda x: x.amin(1)])
+def test_gradients_of_streams_at_infinities_and_nan_are_those_of_torch(how):
+    class Once(nn.Module):
+        def forward(self, x):
+            return how(x)
+
+    rows = np.array([*itertools.product([1, -2, np.inf, -np.inf, np.nan], repeat=3)], np.float32)
+    given = np.stack([rows, rows[::-1]], 1)  # (B, 2, L)
+    theirs = torch.tensor(given, requires_grad=True)
+    z = how(theirs)
+    weights = np.random.default_rng(0).standard_normal(z.shape).astype(np.float32)
+    z.backward(torch.tensor(weights))
+    model = ds.patch_module(Once().train()).online()
+    ids = [str(i) for i in range(len(rows))]
+    ours = ds.stream_tensor(given, ids=ids, sos=True, eos=True, requires_grad=True)
+    y = model(ours)
+    y.backward(y.like(ds.tensor(np.moveaxis(weights, -1, 1).reshape(-1, *weights.shape[1:-1]))))
+    np.testing.assert_allclose(ours.grad.tensor().numpy(), theirs.grad.numpy(), rtol=1e-5, atol=1e-6)
