@@ -117,6 +117,11 @@ class Base(HasShape):
         """Return the values as an array that shares the tensor's memory."""
         return self._array
 
+    def _satisfying(self, require: Any) -> Any:
+        """Return the tensor if `require` lets its values pass, as an array."""
+        require(self.numpy())
+        return self
+
     @property
     def _own(self) -> NDArray[Any]:
         """The values for an operator, which writes to none: the same object while nobody replaces them."""

@@ -184,7 +184,8 @@ def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
         parts = (out.start, out.stop, out.step) if kind is slice else out.values() if kind is dict else out
         return _parts_maker(out, [maker(p, edges, given) for p in parts])
     if isinstance(out, Token):
-        return _size_maker(out, edges)
+        own = [i for i, x in enumerate(given) if x is out]
+        return (lambda e, g: g[own[0]]) if own else _size_maker(out, edges)
     if kind is Symbolic or hasattr(kind, "probe"):
         at = next((i for i, x in enumerate(given) if getattr(x, "__dict__", None) is out.__dict__), None)
         if at is not None:

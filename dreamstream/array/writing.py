@@ -43,7 +43,7 @@ class View:
         ``(tensor, view, *args, **kwargs)``: gives the tensor into which the view was written; None where that
         can't be.
     fill : callable or None
-        Gives arguments, of args or kwargs in which other things stand for sizes; called when they are needed.
+        Gives both, args and kwargs, when they are needed.
     """
 
     __slots__ = ("args", "fill", "kwargs", "method", "of", "put")
@@ -61,7 +61,7 @@ class View:
         put: Callable[..., Any] | None,
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] = MappingProxyType({}),
-        fill: Callable[[Any], Any] | None = None,
+        fill: Callable[[], Any] | None = None,
     ) -> None:
         self.of, self.method, self.put, self.args = of, method, put, args
         self.kwargs, self.fill = kwargs, fill
@@ -80,7 +80,7 @@ class View:
     def given(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Return the method's arguments."""
         if self.fill is not None:
-            self.args, self.kwargs, self.fill = self.fill(self.args), self.fill(self.kwargs), None
+            (self.args, self.kwargs), self.fill = self.fill(), None
         return self.args, self.kwargs
 
 
@@ -148,7 +148,7 @@ def viewed(
     put: Any,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    fill: Callable[[Any], Any] | None = None,
+    fill: Callable[[], Any] | None = None,
 ) -> Any:
     """Return `out`, as the view of x that a method gives with these arguments; see `View`."""
     out._view = View(x, method, put, args, kwargs, fill)

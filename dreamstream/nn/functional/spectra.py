@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -160,7 +161,7 @@ def stft(
     taps = _window("stft", x, n_fft, win_length, window)
     half = n_fft // 2
     x = pad(x, (half, half), mode=pad_mode) if center else x
-    x = x.unfold(-1, n_fft, hop_of("stft", n_fft, hop_length))
+    x = x.unfold(-1, n_fft, _hop("stft", n_fft, hop_length))
     x = x if taps is None else x * taps
     out = fft(x) if onesided is False else rfft(x)
     real, imag = (y.transpose(-1, -2) for y in out)
@@ -200,27 +201,16 @@ def istft(
     -----
     **Streaming.** A sample leaves with the last window that touches it. Source: torch.istft.
     """
-    hop = hop_of("istft", n_fft, hop_length)
+    hop = _hop("istft", n_fft, hop_length)
     taps = _window("istft", checked("istft", real), n_fft, win_length, window)
-    require_cover(n_fft, hop, None if taps is None else taps.numpy(), center)
-    return added_up(real, imag, n_fft, hop, taps, center, normalized, onesided, length)
-
-
-def added_up(
-    real: Tensor,
-    imag: Tensor,
-    n_fft: int,
-    hop: int,
-    taps: Tensor | None,
-    center: bool,
-    normalized: bool,
-    onesided: bool | None,
-    length: Any,
-) -> Tensor:
-    """Return what `istft` does, of a window of n_fft samples that covers all (`require_cover`)."""
     bins = n_fft if onesided is False else n_fft // 2 + 1
     if real.ndim < 2 or real.shape[-2] != bins:
         raise ShapeError(f"istft: expected (..., {bins} bins, frames) for n_fft={n_fft}, got {tuple(real.shape)}")
+    require = partial(_require_cover, n_fft, hop, center)
+    if taps is None:
+        require(np.ones(n_fft))
+    else:
+        taps = taps._satisfying(require)
     real, imag = real.transpose(-1, -2), imag.transpose(-1, -2)
     x = ifft(real, imag)[0] if onesided is False else irfft(real, imag, n_fft)
     x = x * float(n_fft) ** 0.5 if normalized else x
@@ -236,7 +226,7 @@ def added_up(
     return with_frames(longer[..., :length])
 
 
-def hop_of(name: str, n_fft: int, hop_length: int | None) -> int:
+def _hop(name: str, n_fft: int, hop_length: int | None) -> int:
     hop = n_fft // 4 if hop_length is None else operator.index(hop_length)
     if operator.index(n_fft) < 1 or hop < 1:
         raise ShapeError(f"{name}: n_fft and hop_length must be at least 1, got {n_fft} and {hop}")
@@ -258,9 +248,9 @@ def _window(name: str, x: Tensor, n_fft: int, win_length: int | None, window: Te
     return window if width == n_fft else pad(window, (left, n_fft - width - left))
 
 
-def require_cover(n_fft: int, hop: int, taps: Any, center: bool) -> None:
+def _require_cover(n_fft: int, hop: int, center: bool, taps: Any) -> None:
     """Refuse windows whose squares don't add up to something everywhere, whatever the number of frames."""
-    squares = np.ones(n_fft) if taps is None else np.square(taps.astype(np.float64))
+    squares = np.square(taps.astype(np.float64))
     half = n_fft // 2 if center else 0
     most = 2 * math.ceil(n_fft / hop) + 1
     total = np.zeros((most - 1) * hop + n_fft)

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from ...array import Tensor, cat, stack, where, zeros_like
 from ...array.writing import unsure
 from ...errors import NotStreamableError, ShapeError
 from ...nn import functional as F
-from ...nn.functional import spectra
 from ..run.functions import of_elements
 from .complex_pair import Complex
 from .constants import ComplexConstant, Constant, dtype_of
@@ -372,25 +370,8 @@ def istft(
         raise NotStreamableError.here("istft: complex samples are not available")
     if input.ndim != 3 or not _rows(input) or input.dims[2] != "L":
         raise ShapeError.here(f"istft: expected a stream (B, bins, L), got {input.roles}")
-    hop = spectra.hop_of("istft", n_fft, hop_length)
     taps = _window("istft", input.real, n_fft, win_length, window)
-    if taps is None:
-        spectra.require_cover(n_fft, hop, None, center)
-    else:
-        taps = taps._like(noted(_covering, taps.torch, n_fft, hop, center))
-    return spectra.added_up(input.real, input.imag, n_fft, hop, taps, center, normalized, onesided, length)
-
-
-def _covering(taps: torch.Tensor, n_fft: int, hop: int, center: bool) -> torch.Tensor:
-    """Return a window whose squares add up to something everywhere; refuse any other."""
-    taps = taps.contiguous()
-    _require_cover(n_fft, hop, taps.detach().to("cpu", torch.float64).numpy().tobytes(), center)
-    return taps.view_as(taps)
-
-
-@lru_cache(maxsize=64)
-def _require_cover(n_fft: int, hop: int, taps: bytes, center: bool) -> None:
-    spectra.require_cover(n_fft, hop, np.frombuffer(taps), center)
+    return F.istft(input.real, input.imag, n_fft, hop_length, None, taps, center, normalized, onesided, length)
 
 
 def _rows(x: Any) -> bool:

@@ -42,6 +42,12 @@ def as_array(tensor: torch.Tensor) -> Any:
     return tensor.detach().to("cpu", dtype_of(nominal(tensor.dtype).name)).numpy()
 
 
+def _satisfying(x: torch.Tensor, require: Callable[[Any], None]) -> torch.Tensor:
+    """Return a tensor with the numbers of another, which are looked at in every call."""
+    require(as_array(x))
+    return x.view_as(x)
+
+
 class Arrays:
     """Weights as arrays, each made once: what shares memory on the device shares it here."""
 
@@ -94,6 +100,9 @@ class Constant(Tensor):
         """Return the values as an array on the host, for indices and the like: no gradient flows through it."""
         looked_at()
         return as_array(self.torch)
+
+    def _satisfying(self, require: Callable[[Any], None]) -> Constant:
+        return self._like(noted(_satisfying, self.torch, require))
 
     def constant(self) -> Any:
         return noted(torch.Tensor.contiguous, self.torch) if self.arrays is None else self.arrays.of(self.torch)

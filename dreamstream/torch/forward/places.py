@@ -330,24 +330,9 @@ class _Results:
     def _shared(self, shared: Any) -> Any:
         at, view = shared
         if view is None:
-            return _Shared(at, None, ())
-        sizes: list[Any] = []
-        places = {id(x): i for i, x in enumerate(self._tokens)}
-
-        def argument(x: Any) -> Any:
-            if type(x) is slice:
-                parts = [argument(p) for p in (x.start, x.stop, x.step)]
-                return slice(*parts)
-            if isinstance(x, Token):
-                own = self._given[: len(self._inputs)]
-                sizes.append(partial(_token_itself, places[id(x)]) if id(x) in places else maker(x, own, ()))
-                return _At(len(sizes) - 1)
-            if type(x) in _RESULTS:
-                return x
-            raise Unknown
-
-        args, kwargs = (map_leaves(tree, argument) for tree in view.given())
-        return _Shared(at, (view.method, view.put, args, kwargs), sizes)
+            return _Shared(at, None, None)
+        edges = self._given[: len(self._inputs)]
+        return _Shared(at, (view.method, view.put), maker(view.given(), edges, self._tokens))
 
     def _index(self, x: Any) -> int | None:
         """Return which of the values that were given a result is."""
@@ -376,28 +361,29 @@ class _Shared:
     ----------
     at : list of int
         Which streams' memory: one where it is certain.
-    how : (method, put, args, kwargs) or None
-        How the result is taken of it, with `_At` for sizes; None where it isn't certain that they share memory.
-    sizes : sequence of callables
-        Give those of the edges of streams and of the sizes that were given.
+    how : (method, put) or None
+        How the result is taken of it; None where it isn't certain that they share memory.
+    given : callable or None
+        Gives the method's arguments, of the edges of streams and of the sizes that were given.
     """
 
-    __slots__ = ("at", "how", "sizes")
+    __slots__ = ("at", "given", "how")
 
-    def __init__(self, at: list[int], how: Any, sizes: Sequence[Any]) -> None:
-        self.at, self.how, self.sizes = at, how, sizes
+    def __init__(self, at: list[int], how: Any, given: Any) -> None:
+        self.at, self.how, self.given = at, how, given
 
     def __call__(self, out: Any, streams: list[Any], tokens: list[Any]) -> None:
         if self.how is None:
             for at in self.at:
                 writing.unsure(streams[at], out)
-            return
-        method, put, args, kwargs = self.how
-        fill = partial(self._fill, [*map(_EDGE, streams)], tokens) if self.sizes else None
-        writing.viewed(streams[self.at[0]], out, method, put, args, kwargs, fill)
-
-    def _fill(self, edges: list[Any], tokens: list[Any], tree: Any) -> Any:
-        return _filled(tree, [size(edges, tokens) for size in self.sizes])
+        else:
+            method, put = self.how
+            if type(self.given) is partial:  # the same in every call
+                args, kwargs = self.given.args[0]
+                writing.viewed(streams[self.at[0]], out, method, put, args, kwargs)
+            else:
+                fill = partial(self.given, [*map(_EDGE, streams)], tokens)
+                writing.viewed(streams[self.at[0]], out, method, put, (), {}, fill)
 
 
 def _given(at: int, edges: Any, values: Any, streams: list[Any], tokens: Any) -> Any:
@@ -408,11 +394,6 @@ def _given(at: int, edges: Any, values: Any, streams: list[Any], tokens: Any) ->
 def _complex(parts: list[Any], *given: Any) -> Any:
     """Return a complex stream of its parts."""
     return StreamTensor.shell(Complex(*[REPLAY.result(part, *given)._inner for part in parts]))
-
-
-def _token_itself(at: int, edges: Any, tokens: list[Any]) -> Any:
-    """Return a size that was given."""
-    return tokens[at]
 
 
 def _token(at: int, edges: Any, values: Any, streams: Any, tokens: list[Any]) -> Any:
