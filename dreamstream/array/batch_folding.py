@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from ..errors import NotStreamableError
@@ -84,13 +85,11 @@ def _lanes_second(x: StreamTensor) -> StreamTensor:
     return x.stored_anew([1, 0, *range(2, len(x.features))])
 
 
-def _with_others(name: str, attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs:
-    """Run an operator with weights that are made of those that were given."""
-    assert inputs[0].edge is not None
-    recording = getattr(inputs[0].edge.entry, "recording", None)
-    if recording is not None:
-        recording.forget()
-    return _run(name, attributes, inputs, weights)
+def _each(x: Any, weights: Sequence[Any], make: Callable[[Any], Any]) -> list[Any]:
+    """Return what is made of weights, for an operator on a stream."""
+    recording = getattr(x.edge.entry, "recording", None)
+    make = make if recording is None else partial(recording.making, make)
+    return [None if w is None else make(w) for w in weights]
 
 
 def _attention(attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs | None:
@@ -111,8 +110,8 @@ def _norm(attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Ou
     n = len(x.features)
     x = x.stored_anew([*range(1, n - 1), 0, n - 1])
     merged = reshape_features(x, (*x.features[:-2], lanes * x.features[-1]), x.dims).opened()
-    many = [None if w is None else w.repeat(lanes) for w in weights]
-    (y,) = _with_others("group_norm", {**attributes, "groups": attributes["groups"] * lanes}, [merged], many)
+    many = _each(x, weights, methodcaller("repeat", lanes))
+    (y,) = _run("group_norm", {**attributes, "groups": attributes["groups"] * lanes}, [merged], many)
     return [reshape_features(y, x.features, y.dims).opened().stored_anew([n - 2, *range(n - 2), n - 1])]
 
 
@@ -123,17 +122,17 @@ def _planes(name: str, attributes: Attributes, inputs: Outputs, weights: Sequenc
         return None
     x = _lanes_second(x)
     channels = reshape_features(x, (x.features[0], lanes * x.features[2]), x.dims).opened()
-    many = [None if w is None else w.repeat(lanes, *(1,) * (len(w.shape) - 1)) for w in weights]
+    many = _each(x, weights, lambda w: w.repeat(lanes, *(1,) * (len(w.shape) - 1)))
     groups = {**attributes, "groups": attributes.get("groups", 1) * lanes}
-    (y,) = _with_others(name, groups, [channels], many)
+    (y,) = _run(name, groups, [channels], many)
     return [_lanes_second(reshape_features(y, (y.features[0], lanes, y.features[1] // lanes), y.dims).opened())]
 
 
 _OWN: dict[str, Callable[[Attributes, Outputs, Sequence[Any]], Outputs | None]] = {
     "attention": _attention,
     "group_norm": _norm,
-    "matmul": lambda attributes, inputs, weights: _with_others(
-        "matmul", attributes, inputs, [weights[0].unsqueeze(0)]
+    "matmul": lambda attributes, inputs, weights: _run(
+        "matmul", attributes, inputs, _each(inputs[0], weights[:1], methodcaller("unsqueeze", 0))
     ),
     "conv2d": partial(_planes, "conv2d"),
     "conv_transpose2d": partial(_planes, "conv_transpose2d"),

@@ -91,6 +91,11 @@ class Recording:
         """Make no course of what ran: a repeat would have the weights that were computed of those given now."""
         self._whole = False
 
+    def making(self, make: Callable[[Any], Any], weight: Any) -> Any:
+        """Return what an operator gets in the place of a weight that was given."""
+        self.forget()
+        return make(weight)
+
     def course(
         self, asked: list[Any], held: Sequence[Any], outputs: Sequence[Any], known_as: list[Any] | None = None
     ) -> Course | None:

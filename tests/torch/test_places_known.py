@@ -82,6 +82,15 @@ def normalized(m, x):
     return x
 
 
+def by_lane(m, x):
+    """A norm with weights, and a plane's convolution, where streams are joined with features."""
+    B, C, L = x.shape
+    y = x.reshape(B, 2, 2, L).permute(0, 1, 3, 2).reshape(B * 2, L, 2)
+    y = y @ (m.scale[:2] * m.scale[:2].T)
+    y = F.group_norm(y.reshape(B * 2 * L, 2), 1, m.scale[:2, 0] * 2, m.scale[2:, 0]).reshape(B, 2, L, 2)
+    return y.permute(0, 1, 3, 2).reshape(B, 4, L) * m.scale
+
+
 #: Forwards; how many calls of torch may ask the native front end again in a warm call, how many Python functions
 #: of this package may run.
 FORWARDS = {
@@ -91,6 +100,7 @@ FORWARDS = {
     "pads by ifs on lengths": (padded, 1, 800),
     "turned by positions": (turned, 4, 1400),
     "cumulative norms": (normalized, 0, 1400),
+    "weights for each lane": (by_lane, 0, 500),
     "a slice up to a tensor": (lambda m, x: x[:, : m.two[0]] + x.expand_as(x)[:, m.two[0] :], 0, 420),
 }
 

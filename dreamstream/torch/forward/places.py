@@ -126,6 +126,9 @@ class Noted(Recording):
     def __exit__(self, *_: Any) -> None:
         _NOTED.reset(self._token)
 
+    def making(self, make: Callable[[Any], Any], weight: Any) -> Any:
+        return noted(make, weight)
+
     def place(self, out: Any) -> Place | None:
         """Return the place whose call gave `out`; None where it can't be repeated."""
         of_lengths = isinstance(out, StreamTensor) and type(out._inner) in (Symbolic, Deferred)
