@@ -6,6 +6,8 @@ frames they count, scores of attention by their queries, keys and steps.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -112,6 +114,20 @@ def _become_streams(x: Any, entry: Any) -> list[tuple[Any, Any]]:
         elif type(part) is tuple or type(part) is list:
             left += part
     return found
+
+
+def paths_to(x: Any, among: Any) -> Iterable[tuple[Any, ...]]:
+    """Return where a deferred value stands in another, as getters that lead to it."""
+    if getattr(among, "__dict__", None) is x.__dict__:
+        yield ()
+    elif isinstance(among, (Deferred, Symbolic)):
+        for name in ("args", "kwargs", "value", "length"):
+            for path in paths_to(x, vars(among).get(name)):
+                yield attrgetter(name), *path
+    elif isinstance(among, (list, tuple, dict)):
+        for at, part in among.items() if isinstance(among, dict) else enumerate(among):
+            for path in paths_to(x, part):
+                yield itemgetter(at), *path
 
 
 def _of_stream(x: Any, entry: Any, streams: list[Any]) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +39,7 @@ from ..private import without_functions
 from ..run.kernels import attention
 from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
 from .complex_pair import Complex, parts_of
-from .keys import ATOMS, NUMBERS, NUMBERS_OF_SCORES, SIZES, Asked, key_of_size
+from .keys import ATOMS, NUMBERS, NUMBERS_OF_SCORES, SIZES, Asked, key_of_size, paths_to
 
 #: What a result may hold beside streams.
 _RESULTS = (*NUMBERS, float, *ATOMS)
@@ -268,7 +268,7 @@ class _Results:
             raise Unknown
         out = []
         for x, wanted, stream in found:
-            paths = [(i, *path) for i, given in enumerate(self._tokens) for path in _paths(x, given)]
+            paths = [(i, *path) for i, given in enumerate(self._tokens) for path in paths_to(x, given)]
             out += [(path, wanted, (*self._seen(stream._inner), None)) for path in paths]
         return out
 
@@ -472,20 +472,6 @@ def _asking(form: Any, *given: Any) -> Any:
     """Return a result of attention, which asks for the context that is declared in every call."""
     declared_here()[1].append(True)
     return REPLAY.result(form, *given)
-
-
-def _paths(x: Any, among: Any) -> Iterable[tuple[Any, ...]]:
-    """Return where a deferred value stands in another, as getters that lead to it."""
-    if getattr(among, "__dict__", None) is x.__dict__:
-        yield ()
-    elif isinstance(among, (Deferred, Symbolic)):
-        for name in ("args", "kwargs", "value", "length"):
-            for path in _paths(x, vars(among).get(name)):
-                yield attrgetter(name), *path
-    elif isinstance(among, (list, tuple, dict)):
-        for at, part in among.items() if isinstance(among, dict) else enumerate(among):
-            for path in _paths(x, part):
-                yield itemgetter(at), *path
 
 
 def _converting(
