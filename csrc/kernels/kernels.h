@@ -125,6 +125,8 @@ typedef struct ds_packed {
     const void *bias;    /* [n_cols], raw, in the type computed in; NULL: none */
     const void *raw;     /* where the weight came from: to be read in DS_FORMAT_RAW only */
     ds_weight_layout layout;
+    int weight; /* which of its operator's weights that is, and how many bytes of it come before */
+    size_t start; /* `raw`; both by ops/packed.h */
 } ds_packed;
 
 /* One step of an epilogue, on elements y of a row; columns count within the row. */

@@ -100,11 +100,11 @@ static void expert_linear_prepare(const ds_op *op, void *prepared, const void *c
                                   const ds_real_kernels *k)
 {
     const sizes s = expert_linear_sizes(op);
-    const char *const weight = weights[WEIGHT];
     const char *const bias = ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL;
     for (size_t e = 0; e < s.experts; e++)
-        prepared = ds_packed_rows(k, prepared, weight + e * s.n_out * s.depth * s.element, s.n_out,
-                                  s.depth, bias == NULL ? NULL : bias + e * s.n_out * s.element);
+        prepared =
+            ds_packed_rows(k, prepared, weights, WEIGHT, e * s.n_out * s.depth * s.element, s.n_out,
+                           s.depth, bias == NULL ? NULL : bias + e * s.n_out * s.element);
 }
 
 /* ---------------------------------------------------------------- values */

@@ -99,8 +99,8 @@ static void linear_prepare(const ds_op *op, void *prepared, const void *const *w
     const sizes s = linear_sizes_of(op);
     const size_t raw = s.n_out * s.n_in * s.element;
     for (size_t i = 0; i < s.matrices; i++) {
-        prepared = ds_packed_rows(k, prepared, (const char *)weights[WEIGHT] + i * raw, s.n_out,
-                                  s.n_in, ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL);
+        prepared = ds_packed_rows(k, prepared, weights, WEIGHT, i * raw, s.n_out, s.n_in,
+                                  ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL);
     }
 }
 
@@ -137,6 +137,7 @@ static size_t linear_gather(const ds_op *op, const ds_run *run, const sizes *s, 
                             void **y, const void **x)
 {
     const size_t width = (size_t)op->out[0].shape[op->out[0].rank - 1];
+    const void **const operands = ds_run_operands(run);
     size_t n = 0;
     for (size_t block = 0; block < s->blocks; block++)
         for (size_t r = 0; r < run->n_rows && linear_matrix_of(op, s, block) == matrix; r++) {
@@ -145,6 +146,9 @@ static size_t linear_gather(const ds_op *op, const ds_run *run, const sizes *s, 
             const size_t n_frames = ds_row_frames(op, run, r, to, from);
             if (n_frames == 0)
                 continue;
+            if (operands)
+                (void)linear_vectors(s, block, operands, n, ds_run_operand(run, r, to[0]), n_frames,
+                                     width);
             (void)linear_vectors(s, block, y, n, to[0], n_frames, width);
             n = linear_vectors(s, block, x, n, from[0], n_frames, s->n_in);
         }

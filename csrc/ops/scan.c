@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "ops/framewise.h"
+#include "ops/packed.h"
 #include "ops/registry.h"
 #include "ops/scan.h"
 
@@ -494,8 +495,15 @@ static void scan_prepare(const ds_op *op, void *prepared, const void *const *wei
         const void *own[DS_MAX_WEIGHTS];
         for (int j = 0; j < s->nodes[i]->op->n_weights; j++)
             own[j] = s->nodes[i]->weights[j] < 0 ? NULL : weights[s->nodes[i]->weights[j]];
-        if (places[i])
-            ds_op_prepare(s->nodes[i]->op, (char *)(uintptr_t)places[i], own, k);
+        if (!places[i])
+            continue;
+        void *const to = (char *)(uintptr_t)places[i];
+        ds_op_prepare(s->nodes[i]->op, to, own, k);
+        DS_EACH_PACKED(w, to,
+                       scan_packs(s->nodes[i]) ? ds_op_prepared_bytes(s->nodes[i]->op, k) : 0)
+        {
+            w->weight = s->nodes[i]->weights[w->weight];
+        }
     }
 }
 
