@@ -77,6 +77,19 @@ typedef struct ds_weight_layout {
     ptrdiff_t sub;
 } ds_weight_layout;
 
+/* A matrix whose columns are its rows of n, or (turned) of which column i is what element i of n rows is. */
+static inline ds_weight_layout ds_layout_rows(size_t n)
+{
+    return (ds_weight_layout){
+        .n_taps = 1, .n_inner = 1, .n_channels = n, .col = (ptrdiff_t)n, .channel = 1};
+}
+
+static inline ds_weight_layout ds_layout_turned(size_t n_rows, ptrdiff_t row)
+{
+    return (ds_weight_layout){
+        .n_taps = 1, .n_inner = 1, .n_channels = n_rows, .col = 1, .channel = row};
+}
+
 static inline ptrdiff_t ds_weight_column(const ds_weight_layout *l, size_t n)
 {
     return l->n_sub == 0 ? (ptrdiff_t)n * l->col

@@ -97,11 +97,7 @@ static void pack_rows(const ds_run *run, ds_packed *packed, const void *const *x
         at = rows;
         step = (ptrdiff_t)n_bytes;
     }
-    const ds_weight_layout columns = {.n_taps = 1,
-                                      .n_inner = 1,
-                                      .n_channels = n_rows,
-                                      .col = 1,
-                                      .channel = step / (ptrdiff_t)element};
+    const ds_weight_layout columns = ds_layout_turned(n_rows, step / (ptrdiff_t)element);
     ds_pack(run->k, run->k->format, packed, at, n, &columns, NULL);
 }
 

@@ -180,10 +180,8 @@ static void linear_backward(const ds_op *op, const ds_back *b)
     const void **const x = ds_room_take(&room, most * sizeof(void *));
     void **const dx = ds_room_take(&room, most * sizeof(void *));
     ds_packed *const packed = ds_room_take(&room, ds_back_packed_bytes(s.n_in, s.n_out, s.element));
-    const ds_weight_layout turned = {
-        .n_taps = 1, .n_inner = 1, .n_channels = s.n_out, .col = 1, .channel = (ptrdiff_t)s.n_in};
-    const ds_weight_layout rows = {
-        .n_taps = 1, .n_inner = 1, .n_channels = s.n_in, .col = (ptrdiff_t)s.n_in, .channel = 1};
+    const ds_weight_layout turned = ds_layout_turned(s.n_out, (ptrdiff_t)s.n_in),
+                           rows = ds_layout_rows(s.n_in);
     for (size_t matrix = 0; matrix < s.matrices; matrix++) {
         const size_t offset = matrix * s.n_out * s.n_in * s.element;
         bool wanted = false;

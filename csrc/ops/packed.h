@@ -35,8 +35,7 @@ static inline void *ds_packed_rows(const ds_real_kernels *k, void *packed,
                                    const void *const *weights, int i, size_t start, size_t n_cols,
                                    size_t depth, const void *bias)
 {
-    const ds_weight_layout rows = {
-        .n_taps = 1, .n_inner = 1, .n_channels = depth, .col = (ptrdiff_t)depth, .channel = 1};
+    const ds_weight_layout rows = ds_layout_rows(depth);
     return ds_packed_weight(k, k->format, packed, weights, i, start, n_cols, &rows, bias);
 }
 

@@ -278,8 +278,7 @@ static void step_back(const work *w, size_t cell, size_t i, size_t t, char *dh)
 /* A matrix the other way round: rows [n_rows] to rows [n_cols]. */
 static void pack(const work *w, size_t cell, int which, size_t n_rows, size_t n_cols)
 {
-    const ds_weight_layout turned = {
-        .n_taps = 1, .n_inner = 1, .n_channels = n_rows, .col = 1, .channel = (ptrdiff_t)n_cols};
+    const ds_weight_layout turned = ds_layout_turned(n_rows, (ptrdiff_t)n_cols);
     ds_pack(w->run->k, w->run->k->format, w->packed,
             w->run->weights[ds_recurrence_weight(w->op, &w->s, cell, which)], n_cols, &turned,
             NULL);
@@ -388,8 +387,7 @@ static void weight_back(const work *w, size_t cell, int which, const char *slope
                         size_t n_x, size_t apart)
 {
     const int at = ds_recurrence_weight(w->op, &w->s, cell, which);
-    const ds_weight_layout rows = {
-        .n_taps = 1, .n_inner = 1, .n_channels = n_x, .col = (ptrdiff_t)n_x, .channel = 1};
+    const ds_weight_layout rows = ds_layout_rows(n_x);
     if (at < 0 || !w->b->dweights[at] || w->n_vectors == 0)
         return;
     for (size_t v = 0; v < w->n_vectors; v++)
