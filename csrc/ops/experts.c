@@ -12,7 +12,6 @@
  * pointers scattered by them. Then there is one product for each expert that has some, so that its weights are read
  * once per step; no row is copied, and the products write where results lie. A choice's sum is the product kernel's,
  * in the order that belongs to the weight's shape: whatever else an expert is given leaves no trace in it. */
-#include <math.h>
 #include <string.h>
 
 #include "ops/back.h"

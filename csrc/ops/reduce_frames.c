@@ -463,18 +463,16 @@ static ds_status var_frames_infer(ds_op *op)
 }
 
 /* Frame number t, from 1 on, moves the mean of n features and their squares about it. */
-#define DEFINE_MOVE(REAL)                                                                 \
-    static void var_frames_##REAL(double *mean, double *squares, const REAL *x, size_t n, \
-                                  double t)                                               \
-    {                                                                                     \
-        for (size_t i = 0; i < n; i++) {                                                  \
-            const double off = (double)x[i] - mean[i];                                    \
-            mean[i] += off / t;                                                           \
-            squares[i] += off * ((double)x[i] - mean[i]);                                 \
-        }                                                                                 \
+DS_FOR_ELEMENT int var_frames_move(double *mean, double *squares, const void *x, size_t n, double t,
+                                   size_t e)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double v = ds_sums_real(x, e, i), off = v - mean[i];
+        mean[i] += off / t;
+        squares[i] += off * (v - mean[i]);
     }
-DEFINE_MOVE(float)
-DEFINE_MOVE(double)
+    return 0;
+}
 
 static void var_frames_forward(const ds_op *op, const ds_run *run)
 {
@@ -485,10 +483,7 @@ static void var_frames_forward(const ds_op *op, const ds_run *run)
         const int64_t end = run->count[r].now.known;
         for (int64_t t = run->count[r].before.known; t < end;) {
             const void *const x = ds_at(&run->in[r], t++, n_bytes);
-            if (op->in[0].dtype == DS_F32)
-                var_frames_float(mean, squares, x, n, (double)t);
-            else
-                var_frames_double(mean, squares, x, n, (double)t);
+            (void)DS_BY_ELEMENT(var_frames_move, ds_op_element(op), mean, squares, x, n, (double)t);
         }
         if (run->out[r].m0 < run->out[r].m1)
             ds_sums_write(run->out[r].data, squares, n,
