@@ -215,18 +215,6 @@ void ds_fused_destroy(ds_fused *fused)
 
 /* ---------------------------------------------------------------- runs */
 
-const void **ds_run_operands(const ds_run *run)
-{
-    return run->finish != NULL && run->finish->stream != NULL ? run->finish->rows : NULL;
-}
-
-const void *ds_run_operand(const ds_run *run, size_t r, const void *y)
-{
-    const ds_finish *const f = run->finish;
-    return (const char *)ds_at(&f->stream[r], run->out[r].m0, f->frame_bytes) +
-           ((const char *)y - (const char *)run->out[r].data);
-}
-
 void ds_run_finish(const ds_run *run, ds_product *product)
 {
     const ds_finish *finish = run->finish;
