@@ -257,8 +257,11 @@ static void group_norm_backward(const ds_op *op, const ds_back *b)
                     false,
                     op->attr[GROUP_EPS].x,
                     ds_run_weight(op, b->run, GROUP_WEIGHT)};
-    double *sums_of[2];
-    ds_norm_begin_sums(op, b, n, sums_of);
+    double *const sums = b->scratch;
+    double *const sums_of[] = {
+        op->n_weights > GROUP_WEIGHT && b->dweights[GROUP_WEIGHT] ? sums : NULL,
+        op->n_weights > GROUP_BIAS && b->dweights[GROUP_BIAS] ? sums + n : NULL};
+    memset(sums, 0, 2 * n * sizeof *sums);
     for (size_t r = 0; r < b->run->n_rows; r++) {
         const ds_target *out = &b->run->out[r];
         const int64_t together = op->whole ? out->m1 - out->m0 : 1;
@@ -269,7 +272,9 @@ static void group_norm_backward(const ds_op *op, const ds_back *b)
                          (const char *)b->dy[r] + (size_t)(m - out->m0) * n_bytes,
                          ds_at(&b->run->in[r], m, n_bytes), ds_op_element(op));
     }
-    ds_norm_add_sums(b, n, sums_of);
+    for (int i = GROUP_WEIGHT; i <= GROUP_BIAS; i++)
+        if (sums_of[i])
+            ds_back_add_sums(b->run->k, b->dweights[i], sums_of[i], n);
 }
 
 const ds_op_def ds_op_group_norm = {

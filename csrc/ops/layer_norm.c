@@ -7,6 +7,8 @@
  * bias? of that shape, out as in; frame in, frame out.
  *
  * Source: torch.nn.functional.layer_norm, rms_norm. */
+#include <string.h>
+
 #include "ops/framewise.h"
 #include "ops/norm_back.h"
 #include "ops/registry.h"
@@ -70,8 +72,10 @@ static void layer_norm_backward(const ds_op *op, const ds_back *b)
     const size_t per_frame = (size_t)ds_signature_elements(&op->in[0]) / n;
     const ds_norm norm = {
         1, n, 1, op->def->member == RMS, op->attr[EPS].x, ds_run_weight(op, b->run, WEIGHT)};
-    double *sums_of[2];
-    ds_norm_begin_sums(op, b, n, sums_of);
+    double *const sums = b->scratch;
+    double *const sums_of[] = {op->n_weights > WEIGHT && b->dweights[WEIGHT] ? sums : NULL,
+                               op->n_weights > BIAS && b->dweights[BIAS] ? sums + n : NULL};
+    memset(sums, 0, 2 * n * sizeof *sums);
     for (size_t r = 0; r < b->run->n_rows; r++) {
         const void *g, *y, *x;
         void *dx;
@@ -81,7 +85,9 @@ static void layer_norm_backward(const ds_op *op, const ds_back *b)
                          sums_of[BIAS], (const char *)g + i * n_bytes,
                          (const char *)x + i * n_bytes, ds_op_element(op));
     }
-    ds_norm_add_sums(b, n, sums_of);
+    for (int i = WEIGHT; i <= BIAS; i++)
+        if (sums_of[i])
+            ds_back_add_sums(b->run->k, b->dweights[i], sums_of[i], n);
 }
 
 #define NORM(which)                                                                  \

@@ -2,7 +2,6 @@
 #include "ops/norm_back.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ops/sums.h"
 
@@ -72,19 +71,4 @@ void ds_norm_back(const ds_norm *norm, void *dx, double *dweight, double *dbias,
 {
     for (size_t first = 0; first < norm->n; first += norm->n / norm->groups)
         (void)DS_BY_ELEMENT(one_group, element, norm, first, dx, dweight, dbias, g, x);
-}
-
-void ds_norm_begin_sums(const ds_op *op, const ds_back *b, size_t n, double *sums_of[2])
-{
-    double *const sums = b->scratch;
-    memset(sums, 0, 2 * n * sizeof *sums);
-    for (int i = 0; i < 2; i++)
-        sums_of[i] = op->n_weights > i && b->dweights[i] ? sums + (size_t)i * n : NULL;
-}
-
-void ds_norm_add_sums(const ds_back *b, size_t n, double *const sums_of[2])
-{
-    for (int i = 0; i < 2; i++)
-        if (sums_of[i])
-            ds_back_add_sums(b->run->k, b->dweights[i], sums_of[i], n);
 }

@@ -16,8 +16,3 @@ typedef struct ds_norm {
 /* Adds to dx (NULL: not wanted), and to sums for the weight's and the bias's slopes (NULL), in double. */
 void ds_norm_back(const ds_norm *norm, void *dx, double *dweight, double *dbias, const void *g,
                   const void *x, size_t element);
-
-/* Sums of the slopes of weight 0 and of weight 1, n each, zero at first, in scratch, which has room for 2 n doubles; NULL
- * where they are not wanted. And what adds them to these slopes. */
-void ds_norm_begin_sums(const ds_op *op, const ds_back *b, size_t n, double *sums_of[2]);
-void ds_norm_add_sums(const ds_back *b, size_t n, double *const sums_of[2]);

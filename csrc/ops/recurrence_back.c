@@ -314,7 +314,7 @@ static void begin_lane(const work *w, size_t cell, size_t i)
         const size_t place = l->l * s->cells + cell;
         if (w->op->n_carried > 0) {
             char *const carried =
-                (char *)w->b->dcarried[l->row] + w->op->carried[state].offset + place * n_bytes;
+                (char *)ds_back_carried(w->op, w->b, l->row, state) + place * n_bytes;
             memcpy(to, carried, n_bytes);
             memset(carried, 0, n_bytes);
         }
@@ -463,10 +463,9 @@ static void ends_back(const work *w, size_t row)
         return;
     for (int state = 0; state < w->op->n_carried; state++) {
         const size_t at = (size_t)(DS_RECURRENCE_H_N + state) * w->run->n_rows + row;
-        const ds_carried *carried = &w->op->carried[state];
         if (w->run->out[at].m0 < w->run->out[at].m1)
-            ds_back_add(w->run->k, (char *)w->b->dcarried[row] + carried->offset, w->b->dy[at],
-                        (size_t)ds_signature_elements(&carried->array));
+            ds_back_add(w->run->k, ds_back_carried(w->op, w->b, row, state), w->b->dy[at],
+                        (size_t)ds_signature_elements(&w->op->carried[state].array));
     }
 }
 

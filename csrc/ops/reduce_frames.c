@@ -355,7 +355,7 @@ static void fold_backward(const ds_op *op, const ds_back *b)
                         .room = b->scratch};
             double *carried[2];
             for (int c = 0; c < op->n_carried; c++) {
-                carried[c] = (double *)(void *)((char *)b->dcarried[r] + op->carried[c].offset) + i;
+                carried[c] = (double *)ds_back_carried(op, b, r, c) + i;
                 slope[c] = *carried[c];
                 in[c] = ((const double *)ds_run_carried(op, run, r, c))[i];
             }
@@ -498,8 +498,8 @@ static void var_frames_backward(const ds_op *op, const ds_back *b)
     const size_t n = (size_t)ds_signature_elements(&op->in[0]), element = ds_op_element(op);
     for (size_t r = 0; r < b->run->n_rows; r++) {
         const int64_t t0 = b->run->count[r].before.known, end = b->run->count[r].now.known;
-        double *const dmean = (double *)(void *)((char *)b->dcarried[r] + op->carried[0].offset);
-        double *const dsquares = (double *)(void *)((char *)b->dcarried[r] + op->carried[1].offset);
+        double *const dmean = ds_back_carried(op, b, r, 0);
+        double *const dsquares = ds_back_carried(op, b, r, 1);
         const double *const before = ds_run_carried(op, b->run, r, 0);
         const void *const x = t0 < end ? ds_at(&b->run->in[r], t0, n * element) : NULL;
         void *const dx = t0 < end ? ds_slope_at(&b->dx[r], t0, n * element) : NULL;
