@@ -1,6 +1,8 @@
 /* exec/weights.c: packs weights, gives back what they replace, and unpacks it for whoever must see it. */
 #include "exec/weights.h"
 
+#include <string.h>
+
 #include "base/utf8.h"
 #include "codec/sort.h"
 #include "exec/budget.h"
@@ -114,25 +116,14 @@ static int compare_packed(const void *context, uint32_t a, uint32_t b)
 {
     ds_packed *const *all = context;
     const ds_packed *x = all[a], *y = all[b];
-    const ds_weight_layout *l = &x->layout, *m = &y->layout;
-    const uintptr_t pairs[][2] = {
-        {(uintptr_t)x->raw, (uintptr_t)y->raw},
-        {x->n_cols, y->n_cols},
-        {x->depth, y->depth},
-        {x->format, y->format},
-        {x->element, y->element},
-        {x->stored, y->stored},
-        {l->n_taps, m->n_taps},
-        {l->n_inner, m->n_inner},
-        {l->n_channels, m->n_channels},
-        {(uintptr_t)l->col, (uintptr_t)m->col},
-        {(uintptr_t)l->tap, (uintptr_t)m->tap},
-        {(uintptr_t)l->inner, (uintptr_t)m->inner},
-        {(uintptr_t)l->channel, (uintptr_t)m->channel},
-        {l->n_sub, m->n_sub},
-        {(uintptr_t)l->sub, (uintptr_t)m->sub},
-    };
-    int order = 0;
+    const uintptr_t pairs[][2] = {{(uintptr_t)x->raw, (uintptr_t)y->raw},
+                                  {x->n_cols, y->n_cols},
+                                  {x->depth, y->depth},
+                                  {x->format, y->format},
+                                  {x->element, y->element},
+                                  {x->stored, y->stored}};
+    _Static_assert(sizeof x->layout == 9 * sizeof(size_t), "nothing between its numbers");
+    int order = memcmp(&x->layout, &y->layout, sizeof x->layout);
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs && order == 0; i++)
         order = compare_numbers(pairs[i][0], pairs[i][1]);
     return order;

@@ -116,10 +116,7 @@ static void add_line(const ds_real_kernels *k, char *dw, const ds_weight_layout 
                                (ptrdiff_t)(tap % l->n_inner) * l->inner +
                                (ptrdiff_t)(i % l->n_channels) * l->channel) *
                                   element;
-        if (k->element == sizeof(float))
-            *(float *)(void *)to += ((const float *)(const void *)line)[i];
-        else
-            *(double *)(void *)to += ((const double *)(const void *)line)[i];
+        ds_back_add_real(to, k->element, 0, ds_sums_real(line, k->element, i));
     }
 }
 

@@ -47,21 +47,16 @@ typedef struct work {
     ds_room room;
 } work;
 
-static size_t most(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 void ds_recurrence_set_back_sizes(ds_op *op, const ds_recurrence *s)
 {
-    const size_t e = s->element, in = most(s->in, s->directions * s->out);
+    const size_t e = s->element, in = ds_greater(s->in, s->directions * s->out);
     const bool as_out = s->single || s->within || s->directions == 2;
     size_t room =
-        most(ds_back_outer_bytes(s->gates, in, e), ds_back_outer_bytes(s->gates, s->out, e));
-    room = most(room, ds_back_outer_bytes(s->out, s->hidden, e));
-    room = most(room, ds_back_rows_bytes(most(in, s->hidden), e));
-    room = ds_saturated_sum(room, most(ds_back_packed_bytes(in, s->gates, e),
-                                       ds_back_packed_bytes(s->hidden, s->gates, e)));
+        ds_greater(ds_back_outer_bytes(s->gates, in, e), ds_back_outer_bytes(s->gates, s->out, e));
+    room = ds_greater(room, ds_back_outer_bytes(s->out, s->hidden, e));
+    room = ds_greater(room, ds_back_rows_bytes(ds_greater(in, s->hidden), e));
+    room = ds_saturated_sum(room, ds_greater(ds_back_packed_bytes(in, s->gates, e),
+                                             ds_back_packed_bytes(s->hidden, s->gates, e)));
     op->back_scratch.per_call = ds_saturated_sum(
         room, 32 * (size_t)DS_ALIGNMENT + 6 * (s->hidden + s->gates + s->out) * sizeof(double));
     const size_t between = s->layers > 1 ? 3 * s->directions * s->out : 0;
@@ -112,15 +107,16 @@ static work begin(const ds_op *op, const ds_back *b)
     w.joined = ds_room_take(&w.room, w.n_vectors * between);
     w.made = ds_room_take(&w.room, s->projection ? w.n_vectors * s->hidden * e : 0);
     w.dmade = ds_room_take(&w.room, s->projection ? w.n_vectors * s->out * e : 0);
-    const size_t n = most(w.n_vectors, w.n_lanes);
+    const size_t n = ds_greater(w.n_vectors, w.n_lanes);
     w.g = ds_room_take(&w.room, n * sizeof *w.g);
     w.x = ds_room_take(&w.room, n * sizeof *w.x);
     w.dx = ds_room_take(&w.room, n * sizeof *w.dx);
     w.zeros = ds_room_take(&w.room, (s->out + s->hidden) * e);
     memset(w.zeros, 0, (s->out + s->hidden) * e);
     w.packed = ds_room_take(
-        &w.room, most(ds_back_packed_bytes(most(s->in, s->directions * s->out), s->gates, e),
-                      ds_back_packed_bytes(s->hidden, s->gates, e)));
+        &w.room,
+        ds_greater(ds_back_packed_bytes(ds_greater(s->in, s->directions * s->out), s->gates, e),
+                   ds_back_packed_bytes(s->hidden, s->gates, e)));
     return w;
 }
 
@@ -332,7 +328,7 @@ static void recur_back(const work *w, size_t cell)
     size_t longest = 0;
     for (size_t i = 0; i < w->n_lanes; i++) {
         begin_lane(w, cell, i);
-        longest = most(longest, w->lanes[i].n);
+        longest = ds_greater(longest, w->lanes[i].n);
     }
     for (size_t t = longest; t-- > 0;) {
         size_t n = 0;
