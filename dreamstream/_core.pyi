@@ -442,8 +442,6 @@ def config() -> dict[str, Any]:
 def together(rates: tuple[tuple[int, int], ...], frames: NDArray[np.int64], skew: int) -> NDArray[np.bool_]:
     """Per row of ``(rows, inputs)`` frames so far: whether the inputs are within the skew."""
 
-def set_blas_threads(n: int) -> None: ...
-
 Text = str | Buffer | None
 """A file by its path or its bytes; None: there is none."""
 

@@ -32,6 +32,11 @@ static inline size_t ds_saturated_product(size_t a, size_t b)
     return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
 }
 
+static inline size_t ds_greater(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 /* Returns a copy of the process-wide allocator (ds_set_allocator). */
 ds_allocator ds_allocator_current(void);
 /* Returns view, valid for ever: the C library's allocator, whatever has been set. */

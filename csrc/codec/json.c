@@ -274,9 +274,16 @@ ds_status ds_json_get_list(ds_json_cursor *cursor, ds_json_value object, const c
 ds_status ds_json_get_integers(int64_t *numbers, int *n, ds_json_value object, const char *key,
                                size_t least, size_t most, int64_t low)
 {
-    ds_json_value list, value;
-    ds_json_cursor at;
+    ds_json_value list;
     DS_TRY(ds_json_member(&list, object, key));
+    return ds_json_integers(numbers, n, list, least, most, low);
+}
+
+ds_status ds_json_integers(int64_t *numbers, int *n, ds_json_value list, size_t least, size_t most,
+                           int64_t low)
+{
+    ds_json_value value;
+    ds_json_cursor at = {0};
     DS_TRY(ds_json_enter(&at, list, DS_JSON_ARRAY));
     const size_t count = ds_json_count(list);
     if (count < least || count > most)

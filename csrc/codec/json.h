@@ -108,7 +108,9 @@ ds_status ds_json_get_integer(int64_t *out, ds_json_value object, const char *ke
 ds_status ds_json_get_list(ds_json_cursor *cursor, ds_json_value object, const char *key,
                            size_t least, size_t most, const char *what);
 /* Fills `numbers` with an array of `least` to `most` integers from `low` on, `*n` with how many
- * there are. */
+ * there are; the same of the array itself. */
+ds_status ds_json_integers(int64_t *numbers, int *n, ds_json_value list, size_t least, size_t most,
+                           int64_t low);
 ds_status ds_json_get_integers(int64_t *numbers, int *n, ds_json_value object, const char *key,
                                size_t least, size_t most, int64_t low);
 

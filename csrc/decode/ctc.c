@@ -14,24 +14,24 @@
 
 static const double NEVER = -(double)INFINITY; /* the logarithm of a probability of 0 */
 
+static ds_status fill_work(ds_ctc_work *w, const ds_ctc *ctc)
+{
+    const size_t n = (size_t)w->n_tokens;
+    DS_TRY(ds_allocate(&w->allocator, (void **)&w->chosen, n * sizeof *w->chosen));
+    DS_TRY(ds_allocate_zeroed(&w->allocator, (void **)&w->is_chosen, n * sizeof *w->is_chosen));
+    DS_TRY(ds_allocate(&w->allocator, (void **)&w->child_of, n * sizeof *w->child_of));
+    memset(w->child_of, 0xFF, n * sizeof *w->child_of);
+    return ctc->scorer.owner ? ds_transducing_create(&w->transducing, &w->allocator) : DS_OK;
+}
+
 ds_status ds_ctc_work_create(ds_ctc_work **work, const ds_ctc *ctc, const ds_allocator *allocator)
 {
-    const size_t n = (size_t)ctc->language.tokens.n;
     DS_TRY(ds_allocate_zeroed(allocator, (void **)work, sizeof **work));
-    ds_ctc_work *w = *work;
-    w->allocator = *allocator;
-    w->n_tokens = (int32_t)n;
-    ds_status status = ds_allocate(allocator, (void **)&w->chosen, n * sizeof *w->chosen);
-    if (status == DS_OK)
-        status = ds_allocate_zeroed(allocator, (void **)&w->is_chosen, n * sizeof *w->is_chosen);
-    if (status == DS_OK)
-        status = ds_allocate(allocator, (void **)&w->child_of, n * sizeof *w->child_of);
-    if (status == DS_OK)
-        memset(w->child_of, 0xFF, n * sizeof *w->child_of);
-    if (status == DS_OK && ctc->scorer.owner)
-        status = ds_transducing_create(&w->transducing, allocator);
+    (*work)->allocator = *allocator;
+    (*work)->n_tokens = ctc->language.tokens.n;
+    const ds_status status = fill_work(*work, ctc);
     if (status != DS_OK)
-        ds_ctc_work_destroy(w);
+        ds_ctc_work_destroy(*work);
     return status;
 }
 
@@ -203,6 +203,8 @@ ds_status ds_ctc_select(ds_ctc_work *w, const ds_ctc *ctc, size_t *n, double bes
     const size_t beam = ctc->options.beam > 0 ? (size_t)ctc->options.beam : 1;
     size_t n_left = 0;
     for (size_t i = 0; i < *n; i++)
+        best = fmax(best, w->keys[i]);
+    for (size_t i = 0; i < *n; i++)
         if (w->keys[i] >= best - ctc->options.beam_threshold && !isinf(w->keys[i]))
             w->order[n_left++] = (int32_t)i;
     if (n_left > beam) {
@@ -224,14 +226,11 @@ ds_status ds_ctc_select(ds_ctc_work *w, const ds_ctc *ctc, size_t *n, double bes
 static ds_status thin_out(ds_ctc_work *w, const ds_ctc *ctc, size_t n_stay)
 {
     size_t n = w->n - n_stay;
-    double best = -INFINITY;
     DS_TRY(RESERVE(w, keys, n));
     DS_TRY(RESERVE(w, order, n));
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         w->keys[i] = w->candidates[n_stay + i].total;
-        best = fmax(best, w->keys[i]);
-    }
-    DS_TRY(ds_ctc_select(w, ctc, &n, best));
+    DS_TRY(ds_ctc_select(w, ctc, &n, NEVER));
     for (size_t i = 0; i < n; i++)
         w->candidates[n_stay + i] = w->candidates[n_stay + (size_t)w->order[i]];
     w->n = n_stay + n;
@@ -345,7 +344,6 @@ static ds_status extend_all(ds_ctc_work *w, const ds_ctc *ctc, ds_ctc_state *s, 
 /* Fills `order` with the candidates that are kept, in the order in which they arose, and `n` with how many. */
 static ds_status keep_best(ds_ctc_work *w, const ds_ctc *ctc, size_t n_stay, size_t *n)
 {
-    double best = -INFINITY;
     *n = w->n;
     DS_TRY(RESERVE(w, keys, w->n));
     DS_TRY(RESERVE(w, order, w->n));
@@ -356,9 +354,8 @@ static ds_status keep_best(ds_ctc_work *w, const ds_ctc *ctc, size_t n_stay, siz
             c->total = c->both + c->sense.score;
         }
         w->keys[i] = c->total;
-        best = fmax(best, c->total);
     }
-    return ds_ctc_select(w, ctc, n, best);
+    return ds_ctc_select(w, ctc, n, NEVER);
 }
 
 /* Fills an entry from a candidate. */

@@ -4,6 +4,8 @@
 
 #include "decode/ctc.h"
 
+#define EACH_ARRAY(DO) DO(entries) DO(prefixes) DO(aligned) DO(past)
+
 /* Fills an array of n items; its room is at least as large as the other's. */
 static ds_status copy_items(const ds_allocator *allocator, void **to, size_t *to_room,
                             const void *from, size_t n, size_t room, size_t item_bytes)
@@ -54,19 +56,13 @@ ds_status ds_ctc_copy(const ds_allocator *allocator, ds_ctc_state *to, const ds_
     to->n_prefixes = 0; /* until all is copied: what it has is no longer its own */
 #define COPY(items)                                                                   \
     DS_TRY(copy_items(allocator, (void **)&to->items, &to->room_##items, from->items, \
-                      from->n_##items, from->room_##items, sizeof *to->items))
-    COPY(entries);
-    COPY(prefixes);
-    COPY(aligned);
-    COPY(past);
+                      from->n_##items, from->room_##items, sizeof *to->items));
+    EACH_ARRAY(COPY)
 #undef COPY
     const ds_ctc_state kept = *to;
     *to = *from;
-#define KEEP(items) (to->items = kept.items, to->room_##items = kept.room_##items)
-    KEEP(entries);
-    KEEP(prefixes);
-    KEEP(aligned);
-    KEEP(past);
+#define KEEP(items) (to->items = kept.items, to->room_##items = kept.room_##items);
+    EACH_ARRAY(KEEP)
 #undef KEEP
     for (size_t i = 0; to->scorer && i < to->n_prefixes; i++)
         if (to->prefixes[i].memory)
@@ -77,10 +73,10 @@ ds_status ds_ctc_copy(const ds_allocator *allocator, ds_ctc_state *to, const ds_
 void ds_ctc_free(const ds_allocator *allocator, ds_ctc_state *state)
 {
     drop_memories(allocator, state);
-    ds_release(allocator, state->entries, state->room_entries * sizeof *state->entries);
-    ds_release(allocator, state->prefixes, state->room_prefixes * sizeof *state->prefixes);
-    ds_release(allocator, state->aligned, state->room_aligned * sizeof *state->aligned);
-    ds_release(allocator, state->past, state->room_past * sizeof *state->past);
+#define RELEASE(items) \
+    ds_release(allocator, state->items, state->room_##items * sizeof *state->items);
+    EACH_ARRAY(RELEASE)
+#undef RELEASE
     *state = (ds_ctc_state){0};
 }
 

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/log_add.h"
-#include "decode/select.h"
 #include "decode/work.h"
 
 /* A prefix in a frame. */
@@ -301,10 +300,8 @@ static ds_status open_best(ds_ctc_work *w, const ds_ctc *ctc, row *r, int32_t sy
     ds_status status = DS_OK;
     DS_TRY(RESERVE(w, keys, n));
     DS_TRY(RESERVE(w, order, n));
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         w->keys[i] = t->extensions[i].total;
-        best = fmax(best, w->keys[i]);
-    }
     DS_TRY(ds_ctc_select(w, ctc, &n, best));
     for (size_t i = 0; status == DS_OK && i < n; i++) {
         hypothesis h;
@@ -365,16 +362,14 @@ static ds_status begin_frame(ds_transducing *t, row *r)
 static ds_status prune(ds_ctc_work *w, const ds_ctc *ctc, row *r)
 {
     size_t n = r->closed.n;
-    double best = -INFINITY;
     DS_TRY(RESERVE(w, keys, n));
     DS_TRY(RESERVE(w, order, n));
     for (size_t i = 0; i < n; i++) {
         const hypothesis *h = &r->closed.items[i];
         w->keys[i] = h->score + r->state->prefixes[h->prefix].sense.score;
         r->state->prefixes[h->prefix].entry = -1;
-        best = fmax(best, w->keys[i]);
     }
-    DS_TRY(ds_ctc_select(w, ctc, &n, best));
+    DS_TRY(ds_ctc_select(w, ctc, &n, -(double)INFINITY));
     for (size_t i = 0; i < n; i++)
         r->closed.items[i] = r->closed.items[w->order[i]]; /* whose order they keep */
     r->closed.n = n;

@@ -44,7 +44,8 @@ ds_status ds_ctc_reserve(const ds_ctc_work *w, void **items, size_t *room, size_
 
 /* Chooses what prefixes may go on with behind a frame of log probabilities; blank is never among it. */
 ds_status ds_ctc_choose(ds_ctc_work *w, const ds_ctc *ctc, const float *scores);
-/* Fills w->order with the numbers of the best of `n` keys, none far below `best`, in ascending order; there is room. */
+/* Fills w->order with the numbers of the best of `n` keys, none far below the best or `best`, in ascending order; there
+ * is room. */
 ds_status ds_ctc_select(ds_ctc_work *w, const ds_ctc *ctc, size_t *n, double best);
 /* The probability of a score; scores that are no logarithms of probabilities count as 1. */
 double ds_ctc_probability(double score);

@@ -175,11 +175,53 @@ static void find_next_rooms(ds_plan *p)
     }
 }
 
+/* Whether a check of an operator's counts can fail before the stream ends. */
+static bool checks_always(const ds_op *op)
+{
+    bool always = false;
+    for (int k = 0; k < op->check.n_roots; k += 2) {
+        const ds_expr_node *when = &op->check.nodes[op->check.roots[k]];
+        always |= when->code != DS_EXPR_CONST || when->k == 0;
+    }
+    return always;
+}
+
+/* Adds what a node reads of weights in a step; returns how many bytes that are. */
+static size_t study_weights(ds_plan *p, const ds_node *node)
+{
+    const ds_op *op = node->op;
+    size_t n_bytes = 0;
+    for (int i = 0; i < op->n_weights && !node->silent; i++) {
+        if (!ds_op_has_weight(op, i))
+            continue;
+        const double n = (double)ds_signature_elements(&op->weight[i]) / op->spread;
+        p->largest = n > p->largest ? n : p->largest;
+        n_bytes += ds_signature_bytes(&op->weight[i]);
+    }
+    p->read_bytes += n_bytes;
+    p->spread = op->spread > p->spread ? op->spread : p->spread;
+    p->recurrent |= op->n_carried > 0 && op->n_weights > 0;
+    return n_bytes;
+}
+
+/* Adds what a node computes and writes for a frame of input 0, whose rate is the base. */
+static void study_frames(ds_plan *p, const ds_node *node, double frame_work)
+{
+    const ds_rate base = p->graph->edges[p->graph->inputs[0]].signature.rate;
+    const ds_rate rate = node->op->out[0].rate;
+    if (node->silent || rate.num == 0 || ds_graph_once(p->graph, node))
+        return;
+    const double n_frames =
+        (double)rate.num / (double)rate.den / ((double)base.num / (double)base.den);
+    const double n_bytes = n_frames * (double)ds_signature_bytes(&node->op->out[0]);
+    p->frame_work += n_frames * frame_work;
+    p->frame_bytes = n_bytes > p->frame_bytes ? n_bytes : p->frame_bytes;
+}
+
 /* What running a node takes, found once. */
 static ds_status study_nodes(ds_plan *p)
 {
     const ds_graph *g = p->graph;
-    const ds_rate base = g->edges[g->inputs[0]].signature.rate;
     DS_PUSH(&p->arena, p->checked, g->n_nodes);
     p->max_inputs = p->max_outputs = 1;
     for (size_t j = 0; j < g->n_nodes; j++) {
@@ -188,39 +230,17 @@ static ds_status study_nodes(ds_plan *p)
         p->max_inputs = op->n_inputs > p->max_inputs ? op->n_inputs : p->max_inputs;
         p->max_outputs = op->n_outputs > p->max_outputs ? op->n_outputs : p->max_outputs;
         p->checks_values |= op->def->indices != NULL;
+        if (op->check.n_roots > 0)
+            p->checked[p->n_checked++] = (ds_checked){(int)j, checks_always(op)};
         node->framewise = ds_op_framewise(op);
         node->row_scratch = op->scratch.per_row || op->scratch.per_in || op->scratch.per_out;
         if (op->scratch.per_call > p->call_scratch)
             p->call_scratch = op->scratch.per_call;
-        if (op->check.n_roots > 0) {
-            bool always = false;
-            for (int k = 0; k < op->check.n_roots; k += 2) {
-                const ds_expr_node *when = &op->check.nodes[op->check.roots[k]];
-                always |= when->code != DS_EXPR_CONST || when->k == 0;
-            }
-            p->checked[p->n_checked++] = (ds_checked){(int)j, always};
-        }
-        size_t read_bytes = 0;
-        for (int i = 0; i < op->n_weights && !g->nodes[j].silent; i++) {
-            const double n =
-                ds_op_has_weight(op, i) ? (double)ds_signature_elements(&op->weight[i]) : 0;
-            p->largest = n / op->spread > p->largest ? n / op->spread : p->largest;
-            read_bytes += n > 0 ? ds_signature_bytes(&op->weight[i]) : 0;
-        }
-        p->read_bytes += read_bytes;
+        const size_t read_bytes = study_weights(p, &g->nodes[j]);
         node->frame_work = work_of(op);
         node->by_frames = op->n_carried == 0 && !op->whole &&
                           (!op->shares || (op->finishes && read_bytes <= DS_CACHED_BYTES));
-        p->spread = op->spread > p->spread ? op->spread : p->spread;
-        p->recurrent |= op->n_carried > 0 && op->n_weights > 0;
-        const ds_rate rate = op->out[0].rate;
-        if (g->nodes[j].silent || rate.num == 0 || ds_graph_once(g, &g->nodes[j]))
-            continue;
-        const double n_frames =
-            (double)rate.num / (double)rate.den / ((double)base.num / (double)base.den);
-        const double n_bytes = n_frames * (double)ds_signature_bytes(&op->out[0]);
-        p->frame_work += n_frames * node->frame_work;
-        p->frame_bytes = n_bytes > p->frame_bytes ? n_bytes : p->frame_bytes;
+        study_frames(p, &g->nodes[j], node->frame_work);
     }
     return DS_OK;
 }

@@ -49,7 +49,7 @@ typedef struct ds_checked {
 
 /* A raw weight that packed ones have replaced: those of the first operator that has it. */
 typedef struct ds_replaced {
-    const void *was;
+    int weight; /* which of its operator's */
     size_t n_bytes;
     ds_packed *packed;
     size_t packed_bytes;

@@ -63,27 +63,40 @@ static ds_status check_given(const ds_graph *g, const ds_edge_counts *edges)
     return DS_OK;
 }
 
-/* The same for a stream that there can be: refuses counts near their limit. */
+/* Refuses the count of edge e near its limit, or of what is given once where only 1 can be. */
+static ds_status check_count(const ds_plan *p, size_t e, const ds_edge_counts *c, int64_t n_frames)
+{
+    DS_CHECK(c->total <= 2 * DS_MOST_FRAMES, DS_ARGUMENT,
+             "%lld frames of input 0 are more than this model can count: edge %zu would hold "
+             "more than 2^61",
+             (long long)n_frames, e);
+    DS_CHECK(!p->graph->edges[e].given || p->edges[e].tail >= 0 ||
+                 c->known - c->from <= p->edges[e].capacity,
+             DS_MISMATCH, "what is given once has %lld frames where 1 is expected",
+             (long long)c->known);
+    return DS_OK;
+}
+
+/* An edge keeps more than the analysis says: where nothing comes of what is given once, ever more of others. */
+static ds_status refuse_kept(const ds_graph *g, const ds_edge_counts *edges)
+{
+    for (size_t e = 0; e < g->n_edges; e++)
+        DS_CHECK(!g->edges[e].given || edges[e].known > 0, DS_MISMATCH,
+                 "what is given once has too few frames: nothing comes of them");
+    DS_ASSERT(false);
+    return DS_OK;
+}
+
+/* The same for a stream that there can be. */
 static ds_status evaluate(const ds_plan *p, const int64_t *frames, bool ended, ds_pair *pairs,
                           int64_t *first, ds_edge_counts *edges)
 {
     count(p->graph, frames, ended, pairs, first, edges);
     for (size_t e = 0; e < p->graph->n_edges; e++) {
         const ds_edge_counts *c = &edges[e];
-        DS_CHECK(c->total <= 2 * DS_MOST_FRAMES, DS_ARGUMENT,
-                 "%lld frames of input 0 are more than this model can count: edge %zu would hold "
-                 "more than 2^61",
-                 (long long)frames[0], e);
-        DS_CHECK(!p->graph->edges[e].given || p->edges[e].tail >= 0 ||
-                     c->known - c->from <= p->edges[e].capacity,
-                 DS_MISMATCH, "what is given once has %lld frames where 1 is expected",
-                 (long long)c->known);
-        if (!ended && p->edges[e].tail < 0 && c->known - c->from > p->edges[e].capacity) {
-            for (size_t i = 0; i < p->graph->n_edges; i++)
-                DS_CHECK(!p->graph->edges[i].given || edges[i].known > 0, DS_MISMATCH,
-                         "what is given once has too few frames: nothing comes of them");
-            DS_ASSERT(false);
-        }
+        DS_TRY(check_count(p, e, c, frames[0]));
+        if (!ended && p->edges[e].tail < 0 && c->known - c->from > p->edges[e].capacity)
+            return refuse_kept(p->graph, edges);
     }
     return check_given(p->graph, edges);
 }

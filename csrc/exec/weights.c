@@ -1,6 +1,8 @@
 /* exec/weights.c: packs weights, gives back what they replace, and unpacks it for whoever must see it. */
 #include "exec/weights.h"
 
+#include <string.h>
+
 #include "base/utf8.h"
 #include "codec/sort.h"
 #include "exec/budget.h"
@@ -85,10 +87,6 @@ static ds_packed *first_packed(const ds_plan *p, size_t j, size_t *n_bytes)
     return p->nodes[j].prepared;
 }
 
-#define EACH_PACKED(w, first, all_bytes)                                              \
-    for (ds_packed *w = (first); (size_t)((char *)w - (char *)(first)) < (all_bytes); \
-         w = ds_packed_next(w))
-
 /* Fills `all`, if it is not NULL, with the packed weights of all nodes, `nodes` with whose they are; returns how many
  * there are. */
 static size_t list_packed(const ds_plan *p, ds_packed **all, uint32_t *nodes)
@@ -96,7 +94,7 @@ static size_t list_packed(const ds_plan *p, ds_packed **all, uint32_t *nodes)
     size_t n = 0, n_bytes;
     for (size_t j = 0; j < p->graph->n_nodes; j++) {
         ds_packed *first = first_packed(p, j, &n_bytes);
-        EACH_PACKED(w, first, n_bytes)
+        DS_EACH_PACKED(w, first, n_bytes)
         {
             if (all) {
                 all[n] = w;
@@ -118,25 +116,14 @@ static int compare_packed(const void *context, uint32_t a, uint32_t b)
 {
     ds_packed *const *all = context;
     const ds_packed *x = all[a], *y = all[b];
-    const ds_weight_layout *l = &x->layout, *m = &y->layout;
-    const uintptr_t pairs[][2] = {
-        {(uintptr_t)x->raw, (uintptr_t)y->raw},
-        {x->n_cols, y->n_cols},
-        {x->depth, y->depth},
-        {x->format, y->format},
-        {x->element, y->element},
-        {x->stored, y->stored},
-        {l->n_taps, m->n_taps},
-        {l->n_inner, m->n_inner},
-        {l->n_channels, m->n_channels},
-        {(uintptr_t)l->col, (uintptr_t)m->col},
-        {(uintptr_t)l->tap, (uintptr_t)m->tap},
-        {(uintptr_t)l->inner, (uintptr_t)m->inner},
-        {(uintptr_t)l->channel, (uintptr_t)m->channel},
-        {l->n_sub, m->n_sub},
-        {(uintptr_t)l->sub, (uintptr_t)m->sub},
-    };
-    int order = 0;
+    const uintptr_t pairs[][2] = {{(uintptr_t)x->raw, (uintptr_t)y->raw},
+                                  {x->n_cols, y->n_cols},
+                                  {x->depth, y->depth},
+                                  {x->format, y->format},
+                                  {x->element, y->element},
+                                  {x->stored, y->stored}};
+    _Static_assert(sizeof x->layout == 9 * sizeof(size_t), "nothing between its numbers");
+    int order = memcmp(&x->layout, &y->layout, sizeof x->layout);
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs && order == 0; i++)
         order = compare_numbers(pairs[i][0], pairs[i][1]);
     return order;
@@ -205,6 +192,7 @@ static ds_status pack_weights(ds_plan *p, ds_arena *scratch)
 typedef struct use {
     const void *data;
     ds_weight *weight;
+    int i; /* which of its node's weights it is */
     const void **slot;
     ds_packed *packed;
     size_t packed_bytes;
@@ -217,21 +205,21 @@ static int compare_uses(const void *context, uint32_t a, uint32_t b)
     return x < y ? -1 : x > y;
 }
 
-/* Whether a packed weight came from these bytes. */
-static bool came_from(const ds_packed *packed, const void *data, size_t n_bytes)
+/* Whether this is all or a part of weight i of its operator, and can be unpacked. */
+static bool restores(const ds_packed *packed, int i)
 {
-    const uintptr_t at = (uintptr_t)packed->raw, first = (uintptr_t)data;
-    return packed->format != DS_FORMAT_RAW && packed->stored != DS_STORED_SPLIT && at >= first &&
-           at - first < n_bytes;
+    return packed->weight == i && packed->format != DS_FORMAT_RAW &&
+           packed->stored != DS_STORED_SPLIT;
 }
 
-/* Whether n_bytes of packed weights hold all elements of a raw one, so many times. */
-static bool holds(ds_packed *packed, size_t packed_bytes, const ds_weight *weight, size_t n_times)
+/* Whether n_bytes of packed weights hold all elements of raw weight i, so many times. */
+static bool holds(ds_packed *packed, size_t packed_bytes, const ds_weight *weight, int i,
+                  size_t n_times)
 {
     size_t found = 0;
-    EACH_PACKED(p, packed, packed_bytes)
+    DS_EACH_PACKED(p, packed, packed_bytes)
     {
-        if (came_from(p, weight->data, weight->n_bytes))
+        if (restores(p, i))
             found += p->n_cols * p->depth * (p->element == DS_F32 ? sizeof(float) : sizeof(double));
     }
     return n_times > 0 && found == n_times * weight->n_bytes;
@@ -249,10 +237,11 @@ static void list_uses(use **next, const ds_node *node, const ds_plan *plan, size
         use *u = (*next)++;
         *u = (use){.data = weight->data,
                    .weight = weight,
+                   .i = i,
                    .slot = plan ? &plan->nodes[j].weights[i] : NULL};
         const bool body = node->op->def->flags & DS_OP_BODY;
         if (i < ds_fused_main(node->op)->n_weights &&
-            holds(packed, packed_bytes, weight, body ? ds_scan_holders(node->op, i) : 1)) {
+            holds(packed, packed_bytes, weight, i, body ? ds_scan_holders(node->op, i) : 1)) {
             u->packed = packed;
             u->packed_bytes = packed_bytes;
         }
@@ -281,7 +270,7 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
     if (!owned || n_packed != n_captured) /* a mapped file's takes no memory once it is packed */
         return;
     p->replaced[p->n_replaced++] =
-        (ds_replaced){data, n_bytes, packed->packed, packed->packed_bytes};
+        (ds_replaced){packed->i, n_bytes, packed->packed, packed->packed_bytes};
     for (size_t i = 0; i < n; i++) {
         const use *u = &uses[order[i]];
         u->weight->replaced = p->n_replaced;
@@ -331,10 +320,10 @@ ds_status ds_weights_prepare(ds_plan *plan, ds_arena *scratch)
 static ds_status unpack(ds_arena *arena, const ds_replaced *r, void **data)
 {
     DS_TRY(ds_arena_push(arena, data, r->n_bytes));
-    EACH_PACKED(packed, r->packed, r->packed_bytes)
+    DS_EACH_PACKED(packed, r->packed, r->packed_bytes)
     {
-        if (came_from(packed, r->was, r->n_bytes))
-            ds_unpack(packed, (char *)*data + ((uintptr_t)packed->raw - (uintptr_t)r->was));
+        if (restores(packed, r->weight))
+            ds_unpack(packed, (char *)*data + packed->start);
     }
     return DS_OK;
 }

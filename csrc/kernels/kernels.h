@@ -77,6 +77,19 @@ typedef struct ds_weight_layout {
     ptrdiff_t sub;
 } ds_weight_layout;
 
+/* A matrix whose columns are its rows of n, or (turned) of which column i is what element i of n rows is. */
+static inline ds_weight_layout ds_layout_rows(size_t n)
+{
+    return (ds_weight_layout){
+        .n_taps = 1, .n_inner = 1, .n_channels = n, .col = (ptrdiff_t)n, .channel = 1};
+}
+
+static inline ds_weight_layout ds_layout_turned(size_t n_rows, ptrdiff_t row)
+{
+    return (ds_weight_layout){
+        .n_taps = 1, .n_inner = 1, .n_channels = n_rows, .col = 1, .channel = row};
+}
+
 static inline ptrdiff_t ds_weight_column(const ds_weight_layout *l, size_t n)
 {
     return l->n_sub == 0 ? (ptrdiff_t)n * l->col
@@ -125,6 +138,8 @@ typedef struct ds_packed {
     const void *bias;    /* [n_cols], raw, in the type computed in; NULL: none */
     const void *raw;     /* where the weight came from: to be read in DS_FORMAT_RAW only */
     ds_weight_layout layout;
+    int weight; /* which of its operator's weights that is, and how many bytes of it come before */
+    size_t start; /* `raw`; both by ops/packed.h */
 } ds_packed;
 
 /* One step of an epilogue, on elements y of a row; columns count within the row. */

@@ -12,6 +12,7 @@
 #include "cpu/float_env.h"
 #include "kernels/narrow.h"
 #include "model/members.h"
+#include "ops/attributes.h"
 
 /* What is being read. */
 typedef struct reader {
@@ -26,56 +27,21 @@ typedef struct reader {
 } reader;
 
 /* ---------------------------------------------------------------- attributes */
-static ds_status read_real(double *x, ds_json_value object, const char *key)
-{
-    ds_json_value value;
-    const char *text = NULL;
-    DS_TRY(ds_json_member(&value, object, key));
-    if (ds_json_kind_of(value) != DS_JSON_STRING)
-        return ds_json_double(x, value);
-    DS_TRY(ds_json_string(&text, NULL, value));
-    if (strcmp(text, "inf") == 0)
-        *x = INFINITY;
-    else if (strcmp(text, "-inf") == 0)
-        *x = -INFINITY;
-    else if (strcmp(text, "nan") == 0)
-        *x = NAN;
-    else
-        return ds_json_refuse(value, "expected a number, \"inf\", \"-inf\" or \"nan\"");
-    return DS_OK;
-}
-
-static ds_status read_attr(ds_attr *attr, const ds_attr_def *def, ds_json_value object)
-{
-    ds_attr_value *v = &attr->value;
-    *attr = (ds_attr){.name = def->name, .kind = def->kind};
-    switch (def->kind) {
-    case DS_ATTR_INT:
-        return ds_json_get_integer(&v->i, object, def->name, INT64_MIN, INT64_MAX);
-    case DS_ATTR_REAL:
-        return read_real(&v->x, object, def->name);
-    case DS_ATTR_INTS:
-        return ds_json_get_integers(v->ints, &v->n_ints, object, def->name, 0, DS_MAX_INTS,
-                                    INT64_MIN);
-    case DS_ATTR_CHOICE:
-    case DS_ATTR_TEXT:
-        return ds_json_get_string(&attr->text, object, def->name);
-    }
-    return DS_OK;
-}
-
 /* All attributes of the operator and no others. */
 static ds_status read_attrs(ds_attr *attrs, size_t *n, const ds_op_def *def, ds_json_value node)
 {
-    ds_json_value object;
+    ds_json_value object, value;
     const char *names[DS_MAX_ATTRS];
     DS_TRY(ds_json_member(&object, node, "attributes"));
     *n = 0;
     for (const ds_attr_def *d = def->attrs; d != NULL && d->name != NULL; d++)
         names[(*n)++] = d->name;
     DS_TRY(ds_json_only(object, names, *n));
-    for (size_t i = 0; i < *n; i++)
-        DS_TRY(read_attr(&attrs[i], &def->attrs[i], object));
+    for (size_t i = 0; i < *n; i++) {
+        attrs[i] = (ds_attr){.name = names[i], .kind = def->attrs[i].kind};
+        DS_TRY(ds_json_member(&value, object, names[i]));
+        DS_TRY(ds_attr_read(&attrs[i], value));
+    }
     return DS_OK;
 }
 

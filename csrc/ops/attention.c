@@ -271,12 +271,6 @@ typedef struct beside {
     int64_t position[BESIDE], from[BESIDE], to[BESIDE];
 } beside;
 
-/* Features of the terms by distance; 0: there are none. */
-static size_t attention_terms(const ds_op *op)
-{
-    return op->n_inputs > U ? (size_t)op->in[U].shape[1] : 0;
-}
-
 /* What all heads of a group have in common. */
 static void attention_begin(const attention_tasks *t, size_t row, size_t group, beside *b)
 {
@@ -306,7 +300,7 @@ static void attention_begin(const attention_tasks *t, size_t row, size_t group, 
     ds_attend *const a = &b->a;
     if (along && t->op->attr[SINUSOIDS].x != 0) {
         const double *angles = t->run->prepared;
-        const size_t d = attention_terms(t->op);
+        const size_t d = ds_attention_terms(t->op);
         a->turns = (ds_distance_turns){.angles = angles, .table = angles + d / 2, .d = d};
     }
     a->keys = (const char *)ds_at(&keys, a->at, s->groups * key_bytes) + group * key_bytes;
@@ -333,7 +327,7 @@ static void attention_set_head(const attention_tasks *t, size_t row, size_t h, d
                                  .linear = op->attr[BEYOND].i == LINEAR};
     }
     if (along && ds_op_has_weight(op, ROWS)) {
-        const size_t n = (size_t)op->weight[ROWS].shape[1], d = attention_terms(op);
+        const size_t n = (size_t)op->weight[ROWS].shape[1], d = ds_attention_terms(op);
         a->rows = (ds_distance_rows){.table = attention_part(t, ROWS, h, n * d),
                                      .first = op->attr[ROWS_FIRST].i,
                                      .n = n,
@@ -352,7 +346,7 @@ static void attention_head(const attention_tasks *t, size_t row, size_t h, besid
     const ds_run *run = t->run;
     const ds_target *out = &run->out[row];
     const size_t q_bytes = s->d_key * s->element, v_bytes = s->d_value * s->element,
-                 u_bytes = attention_terms(t->op) * s->element;
+                 u_bytes = ds_attention_terms(t->op) * s->element;
     const int64_t n_keys = ds_attention_keys(s, run, row);
     size_t n = 0;
     for (int64_t i = out->m0; i < out->m1; i++) {
@@ -407,7 +401,7 @@ static void attention_forward(const ds_op *op, const ds_run *run)
             work += (double)(out->m1 - out->m0) * (double)(to - from);
         }
     }
-    work *= (double)t.s.heads * (double)(t.s.d_key + t.s.d_value + attention_terms(op));
+    work *= (double)t.s.heads * (double)(t.s.d_key + t.s.d_value + ds_attention_terms(op));
     ds_pool_run(work < 2 * WORTH_SPLITTING ? NULL : run->pool, attention_task, &t,
                 run->n_rows * t.s.groups);
 }

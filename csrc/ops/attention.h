@@ -28,6 +28,12 @@ typedef struct ds_attention {
 
 ds_attention ds_attention_of(const ds_op *op);
 
+/* Features of the terms by distance; 0: there are none. */
+static inline size_t ds_attention_terms(const ds_op *op)
+{
+    return op->n_inputs > DS_ATTENTION_U ? (size_t)op->in[DS_ATTENTION_U].shape[1] : 0;
+}
+
 /* How many keys a row's queries may see. */
 int64_t ds_attention_keys(const ds_attention *s, const ds_run *run, size_t row);
 /* Keys [*from, *to) that query i sees of n. */

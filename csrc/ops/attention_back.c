@@ -57,7 +57,7 @@ void ds_attention_set_back_sizes(ds_op *op)
     size_t n = 0;
     for (int i = BIAS; i <= SINKS && op->def->member == DS_ATTENTION_ALONG; i++)
         n += ds_op_has_weight(op, i) ? (size_t)ds_signature_elements(&op->weight[i]) : 0;
-    const size_t d_u = op->n_inputs > U ? (size_t)op->in[U].shape[1] : 0;
+    const size_t d_u = ds_attention_terms(op);
     n += (BESIDE + 2) * d_u + BESIDE * TILE;
     const size_t reals = (3 * BESIDE + 2 * TILE) * (s.d_key + s.d_value) + 2 * TILE * BESIDE + TILE;
     op->back_scratch.per_call = n * sizeof(double) + reals * s.element + 20 * (size_t)DS_ALIGNMENT;
@@ -151,7 +151,7 @@ DS_FOR_ELEMENT int scores_to_logs(const block *a, size_t j, int64_t tile, size_t
                                   size_t e)
 {
     const bool bias = a->op->def->member == DS_ATTENTION_ALONG && ds_op_has_weight(a->op, BIAS);
-    const size_t d_u = a->u ? (size_t)a->op->in[U].shape[1] : 0, at = j * BESIDE;
+    const size_t d_u = ds_attention_terms(a->op), at = j * BESIDE;
     if (d_u == 0 && a->cap == 0 && !bias) {
         for (size_t i = first; i < last; i++)
             ds_sums_set_real(a->weight, e, at + i,
@@ -178,7 +178,7 @@ DS_FOR_ELEMENT int weights_to_slopes(const block *a, size_t j, int64_t tile, siz
                                      size_t last, size_t e)
 {
     const ds_drop *drop = a->run->drop;
-    const size_t d_u = a->u ? (size_t)a->op->in[U].shape[1] : 0, at = j * BESIDE;
+    const size_t d_u = ds_attention_terms(a->op), at = j * BESIDE;
     if (d_u == 0 && a->cap == 0 && !a->dbias && !drop) {
         for (size_t i = first; i < last; i++) {
             const double p = ds_sums_real(a->weight, e, at + i);
@@ -350,7 +350,7 @@ static void first_back(const ds_op *op, const ds_back *b, const ds_attention *s,
         const ds_counts *count = &b->run->count[(size_t)i * b->run->n_rows + row];
         const size_t n = s->groups * (i == K ? s->d_key : s->d_value), n_bytes = n * s->element;
         const int64_t end = count->now.known < s->n_kept ? count->now.known : s->n_kept;
-        char *const kept = (char *)b->dcarried[row] + op->carried[i - K].offset;
+        char *const kept = ds_back_carried(op, b, row, i - K);
         for (int64_t j = count->before.known; j < end; j++) {
             char *const from = kept + (size_t)j * n_bytes;
             void *const to = ds_slope_at(&b->dx[(size_t)i * b->run->n_rows + row], j, n_bytes);
@@ -390,7 +390,7 @@ static void block_keys_back(block *a, const ds_back *b, size_t row, size_t group
         }
         for (int i = 0; i < 2; i++) {
             const ds_window in = {ds_run_carried(a->op, a->run, row, i), 0, s->n_kept};
-            const ds_slope dx = {(char *)b->dcarried[row] + a->op->carried[i].offset, 0, s->n_kept};
+            const ds_slope dx = {ds_back_carried(a->op, b, row, i), 0, s->n_kept};
             kept[i] = keys_of(&in, &dx, group, d[i], s->element);
         }
         keys_seen_back(a, &kept[0], &kept[1], none, old);
@@ -459,7 +459,7 @@ static void set_ones(void *ones, size_t e)
 static block begin(const ds_op *op, const ds_back *b, const ds_attention *s, ds_room *room)
 {
     const bool along = op->def->member == DS_ATTENTION_ALONG;
-    const size_t d_u = op->n_inputs > U ? (size_t)op->in[U].shape[1] : 0, e = s->element;
+    const size_t d_u = ds_attention_terms(op), e = s->element;
     const size_t tile = TILE * e;
     block a = {.op = op,
                .run = b->run,

@@ -97,11 +97,7 @@ static void pack_rows(const ds_run *run, ds_packed *packed, const void *const *x
         at = rows;
         step = (ptrdiff_t)n_bytes;
     }
-    const ds_weight_layout columns = {.n_taps = 1,
-                                      .n_inner = 1,
-                                      .n_channels = n_rows,
-                                      .col = 1,
-                                      .channel = step / (ptrdiff_t)element};
+    const ds_weight_layout columns = ds_layout_turned(n_rows, step / (ptrdiff_t)element);
     ds_pack(run->k, run->k->format, packed, at, n, &columns, NULL);
 }
 
@@ -120,10 +116,7 @@ static void add_line(const ds_real_kernels *k, char *dw, const ds_weight_layout 
                                (ptrdiff_t)(tap % l->n_inner) * l->inner +
                                (ptrdiff_t)(i % l->n_channels) * l->channel) *
                                   element;
-        if (k->element == sizeof(float))
-            *(float *)(void *)to += ((const float *)(const void *)line)[i];
-        else
-            *(double *)(void *)to += ((const double *)(const void *)line)[i];
+        ds_back_add_real(to, k->element, 0, ds_sums_real(line, k->element, i));
     }
 }
 

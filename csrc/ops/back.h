@@ -59,6 +59,12 @@ size_t ds_back_frames(const ds_op *op, const ds_back *b, size_t r, const void **
     ((element) == sizeof(float) ? function(__VA_ARGS__, sizeof(float)) \
                                 : function(__VA_ARGS__, sizeof(double)))
 
+/* Where slopes of what a row carries lie. */
+static inline void *ds_back_carried(const ds_op *op, const ds_back *b, size_t r, int i)
+{
+    return (char *)b->dcarried[r] + op->carried[i].offset;
+}
+
 /* x[i] += value */
 static inline void ds_back_add_real(void *x, size_t element, size_t i, double value)
 {

@@ -149,8 +149,8 @@ static void conv_prepare(const ds_op *op, void *prepared, const void *const *wei
 {
     const ds_windows s = conv_shape(op);
     ds_weight_layout layout = conv_layout(op, &s);
-    ds_windows_prepare(&s, prepared, weights[WEIGHT], s.n_out / s.groups * (size_t)layout.col,
-                       &layout, ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL, k);
+    ds_windows_prepare(&s, prepared, weights, 0, s.n_out / s.groups * (size_t)layout.col, &layout,
+                       ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL, k);
 }
 
 /* All windows of the product's run. dx: slopes of its rows' windows, or NULL. */

@@ -209,8 +209,8 @@ static void *conv_transpose_prepare_phases(const ds_op *op, const ds_phases *g, 
         layout.sub = layout.col;
         layout.col = 1;
     }
-    ds_windows_prepare(&s, prepared, (const char *)weights[WEIGHT] + start * s.element,
-                       s.n_in / s.groups * (size_t)layout.channel, &layout, bias, k);
+    ds_windows_prepare(&s, prepared, weights, start, s.n_in / s.groups * (size_t)layout.channel,
+                       &layout, bias, k);
     if (repeated > 0) {
         ds_packed *packed = prepared;
         char *to = (char *)prepared + n_bytes;
@@ -309,7 +309,8 @@ static void conv_transpose_fill(const ds_op *op, const ds_run *run, const ds_pha
     const ds_packed none = {.n_cols = (size_t)out->shape[out->rank - 1]};
     const size_t n_bytes = none.n_cols * ds_op_element(op);
     ds_product product = {.weight = &none, .y = y};
-    const bool alike = run->finish == NULL || run->finish->stream == NULL;
+    const void **const operands = ds_run_operands(run);
+    const bool alike = operands == NULL;
     const void *made = NULL; /* one of those that are alike */
     for (size_t row = 0; row < run->n_rows; row++) {
         for (int64_t i = 0; i < ds_planes_count(op, run, row); i++) {
@@ -324,6 +325,8 @@ static void conv_transpose_fill(const ds_op *op, const ds_run *run, const ds_pha
                         memcpy(at, made, n_bytes);
                         continue;
                     }
+                    if (operands)
+                        operands[product.n_rows] = ds_run_operand(run, row, at);
                     y[product.n_rows++] = bias ? memcpy(at, bias, n_bytes) : memset(at, 0, n_bytes);
                     if (alike) {
                         ds_run_finish(run, &product);

@@ -12,7 +12,6 @@
  * pointers scattered by them. Then there is one product for each expert that has some, so that its weights are read
  * once per step; no row is copied, and the products write where results lie. A choice's sum is the product kernel's,
  * in the order that belongs to the weight's shape: whatever else an expert is given leaves no trace in it. */
-#include <math.h>
 #include <string.h>
 
 #include "ops/back.h"
@@ -100,52 +99,85 @@ static void expert_linear_prepare(const ds_op *op, void *prepared, const void *c
                                   const ds_real_kernels *k)
 {
     const sizes s = expert_linear_sizes(op);
-    const char *const weight = weights[WEIGHT];
     const char *const bias = ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL;
     for (size_t e = 0; e < s.experts; e++)
-        prepared = ds_packed_rows(k, prepared, weight + e * s.n_out * s.depth * s.element, s.n_out,
-                                  s.depth, bias == NULL ? NULL : bias + e * s.n_out * s.element);
+        prepared =
+            ds_packed_rows(k, prepared, weights, WEIGHT, e * s.n_out * s.depth * s.element, s.n_out,
+                           s.depth, bias == NULL ? NULL : bias + e * s.n_out * s.element);
 }
 
 /* ---------------------------------------------------------------- values */
-/* The choices of all rows: those of expert e are [first[e], first[e + 1]), in the order of frames. */
+/* The choices of all rows: those of expert e are [first[e], first[e + 1]), in the order of frames. y: results, or their
+ * slopes. */
 typedef struct chosen {
     sizes s;
     const ds_run *run;
+    const ds_back *back; /* NULL: forward */
     void **y;
     const void **x;
-    size_t *first, *hit; /* hit: the experts that have some */
+    void **dx;           /* backward */
+    size_t *first, *hit; /* hit: the experts that have some; forward */
     size_t n_hit, n_parts;
 } chosen;
 
-/* Calls for every choice of every row: counts it (first[e + 1]), or puts it at first[e]++. */
+/* Results of a choice that is none. */
+static void fill_unchosen(const sizes *s, char *y, int64_t e)
+{
+    if (e == DROPPED)
+        memset(y, 0, s->n_out * s->element);
+    else
+        ds_fill_nan(y, s->n_out, s->element);
+}
+
+/* Counts every choice of every row (first[e + 1]), or puts it at first[e]++. */
 static void each_choice(const ds_op *op, chosen *c, bool counting)
 {
     const sizes *s = &c->s;
     const size_t vector = s->depth * s->element, result = s->n_out * s->element;
-    void *to[1];
-    const void *from[2];
     for (size_t r = 0; r < c->run->n_rows; r++) {
-        const size_t n = ds_row_frames(op, c->run, r, to, from) * s->tokens * s->choices;
-        const char *const x = from[X];
-        const int64_t *const index = from[INDEX];
-        char *const y = to[0];
-        for (size_t i = 0; i < n; i++) {
-            const int64_t e = index[i];
-            const bool there = e >= 0 && e < (int64_t)s->experts;
-            if (counting && there) {
-                c->first[e + 1]++;
-            } else if (counting && e == DROPPED) {
-                memset(y + i * result, 0, result);
+        void *to[2] = {NULL};
+        const void *from[2], *g, *made;
+        const size_t n_frames = c->back ? ds_back_frames(op, c->back, r, &g, &made, from, to)
+                                        : ds_row_frames(op, c->run, r, to, from);
+        char *const y = c->back && n_frames ? (char *)(uintptr_t)g : to[0];
+        for (size_t i = 0; i < n_frames * s->tokens * s->choices; i++) {
+            const int64_t e = ((const int64_t *)from[INDEX])[i];
+            const size_t token = (s->each ? i : i / s->choices) * vector;
+            if (e < 0 || e >= (int64_t)s->experts) {
+                if (counting && !c->back)
+                    fill_unchosen(s, y + i * result, e);
             } else if (counting) {
-                ds_fill_nan(y + i * result, s->n_out, s->element);
-            } else if (there) {
+                c->first[e + 1]++;
+            } else {
                 const size_t at = c->first[e]++;
                 c->y[at] = y + i * result;
-                c->x[at] = x + (s->each ? i : i / s->choices) * vector;
+                c->x[at] = (const char *)from[X] + token;
+                if (c->back)
+                    c->dx[at] = to[X] ? (char *)to[X] + token : NULL;
             }
         }
     }
+}
+
+/* Lists them all; how many there are. */
+static size_t list_choices(const ds_op *op, chosen *c)
+{
+    memset(c->first, 0, (c->s.experts + 1) * sizeof *c->first);
+    each_choice(op, c, true);
+    for (size_t e = 0; e < c->s.experts; e++) {
+        if (c->hit && c->first[e + 1] > 0)
+            c->hit[c->n_hit++] = e;
+        c->first[e + 1] += c->first[e];
+    }
+    const size_t n = c->first[c->s.experts];
+    each_choice(op, c, false);
+    return n;
+}
+
+/* The first choice of expert e: all have moved on by one expert. */
+static size_t first_of(const chosen *c, size_t e)
+{
+    return e == 0 ? 0 : c->first[e - 1];
 }
 
 /* A run of columns of one expert's product. */
@@ -153,8 +185,8 @@ static void expert_linear_task(void *context, size_t index)
 {
     const chosen *c = context;
     const size_t e = c->hit[index / c->n_parts], part = index % c->n_parts;
-    const size_t from = e == 0 ? 0 : c->first[e - 1]; /* they have moved on by one expert */
-    const size_t step = c->n_parts == 1 ? c->s.n_out : PART, begin = part * step;
+    const size_t from = first_of(c, e), step = c->n_parts == 1 ? c->s.n_out : PART,
+                 begin = part * step;
     const ds_packed *first = c->run->prepared;
     const ds_packed *weight = (const void *)((const char *)first + e * first->n_bytes);
     const ds_product p = {
@@ -172,97 +204,44 @@ static void expert_linear_forward(const ds_op *op, const ds_run *run)
     void *const behind_x = c.x + n;
     c.first = behind_x;
     c.hit = c.first + c.s.experts + 1;
-    memset(c.first, 0, (c.s.experts + 1) * sizeof *c.first);
-    each_choice(op, &c, true);
-    for (size_t e = 0; e < c.s.experts; e++) {
-        if (c.first[e + 1] > 0)
-            c.hit[c.n_hit++] = e;
-        c.first[e + 1] += c.first[e];
-    }
-    const size_t n_chosen = c.first[c.s.experts];
-    each_choice(op, &c, false);
+    const size_t n_chosen = list_choices(op, &c);
     const bool split = n_chosen * c.s.depth >= WORTH_SPLITTING / c.s.n_out;
     if (split && ds_pool_threads(run->pool) > 1 && run->k->format != DS_FORMAT_ROWS)
         c.n_parts = (c.s.n_out + PART - 1) / PART;
     ds_pool_run(split ? run->pool : NULL, expert_linear_task, &c, c.n_hit * c.n_parts);
 }
 
-/* Slopes of chosen experts' products: those of expert e are [first[e], first[e + 1]), in the order of frames. */
-typedef struct turned {
-    sizes s;
-    const void **g, **x;
-    void **dx;
-    size_t *first;
-} turned;
-
-static void each_choice_back(const ds_op *op, const ds_back *b, turned *t, bool counting)
-{
-    const sizes *s = &t->s;
-    const size_t vector = s->depth * s->element, result = s->n_out * s->element;
-    for (size_t r = 0; r < b->run->n_rows; r++) {
-        const void *g, *y, *x[2];
-        void *dx[2];
-        const size_t n = ds_back_frames(op, b, r, &g, &y, x, dx) * s->tokens * s->choices;
-        const int64_t *const index = n ? x[INDEX] : NULL;
-        for (size_t i = 0; i < n; i++) {
-            const int64_t expert = index[i];
-            const size_t token = (s->each ? i : i / s->choices) * vector;
-            if (expert < 0 || expert >= (int64_t)s->experts)
-                continue;
-            if (counting) {
-                t->first[expert + 1]++;
-                continue;
-            }
-            const size_t at = t->first[expert]++;
-            t->g[at] = (const char *)g + i * result;
-            t->x[at] = (const char *)x[X] + token;
-            t->dx[at] = dx[X] ? (char *)dx[X] + token : NULL;
-        }
-    }
-}
-
 static void expert_linear_backward(const ds_op *op, const ds_back *b)
 {
-    turned t = {.s = expert_linear_sizes(op)};
-    const sizes *s = &t.s;
+    chosen c = {.s = expert_linear_sizes(op), .run = b->run, .back = b};
+    const sizes *s = &c.s;
     const ds_run *run = b->run;
     ds_room room = {b->scratch};
     const size_t n = (size_t)run->frames_out * s->tokens * s->choices;
-    const ds_weight_layout turn = {.n_taps = 1,
-                                   .n_inner = 1,
-                                   .n_channels = s->n_out,
-                                   .col = 1,
-                                   .channel = (ptrdiff_t)s->depth};
-    const ds_weight_layout rows = {.n_taps = 1,
-                                   .n_inner = 1,
-                                   .n_channels = s->depth,
-                                   .col = (ptrdiff_t)s->depth,
-                                   .channel = 1};
-    t.g = ds_room_take(&room, n * sizeof *t.g);
-    t.x = ds_room_take(&room, n * sizeof *t.x);
-    t.dx = ds_room_take(&room, n * sizeof *t.dx);
-    t.first = ds_room_take(&room, (s->experts + 1) * sizeof *t.first);
+    const ds_weight_layout turned = ds_layout_turned(s->n_out, (ptrdiff_t)s->depth),
+                           rows = ds_layout_rows(s->depth);
+    c.y = ds_room_take(&room, n * sizeof *c.y);
+    c.x = ds_room_take(&room, n * sizeof *c.x);
+    c.dx = ds_room_take(&room, n * sizeof *c.dx);
+    c.first = ds_room_take(&room, (s->experts + 1) * sizeof *c.first);
     ds_packed *const packed =
         ds_room_take(&room, ds_back_packed_bytes(s->depth, s->n_out, s->element));
-    memset(t.first, 0, (s->experts + 1) * sizeof *t.first);
-    each_choice_back(op, b, &t, true);
-    for (size_t e = 0; e < s->experts; e++)
-        t.first[e + 1] += t.first[e];
-    each_choice_back(op, b, &t, false);
+    (void)list_choices(op, &c);
     for (size_t e = 0; e < s->experts; e++) {
-        const size_t from = e == 0 ? 0 : t.first[e - 1]; /* they have moved on by one expert */
-        const size_t n_rows = t.first[e] - from, matrix = e * s->n_out * s->depth * s->element;
+        const size_t from = first_of(&c, e), n_rows = c.first[e] - from;
+        const size_t matrix = e * s->n_out * s->depth * s->element;
+        const void *const *const g = (const void *const *)(c.y + from);
         if (n_rows == 0)
             continue;
         ds_pack(run->k, run->k->format, packed, (const char *)run->weights[WEIGHT] + matrix,
-                s->depth, &turn, NULL);
-        ds_back_rows(run, packed, t.dx + from, t.g + from, n_rows, room);
+                s->depth, &turned, NULL);
+        ds_back_rows(run, packed, c.dx + from, g, n_rows, room);
         if (b->dweights[WEIGHT])
-            ds_back_outer(run, (char *)b->dweights[WEIGHT] + matrix, &rows, t.g + from, s->n_out,
-                          t.x + from, n_rows, room);
+            ds_back_outer(run, (char *)b->dweights[WEIGHT] + matrix, &rows, g, s->n_out, c.x + from,
+                          n_rows, room);
         if (op->n_weights > BIAS && b->dweights[BIAS])
-            ds_back_column_sums(run, (char *)b->dweights[BIAS] + e * s->n_out * s->element,
-                                t.g + from, n_rows, s->n_out, room);
+            ds_back_column_sums(run, (char *)b->dweights[BIAS] + e * s->n_out * s->element, g,
+                                n_rows, s->n_out, room);
     }
 }
 

@@ -14,7 +14,6 @@
  * Source: torch.fft.rfft, irfft, fft, ifft. */
 #include "ops/back.h"
 #include "ops/framewise.h"
-#include "ops/packed.h"
 #include "ops/registry.h"
 
 enum { SIZE };

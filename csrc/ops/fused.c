@@ -215,32 +215,11 @@ void ds_fused_destroy(ds_fused *fused)
 
 /* ---------------------------------------------------------------- runs */
 
-/* Points at what the stream has where each row of the product goes. */
-static void fused_fill_rows(const ds_finish *f, const ds_run *run, const ds_product *product)
-{
-    size_t r = 0;
-    for (size_t i = 0; i < product->n_rows; i++) {
-        const char *y = product->y[i];
-        for (;; r = r + 1 < run->n_rows ? r + 1 : 0) {
-            const ds_target *out = &run->out[r];
-            const uintptr_t from = (uintptr_t)out->data, at = (uintptr_t)y;
-            const size_t n_bytes =
-                out->m1 > out->m0 ? (size_t)(out->m1 - out->m0) * f->frame_bytes : 0;
-            if (at >= from && at - from < n_bytes)
-                break;
-        }
-        f->rows[i] = (const char *)ds_at(&f->stream[r], run->out[r].m0, f->frame_bytes) +
-                     (y - (const char *)run->out[r].data);
-    }
-}
-
 void ds_run_finish(const ds_run *run, ds_product *product)
 {
     const ds_finish *finish = run->finish;
     if (finish == NULL)
         return;
-    if (finish->stream != NULL)
-        fused_fill_rows(finish, run, product);
     product->epilogue = &finish->epilogue;
     run->k->finish(product);
 }
@@ -249,8 +228,6 @@ void ds_run_product(const ds_run *run, ds_product *product, size_t tap_stride, s
 {
     const ds_finish *finish = run->finish;
     ds_finish shifted;
-    if (finish != NULL && finish->stream != NULL)
-        fused_fill_rows(finish, run, product);
     if (finish != NULL && column > 0) {
         shifted = *finish;
         shifted.epilogue.steps = shifted.steps;

@@ -48,6 +48,20 @@ typedef struct ds_finish {
     size_t frame_bytes;      /* of the output and of the stream */
 } ds_finish;
 
+/* Where a product's rows of the stream that a step takes go, [rows of the product]; NULL where no step takes one. Who
+ * lists a product's rows fills it: its row r begins, for place y of the output of the run's row r, at ds_run_operand. */
+static inline const void **ds_run_operands(const ds_run *run)
+{
+    return run->finish != NULL && run->finish->stream != NULL ? run->finish->rows : NULL;
+}
+
+static inline const void *ds_run_operand(const ds_run *run, size_t r, const void *y)
+{
+    const ds_finish *const f = run->finish;
+    return (const char *)ds_at(&f->stream[r], run->out[r].m0, f->frame_bytes) +
+           ((const char *)y - (const char *)run->out[r].data);
+}
+
 /* Runs one product of an operator that finishes; depthwise where tap_stride is not 0. column: which of its
  * output's columns the product's first is. */
 void ds_run_product(const ds_run *run, ds_product *product, size_t tap_stride, size_t column);

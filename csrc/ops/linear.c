@@ -99,8 +99,8 @@ static void linear_prepare(const ds_op *op, void *prepared, const void *const *w
     const sizes s = linear_sizes_of(op);
     const size_t raw = s.n_out * s.n_in * s.element;
     for (size_t i = 0; i < s.matrices; i++) {
-        prepared = ds_packed_rows(k, prepared, (const char *)weights[WEIGHT] + i * raw, s.n_out,
-                                  s.n_in, ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL);
+        prepared = ds_packed_rows(k, prepared, weights, WEIGHT, i * raw, s.n_out, s.n_in,
+                                  ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL);
     }
 }
 
@@ -137,6 +137,7 @@ static size_t linear_gather(const ds_op *op, const ds_run *run, const sizes *s, 
                             void **y, const void **x)
 {
     const size_t width = (size_t)op->out[0].shape[op->out[0].rank - 1];
+    const void **const operands = ds_run_operands(run);
     size_t n = 0;
     for (size_t block = 0; block < s->blocks; block++)
         for (size_t r = 0; r < run->n_rows && linear_matrix_of(op, s, block) == matrix; r++) {
@@ -145,6 +146,9 @@ static size_t linear_gather(const ds_op *op, const ds_run *run, const sizes *s, 
             const size_t n_frames = ds_row_frames(op, run, r, to, from);
             if (n_frames == 0)
                 continue;
+            if (operands)
+                (void)linear_vectors(s, block, operands, n, ds_run_operand(run, r, to[0]), n_frames,
+                                     width);
             (void)linear_vectors(s, block, y, n, to[0], n_frames, width);
             n = linear_vectors(s, block, x, n, from[0], n_frames, s->n_in);
         }
@@ -176,10 +180,8 @@ static void linear_backward(const ds_op *op, const ds_back *b)
     const void **const x = ds_room_take(&room, most * sizeof(void *));
     void **const dx = ds_room_take(&room, most * sizeof(void *));
     ds_packed *const packed = ds_room_take(&room, ds_back_packed_bytes(s.n_in, s.n_out, s.element));
-    const ds_weight_layout turned = {
-        .n_taps = 1, .n_inner = 1, .n_channels = s.n_out, .col = 1, .channel = (ptrdiff_t)s.n_in};
-    const ds_weight_layout rows = {
-        .n_taps = 1, .n_inner = 1, .n_channels = s.n_in, .col = (ptrdiff_t)s.n_in, .channel = 1};
+    const ds_weight_layout turned = ds_layout_turned(s.n_out, (ptrdiff_t)s.n_in),
+                           rows = ds_layout_rows(s.n_in);
     for (size_t matrix = 0; matrix < s.matrices; matrix++) {
         const size_t offset = matrix * s.n_out * s.n_in * s.element;
         bool wanted = false;

@@ -15,15 +15,16 @@ typedef struct ds_extent extent;
 
 /* ---------------------------------------------------------------- copying */
 
-/* Two moves of a constant size that overlap: each reads before either writes. */
-#define COPY_ENDS(bytes)                      \
-    do {                                      \
-        char head[bytes], tail[bytes];        \
-        memcpy(head, x, bytes);               \
-        memcpy(tail, x + n - (bytes), bytes); \
-        memcpy(y, head, bytes);               \
-        memcpy(y + n - (bytes), tail, bytes); \
-    } while (0)
+/* n bytes by two moves of a constant size, at least half of it, that overlap: each reads before either writes. */
+static inline __attribute__((always_inline)) void copy_ends(char *y, const char *x, size_t n,
+                                                            const size_t half)
+{
+    char head[32], tail[32];
+    memcpy(head, x, half);
+    memcpy(tail, x + n - half, half);
+    memcpy(y, head, half);
+    memcpy(y + n - half, tail, half);
+}
 
 /* A run of any length; y may be x. */
 static inline void copy_run(char *y, const char *x, size_t n)
@@ -32,45 +33,46 @@ static inline void copy_run(char *y, const char *x, size_t n)
         if (y != x)
             memmove(y, x, n);
     } else if (n >= 32) {
-        COPY_ENDS(32);
+        copy_ends(y, x, n, 32);
     } else if (n >= 16) {
-        COPY_ENDS(16);
+        copy_ends(y, x, n, 16);
     } else if (n >= 8) {
-        COPY_ENDS(8);
+        copy_ends(y, x, n, 8);
     } else {
         for (size_t i = 0; i < n; i++)
             y[i] = x[i];
     }
 }
 
-/* Elements of a constant size: a memcpy of it is a move or two. The last case's loops have nothing to assume. */
-#define PLANE(bytes)                                                     \
-    for (int64_t i = 0; i < a.size; i++) {                               \
-        char *const to = y + i * a.to;                                   \
-        const char *const from = x + i * a.from;                         \
-        if (b.from == 0) {                                               \
-            char v[bytes];                                               \
-            memcpy(v, from, bytes);                                      \
-            if (b.to == (bytes))                                         \
-                for (int64_t j = 0; j < b.size; j++)                     \
-                    memcpy(to + j * (bytes), v, bytes);                  \
-            else                                                         \
-                for (int64_t j = 0; j < b.size; j++)                     \
-                    memcpy(to + j * b.to, v, bytes);                     \
-        } else if (b.to == (bytes) && b.from == 2 * (bytes)) {           \
-            for (int64_t j = 0; j < b.size; j++)                         \
-                memcpy(to + j * (bytes), from + j * 2 * (bytes), bytes); \
-        } else if (b.to == (bytes) && b.from == -(bytes)) {              \
-            for (int64_t j = 0; j < b.size; j++)                         \
-                memcpy(to + j * (bytes), from - j * (bytes), bytes);     \
-        } else if (b.to == (bytes)) {                                    \
-            for (int64_t j = 0; j < b.size; j++)                         \
-                memcpy(to + j * (bytes), from + j * b.from, bytes);      \
-        } else {                                                         \
-            for (int64_t j = 0; j < b.size; j++)                         \
-                memcpy(to + j * b.to, from + j * b.from, bytes);         \
-        }                                                                \
+/* n elements of a constant size: a memcpy of it is a move or two. */
+static inline __attribute__((always_inline)) void copy_line(char *to, const char *from, int64_t n,
+                                                            int64_t to_step, int64_t from_step,
+                                                            const int64_t bytes)
+{
+    for (int64_t j = 0; j < n; j++)
+        memcpy(to + j * to_step, from + j * from_step, (size_t)bytes);
+}
+
+/* The same of a plane, with steps that are constants where they can be. */
+static inline __attribute__((always_inline)) void copy_elements(char *y, const char *x, extent a,
+                                                                extent b, const int64_t bytes)
+{
+    char v[16];
+    for (int64_t i = 0; i < a.size; i++, y += a.to, x += a.from) {
+        if (b.from == 0 && b.to == bytes)
+            copy_line(y, memcpy(v, x, (size_t)bytes), b.size, bytes, 0, bytes);
+        else if (b.from == 0)
+            copy_line(y, memcpy(v, x, (size_t)bytes), b.size, b.to, 0, bytes);
+        else if (b.to == bytes && b.from == 2 * bytes)
+            copy_line(y, x, b.size, bytes, 2 * bytes, bytes);
+        else if (b.to == bytes && b.from == -bytes)
+            copy_line(y, x, b.size, bytes, -bytes, bytes);
+        else if (b.to == bytes)
+            copy_line(y, x, b.size, bytes, b.from, bytes);
+        else
+            copy_line(y, x, b.size, b.to, b.from, bytes);
     }
+}
 
 static void copy_plane(char *y, const char *x, extent a, extent b, size_t element)
 {
@@ -97,15 +99,20 @@ static void copy_plane(char *y, const char *x, extent a, extent b, size_t elemen
     }
     switch (element) {
     case 1:
-        PLANE(1) break;
+        copy_elements(y, x, a, b, 1);
+        break;
     case 2:
-        PLANE(2) break;
+        copy_elements(y, x, a, b, 2);
+        break;
     case 4:
-        PLANE(4) break;
+        copy_elements(y, x, a, b, 4);
+        break;
     case 8:
-        PLANE(8) break;
+        copy_elements(y, x, a, b, 8);
+        break;
     case 16:
-        PLANE(16) break;
+        copy_elements(y, x, a, b, 16);
+        break;
     default:
         for (int64_t i = 0; i < a.size; i++)
             for (int64_t j = 0; j < b.size; j++)

@@ -12,14 +12,31 @@ static inline void *ds_packed_next(const void *packed)
     return (char *)(uintptr_t)packed + ((const ds_packed *)packed)->n_bytes;
 }
 
-/* Packs a weight [n_cols][depth] and its bias, NULL for none; returns where the next one goes. */
-static inline void *ds_packed_rows(const ds_real_kernels *k, void *packed, const void *weight,
-                                   size_t n_cols, size_t depth, const void *bias)
+/* Walks packed weights that lie one behind the other, all_bytes of them. */
+#define DS_EACH_PACKED(w, first, all_bytes)                                           \
+    for (ds_packed *w = (first); (size_t)((char *)w - (char *)(first)) < (all_bytes); \
+         w = ds_packed_next(w))
+
+/* Packs columns of the operator's weight i, the first of which begins `start` bytes into it, and notes whose they are;
+ * returns where the next one goes. */
+static inline void *ds_packed_weight(const ds_real_kernels *k, ds_format format, void *packed,
+                                     const void *const *weights, int i, size_t start, size_t n_cols,
+                                     const ds_weight_layout *layout, const void *bias)
 {
-    const ds_weight_layout rows = {
-        .n_taps = 1, .n_inner = 1, .n_channels = depth, .col = (ptrdiff_t)depth, .channel = 1};
-    ds_pack(k, k->format, packed, weight, n_cols, &rows, bias);
-    return ds_packed_next(packed);
+    ds_packed *const to = packed;
+    ds_pack(k, format, to, (const char *)weights[i] + start, n_cols, layout, bias);
+    to->weight = i;
+    to->start = start;
+    return ds_packed_next(to);
+}
+
+/* The same of rows [n_cols][depth]; bias: NULL for none. */
+static inline void *ds_packed_rows(const ds_real_kernels *k, void *packed,
+                                   const void *const *weights, int i, size_t start, size_t n_cols,
+                                   size_t depth, const void *bias)
+{
+    const ds_weight_layout rows = ds_layout_rows(depth);
+    return ds_packed_weight(k, k->format, packed, weights, i, start, n_cols, &rows, bias);
 }
 
 /* A `narrows` of operators whose first weight is their matrix: of its rows, or (taps) of all behind the first axis. */

@@ -72,7 +72,7 @@ ds_plane ds_planes_at(const ds_op *op, const ds_run *run, size_t row, int64_t i,
     const ds_window *in = &run->in[row];
     const ds_target *out = &run->out[row];
     const int64_t m = out->m0 + i, height = op->in[0].shape[0];
-    ds_plane plane = {.in = *in, .out = *out, .dx = dx ? *dx : (ds_slope){NULL, 0, 0}};
+    ds_plane plane = {.in = *in, .out = *out, .dx = dx ? *dx : (ds_slope){NULL, 0, 0}, .row = row};
     if (!ds_planes_images(op)) {
         plane.total = run->ended[row] ? run->count[row].now.total : DS_PADDING_OPEN;
         return plane;
@@ -146,8 +146,9 @@ ds_status ds_windows_set_sizes(ds_op *op, const ds_windows *s, size_t n, bool pa
     return ds_size_mul(&op->scratch.per_out, n_windows, 2 * sizeof(void *));
 }
 
-void ds_windows_prepare(const ds_windows *s, void *prepared, const void *weight, size_t group,
-                        ds_weight_layout *layout, const void *bias, const ds_real_kernels *k)
+void ds_windows_prepare(const ds_windows *s, void *prepared, const void *const *weights,
+                        size_t start, size_t group, ds_weight_layout *layout, const void *bias,
+                        const ds_real_kernels *k)
 {
     const size_t n_out = s->n_out / s->groups;
     layout->n_taps = (size_t)s->n_taps;
@@ -157,14 +158,14 @@ void ds_windows_prepare(const ds_windows *s, void *prepared, const void *weight,
         layout->n_sub = n_out;
         layout->sub = layout->col;
         layout->col = (ptrdiff_t)group;
-        ds_pack(k, DS_FORMAT_TAPS, prepared, weight, s->n_out, layout, bias);
+        (void)ds_packed_weight(k, DS_FORMAT_TAPS, prepared, weights, DS_PLANES_WEIGHT,
+                               start * s->element, s->n_out, layout, bias);
         return;
     }
-    for (size_t g = 0; g < s->groups; g++) {
-        ds_pack(k, k->format, prepared, (const char *)weight + g * group * s->element, n_out,
-                layout, bias ? (const char *)bias + g * n_out * s->element : NULL);
-        prepared = ds_packed_next(prepared);
-    }
+    for (size_t g = 0; g < s->groups; g++)
+        prepared = ds_packed_weight(k, k->format, prepared, weights, DS_PLANES_WEIGHT,
+                                    (start + g * group) * s->element, n_out, layout,
+                                    bias ? (const char *)bias + g * n_out * s->element : NULL);
 }
 
 /* ---------------------------------------------------------------- products */
@@ -181,6 +182,7 @@ void ds_window_begin(ds_window_product *p, const ds_windows *s, const ds_op *op,
                              .prepared = prepared,
                              .y = scratch,
                              .x = (void *)((char *)scratch + pointers),
+                             .operands = ds_run_operands(run),
                              .copies = (char *)scratch + ds_aligned(2 * pointers),
                              .max_copies = n < LEAST_COPIES  ? LEAST_COPIES
                                            : n > MOST_COPIES ? MOST_COPIES
@@ -278,6 +280,8 @@ void ds_window_add(ds_window_product *p, void *y, const ds_plane *plane, ds_wind
             ds_window_flush(p);
         p->tap_stride = tap_stride;
     }
+    if (p->operands)
+        p->operands[p->n] = ds_run_operand(p->run, plane->row, y);
     p->y[p->n] = y;
     p->x[p->n++] = by_pointer ? (const char *)in->data +
                                     (size_t)((along.first - in->at) * s->width + inner.first) *
@@ -299,6 +303,8 @@ void ds_window_flush(ds_window_product *p)
             for (size_t i = 0; i < p->n; i++) {
                 p->y[i] = (char *)p->y[i] + width * s->element;
                 p->x[i] = (const char *)p->x[i] + product.weight->depth * s->element;
+                if (p->operands)
+                    p->operands[i] = (const char *)p->operands[i] + width * s->element;
             }
             product.weight = ds_packed_next(product.weight);
         }

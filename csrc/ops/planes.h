@@ -106,10 +106,11 @@ size_t ds_windows_prepared_bytes(const ds_windows *s, const ds_real_kernels *k);
  * are none where nothing is padded and nothing is copied otherwise. */
 ds_status ds_windows_set_sizes(ds_op *op, const ds_windows *s, size_t n, bool padded);
 /* Writes the packed weights, one for each group or one for all where windows are depthwise. layout: where the
- * first group's lie from `weight` on, its numbers filled in here; each next group's lie `group` elements further.
- * bias [N], or NULL. */
-void ds_windows_prepare(const ds_windows *s, void *prepared, const void *weight, size_t group,
-                        ds_weight_layout *layout, const void *bias, const ds_real_kernels *k);
+ * first group's lie from element `start` of the weight on, its numbers filled in here; each next group's lie `group`
+ * elements further. bias [N], or NULL. */
+void ds_windows_prepare(const ds_windows *s, void *prepared, const void *const *weights,
+                        size_t start, size_t group, ds_weight_layout *layout, const void *bias,
+                        const ds_real_kernels *k);
 
 /* The rows of a plane at hand, those to compute, and its number of rows (DS_PADDING_OPEN while its stream goes
  * on). */
@@ -118,6 +119,7 @@ typedef struct ds_plane {
     ds_target out;
     ds_slope dx; /* backward: of `in` */
     int64_t total;
+    size_t row; /* of the run */
 } ds_plane;
 
 /* Planes of a row of a run, and one of them; dx: slopes of the row's window, or NULL. */
@@ -139,6 +141,7 @@ typedef struct ds_window_product {
     const void *prepared;
     void **y; /* [n windows of the call] */
     const void **x;
+    const void **operands; /* as ds_run_operands */
     char *copies;
     size_t n, n_copies, max_copies;
     size_t tap_stride;           /* of the collected depthwise windows */

@@ -99,11 +99,8 @@ void ds_window_begin_back(ds_window_product *p, ds_window_turn *turn, const ds_w
                 NULL);
         return;
     }
-    const ds_weight_layout one = {.n_taps = 1,
-                                  .n_inner = 1,
-                                  .n_channels = s->n_out / s->groups,
-                                  .col = layout->channel,
-                                  .channel = layout->col};
+    ds_weight_layout one = ds_layout_turned(s->n_out / s->groups, layout->col);
+    one.col = layout->channel;
     for (size_t g = 0; g < s->groups; g++)
         for (size_t tap = 0; tap < s->all_taps; tap++) {
             const ptrdiff_t at = (ptrdiff_t)(g * group) +

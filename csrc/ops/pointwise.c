@@ -3,7 +3,6 @@
  *
  * One operand is a stream. Two or three are streams or constants and broadcast within a frame (operands.h);
  * streams progress in lockstep. All counts are those of input 0. */
-#include <math.h>
 #include <string.h>
 
 #include "ops/back.h"

@@ -242,16 +242,18 @@ static void recurrence_prepare(const ds_op *op, void *prepared, const void *cons
 {
     const ds_recurrence s = ds_recurrence_of(op);
     for (size_t cell = 0; cell < s.cells; cell++) {
-        const void *own[DS_WEIGHT_HR + 1];
-        for (int which = DS_WEIGHT_IH; which <= DS_WEIGHT_HR; which++) {
-            const int at = ds_recurrence_weight(op, &s, cell, which);
-            own[which] = at < 0 ? NULL : weights[at];
-        }
-        prepared = ds_packed_rows(k, prepared, own[DS_WEIGHT_IH], s.gates,
-                                  ds_recurrence_inputs(&s, cell / s.directions), own[DS_BIAS_IH]);
-        prepared = ds_packed_rows(k, prepared, own[DS_WEIGHT_HH], s.gates, s.out, own[DS_BIAS_HH]);
+        int at[DS_WEIGHT_HR + 1];
+        for (int which = DS_WEIGHT_IH; which <= DS_WEIGHT_HR; which++)
+            at[which] = ds_recurrence_weight(op, &s, cell, which);
+        const int of_x = at[DS_BIAS_IH], of_h = at[DS_BIAS_HH];
+        prepared = ds_packed_rows(k, prepared, weights, at[DS_WEIGHT_IH], 0, s.gates,
+                                  ds_recurrence_inputs(&s, cell / s.directions),
+                                  of_x < 0 ? NULL : weights[of_x]);
+        prepared = ds_packed_rows(k, prepared, weights, at[DS_WEIGHT_HH], 0, s.gates, s.out,
+                                  of_h < 0 ? NULL : weights[of_h]);
         if (s.projection)
-            prepared = ds_packed_rows(k, prepared, own[DS_WEIGHT_HR], s.out, s.hidden, NULL);
+            prepared =
+                ds_packed_rows(k, prepared, weights, at[DS_WEIGHT_HR], 0, s.out, s.hidden, NULL);
     }
 }
 

@@ -47,21 +47,16 @@ typedef struct work {
     ds_room room;
 } work;
 
-static size_t most(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 void ds_recurrence_set_back_sizes(ds_op *op, const ds_recurrence *s)
 {
-    const size_t e = s->element, in = most(s->in, s->directions * s->out);
+    const size_t e = s->element, in = ds_greater(s->in, s->directions * s->out);
     const bool as_out = s->single || s->within || s->directions == 2;
     size_t room =
-        most(ds_back_outer_bytes(s->gates, in, e), ds_back_outer_bytes(s->gates, s->out, e));
-    room = most(room, ds_back_outer_bytes(s->out, s->hidden, e));
-    room = most(room, ds_back_rows_bytes(most(in, s->hidden), e));
-    room = ds_saturated_sum(room, most(ds_back_packed_bytes(in, s->gates, e),
-                                       ds_back_packed_bytes(s->hidden, s->gates, e)));
+        ds_greater(ds_back_outer_bytes(s->gates, in, e), ds_back_outer_bytes(s->gates, s->out, e));
+    room = ds_greater(room, ds_back_outer_bytes(s->out, s->hidden, e));
+    room = ds_greater(room, ds_back_rows_bytes(ds_greater(in, s->hidden), e));
+    room = ds_saturated_sum(room, ds_greater(ds_back_packed_bytes(in, s->gates, e),
+                                             ds_back_packed_bytes(s->hidden, s->gates, e)));
     op->back_scratch.per_call = ds_saturated_sum(
         room, 32 * (size_t)DS_ALIGNMENT + 6 * (s->hidden + s->gates + s->out) * sizeof(double));
     const size_t between = s->layers > 1 ? 3 * s->directions * s->out : 0;
@@ -112,15 +107,16 @@ static work begin(const ds_op *op, const ds_back *b)
     w.joined = ds_room_take(&w.room, w.n_vectors * between);
     w.made = ds_room_take(&w.room, s->projection ? w.n_vectors * s->hidden * e : 0);
     w.dmade = ds_room_take(&w.room, s->projection ? w.n_vectors * s->out * e : 0);
-    const size_t n = most(w.n_vectors, w.n_lanes);
+    const size_t n = ds_greater(w.n_vectors, w.n_lanes);
     w.g = ds_room_take(&w.room, n * sizeof *w.g);
     w.x = ds_room_take(&w.room, n * sizeof *w.x);
     w.dx = ds_room_take(&w.room, n * sizeof *w.dx);
     w.zeros = ds_room_take(&w.room, (s->out + s->hidden) * e);
     memset(w.zeros, 0, (s->out + s->hidden) * e);
     w.packed = ds_room_take(
-        &w.room, most(ds_back_packed_bytes(most(s->in, s->directions * s->out), s->gates, e),
-                      ds_back_packed_bytes(s->hidden, s->gates, e)));
+        &w.room,
+        ds_greater(ds_back_packed_bytes(ds_greater(s->in, s->directions * s->out), s->gates, e),
+                   ds_back_packed_bytes(s->hidden, s->gates, e)));
     return w;
 }
 
@@ -278,8 +274,7 @@ static void step_back(const work *w, size_t cell, size_t i, size_t t, char *dh)
 /* A matrix the other way round: rows [n_rows] to rows [n_cols]. */
 static void pack(const work *w, size_t cell, int which, size_t n_rows, size_t n_cols)
 {
-    const ds_weight_layout turned = {
-        .n_taps = 1, .n_inner = 1, .n_channels = n_rows, .col = 1, .channel = (ptrdiff_t)n_cols};
+    const ds_weight_layout turned = ds_layout_turned(n_rows, (ptrdiff_t)n_cols);
     ds_pack(w->run->k, w->run->k->format, w->packed,
             w->run->weights[ds_recurrence_weight(w->op, &w->s, cell, which)], n_cols, &turned,
             NULL);
@@ -315,7 +310,7 @@ static void begin_lane(const work *w, size_t cell, size_t i)
         const size_t place = l->l * s->cells + cell;
         if (w->op->n_carried > 0) {
             char *const carried =
-                (char *)w->b->dcarried[l->row] + w->op->carried[state].offset + place * n_bytes;
+                (char *)ds_back_carried(w->op, w->b, l->row, state) + place * n_bytes;
             memcpy(to, carried, n_bytes);
             memset(carried, 0, n_bytes);
         }
@@ -333,7 +328,7 @@ static void recur_back(const work *w, size_t cell)
     size_t longest = 0;
     for (size_t i = 0; i < w->n_lanes; i++) {
         begin_lane(w, cell, i);
-        longest = most(longest, w->lanes[i].n);
+        longest = ds_greater(longest, w->lanes[i].n);
     }
     for (size_t t = longest; t-- > 0;) {
         size_t n = 0;
@@ -388,8 +383,7 @@ static void weight_back(const work *w, size_t cell, int which, const char *slope
                         size_t n_x, size_t apart)
 {
     const int at = ds_recurrence_weight(w->op, &w->s, cell, which);
-    const ds_weight_layout rows = {
-        .n_taps = 1, .n_inner = 1, .n_channels = n_x, .col = (ptrdiff_t)n_x, .channel = 1};
+    const ds_weight_layout rows = ds_layout_rows(n_x);
     if (at < 0 || !w->b->dweights[at] || w->n_vectors == 0)
         return;
     for (size_t v = 0; v < w->n_vectors; v++)
@@ -465,10 +459,9 @@ static void ends_back(const work *w, size_t row)
         return;
     for (int state = 0; state < w->op->n_carried; state++) {
         const size_t at = (size_t)(DS_RECURRENCE_H_N + state) * w->run->n_rows + row;
-        const ds_carried *carried = &w->op->carried[state];
         if (w->run->out[at].m0 < w->run->out[at].m1)
-            ds_back_add(w->run->k, (char *)w->b->dcarried[row] + carried->offset, w->b->dy[at],
-                        (size_t)ds_signature_elements(&carried->array));
+            ds_back_add(w->run->k, ds_back_carried(w->op, w->b, row, state), w->b->dy[at],
+                        (size_t)ds_signature_elements(&w->op->carried[state].array));
     }
 }
 

@@ -152,10 +152,7 @@ static void reduce_beside(const ds_op *op, const ds_run *run, void *y, size_t i,
         for (size_t r = 0; r < n_results; r++)
             v[r] = sqrt(v[r]);
     for (size_t r = 0; r < n_results; r++)
-        if (op->out[0].dtype == DS_F32)
-            ((float *)y)[i + r] = (float)v[r];
-        else
-            ((double *)y)[i + r] = v[r];
+        ds_sums_set_real(y, ds_op_element(op), i + r, v[r]);
 }
 
 /* ---------------------------------------------------------------- one result */

@@ -355,7 +355,7 @@ static void fold_backward(const ds_op *op, const ds_back *b)
                         .room = b->scratch};
             double *carried[2];
             for (int c = 0; c < op->n_carried; c++) {
-                carried[c] = (double *)(void *)((char *)b->dcarried[r] + op->carried[c].offset) + i;
+                carried[c] = (double *)ds_back_carried(op, b, r, c) + i;
                 slope[c] = *carried[c];
                 in[c] = ((const double *)ds_run_carried(op, run, r, c))[i];
             }
@@ -463,18 +463,16 @@ static ds_status var_frames_infer(ds_op *op)
 }
 
 /* Frame number t, from 1 on, moves the mean of n features and their squares about it. */
-#define DEFINE_MOVE(REAL)                                                                 \
-    static void var_frames_##REAL(double *mean, double *squares, const REAL *x, size_t n, \
-                                  double t)                                               \
-    {                                                                                     \
-        for (size_t i = 0; i < n; i++) {                                                  \
-            const double off = (double)x[i] - mean[i];                                    \
-            mean[i] += off / t;                                                           \
-            squares[i] += off * ((double)x[i] - mean[i]);                                 \
-        }                                                                                 \
+DS_FOR_ELEMENT int var_frames_move(double *mean, double *squares, const void *x, size_t n, double t,
+                                   size_t e)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double v = ds_sums_real(x, e, i), off = v - mean[i];
+        mean[i] += off / t;
+        squares[i] += off * (v - mean[i]);
     }
-DEFINE_MOVE(float)
-DEFINE_MOVE(double)
+    return 0;
+}
 
 static void var_frames_forward(const ds_op *op, const ds_run *run)
 {
@@ -485,10 +483,7 @@ static void var_frames_forward(const ds_op *op, const ds_run *run)
         const int64_t end = run->count[r].now.known;
         for (int64_t t = run->count[r].before.known; t < end;) {
             const void *const x = ds_at(&run->in[r], t++, n_bytes);
-            if (op->in[0].dtype == DS_F32)
-                var_frames_float(mean, squares, x, n, (double)t);
-            else
-                var_frames_double(mean, squares, x, n, (double)t);
+            (void)DS_BY_ELEMENT(var_frames_move, ds_op_element(op), mean, squares, x, n, (double)t);
         }
         if (run->out[r].m0 < run->out[r].m1)
             ds_sums_write(run->out[r].data, squares, n,
@@ -503,8 +498,8 @@ static void var_frames_backward(const ds_op *op, const ds_back *b)
     const size_t n = (size_t)ds_signature_elements(&op->in[0]), element = ds_op_element(op);
     for (size_t r = 0; r < b->run->n_rows; r++) {
         const int64_t t0 = b->run->count[r].before.known, end = b->run->count[r].now.known;
-        double *const dmean = (double *)(void *)((char *)b->dcarried[r] + op->carried[0].offset);
-        double *const dsquares = (double *)(void *)((char *)b->dcarried[r] + op->carried[1].offset);
+        double *const dmean = ds_back_carried(op, b, r, 0);
+        double *const dsquares = ds_back_carried(op, b, r, 1);
         const double *const before = ds_run_carried(op, b->run, r, 0);
         const void *const x = t0 < end ? ds_at(&b->run->in[r], t0, n * element) : NULL;
         void *const dx = t0 < end ? ds_slope_at(&b->dx[r], t0, n * element) : NULL;

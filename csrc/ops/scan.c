@@ -18,39 +18,15 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/attributes.h"
 #include "ops/framewise.h"
+#include "ops/packed.h"
 #include "ops/registry.h"
 #include "ops/scan.h"
 
 enum { SCAN_BODY, SCAN_MAX_BODIES = 16, SCAN_MAX_NODES = 512, SCAN_MAX_NAME = 200 };
 
 /* ---------------------------------------------------------------- reading a body */
-static ds_status scan_read_number(double *x, ds_json_value value)
-{
-    const char *text = NULL;
-    if (ds_json_kind_of(value) != DS_JSON_STRING)
-        return ds_json_double(x, value);
-    DS_TRY(ds_json_string(&text, NULL, value));
-    *x = strcmp(text, "nan") == 0 ? (double)NAN
-         : text[0] == '-'         ? -(double)INFINITY
-                                  : (double)INFINITY;
-    return DS_OK;
-}
-
-static ds_status scan_read_integers(ds_attr *attr, ds_json_value value)
-{
-    ds_json_cursor at;
-    ds_json_value each;
-    DS_TRY(ds_json_enter(&at, value, DS_JSON_ARRAY));
-    while (ds_json_next(&at, &each)) {
-        DS_CHECK(attr->value.n_ints < DS_MAX_INTS, DS_FORMAT,
-                 "scan: an attribute of its body holds more than %d integers", DS_MAX_INTS);
-        DS_TRY(
-            ds_json_integer(&attr->value.ints[attr->value.n_ints++], each, INT64_MIN, INT64_MAX));
-    }
-    return DS_OK;
-}
-
 static ds_status scan_read_attr(ds_attr *attr, const ds_op_def *def, ds_json_value key,
                                 ds_json_value value)
 {
@@ -61,18 +37,7 @@ static ds_status scan_read_attr(ds_attr *attr, const ds_op_def *def, ds_json_val
         own++;
     attr->kind =
         own && own->name ? own->kind : DS_ATTR_INT; /* unknown names are refused by the operator */
-    switch (attr->kind) {
-    case DS_ATTR_INT:
-        return ds_json_integer(&attr->value.i, value, INT64_MIN, INT64_MAX);
-    case DS_ATTR_REAL:
-        return scan_read_number(&attr->value.x, value);
-    case DS_ATTR_INTS:
-        return scan_read_integers(attr, value);
-    case DS_ATTR_CHOICE:
-    case DS_ATTR_TEXT:
-        break;
-    }
-    return ds_json_string(&attr->text, NULL, value);
+    return ds_attr_read(attr, value);
 }
 
 /* One of n numbers that exist; null is -1 where it may be absent. */
@@ -494,8 +459,15 @@ static void scan_prepare(const ds_op *op, void *prepared, const void *const *wei
         const void *own[DS_MAX_WEIGHTS];
         for (int j = 0; j < s->nodes[i]->op->n_weights; j++)
             own[j] = s->nodes[i]->weights[j] < 0 ? NULL : weights[s->nodes[i]->weights[j]];
-        if (places[i])
-            ds_op_prepare(s->nodes[i]->op, (char *)(uintptr_t)places[i], own, k);
+        if (!places[i])
+            continue;
+        void *const to = (char *)(uintptr_t)places[i];
+        ds_op_prepare(s->nodes[i]->op, to, own, k);
+        DS_EACH_PACKED(w, to,
+                       scan_packs(s->nodes[i]) ? ds_op_prepared_bytes(s->nodes[i]->op, k) : 0)
+        {
+            w->weight = s->nodes[i]->weights[w->weight];
+        }
     }
 }
 

@@ -19,11 +19,6 @@ typedef struct ds_scan_node {
     int ahead;           /* the value of what is made ahead of its steps; -1: nothing is */
 } ds_scan_node;
 
-static inline size_t ds_greater(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 typedef struct ds_scan_body {
     ds_scan_node *nodes;
     size_t n_nodes, n_values, first_node;

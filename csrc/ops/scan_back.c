@@ -159,12 +159,6 @@ static char *values_again(const turned *t)
     return at;
 }
 
-/* Where slopes of what a row carries lie; before its first frame, where those of what it began with go. */
-static void *carried_slopes(const turned *t, size_t r, int c)
-{
-    return (char *)t->b->dcarried[r] + t->w.op->carried[c].offset;
-}
-
 static void step_back(const turned *t, size_t first, size_t n, void *scratch)
 {
     const ds_scan_work *w = &t->w;
@@ -172,7 +166,7 @@ static void step_back(const turned *t, size_t first, size_t n, void *scratch)
     for (size_t k = first; k < first + n; k++)
         for (int c = 0; c < op->n_carried; c++) {
             const ds_signature *s = &op->carried[c].array;
-            void *const slopes = carried_slopes(t, w->slots[k].row, c);
+            void *const slopes = ds_back_carried(op, t->b, w->slots[k].row, c);
             add(t, s, slope_of(t, w->body->carried[c], k), slopes);
             memset(slopes, 0, ds_signature_bytes(s));
         }
@@ -181,7 +175,7 @@ static void step_back(const turned *t, size_t first, size_t n, void *scratch)
         for (int c = 0; c < op->n_carried; c++) {
             void *const begun = ds_op_has_weight(op, c) ? t->b->dweights[c] : NULL;
             add(t, &op->carried[c].array,
-                w->slots[k].position == 0 ? begun : carried_slopes(t, w->slots[k].row, c),
+                w->slots[k].position == 0 ? begun : ds_back_carried(op, t->b, w->slots[k].row, c),
                 slope_of(t, op->n_inputs + c, k));
         }
 }

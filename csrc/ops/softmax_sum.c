@@ -104,7 +104,7 @@ static void softmax_sum_row(const ds_op *op, const ds_back *b, size_t r, const s
     const ds_target *out = &run->out[r];
     double *slopes[SUMS + 1];
     for (int i = LARGEST; i <= SUMS; i++)
-        slopes[i] = (double *)(void *)((char *)b->dcarried[r] + op->carried[i].offset);
+        slopes[i] = ds_back_carried(op, b, r, i);
     const double *const largest = ds_run_carried(op, run, r, LARGEST);
     const double *const weights = ds_run_carried(op, run, r, WEIGHTS);
     for (size_t i = 0; i < n; i++) {

@@ -8,7 +8,6 @@
  * equal; out [..., k]; NaN, or -1 of int64, for an index that is out of range. Frame in, frame out.
  *
  * Source: torch.topk, torch.gather. */
-#include <math.h>
 
 #include "ops/back.h"
 #include "ops/framewise.h"

@@ -223,6 +223,15 @@ static void refuse(ds_module *m, const decoder_step *d, ds_status status, PyObje
     Py_XDECREF(ids);
 }
 
+static ds_status make_room(decoder_step *d, ds_arena *arena)
+{
+    DS_PUSH_ZEROED(arena, d->streams, (size_t)d->n);
+    DS_PUSH_ZEROED(arena, d->chunks, (size_t)d->n);
+    DS_PUSH_ZEROED(arena, d->flags, (size_t)d->n);
+    DS_PUSH_ZEROED(arena, d->bad, (size_t)d->n);
+    return DS_OK;
+}
+
 static PyObject *decoder_step_rows(PyObject *self, PyObject *rows)
 {
     ds_module *m = ds_module_of(Py_TYPE(self));
@@ -231,15 +240,7 @@ static PyObject *decoder_step_rows(PyObject *self, PyObject *rows)
     const Py_ssize_t n = PyList_GET_SIZE(rows);
     ds_arena *arena = ds_take_arena(m);
     decoder_step d = {.n = n};
-    ds_status status = arena ? DS_OK : DS_NO_MEMORY;
-    if (status == DS_OK)
-        status = ds_arena_push_zeroed(arena, (void **)&d.streams, (size_t)n, sizeof *d.streams);
-    if (status == DS_OK)
-        status = ds_arena_push_zeroed(arena, (void **)&d.chunks, (size_t)n, sizeof *d.chunks);
-    if (status == DS_OK)
-        status = ds_arena_push_zeroed(arena, (void **)&d.flags, (size_t)n, sizeof *d.flags);
-    if (status == DS_OK)
-        status = ds_arena_push_zeroed(arena, (void **)&d.bad, (size_t)n, sizeof *d.bad);
+    ds_status status = arena ? make_room(&d, arena) : DS_NO_MEMORY;
     bool entered = status == DS_OK;
     for (Py_ssize_t i = 0; entered && i < n; i++)
         entered = enter_row(m, (decoder_object *)self, &d, rows, i) == 0;

@@ -57,17 +57,6 @@ static PyObject *config(PyObject *self, PyObject *Py_UNUSED(unused))
                          ds_blas_description(), "blas", PyBool_FromLong(m->blas_kernels != NULL));
 }
 
-static PyObject *set_blas_threads(PyObject *Py_UNUSED(self), PyObject *n)
-{
-    const long threads = PyLong_AsLong(n);
-    if (PyErr_Occurred())
-        return NULL;
-    if (threads < 1 || threads > 1024)
-        return PyErr_Format(PyExc_ValueError, "threads must be 1 to 1024");
-    ds_blas_set_threads((int)threads);
-    Py_RETURN_NONE;
-}
-
 /* together(rates, frames, skew): per row whether the inputs' frames so far are close enough. */
 static PyObject *together(PyObject *self, PyObject *args)
 {
@@ -172,7 +161,6 @@ static PyMethodDef methods[] = {
     {"check_container", ds_check_container, METH_O, "Whether bytes are a safetensors file."},
     {"read_model", ds_read_model, METH_VARARGS, "A model file: graph, interface, signatures."},
     {"write_model", ds_write_model, METH_VARARGS, "A model file, to a callable."},
-    {"set_blas_threads", set_blas_threads, METH_O, "Hold OpenBLAS to n threads."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -196,3 +196,16 @@ def test_what_a_loop_is_given_may_be_made_by_many_operations() -> None:
     model = Deep().eval()
     y = ds.compile(model, ("B", "L", 3)).step({"s": x}, sos="s", eos="s")["s"]
     np.testing.assert_allclose(y, model(ds.tensor(x[None])).numpy()[0], atol=1e-6)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(("value", "right"), [("-inf", True), (0.5, True), ("infinite", False), ([1], False)])
+def test_numbers_of_a_body_are_numbers_or_the_words_for_those_that_json_lacks(value: Any, right: bool) -> None:
+    node = {"op": "elu", "attributes": {"alpha": value}, "inputs": [0], "weights": []}
+    body = json.dumps({"carried": [], "bodies": [{"nodes": [node], "carried": [], "outputs": [1]}]})
+    signatures = [("float32", (2,), 1, 1)]
+    if right:
+        assert _core.Op("scan", {"body": body}, signatures).outputs == signatures
+    else:
+        with pytest.raises(ds.DreamStreamError, match=r"attributes\.alpha: expected a number"):
+            _core.Op("scan", {"body": body}, signatures)

@@ -114,3 +114,25 @@ def test_a_copy_and_a_closed_engine_leave_the_others_alone():
     other = copy.copy(many)
     many.close()
     np.testing.assert_array_equal(streamed(other), y)
+
+
+def test_one_node_may_have_a_weight_twice():
+    """Both of its matrices are packed, so that the raw weight, which nobody else reads raw, is given back."""
+    rng = np.random.default_rng(0)
+    weight, bias = rng.standard_normal((4 * N, N)).astype(np.float32), np.zeros(4 * N, np.float32)
+
+    def engine(*names):
+        graph = _core.Graph()
+        x = graph.input(("float32", (N,), 1, 1))
+        (y,) = graph.node("linear", {}, [x], [weight], "", names[:1])
+        h, *_ = graph.node("lstm", {}, [x], [weight, weight, bias, bias], "", (*names[1:], "b", "b"))
+        graph.output(y)
+        graph.output(h)
+        return _core.Engine(graph)
+
+    shared, apart = engine("w", "w", "w"), engine("u", "v", "w")
+    assert apart.weights_size - shared.weights_size == 2 * weight.nbytes
+    for node in shared.graph()["nodes"]:
+        for named in node["weights"]:
+            if named and named[0] == "w":
+                np.testing.assert_array_equal(named[1], weight)
