@@ -172,7 +172,7 @@ def reason_of(row: Row) -> str:
 
 
 def measure(row: Row, n: int, seconds: float, streams: int, mark: float) -> dict[str, Any]:
-    """One row of the table: microseconds; `seconds` are of CPU time, and up to nine times more where it is marked."""
+    """One row of the table: microseconds; `seconds` are of CPU time, ten times as many where it is marked."""
     calls = calls_of(row, n, streams)
     times: dict[str, list[float]] = {name: [] for name in calls}
     repeats = {}
