@@ -444,6 +444,10 @@ REASONS = {
         [("log", "128"), ("log2", "128"), ("log10", "128"), ("pow", "128"), ("pow", "exp2, 128")],
         "by doubles, which fix its bits and keep it within 0.502 units in the last place",
     ),
+    **{
+        (COMPOSED[name], f"{name}, 128"): "several operators, each a pass over the frames"
+        for name in ("tan", "frac", "sinc", "isinf", "isfinite", "nan_to_num", *OF_TWO)
+    },
     ("add", "running sums of 128"): "seven additions of rows moved by 1, 2, 4, …, not one after the other",
     ("mul", "running products of 128"): "as running sums",
     ("reduce_features", "product of 128"): "in double, four factors side by side",
