@@ -93,7 +93,7 @@ class Capture:
         return added
 
     def again(self) -> _core.Graph:
-        """Return another graph of the same, without running the forward, since an engine takes the one it is given."""
+        """Return another graph of the same calls, since an engine takes the one that it is given."""
         graph = _core.Graph()
         for what, given in self._added:
             getattr(graph, what)(*given)
