@@ -303,7 +303,7 @@ BINARY_POSITIVE = [row.name for row in operations.BINARY if row.domain in ("base
 COMPOSED = {
     "tan": "div", "exp2": "pow", "frac": "sub", "sinc": "where", "deg2rad": "mul", "rad2deg": "mul", "isnan": "ne",
     "isinf": "eq", "isfinite": "lt", "signbit": "lt", "nan_to_num": "where", "xlogy": "where",
-    "logaddexp": "where", "heaviside": "where", "fmax": "where", "fmin": "where", "std": "sqrt",
+    "logaddexp": "where", "heaviside": "where", "fmax": "where", "fmin": "where", "std": "reduce_features",
 }  # fmt: skip
 OF_TWO = ("xlogy", "logaddexp", "heaviside", "fmax", "fmin")
 
@@ -324,7 +324,8 @@ def function(name: str, *args: Any, **kwargs: Any) -> Row:
 def composed(name: str, operator: str) -> Row:
     """A method that is made of several operators."""
     if name not in OF_TWO:
-        return same(operator, f"{name}, 128", methodcaller(name), kind="positive")
+        given = (-1,) if name == "std" else ()
+        return same(operator, f"{name}, 128", methodcaller(name, *given), kind="positive")
     return same(operator, f"{name}, 128", lambda x, y: getattr(x, name)(y), ((128,),) * 2, kind="positive")
 
 
@@ -443,6 +444,10 @@ REASONS = {
         [("log", "128"), ("log2", "128"), ("log10", "128"), ("pow", "128"), ("pow", "exp2, 128")],
         "by doubles, which fix its bits and keep it within 0.502 units in the last place",
     ),
+    **{
+        (COMPOSED[name], f"{name}, 128"): "several operators, each a pass over the frames"
+        for name in ("tan", "frac", "sinc", "isinf", "isfinite", "nan_to_num", *OF_TWO)
+    },
     ("add", "running sums of 128"): "seven additions of rows moved by 1, 2, 4, …, not one after the other",
     ("mul", "running products of 128"): "as running sums",
     ("reduce_features", "product of 128"): "in double, four factors side by side",

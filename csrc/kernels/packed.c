@@ -159,52 +159,93 @@ static inline void packed_move(const ds_packed *p, char *data, char *raw, bool b
         }
 }
 
+/* Narrows lines of numbers, of which each has n_cols columns, into those of panels. */
+static inline void packed_narrowed(char *data, const float *lines, size_t n_lines, size_t n_cols,
+                                   ds_stored stored, const float *scales)
+{
+    const size_t width = ds_stored_bytes(stored);
+    for (size_t i = 0; i < n_lines * DS_PANEL_COLUMNS; i += DS_PANEL_COLUMNS)
+        for (size_t j = 0; j < n_cols; j++)
+            ds_narrowed(stored, data + (i + j) * width, lines[i + j], scales ? scales[j] : 1);
+}
+
 /* Copies a raw weight to panels whole lines at a time, where columns or channels lie beside each other; false: they
  * do not. */
 static bool packed_lines(const ds_packed *p, char *data, const char *raw, size_t element)
 {
     const ds_weight_layout l = p->layout;
     const bool across = l.col == 1, along = l.channel == 1 && element == sizeof(float);
-    if (p->format != DS_FORMAT_PANELS || p->stored != DS_STORED_WIDE || l.n_sub > 0 ||
-        !(across || along))
+    const bool wide = p->stored == DS_STORED_WIDE;
+    if (p->format != DS_FORMAT_PANELS || l.n_sub > 0 || !(across || along))
         return false;
-    const size_t line = DS_PANEL_COLUMNS * element;
+    float lines[PACKED_GATHERED * DS_PANEL_COLUMNS];
+    const size_t line = DS_PANEL_COLUMNS * element, most = wide ? SIZE_MAX : PACKED_GATHERED;
+    const size_t own_line = wide ? line : DS_PANEL_COLUMNS * ds_stored_bytes(p->stored);
     for (size_t col = 0; col < p->n_cols; col += DS_PANEL_COLUMNS) {
         const size_t left = p->n_cols - col;
         const size_t n_cols = left < DS_PANEL_COLUMNS ? left : DS_PANEL_COLUMNS;
-        for (size_t k = 0, n; k < p->depth; k += n, data += n * line) {
+        for (size_t k = 0, n; k < p->depth; k += n, data += n * own_line) {
             const ptrdiff_t first = packed_source(&l, k) + ds_weight_column(&l, col);
             const char *const from = raw + first * (ptrdiff_t)element;
-            n = across ? 1 : l.n_channels;
+            char *const to = wide ? data : (char *)lines;
+            n = across ? 1 : l.n_channels - k % l.n_channels;
+            n = n < most ? n : most;
             if (across)
-                memcpy(data, from, n_cols * element);
+                memcpy(to, from, n_cols * element);
             else
-                ds_transpose(data, from, (int64_t)n_cols, (int64_t)n,
+                ds_transpose(to, from, (int64_t)n_cols, (int64_t)n,
                              (int64_t)l.col * (int64_t)element, (int64_t)line);
+            if (p->stored == DS_STORED_BF16)
+                packed_narrowed(data, lines, n, n_cols, DS_STORED_BF16, NULL);
+            else if (p->stored == DS_STORED_FP16)
+                packed_narrowed(data, lines, n, n_cols, DS_STORED_FP16, NULL);
+            else if (!wide)
+                packed_narrowed(data, lines, n, n_cols, DS_STORED_INT8, p->scales + col);
         }
     }
     return true;
 }
 
-/* Copies numbers in pairs, four at a time where they lie side by side. */
+/* Pairs of the numbers of two lines. */
+static inline void packed_pair_lines(uint16_t *to, const float *above, const float *below, size_t n)
+{
+    for (size_t j = 0; j < n; j++) {
+        const uint32_t pair =
+            (uint32_t)ds_bf16_of_float(above[j]) << 16 | ds_bf16_of_float(below[j]);
+        memcpy(to + 2 * j, &pair, sizeof pair);
+    }
+}
+
+/* Copies numbers in pairs, of a panel's columns together where a column's numbers lie side by side. */
 static void packed_pairs(const ds_packed *p, uint16_t *data, float *raw, bool back)
 {
-    const bool beside = !back && p->layout.channel == 1 && p->layout.n_channels % 4 == 0;
-    const size_t n = beside ? 4 : 1, odd = DS_PANEL_COLUMNS; /* to the other chain's pair */
-    for (size_t col = 0; col < p->n_cols; col += DS_PANEL_COLUMNS)
-        for (size_t k = 0; k < p->depth; k += n) {
-            const ptrdiff_t first = packed_source(&p->layout, k);
-            for (size_t j = col; j < p->n_cols && j < col + DS_PANEL_COLUMNS; j++) {
-                float *const from = raw + first + ds_weight_column(&p->layout, j);
-                uint16_t *const to = data + packed_pair(p, j, k);
-                packed_copy((char *)to, (char *)from, back, sizeof *from, DS_STORED_BF16, 1);
-                if (beside) {
-                    to[-1] = ds_bf16_of_float(from[2]);
-                    to[odd] = ds_bf16_of_float(from[1]);
-                    to[odd - 1] = ds_bf16_of_float(from[3]);
-                }
-            }
+    const ds_weight_layout l = p->layout;
+    const bool beside = !back && l.channel == 1 && l.n_channels % 4 == 0 && l.n_sub == 0;
+    const size_t half = DS_PANEL_COLUMNS / 2;
+    float lines[PACKED_GATHERED * DS_PANEL_COLUMNS];
+    for (size_t col = 0; col < p->n_cols; col += DS_PANEL_COLUMNS) {
+        const size_t left = p->n_cols - col;
+        const size_t n_cols = left < DS_PANEL_COLUMNS ? left : DS_PANEL_COLUMNS;
+        for (size_t k = 0, n; k < p->depth; k += n) {
+            const ptrdiff_t first = packed_source(&l, k);
+            n = beside ? l.n_channels - k % l.n_channels : 1;
+            n = n < PACKED_GATHERED ? n : PACKED_GATHERED;
+            for (size_t j = col; j < col + n_cols && !beside; j++)
+                packed_copy((char *)(data + packed_pair(p, j, k)),
+                            (char *)(raw + first + ds_weight_column(&l, j)), back, sizeof *raw,
+                            DS_STORED_BF16, 1);
+            if (beside)
+                ds_transpose((char *)lines, (char *)(raw + first + ds_weight_column(&l, col)),
+                             (int64_t)n_cols, (int64_t)n, (int64_t)l.col * (int64_t)sizeof *raw,
+                             (int64_t)(DS_PANEL_COLUMNS * sizeof *raw));
+            for (size_t i = 0; i < n && beside; i += i % 4 == 0 ? 1 : 3)
+                for (size_t j = 0; j < n_cols; j += half)
+                    packed_pair_lines(data + packed_pair(p, col + j, k + i) - 1,
+                                      lines + i * DS_PANEL_COLUMNS + j,
+                                      lines + (i + 2) * DS_PANEL_COLUMNS + j,
+                                      n_cols - j < half ? n_cols - j : half);
         }
+    }
 }
 
 /* The same, a loop for each kind of element. */

@@ -457,7 +457,7 @@ static void pool_whole(const ds_op *op, const ds_run *run, const pool *p, const 
 static bool pool_by_taps(const pool *p, int64_t n_out)
 {
     const int64_t kernel = p->frames.window.kernel;
-    return p->max ? n_out <= POOL_FAR / kernel : n_out <= POOL_FEW && kernel >= 64;
+    return p->max ? n_out <= POOL_FAR / kernel : n_out == 1 || (n_out <= POOL_FEW && kernel >= 64);
 }
 
 static void pool_forward(const ds_op *op, const ds_run *run)

@@ -63,17 +63,53 @@ char *ds_scan_lay_out(const ds_scan_work *w, char **places, char *at, bool hidde
     return at;
 }
 
+/* Where slot k's frame of an input is, or goes of an output. */
+static char *input_at(const ds_scan_work *w, int i, size_t k)
+{
+    const ds_scan_slot *slot = &w->slots[k];
+    const ds_window *x = &w->run->in[(size_t)i * w->run->n_rows + slot->row];
+    return (char *)(uintptr_t)ds_at(x, slot->position, ds_signature_bytes(&w->op->in[i]));
+}
+
+static char *output_at(const ds_scan_work *w, int o, size_t k)
+{
+    const ds_scan_slot *slot = &w->slots[k];
+    const ds_target *y = &w->run->out[(size_t)o * w->run->n_rows + slot->row];
+    return ds_to(y, slot->position, ds_signature_bytes(&w->op->out[o]));
+}
+
+/* Whether all slots' frames lie one behind the other. */
+static bool side_by_side(const ds_scan_work *w, char *(*at)(const ds_scan_work *, int, size_t),
+                         int which, size_t n_bytes)
+{
+    char *const first = at(w, which, 0);
+    for (size_t k = 1; k < w->n_slots; k++)
+        if (at(w, which, k) != first + k * n_bytes)
+            return false;
+    return true;
+}
+
 void ds_scan_load(const ds_scan_work *w)
 {
-    const ds_run *run = w->run;
     for (int i = 0; i < w->op->n_inputs; i++) {
         const size_t n_bytes = ds_signature_bytes(&w->op->in[i]);
-        for (size_t k = 0; k < w->n_slots; k++) {
-            const ds_scan_slot *slot = &w->slots[k];
-            memcpy(w->values[i] + k * n_bytes,
-                   ds_at(&run->in[(size_t)i * run->n_rows + slot->row], slot->position, n_bytes),
-                   n_bytes);
+        if (w->n_slots > 0 && side_by_side(w, input_at, i, n_bytes)) {
+            w->values[i] = input_at(w, i, 0);
+            continue;
         }
+        for (size_t k = 0; k < w->n_slots; k++)
+            memcpy(w->values[i] + k * n_bytes, input_at(w, i, k), n_bytes);
+    }
+}
+
+/* Lets nodes write an output to where it goes, if its frames lie side by side there. */
+static void write_in_place(const ds_scan_work *w)
+{
+    for (int o = 0; o < w->op->n_outputs; o++) {
+        const int v = w->body->outputs[o];
+        if (v >= w->op->n_inputs + w->op->n_carried &&
+            side_by_side(w, output_at, o, ds_signature_bytes(&w->op->out[o])))
+            w->values[v] = output_at(w, o, 0);
     }
 }
 
@@ -198,6 +234,7 @@ static void run_block(ds_scan_work *w)
     w->groups[w->n_groups] = w->n_slots;
     char *const scratch = ds_scan_lay_out(w, w->values, w->data, false);
     ds_scan_load(w);
+    write_in_place(w);
     run_nodes(w, DS_SCAN_BEFORE, 0, w->n_slots, scratch);
     run_ahead(w, scratch);
     if (w->body->chain)
@@ -208,10 +245,8 @@ static void run_block(ds_scan_work *w)
     for (int o = 0; o < op->n_outputs; o++) {
         const size_t n_bytes = ds_signature_bytes(&op->out[o]);
         const char *const y = w->values[w->body->outputs[o]];
-        for (size_t k = 0; k < w->n_slots; k++) {
-            const ds_target *out = &w->run->out[(size_t)o * w->run->n_rows + w->slots[k].row];
-            memcpy(ds_to(out, w->slots[k].position, n_bytes), y + k * n_bytes, n_bytes);
-        }
+        for (size_t k = 0; k < w->n_slots && y != output_at(w, o, 0); k++)
+            memcpy(output_at(w, o, k), y + k * n_bytes, n_bytes);
     }
     w->n_slots = w->n_groups = 0;
 }

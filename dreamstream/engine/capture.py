@@ -60,6 +60,7 @@ class Capture:
         context_limit: int | None = None,
     ) -> None:
         self.graph = _core.Graph()
+        self._added: list[tuple[str, tuple[Any, ...]]] = []  # calls of the graph's methods
         #: Keys of the state dict, by where in memory their values lie: an array there with their shape is one.
         self.held = held
         self.names: dict[Any, str] = {}
@@ -78,12 +79,25 @@ class Capture:
         self.misused: NotStreamableError | None = None
         for i, spec in enumerate(specs):
             signature = (spec.dtype, spec.features, spec.rate.numerator, spec.rate.denominator)
-            handle = self.graph.input(signature)
+            handle = self.add("input", signature)
             if spec.once and spec.rate:
-                self.graph.memory(handle)
+                self.add("memory", handle)
             line = Line(entry(i), spec.rate, spec.dtype, spec.features, static=spec.once)
             edge = Edge(self, line, None, handle)
             self.inputs.append(StreamTensor.inside(None, spec.dims, edge))
+
+    def add(self, what: str, *given: Any) -> Any:
+        """Add an input, a node or an output to the graph."""
+        added = getattr(self.graph, what)(*given)
+        self._added.append((what, given))
+        return added
+
+    def again(self) -> _core.Graph:
+        """Return another graph of the same calls, since an engine takes the one that it is given."""
+        graph = _core.Graph()
+        for what, given in self._added:
+            getattr(graph, what)(*given)
+        return graph
 
     def run(self, request: Request) -> list[tuple[Any, Edge]]:
         """Add one node."""
@@ -98,7 +112,7 @@ class Capture:
             if name == "require":  # what is asked of lengths stands in a line of the user's
                 path = f"{path} at {user_line().partition(': ')[0]}"
             inputs = [e.handle or 0 for e in edges]
-            handles = self.graph.node(name, dict(request.attributes), inputs, request.weights, path, names)
+            handles = self.add("node", name, dict(request.attributes), inputs, request.weights, path, names)
         except CaptureError as error:
             raise CaptureError.here(f"{error},", "") from None
         lines = lines_of(op, edges, len(self.nodes), request.cid)

@@ -145,11 +145,7 @@ def compile(
     capture, result = captured(model, spec, rate, dtype or "float32", waits, buffer_limit, context_limit)
     tensors = leaves(result)
     for x in tensors:
-        capture.graph.output(x.edge.handle)
-    how, narrow = Narrowing(weights, products, weights_bound), weights != "fp32" or products != "fp32"
-    if narrow and not verify:
-        store(capture.graph, how)
-    core = _core.Engine(capture.graph, n_threads, bool(blas), most_streams, skew, backend, most_bytes)
+        capture.add("output", x.edge.handle)
     number = iter(range(len(tensors)))
     structure = map_leaves(result, lambda _: next(number))
     names = names_of(structure)
@@ -166,9 +162,16 @@ def compile(
         dims=tuple(x.dims for x in tensors),
         structure=structure,
     )
-    engine = Engine(core, interface.with_delays(core.delays), most_streams, max_bytes=most_bytes)
-    engine.lengths = lengths_in(spec)
+
+    def planned(graph: _core.Graph) -> Engine:
+        core = _core.Engine(graph, n_threads, bool(blas), most_streams, skew, backend, most_bytes)
+        engine = Engine(core, interface.with_delays(core.delays), most_streams, max_bytes=most_bytes)
+        engine.lengths = lengths_in(spec)
+        return engine
+
+    graph, narrow = capture.graph, weights != "fp32" or products != "fp32"
     if verify:
+        engine = planned(graph)
         for name, x in model.named_parameters():
             if is_other_float(x):
                 raise DTypeError(
@@ -177,10 +180,13 @@ def compile(
                     "verify=False"
                 )
         _verify_or_raise(model, engine, lengths)
-    if narrow and verify:
-        del core, engine  # what is compared is wide; the weights are stored from the model's own
-        return compile(model, **{**given, "verify": False})
-    return engine
+        if not narrow:
+            return engine
+        del engine  # what is compared is wide; the weights are stored from the model's own
+        graph = capture.again()
+    if narrow:
+        store(graph, Narrowing(weights, products, weights_bound))
+    return planned(graph)
 
 
 def _in_float32(model: Any) -> Any:

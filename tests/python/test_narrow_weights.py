@@ -248,3 +248,18 @@ def test_command_line(tmp_path, capsys):
     assert narrow.read_bytes() == content(compiled(weights="bf16"))
     assert main(["info", str(narrow)]) == 0
     assert "BF16" in capsys.readouterr().out
+
+
+def test_the_forward_runs_as_often_as_in_fp32(capsys: Any) -> None:
+    """The graph that is compared and the one that is stored narrow are of one capture."""
+
+    class Said(nn.Linear):
+        def forward(self, x: Any) -> Any:
+            print("run")  # what else a forward changes is undone
+            return super().forward(x)
+
+    said = []
+    for how in ({}, {"weights": "bf16"}, {"products": "int8"}):
+        ds.compile(Said(8, 8).eval(), ("B", "L", 8), **how)
+        said.append(capsys.readouterr().out)
+    assert said == ["run\n" * 4] * 3
