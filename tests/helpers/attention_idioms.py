@@ -1,7 +1,5 @@
 """Attention as it is written in the models of others: what the idioms' files share."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

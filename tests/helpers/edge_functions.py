@@ -3,8 +3,6 @@
 A name may have several, behind a colon; the test that uses them asks for each name of the tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from itertools import product

@@ -1,7 +1,5 @@
 """Numbers, and streams of them, at which functions have edges: zeros, ties, limits, infinities."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

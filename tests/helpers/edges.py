@@ -1,7 +1,5 @@
 """An edge as sizes and positions of streams want one, without a stream behind it."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any

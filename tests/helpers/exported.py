@@ -1,7 +1,5 @@
 """Streams through an exported model: any callable of tensors with a manifest, held against an engine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

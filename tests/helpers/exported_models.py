@@ -1,7 +1,5 @@
 """Small torch models for exporting, besides the shared cases."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

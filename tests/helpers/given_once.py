@@ -1,7 +1,5 @@
 """Streams with an input that is given once, at their start: how they come and go, what is learnt of them."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

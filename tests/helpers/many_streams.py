@@ -1,7 +1,5 @@
 """Streams that come and go: some move on in a call, some end, others take their places."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A network whose weights and products are asked for in fewer bits, and what its engines say."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

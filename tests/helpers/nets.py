@@ -1,7 +1,5 @@
 """Modules of either library from a forward, written once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 The stream is an array, or a tensor of torch for a model of torch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

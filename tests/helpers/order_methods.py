@@ -1,7 +1,5 @@
 """Cases of methods that put elements in order, for test_tensor_methods.py."""
 
-from __future__ import annotations
-
 __all__ = ["FLOAT", "REAL"]
 
 REAL = {

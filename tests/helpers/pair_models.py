@@ -3,8 +3,6 @@
 What the functions get says `loop_models.py`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from loop_models import CASES, D, H, N, case

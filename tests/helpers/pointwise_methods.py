@@ -1,7 +1,5 @@
 """Cases of elementwise methods, for test_tensor_methods.py."""
 
-from __future__ import annotations
-
 import operator
 from operator import attrgetter
 

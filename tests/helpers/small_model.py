@@ -1,7 +1,5 @@
 """A small model, and frames for it, in tests of what happens to streams whatever the model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Streams through a static export, by its manifest alone."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from typing import Any

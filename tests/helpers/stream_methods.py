@@ -1,7 +1,5 @@
 """What tensors of streams do outside a forward in both libraries: functions of (B, 4, L); a row is a batch."""
 
-from __future__ import annotations
-
 from inspect import signature
 from typing import Any
 

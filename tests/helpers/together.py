@@ -1,7 +1,5 @@
 """Functions at the same time, for tests of what threads do."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

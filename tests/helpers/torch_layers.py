@@ -1,7 +1,5 @@
 """Layers and functions that torch has too: what they are made from, and what goes into them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

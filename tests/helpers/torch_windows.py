@@ -4,8 +4,6 @@
 `Online` is the bridge's own call. Both have `call`, and counts from the C operator.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """How cases are shared out: ways by turns, one each in the default tier, and many small cases in one test."""
 
-from __future__ import annotations
-
 import functools
 import zlib
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Nothing is left out: every operator has a generator and a reference, and runs in every mode of the door."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 

@@ -4,8 +4,6 @@ Which cases of each: `ds_laws/fast.py`; the first so many, where DREAMSTREAM_LAW
 and stacks say is torch's, as of all shared cases: tests/torch/test_shared_cases.py.
 """
 
-from __future__ import annotations
-
 import pytest
 from ds_laws import FAMILIES, GENERATORS, LAWS, MODELS, check, is_default, is_fast, n_cases, usual_cases
 

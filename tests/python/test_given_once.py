@@ -1,7 +1,5 @@
 """Inputs given once: what comes with a stream's start and holds until its end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gradients of layers and functions on plain tensors, against torch's: of what comes in and of parameters."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

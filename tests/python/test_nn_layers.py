@@ -1,7 +1,5 @@
 """Layers and functions against torch: values, keys, text, initial values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

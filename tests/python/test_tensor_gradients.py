@@ -1,7 +1,5 @@
 """Gradients of plain tensors: of every method and function, against torch's, on random numbers and at edges."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Every name in METHODS, against torch, on random values and shapes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

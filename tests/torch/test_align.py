@@ -1,7 +1,5 @@
 """Targets of whole streams, cut to what a call has given: with torch's tensors and with ours."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Attention in torch modules: what masks and contexts say, what is refused, gradients, and tables that end."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

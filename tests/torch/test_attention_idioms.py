@@ -1,7 +1,5 @@
 """Attention as it is written in the models of others: each way of writing it is exact, or refused by its line."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

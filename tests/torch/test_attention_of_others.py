@@ -1,7 +1,5 @@
 """Attention of transformers' models, as they are."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Scores by relative position that models shift, and of unequal rates: exact, or refused by line."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Patched torch modules: modes, errors, states, hooks, shared memory, and that nothing waits for the device."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import pickle

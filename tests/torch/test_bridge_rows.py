@@ -1,7 +1,5 @@
 """Gradients of rows of unequal lengths in one chunk, and weights that every call computes anew."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

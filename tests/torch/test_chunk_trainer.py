@@ -1,7 +1,5 @@
 """ds.train.ChunkTrainer against loops that are written by hand."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

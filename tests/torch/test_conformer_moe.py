@@ -1,7 +1,5 @@
 """3M-ASR's Conformers with experts: offline the plain definition in torch, online offline, for every feeding."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """``dreamstream convert`` of torch models in Python, and running what it wrote without torch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

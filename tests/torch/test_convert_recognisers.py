@@ -1,7 +1,5 @@
 """``dreamstream convert`` of other toolkits' recognisers, of random weights, and what they transcribe."""
 
-from __future__ import annotations
-
 import json
 import wave
 

@@ -3,8 +3,6 @@
 A pad behind each shows the difference: of an edge of no frames it has frames, of one that isn't there none.
 """
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")

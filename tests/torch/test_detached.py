@@ -1,7 +1,5 @@
 """Gradients end at `detach` and under `no_grad` inside a forward, loops over frames included, as offline."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Mixtures of experts of language models: transformers' own blocks, as they are, against themselves."""
 
-from __future__ import annotations
-
 import copy
 from importlib import import_module
 

@@ -1,7 +1,5 @@
 """All that stands in the way of a torch module, said at once; what isn't ours stays as it was."""
 
-from __future__ import annotations
-
 import inspect
 import threading
 

@@ -1,7 +1,5 @@
 """Static exports give what the engine gives of whole streams: from the first frame to the last one flushed."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Experts that are forced in streams: choices come as an input beside the frames."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

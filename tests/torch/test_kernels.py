@@ -1,7 +1,5 @@
 """torch's kernels give what the C operators give: every operator, in whole sequences and in ragged chunks."""
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is added to scores by distance and is learned has offline's gradient, whatever it begins with."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

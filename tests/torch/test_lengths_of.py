@@ -1,7 +1,5 @@
 """``forward(xs, xs_lens)``: lengths as an argument, masks made of them, derived lengths that are returned."""
 
-from __future__ import annotations
-
 from functools import partial
 from types import FunctionType
 from typing import Any

@@ -1,7 +1,5 @@
 """Streams of ten hours: bounded contexts keep no more than in the first second, and say the same of the last."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

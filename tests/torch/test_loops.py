@@ -1,7 +1,5 @@
 """Loops over frames as people write them give, chunk by chunk, what the plain loop gives of whole sequences."""
 
-from __future__ import annotations
-
 import copy
 import io
 from collections import deque

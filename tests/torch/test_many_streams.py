@@ -1,7 +1,5 @@
 """Streams that come and go, sixteen at a time, through models of attention: each gets what it gets alone."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Patched modules that an engine evaluates: what it gives, what it watches, what it refuses."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import threading

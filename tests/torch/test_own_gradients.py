@@ -1,7 +1,5 @@
 """Gradients that a forward defines or asks for itself: torch.autograd.Function, checkpoints, hooks, torch.func."""
 
-from __future__ import annotations
-
 import copy
 import re
 

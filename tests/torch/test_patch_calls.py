@@ -1,7 +1,5 @@
 """What runs around the forward of a patched module: a class's own call, another forward, hooks of every kind."""
 
-from __future__ import annotations
-
 import copy
 import os
 import sys

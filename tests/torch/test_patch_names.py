@@ -1,7 +1,5 @@
 """Names that a patched module offers, those that it has itself, and the functions that serve always."""
 
-from __future__ import annotations
-
 import operator
 import warnings
 

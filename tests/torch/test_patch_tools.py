@@ -1,7 +1,5 @@
 """Tools of torch on patched modules: parametrizations, pruning, compilers, scripts, exports, wrappers."""
 
-from __future__ import annotations
-
 import copy
 import re
 import warnings

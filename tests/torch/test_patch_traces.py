@@ -1,7 +1,5 @@
 """Patching leaves no trace: classes, dictionaries, hooks and states of modules of many kinds, before and after."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

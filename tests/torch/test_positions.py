@@ -1,7 +1,5 @@
 """What torch forwards compute of positions, as people write it: tables, sinusoids, rotary positions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

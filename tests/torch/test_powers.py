@@ -1,7 +1,5 @@
 """Powers by a number: torch's bits in every front end, whatever a number is beside."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Tokens before the first frame and behind the last: `ds.prepend`, and as torch's models join them."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

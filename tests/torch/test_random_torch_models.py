@@ -11,8 +11,6 @@ Many (DREAMSTREAM_MODELS of them, 2000 by default; half an hour)::
     pytest -m slow tests/torch/test_random_torch_models.py
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """torch's functions behind recurrent layers, which forwards call by themselves, stream as the layers do."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")

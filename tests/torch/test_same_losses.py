@@ -1,7 +1,5 @@
 """Three recipes of training, native and torch, from equal weights: the losses of their steps are the same."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

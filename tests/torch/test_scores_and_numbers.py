@@ -1,7 +1,5 @@
 """A number added to scores changes nothing behind softmax, and much without it: exact, or refused by line."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -7,8 +7,6 @@ them in every way::
     pytest -m "slow or not slow" tests/torch/test_shared_cases.py
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

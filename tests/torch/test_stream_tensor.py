@@ -1,7 +1,5 @@
 """The torch StreamTensor outside a forward: making, asking, converting, storing."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle

@@ -1,7 +1,5 @@
 """Losses of torch stream tensors: those of all valid frames in one long row, gradients too."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

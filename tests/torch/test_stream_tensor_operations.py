@@ -4,8 +4,6 @@ A case is one function of the padded batch and of each row alone, whose dimensio
 row. Behind the rows' frames stands NaN, in all of them.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle

@@ -1,7 +1,5 @@
 """Random operations on random torch stream tensors: what a result says of its streams is true, or it is plain."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

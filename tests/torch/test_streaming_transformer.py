@@ -1,7 +1,5 @@
 """StreamingTransformer: offline a plain definition in torch, online offline, for every way of feeding."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -3,8 +3,6 @@
 They are the same files, read with torch in the place of dreamstream: see tests/helpers/shared_cases/idioms.py.
 """
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")

@@ -1,7 +1,5 @@
 """What runs a model's forward leaves nothing behind: neither in the model, nor around it."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import io

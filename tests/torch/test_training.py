@@ -1,7 +1,5 @@
 """Online training with torch, full files and chunks: outputs and gradients against torch itself, in float64."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

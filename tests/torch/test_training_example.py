@@ -1,7 +1,5 @@
 """The example that trains on a folder of WAV files, run small."""
 
-from __future__ import annotations
-
 import importlib.util
 import wave
 from importlib import resources

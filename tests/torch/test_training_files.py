@@ -1,7 +1,5 @@
 """Online training with torch: outputs of whole files, and whole streams, against torch itself in float64."""
 
-from __future__ import annotations
-
 import collections
 import copy
 

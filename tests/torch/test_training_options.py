@@ -1,7 +1,5 @@
 """What layers do in training alone: gradients of tables, random numbers that frames share, weights that change."""
 
-from __future__ import annotations
-
 import copy
 import random
 import warnings

@@ -1,7 +1,5 @@
 """Online training with torch: failed calls leave no trace, nothing grows, nothing is kept alive."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import weakref

@@ -1,7 +1,5 @@
 """States of patched torch modules as bytes: moved in mid-training and to fresh processes, refused if wrong."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

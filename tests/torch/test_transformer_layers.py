@@ -1,7 +1,5 @@
 """Native layers of Transformers say what torch's say, with torch's weights, in torch's masks."""
 
-from __future__ import annotations
-
 import inspect
 import math
 

@@ -1,7 +1,5 @@
 """U2's encoders: offline the plain definition in torch, online offline, for every way of feeding."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

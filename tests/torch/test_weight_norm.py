@@ -1,7 +1,5 @@
 """Checkpoints of torch modules under weight_norm load into plain layers; others are refused by name."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

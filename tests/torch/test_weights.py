@@ -1,7 +1,5 @@
 """Weights go between torch and us by state dict; the same model then gives the same numbers offline."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

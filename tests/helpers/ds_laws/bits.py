@@ -8,8 +8,6 @@ be equal. Within a process streams in random batches, on two threads, must get w
 frame. Sizes are such that kernels run their bodies, their tails and several blocks of a sum.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

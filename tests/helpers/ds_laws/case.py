@@ -5,8 +5,6 @@ A `Case` is one operator with random attributes (generators in `operators`, `poi
 in which order the dimensions are given.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence

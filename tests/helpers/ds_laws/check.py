@@ -1,7 +1,5 @@
 """Holding a law against seeded random cases of an operator, or against a model."""
 
-from __future__ import annotations
-
 import os
 import zlib
 from collections.abc import Callable, Iterable

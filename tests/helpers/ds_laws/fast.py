@@ -8,8 +8,6 @@ the others by turns: what these hold of streams is not a model's own, and the ra
 `tests/laws/test_random_graphs.py` are held to all of it.
 """
 
-from __future__ import annotations
-
 import os
 import zlib
 from collections.abc import Iterable

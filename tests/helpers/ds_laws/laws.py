@@ -5,8 +5,6 @@ runs one on seeded random cases and says how to see a failure again. The laws of
 in `laws_state`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """The laws of failure and of state: a failed call is no call, and what a stream remembers is data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -5,8 +5,6 @@ with fixed weights. What a model says of a whole sequence is checked against tor
 what it says offline.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction

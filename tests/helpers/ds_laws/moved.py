@@ -5,8 +5,6 @@ restores them and goes on from there. Both print, per model, a hash of what came
 thread counts, with and without OpenBLAS, the lines must be equal.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Networks of the package: from a text that describes one, and from a file of another program's."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Recurrent layers and cells, as `models` lists them: frames ``(B, L, 3)`` go in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

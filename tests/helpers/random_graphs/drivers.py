@@ -4,8 +4,6 @@ A driver steps rows of arrays and returns each output's frames ``[frames][featur
 start. What it is handed it overwrites afterwards, and what it was given too: nothing may depend on either.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -6,8 +6,6 @@ length up to a horizon, each time with NaN behind what has been seen so far; wha
 final. The runs are those of a model's `sums`, in float64.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """How an idiom is held against offline, or refused; the idioms stand in `tests/laws/test_idioms*.py`."""
 
-from __future__ import annotations
-
 import copy
 from collections import Counter
 from collections.abc import Callable

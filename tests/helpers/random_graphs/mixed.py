@@ -1,7 +1,5 @@
 """Nodes of random models that write, that say where a frame stands, and that run networks within a frame."""
 
-from __future__ import annotations
-
 import random
 from typing import Protocol
 

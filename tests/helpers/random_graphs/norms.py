@@ -1,7 +1,5 @@
 """Nodes of random models that look at all features of a frame: norms, statistics, matrices."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Nodes over planes of time and features, and within frames."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

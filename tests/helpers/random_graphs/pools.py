@@ -1,7 +1,5 @@
 """Nodes that pool, repeat, overlap and sum up, and what of them torch lacks."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

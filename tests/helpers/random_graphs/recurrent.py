@@ -1,7 +1,5 @@
 """Nodes of random models that recur: layers along the stream, cells on frames."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .source import Node, Value

@@ -1,7 +1,5 @@
 """What a draft is: a model as source text, with a twin of its forward for finding dependence by NaN."""
 
-from __future__ import annotations
-
 import inspect
 import linecache
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ That is the native function or layer, which the laws hold to a reference.
 whole sequence must give.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace

@@ -5,8 +5,6 @@ written, and each of its edges carries the counts of all rows. Every row is a st
 frames of each input, and may have ended with them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """A case: a module written once for torch and dreamstream, what goes into it, and what it says offline."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is asked of a run: that it says what torch says offline, and call by call what other front ends say."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Exported models as front ends: they say how many frames come, and whoever runs them where these start."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import json

@@ -3,8 +3,6 @@
 ``DREAMSTREAM_TORCH_DEVICE=cuda`` runs torch's modules there.
 """
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The idioms of tests/laws, read as torch: their own source, with torch where dreamstream stands in it."""
 
-from __future__ import annotations
-
 import copy
 import importlib.util
 from collections import Counter

@@ -1,7 +1,5 @@
 """3M-ASR's encoder in plain torch, by its definition: two stacks, a loop over experts, a mask of pairs."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Gates and mixtures of experts by their definitions in plain torch, and models of them, torch's and native."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Transformers in plain torch, by their definition: StreamingTransformer, and one of relative positions."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """U2's encoders in plain torch, by their definition: whole sequences, a mask of pairs, positions in a table."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
