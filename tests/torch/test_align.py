@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
+from torch_training import calls, cuts, gathered, made, sequences, streams
 
 import dreamstream as ds
 from dreamstream.errors import ShapeError, StreamIdError, StreamMismatchError
-
-torch = pytest.importorskip("torch")
-
-from torch_training import calls, cuts, gathered, made, sequences, streams
 
 LENGTHS = {"a": 23, "b": 9, "c": 16}
 

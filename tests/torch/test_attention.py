@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from torch import nn
 
 import dreamstream as ds

@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from attention_idioms import GROUPS, HEAD, HEADS, WIDTH, F, Idioms, T, future, merge, split
 from torch import nn
 

@@ -3,8 +3,7 @@
 import math
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from attention_idioms import HEAD, HEADS, WIDTH, F, Idioms, future, merge, split
 
 from dreamstream import Context

@@ -9,9 +9,7 @@ from inspect import signature
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from nets import net as net_of
 from torch import nn
 from torch.nn import functional as F

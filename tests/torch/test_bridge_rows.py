@@ -4,9 +4,7 @@ import gc
 import weakref
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch import nn
 
 import dreamstream as ds

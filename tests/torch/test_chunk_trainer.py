@@ -3,9 +3,7 @@
 import copy
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch.nn import functional as F
 
 import dreamstream as ds

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from many_streams import come_and_go
 from one_stream import held, patched, stepped
 from same_bits import content

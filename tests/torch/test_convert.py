@@ -5,8 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 from dreamstream import cli
 

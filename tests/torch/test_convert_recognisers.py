@@ -5,8 +5,7 @@ import wave
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from torch_references.u2 import Encoder
 
 import dreamstream as ds

@@ -4,11 +4,10 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 import dreamstream as ds
 from dreamstream import nn as native
-
-torch = pytest.importorskip("torch")
 
 FRAMES, CUTS = 23, (0, 5, 6, 17, 23)
 

@@ -5,10 +5,10 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+import torch
 
 import dreamstream as ds
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 D = 16

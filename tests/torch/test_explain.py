@@ -5,8 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from torch import nn
 from torch.nn import functional as F
 

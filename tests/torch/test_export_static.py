@@ -4,8 +4,8 @@ import io
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from ds_laws import MEMBERS, made

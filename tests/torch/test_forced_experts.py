@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 import dreamstream as ds
 from dreamstream import nn as native
 from dreamstream.torch import nn as T

@@ -4,17 +4,14 @@ import zlib
 
 import numpy as np
 import pytest
+import torch
 from ds_laws import GENERATORS, MEMBERS, n_cases
 from ds_laws.case import DEFINITIONS, Case, Input
 from ds_laws.drive import Row, schedule
 from ds_laws.operators.norms import CANCELS, far
-
-from dreamstream import _core, dispatch
-
-torch = pytest.importorskip("torch")
-
 from torch_windows import Online, Plain, tensors
 
+from dreamstream import _core, dispatch
 from dreamstream.torch.run.kernels import KERNELS
 
 NAMES = [o["name"] for o in _core.operators()]

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
 import dreamstream as ds
 from dreamstream import nn as native
-
-torch = pytest.importorskip("torch")
 
 FRAMES, CUTS = 40, (0, 7, 8, 25, 40)
 

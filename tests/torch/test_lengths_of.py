@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import dreamstream as ds

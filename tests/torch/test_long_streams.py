@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from snapshot_bytes import shift
 from torch_references import u2
 from torch_references.transformer import Relative, Transformer

@@ -4,9 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from many_streams import Patched, come_and_go
 from torch_references.transformer import Relative, Transformer
 from torch_references.u2 import Encoder

@@ -6,9 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch import nn
 
 import dreamstream as ds

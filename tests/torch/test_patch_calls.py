@@ -5,9 +5,7 @@ import os
 import sys
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch import nn
 from torch.nn.modules import module as modules
 

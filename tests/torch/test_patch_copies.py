@@ -7,9 +7,7 @@ import pickle
 import weakref
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 

@@ -4,9 +4,7 @@ import operator
 import warnings
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch import nn
 from wrappers import Forwards
 

@@ -5,9 +5,7 @@ import re
 import warnings
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
 

@@ -3,9 +3,7 @@
 import warnings
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 from wrappers import Forwards

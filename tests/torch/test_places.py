@@ -6,8 +6,7 @@ import weakref
 from functools import wraps
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 import torch.nn.functional as F
 from torch import nn, overrides
 from torch.overrides import TorchFunctionMode

@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from one_stream import answers_made, held, patched, stepped
 from torch import nn
 

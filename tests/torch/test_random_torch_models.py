@@ -15,9 +15,7 @@ import os
 from collections import Counter
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from random_graphs.drafts import build, draft
 from random_graphs.torch_twin import NAMESPACE, PLAIN
 from shared_cases import Case, Given

@@ -1,8 +1,7 @@
 """torch's functions behind recurrent layers, which forwards call by themselves, stream as the layers do."""
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from one_stream import held, patched, stepped
 from torch import nn
 

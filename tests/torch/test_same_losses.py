@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from recipes import conformer, cross_entropy, ctc, tagger
 
 import dreamstream as ds

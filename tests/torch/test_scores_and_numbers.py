@@ -4,10 +4,9 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 import dreamstream as ds
-
-torch = pytest.importorskip("torch")
 
 EXACT = {
     "added, then a mask": lambda s, m, x: (s + 3).masked_fill(~m, -math.inf).softmax(-1) @ x,

@@ -3,13 +3,11 @@
 from functools import partial
 
 import pytest
+import torch
+from torch_batches import LENGTHS, make, rows, silent
 
 import dreamstream as ds
 from dreamstream.errors import StreamMismatchError
-
-torch = pytest.importorskip("torch")
-
-from torch_batches import LENGTHS, make, rows, silent
 
 F = torch.nn.functional
 

@@ -11,14 +11,13 @@ import warnings
 
 import numpy as np
 import pytest
+import stream_methods
+import torch
+from torch_batches import IDS, LENGTHS, close, make, rows, silent
 
 import dreamstream as ds
 from dreamstream.errors import ModeError, StreamFallbackWarning, StreamIdError, StreamMismatchError, StreamWarning
 from dreamstream.stream.tree import leaves
-
-torch = pytest.importorskip("torch")
-import stream_methods
-from torch_batches import IDS, LENGTHS, close, make, rows, silent
 
 F = torch.nn.functional
 

@@ -4,11 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from turns import in_blocks
 
 import dreamstream as ds
 
-torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 

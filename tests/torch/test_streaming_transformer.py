@@ -5,8 +5,6 @@ import pickle
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
 from one_stream import held, patched, stepped
 from torch_references.transformer import definition
 

@@ -4,12 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-import dreamstream as ds
-from dreamstream.errors import ModeError, StreamIdError
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch_training import (
     MODELS,
     VARIANTS,
@@ -25,6 +20,8 @@ from torch_training import (
     streams,
 )
 
+import dreamstream as ds
+from dreamstream.errors import ModeError, StreamIdError
 from dreamstream.torch.run.kernels.registry import KERNELS
 
 LENGTHS = {"a": 23, "b": 9, "c": 16}

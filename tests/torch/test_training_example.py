@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "train_wav.py"
 
 pytestmark = pytest.mark.skipif(not EXAMPLE.is_file(), reason="the tests are away from the sources")

@@ -5,11 +5,11 @@ import copy
 
 import numpy as np
 import pytest
+import torch
 
 import dreamstream as ds
 from dreamstream.errors import ModeError, StreamIdError
 
-torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 from torch_training import (

@@ -5,12 +5,10 @@ import sys
 
 import numpy as np
 import pytest
+import torch
+from torch_training import MODELS, VARIANTS, assert_close, calls, gathered, offline, online, sequences, streams
 
 from dreamstream.errors import FormatError, ModeError, StreamIdError
-
-torch = pytest.importorskip("torch")
-
-from torch_training import MODELS, VARIANTS, assert_close, calls, gathered, offline, online, sequences, streams
 
 
 @pytest.mark.parametrize("train", [False, True], ids=["eval", "train"])

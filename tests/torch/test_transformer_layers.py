@@ -5,8 +5,7 @@ import math
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from one_stream import held, patched, stepped
 
 import dreamstream as ds

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from one_stream import held, patched, stepped
 from torch_references.u2 import Encoder
 

@@ -4,12 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 
 import dreamstream as ds
 from dreamstream import nn
 from dreamstream.errors import FormatError
 
-torch = pytest.importorskip("torch")
 parametrizations = torch.nn.utils.parametrizations
 
 

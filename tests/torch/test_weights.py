@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
+from torch_layers import close
 
 import dreamstream as ds
 from dreamstream import nn
 from dreamstream.errors import FormatError
-
-torch = pytest.importorskip("torch")
-from torch_layers import close
 
 
 def twins(build):
