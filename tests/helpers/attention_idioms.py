@@ -10,8 +10,6 @@ from torch import nn
 import dreamstream as ds
 from dreamstream import NotStreamableError
 
-__all__ = ["GROUPS", "HEAD", "HEADS", "WIDTH", "F", "Idioms", "T", "future", "merge", "split"]
-
 F = nn.functional
 T, WIDTH, HEADS, GROUPS = 45, 12, 4, 2
 HEAD = WIDTH // HEADS

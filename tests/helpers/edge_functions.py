@@ -22,8 +22,6 @@ from dreamstream.nn import functional as native_functional
 from dreamstream.operations import BINARY, OPERATIONS, UNARY
 from dreamstream.torch.forward.names import HANDLERS
 
-__all__ = ["FUNCTIONS", "UNLIKE_GRADIENTS", "Function", "required", "unlike", "words"]
-
 Function = Callable[[Any], Any]
 FUNCTIONS: dict[str, Function] = {}
 

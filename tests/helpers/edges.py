@@ -8,8 +8,6 @@ from dreamstream.errors import ModeError
 from dreamstream.stream.edge import Line
 from dreamstream.stream.rules import Sizes
 
-__all__ = ["Edge"]
-
 
 class Edge:
     """An edge of a line and a rate; what misuses it is a ModeError."""

@@ -9,8 +9,6 @@ import torch
 
 from dreamstream.stream.tree import leaves
 
-__all__ = ["Exported", "compare", "in_onnxruntime", "scaled"]
-
 Array = Any
 GARBAGE = {"float32": np.nan, "int64": -(1 << 40), "bool": True}
 

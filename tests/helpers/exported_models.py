@@ -10,8 +10,6 @@ from torch import nn
 from dreamstream import Context, manual_seed, nn as native
 from dreamstream.models import StreamingTransformer, U2Encoder
 
-__all__ = ["MODELS", "made"]
-
 
 class _Written(nn.Module):
     """A forward with its layers."""

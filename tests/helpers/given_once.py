@@ -8,8 +8,6 @@ import numpy as np
 
 import dreamstream as ds
 
-__all__ = ["Step", "driven", "require_gradients", "stepped"]
-
 #: Of each row its id, its chunk, what is given once, whether it starts, whether it ends; frames by id.
 Step = Callable[[list[tuple[str, Any, Any, bool, bool]]], dict[str, Any]]
 

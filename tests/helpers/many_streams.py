@@ -7,8 +7,6 @@ import numpy as np
 
 import dreamstream as ds
 
-__all__ = ["Patched", "come_and_go"]
-
 
 class Patched:
     """A patched module, native or torch's, stepped as an engine is; its input is ``(B, L, features)``."""

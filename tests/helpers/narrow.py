@@ -9,8 +9,6 @@ from same_bits import content
 import dreamstream as ds
 from dreamstream import nn
 
-__all__ = ["SPEC", "Net", "X", "answer", "compiled", "exchanged", "held"]
-
 SPEC = ("B", 6, "L")
 X = np.random.default_rng(0).standard_normal((6, 50)).astype(np.float32)
 

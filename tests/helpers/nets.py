@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["net"]
-
 
 def net(nn: Any, forward: Callable[..., Any], **parts: Any) -> Any:
     """Return a module of a library with this forward and these layers, parameters and other attributes."""

@@ -11,8 +11,6 @@ import numpy as np
 import dreamstream as ds
 from dreamstream.array import deferred
 
-__all__ = ["answers_made", "held", "patched", "singly", "stepped"]
-
 SINGLE = 16  # calls of one frame each at either end
 
 Step = Callable[[Any, bool, bool], Any]

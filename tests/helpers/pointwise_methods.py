@@ -5,8 +5,6 @@ from operator import attrgetter
 
 from dreamstream.operations import BINARY, ELEMENTWISE, LOGICAL, UNARY
 
-__all__ = ["FLOAT", "INTEGER", "REAL"]
-
 
 def _called(x, name):
     """A method without arguments; torch has some as functions alone."""

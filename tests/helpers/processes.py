@@ -8,8 +8,6 @@ from textwrap import dedent
 
 from dreamstream import _core
 
-__all__ = ["HELPERS", "MEMORY", "SETTINGS", "VARIANTS", "printed"]
-
 HELPERS = Path(__file__).resolve().parent
 ROOT = HELPERS.parents[1]
 

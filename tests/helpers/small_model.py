@@ -7,8 +7,6 @@ import numpy as np
 import dreamstream as ds
 from dreamstream import nn
 
-__all__ = ["Model", "frames"]
-
 
 class Model(nn.Module):
     """Kept frames, branches that progress differently, carried arrays; (B, 3, L) to (B, L, 4)."""

@@ -10,8 +10,6 @@ from exported import scaled
 from dreamstream.errors import DreamStreamError
 from dreamstream.stream.tree import leaves
 
-__all__ = ["furthest", "in_onnxruntime", "outputs_of", "total_of"]
-
 Array = Any
 GARBAGE = {"float32": np.nan, "int64": 1 << 50, "bool": True}
 

@@ -7,8 +7,6 @@ from dreamstream.array import Tensor
 from dreamstream.nn.functional import activation, rectifiers
 from dreamstream.operations import LOGICAL, OPERATIONS, UNARY
 
-__all__ = ["FUNCTIONS", "KEEP", "OVER_L"]
-
 #: Functions of single elements that are defined for some numbers alone.
 NARROW = {r.name for r in UNARY if r.domain not in ("any", "ties", "halves")}
 METHODS = (

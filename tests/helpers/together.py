@@ -3,8 +3,6 @@
 import threading
 from collections.abc import Callable
 
-__all__ = ["in_threads"]
-
 
 def in_threads(*tasks: Callable[[], object]) -> None:
     """Run functions at the same time; raise what any of them raises."""

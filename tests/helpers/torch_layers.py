@@ -10,8 +10,6 @@ from dreamstream import nn
 from dreamstream.operations import UNARY
 from dreamstream.stream.tree import leaves
 
-__all__ = ["FUNCTIONS", "LAYERS", "ODD", "close", "draw", "share", "twins"]
-
 Row = tuple[str, tuple[Any, ...], dict[str, Any], list[tuple[int, ...]]]
 
 

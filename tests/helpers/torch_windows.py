@@ -12,8 +12,6 @@ from dreamstream.stream.edge import Request
 from dreamstream.torch.run.calls import TorchCall, TorchSession
 from dreamstream.torch.run.kernels import KERNELS, Step
 
-__all__ = ["Online", "Plain", "PlainWindow", "tensors"]
-
 
 def tensors(arrays):
     """Copies of arrays, None where there is none."""

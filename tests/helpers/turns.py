@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["by_turns", "in_blocks"]
-
 
 def by_turns(
     names: Iterable[str],

@@ -25,9 +25,6 @@ from .models import MODELS, case as model_case
 from .operators import GENERATORS
 from .slopes import random_slopes, whole
 
-__all__ = ["hashes"]
-
-
 CASES = Path(__file__).resolve().parents[2] / "c" / "op_cases.def"
 
 

@@ -21,8 +21,6 @@ from dreamstream import _core, dispatch, nn
 
 from .reference import REFERENCES, Refused
 
-__all__ = ["Case", "CaseModel", "Input", "Refused", "Rng", "normal", "pick", "random_layout", "sizes", "together"]
-
 #: Operators whose references are asked what comes of no frames; of others none do.
 OF_NONE = (
     "lstm", "gru", "rnn",

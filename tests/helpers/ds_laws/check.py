@@ -23,8 +23,6 @@ from .case import Case, Rng
 from .laws import LAWS
 from .operators import GENERATORS
 
-__all__ = ["ALONG", "Broken", "check", "first_broken", "made", "n_cases"]
-
 
 class Broken(AssertionError):
     """A law does not hold."""

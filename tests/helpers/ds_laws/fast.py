@@ -17,8 +17,6 @@ from dreamstream.operations import BINARY, LOGICAL, RELATIONS, UNARY
 from .check import ALONG, n_cases
 from .operators import GENERATORS
 
-__all__ = ["FAMILIES", "MEMBERS", "is_default", "is_fast", "of_fast", "usual_cases"]
-
 #: The pointwise operators whose kernel has the same shape, by the member that all laws are held against.
 FAMILIES = {
     "relu": {row.name for row in UNARY if not row.tries and row.name not in ("sin", "cos")},

@@ -16,8 +16,6 @@ from dreamstream.stream.tree import leaves
 from .case import Array, Case, Refused, Rng, together
 from .drive import Row, alone, driver, offline, run, same, schedule
 
-__all__ = ["LAWS", "law"]
-
 Law = Callable[[Case, Rng], None]
 LAWS: dict[str, Law] = {}
 

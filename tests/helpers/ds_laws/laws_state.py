@@ -14,8 +14,6 @@ from .case import Array, Case, Rng, together
 from .drive import Call, Result, Row, Run, alone, copied, driver, part_of, run, same, schedule
 from .laws import assert_close, assert_same, law, streams
 
-__all__ = ["interrupted_at"]
-
 Data = dict[str, list[Array]]
 
 

@@ -21,8 +21,6 @@ from . import networks, recurrent_models
 from .case import Array, Case, Input, Refused
 from .drive import Eager, alone, offline
 
-__all__ = ["MODELS", "Entry", "build", "case", "image"]
-
 BCL, BLC = ("B", 0, "L"), ("B", "L", 0)
 
 

@@ -20,8 +20,6 @@ from .case import Array, Case
 from .drive import driver, run, schedule
 from .models import MODELS, case as model_case
 
-__all__ = ["go", "take"]
-
 
 def _streams(name: str) -> tuple[Case, Any, list[Any], dict[str, Any], int]:
     """The same in every process: a driver, calls, their frames, and before which of them the streams move."""

@@ -20,8 +20,6 @@ import numpy as np
 
 from dreamstream import _core
 
-__all__ = ["MUTANTS", "ROOT", "Mutant", "build", "run"]
-
 ROOT = Path(__file__).resolve().parents[3]
 
 

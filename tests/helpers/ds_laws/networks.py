@@ -10,8 +10,6 @@ from cereal import written
 from dreamstream import nn
 from dreamstream.models import TDSNet, load_wav2letter
 
-__all__ = ["BANDS", "MAKERS"]
-
 BANDS = 4
 _TEXT = """PD 0 3 1
 C2 1 2 5 1 2 1 0 0

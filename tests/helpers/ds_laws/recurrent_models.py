@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 from nets import net
 
-__all__ = ["MAKERS"]
-
 Make = Callable[[Any, Any], Any]
 
 

@@ -18,8 +18,6 @@ from dreamstream.stream.tree import leaves
 
 from .totals import Input
 
-__all__ = ["Eager", "Frames", "InEngine", "canonical", "failing_at"]
-
 Array = Any
 Frames = list[list[Array]]
 """Per output and row: frames first, then features in the order in which they are seen."""

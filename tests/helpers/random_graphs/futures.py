@@ -24,8 +24,6 @@ from .drivers import InEngine
 from .totals import Totals
 from .trial import Subject, batch_rows, offline
 
-__all__ = ["delays_and_fields", "emissions", "finality", "most_kept"]
-
 Array = Any
 Frames = tuple[int, ...]
 Key = tuple[int, int]  # node (below 0: an input) and array of it (below 0: carried; else frames kept)

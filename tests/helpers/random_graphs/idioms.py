@@ -19,8 +19,6 @@ from .drafts import Draft
 from .totals import Input
 from .trial import Subject, Trial
 
-__all__ = ["T", "X", "held", "net", "of", "refused", "refused_of"]
-
 X = Input("x", Fraction(1), 4, "BFL")  # (B, 4, L), as convolutions take it
 T = Input("x", Fraction(1), 4, "BLF")  # (B, L, 4), as LSTM and Linear take it
 

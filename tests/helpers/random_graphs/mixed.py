@@ -5,8 +5,6 @@ from typing import Protocol
 
 from .source import FEATURES, FRAMES, Node, Value
 
-__all__ = ["KINDS", "Mixed"]
-
 KINDS = ["written", "placed", "across", "mixture"]
 
 

@@ -5,8 +5,6 @@ from collections.abc import Callable
 
 from .source import FEATURES, Node, Value
 
-__all__ = ["KINDS", "Norms"]
-
 #: Names of the methods below, for the drafter to choose from.
 KINDS = ["normed", "statistic", "statistic", "matrix"]
 

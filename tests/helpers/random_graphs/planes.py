@@ -5,8 +5,6 @@ from typing import Any
 
 from .source import Node, Value
 
-__all__ = ["KINDS", "PlaneNodes"]
-
 KINDS = ["plane", "plane", "within", "within"]
 
 

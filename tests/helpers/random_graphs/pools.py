@@ -5,8 +5,6 @@ from typing import Any
 
 from .source import FRAMES, Node, Value
 
-__all__ = ["KINDS", "Pools"]
-
 #: Names of the methods below, for the drafter to choose from.
 KINDS = ["pool", "pool", "inner_pool", "repeat", "every", "overlap", "running"]
 

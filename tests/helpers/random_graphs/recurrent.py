@@ -4,8 +4,6 @@ from typing import Any
 
 from .source import Node, Value
 
-__all__ = ["cell", "layer"]
-
 
 def layer(drafter: Any, a: Value, name: str, bidirectional: bool = False) -> Node:
     """An LSTM, a GRU or an RNN, from zeros or from learnt states."""

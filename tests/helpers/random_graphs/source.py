@@ -14,23 +14,6 @@ from dreamstream import nn, operations
 
 from .totals import Input
 
-__all__ = [
-    "FEATURES",
-    "FRAMES",
-    "JOINS",
-    "KINDS",
-    "MOVES",
-    "N_LENGTHS",
-    "TABLE",
-    "UNARY",
-    "Draft",
-    "Node",
-    "Value",
-    "build",
-    "grid",
-    "tie",
-]
-
 N_LENGTHS = 70  # lengths at which a draft is tried out
 TABLE = 700  # rows of a table that no stream outgrows
 FEATURES = {"BFL": 1, "BLF": 2, "LBF": 2, "BF": 1}

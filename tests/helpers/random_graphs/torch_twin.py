@@ -20,8 +20,6 @@ from dreamstream import Context
 from dreamstream.torch import StreamTensor, functional
 from dreamstream.torch.nn import FMoETransformerMLP
 
-__all__ = ["NAMESPACE", "PLAIN"]
-
 
 class _Conv1d(nn.Conv1d):
     """Conv1d with frames of padding as a pair, or "causal"."""

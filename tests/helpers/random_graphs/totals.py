@@ -18,8 +18,6 @@ from dreamstream.errors import DreamStreamError
 from dreamstream.stream.edge import Edge, Line, Request, lines_of
 from dreamstream.stream.rules import entry
 
-__all__ = ["Input", "Totals"]
-
 LAYOUTS = {"BFL": ("B", 0, "L"), "BLF": ("B", "L", 0), "LBF": ("L", "B", 0)}
 
 

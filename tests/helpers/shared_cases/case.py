@@ -16,8 +16,6 @@ from dreamstream import nn
 from dreamstream.nn import functional as F
 from dreamstream.stream.tree import leaves
 
-__all__ = ["Case", "Given", "expected", "offline", "require_close", "theirs", "twin", "without_l"]
-
 Array = Any
 Make = Callable[[Any, Any, Any], Any]
 

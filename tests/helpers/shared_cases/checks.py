@@ -9,8 +9,6 @@ from .case import Case, expected, offline, require_close
 from .front_ends import FRONT_ENDS
 from .streaming import Run, Schedule, planned, streams
 
-__all__ = ["hold", "require_offline"]
-
 HASTY = ("whole", "random")
 
 

@@ -13,8 +13,6 @@ import torch
 from .case import Case, theirs, without_l
 from .streaming import Row, Run, Schedule
 
-__all__ = ["EXPORTS"]
-
 
 class _Export:
     """A file, run in another runtime by what its manifest says."""

@@ -18,8 +18,6 @@ from dreamstream.stream.tree import leaves
 from .case import Case, theirs, twin, without_l
 from .streaming import Row, Run, Schedule, schedule
 
-__all__ = ["DEVICE", "FRONT_ENDS", "FrontEnd", "baseline"]
-
 Data = Mapping[str, Sequence[Any]]
 
 DEVICE = os.environ.get("DREAMSTREAM_TORCH_DEVICE", "cpu")

@@ -19,8 +19,6 @@ from .case import Case, Given
 from .checks import hold
 from .front_ends import FRONT_ENDS
 
-__all__ = ["read_as_torch"]
-
 LAWS = Path(__file__).parents[2] / "laws"
 
 

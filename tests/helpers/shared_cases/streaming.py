@@ -12,8 +12,6 @@ from ds_laws.drive import Row
 
 from .case import Case
 
-__all__ = ["STYLES", "Row", "Run", "Schedule", "planned", "schedule", "streams"]
-
 Array = Any
 
 STYLES = ("whole", "frames", "random")

@@ -9,8 +9,6 @@ from torch.nn import functional as F
 
 from .u2 import Attention, Convolution, FeedForward, Subsampling, chunk_mask, sinusoids
 
-__all__ = ["ConformerMoE"]
-
 EPS = 1e-12
 
 

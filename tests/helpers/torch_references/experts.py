@@ -7,22 +7,6 @@ import torch
 from dreamstream import nn as native
 from dreamstream.torch import nn as T
 
-__all__ = [
-    "GATES",
-    "D",
-    "E",
-    "H",
-    "among_the_chosen",
-    "chosen_by",
-    "clear_of_ties",
-    "drawn",
-    "made",
-    "mixed",
-    "mlp",
-    "of_language_models",
-    "twin",
-]
-
 D, E, H = 8, 6, 16
 
 

@@ -7,8 +7,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-__all__ = ["Relative", "Transformer", "definition"]
-
 
 def slopes(heads: int) -> list[float]:
     """Of the paper on ALiBi: powers of two, then every second of the next finer ones."""

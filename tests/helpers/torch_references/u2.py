@@ -7,8 +7,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-__all__ = ["Encoder", "chunk_mask"]
-
 
 def chunk_mask(n: int, chunk: int, left: int) -> torch.Tensor:
     """Which keys a query sees: those of its chunk, and of `left` chunks before it, or of all."""
