@@ -57,6 +57,15 @@ def numbers_of_frames_in_operators(lib: Any, m: Any, x: Any) -> Any:
 
 
 @case
+def later_frames_and_their_numbers(lib: Any, m: Any, x: Any) -> Any:
+    h, ys = lib.zeros(x.size(0), D), []
+    for t, frame in enumerate(x.unbind(1)[1:]):
+        h = 0.5 * h + frame * t
+        ys.append(h)
+    return lib.stack(ys, 1), h
+
+
+@case
 def slices_of_frames(lib: Any, m: Any, x: Any) -> Any:
     frames, states = x.unbind(1), [m.first.expand(x.size(0), -1)]
     y, ys = frames[0], [frames[0]]
