@@ -30,8 +30,8 @@ gc.disable()  # until all tests are collected: none of them can be freed before
 
 #: What is in the fast tier as a whole; of the laws, those that `ds_laws.fast` names, each marked.
 FAST = ("attacks", "decode", "python", "source", "tracing")
-#: But for what takes seconds: compilers, processes, memory, failing allocations, other packages, training, many random
-#: cases.
+#: But for what takes seconds: compilers, processes, memory, every failing allocation, other packages, training, and
+#: many random cases.
 NOT_FAST = {
     "test_backends.py", "test_benchmarks.py", "test_bulk.py", "test_checkpoints.py", "test_cli.py",
     "test_cli_bench.py", "test_cli_files.py", "test_cli_run.py", "test_cli_transcribe.py", "test_config_flags.py",

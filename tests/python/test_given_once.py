@@ -14,7 +14,6 @@ import dreamstream.nn.functional as F
 from dreamstream import nn
 from dreamstream.online.given import Given
 
-pytestmark = pytest.mark.fast
 SIZES = {"x": 4, "speaker": 3}
 
 

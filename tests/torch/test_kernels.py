@@ -15,7 +15,6 @@ from dreamstream import _core, dispatch
 from dreamstream.torch.run.kernels import KERNELS
 
 NAMES = [o["name"] for o in _core.operators()]
-FRAMEWISE = [name for name in NAMES if KERNELS[name].framewise]
 WINDOWED = [name for name in NAMES if not KERNELS[name].framewise]
 MEANS = [
     name

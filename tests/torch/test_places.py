@@ -17,7 +17,6 @@ from dreamstream.online.session import Call
 from dreamstream.torch.forward import places
 from dreamstream.torch.forward.mode import Forward
 
-pytestmark = pytest.mark.fast
 CHUNKS = (7, 3, 1, 5, 4)
 
 
