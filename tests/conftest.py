@@ -30,7 +30,7 @@ gc.disable()  # until all tests are collected: none of them can be freed before
 
 #: What is in the fast tier as a whole; of the laws, those that `ds_laws.fast` names, each marked.
 FAST = ("attacks", "decode", "python", "source", "tracing")
-#: But for what takes seconds: compilers, processes, memory, every failing allocation, other packages, training, and
+#: But for what takes seconds: compilers, processes, memory, every failing allocation, other packages, training,
 #: many random cases.
 NOT_FAST = {
     "test_backends.py", "test_benchmarks.py", "test_bulk.py", "test_checkpoints.py", "test_cli.py",
