@@ -5,7 +5,12 @@ import sys
 
 import numpy as np
 import pytest
-import torch
+
+import dreamstream as ds
+import dreamstream.compat  # what brings the names back
+
+torch = pytest.importorskip("torch")
+
 from dreamstream.data.data_objects import OutputCollector
 from dreamstream.nn.utils.pad_sequence import pad_chunks, pad_full_sequence, pad_stream_tensor
 from dreamstream.overrides import join_dim_names
@@ -20,9 +25,6 @@ from dreamstream.tensor import (
 )
 from dreamstream.utils import flags
 from dreamstream.utils.flags import BATCH as FLAG
-
-import dreamstream as ds
-import dreamstream.compat  # what brings the names back
 
 
 def test_the_names_are_the_packages_own():
