@@ -1,7 +1,7 @@
 /* product, pack and depthwise: their definition, and its bits in every variant. */
 #include "test_kernels.h"
 
-enum { LAYOUTS = SOME_OF(60), DEPTHWISE = SOME_OF(90), PARTS = SOME_OF(24) };
+enum { LAYOUTS = SOME_OF(120), DEPTHWISE = SOME_OF(180), PARTS = SOME_OF(24) };
 enum { CHAIN = 256, MAX_ROWS = 20, COLUMNS = 70 };
 
 /* The definition once more, without blocks: one output. Element i of x and w by steps. */
@@ -144,8 +144,8 @@ static void test_variants(const ds_kernels *const *variants, size_t n_variants, 
     static const size_t depths[] = {0, 1, 2, 3, 17, 64, 255, 256, 257, 511, 512, 513, 600};
     const size_t element = variants[0]->real[real].element;
     for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
-        /* All numbers of columns, by two depths; deep ones by some each. */
-        const size_t step = COLUMNS / (size_t)SOME_OF(COLUMNS / (depths[d] < 64 ? 2 : 5));
+        /* Deep ones by some numbers of columns each. */
+        const size_t step = COLUMNS / (size_t)SOME_OF(depths[d] < 64 ? COLUMNS : COLUMNS / 5);
         for (size_t n_cols = 1 + d % step; n_cols <= COLUMNS; n_cols += step) {
             const size_t n_rows = depths[d] < 64 ? random_size(1, MAX_ROWS) : random_size(1, 4);
             problem p = problem_new(element, n_rows, n_cols, depths[d]);
