@@ -9,8 +9,6 @@ DREAMSTREAM_AARCH64_CPU names another processor of QEMU's, as cortex-a57, in pla
 It needs Debian's qemu-user and gcc-aarch64-linux-gnu; nothing of the system is changed.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

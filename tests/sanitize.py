@@ -11,8 +11,6 @@ instrumented: the sanitizer's library is loaded before it, objects come from mal
 (PYTHONMALLOC), and leaks are looked for in the C programs only.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

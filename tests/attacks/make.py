@@ -5,8 +5,6 @@
 Each is a small right model (`small`) with one thing wrong.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import struct

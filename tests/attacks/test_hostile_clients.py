@@ -1,7 +1,5 @@
 """Clients of a server that mean harm: each is turned away, others hear what they should, memory is bounded."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

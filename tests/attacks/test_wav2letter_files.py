@@ -1,7 +1,5 @@
 """Serialized modules of wav2letter, cut, damaged or made to harm: errors that say where, and little memory."""
 
-from __future__ import annotations
-
 import contextlib
 import struct
 import tracemalloc

@@ -13,8 +13,6 @@ aarch64  for 64-bit ARM by a cross compiler, run under emulation, without OpenBL
     python tests/c/build.py --faults                                   # the allocator for tests in Python
 """
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import functools

@@ -83,7 +83,6 @@ def build(c_build, name, folder):
     return program
 
 
-@pytest.mark.fast
 def test_lines_are_there_once():
     found = {name: (KERNELS / file).read_text().count(line) for name, (file, line, _) in MUTANTS.items()}
     assert {name: n for name, n in found.items() if n != 1} == {}, "plant them anew"

@@ -131,7 +131,7 @@ static void try_product(ds_stored stored, size_t n_rows, size_t n_cols, size_t d
 }
 
 #ifdef __SANITIZE_ADDRESS__ /* what it finds comes of few; that values are right is for all */
-enum { LARGEST = 15 * 520, LARGEST_SPLIT = 15 * 520 };
+enum { LARGEST = 33 * 130, LARGEST_SPLIT = 33 * 130 };
 #else
 enum { LARGEST = 300 * 1100, LARGEST_SPLIT = 33 * 1100 };
 #endif

@@ -8,8 +8,6 @@ it finds out on the way is kept under `build/fuzz/<target>`, so that the next ru
     python tests/fuzz/build.py safetensors --seconds 600
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """How models written by others are held against their own offline runs: patched, compiled, and handed over."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Callable, Sequence

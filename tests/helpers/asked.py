@@ -6,8 +6,6 @@ one of the package's errors that names the line, or where plain tensors in place
 the same class.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 import math

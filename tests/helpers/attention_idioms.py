@@ -1,7 +1,5 @@
 """Attention as it is written in the models of others: what the idioms' files share."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -11,8 +9,6 @@ from torch import nn
 
 import dreamstream as ds
 from dreamstream import NotStreamableError
-
-__all__ = ["GROUPS", "HEAD", "HEADS", "WIDTH", "F", "Idioms", "T", "future", "merge", "split"]
 
 F = nn.functional
 T, WIDTH, HEADS, GROUPS = 45, 12, 4, 2

@@ -1,7 +1,5 @@
 """Chromium, headless, with a microphone that plays a recording."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """The library for programs in other languages, and what tests of these ask first."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

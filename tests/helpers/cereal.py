@@ -1,7 +1,5 @@
 """Files as wav2letter@anywhere writes them by cereal: modules as tuples, from which bytes are made."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Oracles of decoding: sums over all alignments, an n-gram model, a phrase counter, as plain as can be."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import defaultdict

@@ -3,8 +3,6 @@
 `container` puts arrays and texts into bytes, `text_of` spells a model, `small_model` has several operators.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import struct

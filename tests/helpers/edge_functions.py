@@ -3,8 +3,6 @@
 A name may have several, behind a colon; the test that uses them asks for each name of the tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from itertools import product
@@ -23,8 +21,6 @@ from dreamstream.array.stream_tensor import StreamTensor as Native
 from dreamstream.nn import functional as native_functional
 from dreamstream.operations import BINARY, OPERATIONS, UNARY
 from dreamstream.torch.forward.names import HANDLERS
-
-__all__ = ["FUNCTIONS", "UNLIKE_GRADIENTS", "Function", "required", "unlike", "words"]
 
 Function = Callable[[Any], Any]
 FUNCTIONS: dict[str, Function] = {}

@@ -1,13 +1,9 @@
 """Numbers, and streams of them, at which functions have edges: zeros, ties, limits, infinities."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 
 import numpy as np
-
-__all__ = ["NUMBERS", "PAIRS", "STREAMS"]
 
 _SIZES = (0, 1, 0.5, 2, 3, 0.25, 0.1, 1.5, 2.5, 6, 20, 100, 1e-8, 1e20, 2.0**24 + 1, np.inf)
 _FLOAT32 = (1e-45, 1e-40, 1.1754944e-38, 3.4028235e38)

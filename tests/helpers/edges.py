@@ -1,7 +1,5 @@
 """An edge as sizes and positions of streams want one, without a stream behind it."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +7,6 @@ from typing import Any
 from dreamstream.errors import ModeError
 from dreamstream.stream.edge import Line
 from dreamstream.stream.rules import Sizes
-
-__all__ = ["Edge"]
 
 
 class Edge:

@@ -1,7 +1,5 @@
 """Streams through an exported model: any callable of tensors with a manifest, held against an engine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,8 +8,6 @@ import numpy as np
 import torch
 
 from dreamstream.stream.tree import leaves
-
-__all__ = ["Exported", "compare", "in_onnxruntime", "scaled"]
 
 Array = Any
 GARBAGE = {"float32": np.nan, "int64": -(1 << 40), "bool": True}

@@ -1,7 +1,5 @@
 """Small torch models for exporting, besides the shared cases."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +9,6 @@ from torch import nn
 
 from dreamstream import Context, manual_seed, nn as native
 from dreamstream.models import StreamingTransformer, U2Encoder
-
-__all__ = ["MODELS", "made"]
 
 
 class _Written(nn.Module):

@@ -3,8 +3,6 @@
 What is made between `install` and `uninstall` allocates through it for as long as it lives.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

@@ -1,7 +1,5 @@
 """Streams with an input that is given once, at their start: how they come and go, what is learnt of them."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +7,6 @@ from typing import Any
 import numpy as np
 
 import dreamstream as ds
-
-__all__ = ["Step", "driven", "require_gradients", "stepped"]
 
 #: Of each row its id, its chunk, what is given once, whether it starts, whether it ends; frames by id.
 Step = Callable[[list[tuple[str, Any, Any, bool, bool]]], dict[str, Any]]

@@ -4,8 +4,6 @@ A file there is never written again once its version has been released: it is wh
 version are still read.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

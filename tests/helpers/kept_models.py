@@ -1,7 +1,5 @@
 """Networks in the layers of either library whose backwards keep different things: inputs are (B, L, 8)."""
 
-from __future__ import annotations
-
 import dreamstream as ds
 
 

@@ -3,8 +3,6 @@
 Each takes ``x`` of (B, L, 5) and gives tensors with L, or without it what the loop carries at the end.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from typing import Any

@@ -1,15 +1,11 @@
 """Streams that come and go: some move on in a call, some end, others take their places."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import dreamstream as ds
-
-__all__ = ["Patched", "come_and_go"]
 
 
 class Patched:

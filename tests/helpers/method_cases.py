@@ -11,8 +11,6 @@ from written_methods import written
 
 import dreamstream as ds
 
-__all__ = ["BRACKETS", "FLOAT", "INTEGER", "REAL", "Data", "Ours", "Theirs"]
-
 
 class Ours:
     """What a case needs of dreamstream."""

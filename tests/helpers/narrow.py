@@ -1,7 +1,5 @@
 """A network whose weights and products are asked for in fewer bits, and what its engines say."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +8,6 @@ from same_bits import content
 
 import dreamstream as ds
 from dreamstream import nn
-
-__all__ = ["SPEC", "Net", "X", "answer", "compiled", "exchanged", "held"]
 
 SPEC = ("B", 6, "L")
 X = np.random.default_rng(0).standard_normal((6, 50)).astype(np.float32)

@@ -1,11 +1,7 @@
 """Modules of either library from a forward, written once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
-
-__all__ = ["net"]
 
 
 def net(nn: Any, forward: Callable[..., Any], **parts: Any) -> Any:

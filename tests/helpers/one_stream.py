@@ -3,8 +3,6 @@
 The stream is an array, or a tensor of torch for a model of torch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,8 +10,6 @@ import numpy as np
 
 import dreamstream as ds
 from dreamstream.array import deferred
-
-__all__ = ["answers_made", "held", "patched", "singly", "stepped"]
 
 SINGLE = 16  # calls of one frame each at either end
 

@@ -1,9 +1,5 @@
 """Cases of methods that put elements in order, for test_tensor_methods.py."""
 
-from __future__ import annotations
-
-__all__ = ["FLOAT", "REAL"]
-
 REAL = {
     "sort": [lambda d: d.x.sort(0).values, lambda d: d.x[:0].sort(0).indices, lambda d: d.row[0].sort(0).values],
     "median": [

@@ -3,8 +3,6 @@
 What the functions get says `loop_models.py`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from loop_models import CASES, D, H, N, case
@@ -56,6 +54,15 @@ def numbers_of_frames_in_operators(lib: Any, m: Any, x: Any) -> Any:
         h = h * (0.5 / (t * t)) + x[:, t] * -t
         late[:, t] = h / t**-0.5
     return lib.stack(ys, 1), mean, h, late
+
+
+@case
+def later_frames_and_their_numbers(lib: Any, m: Any, x: Any) -> Any:
+    h, ys = lib.zeros(x.size(0), D), []
+    for t, frame in enumerate(x.unbind(1)[1:]):
+        h = 0.5 * h + frame * t
+        ys.append(h)
+    return lib.stack(ys, 1), h
 
 
 @case

@@ -1,13 +1,9 @@
 """Cases of elementwise methods, for test_tensor_methods.py."""
 
-from __future__ import annotations
-
 import operator
 from operator import attrgetter
 
 from dreamstream.operations import BINARY, ELEMENTWISE, LOGICAL, UNARY
-
-__all__ = ["FLOAT", "INTEGER", "REAL"]
 
 
 def _called(x, name):

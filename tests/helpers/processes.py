@@ -1,7 +1,5 @@
 """Python in a process of its own: scripts and modules that print what they found."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -9,8 +7,6 @@ from pathlib import Path
 from textwrap import dedent
 
 from dreamstream import _core
-
-__all__ = ["HELPERS", "MEMORY", "SETTINGS", "VARIANTS", "printed"]
 
 HELPERS = Path(__file__).resolve().parent
 ROOT = HELPERS.parents[1]

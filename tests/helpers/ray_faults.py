@@ -6,8 +6,6 @@ It prints a line of figures, and ends with 1 where a stream is not what it is of
 with nothing but `lo`, where the system allows that.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

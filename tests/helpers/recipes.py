@@ -1,7 +1,5 @@
 """Three recipes of training, in the layers of either library: networks and losses."""
 
-from __future__ import annotations
-
 
 def tagger(lib):
     """A convolution that looks ahead, recurrent layers and a layer per frame."""

@@ -1,7 +1,5 @@
 """What an engine says of random streams, as bytes: two engines of one model must say the same."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A small model behind a server in this process, and clients of it: ours, and one that does what it is told."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io

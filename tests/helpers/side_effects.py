@@ -1,7 +1,5 @@
 """Forwards that change what is around them, written once for torch.nn and dreamstream.nn."""
 
-from __future__ import annotations
-
 import random
 from collections import OrderedDict, deque
 from types import SimpleNamespace

@@ -1,15 +1,11 @@
 """A small model, and frames for it, in tests of what happens to streams whatever the model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
 import dreamstream as ds
 from dreamstream import nn
-
-__all__ = ["Model", "frames"]
 
 
 class Model(nn.Module):

@@ -1,7 +1,5 @@
 """Snapshots taken apart, doctored and put together again, as docs/snapshot_format.md states them."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass, replace
 from fractions import Fraction

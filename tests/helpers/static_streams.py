@@ -1,7 +1,5 @@
 """Streams through a static export, by its manifest alone."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,8 +9,6 @@ from exported import scaled
 
 from dreamstream.errors import DreamStreamError
 from dreamstream.stream.tree import leaves
-
-__all__ = ["furthest", "in_onnxruntime", "outputs_of", "total_of"]
 
 Array = Any
 GARBAGE = {"float32": np.nan, "int64": 1 << 50, "bool": True}

@@ -1,15 +1,11 @@
 """What tensors of streams do outside a forward in both libraries: functions of (B, 4, L); a row is a batch."""
 
-from __future__ import annotations
-
 from inspect import signature
 from typing import Any
 
 from dreamstream.array import Tensor
 from dreamstream.nn.functional import activation, rectifiers
 from dreamstream.operations import LOGICAL, OPERATIONS, UNARY
-
-__all__ = ["FUNCTIONS", "KEEP", "OVER_L"]
 
 #: Functions of single elements that are defined for some numbers alone.
 NARROW = {r.name for r in UNARY if r.domain not in ("any", "ties", "halves")}

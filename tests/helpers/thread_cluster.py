@@ -1,7 +1,5 @@
 """A cluster of threads, whose workers and vaults die, hang and wake when a test says so."""
 
-from __future__ import annotations
-
 import contextlib
 import pickle
 import threading

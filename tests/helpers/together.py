@@ -1,11 +1,7 @@
 """Functions at the same time, for tests of what threads do."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
-
-__all__ = ["in_threads"]
 
 
 def in_threads(*tasks: Callable[[], object]) -> None:

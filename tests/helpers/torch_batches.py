@@ -1,7 +1,5 @@
 """Batches of torch streams whose padding is NaN, and their rows as torch would have them."""
 
-from __future__ import annotations
-
 import torch
 
 import dreamstream as ds

@@ -1,7 +1,5 @@
 """Layers and functions that torch has too: what they are made from, and what goes into them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -11,8 +9,6 @@ from stream_methods import FUNCTIONS as OF_ELEMENTS
 from dreamstream import nn
 from dreamstream.operations import UNARY
 from dreamstream.stream.tree import leaves
-
-__all__ = ["FUNCTIONS", "LAYERS", "ODD", "close", "draw", "share", "twins"]
 
 Row = tuple[str, tuple[Any, ...], dict[str, Any], list[tuple[int, ...]]]
 

@@ -1,7 +1,5 @@
 """Models in float64 and streams of random chunks, for the tests of online training with torch."""
 
-from __future__ import annotations
-
 import copy
 from fractions import Fraction
 

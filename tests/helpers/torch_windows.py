@@ -4,8 +4,6 @@
 `Online` is the bridge's own call. Both have `call`, and counts from the C operator.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 
@@ -13,8 +11,6 @@ from dreamstream.stream import StreamMetadata
 from dreamstream.stream.edge import Request
 from dreamstream.torch.run.calls import TorchCall, TorchSession
 from dreamstream.torch.run.kernels import KERNELS, Step
-
-__all__ = ["Online", "Plain", "PlainWindow", "tensors"]
 
 
 def tensors(arrays):

@@ -1,15 +1,11 @@
 """How cases are shared out: ways by turns, one each in the default tier, and many small cases in one test."""
 
-from __future__ import annotations
-
 import functools
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
-
-__all__ = ["by_turns", "in_blocks"]
 
 
 def by_turns(

@@ -3,8 +3,6 @@
 Here, and not in the package, the collector is asked for every object that there is.
 """
 
-from __future__ import annotations
-
 import gc
 import random
 import sys

@@ -1,7 +1,5 @@
 """WAV files of random samples, made byte by byte; a pipe in the place of standard input."""
 
-from __future__ import annotations
-
 import os
 import struct
 import sys

@@ -1,7 +1,5 @@
 """Modules of torch that stand around another."""
 
-from __future__ import annotations
-
 from torch import nn
 
 

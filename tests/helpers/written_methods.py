@@ -1,7 +1,5 @@
 """Cases of methods that write into a tensor, or what they would write into a copy."""
 
-from __future__ import annotations
-
 from dreamstream.array import METHODS
 from dreamstream.operations import BINARY, LOGICAL
 

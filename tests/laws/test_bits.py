@@ -3,8 +3,6 @@
 Each setting is a process of its own that streams models and operators and prints hashes.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Nothing is left out: every operator has a generator and a reference, and runs in every mode of the door."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 
@@ -11,6 +9,7 @@ from ds_laws import GENERATORS, LAWS, MODELS
 from ds_laws.case import DEFINITIONS
 from ds_laws.drive import Eager, alone, plain
 from ds_laws.reference import REFERENCES, Refused
+from turns import in_blocks
 
 from dreamstream import _core, dispatch, plain_operators
 from dreamstream.array import operators
@@ -85,7 +84,7 @@ def test_runs_in_every_mode(name, monkeypatch):
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize("name", GENERATORS)
+@in_blocks("name", list(GENERATORS), 23)
 def test_whole_sequences(name):
     """The C operator itself on whole sequences, ragged and all at once, in both types and through OpenBLAS."""
     rng = np.random.default_rng(8)
@@ -123,7 +122,7 @@ def test_whole_sequences(name):
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize("name", GENERATORS)
+@in_blocks("name", list(GENERATORS), 23)
 def test_cases_vary(name):
     """Random attributes are random: every choice comes up, and streams of some length."""
     rng = np.random.default_rng(9)
@@ -145,7 +144,7 @@ def test_cases_vary(name):
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize("name", GENERATORS)
+@in_blocks("name", list(GENERATORS), 23)
 def test_engine_refuses_float64(name):
     """The engine computes in float32: inputs in float64 have one mode to stream in, and say so."""
     rng = np.random.default_rng(10)

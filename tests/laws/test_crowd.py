@@ -4,8 +4,6 @@ Each must equal itself alone and in one chunk, to the bit: in the engine with on
 in eager mode.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

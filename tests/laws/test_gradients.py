@@ -1,7 +1,5 @@
 """Which operators have slopes, and records that are used wrongly; the laws of slopes: `ds_laws.laws_slopes`."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from ds_laws import GENERATORS

@@ -5,8 +5,6 @@ compared with the model offline. What is not accepted, see `test_idioms_refused.
 different.
 """
 
-from __future__ import annotations
-
 import copy
 from fractions import Fraction
 

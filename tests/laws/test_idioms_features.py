@@ -2,8 +2,6 @@
 captured they mean the same.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from random_graphs.idioms import T, X, held, net, refused

@@ -2,8 +2,6 @@
 capture, and leaves nothing behind.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

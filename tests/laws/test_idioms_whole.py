@@ -1,7 +1,5 @@
 """Statistics of whole streams: how they look, what they cost, and what waits for them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

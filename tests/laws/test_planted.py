@@ -3,8 +3,6 @@
 Faults in Python are patched in; faults in C are built as copies of the package (`ds_laws.mutants`).
 """
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

@@ -3,8 +3,6 @@
 What is planted in operators and their driver is in `test_planted.py`.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gradients of random models: of chunks in ragged batches, under full-file-aligned, as of whole files offline."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -13,8 +13,6 @@ Thousands (DREAMSTREAM_MODELS of them, 10000 by default; half an hour to an hour
     pytest -m slow tests/laws/test_random_graphs.py
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """Every model to a file and back: the same bits, and when it is written again the same bytes."""
 
-from __future__ import annotations
-
 import pytest
 from ds_laws import GENERATORS, MEMBERS, MODELS, made, models as table
 from random_graphs.trial import Subject

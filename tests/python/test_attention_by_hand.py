@@ -7,8 +7,6 @@ import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
 
-pytestmark = pytest.mark.fast
-
 
 class ByHand(nn.Module):
     """``(B, L, 8)``: two heads, which attend as a function of the forward's says."""

@@ -1,7 +1,5 @@
 """What an audit says of attention, of latency, and of what would stand in a layer's place."""
 
-from __future__ import annotations
-
 import functools
 import math
 

@@ -1,7 +1,5 @@
 """The tape of plain tensors: leaves, modes, hooks, writes in place, what is refused, and when it is freed."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import pickle

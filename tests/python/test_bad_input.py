@@ -4,8 +4,6 @@ Every case runs on a model whose streams are under way; afterwards these go on, 
 compared, to the bit, with a twin that never saw the bad call.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from small_model import Model, frames

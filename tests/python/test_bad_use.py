@@ -1,7 +1,5 @@
 """Bad use, eager and compiled: damaged states, two threads in one place, wrong modes, ends and leaks."""
 
-from __future__ import annotations
-
 import copy
 import struct
 import threading

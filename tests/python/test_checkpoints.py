@@ -1,7 +1,5 @@
 """Checkpoints of ChunkTrainer: what follows a resumption is, to the bit, what would have followed."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -3,8 +3,6 @@
 And what can't be read: every error names input and stream, nothing has changed, and the others go on.
 """
 
-from __future__ import annotations
-
 import array
 import re
 import struct

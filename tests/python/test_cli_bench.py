@@ -1,7 +1,5 @@
 """`dreamstream bench`: it measures what it says; figures are not looked at."""
 
-from __future__ import annotations
-
 import json
 import re
 

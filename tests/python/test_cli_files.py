@@ -1,7 +1,5 @@
 """`dreamstream info`, `convert`, and `run` of a model file."""
 
-from __future__ import annotations
-
 import json
 import sys
 import wave

@@ -1,7 +1,5 @@
 """`dreamstream run`: recordings through a model, from the command line."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

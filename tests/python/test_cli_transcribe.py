@@ -1,7 +1,5 @@
 """`dreamstream transcribe` and `listen`, with a network whose words are levels of a constant signal."""
 
-from __future__ import annotations
-
 import io
 import json
 import struct

@@ -1,7 +1,5 @@
 """ds.compare, weights="auto" and `convert --report`: what weights in fewer bits cost, and for which layers."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`python -m dreamstream.config`: a C program compiled with what it prints runs."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import platform

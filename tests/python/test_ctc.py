@@ -1,7 +1,5 @@
 """The loss of connectionist temporal classification: value and gradient are torch's, on edge values too."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from turns import in_blocks

@@ -1,7 +1,5 @@
 """Reading recordings: WAV of every kind against what was written, other formats by soundfile."""
 
-from __future__ import annotations
-
 import gc
 import io
 import os

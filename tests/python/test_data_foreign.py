@@ -1,7 +1,5 @@
 """Recordings that soundfile reads, held against what their headers promise."""
 
-from __future__ import annotations
-
 import io
 import sys
 import threading

@@ -1,7 +1,5 @@
 """What layers draw in training: it depends on seed, stream, place and frame, not on chunks or companions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Engines: stepping, inputs, outputs, states, facts, threads."""
 
-from __future__ import annotations
-
 import collections
 import itertools
 import math

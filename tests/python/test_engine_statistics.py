@@ -1,7 +1,5 @@
 """How an engine's steps route tokens: what modules say of the same frames, and nothing where nobody asks."""
 
-from __future__ import annotations
-
 import io
 from functools import partial
 

@@ -1,7 +1,5 @@
 """What an engine keeps by id: positions, names, streams by hand; and arguments that change under its hands."""
 
-from __future__ import annotations
-
 import collections
 import functools
 import time

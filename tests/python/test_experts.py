@@ -1,7 +1,5 @@
 """Mixture of experts, layer by layer of the stack: operators first."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -5,8 +5,6 @@ go on side by side: the bits are the same, and positions differ by exactly what 
 every operator and layer there; here are the models whose periods are long.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from fractions import Fraction

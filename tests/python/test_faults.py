@@ -1,8 +1,6 @@
 """A call that fails leaves every stream as it was, wherever it fails: at the k-th operation of a forward or at
 the n-th allocation. (Exceptions that come from outside: tests/threads/test_async.py.)"""
 
-from __future__ import annotations
-
 import gc
 
 import faults

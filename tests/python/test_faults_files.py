@@ -1,7 +1,5 @@
 """Loading, saving and copying where the n-th allocation fails, for every n: an error, and nothing left behind."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import io

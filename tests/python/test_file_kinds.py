@@ -1,7 +1,5 @@
 """Files of other programs in the place of a model or of weights: it is said what they are and how to go on."""
 
-from __future__ import annotations
-
 import io
 import random
 import struct

@@ -1,7 +1,5 @@
 """Model files from Python: to and from paths and file objects, the same bytes and bits, what is refused."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io

@@ -1,7 +1,5 @@
 """Layers that overlap, sum up and repeat frames: values, counts and precision, without torch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from random_graphs.idioms import of

@@ -1,7 +1,5 @@
 """Inputs given once: what comes with a stream's start and holds until its end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,6 @@ import dreamstream.nn.functional as F
 from dreamstream import nn
 from dreamstream.online.given import Given
 
-pytestmark = pytest.mark.fast
 SIZES = {"x": 4, "speaker": 3}
 
 

@@ -1,7 +1,5 @@
 """Steps of a loop that work by elements: the bits of their nodes, and of any chunks, however many frames come."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Losses against torch: values and gradients, at edges too; of streams they see valid frames."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

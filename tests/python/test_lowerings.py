@@ -8,7 +8,6 @@ import dreamstream.nn.functional as F
 from dreamstream import nn
 from dreamstream.array.lowerings import LOWERINGS
 
-pytestmark = pytest.mark.fast
 ROWS = {f"{done}: {row.pattern}": row for done, rows in LOWERINGS.items() for row in rows}
 #: Other spellings of frames at positions, and of parts.
 PICKED = {

@@ -4,8 +4,6 @@ Each script runs in a process of its own and prints, as JSON, its resident memor
 at the end, and how often the engine asked for memory in between.
 """
 
-from __future__ import annotations
-
 import json
 import textwrap
 

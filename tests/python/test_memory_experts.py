@@ -4,8 +4,6 @@ Each script runs in a process of its own and prints, as JSON, what it measured i
 minutes, 2.8 GB of disk, and 9 GB of memory while it is built.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import textwrap

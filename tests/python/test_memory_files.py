@@ -3,8 +3,6 @@
 Each script runs in a process of its own and prints, as JSON, what it measured in KiB.
 """
 
-from __future__ import annotations
-
 import json
 import textwrap
 

@@ -3,8 +3,6 @@
 Each is said by all that can say it: modules of ours, torch's, engines.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

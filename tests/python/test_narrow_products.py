@@ -1,7 +1,5 @@
 """Products of rows that are stored as weights are: their definition, and its bits however they are made."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import json

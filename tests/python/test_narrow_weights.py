@@ -1,7 +1,5 @@
 """Weights in 16 and 8 bits: the bits of a model whose weights were rounded so, in memory and in files."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """Embedding and one_hot: against torch, in streams, and what is out of range."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

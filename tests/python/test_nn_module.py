@@ -1,7 +1,5 @@
 """Modules: attributes, walking, conversion, state dicts, text."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

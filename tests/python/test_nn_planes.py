@@ -3,8 +3,6 @@
 Also what they cost streams, and what they refuse.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Pooling and upsampling against torch, on plain tensors, and what of them no stream can have."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

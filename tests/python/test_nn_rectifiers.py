@@ -1,7 +1,5 @@
 """Rectifiers, their relatives and dropout: what they refuse."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

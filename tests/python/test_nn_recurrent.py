@@ -1,7 +1,5 @@
 """Recurrent layers and cells against torch: values, keys, text, states, weights, and what they refuse."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

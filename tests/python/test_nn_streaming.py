@@ -1,7 +1,5 @@
 """Layers and functions online: delays, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from random_graphs.idioms import of

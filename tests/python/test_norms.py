@@ -1,7 +1,5 @@
 """Norms: against torch, on hard data, and what they refuse."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from random_graphs.idioms import X, held, net

@@ -1,7 +1,5 @@
 """Optimizers, schedules and the clipping of gradients, against torch's."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Patched modules: modes, live streams, states, copies, the audit."""
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle

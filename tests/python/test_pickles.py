@@ -1,7 +1,5 @@
 """Copies and pickles of engines: no streams, the same weights, the same bits."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import copy
 import gc

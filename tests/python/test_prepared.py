@@ -1,7 +1,5 @@
 """Weights that eager calls keep prepared: never those of yesterday, of another layer, or of another thread."""
 
-from __future__ import annotations
-
 import pickle
 from functools import partial
 

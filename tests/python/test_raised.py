@@ -1,7 +1,5 @@
 """Which errors a raise statement raised, told by their places in the source."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

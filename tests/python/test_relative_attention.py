@@ -1,7 +1,5 @@
 """Relative attention against plain formulas, the limit of a context without a bound, and rotary positions afar."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

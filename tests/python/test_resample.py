@@ -1,7 +1,5 @@
 """Change of the sample rate, against torchaudio's formula written down in float64."""
 
-from __future__ import annotations
-
 import copy
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The voice activity detector: its shapes, its twin in torch, and real speech however it is cut."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 import wave

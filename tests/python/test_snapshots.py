@@ -1,7 +1,5 @@
 """Snapshots that strangers can rely on: moved to other settings, damaged, of other models, kept for years."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

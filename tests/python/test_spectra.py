@@ -1,7 +1,5 @@
 """Fourier transforms of the native front end, and the features that are made of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from kaldi_peer import of_kaldi

@@ -1,7 +1,5 @@
 """`Engine.step_batch`: padded arrays in, padded arrays out, with the values of `step`."""
 
-from __future__ import annotations
-
 import collections
 
 import numpy as np

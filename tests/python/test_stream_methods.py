@@ -4,8 +4,6 @@ What a method does to ids and lengths, it does by rows: a case is a function of 
 function of one row, whose dimensions are those of the batch without B.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Stream tensors outside a forward: how they are made, what they say, indices, cat, split, combination."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import warnings

@@ -1,7 +1,5 @@
 """Plain tensors: element types, memory, operands, refusals."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from fractions import Fraction

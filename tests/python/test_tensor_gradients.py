@@ -1,7 +1,5 @@
 """Gradients of plain tensors: of every method and function, against torch's, on random numbers and at edges."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -10,6 +8,7 @@ from dreamstream.array import Tensor
 torch = pytest.importorskip("torch")
 
 from method_cases import BRACKETS, FLOAT, REAL, Data, Ours, Theirs
+from turns import in_blocks
 
 #: Methods of which torch has no derivative, or none of a copy that is written into.
 NOT_OF_TORCH = ("floor_divide", "floor_divide_", "heaviside", "acosh_", "asinh_", "atanh_")
@@ -46,7 +45,7 @@ def gradients(case, data, library, weights):
     return {n: None if leaf.grad is None else leaf.grad.numpy() for n, leaf in leaves.items()}
 
 
-@pytest.mark.parametrize("name", sorted(n for n in CASES if n not in (*NOT_OF_TORCH, *OTHERS)))
+@in_blocks("name", sorted(n for n in CASES if n not in (*NOT_OF_TORCH, *OTHERS)), 25)
 def test_gradients_are_those_of_torch(name):
     for number, case in enumerate(CASES[name]):
         for seed in range(3):

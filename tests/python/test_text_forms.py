@@ -1,7 +1,5 @@
 """Models as JSON and XML: the whole model, the same bits, and what is refused of what strangers wrote."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """ChunkTrainer in both front ends: what it takes, what it does around its steps, and what it refuses."""
 
-from __future__ import annotations
-
 import math
 from collections import namedtuple
 from collections.abc import Mapping

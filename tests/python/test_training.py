@@ -1,7 +1,5 @@
 """Training of native modules online: every variant's gradients are the whole file's, the chunk's, and torch's."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import pickle

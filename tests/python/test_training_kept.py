@@ -1,7 +1,5 @@
 """What `audit` says that training keeps, beside the memory that is freed when the tape goes."""
 
-from __future__ import annotations
-
 import gc
 import tracemalloc
 from functools import partial

@@ -1,7 +1,5 @@
 """The WAV reader against bytes that nobody should have written: every fault is named, and nothing else happens."""
 
-from __future__ import annotations
-
 import io
 import struct
 

@@ -1,7 +1,5 @@
 """Networks of wav2letter@anywhere: their modules, their files, their streams in chunks and from first to last."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sockets that are looked at once a tick."""
 
-from __future__ import annotations
-
 import selectors
 import socket
 

@@ -3,8 +3,6 @@
 The cluster is one of threads, so that what happens happens when a test says so; `test_ray.py` has a real one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import copy

@@ -1,7 +1,5 @@
 """What a server allows: clients that flood, read nothing, vanish, or come too many."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

@@ -1,7 +1,5 @@
 """The page of a server in a browser: its microphone, and its client, which hears what is offline."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import wave

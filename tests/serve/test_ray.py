@@ -1,7 +1,5 @@
 """A real Ray of several nodes: streams are what they are offline whatever is killed, stopped or removed."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

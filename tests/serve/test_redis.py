@@ -1,7 +1,5 @@
 """Streams in a Redis: servers that take over from each other, one that comes back, a Redis that goes away."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import shutil

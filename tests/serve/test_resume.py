@@ -1,7 +1,5 @@
 """Streams that come back: to the server that they left, or to one that comes after, killed at any moment."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

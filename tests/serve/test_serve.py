@@ -1,7 +1,5 @@
 """Serving: streams over sockets, equal offline to the bit whatever breaks; limits; what clients do wrong."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """The records of a server's streams in a folder: what survives, cut short, out of date, or another's."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

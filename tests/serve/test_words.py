@@ -1,7 +1,5 @@
 """Models with a decoder: words leave once, and are those of the whole recording, whatever breaks in between."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import pickle

@@ -1,7 +1,5 @@
 """The public header, read: its declarations, each with the comment before it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What the source checks share: which files there are, and C text without comments and strings."""
 
-from __future__ import annotations
-
 import functools
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What a build is told: which OpenBLAS it takes, and by which names."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The public header: every compiler takes it, C++ programs too, and it says what callers need to know."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A room uses only rooms above it: `docs/internals/layers.md`, held against includes and imports."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

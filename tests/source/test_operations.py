@@ -1,7 +1,5 @@
 """`dreamstream.operations` says all there is, once, and nothing that isn't."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """Each row of the table in `docs/howto/refused.md` is what is raised: samples are refused in its words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

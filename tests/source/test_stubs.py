@@ -4,8 +4,6 @@ functions by native functions.
 ``python tests/source/test_stubs.py`` writes them.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """Checks on the built extension: what it exports, imports and keeps in writable memory."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from fnmatch import fnmatchcase

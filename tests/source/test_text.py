@@ -1,7 +1,5 @@
 """Checks on the text of the sources: length of files, calls that a library must not make, words."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterable

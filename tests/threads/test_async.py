@@ -5,8 +5,6 @@ chance, by a trace function before every line (in the slow tier: before every by
 call runs.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

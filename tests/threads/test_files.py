@@ -1,7 +1,5 @@
 """Threads that load, copy, save and step engines of one file at a time."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from concurrent.futures import ThreadPoolExecutor

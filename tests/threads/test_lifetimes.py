@@ -1,7 +1,5 @@
 """Things that come and go while several threads use them: engines, streams, sessions."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading

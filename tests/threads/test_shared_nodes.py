@@ -1,7 +1,5 @@
 """Threads that share the output frames of one node: the same bits as one thread, for rows of any lengths."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Signal handlers that raise while an engine steps: those that wait are handled before the streams advance."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import gc

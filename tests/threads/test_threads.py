@@ -1,7 +1,5 @@
 """Several threads step one engine on different streams; one stream is used by one thread at a time."""
 
-from __future__ import annotations
-
 import functools
 import threading
 

@@ -1,16 +1,12 @@
 """Targets of whole streams, cut to what a call has given: with torch's tensors and with ours."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+import torch
+from torch_training import calls, cuts, gathered, made, sequences, streams
 
 import dreamstream as ds
 from dreamstream.errors import ShapeError, StreamIdError, StreamMismatchError
-
-torch = pytest.importorskip("torch")
-
-from torch_training import calls, cuts, gathered, made, sequences, streams
 
 LENGTHS = {"a": 23, "b": 9, "c": 16}
 

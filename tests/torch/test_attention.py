@@ -1,13 +1,10 @@
 """Attention in torch modules: what masks and contexts say, what is refused, gradients, and tables that end."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from torch import nn
 
 import dreamstream as ds

@@ -1,13 +1,10 @@
 """Attention as it is written in the models of others: each way of writing it is exact, or refused by its line."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from attention_idioms import GROUPS, HEAD, HEADS, WIDTH, F, Idioms, T, future, merge, split
 from torch import nn
 

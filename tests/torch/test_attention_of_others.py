@@ -1,11 +1,9 @@
 """Attention of transformers' models, as they are."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 from torch import nn
 

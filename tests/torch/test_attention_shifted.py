@@ -1,12 +1,9 @@
 """Scores by relative position that models shift, and of unequal rates: exact, or refused by line."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from attention_idioms import HEAD, HEADS, WIDTH, F, Idioms, future, merge, split
 
 from dreamstream import Context

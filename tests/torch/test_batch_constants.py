@@ -1,8 +1,7 @@
 """Constants with a row for each stream: what all of them have alike serves, what depends on how many does not."""
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from torch import nn
 
 import dreamstream as ds

@@ -1,7 +1,5 @@
 """Patched torch modules: modes, errors, states, hooks, shared memory, and that nothing waits for the device."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import pickle
@@ -11,9 +9,7 @@ from inspect import signature
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from nets import net as net_of
 from torch import nn
 from torch.nn import functional as F

@@ -1,14 +1,10 @@
 """Gradients of rows of unequal lengths in one chunk, and weights that every call computes anew."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch import nn
 
 import dreamstream as ds

@@ -1,13 +1,9 @@
 """ds.train.ChunkTrainer against loops that are written by hand."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch.nn import functional as F
 
 import dreamstream as ds

@@ -1,7 +1,5 @@
 """Torch's tensors as chunks: of every type, in engines and in patched modules; those that can't be read."""
 
-from __future__ import annotations
-
 import re
 import warnings
 

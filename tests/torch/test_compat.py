@@ -1,7 +1,5 @@
 """The earlier DreamStream's names: imports as its users write them, and what they get."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

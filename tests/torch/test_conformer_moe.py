@@ -1,11 +1,8 @@
 """3M-ASR's Conformers with experts: offline the plain definition in torch, online offline, for every feeding."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from many_streams import come_and_go
 from one_stream import held, patched, stepped
 from same_bits import content

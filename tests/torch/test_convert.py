@@ -1,14 +1,11 @@
 """``dreamstream convert`` of torch models in Python, and running what it wrote without torch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 from dreamstream import cli
 

@@ -1,14 +1,11 @@
 """``dreamstream convert`` of other toolkits' recognisers, of random weights, and what they transcribe."""
 
-from __future__ import annotations
-
 import json
 import wave
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from torch_references.u2 import Encoder
 
 import dreamstream as ds

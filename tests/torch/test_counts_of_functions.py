@@ -3,12 +3,9 @@
 A pad behind each shows the difference: of an edge of no frames it has frames, of one that isn't there none.
 """
 
-from __future__ import annotations
-
-import pytest
-
-torch = pytest.importorskip("torch")
 import edge_functions
+import pytest
+import torch
 import torch.nn.functional as F
 from edge_functions import FUNCTIONS
 from torch import nn

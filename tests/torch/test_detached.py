@@ -1,16 +1,13 @@
 """Gradients end at `detach` and under `no_grad` inside a forward, loops over frames included, as offline."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
+import torch
 
 import dreamstream as ds
 from dreamstream import nn as native
-
-torch = pytest.importorskip("torch")
 
 FRAMES, CUTS = 23, (0, 5, 6, 17, 23)
 

@@ -10,8 +10,7 @@ from itertools import cycle, pairwise
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from edge_functions import FUNCTIONS, UNLIKE_GRADIENTS, required, unlike
 from edge_values import STREAMS
 from torch import nn

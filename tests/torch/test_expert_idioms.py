@@ -1,7 +1,5 @@
 """Mixtures of experts as others write them, and choices among nearly equals."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Mixtures of experts, torch's and native, against plain definitions: values, gradients, streams, engines."""
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle

@@ -1,7 +1,5 @@
 """Mixtures of experts: what doesn't fit, checkpoints of both layouts, and statistics of routing."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,16 +1,14 @@
 """Mixtures of experts of language models: transformers' own blocks, as they are, against themselves."""
 
-from __future__ import annotations
-
 import copy
 from importlib import import_module
 
 import numpy as np
 import pytest
+import torch
 
 import dreamstream as ds
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 D = 16

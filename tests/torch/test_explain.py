@@ -1,14 +1,11 @@
 """All that stands in the way of a torch module, said at once; what isn't ours stays as it was."""
 
-from __future__ import annotations
-
 import inspect
 import threading
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from torch import nn
 from torch.nn import functional as F
 

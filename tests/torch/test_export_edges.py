@@ -7,8 +7,8 @@ from operator import attrgetter
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from edge_functions import words

@@ -6,8 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from exported import Exported, compare
 from exported_models import made
 

@@ -6,11 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from nets import net
-
-torch = pytest.importorskip("torch")
+import torch
 from exported import Exported, compare
 from exported_models import MODELS, made
+from nets import net
 from random_graphs.trial import Subject
 
 import dreamstream as ds

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from ds_laws import GENERATORS, made
 
 from dreamstream import _core, dispatch

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from exported import Exported, compare, in_onnxruntime, scaled

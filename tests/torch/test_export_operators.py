@@ -5,8 +5,8 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from ds_laws import MEMBERS, made
@@ -72,9 +72,13 @@ FORMS = {form.__name__: form for form in (called, torchscript, onnx)}
 
 
 # What is called is what both files hold: in the default tier by turns, with ONNX, whose nodes are its own, always.
-@pytest.mark.parametrize(
-    ("name", "way"), [*((name, "onnx") for name in NAMES), *by_turns(NAMES, ["called", "torchscript"])]
-)
+# What a family's members have alike one of them shows; tests/torch/test_export_edges.py has their expressions.
+SHOWN = [name for name in NAMES if name not in MEMBERS]
+PAIRS = [*((name, "onnx") for name in SHOWN), *by_turns(SHOWN, ["called", "torchscript"])]
+OF_MEMBERS = [pytest.param(name, way, marks=pytest.mark.slow) for name in sorted(MEMBERS) for way in FORMS]
+
+
+@pytest.mark.parametrize(("name", "way"), PAIRS + OF_MEMBERS)
 def test_operators(name, way):
     form, compared, refusals = FORMS[way], 0, []
     for index in range(30):

@@ -1,13 +1,11 @@
 """Static exports give what the engine gives of whole streams: from the first frame to the last one flushed."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from ds_laws import MEMBERS, made

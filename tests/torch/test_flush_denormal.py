@@ -5,11 +5,10 @@ import contextlib
 
 import numpy as np
 import pytest
+import torch
 
 import dreamstream as ds
 from dreamstream import nn
-
-torch = pytest.importorskip("torch")
 
 
 @contextlib.contextmanager

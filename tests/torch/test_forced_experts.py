@@ -1,11 +1,9 @@
 """Experts that are forced in streams: choices come as an input beside the frames."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 import dreamstream as ds
 from dreamstream import nn as native
 from dreamstream.torch import nn as T

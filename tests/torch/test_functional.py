@@ -1,9 +1,7 @@
 """Functions that torch has no name for, on torch streams; and names that torch gives to several functions."""
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch import nn
 
 import dreamstream as ds

@@ -1,7 +1,5 @@
 """Inputs given once in torch's models, as they are written: patched, compiled, trained."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 from typing import Any

@@ -1,26 +1,20 @@
 """torch's kernels give what the C operators give: every operator, in whole sequences and in ragged chunks."""
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np
 import pytest
+import torch
 from ds_laws import GENERATORS, MEMBERS, n_cases
 from ds_laws.case import DEFINITIONS, Case, Input
 from ds_laws.drive import Row, schedule
 from ds_laws.operators.norms import CANCELS, far
-
-from dreamstream import _core, dispatch
-
-torch = pytest.importorskip("torch")
-
 from torch_windows import Online, Plain, tensors
 
+from dreamstream import _core, dispatch
 from dreamstream.torch.run.kernels import KERNELS
 
 NAMES = [o["name"] for o in _core.operators()]
-FRAMEWISE = [name for name in NAMES if KERNELS[name].framewise]
 WINDOWED = [name for name in NAMES if not KERNELS[name].framewise]
 MEANS = [
     name

@@ -1,14 +1,11 @@
 """What is added to scores by distance and is learned has offline's gradient, whatever it begins with."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+import torch
 
 import dreamstream as ds
 from dreamstream import nn as native
-
-torch = pytest.importorskip("torch")
 
 FRAMES, CUTS = 40, (0, 7, 8, 25, 40)
 

@@ -1,16 +1,12 @@
 """``forward(xs, xs_lens)``: lengths as an argument, masks made of them, derived lengths that are returned."""
 
-from __future__ import annotations
-
 from functools import partial
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import dreamstream as ds

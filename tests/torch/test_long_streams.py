@@ -1,12 +1,8 @@
 """Streams of ten hours: bounded contexts keep no more than in the first second, and say the same of the last."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from snapshot_bytes import shift
 from torch_references import u2
 from torch_references.transformer import Relative, Transformer

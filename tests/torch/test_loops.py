@@ -1,21 +1,18 @@
 """Loops over frames as people write them give, chunk by chunk, what the plain loop gives of whole sequences."""
 
-from __future__ import annotations
-
 import copy
 import io
 from collections import deque
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from architectures import schedule
 from elsewhere import moving
 from given_once import driven, require_gradients, stepped
 from loop_models import D, functional, layers
 from pair_models import CASES
+from turns import by_turns
 
 import dreamstream as ds
 import dreamstream.nn
@@ -106,12 +103,20 @@ def compiled(engine):
     return lambda given, **of: engine(ds.stream_tensor([x.numpy() for x in given], names=("B", "L", None), **of))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_torch_modules_stream(name, in_float64):
-    model = Loop(CASES[name]).eval()
+@pytest.mark.parametrize(("name", "front"), by_turns(CASES, ["torch", "native"]))
+def test_modules_stream(name, front, request):
+    """In torch's front end, or in ours, eagerly and compiled; torch's are compiled below."""
+    if front == "torch":
+        request.getfixturevalue("in_float64")
+    plain = Loop(CASES[name]).eval()
     xs = [torch.randn(n, D) for n in LENGTHS]
-    wanted = wanted_of(model, xs)
-    compare(streamed(patched(model), xs, 1), wanted, 1e-12)
+    wanted = wanted_of(plain, xs)
+    if front == "torch":
+        compare(streamed(patched(plain), xs, 1), wanted, 1e-12)
+        return
+    model = NativeLoop(CASES[name], plain).eval()
+    compare(streamed(patched(model, lambda x: x.numpy()), xs, 1), wanted, 2e-5)
+    compare(streamed(compiled(ds.compile(model, ("B", "L", D))), xs, 2), wanted, 2e-5)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -127,18 +132,6 @@ def test_engines_stream_as_files_and_snapshots_say(name):
         for ours, theirs in zip(first, other):
             for a, b in zip(ours, theirs):
                 assert torch.equal(a, b)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_native_modules_stream(name):
-    plain = Loop(CASES[name]).eval()
-    model = NativeLoop(CASES[name], plain).eval()
-    xs = [torch.randn(n, D) for n in LENGTHS]
-    wanted = wanted_of(plain, xs)
-    step = patched(model, lambda x: x.numpy())
-    compare(streamed(step, xs, 1), wanted, 2e-5)
-    engine = ds.compile(model, ("B", "L", D))
-    compare(streamed(compiled(engine), xs, 2), wanted, 2e-5)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,14 +1,10 @@
 """Streams that come and go, sixteen at a time, through models of attention: each gets what it gets alone."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from many_streams import Patched, come_and_go
 from torch_references.transformer import Relative, Transformer
 from torch_references.u2 import Encoder

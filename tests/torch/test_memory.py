@@ -1,7 +1,5 @@
 """Memories: inputs given once with a length of their own, and attention to them, as torch's models write it."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -4,8 +4,6 @@ Where torch raises because a sequence is too short there are no frames; where it
 slices, sums) a stream gives as many, of these values, however it is cut.
 """
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

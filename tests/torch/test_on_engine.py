@@ -1,16 +1,12 @@
 """Patched modules that an engine evaluates: what it gives, what it watches, what it refuses."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import threading
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch import nn
 
 import dreamstream as ds

@@ -1,7 +1,5 @@
 """Slopes of operators equal torch's gradients, at edge values too: ties, limits, zeros, infinities and NaN."""
 
-from __future__ import annotations
-
 from itertools import product
 from operator import attrgetter
 

@@ -1,22 +1,18 @@
 """Gradients that a forward defines or asks for itself: torch.autograd.Function, checkpoints, hooks, torch.func."""
 
-from __future__ import annotations
-
 import copy
 import re
 
 import numpy as np
 import pytest
-
-import dreamstream as ds
-from dreamstream.errors import NotStreamableError
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 from torch_training import VARIANTS, assert_close, assert_same_gradients, calls, cuts, gathered, sequences, streams
+
+import dreamstream as ds
+from dreamstream.errors import NotStreamableError
 
 nn, F = torch.nn, torch.nn.functional
 LENGTHS = {"a": 23, "b": 9, "c": 16}

@@ -1,15 +1,11 @@
 """What runs around the forward of a patched module: a class's own call, another forward, hooks of every kind."""
 
-from __future__ import annotations
-
 import copy
 import os
 import sys
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch import nn
 from torch.nn.modules import module as modules
 

@@ -1,7 +1,5 @@
 """Copies of patched torch modules: deep and shallow ones, pickles, replicas, and those that classes make."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import io
@@ -9,9 +7,7 @@ import pickle
 import weakref
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 

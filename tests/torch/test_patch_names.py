@@ -1,14 +1,10 @@
 """Names that a patched module offers, those that it has itself, and the functions that serve always."""
 
-from __future__ import annotations
-
 import operator
 import warnings
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch import nn
 from wrappers import Forwards
 

@@ -1,15 +1,11 @@
 """Tools of torch on patched modules: parametrizations, pruning, compilers, scripts, exports, wrappers."""
 
-from __future__ import annotations
-
 import copy
 import re
 import warnings
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
 

@@ -1,13 +1,9 @@
 """Patching leaves no trace: classes, dictionaries, hooks and states of modules of many kinds, before and after."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 from wrappers import Forwards

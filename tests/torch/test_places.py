@@ -6,8 +6,7 @@ import weakref
 from functools import wraps
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 import torch.nn.functional as F
 from torch import nn, overrides
 from torch.overrides import TorchFunctionMode
@@ -18,7 +17,6 @@ from dreamstream.online.session import Call
 from dreamstream.torch.forward import places
 from dreamstream.torch.forward.mode import Forward
 
-pytestmark = pytest.mark.fast
 CHUNKS = (7, 3, 1, 5, 4)
 
 

@@ -5,15 +5,13 @@ import math
 import sys
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 import torch.nn.functional as F
 from torch import nn
 
 import dreamstream as ds
 from dreamstream.torch.forward.mode import Forward
 
-pytestmark = pytest.mark.fast
 CHUNKS = (7, 3, 1, 5, 4, 4, 4, 4)
 
 

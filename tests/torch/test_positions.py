@@ -1,13 +1,10 @@
 """What torch forwards compute of positions, as people write it: tables, sinusoids, rotary positions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from one_stream import answers_made, held, patched, stepped
 from torch import nn
 

@@ -1,14 +1,11 @@
 """Powers by a number: torch's bits in every front end, whatever a number is beside."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+import torch
+from nets import net
 
 import dreamstream as ds
-
-torch = pytest.importorskip("torch")
-from nets import net
 
 #: Exponents for which torch multiplies, divides and takes roots.
 EXACT = (0, 1, 2, 3, -1, -2, 0.5, -0.5, 2.0, 3.0, -1.0)

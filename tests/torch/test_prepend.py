@@ -1,13 +1,10 @@
 """Tokens before the first frame and behind the last: `ds.prepend`, and as torch's models join them."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from torch import nn
 
 import dreamstream as ds

@@ -11,15 +11,11 @@ Many (DREAMSTREAM_MODELS of them, 2000 by default; half an hour)::
     pytest -m slow tests/torch/test_random_torch_models.py
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from random_graphs.drafts import build, draft
 from random_graphs.torch_twin import NAMESPACE, PLAIN
 from shared_cases import Case, Given

@@ -1,10 +1,7 @@
 """torch's functions behind recurrent layers, which forwards call by themselves, stream as the layers do."""
 
-from __future__ import annotations
-
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from one_stream import held, patched, stepped
 from torch import nn
 

@@ -1,12 +1,8 @@
 """Three recipes of training, native and torch, from equal weights: the losses of their steps are the same."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from recipes import conformer, cross_entropy, ctc, tagger
 
 import dreamstream as ds

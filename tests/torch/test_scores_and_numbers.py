@@ -1,15 +1,12 @@
 """A number added to scores changes nothing behind softmax, and much without it: exact, or refused by line."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
+import torch
 
 import dreamstream as ds
-
-torch = pytest.importorskip("torch")
 
 EXACT = {
     "added, then a mask": lambda s, m, x: (s + 3).masked_fill(~m, -math.inf).softmax(-1) @ x,

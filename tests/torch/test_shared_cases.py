@@ -7,19 +7,14 @@ them in every way::
     pytest -m "slow or not slow" tests/torch/test_shared_cases.py
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-
-import dreamstream as ds
-
-torch = pytest.importorskip("torch")
-
+import torch
 from shared_cases import CASES, EXPORTS, FRONT_ENDS, baseline, schedule, theirs
 from shared_cases.checks import require_offline
 from turns import by_turns
 
+import dreamstream as ds
 from dreamstream.stream.tree import leaves
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own

@@ -1,7 +1,5 @@
 """Features of speech, complex streams that are refused, and torchaudio's transforms where they are installed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

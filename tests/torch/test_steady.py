@@ -3,8 +3,7 @@
 import copy
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 import torch.nn.functional as F
 from torch import nn
 from torch_training import assert_close, assert_same_gradients, calls, gathered, offline

@@ -1,7 +1,5 @@
 """The torch StreamTensor outside a forward: making, asking, converting, storing."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle
@@ -11,11 +9,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 
 import dreamstream as ds
 from dreamstream.errors import DTypeError, ShapeError, StreamIdError, StreamIndexError, StreamMismatchError
 
-torch = pytest.importorskip("torch")
 Stream = ds.stream_tensor(torch.zeros(1, 1), ids="a").__class__
 
 ROWS = [torch.randn(4, n, generator=torch.Generator().manual_seed(n)) for n in (5, 0, 3)]

@@ -1,17 +1,13 @@
 """Losses of torch stream tensors: those of all valid frames in one long row, gradients too."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest
+import torch
+from torch_batches import LENGTHS, make, rows, silent
 
 import dreamstream as ds
 from dreamstream.errors import StreamMismatchError
-
-torch = pytest.importorskip("torch")
-
-from torch_batches import LENGTHS, make, rows, silent
 
 F = torch.nn.functional
 

@@ -4,8 +4,6 @@ A case is one function of the padded batch and of each row alone, whose dimensio
 row. Behind the rows' frames stands NaN, in all of them.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle
@@ -13,14 +11,13 @@ import warnings
 
 import numpy as np
 import pytest
+import stream_methods
+import torch
+from torch_batches import IDS, LENGTHS, close, make, rows, silent
 
 import dreamstream as ds
 from dreamstream.errors import ModeError, StreamFallbackWarning, StreamIdError, StreamMismatchError, StreamWarning
 from dreamstream.stream.tree import leaves
-
-torch = pytest.importorskip("torch")
-import stream_methods
-from torch_batches import IDS, LENGTHS, close, make, rows, silent
 
 F = torch.nn.functional
 

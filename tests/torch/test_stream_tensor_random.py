@@ -1,16 +1,14 @@
 """Random operations on random torch stream tensors: what a result says of its streams is true, or it is plain."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
 import pytest
+import torch
 from turns import in_blocks
 
 import dreamstream as ds
 
-torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 

@@ -1,14 +1,10 @@
 """StreamingTransformer: offline a plain definition in torch, online offline, for every way of feeding."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
 from one_stream import held, patched, stepped
 from torch_references.transformer import definition
 

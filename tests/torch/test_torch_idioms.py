@@ -3,12 +3,8 @@
 They are the same files, read with torch in the place of dreamstream: see tests/helpers/shared_cases/idioms.py.
 """
 
-from __future__ import annotations
-
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from shared_cases.idioms import read_as_torch
 
 #: Tests of what torch doesn't have, or means otherwise.

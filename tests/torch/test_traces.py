@@ -1,7 +1,5 @@
 """What runs a model's forward leaves nothing behind: neither in the model, nor around it."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import io
@@ -11,17 +9,15 @@ import weakref
 
 import numpy as np
 import pytest
-
-import dreamstream as ds
-from dreamstream import nn as native
-
-torch = pytest.importorskip("torch")
-
+import torch
 from shared_cases import CASES as SHARED, schedule
 from shared_cases.case import theirs, twin
 from shared_cases.front_ends import tensors_of
 from side_effects import CACHES, CACHES_OUTSIDE, EFFECTS, KEEPING, keeping, made
 from untouched import OF_HANDLE, Model, Process
+
+import dreamstream as ds
+from dreamstream import nn as native
 
 SPEC = ("B", 4, "L")
 pytestmark = pytest.mark.filterwarnings("ignore:the forward of")

@@ -1,17 +1,10 @@
 """Online training with torch, full files and chunks: outputs and gradients against torch itself, in float64."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 import pytest
-
-import dreamstream as ds
-from dreamstream.errors import ModeError, StreamIdError
-
-torch = pytest.importorskip("torch")
-
+import torch
 from torch_training import (
     MODELS,
     VARIANTS,
@@ -27,6 +20,8 @@ from torch_training import (
     streams,
 )
 
+import dreamstream as ds
+from dreamstream.errors import ModeError, StreamIdError
 from dreamstream.torch.run.kernels.registry import KERNELS
 
 LENGTHS = {"a": 23, "b": 9, "c": 16}

@@ -1,15 +1,11 @@
 """The example that trains on a folder of WAV files, run small."""
 
-from __future__ import annotations
-
 import importlib.util
 import wave
 from importlib import resources
 from pathlib import Path
 
 import pytest
-
-torch = pytest.importorskip("torch")
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "train_wav.py"
 

@@ -1,17 +1,15 @@
 """Online training with torch: outputs of whole files, and whole streams, against torch itself in float64."""
 
-from __future__ import annotations
-
 import collections
 import copy
 
 import numpy as np
 import pytest
+import torch
 
 import dreamstream as ds
 from dreamstream.errors import ModeError, StreamIdError
 
-torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 from torch_training import (

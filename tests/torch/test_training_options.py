@@ -1,20 +1,16 @@
 """What layers do in training alone: gradients of tables, random numbers that frames share, weights that change."""
 
-from __future__ import annotations
-
 import copy
 import random
 import warnings
 
 import numpy as np
 import pytest
+import torch
+from torch_training import VARIANTS, assert_close, assert_same_gradients
 
 import dreamstream as ds
 from dreamstream.errors import ModeError, NotStreamableError, StreamWarning
-
-torch = pytest.importorskip("torch")
-
-from torch_training import VARIANTS, assert_close, assert_same_gradients
 
 nn, F = torch.nn, torch.nn.functional
 INDICES = torch.tensor([0, 3, 0, 1, 2, 0, 5, 4, 0])

@@ -1,7 +1,5 @@
 """Online training with torch: failed calls leave no trace, nothing grows, nothing is kept alive."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import weakref
@@ -9,11 +7,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+import torch
 
 import dreamstream as ds
 from dreamstream.errors import ModeError
 
-torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 from torch_training import (

@@ -1,18 +1,14 @@
 """States of patched torch modules as bytes: moved in mid-training and to fresh processes, refused if wrong."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import torch
+from torch_training import MODELS, VARIANTS, assert_close, calls, gathered, offline, online, sequences, streams
 
 from dreamstream.errors import FormatError, ModeError, StreamIdError
-
-torch = pytest.importorskip("torch")
-
-from torch_training import MODELS, VARIANTS, assert_close, calls, gathered, offline, online, sequences, streams
 
 
 @pytest.mark.parametrize("train", [False, True], ids=["eval", "train"])

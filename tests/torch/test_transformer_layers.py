@@ -1,14 +1,11 @@
 """Native layers of Transformers say what torch's say, with torch's weights, in torch's masks."""
 
-from __future__ import annotations
-
 import inspect
 import math
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from one_stream import held, patched, stepped
 
 import dreamstream as ds

@@ -1,11 +1,8 @@
 """U2's encoders: offline the plain definition in torch, online offline, for every way of feeding."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from one_stream import held, patched, stepped
 from torch_references.u2 import Encoder
 

@@ -1,17 +1,15 @@
 """Checkpoints of torch modules under weight_norm load into plain layers; others are refused by name."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
 import pytest
+import torch
 
 import dreamstream as ds
 from dreamstream import nn
 from dreamstream.errors import FormatError
 
-torch = pytest.importorskip("torch")
 parametrizations = torch.nn.utils.parametrizations
 
 

@@ -1,16 +1,13 @@
 """Weights go between torch and us by state dict; the same model then gives the same numbers offline."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+import torch
+from torch_layers import close
 
 import dreamstream as ds
 from dreamstream import nn
 from dreamstream.errors import FormatError
-
-torch = pytest.importorskip("torch")
-from torch_layers import close
 
 
 def twins(build):

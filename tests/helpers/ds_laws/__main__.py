@@ -3,8 +3,6 @@
 The exit status is 1 where a law is broken.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 

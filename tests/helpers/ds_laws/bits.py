@@ -8,8 +8,6 @@ be equal. Within a process streams in random batches, on two threads, must get w
 frame. Sizes are such that kernels run their bodies, their tails and several blocks of a sum.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -26,9 +24,6 @@ from .drive import driver, run, schedule
 from .models import MODELS, case as model_case
 from .operators import GENERATORS
 from .slopes import random_slopes, whole
-
-__all__ = ["hashes"]
-
 
 CASES = Path(__file__).resolve().parents[2] / "c" / "op_cases.def"
 

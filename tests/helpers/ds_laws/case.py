@@ -5,8 +5,6 @@ A `Case` is one operator with random attributes (generators in `operators`, `poi
 in which order the dimensions are given.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +20,6 @@ import dreamstream as ds
 from dreamstream import _core, dispatch, nn
 
 from .reference import REFERENCES, Refused
-
-__all__ = ["Case", "CaseModel", "Input", "Refused", "Rng", "normal", "pick", "random_layout", "sizes", "together"]
 
 #: Operators whose references are asked what comes of no frames; of others none do.
 OF_NONE = (

@@ -1,7 +1,5 @@
 """Holding a law against seeded random cases of an operator, or against a model."""
 
-from __future__ import annotations
-
 import os
 import zlib
 from collections.abc import Callable, Iterable
@@ -24,8 +22,6 @@ from . import (  # noqa: F401  (they register themselves)
 from .case import Case, Rng
 from .laws import LAWS
 from .operators import GENERATORS
-
-__all__ = ["ALONG", "Broken", "check", "first_broken", "made", "n_cases"]
 
 
 class Broken(AssertionError):

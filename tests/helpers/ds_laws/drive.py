@@ -20,23 +20,6 @@ from dreamstream.stream.tree import leaves
 
 from .case import Array, Case, Rng, pick, together
 
-__all__ = [
-    "Call",
-    "Compiled",
-    "Eager",
-    "Result",
-    "Row",
-    "alone",
-    "copied",
-    "driver",
-    "offline",
-    "part_of",
-    "plain",
-    "run",
-    "same",
-    "schedule",
-]
-
 Data = Mapping[str, Sequence[Array]]
 
 

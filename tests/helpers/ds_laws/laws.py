@@ -5,8 +5,6 @@ runs one on seeded random cases and says how to see a failure again. The laws of
 in `laws_state`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 
@@ -17,8 +15,6 @@ from dreamstream.stream.tree import leaves
 
 from .case import Array, Case, Refused, Rng, together
 from .drive import Row, alone, driver, offline, run, same, schedule
-
-__all__ = ["LAWS", "law"]
 
 Law = Callable[[Case, Rng], None]
 LAWS: dict[str, Law] = {}

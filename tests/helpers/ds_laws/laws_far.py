@@ -1,7 +1,5 @@
 """The law of streams that have run for long: what they give does not depend on how far they are."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

@@ -3,8 +3,6 @@
 They are held in float64, whatever the case's type is; models have no operator of their own, and nothing to hold.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The laws of failure and of state: a failed call is no call, and what a stream remembers is data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,8 +13,6 @@ from dreamstream.online.session import Call as SessionCall, Session
 from .case import Array, Case, Rng, together
 from .drive import Call, Result, Row, Run, alone, copied, driver, part_of, run, same, schedule
 from .laws import assert_close, assert_same, law, streams
-
-__all__ = ["interrupted_at"]
 
 Data = dict[str, list[Array]]
 

@@ -5,8 +5,6 @@ with fixed weights. What a model says of a whole sequence is checked against tor
 what it says offline.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,8 +20,6 @@ from dreamstream.nn import functional as F
 from . import networks, recurrent_models
 from .case import Array, Case, Input, Refused
 from .drive import Eager, alone, offline
-
-__all__ = ["MODELS", "Entry", "build", "case", "image"]
 
 BCL, BLC = ("B", 0, "L"), ("B", "L", 0)
 

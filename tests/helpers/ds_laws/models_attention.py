@@ -1,7 +1,5 @@
 """Layers of attention, as stacks that see a context; see `models`. torch says offline what they say elsewhere."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import dreamstream as ds

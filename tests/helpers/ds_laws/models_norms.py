@@ -1,7 +1,5 @@
 """Norms and what reduces or mixes features, as layers and small stacks; see `models`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from nets import net

@@ -1,7 +1,5 @@
 """Layers and stacks over planes of time and frequency, and networks within frames; they join `MODELS`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from nets import net

@@ -1,7 +1,5 @@
 """Models of rectifiers and other pointwise functions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from nets import net

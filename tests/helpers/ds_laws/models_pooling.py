@@ -1,7 +1,5 @@
 """Layers and small stacks that pool, repeat, overlap and sum up; entries of `MODELS`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from nets import net

@@ -5,8 +5,6 @@ restores them and goes on from there. Both print, per model, a hash of what came
 thread counts, with and without OpenBLAS, the lines must be equal.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -21,8 +19,6 @@ from dreamstream import _core
 from .case import Array, Case
 from .drive import driver, run, schedule
 from .models import MODELS, case as model_case
-
-__all__ = ["go", "take"]
 
 
 def _streams(name: str) -> tuple[Case, Any, list[Any], dict[str, Any], int]:

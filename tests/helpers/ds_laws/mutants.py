@@ -6,8 +6,6 @@ Only the mutated file is compiled; all other objects are those of the last build
 compiled once and kept there. A process that finds the copy first on its path runs the laws with it.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import re
@@ -21,8 +19,6 @@ from pathlib import Path
 import numpy as np
 
 from dreamstream import _core
-
-__all__ = ["MUTANTS", "ROOT", "Mutant", "build", "run"]
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -1,7 +1,5 @@
 """Networks of the package: from a text that describes one, and from a file of another program's."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,8 +9,6 @@ from cereal import written
 
 from dreamstream import nn
 from dreamstream.models import TDSNet, load_wav2letter
-
-__all__ = ["BANDS", "MAKERS"]
 
 BANDS = 4
 _TEXT = """PD 0 3 1

@@ -1,14 +1,10 @@
 """Recurrent layers and cells, as `models` lists them: frames ``(B, L, 3)`` go in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from nets import net
-
-__all__ = ["MAKERS"]
 
 Make = Callable[[Any, Any], Any]
 

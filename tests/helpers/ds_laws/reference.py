@@ -21,20 +21,6 @@ import numpy.typing as npt
 
 from dreamstream.operations import OPERATORS
 
-__all__ = [
-    "REFERENCES",
-    "Array",
-    "Arrays",
-    "Refused",
-    "by_lane",
-    "length_of",
-    "named",
-    "no_frames",
-    "operands",
-    "padded",
-    "sigmoid",
-]
-
 Array = npt.NDArray[Any]
 Arrays = Sequence[Array]
 

@@ -3,8 +3,6 @@
 Slopes are gradients of a loss ``sum(g * y)`` over all outputs ``y``, with respect to inputs and weights.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

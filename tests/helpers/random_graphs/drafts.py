@@ -8,8 +8,6 @@ Every line has a twin for finding dependence by NaN: there, what hides it (maxim
 some features) is replaced by sums. `forward` holds the lines, `sums` the twins.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Collection

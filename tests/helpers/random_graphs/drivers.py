@@ -4,8 +4,6 @@ A driver steps rows of arrays and returns each output's frames ``[frames][featur
 start. What it is handed it overwrites afterwards, and what it was given too: nothing may depend on either.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -19,8 +17,6 @@ from dreamstream.online.eager import EagerCall
 from dreamstream.stream.tree import leaves
 
 from .totals import Input
-
-__all__ = ["Eager", "Frames", "InEngine", "canonical", "failing_at"]
 
 Array = Any
 Frames = list[list[Array]]

@@ -6,8 +6,6 @@ length up to a horizon, each time with NaN behind what has been seen so far; wha
 final. The runs are those of a model's `sums`, in float64.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math
@@ -25,8 +23,6 @@ from dreamstream.stream.tree import leaves
 from .drivers import InEngine
 from .totals import Totals
 from .trial import Subject, batch_rows, offline
-
-__all__ = ["delays_and_fields", "emissions", "finality", "most_kept"]
 
 Array = Any
 Frames = tuple[int, ...]

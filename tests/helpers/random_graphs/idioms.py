@@ -1,7 +1,5 @@
 """How an idiom is held against offline, or refused; the idioms stand in `tests/laws/test_idioms*.py`."""
 
-from __future__ import annotations
-
 import copy
 from collections import Counter
 from collections.abc import Callable
@@ -20,8 +18,6 @@ from dreamstream.errors import NotStreamableError
 from .drafts import Draft
 from .totals import Input
 from .trial import Subject, Trial
-
-__all__ = ["T", "X", "held", "net", "of", "refused", "refused_of"]
 
 X = Input("x", Fraction(1), 4, "BFL")  # (B, 4, L), as convolutions take it
 T = Input("x", Fraction(1), 4, "BLF")  # (B, L, 4), as LSTM and Linear take it

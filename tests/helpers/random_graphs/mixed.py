@@ -1,13 +1,9 @@
 """Nodes of random models that write, that say where a frame stands, and that run networks within a frame."""
 
-from __future__ import annotations
-
 import random
 from typing import Protocol
 
 from .source import FEATURES, FRAMES, Node, Value
-
-__all__ = ["KINDS", "Mixed"]
 
 KINDS = ["written", "placed", "across", "mixture"]
 

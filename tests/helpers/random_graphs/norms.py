@@ -1,13 +1,9 @@
 """Nodes of random models that look at all features of a frame: norms, statistics, matrices."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 
 from .source import FEATURES, Node, Value
-
-__all__ = ["KINDS", "Norms"]
 
 #: Names of the methods below, for the drafter to choose from.
 KINDS = ["normed", "statistic", "statistic", "matrix"]

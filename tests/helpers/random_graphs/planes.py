@@ -1,13 +1,9 @@
 """Nodes over planes of time and features, and within frames."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 
 from .source import Node, Value
-
-__all__ = ["KINDS", "PlaneNodes"]
 
 KINDS = ["plane", "plane", "within", "within"]
 

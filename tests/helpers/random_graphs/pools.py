@@ -1,13 +1,9 @@
 """Nodes that pool, repeat, overlap and sum up, and what of them torch lacks."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 
 from .source import FRAMES, Node, Value
-
-__all__ = ["KINDS", "Pools"]
 
 #: Names of the methods below, for the drafter to choose from.
 KINDS = ["pool", "pool", "inner_pool", "repeat", "every", "overlap", "running"]

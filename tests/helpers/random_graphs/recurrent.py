@@ -1,12 +1,8 @@
 """Nodes of random models that recur: layers along the stream, cells on frames."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .source import Node, Value
-
-__all__ = ["cell", "layer"]
 
 
 def layer(drafter: Any, a: Value, name: str, bidirectional: bool = False) -> Node:

@@ -1,7 +1,5 @@
 """What a draft is: a model as source text, with a twin of its forward for finding dependence by NaN."""
 
-from __future__ import annotations
-
 import inspect
 import linecache
 from dataclasses import dataclass, field
@@ -15,23 +13,6 @@ import dreamstream.nn.functional as F
 from dreamstream import nn, operations
 
 from .totals import Input
-
-__all__ = [
-    "FEATURES",
-    "FRAMES",
-    "JOINS",
-    "KINDS",
-    "MOVES",
-    "N_LENGTHS",
-    "TABLE",
-    "UNARY",
-    "Draft",
-    "Node",
-    "Value",
-    "build",
-    "grid",
-    "tie",
-]
 
 N_LENGTHS = 70  # lengths at which a draft is tried out
 TABLE = 700  # rows of a table that no stream outgrows

@@ -6,8 +6,6 @@ That is the native function or layer, which the laws hold to a reference.
 whole sequence must give.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
@@ -21,8 +19,6 @@ import dreamstream
 from dreamstream import Context
 from dreamstream.torch import StreamTensor, functional
 from dreamstream.torch.nn import FMoETransformerMLP
-
-__all__ = ["NAMESPACE", "PLAIN"]
 
 
 class _Conv1d(nn.Conv1d):

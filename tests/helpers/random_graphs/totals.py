@@ -5,8 +5,6 @@ written, and each of its edges carries the counts of all rows. Every row is a st
 frames of each input, and may have ended with them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,8 +17,6 @@ from dreamstream.array.stream_tensor import StreamTensor
 from dreamstream.errors import DreamStreamError
 from dreamstream.stream.edge import Edge, Line, Request, lines_of
 from dreamstream.stream.rules import entry
-
-__all__ = ["Input", "Totals"]
 
 LAYOUTS = {"BFL": ("B", 0, "L"), "BLF": ("B", "L", 0), "LBF": ("L", "B", 0)}
 

@@ -23,8 +23,6 @@ from .drafts import Draft, build, draft
 from .drivers import Eager, Frames, InEngine, canonical, failing_at
 from .totals import Input, Totals
 
-__all__ = ["Subject", "offline", "run"]
-
 Array = Any
 
 #: Operators that hold a stream against `buffer_limit`.

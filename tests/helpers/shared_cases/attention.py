@@ -1,7 +1,5 @@
 """Attention as users write it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .tables import BLC, F, forward, nn

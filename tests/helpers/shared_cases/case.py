@@ -1,7 +1,5 @@
 """A case: a module written once for torch and dreamstream, what goes into it, and what it says offline."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,8 +15,6 @@ import dreamstream as ds
 from dreamstream import nn
 from dreamstream.nn import functional as F
 from dreamstream.stream.tree import leaves
-
-__all__ = ["Case", "Given", "expected", "offline", "require_close", "theirs", "twin", "without_l"]
 
 Array = Any
 Make = Callable[[Any, Any, Any], Any]

@@ -1,7 +1,5 @@
 """What is asked of a run: that it says what torch says offline, and call by call what other front ends say."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 
@@ -10,8 +8,6 @@ import numpy as np
 from .case import Case, expected, offline, require_close
 from .front_ends import FRONT_ENDS
 from .streaming import Run, Schedule, planned, streams
-
-__all__ = ["hold", "require_offline"]
 
 HASTY = ("whole", "random")
 

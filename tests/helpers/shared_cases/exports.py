@@ -1,7 +1,5 @@
 """Exported models as front ends: they say how many frames come, and whoever runs them where these start."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import json
@@ -14,8 +12,6 @@ import torch
 
 from .case import Case, theirs, without_l
 from .streaming import Row, Run, Schedule
-
-__all__ = ["EXPORTS"]
 
 
 class _Export:

@@ -1,7 +1,5 @@
 """Forwards as users write them."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

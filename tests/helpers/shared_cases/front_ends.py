@@ -3,8 +3,6 @@
 ``DREAMSTREAM_TORCH_DEVICE=cuda`` runs torch's modules there.
 """
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Mapping, Sequence
@@ -19,8 +17,6 @@ from dreamstream.stream.tree import leaves
 
 from .case import Case, theirs, twin, without_l
 from .streaming import Row, Run, Schedule, schedule
-
-__all__ = ["DEVICE", "FRONT_ENDS", "FrontEnd", "baseline"]
 
 Data = Mapping[str, Sequence[Any]]
 

@@ -1,7 +1,5 @@
 """The idioms of tests/laws, read as torch: their own source, with torch where dreamstream stands in it."""
 
-from __future__ import annotations
-
 import copy
 import importlib.util
 from collections import Counter
@@ -20,8 +18,6 @@ import dreamstream as ds
 from .case import Case, Given
 from .checks import hold
 from .front_ends import FRONT_ENDS
-
-__all__ = ["read_as_torch"]
 
 LAWS = Path(__file__).parents[2] / "laws"
 

@@ -1,7 +1,5 @@
 """Axes joined with B, as dual-path networks and networks of bands, microphones and speakers write them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

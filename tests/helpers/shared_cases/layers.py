@@ -1,7 +1,5 @@
 """Single layers that the models of `ds_laws` don't have."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .case import Given

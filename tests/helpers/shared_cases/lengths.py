@@ -1,7 +1,5 @@
 """What models say of lengths: compared, computed with, padded to."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Attention whose masks, terms and softmax are written by hand, as they stand in the models of others."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

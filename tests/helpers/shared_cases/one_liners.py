@@ -1,7 +1,5 @@
 """Lines that many forwards have: the first frame, positions within limits, rolls, questions to the batch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Small stacks: layers whose strides, trims and kernels don't fit each other, one after another; recurrences."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .tables import BCL, BLC, case, net

@@ -1,7 +1,5 @@
 """Statistics of whole streams: as outputs, and as what their frames use, which wait for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .tables import BCL, BLC, F, case, ds, forward, module, net, nn

@@ -1,7 +1,5 @@
 """Schedules, made once per case and used for every front end, and what comes out of them."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +11,6 @@ from ds_laws import drive
 from ds_laws.drive import Row
 
 from .case import Case
-
-__all__ = ["STYLES", "Row", "Run", "Schedule", "planned", "schedule", "streams"]
 
 Array = Any
 

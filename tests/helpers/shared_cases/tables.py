@@ -1,7 +1,5 @@
 """How the tables of cases are written."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any

@@ -1,7 +1,5 @@
 """Forwards that write into tensors, take features in another order, and put constants beside a stream."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

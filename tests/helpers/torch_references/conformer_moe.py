@@ -1,7 +1,5 @@
 """3M-ASR's encoder in plain torch, by its definition: two stacks, a loop over experts, a mask of pairs."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -10,8 +8,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from .u2 import Attention, Convolution, FeedForward, Subsampling, chunk_mask, sinusoids
-
-__all__ = ["ConformerMoE"]
 
 EPS = 1e-12
 

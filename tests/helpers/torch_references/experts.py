@@ -1,29 +1,11 @@
 """Gates and mixtures of experts by their definitions in plain torch, and models of them, torch's and native."""
 
-from __future__ import annotations
-
 import math
 
 import torch
 
 from dreamstream import nn as native
 from dreamstream.torch import nn as T
-
-__all__ = [
-    "GATES",
-    "D",
-    "E",
-    "H",
-    "among_the_chosen",
-    "chosen_by",
-    "clear_of_ties",
-    "drawn",
-    "made",
-    "mixed",
-    "mlp",
-    "of_language_models",
-    "twin",
-]
 
 D, E, H = 8, 6, 16
 

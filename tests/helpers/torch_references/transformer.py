@@ -1,15 +1,11 @@
 """Transformers in plain torch, by their definition: StreamingTransformer, and one of relative positions."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
-
-__all__ = ["Relative", "Transformer", "definition"]
 
 
 def slopes(heads: int) -> list[float]:

@@ -1,15 +1,11 @@
 """U2's encoders in plain torch, by their definition: whole sequences, a mask of pairs, positions in a table."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
-
-__all__ = ["Encoder", "chunk_mask"]
 
 
 def chunk_mask(n: int, chunk: int, left: int) -> torch.Tensor:

@@ -5,9 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from architectures import check
 from stand_ins import Finder
 

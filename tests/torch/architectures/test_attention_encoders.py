@@ -4,9 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from architectures import check
 from torch import nn
 

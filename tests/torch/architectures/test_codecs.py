@@ -1,9 +1,7 @@
 """Encoders and decoders of neural codecs: DAC of Hugging Face transformers, SNAC."""
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from architectures import check
 
 import dreamstream as ds

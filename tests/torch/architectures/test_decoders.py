@@ -1,8 +1,8 @@
 """Decoders of Hugging Face transformers by embeddings, with the masks and positions that they make."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from architectures import check

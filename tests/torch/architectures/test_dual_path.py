@@ -1,9 +1,7 @@
 """Dual-path networks: both ways within frames, forward over them, with B joined to what is not looked along."""
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from architectures import check
 from torch import nn
 

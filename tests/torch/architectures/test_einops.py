@@ -1,9 +1,9 @@
 """einops inside a forward: what keeps B and L, joins them, or stacks frames."""
 
 import pytest
+import torch
 from nets import net
 
-torch = pytest.importorskip("torch")
 einops = pytest.importorskip("einops")
 
 from architectures import check

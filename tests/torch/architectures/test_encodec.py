@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 encodec = pytest.importorskip("transformers.models.encodec.modeling_encodec")
 
 from architectures import check

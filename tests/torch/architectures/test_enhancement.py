@@ -1,8 +1,8 @@
 """The causal Demucs of denoiser: a U-net with an LSTM, whose input is padded until no layer leaves any over."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 demucs = pytest.importorskip("denoiser.demucs")
 
 from architectures import check

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import dreamstream as ds

@@ -1,8 +1,8 @@
 """The convolutions of Mimi, of Hugging Face transformers: SEANet, down- and upsampling."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 mimi = pytest.importorskip("transformers.models.mimi.modeling_mimi")
 
 from architectures import check

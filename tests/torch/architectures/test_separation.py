@@ -1,8 +1,8 @@
 """Separation with asteroid: Conv-TasNet's network with each norm, Conv-TasNet and LSTM-TasNet whole."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 asteroid = pytest.importorskip("asteroid")
 
 from architectures import check

@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from architectures import check
 from torch import nn
 

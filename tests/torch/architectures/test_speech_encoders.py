@@ -1,8 +1,8 @@
 """Front ends and convolutions of speech encoders of Hugging Face transformers, as they are written there."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from architectures import check

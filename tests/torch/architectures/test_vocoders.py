@@ -1,8 +1,8 @@
 """Vocoders of Hugging Face transformers as they are written there: HiFi-GANs, WaveNet, UnivNet's kernels."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from architectures import check

@@ -10,8 +10,6 @@ import numpy as np
 from ..case import Array, Case, Input, Rng, normal, pick
 from .drawing import WAITS, cases, make
 
-__all__ = ["REFERENCES"]
-
 
 def _bias(a: dict[str, Any], table: Array, distance: Array) -> Array:
     """Entries ``[heads][...]`` of a table over distances, which goes on beyond its ends."""

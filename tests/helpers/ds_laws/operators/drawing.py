@@ -7,8 +7,6 @@ from typing import Any
 
 from ..case import Array, Case, Input, Rng, pick, random_layout, without_defaults
 
-__all__ = ["WAITS", "along", "any_type", "cases", "innermost", "lanes", "long", "make", "maybe", "shape", "total"]
-
 Generator = Callable[[Rng, str], Case]
 
 WAITS = "it waits for the stream's end"

@@ -12,8 +12,6 @@ from .drawing import cases, make, maybe, shape
 from .features import ties
 from .products import _linear as linear, linear as by_linear
 
-__all__ = ["REFERENCES"]
-
 
 def topk_by_definition(a: dict[str, Any], w: Sequence[Array], x: Array) -> list[Array]:
     n = x.shape[-1]

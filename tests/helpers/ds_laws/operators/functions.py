@@ -14,8 +14,6 @@ from ..case import Array, Case, Input, Rng, normal, pick, sizes
 from ..reference import Arrays, operands
 from .drawing import long, make, shape, total
 
-__all__ = ["GENERATORS"]
-
 
 # ---------------------------------------------------------------- data that has something to show
 def inside(rng: Rng, shape: Sequence[int], dtype: str) -> Array:

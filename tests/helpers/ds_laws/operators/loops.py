@@ -11,8 +11,6 @@ from ..case import Array, Case, Input, Rng, normal, pick
 from ..reference import Arrays, sigmoid
 from .drawing import along, make
 
-__all__ = ["GENERATORS", "REFERENCES", "by_elements"]
-
 #: What the nodes of a body compute, of their operands and weights.
 NODES: dict[str, Any] = {
     "linear": lambda x, w, b: x @ w.T + (0 if b is None else b),

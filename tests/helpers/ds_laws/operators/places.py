@@ -14,8 +14,6 @@ from ..reference import length_of
 from .drawing import any_type, cases, make, shape
 from .frames import steps
 
-__all__ = ["REFERENCES"]
-
 
 def _made(codes: Sequence[int], at: Any) -> Any:
     for code, c in zip(codes[::2], codes[1::2]):

@@ -16,8 +16,6 @@ from ..reference import Arrays, operands, sigmoid
 from .drawing import any_type, innermost, long, make, total
 from .functions import halves, wide
 
-__all__ = ["GENERATORS", "REFERENCES", "door"]
-
 
 # ---------------------------------------------------------------- what they compute
 def elementwise(f: Callable[..., Array]) -> Callable[..., list[Array]]:

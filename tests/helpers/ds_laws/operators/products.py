@@ -11,8 +11,6 @@ from ..case import Case, Input, Rng, normal, pick
 from ..reference import Array, Arrays, by_lane, no_frames, padded
 from .drawing import WAITS, along, cases, innermost, lanes, make, maybe, shape
 
-__all__ = ["REFERENCES"]
-
 
 # ---------------------------------------------------------------- what they compute
 def linear(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:

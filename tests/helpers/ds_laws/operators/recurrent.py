@@ -11,9 +11,6 @@ from ..case import Array, Case, Input, Rng, normal, pick
 from ..reference import Arrays, by_lane, no_frames, sigmoid
 from .drawing import WAITS, along, innermost, lanes, make, maybe, shape
 
-__all__ = ["GENERATORS", "REFERENCES"]
-
-
 # ---------------------------------------------------------------- what they compute
 States = tuple[Array, ...]
 Step = Callable[[Array, Array, States], States]

@@ -11,8 +11,6 @@ from ..case import Case, Input, Rng, pick
 from ..reference import Array, Arrays
 from .drawing import innermost, make, shape
 
-__all__ = ["GENERATORS"]
-
 
 # ---------------------------------------------------------------- what comes out
 def _waves(rows: int, columns: int, n: int) -> tuple[Array, Array]:
