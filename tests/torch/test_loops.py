@@ -12,7 +12,6 @@ from elsewhere import moving
 from given_once import driven, require_gradients, stepped
 from loop_models import D, functional, layers
 from pair_models import CASES
-from turns import by_turns
 
 import dreamstream as ds
 import dreamstream.nn
@@ -103,7 +102,8 @@ def compiled(engine):
     return lambda given, **of: engine(ds.stream_tensor([x.numpy() for x in given], names=("B", "L", None), **of))
 
 
-@pytest.mark.parametrize(("name", "front"), by_turns(CASES, ["torch", "native"]))
+@pytest.mark.parametrize("front", ["torch", "native"])
+@pytest.mark.parametrize("name", CASES)
 def test_modules_stream(name, front, request):
     """In torch's front end, or in ours, eagerly and compiled; torch's are compiled below."""
     if front == "torch":
