@@ -506,7 +506,7 @@ for _name in (*_BOTH, *(f"r{name}" for name in _BOTH), *RELATIONS, "neg", "inver
 for _name in ("index", "len", "iter", "array"):
     setattr(Deferred, f"__{_name}__", partialmethod(Deferred._number, f"__{_name}__"))
 Deferred.__hash__ = object.__hash__  # type: ignore[method-assign]
-refuse_the_rest(Deferred, Deferred._refuse)
+refuse_the_rest(Deferred, lambda x, name: x._refuse(name))
 
 
 def is_deferred(x: Any) -> bool:

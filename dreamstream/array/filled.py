@@ -220,6 +220,13 @@ class Filled:
             root = root._source[0]
         root._become(root.as_stream())
 
+    def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
+        """Say that no gradient is wanted; what stands for frames becomes a stream."""
+        if not self.is_filled:
+            self._refuse("requires_grad_")
+        self.become()
+        return self.requires_grad_(requires_grad)
+
     def full_like(self: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Any:
         """Return another number in its shape."""
         number = fill_value.item() if hasattr(fill_value, "item") else fill_value

@@ -33,7 +33,7 @@ _MOST = 4096
 Maker = Callable[[Sequence[Any], Sequence[Any]], Any]
 #: What of scores has a key of its own, or none; and of what types all else has to be.
 _NO_STATE = frozenset(("q", "k", "axes", "steps", "picked", "_source", "_taken"))
-#: What of scores is no attribute that another of the same key has alike.
+#: What scores have for themselves, whatever others have.
 _OF_EACH = ("steps", "_source", "_taken")
 _STATE = frozenset((int, bool, float, type(None)))
 _ATOMS = frozenset((str, type(None), type(...), type))

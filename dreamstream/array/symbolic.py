@@ -511,13 +511,6 @@ class Symbolic(Described, Filled, Deferred):
             return getattr(self.beside_frames(), name)  # once streams end
         return super().__getattr__(name)
 
-    def requires_grad_(self, requires_grad: builtins.bool = True) -> Any:
-        """Say that no gradient is wanted; what stands for frames becomes a stream."""
-        if not self.is_filled:
-            self._refuse("requires_grad_")
-        self.become()
-        return self.requires_grad_(requires_grad)
-
     def __bool__(self) -> builtins.bool:
         return bool(self.item())
 
@@ -579,6 +572,17 @@ def _arithmetic(name: str, keeps: builtins.bool) -> None:
     setattr(Symbolic, f"__i{name}__", lambda self, other: self._in_place(f"__i{name}__", other))
 
 
+def _not_of_lengths(name: str) -> None:
+    def method(self: Symbolic, *others: Any) -> Any:
+        if isinstance(self.value, Token):
+            self._refuse(name)
+        return getattr(super(Symbolic, self), f"__{name}__")(*others)
+
+    setattr(Symbolic, f"__{name}__", method)
+
+
+for _name in ("neg", "abs", "pow", "rpow", "xor", "rxor"):
+    _not_of_lengths(_name)
 for _name in (n for n in ARITHMETIC if n != "pow"):
     _arithmetic(_name, _name in ("add", "sub"))
 for _name in RELATIONS:
