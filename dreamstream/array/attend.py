@@ -14,7 +14,7 @@ from ..stream.context import EVERYTHING, is_declared, seen_by
 from ..stream.mask_recognition import Recognised, Unrecognised
 from . import hook, pair_sums, score_rates
 from .batch_constants import is_constant
-from .deferred import Deferred
+from .deferred import is_computed
 from .mask_terms import deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
 from .score_layout import KEYS, QUERIES, Axes, Heads, atoms_of, laid, shown, streams_of
 from .score_steps import Step, Undivided, require_zeros, unread, with_terms
@@ -120,7 +120,7 @@ def valued(scores: Any, v: Any, t: str, s: str, out: str) -> Any:
         or hasattr(type(v), "valued")
     ):
         scores._misuse("multiplied before softmax")
-    if isinstance(v, Deferred):
+    if is_computed(v):
         scores._misuse("combined with values by position (Shaw's second table), which no operator has")
     own = dict(zip(s, scores.axes.dims))
     features = [c for c in t if c not in own]

@@ -23,7 +23,6 @@ from ..errors import NotStreamableError
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import leaves, map_leaves
 from .stream_tensor import StreamTensor
-from .symbolic import Symbolic
 from .tensor import Tensor
 
 #: Integers up to which float32 has all.
@@ -96,12 +95,13 @@ class OfBatch:
         if len(numbers) != 1 or "complex" in str(numbers.dtype) or getattr(value, "_learned", False):
             return value
         roles = ["B" if i == self.batch_axis else n for i, n in enumerate(value.shape)]
-        return Symbolic(numbers[0].item(), roles, next(other.lengths())).to(str(value.dtype))
+        filled = self.library.filled(numbers[0].item(), roles, next(other.lengths()))
+        return filled.to(str(value.dtype))
 
     def _beside(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return what a method makes of a constant beside frames, positions or lengths; None beside none."""
         for x in args:
-            if isinstance(x, Symbolic) or (isinstance(x, OfBatch) and not x.is_constant):
+            if isinstance(x, OfBatch) and not x.is_constant:
                 met = getattr(self.meeting(x), name)(*args, **kwargs)
                 return None if met is NotImplemented else met
             if getattr(x, "is_stream", False) and hasattr(x, "dims"):
@@ -110,7 +110,8 @@ class OfBatch:
                 number = self.value.item() if name == "__mul__" and self.value.ndim == 1 else 0
                 if number != math.floor(number) or number < 1:
                     self._refuse(f"* by {number}" if number else name)
-                return Symbolic(x * math.floor(number), ("B",), x)  # what relative lengths are in frames
+                frames = x * math.floor(number)  # what relative lengths are in frames
+                return self.library.filled(frames, ("B",), x)
         return None
 
     def _refuse(self, name: str) -> NoReturn:

@@ -15,7 +15,7 @@ from ..stream.rules import BatchSize, Length, Rows
 from . import dtypes, elementwise
 from .base import is_number
 from .batch_constants import is_constant, value_of
-from .deferred import Deferred, as_deferred, library_of
+from .deferred import Deferred, as_deferred, as_number, has_formula, is_filled, library_of
 from .dimension_arguments import axis_of, sizes_of
 from .hook import made
 from .lengths_of import lengths_of
@@ -222,7 +222,7 @@ def full_like(input: Tensor, fill_value: Any, dtype: Any = None, *, device: Any 
     to = dtypes.as_dtype(input.dtype if dtype is None else dtype)
     if (library := library_of((input,))) is not None:
         return library.defer(full_like, (input, fill_value, to), {})
-    if isinstance(input, Symbolic):
+    if has_formula(input):
         return input.full_like(fill_value, to)
     first: Any = input
     if hasattr(type(first), "through") and first.keeps:  # a stream's first frame
@@ -258,7 +258,7 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
     """
     dtypes.check_device(device)
     bounds = (0, start) if end is None else (start, end)
-    first, last = (b.item() if isinstance(b, Symbolic) else b for b in bounds)
+    first, last = map(as_number, bounds)
     if isinstance(first, Length) or isinstance(last, (Length, BatchSize)):
         return positions(first, last, step, dtype)
     given = [b if is_number(b) or not hasattr(b, "__index__") else operator.index(b) for b in (first, last, step)]
@@ -474,7 +474,7 @@ def _tensors(name: str, tensors: Sequence[Any]) -> list[Tensor]:
     if not given:
         raise ShapeError(f"{name}: expected at least one tensor")
     if any(getattr(t, "is_stream", False) for t in given):
-        given = [t.as_stream() if isinstance(t, Symbolic) and t.is_filled else t for t in given]
+        given = [t.as_stream() if is_filled(t) else t for t in given]
     for t in given:
         if not (isinstance(t, Tensor) or is_constant(t)):
             if hasattr(type(t), "refuse"):

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property, lru_cache, partial, partialmethod, wraps
+from functools import cached_property, lru_cache, partial, partialmethod
 from operator import methodcaller
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 from weakref import ref
 
 import numpy as np
@@ -25,13 +25,12 @@ from ..stream.tree import map_leaves
 from .batch_constants import OfBatch, laid_out
 from .dimension_arguments import LikeOthers
 from .distance_tables import Places, stride_of, strided
-from .filled import Shared, Whatever, kept, own_method
+from .filled import Shared, Whatever, kept, to_a_copy
 from .frame_numbers import number_in
 from .known import recalled
 from .lengths_as_numbers import MOST, count_of, first_of, frames_at, frames_for
 from .protocol import refuse_the_rest
 from .shape_of import ShapeOf
-from .symbolic import Symbolic
 
 #: What fills with numbers, and what adds them.
 _FILLING = frozenset(("full", "masked_fill", "full_like", "new_full", "where", "setitem", "fill"))
@@ -94,6 +93,9 @@ class Deferred(OfBatch, Shared, LikeOthers):
     dims = features = ("pairs",)  # what is written in place stays such
     __array_ufunc__ = None
     constants: tuple[int, ...] = ()  # that stand in the function
+    #: Whether a formula says it, as of positions and of one number for all frames; see `Symbolic`.
+    is_formula = position = False
+    is_filled: Any = False
 
     def __init__(
         self, library: Any, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
@@ -113,7 +115,7 @@ class Deferred(OfBatch, Shared, LikeOthers):
         return self.library.compute(self.func, args, kwargs)
 
     def _at(self, x: Any, count: Count, rows: int = 1) -> Any:
-        if isinstance(x, (Deferred, Symbolic)):
+        if isinstance(x, Deferred):
             return x.at(count, rows)
         if isinstance(x, Length):
             return count(x)
@@ -133,8 +135,6 @@ class Deferred(OfBatch, Shared, LikeOthers):
         """Return it with another number in place of one."""
 
         def exchanged(x: Any) -> Any:
-            if isinstance(x, Symbolic):
-                return x._like(exchanged(x.value)) if type(x.value) in (int, float) else x
             if type(x) in (int, float) and abs(x) == number:
                 return type(x)(math.copysign(by, x))
             return slice(*map(exchanged, (x.start, x.stop, x.step))) if isinstance(x, slice) else x
@@ -216,9 +216,7 @@ class Deferred(OfBatch, Shared, LikeOthers):
             filling = name in _FILLING
             scaling = filling or name in ("mul", "rmul", "imul", "multiply")
             found: list[float] = []
-            if isinstance(x, Symbolic) and isinstance(x.value, int):
-                found = [x.value]
-            elif isinstance(x, self.library.tensor) and math.prod(x.shape) <= FEW:
+            if isinstance(x, self.library.tensor) and math.prod(x.shape) <= FEW:
                 found = [c for c in x.flatten().tolist() if abs(c) > 1]
             elif isinstance(x, (int, float)) and not isinstance(x, bool):
                 found = [x]
@@ -246,15 +244,12 @@ class Deferred(OfBatch, Shared, LikeOthers):
     def lengths(self) -> Iterator[Length]:
         """Give the lengths in it."""
         for _, x in self.leaves():
-            yield from x.lengths() if isinstance(x, (ShapeOf, Symbolic)) else (x,) if isinstance(x, Length) else ()
+            yield from x.lengths() if isinstance(x, ShapeOf) else (x,) if isinstance(x, Length) else ()
 
     def key(self, x: Any, keys: Any, tensors: list[Any]) -> Any:
         """Return the cache key of an argument; tensors that are compared by identity are appended to `tensors`."""
         if isinstance(x, Deferred):
             return (x.func, self.key(x.args, keys, tensors), self.key(tuple(x.kwargs.items()), keys, tensors))
-        if isinstance(x, Symbolic):
-            own = (self.key(i, keys, tensors) for i in (x.length, x.value))
-            return (x.roles, x.position, *own)
         if isinstance(x, Length) and keys is None:
             return tuple(count_of(x, n) for n in (*_PROBED[0], LONGEST, LONGEST + 1))
         if isinstance(x, Length):
@@ -450,7 +445,7 @@ class Deferred(OfBatch, Shared, LikeOthers):
         return self.library.output_of(self)
 
     T = property(lambda self: self.t())
-    mT = property(lambda self: self.transpose(-2, -1))
+    mT: Any = property(lambda self: self.transpose(-2, -1))
     device = property(lambda self: self.library.device)
 
     def is_floating_point(self) -> bool:
@@ -511,24 +506,47 @@ for _name in (*_BOTH, *(f"r{name}" for name in _BOTH), *RELATIONS, "neg", "inver
 for _name in ("index", "len", "iter", "array"):
     setattr(Deferred, f"__{_name}__", partialmethod(Deferred._number, f"__{_name}__"))
 Deferred.__hash__ = object.__hash__  # type: ignore[method-assign]
-refuse_the_rest(Deferred, Deferred._refuse)
+refuse_the_rest(Deferred, lambda x, name: x._refuse(name))
 
 
 def is_deferred(x: Any) -> bool:
     """Whether something is computed of positions or lengths."""
-    return isinstance(x, Symbolic) or (isinstance(x, Deferred) and not x.is_constant)
+    return isinstance(x, Deferred) and not x.is_constant
+
+
+def is_computed(x: Any) -> TypeGuard[Deferred]:
+    """Whether functions compute a deferred value, as masks, and no formula says it."""
+    return isinstance(x, Deferred) and not x.is_formula
+
+
+def is_filled(x: Any) -> TypeGuard[Any]:
+    """Whether a deferred value is one number for all frames."""
+    return isinstance(x, Deferred) and x.is_filled
+
+
+def are_positions(x: Any) -> TypeGuard[Any]:
+    """Whether a deferred value is positions from a number, or a length, on."""
+    return isinstance(x, Deferred) and x.position
+
+
+def has_formula(x: Any) -> TypeGuard[Any]:
+    """Whether a formula says a deferred value: lengths, positions, and what is one number for all frames."""
+    return isinstance(x, Deferred) and x.is_formula
+
+
+def as_number(x: Any) -> Any:
+    """Return the length, or the number, that a tensor of lengths without dimensions is; all else as it is."""
+    return x.item() if has_formula(x) else x
 
 
 def library_of(values: Iterable[Any]) -> Any:
-    """Return the library of the first of `values` that is computed of lengths; None where none is."""
-    return next((v.library for v in values if isinstance(v, Deferred) and not v.is_constant), None)
+    """Return the library of the first of `values` that is computed of lengths by no formula, or None."""
+    return next((v.library for v in values if is_computed(v) and not v.is_constant), None)
 
 
 def as_deferred(x: Any) -> Any:
     """Turn positions into a deferred value; return everything else unchanged."""
-    if isinstance(x, Symbolic) and x.position:
-        return x.length.edge.entry.library.defer_method("clone", (x,), {})
-    return x
+    return x.library.defer_method("clone", (x,), {}) if are_positions(x) else x
 
 
 #: Frames for which shapes are looked at, of the shortest stream that is asked for its length.
@@ -546,19 +564,6 @@ def _may_share(name: str) -> bool:
     """Whether what a function of a name gives may share the memory of its first argument."""
     row = OPERATIONS.get(ours(name))
     return name == "diagonal" or (row is not None and row.shares)
-
-
-@lru_cache(maxsize=256)
-def to_a_copy(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that writes into a copy of its first argument, and gives it."""
-
-    @wraps(func)
-    def written(x: Any, *args: Any, **kwargs: Any) -> Any:
-        x = x.clone()
-        own_method(x, func)(x, *args, **kwargs)
-        return x
-
-    return written
 
 
 def flat(tree: Any) -> Iterator[Any]:

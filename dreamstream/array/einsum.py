@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
 from . import derivatives, pair_terms
-from .deferred import Deferred, as_deferred, library_of
+from .deferred import Deferred, as_deferred, is_computed, library_of
 from .distance_tables import Places, product
 from .hook import made
 from .scores import Scores, matrices, paired
@@ -127,7 +127,7 @@ def table_product(name: str, args: Sequence[Any], met: Callable[[], Any]) -> Any
     summed = pair_terms.product(operands, (s, *others), out) if len(others) == 1 else None
     if summed is not None:
         return summed
-    if len(others) != 1 or isinstance(operands[0], Deferred) or not isinstance(operands[1], Deferred):
+    if len(others) != 1 or is_computed(operands[0]) or not is_computed(operands[1]):
         return None
     of_pairs = _of_pairs(operands[0], s, operands[1], others[0], out)
     if of_pairs is not None:
@@ -155,7 +155,7 @@ def _of_pairs(x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
 
     Each vector is a row of a table: the product with all rows is deferred, and what is taken of it.
     """
-    while isinstance(vectors, Deferred) and vectors.func.__name__ in (*_AS_IT_IS, "transpose"):
+    while is_computed(vectors) and vectors.func.__name__ in (*_AS_IT_IS, "transpose"):
         if vectors.func.__name__ == "transpose":
             axes = list(range(len(t)))
             a, b = vectors.args[1:]
@@ -164,7 +164,7 @@ def _of_pairs(x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
         vectors = vectors.args[0]
     queries = next((c for c, d in zip(s, x.dims) if d == "L"), "")
     keys = [c for c in t if c not in s and c in out]
-    if not isinstance(vectors, Deferred) or len(t) != 3 or t[0] != queries or keys != [t[1]] or t[2] in out:
+    if not is_computed(vectors) or len(t) != 3 or t[0] != queries or keys != [t[1]] or t[2] in out:
         return None
     if vectors.func.__name__ == "embedding":
         index, table = vectors.args[:2]
@@ -172,7 +172,7 @@ def _of_pairs(x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
         table, index = vectors.args[:2]
     else:
         return None
-    if not isinstance(index, Deferred) or isinstance(table, Deferred) or len(table.shape) != 2:
+    if not is_computed(index) or is_computed(table) or len(table.shape) != 2:
         return None
     found = product(x, s, Deferred(vectors.library, _itself, (table,), {}), t[1:], out)
     if found is None:

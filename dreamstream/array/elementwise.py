@@ -28,11 +28,10 @@ from ..stream.rules.sizes import Token
 from . import dtypes, hook
 from .base import Number, is_number
 from .batch_constants import is_constant
-from .deferred import as_deferred, library_of
+from .deferred import as_deferred, as_number, has_formula, is_filled, library_of
 from .in_place import check
 from .loops import FRAME
 from .plain import INTEGERS
-from .symbolic import Symbolic
 from .tensor import Tensor
 
 #: Functions of one integer of a stream.
@@ -282,7 +281,7 @@ def library_among(values: Sequence[Any]) -> Any:
     """Return the library of positions, or of what all streams have alike, among values without a stream."""
     if any(isinstance(v, Tensor) and v.is_stream for v in values):
         return None
-    others = (v.library for v in values if is_constant(v) or (isinstance(v, Symbolic) and v.is_filled))
+    others = (v.library for v in values if is_constant(v) or is_filled(v))
     return library_of(map(as_deferred, values)) or next(others, None)
 
 
@@ -294,18 +293,17 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
             out.append(value)
         elif is_number(value):
             out.append(value.item() if isinstance(value, np.generic) else value)
-        elif isinstance(value, Symbolic) and (value.roles or not isinstance(value.value, Length)):
-            out.append(value.as_stream() if stands_elsewhere(value, values) else value.constant())
+        elif has_formula(value) and (value.roles or not isinstance(value.value, Length)):
+            out.append(value.as_stream() if stands_elsewhere(value, values) else value.beside_frames())
         elif is_constant(value):
             if not any(_has_streams_at(v, value) for v in values):
                 return None
             out.append(value.value)
-        elif hasattr(type(value), "as_stream"):
+        elif hasattr(type(value), "as_stream") and not has_formula(value):
             out.append(value.as_stream())
         elif isinstance(value, np.ndarray):
             out.append(Tensor._plain(dtypes.adopt(value)))
-        elif isinstance(value, (Length, Power, Symbolic)):
-            value = value.value if isinstance(value, Symbolic) else value
+        elif isinstance(value := as_number(value), (Length, Power)):
             root = value if isinstance(value, Power) else None
             streams = [v for v in values if isinstance(v, Tensor) and v.is_stream]
             found = streams[0].of_length(value if root is None else root.over) if streams else None  # type: ignore[attr-defined]
@@ -319,7 +317,7 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
     return out if any(isinstance(o, Tensor) for o in out) else None
 
 
-def stands_elsewhere(x: Symbolic, others: Sequence[Any]) -> bool:
+def stands_elsewhere(x: Any, others: Sequence[Any]) -> bool:
     """Whether frames of one number for all stand where a stream that they meet has none: no constant says that."""
     places = [i - x.ndim for i, role in enumerate(x.roles) if role == "L" and not x.position]
     dims = [o.dims for o in others if places and isinstance(o, Tensor) and o.is_stream]  # type: ignore[attr-defined]

@@ -13,6 +13,7 @@ from ..errors import NotStreamableError, ShapeError
 from ..source_line import user_line
 from ..stream.edge import Request
 from ..stream.rules import Length, open_branch
+from .deferred import has_formula
 from .dimension_arguments import parts_of
 from .elementwise import where, with_frames
 from .lengths_of import SAME_ORDER
@@ -214,7 +215,7 @@ def is_each(index: Any) -> bool:
 
 def where_counted(x: Any, axis: int, place: Any) -> Any:
     """Return a stream's last frame, where a place along L, lengths less one, is that; None where it is another."""
-    at = place.value if isinstance(place, Symbolic) else getattr(place, "counts", None)
+    at = place.value if has_formula(place) else getattr(place, "counts", None)
     if not isinstance(at, Length) or getattr(place, "position", False):
         return None
     frames = x.size(axis)

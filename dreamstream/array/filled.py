@@ -7,7 +7,7 @@ it (`kept`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache, partialmethod, wraps
 from typing import Any
 from weakref import ref
@@ -108,6 +108,19 @@ def with_part(view: Callable[..., Any]) -> Callable[..., Any]:
     return put
 
 
+@lru_cache(maxsize=256)
+def to_a_copy(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that writes into a copy of its first argument, and gives it."""
+
+    @wraps(func)
+    def written(x: Any, *args: Any, **kwargs: Any) -> Any:
+        x = x.clone()
+        own_method(x, func)(x, *args, **kwargs)
+        return x
+
+    return written
+
+
 def own_method(x: Any, method: Callable[..., Any]) -> Callable[..., Any]:
     """Return the method of that name that a stream has in place of the library's tensors'."""
     if not isinstance(x, StreamTensor) or hasattr(method, "is_part"):  # a part's function asks for its whole's
@@ -134,8 +147,43 @@ def holds_nowhere(mask: Any) -> bool:
     return hasattr(type(mask), "everywhere") and mask.everywhere() in (False, 0)
 
 
-class Filled(Shared):
+class Formula:
+    """A function of a value and a length that gives a tensor of the value, to which positions may be added.
+
+    Parameters
+    ----------
+    roles : tuple of "B", "L" or int
+        What each dimension is; an int is its size.
+    position : bool
+        Whether element l along L has l more.
+    kind : str, optional
+        Element type, where that is not the one that the value has.
+    """
+
+    __slots__ = ("kind", "position", "roles")
+    __name__ = "full"
+
+    def __init__(self, roles: tuple[Any, ...], position: bool, kind: str | None) -> None:
+        self.roles, self.position, self.kind = roles, position, kind
+
+    def __call__(self, value: Any, length: int, rows: int) -> Any:
+        """Return the array for a number of frames and of streams."""
+        out = np.full([rows if r == "B" else length if r == "L" else r for r in self.roles], value)
+        if self.position:
+            at = self.roles.index("L")
+            out = out + np.arange(length).reshape([-1 if i == at else 1 for i in range(len(self.roles))])
+        return out.astype(np.float32) if out.dtype.kind == "f" else out
+
+
+#: Makes formulas: equal ones are the same.
+formula = lru_cache(maxsize=1024)(Formula)
+
+
+class Filled:
     """The part of `Symbolic` for its values, for tensors of one number, and for sharing memory."""
+
+    _source: Any
+    _shares: Any
 
     @property
     def is_filled(self: Any) -> bool:
@@ -145,26 +193,15 @@ class Filled(Shared):
 
     def at(self: Any, count: Callable[[Length], int], rows: int = 1) -> Any:
         """Compute the tensor for so many streams, and for lengths that `count` turns into numbers."""
-        n = count(self.length)
         value = count(self.value) if isinstance(self.value, Length) else self.value
-        out = np.full([rows if r == "B" else n if r == "L" else r for r in self.roles], value)
-        if self.position:
-            at = self.roles.index("L")
-            out = out + np.arange(n).reshape([-1 if i == at else 1 for i in range(len(self.roles))])
-        return self.library.array(out.astype(np.float32) if out.dtype.kind == "f" else out)
-
-    def lengths(self: Any) -> Iterator[Length]:
-        """Give the lengths in it."""
-        return iter((self.length,))
+        return self.library.array(self.func(value, count(self.length), rows))
 
     def everywhere(self: Any) -> Any:
         """Return the number that all its elements are at every length, or None."""
         return self.value if isinstance(self.value, (bool, int, float)) and not self.position else None
 
-    def as_stream(self: Any) -> Any:
+    def filled_stream(self: Any) -> Any:
         """Return a stream of the number."""
-        if not self.is_filled:
-            self._refuse("a stream of the values")
         kind = self.kind or _KINDS[type(self.value)]
         out = type(self)(0, self.roles, self.length, True).stream("int64" if kind == "bool" else kind, [1, 0])
         if kind == "bool":
@@ -183,9 +220,12 @@ class Filled(Shared):
             root = root._source[0]
         root._become(root.as_stream())
 
-    def is_floating_point(self: Any) -> bool:
-        """Whether it holds real numbers."""
-        return "float" in str(self.dtype)
+    def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
+        """Say that no gradient is wanted; what stands for frames becomes a stream."""
+        if not self.is_filled:
+            self._refuse("requires_grad_")
+        self.become()
+        return self.requires_grad_(requires_grad)
 
     def full_like(self: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Any:
         """Return another number in its shape."""
@@ -249,7 +289,7 @@ def sharing(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
             if self.position:
                 known = self.__dict__
                 if "_stream" not in known:
-                    known["_stream"] = self.constant()
+                    known["_stream"] = self.as_stream()
                 return known["_stream"][args[0]]
             self.become()  # a loop reads a frame, which it may write into
             return self[args[0]]

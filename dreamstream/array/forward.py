@@ -31,6 +31,7 @@ from ..stream.rules import (
 )
 from . import dtypes, hook
 from .batch_constants import is_constant, value_of
+from .deferred import as_number
 from .dimension_arguments import numbered, parts_of as all_parts_of
 from .elementwise import where
 from .ends import first_frames, last_frame, last_frames, later
@@ -40,7 +41,6 @@ from .over_time import chosen, reduce_stream, require_waiting, spread
 from .reductions import OF_FLOATS, Extreme
 from .shape_of import Empty
 from .stream_tensor import StreamTensor
-from .symbolic import Symbolic
 from .tensor import Tensor
 
 
@@ -138,7 +138,7 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
 
         A length that some streams are too short for stays as it is: below 0 a position counts from the end.
         """
-        at = at.item() if isinstance(at, Symbolic) else at
+        at = as_number(at)
         more = at - edge.entry.library.length(edge) if isinstance(at, Length) else None
         short = isinstance(at, Length) and at.fact("short", lambda formula: formula.falls_below(0))
         return more if isinstance(more, int) and more < 0 and not short else at

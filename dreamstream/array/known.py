@@ -19,10 +19,10 @@ from ..stream.edge import Edge
 from ..stream.rules import BatchLength, BatchSize, Length, Token
 from ..stream.rules.sums import Unknown, index_of, key_of_length, length_maker
 from .distance_tables import Places
-from .filled import kept
+from .filled import Formula, Shared, kept
+from .score_layout import Axes
 from .shape_of import ShapeOf
 from .stream_tensor import StreamTensor
-from .symbolic import Symbolic
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 #: The flag of classes that Python's `class` has made.
@@ -31,6 +31,11 @@ _OF_PYTHON = 1 << 9
 _MOST = 4096
 #: Makes something of edges and queries (see `facts_of`), and of what a function was given.
 Maker = Callable[[Sequence[Any], Sequence[Any]], Any]
+#: What of scores has a key of its own, or none; and of what types all else has to be.
+_NO_STATE = frozenset(("q", "k", "axes", "steps", "picked", "_source", "_taken"))
+#: What scores have for themselves, whatever others have.
+_OF_EACH = ("steps", "_source", "_taken")
+_STATE = frozenset((int, bool, float, type(None)))
 _ATOMS = frozenset((str, type(None), type(...), type))
 
 
@@ -86,6 +91,8 @@ def _interned(x: Any, edges: list[Any]) -> Facts:
 
 def _lasts(func: Any) -> bool:
     """Whether a function is the same in every call, and no object or closure that may hold values of one."""
+    if type(func) is Formula:
+        return True
     if type(func) is not FunctionType:
         owner = getattr(func, "__self__", None)  # of a builtin, whatever that is a function of
         return hasattr(func, "__objclass__") or (
@@ -114,8 +121,6 @@ def key_of(x: Any, edges: list[Any], library: Any) -> Any:
         return (kind, *[key_of(part, edges, library) for part in x])
     if kind is slice:
         return (kind, *[key_of(part, edges, library) for part in (x.start, x.stop, x.step)])
-    if kind is Symbolic:
-        return (x.roles, x.position, x.kind, *[key_of(part, edges, library) for part in (x.length, x.value)])
     if isinstance(x, (BatchSize, BatchLength)):
         length = key_of_length(x.length, edges) if isinstance(x, BatchLength) else ()
         return kind, x.times, length
@@ -129,6 +134,8 @@ def key_of(x: Any, edges: list[Any], library: Any) -> Any:
         return (kind, *[(name, key_of(part, edges, library)) for name, part in x.items()])
     if kind is ShapeOf:
         return kind, key_of(x.shape, edges, library), x.dtype, x.device
+    if isinstance(x, Shared):
+        return _key_of_scores(x, edges, library)
     if isinstance(x, library.tensor):
         return library.content(x)
     if _holds_all(kind):  # type: ignore[arg-type]
@@ -138,11 +145,36 @@ def key_of(x: Any, edges: list[Any], library: Any) -> Any:
 
 def _key_of_product(x: Places, edges: list[Any], library: Any) -> tuple[Any, ...]:
     """Return a key of a product with a table by distance; its queries are appended to `edges`."""
-    q, edge = x.queries, vars(x.queries).get("edge")
-    if type(q) is not StreamTensor or edge is None or q.alike[0] is not None:
+    own: list[Any] = []
+    queries = key_of_stream(x.queries, own)
+    edges += (x.queries.edge, *own)
+    return Places, x.dims, x.order, queries, key_of(x.table, edges, library)
+
+
+def key_of_stream(x: Any, edges: list[Any]) -> tuple[Any, ...]:
+    """Return a key of a stream whose values are there; it is appended to `edges`."""
+    edge = vars(x).get("edge") if type(x) is StreamTensor else None
+    if edge is None or x.alike[0] is not None:
         raise Unknown
-    edges += (edge, q)
-    return Places, x.dims, x.order, edge.line, q.dims, q._names, key_of(x.table, edges, library)
+    edges.append(x)
+    return edge.line, x.dims, x._names
+
+
+def _key_of_scores(x: Any, edges: list[Any], library: Any) -> tuple[Any, ...]:
+    """Return a key of scores of attention; their queries and keys are appended to `edges`."""
+    state = tuple([value for name, value in vars(x).items() if name not in _NO_STATE])
+    if not _STATE.issuperset(map(type, state)):
+        raise Unknown
+    steps = [(s.name, s.axes.key(), key_of((s.by, s.value), edges, library)) for s in x.steps]
+    streams = key_of_stream(x.q, edges), key_of_stream(x.k, edges)
+    return (type(x), x.axes.key(), str(x.picked), state, *streams, *steps)
+
+
+def streams_in(x: Any) -> list[Any]:
+    """Return the streams that a deferred value, or scores of attention, is made of."""
+    if hasattr(type(x), "probe"):
+        return [n.func.queries for n in x.nodes() if type(n.func) is Places][:1]
+    return [x.q, x.k]
 
 
 @lru_cache(maxsize=256)
@@ -186,11 +218,18 @@ def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
     if isinstance(out, Token):
         own = [i for i, x in enumerate(given) if x is out]
         return (lambda e, g: g[own[0]]) if own else _size_maker(out, edges)
-    if kind is Symbolic or hasattr(kind, "probe"):
+    if hasattr(kind, "probe"):
         at = next((i for i, x in enumerate(given) if getattr(x, "__dict__", None) is out.__dict__), None)
         if at is not None:
             return lambda e, g: kept(g[at])
-        return _formula_maker(out, edges, given) if kind is Symbolic else _deferred_maker(out, edges, given)
+        return _deferred_maker(out, edges, given)
+    if kind is Axes:
+        return partial(constant, out)
+    if kind is StreamTensor:
+        place = index_of(out, edges)
+        return lambda e, g: e[place]
+    if isinstance(out, Shared):
+        return _scores_maker(out, edges, given)
     if kind is ShapeOf:
         sizes, device, dtype = maker(out.shape, edges, given), out.device, out.dtype
         return lambda e, g: ShapeOf(sizes(e, g), device, dtype)
@@ -243,19 +282,6 @@ def _size_maker(out: Any, edges: Sequence[Edge]) -> Maker:
     return length_maker(out, edges)
 
 
-def _formula_maker(out: Symbolic, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
-    value, length = maker(out.value, edges, given), maker(out.length, edges, given)
-    roles, position, kind, share = out.roles, out.position, out.kind, _share_maker(out, edges, given)
-
-    def formula(e: Sequence[Edge], g: Sequence[Any]) -> Any:
-        made = Symbolic(value(e, g), roles, length(e, g), position, kind)
-        if share:
-            share(made, e, g)
-        return made
-
-    return formula
-
-
 def _deferred_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Maker:
     facts, own = facts_of(out)
     product = _product_maker(out.func, edges, given) if type(out.func) is Places else None
@@ -264,11 +290,14 @@ def _deferred_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Mak
     places, share, kind = [index_of(edge, edges) for edge in own], _share_maker(out, edges, given), type(out)
     fixed = kwargs.args[0] if type(kwargs) is partial else None
     library, constants, records = out.library, out.constants, out.library.has_gradients()
+    says = out.is_formula
 
     def deferred(e: Sequence[Any], g: Sequence[Any]) -> Any:
         made: Any = object.__new__(kind)
         made.library, made.func = library, product(e, g) if product else func
         made.args, made.kwargs = args(e, g), kwargs(e, g) if fixed is None else fixed
+        if says:
+            made.value, made.length = made.args
         made._facts = facts, [e[at] for at in places], records
         if constants:
             made.constants = constants
@@ -277,6 +306,39 @@ def _deferred_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Mak
         return made
 
     return deferred
+
+
+def _scores_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Maker:
+    """Return what makes scores of attention: what they have of others that were given is what those have."""
+    at = next((i for i, x in enumerate(given) if type(x) is type(out)), None)
+    before = {} if at is None else vars(given[at])
+    done = before.get("steps", ())
+    if len(out.steps) < len(done) or any(a is not b for a, b in zip(out.steps, done)):
+        raise Unknown
+    changed = {n: x for n, x in vars(out).items() if x is not before.get(n, Unknown) and n not in _OF_EACH}
+    own = {name: maker(x, edges, given) for name, x in changed.items()}
+    fixed = {name: changed[name] for name, make in own.items() if type(make) is partial}
+    made_anew = [(name, make) for name, make in own.items() if name not in fixed]
+    more = [
+        (s._replace(by=None, value=None), maker(s.by, edges, given), maker(s.value, edges, given))
+        for s in out.steps[len(done) :]
+    ]
+    kind, share = type(out), _share_maker(out, edges, given)
+
+    def scores(e: Sequence[Any], g: Sequence[Any]) -> Any:
+        made: Any = object.__new__(kind)
+        known: Any = {} if at is None else vars(g[at])
+        made.__dict__.update(known, _source=None, _taken=(), **fixed)
+        for name, make in made_anew:
+            setattr(made, name, make(e, g))
+        if more or at is None:
+            added = [step._replace(by=by(e, g), value=value(e, g)) for step, by, value in more]
+            made.steps = [*known.get("steps", ()), *added]
+        if share:
+            share(made, e, g)
+        return made
+
+    return scores
 
 
 def _product_maker(out: Places, edges: Sequence[Any], given: Sequence[Any]) -> Maker:

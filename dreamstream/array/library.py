@@ -24,12 +24,21 @@ from ..stream.rules.sums import Unknown
 from ..stream.tree import leaves, map_leaves
 from . import creation, positions
 from .batch_constants import is_constant, laid_out, lifts, plain_beside, repeats_itself, same, unlike
-from .deferred import SERVES_FRAMES, Deferred, flat, is_deferred, to_a_copy
+from .deferred import (
+    SERVES_FRAMES,
+    Deferred,
+    are_positions,
+    flat,
+    has_formula,
+    is_computed,
+    is_deferred,
+    is_filled,
+)
 from .dimension_arguments import axis_of
 from .distance_tables import Stride
 from .draws import dropping
 from .einsum import table_product
-from .filled import own_method
+from .filled import own_method, to_a_copy
 from .mask_terms import terms_by_distance
 from .rolled import settled
 from .score_steps import OverKeys
@@ -156,6 +165,10 @@ class Library(Sizes):
         return int(creation.generator().integers(1 << 63))
 
     # ------------------------------------------------------------------ what is deferred
+    def filled(self, value: Any, roles: Sequence[Any], length: Any) -> Symbolic:
+        """Return a tensor of one value, whose dimensions are "B", "L", or as long as integers."""
+        return Symbolic(value, roles, length)
+
     def function(self, name: str) -> Any:
         """Return the function, or the tensors' method, of a name; None where there is none."""
         if name == "__setitem__":
@@ -273,7 +286,7 @@ class Library(Sizes):
         if func is None:
             return NotImplemented
         out = self.defer(func, args, kwargs)
-        lengths = any(isinstance(a, Symbolic) and isinstance(a.value, Token) for a in args)
+        lengths = any(has_formula(a) and isinstance(a.value, Token) for a in args)
         compares = lengths and name.startswith("__") and name.strip("_") in RELATIONS and isinstance(out, Deferred)
         if compares and sum(isinstance(s, Length) for s in out.shape) < 2:
             return NotImplemented  # a mask of frames by their number, which is refused
@@ -329,12 +342,8 @@ def _part(func: Callable[..., Any], at: int) -> Callable[..., Any]:
 
 
 def _stream_of(x: Any) -> Any:
-    if isinstance(x, Deferred):
-        return x.as_stream()
     x = positions.number_of_all(x)
-    if isinstance(x, Symbolic) and x.is_filled:
-        return x.as_stream()
-    return x.constant() if isinstance(x, Symbolic) and x.position else x
+    return x.as_stream() if is_computed(x) or is_filled(x) or are_positions(x) else x
 
 
 #: What stands for NumPy's arrays in forwards of this package.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from . import attend, mask_terms, pair_terms, positions
-from .deferred import Deferred
+from .deferred import Deferred, is_computed
 from .filled import Filled
 from .masked_select import Picked, same_mask
 from .merged_dimensions import Merged, merged
@@ -52,7 +52,7 @@ class Lowering(NamedTuple):
 
 # ---------------------------------------------------------------------- of streams
 def _by_positions(x: Any, other: Any, reverse: bool) -> Any:
-    if not isinstance(other, Deferred):
+    if not is_computed(other):
         return None
     return other.library.defer(Tensor.__matmul__, (other, x) if reverse else (x, other), {})
 
@@ -163,7 +163,7 @@ _ROWS: dict[str, Sequence[tuple[str, str, Any, str, str, str]]] = {
          "y = x[..., 8:]", "keeps none"),
     ),
     "frames": (
-        ("one number for all B and L meets frames", "add", Symbolic.constant,
+        ("one number for all B and L meets frames", "add", Symbolic.beside_frames,
          "y = x + ds.ones(x.size(0), x.size(1), 8)",
          "y = (x[:, :, None] + ds.zeros(1, 1, x.size(1), 1)).sum(2)", "don't line up"),
         ("integers of one position meet frames", "positions", positions.streamed,
@@ -184,7 +184,7 @@ _ROWS: dict[str, Sequence[tuple[str, str, Any, str, str, str]]] = {
          "y = x * (2 if (i > 5).any() else 3)", "a comparison of positions"),
     ),
     "output": (
-        ("a length", "length", Symbolic.measured,
+        ("a length", "length", Symbolic.as_output,
          "y = x.size(1) - 2",
          "y = i > i[:, None]", _EACH_POSITION),
     ),

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..stream.rules import Length
 from . import pair_sums
-from .deferred import Deferred
+from .deferred import is_computed
 from .dimension_arguments import sizes_of
 from .elementwise import ones_of
 from .score_layout import KEYS, QUERIES, Axes, Dim, Heads, atoms_of, streams_of
@@ -40,8 +40,8 @@ class Terms(Scores):
     def add(self, other: Any, alpha: float = 1) -> Any:
         if isinstance(other, Terms):
             return self._plus(other, alpha)
-        if not getattr(other, "is_stream", False) or isinstance(other, (Deferred, Scores)):
-            return super().add(other, alpha) if isinstance(other, Deferred) else self._misuse("given a number")
+        if not getattr(other, "is_stream", False) or is_computed(other) or isinstance(other, Scores):
+            return super().add(other, alpha) if is_computed(other) else self._misuse("given a number")
         assert self.gates is not None
         side, x = pair_sums.met_by(self, other)
         gates = list(self.gates)
@@ -217,6 +217,6 @@ def weighted(weights: Any, s: str, x: Any, t: str, out: str) -> Any:
 def product(x: Sequence[Any], letters: Sequence[str], out: str) -> Any:
     """Return `weighted` of two operands of which one is such a function; None where none is."""
     for i in (0, 1):
-        if isinstance(x[i], Deferred) and not isinstance(x[1 - i], (Deferred, Scores)):
+        if is_computed(x[i]) and not (is_computed(x[1 - i]) or isinstance(x[1 - i], Scores)):
             return weighted(x[i], letters[i], x[1 - i], letters[1 - i], out)
     return None

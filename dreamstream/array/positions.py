@@ -18,7 +18,7 @@ from .. import operations
 from ..errors import NotStreamableError
 from ..operations import ARITHMETIC, OPERATIONS
 from ..stream.rules import BatchSize, Length
-from .deferred import SERVES_FRAMES, Deferred, is_deferred
+from .deferred import SERVES_FRAMES, Deferred, are_positions, has_formula, is_computed, is_deferred
 from .dimension_arguments import parts_of
 from .lengths_as_numbers import count_of
 from .lengths_of import SAME_ORDER
@@ -93,14 +93,14 @@ def is_counted(x: Any) -> bool:
 def _compared(x: Any) -> tuple[Symbolic, list[int]]:
     """Return the positions and the steps, held against what the functions say of some lengths."""
     leaf, steps = _counted(x)
-    if not isinstance(x, Symbolic) and not all(_as_counted(x, leaf, steps, n) for n in (64, 65)):
+    if not has_formula(x) and not all(_as_counted(x, leaf, steps, n) for n in (64, 65)):
         raise unknown(x)
     return leaf, steps
 
 
 def _counted(x: Any) -> tuple[Symbolic, list[int]]:
     """Return the positions, and the steps that make integers of them, in the operator's codes."""
-    if isinstance(x, Symbolic) and x.position and isinstance(x.value, (int, float)):
+    if are_positions(x) and isinstance(x.value, (int, float)):
         return x, []
     if isinstance(x, Deferred):
         name, given = x.func.__name__.strip("_"), [_as_integer(a) for a in x.args]
@@ -124,8 +124,9 @@ def _counted(x: Any) -> tuple[Symbolic, list[int]]:
 
 def _as_integer(x: Any) -> Any:
     """Return the integer that a tensor of one element, or one number for all streams, holds; all else as it is."""
-    if _is_of_all(x) or (isinstance(x, Symbolic) and x.is_filled and type(x.value) is int):
-        return x.value
+    number = x.everywhere() if has_formula(x) else None
+    if number is not None and ("L" not in x.roles or type(number) is int):
+        return number
     plain = integers(x) and not (is_deferred(x) or getattr(x, "is_stream", False))
     return int(x) if plain and math.prod(x.shape) == 1 else x
 
@@ -135,15 +136,10 @@ def number_of_all(x: Any) -> Any:
 
     Of several elements, which are features, it returns a tensor.
     """
-    if not _is_of_all(x):
+    if not has_formula(x) or "L" in x.roles or x.everywhere() is None:
         return x
     several = any(isinstance(role, int) and role != 1 for role in x.roles)
-    return x.library.array(x.constant().numpy()) if several else x.value
-
-
-def _is_of_all(x: Any) -> bool:
-    alone = isinstance(x, Symbolic) and not x.position and "L" not in x.roles
-    return alone and isinstance(x.value, (int, float))
+    return x.library.array(x.beside_frames().numpy()) if several else x.value
 
 
 def lined_up(func: Any, args: Sequence[Any]) -> tuple[Any, ...]:
@@ -220,20 +216,18 @@ def first_row(at: Any, repeated: bool = False) -> tuple[int, Length, int, int] |
         or (not repeated and any(isinstance(s, int) and s != 1 for s in shape))
     ):
         return None
-    start, length = at.value if isinstance(at, Symbolic) else 0, shape[places[0]]
-    for n in () if isinstance(at, Symbolic) else (64, at.frames + 1):
+    starts = set()
+    for n in (64, 65 if at.is_formula else at.frames + 1):
         rows = _rows_of(at, places[0], n)
-        start = int(rows.flat[0])
-        if (rows != np.arange(start, start + len(rows))[:, None]).any():
+        starts.add(start := int(rows.flat[0]))
+        if len(starts) > 1 or start < 0 or (rows != np.arange(start, start + len(rows))[:, None]).any():
             return None
-    if isinstance(at, Symbolic) and not at.position:
-        return None
-    return (start, length, len(shape), places[0]) if isinstance(start, int) and start >= 0 else None
+    return start, shape[places[0]], len(shape), places[0]
 
 
 def unknown(x: Any) -> NotStreamableError:
     """Return the error for integers that are not counted."""
-    if isinstance(x, Symbolic) and not x.position and isinstance(x.value, Length):
+    if has_formula(x) and not x.position and isinstance(x.value, Length):
         return NotStreamableError.here(
             f"a mask of {x!r} meets frames,",
             ": the counts don't show that these lengths cover all frames of every stream; derive them as the "
@@ -260,7 +254,7 @@ def indexed(x: Any, name: str, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
     dim, at = PICKING[name](*args, **kwargs)
     if name == "__getitem__":
         parts = parts_of(at, x.ndim)
-        dim = next((i for i, p in enumerate(parts) if isinstance(p, (Deferred, Symbolic))), None)
+        dim = next((i for i, p in enumerate(parts) if isinstance(p, Deferred)), None)
         at = None if dim is None else parts.pop(dim)
         dim = dim if all(map(is_all, parts)) else None
     return dim, at
@@ -284,7 +278,7 @@ def picked(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     (dim, at), axis = indexed(x, name, *args, **kwargs), x.dims.index("L")
     if dim not in (axis, axis - x.ndim):
         return None
-    sizes = at.shape if isinstance(at, Deferred) or (isinstance(at, Symbolic) and at.position) else ()
+    sizes = at.shape if is_computed(at) or are_positions(at) else ()
     places = [i for i, size in enumerate(sizes) if isinstance(size, Length)]
     if len(places) != 1 or not integers(at):
         return None
@@ -319,7 +313,7 @@ def _evenly(x: Any, axis: int, at: Any, place: int) -> list[Any] | None:
     length, formulas = at.shape[place], [n.formula() for n in (x.shape[axis], *at.lengths())]
     if any(f is None or f.root != formulas[0].root for f in formulas) and not _same(length, x.shape[axis]):
         return None  # of streams whose lengths nothing joins
-    first = 64 + 4 * (at.frames if isinstance(at, Deferred) else abs(int(at.value)))
+    first = 64 + 4 * (at.frames if is_computed(at) else abs(int(at.value)))
     few, many = (_rows_of(at, place, n) for n in (first, 2 * first + 1))
     ways = [partial(count_of, m) if (f := m.formula()) is None else f.count.at for m in (x.shape[axis], length)]
     counts = [np.array([*map(way, range(first, 2 * first + 2))]) for way in ways]
@@ -367,6 +361,5 @@ def _cut(axis: int, x: Any, *part: Any) -> Any:
 
 def _rows_of(at: Any, place: int, n: int) -> Any:
     """Return the positions at so many frames, and what stands beside each."""
-    rows = at.probe(n) if isinstance(at, Deferred) else at.at(lambda length: count_of(length, n))
-    rows = np.moveaxis(rows.numpy(), place, 0)
+    rows = np.moveaxis(at.probe(n).numpy(), place, 0)
     return rows.reshape(len(rows), -1)

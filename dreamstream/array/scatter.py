@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from . import dtypes, forward, hook
-from .deferred import Deferred
+from .deferred import is_computed
 from .dimension_arguments import axis_of
 from .elementwise import filling, plain_array, refuse_streams
 from .hook import made
@@ -148,7 +148,7 @@ def laid_over(self: Symbolic, dim: int, index: Any, source: Any, alpha: float = 
     """Return zeros to which windows of frames are added, each at its place: as `overlap_add`."""
     index, source = (getattr(x, "_inner", x) for x in (index, source))
     axis = axis_of("index_add", dim, self.ndim)
-    found = _windows(index) if isinstance(index, Deferred) else None
+    found = _windows(index) if is_computed(index) else None
     if found is None or type(source) is not StreamTensor or not self.is_filled or self.value != 0:
         zeros: Any = self.as_stream()
         return zeros.index_add(dim, index, source, alpha=alpha)

@@ -18,15 +18,13 @@ import numpy as np
 from ..errors import NotStreamableError
 from ..operations.refusals import MASKED
 from ..stream.mask_recognition import Unrecognised
-from ..stream.rules import Length
 from . import hook
 from .batch_constants import value_of
-from .deferred import Deferred
+from .deferred import Deferred, has_formula
 from .elementwise import where
 from .protocol import refuse_the_rest
 from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of
 from .stand_in import StandIn
-from .symbolic import Symbolic
 
 #: What added to 1 leaves it as it is, in 32 bits.
 _NOTHING = 2.0**-25
@@ -222,8 +220,8 @@ class Undivided(StandIn):
 def number_of(x: Any) -> Any:
     """Return the number that a constant is everywhere; None of anything else."""
     x = value_of(x)
-    if isinstance(x, Symbolic) and not (x.position or isinstance(x.value, Length)):
-        x = x.value
+    if has_formula(x):
+        x = x.everywhere()
     if isinstance(x, (int, float, np.number)):
         return float(x)
     if getattr(x, "is_stream", None) is False and math.prod(x.shape) == 1:

@@ -20,7 +20,7 @@ from ..stream.rules import Length
 from . import hook, pair_sums
 from .attend import across, seen_by_queries, valued
 from .batch_constants import value_of
-from .deferred import Deferred, as_deferred
+from .deferred import as_deferred, has_formula, is_computed
 from .dimension_arguments import Described, sizes_of
 from .filled import Shared, kept
 from .mask_terms import before_diagonal
@@ -28,7 +28,6 @@ from .protocol import refuse_the_rest
 from .reductions import Extreme
 from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of
 from .score_steps import OTHER, KeyTerms, OverKeys, Step, filled, number_of, of_heads, read, turned
-from .symbolic import Symbolic
 from .tensor import Tensor
 
 #: What no score of 32 bits is below.
@@ -275,22 +274,22 @@ class Scores(Described, Shared):
         other = value_of(other)
         if isinstance(other, OverKeys):
             return self._divided(other, "inverse")
-        if self.is_exponential and isinstance(other, Deferred):  # zeros and ones
+        if self.is_exponential and is_computed(other):  # zeros and ones
             return (
                 self._copy(is_exponential=False, is_shifted=False)
                 ._with("times", other)
                 ._with("keep", other, -math.inf)
                 .exp()
             )
-        if isinstance(other, Deferred):
+        if is_computed(other):
             return self._with("times", other)
-        has_frames = not isinstance(other, Symbolic) and getattr(other, "edge", None) is not None
+        has_frames = not has_formula(other) and getattr(other, "edge", None) is not None
         if isinstance(other, Scores) or has_frames:
             self._unshifted(other)
             met: Scores = self._misuse("multiplied by a stream") if self._bent() else pair_sums.met(self, other)
             return met
         factor = number_of(other)
-        is_tensor = not isinstance(other, Symbolic) and hasattr(other, "numpy")
+        is_tensor = not has_formula(other) and hasattr(other, "numpy")
         if is_tensor and (factor is None or getattr(other, "_learned", False)):
             return self._tempered(other)
         if factor is None:
@@ -309,7 +308,7 @@ class Scores(Described, Shared):
     def div(self, other: Any) -> Scores:
         if isinstance(other, OverKeys):
             return self._divided(other, "sum")
-        if getattr(other, "is_stream", False) and not isinstance(other, (Deferred, Scores)):
+        if getattr(other, "is_stream", False) and not (is_computed(other) or isinstance(other, Scores)):
             return self.mul(1 / other)
         divisor = number_of(other := value_of(other))
         if divisor is None or getattr(other, "_learned", False):
@@ -398,7 +397,7 @@ class Scores(Described, Shared):
 
     def _of_keys(self, x: Any) -> KeyTerms | None:
         """Return a tensor that follows from what is given once as terms of keys; None where it is none."""
-        if isinstance(x, Deferred):
+        if is_computed(x):
             lengths = [s for s in x.shape if isinstance(s, Length)] if across(self.q, self.k) else []
             if len(lengths) != 1:
                 return None
@@ -452,7 +451,7 @@ class Scores(Described, Shared):
         *front, mask = index if isinstance(index, tuple) else (index,)
         rest = self.ndim - getattr(mask, "ndim", 0)
         whole = front == [Ellipsis] or (len(front) == rest and all(p == slice(None) for p in front))
-        if not whole or not isinstance(mask, Deferred):
+        if not whole or not is_computed(mask):
             self._misuse("written into")
         return self.masked_fill(mask, value)
 
@@ -545,7 +544,7 @@ class Scores(Described, Shared):
         return self._copy(zeros=True)
 
     def _pairs(self, x: Any) -> Any:
-        if not isinstance(x, Deferred):
+        if not is_computed(x):
             raise NotStreamableError.here(f"scores of attention: {MASKED.reason}; {MASKED.remedy}")
         return x
 

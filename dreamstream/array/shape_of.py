@@ -51,8 +51,10 @@ refuse_the_rest(ShapeOf, ShapeOf._refuse)
 
 
 def shape_alone(x: Any) -> Any:
-    """Replace a stream by its shape; return everything else unchanged."""
+    """Replace a stream by its shape, and what shows a deferred value by that; return everything else unchanged."""
     inner = getattr(x, "_inner", x)
+    if hasattr(type(inner), "probe"):
+        return inner
     edge = getattr(inner, "edge", None)
     if edge is None or isinstance(inner, Length):
         return x

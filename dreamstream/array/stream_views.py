@@ -22,6 +22,7 @@ from ..stream.where import INSTEAD
 from . import chunks, forward, hook, prefix_frames, reductions, views, writing  # noqa: F401  (plain methods that are taken up)
 from .batch_constants import repeats
 from .creation import cat, full_like
+from .deferred import is_filled
 from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
 from .dtypes import require_float
 from .elementwise import filling, repeated, where
@@ -34,7 +35,6 @@ from .loops import in_loop
 from .reductions import Extreme
 from .rolled import UnknownFrames, rolled, turned
 from .stream_tensor import StreamTensor
-from .symbolic import Symbolic
 from .tensor import Tensor, take
 
 
@@ -68,7 +68,7 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
         if each and (last := where_counted(self, 1, index[1])) is not None:
             return last
         index = tuple(slice(None) if i is SAME_ORDER else i for i in index)
-    if isinstance(index, Symbolic) and index.is_filled and index.value is True and self.dims[:2] == ("B", "L"):
+    if is_filled(index) and index.value is True and self.dims[:2] == ("B", "L"):
         return self.flatten(0, 1)  # all frames of all streams
     return _methods(self).getitem(self, index)
 

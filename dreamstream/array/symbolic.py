@@ -11,8 +11,9 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, partialmethod
+from operator import attrgetter
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,10 +22,10 @@ from ..errors import NotStreamableError, ShapeError, StreamMismatchError
 from ..operations import ARITHMETIC, RELATIONS, UNARY
 from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
 from . import hook
+from .deferred import Deferred
 from .dimension_arguments import Described, axis_of, numbered, sizes_of
-from .filled import Filled, gives_several, sharing
+from .filled import Filled, Formula, Shared, formula, gives_several, sharing
 from .lengths_of import SAME_ORDER, LengthsOf
-from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
@@ -54,16 +55,9 @@ def as_symbolic(given: LengthsOf, entered: Mapping[Any, Any]) -> Symbolic:
 
 def measured(x: Any) -> Any:
     """Turn lengths that a forward returns into a stream of one integer at the end; return all else unchanged."""
-    if hasattr(type(x), "as_output"):
-        x = x.as_output()
     if isinstance(x, Length):
         x = Symbolic(x, ("B",), x)
-    if not isinstance(x, Symbolic):
-        return x
-    if x.is_filled and "B" in x.roles:
-        return x.as_stream()
-    value, edge = x.measured()
-    return StreamTensor.inside(value, ("B",), edge)
+    return x.as_output() if hasattr(type(x), "as_output") else x
 
 
 def _number(x: Any) -> Any:
@@ -81,8 +75,8 @@ def _role(size: Any) -> Any:
     return "B" if isinstance(size, BatchSize) else "L" if isinstance(size, Length) else int(size)
 
 
-class Symbolic(Described, Filled):
-    """A tensor of one value for all streams and frames, to which the position along L may be added.
+class Symbolic(Described, Filled, Deferred):
+    """A deferred value that a formula says: one value for all streams and frames, and the position along L added.
 
     Parameters
     ----------
@@ -103,7 +97,7 @@ class Symbolic(Described, Filled):
     """
 
     is_stream = False
-    __array_ufunc__ = None
+    func: Formula
 
     def __init__(
         self,
@@ -113,9 +107,9 @@ class Symbolic(Described, Filled):
         position: builtins.bool = False,
         kind: str | None = None,
     ) -> None:
-        self.value = value
-        self.roles = tuple(roles)
-        self.length, self.position, self.kind = length, position, kind
+        self.library, self.args, self.kwargs = length.edge.entry.library, (value, length), {}
+        self.value, self.length = value, length
+        self.func = formula(tuple(roles), position, kind)
 
     @classmethod
     def filled(cls, size: Sequence[Any], one: Tensor) -> Any:
@@ -158,23 +152,25 @@ class Symbolic(Described, Filled):
         return Symbolic(value, self.roles if roles is None else roles, self.length, self.position, kind)
 
     # ------------------------------------------------------------------ what it is
+    is_formula, is_constant = True, False
+    value: Any = None
+    roles = parts = property(attrgetter("func.roles"))
+    position, kind = property(attrgetter("func.position")), property(attrgetter("func.kind"))
     ndim = property(lambda self: len(self.roles))
+
+    def lengths(self) -> Iterator[Length]:
+        """Give the length that it is made of."""
+        return iter((self.length,))
+
+    def exchanged(self, other: Callable[[Any], Any]) -> Symbolic:
+        """Return it with what `other` gives in place of its value."""
+        return self._like(other(self.value))
 
     @property
     def shape(self) -> tuple[Any, ...]:
         """The sizes; B and L are tokens."""
         batch = self.library.batch(self.length.edge)
         return tuple(batch if r == "B" else self.length if r == "L" else r for r in self.roles)
-
-    @property
-    def library(self) -> Any:
-        """The library of the streams."""
-        return self.length.edge.entry.library
-
-    @property
-    def device(self) -> Any:
-        """Where the streams are."""
-        return getattr(self.length.edge.entry, "device", "cpu")
 
     @property
     def dtype(self) -> Any:
@@ -184,10 +180,10 @@ class Symbolic(Described, Filled):
         )
         return self.library.types[self.kind or kind]
 
-    requires_grad = False
     data = property(lambda self: self)
+    hold, shares, _within = Shared.hold, Shared.shares, Shared._within
 
-    def constant(self) -> Tensor:
+    def beside_frames(self) -> Tensor:
         """Return it as a tensor that broadcasts against streams: B and L have one element; positions are one."""
         if getattr(self.value, "is_stream", False):
             behind = self.ndim - self.roles.index("B") - 1
@@ -218,13 +214,15 @@ class Symbolic(Described, Filled):
                 out = hook.one(name, {"shape": shape}, [out], (), out.dims)
         return out.with_dims(numbered(self.roles))
 
-    def item(self) -> Any:
+    def as_stream(self) -> Any:
+        """Return what frames meet: a stream of its number or of the positions, or its value."""
+        return self.filled_stream() if self.is_filled else self.beside_frames()
+
+    def item(self, name: str = "item") -> Any:
         """Return the value of a tensor without dimensions."""
         return self.value if not self.roles and not self.position else self._refuse("a number")
 
     # ------------------------------------------------------------------ dimensions
-    parts = property(lambda self: self.roles)
-
     def _seen(self, roles: Sequence[Any]) -> Symbolic:
         return self._like(self.value, roles)
 
@@ -326,8 +324,9 @@ class Symbolic(Described, Filled):
             return self
         if self.position and kind != "int" and not {"float", "float32"} & {*names}:  # another width, or truths
             return self._otherwise("to", args, kwargs)
-        out = self._like({"float": float, "int": builtins.int, "bool": builtins.bool}[kind](self.value))
-        out.kind = next((n for n in names if n in _KINDS), None)
+        value = {"float": float, "int": builtins.int, "bool": builtins.bool}[kind](self.value)
+        named = next((n for n in names if n in _KINDS), None)
+        out = Symbolic(value, self.roles, self.length, self.position, named)
         return self if (out.dtype, builtins.type(out.value)) == (self.dtype, builtins.type(self.value)) else out
 
     type = to
@@ -412,7 +411,7 @@ class Symbolic(Described, Filled):
             for name, limit in limits.items():
                 given = limit if isinstance(limit, Symbolic) else self._like(limit)
                 is_within = out._compare(limit, "ge" if name == "min" else "le").value
-                out = out._beside(given) if is_within else given._beside(out)
+                out = out._as_beside(given) if is_within else given._as_beside(out)
         except (_NoFormula, NotStreamableError) as error:
             if self.position and not any(isinstance(limit, Symbolic) for limit in limits.values()):
                 return self._otherwise("clamp", (), limits)
@@ -421,7 +420,7 @@ class Symbolic(Described, Filled):
             out._refuse(str(error))
         return out
 
-    def _beside(self, other: Symbolic) -> Symbolic:
+    def _as_beside(self, other: Symbolic) -> Symbolic:
         """Return it in the shape, and of the kind of number, that it has once it meets another."""
         roles, length = self._met(other)
         out = self if roles == self.roles else Symbolic(self.value, roles, length, self.position, self.kind)
@@ -508,15 +507,9 @@ class Symbolic(Described, Filled):
         if self.is_filled and (name.endswith("_") or gives_several(getattr(Tensor, name, None))):
             self.become()
             return getattr(self, name)
-        if name.endswith("_"):
-            return partial(self.written, name)
-
-        def method(*args: Any, **kwargs: Any) -> Any:
-            if name in _OF_NUMBERS and isinstance(self.value, Length) and self.roles[:1] == ("B",):
-                return getattr(self.constant(), name)(*args, **kwargs)  # once streams end
-            return self._otherwise(name, args, kwargs)
-
-        return method
+        if name in _OF_NUMBERS and isinstance(self.value, Length) and self.roles[:1] == ("B",):
+            return getattr(self.beside_frames(), name)  # once streams end
+        return super().__getattr__(name)
 
     def __bool__(self) -> builtins.bool:
         return bool(self.item())
@@ -534,11 +527,14 @@ class Symbolic(Described, Filled):
         return f"<{self.value!r}{' + position' if self.position else ''} for each of ({text})>"
 
     # ------------------------------------------------------------------ in and out
-    def measured(self) -> tuple[Any, Any]:
-        """Return the length that it is, one integer per stream at its end, as an operator's value and edge."""
+    def as_output(self) -> StreamTensor:
+        """Return the stream of its number, or one of the length that it is: an integer per stream at its end."""
+        if self.is_filled and "B" in self.roles:
+            return self.as_stream()
         if self.position or self.roles != ("B",) or not isinstance(self.value, Length):
             self._refuse("an output")
-        return self.value.measured()
+        value, edge = self.value.measured()
+        return StreamTensor.inside(value, ("B",), edge)
 
 
 def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
@@ -567,7 +563,7 @@ def _arithmetic(name: str, keeps: builtins.bool) -> None:
 
     def backwards(self: Symbolic, other: Any) -> Any:
         if getattr(other, "is_stream", False):
-            return function(other, self.constant())
+            return function(other, self.beside_frames())
         return self._apply(other, lambda a, b: function(b, a), name == "add")
 
     short = "true_divide" if name == "truediv" else ARITHMETIC[name]  # div is a method of its own
@@ -576,8 +572,17 @@ def _arithmetic(name: str, keeps: builtins.bool) -> None:
     setattr(Symbolic, f"__i{name}__", lambda self, other: self._in_place(f"__i{name}__", other))
 
 
-for _name in ("__matmul__", "__rmatmul__"):
-    setattr(Symbolic, _name, lambda self, other, name=_name: self._otherwise(name, (other,), {}))
+def _not_of_lengths(name: str) -> None:
+    def method(self: Symbolic, *others: Any) -> Any:
+        if isinstance(self.value, Token):
+            self._refuse(name)
+        return getattr(super(Symbolic, self), f"__{name}__")(*others)
+
+    setattr(Symbolic, f"__{name}__", method)
+
+
+for _name in ("neg", "abs", "pow", "rpow", "xor", "rxor"):
+    _not_of_lengths(_name)
 for _name in (n for n in ARITHMETIC if n != "pow"):
     _arithmetic(_name, _name in ("add", "sub"))
 for _name in RELATIONS:
@@ -590,4 +595,3 @@ for _name in ("unsqueeze", "squeeze", "permute", "__getitem__", "expand", "expan
     setattr(Symbolic, _name, sharing(_name, getattr(Symbolic, _name)))
 _LIMITS = (int, float, Token, Symbolic)  #: What formulas are compared with.
 Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]
-refuse_the_rest(Symbolic, Symbolic._refuse)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..errors import DTypeError, NotStreamableError, ShapeError, StreamIndexError
 from ..stream.rules import Length, Rows
 from . import dtypes
-from .deferred import is_deferred, library_of
+from .deferred import are_positions, is_deferred, library_of
 from .dimension_arguments import axes_of, axis_of, sizes_of, solve_sizes
 from .elementwise import plain_array, refuse_in_place, refuse_streams, rows_at
 from .frame_numbers import number_in
@@ -449,7 +449,7 @@ def _check_range(name: str, index: NDArray[Any], size: int) -> None:
 
 def _rows_in_turn(part: Any) -> Any:
     """Return positions, one for each frame in turn, as the slice of a table that they take."""
-    if isinstance(part, Symbolic) and part.position and part.roles == ("L",) and type(part.value) is int:
+    if are_positions(part) and part.roles == ("L",) and type(part.value) is int:
         return slice(part.value, part.length + part.value) if part.value >= 0 else part
     return part
 

@@ -23,11 +23,10 @@ from ..source_line import user_line
 from ..stream.rules import Fallback, Length, is_whole, open_branch, stream_slice
 from . import dtypes, elementwise, forward, hook
 from .batch_constants import value_of
-from .deferred import Deferred
+from .deferred import has_formula, is_computed, is_filled
 from .masked_select import Picked
 from .merged_dimensions import Merged
 from .stream_tensor import StreamTensor
-from .symbolic import Symbolic
 from .tensor import Tensor
 
 
@@ -328,7 +327,7 @@ def assign(x: StreamTensor, index: Any, value: Any) -> StreamTensor:
     ShapeError
         Where the value doesn't fit.
     """
-    if isinstance(index, Deferred) or (isinstance(index, Symbolic) and index.is_filled):
+    if is_computed(index) or is_filled(index):
         index = index.as_stream()
     if getattr(index, "is_stream", False):
         return _masked(x, index, value)
@@ -338,7 +337,7 @@ def assign(x: StreamTensor, index: Any, value: Any) -> StreamTensor:
         _refuse(x, f"this index ({parts.reason})")
     if not is_whole(parts.batch):
         _refuse(x, "an index on the batch")
-    value = value.constant() if isinstance(value, Symbolic) else value_of(value)
+    value = value.beside_frames() if has_formula(value) else value_of(value)
     at = parts.length
     if "B_L" in x.dims and not is_whole(at):
         _refuse(x, "an index on B and L joined")

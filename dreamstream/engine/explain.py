@@ -29,7 +29,6 @@ from ..array.loop_frames import Frames, Numbers
 from ..array.loop_lists import Gathered
 from ..array.loop_values import is_of_body
 from ..array.stream_tensor import StreamTensor
-from ..array.symbolic import Symbolic
 from ..array.tensor import Tensor
 from ..errors import DreamStreamError, LocatedError
 from ..online.patch import as_it_was, front_of, patch_module
@@ -226,7 +225,7 @@ class Explanation:
                     return [plain(x.frames.select(1, -1))] * frames
                 if isinstance(x, Length):
                     return count_of(x, frames)
-                if isinstance(x, (Symbolic, Deferred)):
+                if isinstance(x, Deferred):
                     return x.at(lambda length: count_of(length, frames), rows)
                 if not _stands_for_frames(x):
                     return x
@@ -235,7 +234,7 @@ class Explanation:
                 return library.array(np.full(sizes, 0 if kind.kind in "iu" else 0.5, kind))
 
             owner = _bared(getattr(f, "__self__", None))
-            if _stands_for_frames(owner) or isinstance(owner, (Symbolic, Deferred)):
+            if _stands_for_frames(owner) or isinstance(owner, Deferred):
                 f = getattr(plain(owner), f.__name__)
             elif isinstance(f, partial):
                 args, kwargs, f = (*f.args, *args), {**f.keywords, **kwargs}, f.func

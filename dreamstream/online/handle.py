@@ -24,7 +24,7 @@ from ..array.lengths_of import LengthsOf
 from ..array.loops import mixed
 from ..array.scores import Scores
 from ..array.stream_tensor import StreamTensor
-from ..array.symbolic import Symbolic, as_symbolic, measured
+from ..array.symbolic import as_symbolic, measured
 from ..array.tensor import Tensor
 from ..errors import ModeError, StreamIdError, StreamMismatchError
 from ..nn.module import Module
@@ -368,8 +368,7 @@ class Patch:
         tensors = [x for x in leaves((args, kwargs)) if isinstance(x, StreamTensor)]
         inside = [x.edge.entry for x in tensors if x.edge is not None]
         if inside or (
-            not tensors
-            and any(isinstance(x, (Scores, Symbolic, Deferred, FirstFrame)) for x in leaves((args, kwargs)))
+            not tensors and any(isinstance(x, (Scores, Deferred, FirstFrame)) for x in leaves((args, kwargs)))
         ):
             if inside and inside.count(inside[0]) < len(inside):
                 mixed(inside)

@@ -23,9 +23,9 @@ import numpy as np
 
 from .. import _core
 from ..array.base import Base
+from ..array.deferred import has_formula
 from ..array.stand_in import StandIn
 from ..array.stream_tensor import StreamTensor
-from ..array.symbolic import Symbolic
 from ..errors import NotStreamableError
 from ..operations.refusals import KEPT
 from ..stream.where import is_stand_in
@@ -272,7 +272,7 @@ def _kind_of(value: Any) -> str | None:
             while type(inner) is StreamTensor and "edge" not in vars(inner) and hasattr(inner._view, "of"):
                 inner = inner._view.of  # a view that nobody has used is what its base is
             edge = inner.edge if type(inner) is StreamTensor else None
-            if isinstance(inner, Symbolic) or (edge is not None and edge.line.alike):
+            if has_formula(inner) or (edge is not None and edge.line.alike):
                 found = _TABLE
             elif inner is not None and (
                 edge is not None or not isinstance(inner, Base) or isinstance(inner, StandIn)

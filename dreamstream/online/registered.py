@@ -9,7 +9,6 @@ from typing import Any
 
 from ..array.deferred import Deferred
 from ..array.scores import Scores
-from ..array.symbolic import Symbolic
 from ..stream.rules import Length
 from ..stream.tree import leaves
 
@@ -23,7 +22,7 @@ def length_in(args: Any) -> Any:
     """Return a length of a stream among arguments, or of one of them; None without any."""
     for x in leaves(args):
         inner = stands_for(x)
-        if isinstance(inner, (Symbolic, Deferred)):
+        if isinstance(inner, Deferred):
             inner = next(inner.lengths(), None)
         elif getattr(inner, "is_stream", False) and getattr(inner, "edge", None):
             inner = next((s for s in inner.shape if isinstance(s, Length)), None)

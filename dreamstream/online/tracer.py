@@ -14,11 +14,10 @@ from types import FrameType, FunctionType
 from typing import Any, ClassVar, NoReturn, cast
 
 from ..array import for_loops
-from ..array.deferred import Deferred
+from ..array.deferred import Deferred, as_number, has_formula
 from ..array.frame_branches import FrameBranch, one_of, undecided
 from ..array.frame_numbers import Computed, FrameTruth, refuse
 from ..array.loop_lists import Gathered
-from ..array.symbolic import Symbolic
 from ..operations.refusals import LOOPS_WHILE
 from ..stream.rules import (
     Apart,
@@ -51,8 +50,7 @@ _MAKERS = frozenset((
 
 def _bared(x: Any) -> Any:
     """Return the number that a tensor of lengths is."""
-    inner = getattr(x, "_inner", x)
-    return inner.item() if isinstance(inner, Symbolic) else x
+    return as_number(inner) if has_formula(inner := getattr(x, "_inner", x)) else x
 
 
 # ---------------------------------------------------------------------- Python's functions of numbers
@@ -137,7 +135,7 @@ def _makes_tensor(function: Any, args: Any, kwargs: Any, library: Any) -> bool:
     """Whether a function that is given numbers in place of lengths returns a tensor of so many."""
     args, kwargs = map_leaves((args, kwargs), registered.stands_for)
     given = leaves((args, kwargs))
-    if any(getattr(x, "edge", None) is not None and not isinstance(x, (Length, Symbolic)) for x in given):
+    if any(getattr(x, "edge", None) is not None and not (isinstance(x, Length) or has_formula(x)) for x in given):
         return False  # of streams it may know more than their shapes
     try:
         with library.evaluating():

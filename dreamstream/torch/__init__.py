@@ -6,7 +6,6 @@ It is loaded when a torch object is handed in; ``import dreamstream`` does not n
 from importlib.util import find_spec as _find_spec
 
 from ..array.deferred import Deferred
-from ..array.symbolic import Symbolic
 from ..stream.fallback import on_fallback
 from ..stream.rules import Quotient
 
@@ -38,5 +37,5 @@ __all__ = [
 
 TAKERS.making, TAKERS.outside, TAKERS.inside = as_stream_tensor, outside.call, mode.call
 TAKERS.beneath, TAKERS.aliased = mode.call_beneath, mode.note_alias
-for _kind in (Symbolic, Quotient, Deferred):
+for _kind in (Quotient, Deferred):
     setattr(_kind, "__torch_function__", mode.CALL_OF_SIZES)  # noqa: B010

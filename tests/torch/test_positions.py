@@ -27,7 +27,11 @@ class Net(nn.Module):
         self.register_buffer("pe", torch.cat([angles.sin(), angles.cos()], -1))
         self.register_buffer("pe1", self.pe[None].clone())
         self.register_buffer("cis", torch.polar(torch.ones_like(angles[:, :4]), angles[:, :4]))
-        self.emb, self.lin = nn.Embedding(40, D), nn.Linear(D, D)
+        self.emb, self.lin, self.far = (
+            nn.Embedding(40, D),
+            nn.Linear(D, D),
+            torch.arange(9e3)[:, None].repeat(1, D),
+        )
 
     def forward(self, x):
         return self.lin(self.own(self, x))
@@ -206,6 +210,7 @@ def test_a_stream_that_outgrows_its_table():
     [
         (lambda m, x: x + torch.linspace(0, 1, x.size(1))[:, None], "linspace"),
         (lambda m, x: x * (index(x)[:, None] * index(x)).sum(1)[:, None], "integers that are no sum"),
+        (lambda m, x: x + F.embedding(index(x) * 1 + x.size(1), m.far), "rows of a table are read in turn"),
         (lambda m, x: x[:, index(x) - 1], "which frames it picks"),
         (lambda m, x: x[:, index(x) // 2], "which frames it picks"),
         (lambda m, x: m.pe1[:, : x.size(1)].copy_(x), "a constant's rows are written into"),

@@ -16,7 +16,6 @@ from ...array.deferred import is_deferred
 from ...array.dimension_arguments import numbered
 from ...array.dtypes import require_float, require_same
 from ...array.first_frame import FirstFrame
-from ...array.symbolic import Symbolic
 from ...errors import DTypeError, NotStreamableError, ShapeError
 from ...stream.rules import BatchSize
 
@@ -33,8 +32,7 @@ def checked(name: str, input: Any) -> Tensor:
     if isinstance(input, Tensor):
         return input
     if is_deferred(input):
-        positions = isinstance(input, Symbolic) and not input.is_filled
-        input = input.constant() if positions else input.as_stream()
+        input = input.as_stream()
     if isinstance(input, FirstFrame):
         input.refuse(name)
     if not isinstance(input, Tensor):

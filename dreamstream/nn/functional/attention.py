@@ -10,10 +10,9 @@ import numpy as np
 
 from ...array import Tensor
 from ...array.attend import across, attend, attended, of_all
-from ...array.deferred import Deferred
+from ...array.deferred import has_formula, is_computed
 from ...array.draws import dropping
 from ...array.scores import Scores
-from ...array.symbolic import Symbolic
 from ...dispatch import apply
 from ...errors import DTypeError, NotStreamableError, ShapeError
 from ...operations.refusals import MASKED, OF_VALUES, SEES_ALL, Refusal
@@ -43,8 +42,8 @@ def streamed(name: str, x: Any, is_causal: bool, context: Context | None) -> Con
 
 def identity(mask: Any) -> bool:
     """Whether a mask is one element that masks nothing, as those of lengths are."""
-    if isinstance(mask, Symbolic) and not mask.position and isinstance(mask.value, (bool, int, float)):
-        mask = mask.constant()
+    if has_formula(mask) and mask.everywhere() is not None:
+        mask = mask.beside_frames()
     if getattr(mask, "is_stream", False) or not hasattr(mask, "numpy") or math.prod(mask.shape) != 1:
         return False
     value = mask.numpy().reshape(())
@@ -122,7 +121,7 @@ def scaled_dot_product_attention(
     """
     name = "scaled_dot_product_attention"
     q, k, v = (checked(name, of_all(x)) for x in (query, key, value))
-    deferred = isinstance(attn_mask, (Scores, Deferred)) or of_memory(attn_mask)
+    deferred = isinstance(attn_mask, Scores) or is_computed(attn_mask) or of_memory(attn_mask)
     if attn_mask is not None and identity(attn_mask):
         attn_mask = None
     inside = [isinstance(getattr(x, "dims", "LL")[-2], int) for x in (q, k)]

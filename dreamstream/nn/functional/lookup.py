@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...array import Tensor, int64
-from ...array.deferred import Deferred, is_deferred
+from ...array.deferred import is_computed, is_deferred
 from ...array.dtypes import require_float
 from ...array.hook import made
 from ...array.positions import first_row
@@ -76,7 +76,7 @@ def _of_positions(at: Any, weight: Tensor) -> Any:
     """Return the rows for positions in turn, or note what other positions look up; None of all else."""
     found = first_row(at)
     if found is None:
-        return at.library.defer(embedding, (at, weight), {}) if isinstance(at, Deferred) else None
+        return at.library.defer(embedding, (at, weight), {}) if is_computed(at) else None
     start, length, n_axes, axis = found
     rows: Any = weight[start : length + start]
     for i in range(n_axes):

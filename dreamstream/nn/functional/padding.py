@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...array import Tensor
-from ...array.deferred import Deferred
+from ...array.deferred import is_computed
 from ...array.ends import last_frames, padded_to
 from ...array.scores import Scores
 from ...dispatch import apply
@@ -38,7 +38,7 @@ __all__ = ["pad", "pad_to_multiple"]
 )
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Return the tensor with elements added at both ends of its last dimensions."""
-    if isinstance(input, Deferred):  # computed of positions
+    if is_computed(input):  # computed of positions
         return input.library.defer(_padded, (input, tuple(pad), mode, value), {})
     if isinstance(input, Scores):
         return input.pad(tuple(pad), mode, value)

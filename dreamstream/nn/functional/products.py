@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...array import Tensor
-from ...array.deferred import Deferred
+from ...array.deferred import is_computed
 from ...dispatch import apply
 from ...errors import ShapeError
 from .arguments import checked, same_types
@@ -20,7 +20,7 @@ __all__ = ["bilinear", "linear"]
 )
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return input @ weight.T + bias."""
-    if isinstance(input, Deferred):  # computed of positions
+    if is_computed(input):  # computed of positions
         return input.library.defer(linear, (input, weight, bias), {})
     x = checked("linear", input)
     same_types("linear", x, weight, bias)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ...array.batch_constants import is_constant
-from ...array.deferred import Deferred
+from ...array.deferred import Deferred, is_filled
 from ...array.frame_numbers import LoopNumber
 from ...array.pair_terms import Terms
 from ...array.score_steps import OverKeys
@@ -50,7 +50,7 @@ def concerned(tree: Any) -> bool:
         elif isinstance(x, slice):
             if concerned((x.start, x.stop, x.step)):
                 return True
-        elif isinstance(x, (Token, Deferred, Symbolic)):
+        elif isinstance(x, (Token, Deferred)):
             return True
     return False
 
@@ -113,7 +113,7 @@ def is_foreign(x: Any) -> bool:
     return not isinstance(x, _KNOWN) or isinstance(x, LoopNumber)
 
 
-_KNOWN: Any = (torch.Tensor, Token, Deferred, Symbolic, np.ndarray, np.generic, complex, list, tuple, *ATOMS)
+_KNOWN: Any = (torch.Tensor, Token, Deferred, np.ndarray, np.generic, complex, list, tuple, *ATOMS)
 
 
 def is_view(args: tuple[Any, ...]) -> bool:
@@ -150,7 +150,7 @@ def extended(forward: Any, tensors: Any, dim: int = 0, **_: Any) -> Any:
     if len(at) != 1 or not isinstance(dim, int) or inner[at[0]].dims[dim] != "L":
         return None
     stream, others = inner[at[0]], [x for i, x in enumerate(inner) if i != at[0]]
-    if not all(isinstance(x, Symbolic) and x.is_filled for x in others):
+    if not all(map(is_filled, others)):
         return None
     axis, out = dim % stream.ndim, tensors[at[0]]
     for i in (*range(at[0] - 1, -1, -1), *range(at[0] + 1, len(inner))):
@@ -162,16 +162,10 @@ def extended(forward: Any, tensors: Any, dim: int = 0, **_: Any) -> Any:
     return out
 
 
-def begins(forward: Any, x: Any, index: Any, value: Any) -> bool:
-    """Whether a write makes a tensor of one number a shorter stream and that number behind it; it is done then."""
-    inner = getattr(x, "_inner", None)
-    return isinstance(inner, Symbolic) and inner.begins(index, forward.unwrap(value))
-
-
 def as_stream(x: Any) -> Any:
     """Turn a tensor that is one number for all frames into a stream; return any other unchanged."""
-    inner = getattr(x, "_inner", None)
-    return StreamTensor.shell(inner.as_stream()) if isinstance(inner, Symbolic) and inner.is_filled else x
+    inner = inner_of(x)
+    return StreamTensor.shell(inner.as_stream()) if is_filled(inner) else x
 
 
 def among(arguments: Iterable[Any]) -> bool:

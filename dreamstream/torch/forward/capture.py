@@ -12,9 +12,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ...array import Tensor
+from ...array.deferred import has_formula
 from ...array.hook import CHOICE
 from ...array.library import Library
-from ...array.symbolic import Symbolic, measured
+from ...array.symbolic import measured
 from ...engine.source import turned_off, whole
 from ...errors import CaptureError, DTypeError, ModeError
 from ...online.handle import Options, forget_patch, patch_of
@@ -70,7 +71,7 @@ class TorchSource:
         paths = {id(m): n for n, m in self.model.named_modules()}
         forward = Forward(capture, device, self._arrays, paths)
         args, kwargs = map_leaves(
-            (args, kwargs), lambda x: forward.loose(x) if isinstance(x, Symbolic) else StreamTensor.shell(x)
+            (args, kwargs), lambda x: forward.loose(x) if has_formula(x) else StreamTensor.shell(x)
         )
         held = forward.held = TorchHeld(self.model, trace=True)
         held.written = self._arrays.written

@@ -16,7 +16,7 @@ from ... import dispatch
 from ...array import baddbmm, where, zeros_like
 from ...array.batch_constants import value_of
 from ...array.creation import lengths_in
-from ...array.deferred import Deferred
+from ...array.deferred import as_number, is_computed
 from ...array.dimension_arguments import sizes_of
 from ...array.dtypes import nominal
 from ...array.einsum import of_streams
@@ -240,7 +240,7 @@ def arange(*bounds: Any, dtype: Any = None, device: Any = None, **named: Any) ->
         *given,
         *(named.get(n, d) for n, d in (("start", 0), ("end", 0), ("step", 1))[len(given) :]),
     )
-    first, last, step = (n.item() if isinstance(n, Symbolic) else n for n in (first, last, step))
+    first, last, step = map(as_number, (first, last, step))
     return positions(first, last, step, dtype)
 
 
@@ -480,7 +480,7 @@ def multihead(
     causal = is_causal and attn_mask is None
     noted = weights_of(q, k) if need_weights else None
     p = dropout_p if training else 0.0
-    if hidden or (need_weights and isinstance(attn_mask, Deferred)):
+    if hidden or (need_weights and is_computed(attn_mask)):
         padding = key_padding_mask.unsqueeze(1).unsqueeze(2) if hidden else None
         masks = [x for x in (attn_mask, padding) if x is not None]
         with dropping(p):  # torch's zeros are those of its fused kernels, which give no weights

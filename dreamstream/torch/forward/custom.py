@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from ...array.deferred import has_formula
 from ...array.stream_tensor import StreamTensor as NativeStream
-from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
 from ...operations.refusals import CUSTOM
 from ...source_line import line_above
@@ -161,7 +161,7 @@ def _learns(x: Any) -> bool:
     if not _is_shell(x):
         return isinstance(x, Tensor) and x.requires_grad
     inner = x._inner
-    if isinstance(inner, Symbolic):
+    if has_formula(inner):
         return False
     value: Any = inner.value if type(inner) is NativeStream else None
     return value is None or bool(value.requires_grad)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...array.deferred import Deferred
-from ...array.known import key_of
+from ...array.known import key_of, key_of_stream
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
@@ -77,23 +77,21 @@ def key_of_size(
         return None
     try:
         tokens.append(x)
-        if kind in _POSITIONS:  # where it, or what is in it, has become a stream, that is used
-            key = (key_of(x, own, entry.library),)
-            for dtype, stream in _become_streams(x, entry) if getattr(entry, "has_converted", False) else ():
-                key += (dtype, *_of_stream(stream._inner, entry, streams))
-        elif kind is Complex:
-            key = (kind, *_of_stream(x.real, entry, streams), *_of_stream(x.imag, entry, streams))
+        key: tuple[Any, ...]
+        if kind is Complex:
+            key = (kind, *key_of_stream(x.real, own), *key_of_stream(x.imag, own))
         else:
-            key = _of_scores(x, entry, streams, own) if kind is Scores else (key_of(x, own, entry.library),)
+            key = (key_of(x, own, entry.library),)
+        if kind in _POSITIONS and getattr(entry, "has_converted", False):
+            for dtype, stream in _become_streams(x, entry):  # what it, or what is in it, has become is used
+                key += (dtype, *key_of_stream(stream._inner, own))
     except Unknown:
         return None
     for each in own:
-        if type(each) is NativeStream:
-            streams.append(each)
-        elif each.entry is entry:
-            edges.append(each)
-        else:
+        of_stream = type(each) is NativeStream
+        if (each.edge if of_stream else each).entry is not entry:
             return None
+        (streams if of_stream else edges).append(each)
     return key
 
 
@@ -110,7 +108,7 @@ def _become_streams(x: Any, entry: Any) -> list[tuple[Any, Any]]:
             here = [(to, stream) for (at, to), stream in vars(part).get("_streams", {}).items() if at is entry]
             found += here
             if not here:
-                left += (part.value,) if type(part) is Symbolic else (*part.args, *part.kwargs.values())
+                left += (*part.args, *part.kwargs.values())
         elif type(part) is tuple or type(part) is list:
             left += part
     return found
@@ -121,7 +119,7 @@ def paths_to(x: Any, among: Any) -> Iterable[tuple[Any, ...]]:
     if getattr(among, "__dict__", None) is x.__dict__:
         yield ()
     elif isinstance(among, (Deferred, Symbolic)):
-        for name in ("args", "kwargs", "value", "length"):
+        for name in ("args", "kwargs"):
             for path in paths_to(x, vars(among).get(name)):
                 yield attrgetter(name), *path
     elif isinstance(among, (list, tuple, dict)):
@@ -130,31 +128,4 @@ def paths_to(x: Any, among: Any) -> Iterable[tuple[Any, ...]]:
                 yield itemgetter(at), *path
 
 
-def _of_stream(x: Any, entry: Any, streams: list[Any]) -> tuple[Any, ...]:
-    """Return a key of a stream of this call that has a value, which is appended to `streams`."""
-    if type(x) is not NativeStream or "edge" not in vars(x) or x.alike[0] is not None:
-        raise Unknown
-    edge: Any = x.edge
-    if edge is None or edge.entry is not entry:
-        raise Unknown
-    streams.append(x)
-    return edge.line, x.dims, x._names
-
-
-def _of_scores(x: Scores, entry: Any, streams: list[Any], edges: list[Any]) -> tuple[Any, ...]:
-    """Return a key of scores of attention, whose queries and keys are appended to `streams`."""
-    state = tuple([value for name, value in vars(x).items() if name not in _NOT_OF_SCORES])
-    if not NUMBERS_OF_SCORES.issuperset(map(type, state)):
-        raise Unknown
-    key: list[Any] = [Scores, x.axes.key(), str(x.picked), state]
-    for own in (x.q, x.k):
-        key += _of_stream(own, entry, streams)
-    for step in x.steps:
-        key += (step.name, step.axes.key(), key_of((step.by, step.value), edges, entry.library))
-    return tuple(key)
-
-
 _POSITIONS = frozenset((Deferred, Symbolic))
-#: What of scores has a key of its own, or none; and of what types all else has to be.
-_NOT_OF_SCORES = frozenset(("q", "k", "axes", "steps", "picked", "_source", "_taken"))
-NUMBERS_OF_SCORES = frozenset((int, float, bool, type(None)))

@@ -19,7 +19,7 @@ from torch.utils.weak import WeakIdRef
 from ...array import creation
 from ...array.attend import of_all
 from ...array.batch_constants import is_constant, lifts, plain_beside
-from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
+from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, has_formula, is_deferred, is_filled
 from ...array.einsum import letters_of, spread, table_product
 from ...array.frame_numbers import number_in
 from ...array.known import recalled
@@ -221,15 +221,10 @@ class TorchLibrary(Library):
 
     def defer_method(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         forward = current()
-        given = [a if isinstance(a, Symbolic) else forward.unwrap(a) for a in args]
+        given = [a if has_formula(a) else forward.unwrap(a) for a in args]
         return forward._wrapped(super().defer_method(name, given, kwargs))
 
     def defer_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        def unwrapped(x: Any) -> Any:
-            inner = getattr(x, "_inner", None)
-            return inner if isinstance(inner, (Deferred, Symbolic)) else x
-
-        args, kwargs = map_leaves((args, kwargs), unwrapped)
         return current()._wrapped(super().defer_call(func, args, kwargs))
 
     def of_lengths(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -241,8 +236,8 @@ class TorchLibrary(Library):
         if table or several or self.learns(owner, forward.entry):
             return forward._defer(func, names.meaning_of(func), None, args, kwargs)
         owner = Symbolic(owner, (), owner.over) if isinstance(owner, Quotient) else owner
-        if not isinstance(owner, Symbolic):
-            length = next(x.length for x in leaves((args, kwargs)) if isinstance(x, Symbolic))
+        if not has_formula(owner):
+            length = next(x.length for x in leaves((args, kwargs)) if has_formula(x))
             owner = Symbolic(owner.item() if isinstance(owner, torch.Tensor) else owner, (), length)
         method = getattr(owner, name, None)
         given = {k: v for k, v in kwargs.items() if k not in names.IGNORED and v is not None}
@@ -270,18 +265,11 @@ class TorchLibrary(Library):
         """Run a function on deferred values, or on lengths that it makes a tensor of; else NotImplemented."""
         kinds = {Scores if issubclass(kind, Scores) else kind for kind in map(type, flat((*args, kwargs)))}
         alone = name == "einsum" and kinds & {Deferred, Symbolic} and Scores not in kinds
-        if name == "index_add" and isinstance(args[0], Symbolic):
-            return args[0].index_add(*args[1:], **kwargs)
         if name == "new_tensor" and len(args) > 1 and isinstance(args[1], Deferred):
             return args[1] if "dtype" not in kwargs else args[1].to(kwargs["dtype"])
         if name in _OURS and not alone:
             return NotImplemented
-        if (
-            name in names.WRITERS
-            and args
-            and isinstance(args[0], (Deferred, Symbolic))
-            and _streams((args, kwargs))
-        ):
+        if name in names.WRITERS and args and isinstance(args[0], Deferred) and _streams((args, kwargs)):
             raise NotStreamableError.here("frames' values are written into positions,", f"; {SERVES}")
         if len(args) > 1 and isinstance(args[0], Deferred) and number_in(args[1]):
             return args[0].as_stream()[args[1]]
@@ -324,8 +312,8 @@ def _streams(tree: Any) -> bool:
 _OURS = ("scaled_dot_product_attention", "multi_head_attention_forward", "einsum", "baddbmm")
 #: What is read of a deferred value.
 _READ = (
-    "__bool__", "__int__", "__float__", "item", "size", "dim", "stride", "as_strided", "is_floating_point",
-    "is_complex",
+    "__bool__", "__int__", "__float__", "index_add", "item", "size", "dim", "stride", "as_strided",
+    "is_floating_point", "is_complex",
 )  # fmt: skip
 _NUMBERS = ("__index__", "__len__", "__iter__", "tolist", "numpy", "__array__")
 
@@ -366,7 +354,7 @@ def met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def _of_frames(x: Any, real: torch.dtype | None) -> torch.Tensor:
     """Return what frames meet of a deferred value: the number that it is everywhere, or the stream that it is."""
-    alike = None if isinstance(x, Symbolic) else _everywhere(x)
+    alike = None if has_formula(x) else _everywhere(x)
     return streamed_of(x, real) if alike is None else same(alike.to(x.dtype).to(current().device))
 
 
@@ -413,9 +401,9 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     if isinstance(x, Deferred) and x.func is torch.nn.functional.one_hot and is_deferred(x.args[0]):
         places = forward._wrapped(streamed(x.args[0], "int64"))
         return torch.nn.functional.one_hot(places, *x.args[1:], **x.kwargs).to(wanted or torch.float32)
-    if isinstance(x, Symbolic) and x.is_filled:
+    if is_filled(x):
         return forward._wrapped(x.as_stream())
-    if x.dtype in _INTEGERS or isinstance(x, Symbolic):
+    if x.dtype in _INTEGERS or has_formula(x):
         return _counted(forward, x, str(wanted or torch.float32).rpartition(".")[2])
     if sum(isinstance(s, Length) for s in x.shape) != 1:
         raise NotStreamableError.here(f"{x.func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")

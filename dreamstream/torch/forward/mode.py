@@ -18,10 +18,10 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from ... import array as native_array
 from ...array.batch_constants import is_constant, lifts, writes_into_all
-from ...array.deferred import Deferred, to_a_copy
+from ...array.deferred import Deferred, are_positions, is_filled
 from ...array.dtypes import nominal
 from ...array.elementwise import stands_elsewhere
-from ...array.filled import Shared
+from ...array.filled import Shared, to_a_copy
 from ...array.first_frame import first_of
 from ...array.positions import ELEMENTWISE, PICKING
 from ...array.scores import Scores
@@ -45,7 +45,6 @@ from .arguments import (
     apart,
     as_stream,
     bared,
-    begins,
     beside,
     by_place,
     concerned,
@@ -319,7 +318,8 @@ class Forward(TorchFunctionMode):
             if meaning.name == "cat" and (joined := extended(self, *args, **kwargs)) is not None:
                 return joined
             target = args[0] if args else None
-            if meaning.name == "__setitem__" and begins(self, *args):
+            own = inner_of(target) if meaning.name == "__setitem__" else None
+            if is_filled(own) and own.begins(args[1], self.unwrap(args[2])):
                 return None
             args, kwargs = self._bare(func, meaning, args, kwargs)
             if len(args) > 1 and is_constant(args[0]) and isinstance(args[1], Symbolic):
@@ -341,7 +341,7 @@ class Forward(TorchFunctionMode):
             return self._wrapped(self.entry.library.of_lengths(func, meaning.name, args, kwargs))
         return self._called(func, meaning, args, kwargs)
 
-    def loose(self, x: Symbolic | Deferred) -> StreamTensor:
+    def loose(self, x: Deferred) -> StreamTensor:
         """Return a tensor that is one value for all streams or frames as torch's functions take it."""
         self._has_loose = True
         if self._session is not None:
@@ -383,7 +383,7 @@ class Forward(TorchFunctionMode):
         shells: list[Any] = [x for x in (*listed, *args, *kwargs.values()) if type(x) is SHELL]
         picks = self._has_loose and meaning.name in PICKING and is_stream(target)
         if not DEFERRED.isdisjoint([type(x._inner) for x in shells]) or (
-            picks and any(isinstance(x, Symbolic) and x.position for x in leaves((args, kwargs)))
+            picks and any(map(are_positions, leaves((args, kwargs))))
         ):
             return self._defer(func, meaning, target, args, kwargs)
         given = [a if type(a) in ATOMS else self.unwrap(a) for a in args]
@@ -513,7 +513,7 @@ class Forward(TorchFunctionMode):
         if isinstance(x, torch.Tensor):
             return self._constant(x)
         if isinstance(x, Symbolic):
-            constant: Any = x.value if not x.roles and isinstance(x.value, Length) else x.constant()
+            constant: Any = x.value if not x.roles and isinstance(x.value, Length) else x.beside_frames()
             if getattr(constant, "is_stream", True):
                 return constant
             return Constant(torch.from_numpy(constant.numpy()).to(self.device), self.arrays)

@@ -24,8 +24,7 @@ from ...array import writing
 from ...array.batch_constants import is_constant
 from ...array.deferred import Deferred
 from ...array.ends import last_frames, later
-from ...array.known import constant, maker
-from ...array.mask_terms import product_within
+from ...array.known import constant, maker, streams_in
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
@@ -39,7 +38,7 @@ from ..private import without_functions
 from ..run.kernels import attention
 from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
 from .complex_pair import Complex, parts_of
-from .keys import ATOMS, NUMBERS, NUMBERS_OF_SCORES, SIZES, Asked, key_of_size, paths_to
+from .keys import ATOMS, NUMBERS, SIZES, Asked, key_of_size, paths_to
 
 #: What a result may hold beside streams.
 _RESULTS = (*NUMBERS, float, *ATOMS)
@@ -273,16 +272,12 @@ class _Results:
         return out
 
     def _of_stream(self, x: Any) -> Any:
-        if type(x) in (Symbolic, Deferred) and not (self._weighed or is_constant(x)):
+        if type(x) is Scores or (type(x) in (Symbolic, Deferred) and not (self._weighed or is_constant(x))):
             if (at := self._index(x)) is not None:
                 return partial(_token, at)
-            product = product_within(x)
-            is_new = product is not None and all(product.queries is not own for own in self._inputs)
-            queries = [product.queries] if product is not None and is_new else []
-            make = maker(x, [*self._given, *self._inputs, *queries], self._tokens)
-            return partial(_deferred, make, [*map(self._seen, queries)])
-        if type(x) is Scores:
-            return self._of_scores(x)
+            more = [y for y in streams_in(x) if all(y is not own for own in self._inputs)]
+            make = maker(x, [*self._given, *self._inputs, *more], self._tokens)
+            return partial(_deferred, make, [*map(self._seen, more)])
         if type(x) is Complex:
             at = self._index(x)
             return partial(_complex, [*map(self._of_stream, parts_of(x))]) if at is None else partial(_token, at)
@@ -302,33 +297,6 @@ class _Results:
         if shared is NotImplemented or (shared is not None and max(shared[0]) >= len(self._inputs)):
             raise Unknown
         return (*self._seen(x), shared if shared is None else self._shared(shared))
-
-    def _of_scores(self, x: Scores) -> Any:
-        """Return what makes scores again: what they have of others that were given is what those have."""
-        if (at := self._index(x)) is not None:
-            return _OfScores(at, {}, {}, (), None)
-        given = next(((i, own) for i, own in enumerate(self._tokens) if type(own) is Scores), None)
-        before = vars(given[1]) if given else {}
-        changed = {name: value for name, value in vars(x).items() if value is not before.get(name, self)}
-        steps, source = changed.pop("steps", None), changed.pop("_source", None)
-        changed.pop("_taken", None)
-        seen = {name: self._seen(changed.pop(name)) for name in ("q", "k") if name in changed}
-        if not NUMBERS_OF_SCORES.issuperset(type(v) for name, v in changed.items() if name != "axes"):
-            raise Unknown
-        if source is not None and (given is None or source != (given[1],)):
-            raise Unknown
-        if steps is None:
-            added = None
-        else:
-            n = len(before.get("steps", ()))
-            if any(a is not b for a, b in zip(steps, before.get("steps", ()))) or len(steps) < n:
-                raise Unknown
-            own, tokens = self._given, self._tokens
-            added = [
-                (s._replace(by=None, value=None), maker(s.by, own, tokens), maker(s.value, own, tokens))
-                for s in steps[n:]
-            ]
-        return _OfScores(given[0] if given else None, changed, seen, added, source)
 
     def _shared(self, shared: Any) -> Any:
         at, view = shared
@@ -410,49 +378,11 @@ def _size(make: Any, edges: list[Any], values: Any, streams: Any, tokens: list[A
 
 
 def _deferred(
-    make: Any, queries: Sequence[Any], edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]
+    make: Any, seen: Sequence[Any], edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]
 ) -> Any:
-    """Return what is computed of lengths, made anew; `queries` is how those of a product with a table are seen."""
-    more = map(partial(_stream, edges, values), queries)
+    """Return what is deferred, made anew; `seen` is how streams in it are that a result was made of."""
+    more = map(partial(_stream, edges, values), seen)
     return StreamTensor.shell(make([*edges, *streams, *more], tokens))
-
-
-class _OfScores:
-    """Scores of attention, made anew: those that were given, if any, with changes.
-
-    Parameters
-    ----------
-    at : int or None
-        Which of the values that were given they were made of.
-    changed, seen : dict
-        Attributes that are the same in every call; queries and keys, as results are seen.
-    added : list of (Step, maker, maker), or None
-        Steps behind those that were done before; None where the list is the same.
-    source : tuple or None
-        Not None where they are a view of those that were given.
-    """
-
-    __slots__ = ("added", "at", "changed", "seen", "source")
-
-    def __init__(self, at: Any, changed: Any, seen: Any, added: Any, source: Any) -> None:
-        self.at, self.changed, self.seen, self.added = at, changed, seen, added
-        self.source = source is not None
-
-    def __call__(self, edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]) -> Any:
-        given = None if self.at is None else tokens[self.at]
-        if self.added == ():
-            return StreamTensor.shell(given)
-        out: Any = object.__new__(Scores)
-        own = out.__dict__
-        own.update(vars(given) if given is not None else {}, _source=None, _taken=(), **self.changed)
-        for name, seen in self.seen.items():
-            own[name] = _stream(edges, values, seen)
-        if self.added is not None:
-            more = [s._replace(by=by(edges, tokens), value=value(edges, tokens)) for s, by, value in self.added]
-            own["steps"] = [*(given.steps if given is not None else ()), *more]
-        if self.source:
-            out._shares(given)
-        return StreamTensor.shell(out)
 
 
 def _made(

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ...array.deferred import as_number, has_formula
 from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
 from ...stream.rules import Length
@@ -30,21 +31,17 @@ def _ramp(n: Length, last: Length) -> Any:
     return current().call(torch.arange, (n,), {"dtype": torch.float32}) / last
 
 
-def _number(n: Any) -> Any:
-    return n.item() if isinstance(n, Symbolic) else n
-
-
 @function("linspace", of=OF_LENGTHS)
 def linspace(start: Any, end: Any, steps: Any, **named: Any) -> Any:
     """Return numbers from `start` to `end`, one for each frame."""
-    steps = _number(steps)
+    steps = as_number(steps)
     return _ramp(steps, steps - 1) * (end - start) + start
 
 
 def _window(name: str, *terms: float) -> None:
     @function(name, of=OF_LENGTHS)
     def window(window_length: Any, periodic: bool = True, *given: float, **named: Any) -> Any:
-        n = _number(window_length)
+        n = as_number(window_length)
         at = _ramp(n, n if periodic else n - 1)
         own = list(given) or [named.get(k, d) for k, d in zip(("alpha", "beta"), terms)] + list(terms[2:])
         out = own[0]
@@ -71,7 +68,7 @@ def pack(input: StreamTensor, lengths: Any, batch_first: bool = False) -> tuple[
     data = input if batch_first else input.transpose(0, 1)
     frames = data.size(1)
     covers: Any = False
-    if isinstance(lengths, Symbolic) and lengths.roles == ("B",) and isinstance(frames, Length):
+    if has_formula(lengths) and lengths.roles == ("B",) and isinstance(frames, Length):
         more = lengths.value - frames
         covers = more.compares("eq", frames) if isinstance(more, Length) else more == 0
     if covers is not True:

@@ -430,7 +430,7 @@ class StreamTensor(OfStreams, torch.Tensor):
         return taker(torch.Tensor.__getitem__, (type(self),), (self, index), {})
 
     def __iter__(self) -> Any:
-        if isinstance(self._inner, Symbolic) or isinstance(getattr(self._inner, "dims", (0,))[0], str):
+        if isinstance(getattr(self._inner, "dims", (0,))[0], str):
             return iter(self._inner)  # which refuses it
         return iter(self.unbind(0))
 
