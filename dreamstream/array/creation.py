@@ -441,8 +441,8 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """Return tensors of equal shape along a new dimension `dim`. Source: torch.stack."""
     if isinstance(tensors, Gathered):
         return tensors.stacked(dim)
-    if hasattr(type(tensors[0]), "through"):
-        return tensors[0].through("stack", stack, (tensors, dim), {})
+    if (first := next((t for t in tensors if hasattr(type(t), "through")), None)) is not None:
+        return first.through("stack", stack, (tensors, dim), {})
     tensors = [as_deferred(t) for t in tensors]
     if (library := library_of(tensors) or elementwise.library_among(tensors)) is not None:
         return library.defer(stack, (tensors, dim), {})

@@ -119,7 +119,7 @@ class Length(Bits):
             self._misuse(f"combined by {op} with {type(value).__name__} (only with integers)")
 
     def _sum(self, other: object, sign: int, op: str) -> Any:
-        if isinstance(other, (Comparison, Quotient)) or getattr(other, "ndim", False):
+        if isinstance(other, (Comparison, Quotient)) or _of_positions(other):
             return NotImplemented
         if isinstance(other, Length):
             more = [(sign * c, a) for c, a in other.terms]
@@ -151,7 +151,7 @@ class Length(Bits):
     def __mul__(self, other: object) -> Any:
         if isinstance(other, BatchSize):
             return self.edge.entry.library.joined(self, other.times)
-        if isinstance(other, Comparison) or getattr(other, "ndim", False):
+        if isinstance(other, Comparison) or _of_positions(other):
             return NotImplemented
         if type(other) is list and other == [None]:
             return other * self
@@ -217,7 +217,7 @@ class Length(Bits):
     # ------------------------------------------------------------------ comparisons
     def compare(self, other: object, relation: str) -> Any:
         """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""
-        if hasattr(other, "loop") or getattr(other, "ndim", False):  # these know what they are compared with
+        if hasattr(other, "loop") or _of_positions(other):  # these know what they are compared with
             return NotImplemented
         if isinstance(other, Quotient):
             return (self * other.by).compare(other.over, relation)
@@ -387,6 +387,11 @@ def _key(atom: Atom) -> tuple[Any, ...]:
     return (atom.op, atom.by, atom.length.key()) if isinstance(atom, _Made) else ("L", atom.cid)
 
 
+def _of_positions(x: Any) -> bool:
+    """Whether something is computed of positions, which knows what lengths mean beside it."""
+    return hasattr(getattr(x, "_inner", x), "library")
+
+
 def _at_least(n: Any, least: int) -> Any:
     return n.at_least(least) if isinstance(n, Length) else max(n, least)
 
@@ -397,9 +402,8 @@ _STEPS: dict[str, Callable[[Any, int], Any]] = {
 
 
 for _name in RELATIONS:
-    for _kind in (Length, Quotient):
-        setattr(_kind, f"__{_name}__", partialmethod(_kind.compare, relation=_name))
-Length.__hash__ = Quotient.__hash__ = Token.__hash__  # type: ignore[method-assign]
+    setattr(Length, f"__{_name}__", partialmethod(Length.compare, relation=_name))
+Length.__hash__ = Token.__hash__  # type: ignore[method-assign]
 
 
 class BatchSize(Rows):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import partialmethod
 from typing import Any
 
+from ...operations import RELATIONS
 from .condition import is_length
 from .sizes import Token
 
@@ -100,3 +102,8 @@ class Quotient(Token):
 
     def __repr__(self) -> str:
         return f"<{self.over!r} / {self.by}>"
+
+
+for _name in RELATIONS:
+    setattr(Quotient, f"__{_name}__", partialmethod(Quotient.compare, relation=_name))
+Quotient.__hash__ = Token.__hash__  # type: ignore[method-assign]
