@@ -389,7 +389,7 @@ def _key(atom: Atom) -> tuple[Any, ...]:
 
 def _of_positions(x: Any) -> bool:
     """Whether something is computed of positions, which knows what lengths mean beside it."""
-    return hasattr(getattr(x, "_inner", x), "library")
+    return hasattr(x._inner if hasattr(type(x), "_inner") else x, "library")
 
 
 def _at_least(n: Any, least: int) -> Any:
