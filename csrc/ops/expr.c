@@ -137,7 +137,11 @@ ds_expr ds_select(ds_program *p, ds_expr positive, ds_expr then, ds_expr otherwi
     return node(p, DS_EXPR_SELECT, positive, then, otherwise, 0);
 }
 
-static const ds_expr_code length_codes[] = {DS_EXPR_ADD, DS_EXPR_MUL, DS_EXPR_FLOORDIV};
+static const ds_expr_code length_codes[] = {[0] = DS_EXPR_ADD,
+                                            [1] = DS_EXPR_MUL,
+                                            [2] = DS_EXPR_FLOORDIV,
+                                            [4] = DS_EXPR_MIN,
+                                            [5] = DS_EXPR_MAX};
 
 ds_expr ds_length_function(ds_program *p, ds_expr a, const int64_t *codes, int n_codes)
 {
@@ -150,12 +154,10 @@ int64_t ds_length_at(int64_t a, const int64_t *codes, int n_codes)
 {
     for (int i = 0; i + 1 < n_codes; i += 2) {
         const int64_t k = codes[i + 1];
-        if (codes[i] < 3)
-            a = ds_expr_apply(length_codes[codes[i]], a, k, 0);
-        else if (codes[i] == 3)
+        if (codes[i] == 3)
             a -= floordiv(a, k) * k;
         else
-            a = ds_expr_apply(codes[i] == 4 ? DS_EXPR_MIN : DS_EXPR_MAX, a, k, 0);
+            a = ds_expr_apply(length_codes[codes[i]], a, k, 0);
     }
     return a;
 }

@@ -63,10 +63,10 @@ ds_expr ds_combine_k(ds_program *p, ds_expr_code code, ds_expr a, int64_t k);
 #define ds_floordiv_k(p, a, k) ds_combine_k(p, DS_EXPR_FLOORDIV, a, k)
 #define ds_ceildiv_k(p, a, k) ds_combine_k(p, DS_EXPR_CEILDIV, a, k)
 ds_expr ds_select(ds_program *p, ds_expr positive, ds_expr then, ds_expr otherwise);
-/* A Length function: codes[2i] is 0 (+), 1 (*), 2 (//) with the constant codes[2i + 1];
+/* A Length function: codes[2i] is 0 (+), 1 (*), 2 (//), 5 (max) with the constant codes[2i + 1];
  * n_codes counts entries, two for each step. */
 ds_expr ds_length_function(ds_program *p, ds_expr a, const int64_t *codes, int n_codes);
-/* The same of a number; a code 3 leaves the rest of a division. */
+/* The same of a number; a code 3 leaves the rest of a division, 4 the lesser of two. */
 int64_t ds_length_at(int64_t a, const int64_t *codes, int n_codes);
 /* The next root. */
 void ds_root(ds_program *p, ds_expr e);

@@ -29,10 +29,10 @@ ds_status ds_length_rate(const ds_op *op, int attr, ds_rate *rate)
              op->def->attrs[attr].name, codes->n_ints);
     for (int i = 0; i < codes->n_ints; i += 2) {
         const int64_t code = codes->ints[i], k = codes->ints[i + 1];
-        DS_CHECK(code >= 0 && code <= 2, DS_ARGUMENT,
-                 "%s: attribute '%s' has the code %lld, expected 0 (+), 1 (*) or 2 (//)", name,
-                 op->def->attrs[attr].name, (long long)code);
-        DS_CHECK(code == 0 || k >= 1, DS_ARGUMENT,
+        DS_CHECK((code >= 0 && code <= 2) || code == 5, DS_ARGUMENT,
+                 "%s: attribute '%s' has the code %lld, expected 0 (+), 1 (*), 2 (//) or 5 (max)",
+                 name, op->def->attrs[attr].name, (long long)code);
+        DS_CHECK((code != 1 && code != 2) || k >= 1, DS_ARGUMENT,
                  "%s: a length is multiplied and divided by 1 or more, got %lld", name,
                  (long long)k);
         mul = code == 1 ? limited_product(mul, k) : mul;

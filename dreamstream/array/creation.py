@@ -17,6 +17,7 @@ from .base import is_number
 from .batch_constants import is_constant, value_of
 from .deferred import Deferred, as_deferred, as_number, has_formula, is_filled, library_of
 from .dimension_arguments import axis_of, sizes_of
+from .ends import continued, number_behind
 from .hook import made
 from .lengths_of import lengths_of
 from .loop_lists import Gathered
@@ -334,6 +335,8 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
         return library.defer(cat, (tensors, dim), {})
     if (scores := next((t for t in tensors if hasattr(type(t), "beside")), None)) is not None:
         return scores.beside(tensors, dim)
+    if (last := number_behind(tensors, dim)) is not None:
+        return continued(cat(tensors[:-1], dim), last.length, "constant", float(last.value))
     given = _tensors("cat", tensors)
     some = [t for t in given if t.is_stream or tuple(value_of(t).shape) != (0,)]  # as torch leaves them out
     given = some or given[:1]
@@ -438,6 +441,8 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """Return tensors of equal shape along a new dimension `dim`. Source: torch.stack."""
     if isinstance(tensors, Gathered):
         return tensors.stacked(dim)
+    if (first := next((t for t in tensors if hasattr(type(t), "through")), None)) is not None:
+        return first.through("stack", stack, (tensors, dim), {})
     tensors = [as_deferred(t) for t in tensors]
     if (library := library_of(tensors) or elementwise.library_among(tensors)) is not None:
         return library.defer(stack, (tensors, dim), {})

@@ -164,11 +164,25 @@ def continued(x: Any, times: Any, mode: str = "replicate", value: float = 0.0) -
 def _continued(x: Any, times: Any, mode: str, value: float) -> Any:
     if isinstance(times, int):
         return x._through("pad", {"left": 0, "right": times, "mode": mode, "value": value})
+    if len((x.size(x.dims.index("L")) + times).of_one().terms) > 1 and isinstance(times := times.soon(), int):
+        return _continued(x, times, mode, value)
     if (most := times.most()) is None and mode == "replicate":
         raise NotStreamableError.here(
             f"a stream continued by its last frame {times!r} times: there is no bound to that; pad with a number"
         )
     return padded_to(x, x.size(x.dims.index("L")) + times, 0, mode, value, most or 0)
+
+
+def number_behind(tensors: Sequence[Any], dim: int) -> Symbolic | None:
+    """Return the number that is joined behind frames of streams along L, as often as a length says; else None."""
+    last, x = tensors[-1], next((t for t in tensors if type(t) is StreamTensor and t.edge is not None), None)
+    if x is None or not isinstance(last, Symbolic) or not last.is_filled or last.ndim != x.ndim:
+        return None
+    if last.roles[dim] != "L" or x.dims[dim] != "L":
+        return None
+    if any(n != m for i, (n, m) in enumerate(zip(last.shape, x.shape)) if i != dim % x.ndim):
+        raise ShapeError.here(f"cat: {last.roles} doesn't line up with {x.roles}")
+    return last
 
 
 def begun_by(self: Symbolic, index: Any, value: Any) -> Any:

@@ -1,14 +1,15 @@
-"""The first frame of a stream, ``x[:, 0]`` or ``x[:, :1]`` inside a forward.
+"""The first frames of a stream, ``x[:, 0]``, ``x[:, :1]`` or ``x[:, :k]`` inside a forward, or one of them.
 
-What is computed of it alone is computed of all frames, of which the first is meant. It meets other frames as many
-times as these are, joins them in front, and is what a loop over frames begins with.
+What is computed of them alone is computed of all frames, of which the first are meant; what goes over them, as
+their mean does, of all frames so far, or of windows. One frame meets others as many times as these are; the first
+frames join others in front, and the first one is what a loop over frames begins with.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,8 +19,8 @@ from ..operations import ARITHMETIC, BINARY, OPERATIONS, RELATIONS, UNARY, ours
 from ..source_line import user_line
 from ..stream.edge import Request
 from ..stream.rules import Length
+from . import writing
 from .dimension_arguments import numbered, parts_of
-from .elementwise import ones_of, where
 from .loop_frames import is_all
 from .loops import Loop
 from .operators import run
@@ -37,36 +38,59 @@ _OF_FEATURES = frozenset((
     "reduction", "along", "permuted", "unsqueeze", "squeeze", "reshaped", "matmul", "einsum", "linear", "gather",
     "last dimensions", "angles", "split", "unbind", "select", "narrow", "index_select", "take_along_dim",
 ))  # fmt: skip
-_AS_IT_IS = frozenset(("full_like", "clone", "contiguous", "detach", "to", "float", "type_as"))
+#: Kinds of functions that go over dimensions, and those whose first argument besides says which.
+_OVER = ("reduction", "along")
+_DIM_FIRST = frozenset((
+    "sum", "mean", "prod", "amax", "amin", "max", "min", "argmax", "argmin", "all", "any", "logsumexp", "median",
+    "var", "std", "softmax", "log_softmax", "cumsum", "cumprod", "cummax", "cummin", "flip", "sort", "argsort",
+))  # fmt: skip
+#: What some of them are of all frames so far.
+_SO_FAR = {"sum": "sum", "mean": "mean", "prod": "prod", "logsumexp": "logsumexp", "amax": "max", "amin": "min"}
+#: First frames that are looked at together: of every frame as many behind it are.
+_MOST_TOGETHER = 64
+_AS_IT_IS = frozenset((
+    "full_like", "clone", "contiguous", "detach", "to", "float", "type_as", "double", "half", "bfloat16", "int",
+    "long", "bool",
+))  # fmt: skip
 _FILLED = {"zeros_like": "new_zeros", "ones_like": "new_ones", "empty_like": "new_empty"}
 
 
 class FirstFrame:
-    """``x[:, 0]`` and ``x[:, :1]`` inside a forward.
+    """``x[:, 0]`` and ``x[:, :k]`` inside a forward.
 
     Parameters
     ----------
     stream : StreamTensor
-        Whose first frame it is.
+        Whose first frames they are.
     axis : int
         Where L is.
     keeps : bool
-        Whether L stays, of one frame.
+        Whether L stays, of as many frames.
     times : int
-        How often it stands there, one behind the other.
+        How often the first frame stands there, one behind the other.
+    count : int
+        How many first frames these are, instead; of shorter streams all.
+    whole : tuple, optional
+        A stream, and the index that takes these frames of it, for writing into them.
     """
 
     is_stream = False
+    stop = 1
+    """Where they end in the stream that they were taken of, if they are several."""
+    side_by_side = False
+    """Whether several stand in L's place as features of one frame."""
 
-    def __init__(self, stream: StreamTensor, axis: int, keeps: bool, times: int = 1) -> None:
-        self.stream, self.axis, self.keeps, self.times = stream, axis, keeps, times
-        self.line = user_line()
+    def __init__(
+        self, stream: StreamTensor, axis: int, keeps: bool, times: int = 1, count: int = 1, whole: Any = None
+    ) -> None:
+        self.stream, self.axis, self.keeps, self.times, self.count = stream, axis, keeps, times, count
+        self.line, self.whole = user_line(), whole
 
     # ------------------------------------------------------------------ what it looks like
     @property
     def shape(self) -> tuple[Any, ...]:
         sizes = list(self.stream.shape)
-        sizes[self.axis : self.axis + 1] = [self.times] if self.keeps else []
+        sizes[self.axis : self.axis + 1] = [self.times * self.count] if self.keeps else []
         return tuple(sizes)
 
     def size(self, dim: int | None = None) -> Any:
@@ -91,16 +115,26 @@ class FirstFrame:
         axis = self.axis if axis is None else axis
         if type(inner) is not StreamTensor or inner.dims[axis : axis + 1] != ("L",):
             self.refuse("what is computed like this")
-        return FirstFrame(inner, axis, self.keeps, self.times)
+        made = self._as(inner, self.keeps, axis, self.times, self.count)
+        made.side_by_side = self.side_by_side
+        return made
+
+    def _as(self, stream: Any, keeps: bool, axis: int | None = None, times: int = 1, count: int = 1) -> FirstFrame:
+        """Return the first frames of another stream, taken where these were."""
+        made = FirstFrame(stream, self.axis if axis is None else axis, keeps, times, count)
+        made.stop = self.stop
+        return made
 
     # ------------------------------------------------------------------ what is computed of it
     def through(self, name: str, call: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return what a function gives of it, and of other arguments."""
+        if kwargs.get("inplace") or (name.endswith("_") and not name.endswith("__")):
+            self.refuse(f"{name} in place")
         name = name.strip("_")
         name = name[1:] if name[:1] == "i" and name[1:] in ARITHMETIC else name  # +=
         name = name if name in _BY_ELEMENTS else ours(name.removesuffix("_function"))
-        if name == "cat":
-            return self._joined(call, *args, **kwargs)
+        if name in ("cat", "stack"):
+            return (self._joined if name == "cat" else self._stacked)(call, *args, **kwargs)
         if name in _FILLED and self.keeps:  # of a stream without frames there is none
             return self._like(call(self._seen, *args[1:], **kwargs))
         if name in _FILLED:
@@ -111,9 +145,13 @@ class FirstFrame:
         streams = [
             x for x in others if not isinstance(x, FirstFrame) and any(isinstance(n, Length) for n in _shape(x))
         ]
+        dims, more = self._dims(name, kind, args, kwargs)
+        if self.keeps and self.axis in dims and not streams and self.times == 1:
+            return self._over(name, call, dims, more)
         if not by_elements and (streams or self.times > 1 or kind not in _OF_FEATURES):
             self.refuse(name)
-        if self.times > 1 and streams:
+        firsts = [x for x in others if isinstance(x, FirstFrame)]
+        if streams and any(x.times * x.count > 1 for x in firsts):
             self.refuse(name)
         if streams:
             places = [len(_shape(x)) - self.stream.ndim + self.axis for x in streams]
@@ -121,20 +159,24 @@ class FirstFrame:
                 self.refuse(f"{name} of frames that lie elsewhere, and")
             like = next((x for x in streams if type(x) is StreamTensor and x._waiting is None), None)
             return call(*(_held(x, like) for x in args), **{k: _held(v, like) for k, v in kwargs.items()})
+        if len({(x.keeps, x.side_by_side, x.times, x.count) for x in firsts}) > 1:
+            self.refuse(f"{name} of other numbers")
+        if not self.keeps and dims and args[0] is self:
+            return self._of_features(name, call, dims, more)
+        is_product = kind in ("matmul", "last dimensions") and isinstance(args[0], FirstFrame)
         if not self.keeps and not by_elements:
-            args, kwargs = self._among_frames(name, kind, args, kwargs)
+            if name != "linear" and not is_product:
+                self.refuse(name)
         elif not self.keeps:
             ranks = [getattr(x, "ndim", 0) for x in others if not isinstance(x, FirstFrame)]
             if max(ranks, default=0) > self.stream.ndim - self.axis - 1:
                 self.refuse(name)
-        out = call(*map(_all, args), **{k: _all(v) for k, v in kwargs.items()})
-        if isinstance(out, (tuple, list)):
-            parts = [self._first(name, x, by_elements) for x in out]
-            return type(out)(*parts) if hasattr(out, "_fields") else type(out)(parts)
-        return self._first(name, out, by_elements)
+        seen = dict(zip(map(id, firsts), _of_one_length(firsts)))
+        out = call(*(seen.get(id(x), x) for x in args), **{k: seen.get(id(v), v) for k, v in kwargs.items()})
+        return _each(partial(self._first, name, by_elements), out)
 
-    def _first(self, name: str, out: Any, by_elements: bool) -> FirstFrame:
-        """Return the first frame of what a function gives, whose frames follow from none behind them."""
+    def _first(self, name: str, by_elements: bool, out: Any) -> FirstFrame:
+        """Return the first frames of what a function gives, whose frames follow from none behind them."""
         made = getattr(out, "_inner", out)
         if type(made) is not StreamTensor or "L" not in made.dims:
             self.refuse(name)
@@ -142,39 +184,101 @@ class FirstFrame:
             self.refuse(name)
         return self._like(made, made.dims.index("L"))
 
-    def _among_frames(self, name: str, kind: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Return the arguments of a function of features with its dimension counted among those of all frames."""
-        if name == "linear" or (kind in ("matmul", "last dimensions") and isinstance(args[0], FirstFrame)):
-            return args, kwargs
-        given = [*args[1:], *(v for k, v in kwargs.items() if k not in ("keepdim", "dim"))]
-        if kind not in ("reduction", "along") or any(type(x) is not int for x in given[1:]):
-            self.refuse(name)
-        dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
-        if type(dim) is not int or len(given) > ("dim" not in kwargs):
-            self.refuse(name)
-        dim %= self.ndim
-        return args[:1], {**kwargs, "dim": dim + (dim >= self.axis)}
+    def _dims(self, name: str, kind: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[int], Any]:
+        """Return the dimensions that a function goes over, and its other arguments; none where it takes others."""
+        given, named = list(args[1:]), dict(kwargs)
+        dims = next((named.pop(n) for n in ("dim", "dims", "axis") if n in named), None)
+        if dims is None and given and name in _DIM_FIRST:
+            dims, given = (given, []) if name == "flip" and type(given[0]) is int else (given[0], given[1:])
+        if len(given) == 1 and type(given[0]) is bool and kind == "reduction":
+            named["keepdim"] = given.pop()
+        dims = list(dims) if isinstance(dims, (tuple, list)) else [dims]
+        if kind not in _OVER or given or any(type(d) is not int for d in dims):
+            return [], named
+        return [d % self.ndim for d in dims], named
+
+    def _of_features(self, name: str, call: Callable[..., Any], dims: Sequence[int], more: dict[str, Any]) -> Any:
+        """Return what a function gives that goes over dimensions of a frame."""
+        at = [d + (d >= self.axis) for d in dims]
+        given: Any = {"dim": at[0] if len(at) == 1 else tuple(at)}
+        out = call(self._seen, at) if name == "flip" else call(self._seen, **given, **more)
+        over = self.side_by_side and self.axis in dims
+
+        def first(out: Any) -> FirstFrame:
+            made = self._first(name, False, out)
+            made.side_by_side = self.side_by_side and not (over and made.stream.ndim < self.stream.ndim)
+            if over and more.get("keepdim"):  # one frame stands in L's place again
+                return self._as(made.stream.squeeze(made.axis + 1), True, made.axis)
+            return made
+
+        return _each(first, out)
+
+    def _over(self, name: str, call: Callable[..., Any], dims: Sequence[int], more: dict[str, Any]) -> Any:
+        """Return what a function gives that goes over these frames."""
+        if name in _SO_FAR and not more.keys() - {"keepdim"} and [*dims] == [self.axis] and self._is_real():
+            so_far = self.stream._through("cumulative", {"kind": _SO_FAR[name]})  # of shorter streams all
+            return self._as(_later(so_far, self.count - 1), bool(more.get("keepdim")))
+        return self.among_features()._of_features(name, call, dims, more)
+
+    def _is_real(self) -> bool:
+        return np.dtype(self.stream.dtype).kind == "f"
+
+    def among_features(self) -> FirstFrame:
+        """Return the first frame of a stream that has all of these, in L's place among its features."""
+        if not self.keeps:
+            return self
+        if self.count > _MOST_TOGETHER or self.times > 1:
+            self.refuse(f"what is no sum, mean or extreme and goes over more than {_MOST_TOGETHER}")
+        _require(self.stream, self.count)
+        windows = self.stream.unfold(self.axis, self.count, 1)
+        order = list(range(windows.ndim - 1))
+        order.insert(self.axis + 1, windows.ndim - 1)
+        made = self._as(windows.permute(*order), False)
+        made.side_by_side = True
+        return made
+
+    def one_by_one(self) -> list[FirstFrame]:
+        """Return each of the frames, with L in its place."""
+        frames: Any = [(slice(None),) * self.axis + (slice(j, None),) for j in range(self.count)]
+        return [self._as(self.stream[part], True) for part in frames]
+
+    # ------------------------------------------------------------------ before others
+    def parts(self, axis: int) -> list[FirstFrame]:
+        """Return frames that stand along a dimension, each with L there; all at once where they are a stream's."""
+        if self.keeps and axis == self.axis:
+            return [self] * self.times
+        if axis != self.axis or not self.side_by_side:
+            self.refuse("cat along other dimensions, or behind frames,")
+        return [
+            FirstFrame(self.stream.select(axis + 1, j), axis, True) for j in range(self.stream.shape[axis + 1])
+        ]
 
     def _joined(self, call: Callable[..., Any], tensors: Sequence[Any], dim: int = 0, axis: int = 0) -> Any:
-        """Return frames with the first one of a stream before them."""
+        """Return frames with the first ones of streams before them."""
         firsts = [x for x in tensors if isinstance(x, FirstFrame)]
         rest = [x for x in tensors if not isinstance(x, FirstFrame)]
         axis = (dim or axis) % self.ndim
-        if (
-            not all(x.keeps and x.axis == axis for x in firsts)
-            or firsts != list(tensors[: len(firsts)])
-            or not rest
-        ):
+        if firsts != list(tensors[: len(firsts)]) or not rest:
             self.refuse("cat along other dimensions, or behind frames,")
+        parts = [part for x in firsts for part in x.parts(axis)]
         library = self.stream.edge.entry.library  # type: ignore[union-attr]
         seen = rest[0] if len(rest) == 1 else call(rest, axis)
         made = getattr(seen, "_inner", seen)
         if type(made) is not StreamTensor or made.dims[axis : axis + 1] != ("L",):
             self.refuse("cat with what has no frames")
-        for first in reversed(firsts):
-            for _ in range(first.times):
-                made = with_first(made, first)
+        for first in reversed(parts):
+            made = with_first(made, first)
         return library.see(made)
+
+    def _stacked(self, call: Callable[..., Any], tensors: Sequence[Any], dim: int = 0) -> FirstFrame:
+        """Return single frames side by side, in L's place."""
+        axis = dim % (self.ndim + 1)
+        if any(not isinstance(x, FirstFrame) or x.keeps or x.axis != axis for x in tensors):
+            self.refuse("stack along other dimensions, or with others,")
+        made = call(_of_one_length(tensors), axis + 1)
+        first = FirstFrame(getattr(made, "_inner", made), axis, False)
+        first.side_by_side = True
+        return first
 
     # ------------------------------------------------------------------ dimensions
     def unsqueeze(self, dim: int) -> Any:
@@ -187,7 +291,7 @@ class FirstFrame:
 
     def squeeze(self, dim: int) -> Any:
         """Return it without the dimension that is L's."""
-        if self.keeps and self.times == 1 and dim % self.ndim == self.axis:
+        if self.keeps and self.times * self.count == 1 and dim % self.ndim == self.axis:
             return FirstFrame(self.stream, self.axis, False)
         self.refuse("squeeze")
 
@@ -195,7 +299,7 @@ class FirstFrame:
         """Return it so many times, one behind the other, or as often as there are frames."""
         sizes = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
         own = self.shape
-        if not self.keeps or len(sizes) != len(own) or self.times != 1:
+        if not self.keeps or len(sizes) != len(own) or self.times * self.count != 1:
             self.refuse("expand")
         same = all(i == self.axis or s is own[i] or s in (-1, own[i]) for i, s in enumerate(sizes))
         times = sizes[self.axis]
@@ -226,17 +330,19 @@ class FirstFrame:
             return out
         if self.keeps and len(parts) > self.axis and parts[self.axis] == 0 and None not in parts[: self.axis]:
             rest = [slice(None) if i == self.axis else p for i, p in enumerate(parts)]
-            return FirstFrame(self._like(self._seen[tuple(rest)]).stream, self.axis, False)
+            return self._as(self._like(self._seen[tuple(rest)]).stream, False)
         before = parts[: self.axis]
         if not all(map(is_all, before)) or (self.keeps and not all(map(is_all, parts[self.axis : self.axis + 1]))):
             self.refuse("this index")
         behind = parts[self.axis + self.keeps :]
-        at: Any = (*(slice(None),) * (self.axis + 1), *behind)
-        return self._like(self._seen[at])
+        own: Any = (*(slice(None),) * (self.axis + 1), *behind)
+        return self._like(self._seen[own])
 
     # ------------------------------------------------------------------ in a loop
     def frame(self, loop: Loop) -> Any:
         """Return it in the body of a loop, whose first frame it is given to."""
+        if self.count > 1:
+            self.refuse("the begin of a loop that is several")
         made: Any = loop.input(
             (self.stream.edge, self.stream.value, -loop.first),
             lambda: loop.shifted(self.stream.in_order(), -loop.first),
@@ -246,6 +352,13 @@ class FirstFrame:
     # ------------------------------------------------------------------ what it is not for
     def refuse(self, name: str) -> NoReturn:
         """Say what it is not for."""
+        if self.stop > 1:
+            raise NotStreamableError(
+                f"{name} of the first frames of a stream, taken at {self.line}: it ends at the constant position "
+                f"{self.stop}, after which the output would go on without frames; use a stop counted from the end "
+                "(x[..., :-b]) or another tensor's length (x[..., :y.size(L)]). They may be computed with by "
+                "elements, summed up (x[:, :k].mean(1)), and stand before frames (cat)"
+            )
         raise NotStreamableError(
             f"{name} of the first frame of a stream, taken at {self.line}: one frame of a stream is neither its "
             "first nor its last for ever; use a slice (x[..., a:], x[..., :-b], x[..., ::k]), or pick the frame "
@@ -282,6 +395,19 @@ def _operator(name: str) -> Callable[..., Any]:
     return method
 
 
+def _in_place(name: str) -> Callable[..., Any]:
+    def method(self: FirstFrame, other: Any) -> FirstFrame:
+        if self.whole is None:
+            self.refuse(f"{name} in place")
+        x, index = self.whole
+        x[index] = self._method(f"__{name}__", other)
+        return self
+
+    return method
+
+
+for _name in ARITHMETIC:
+    setattr(FirstFrame, f"__i{_name}__", _in_place(_name))
 for _name in (*ARITHMETIC, *RELATIONS, "matmul", *(f"r{name}" for name in ARITHMETIC), "neg", "abs", "pos"):
     setattr(FirstFrame, f"__{_name}__", _operator(f"__{_name}__"))
 refuse_the_rest(FirstFrame, FirstFrame.refuse, copies=True)
@@ -301,8 +427,37 @@ def _shape(x: Any) -> Any:
     return getattr(x, "shape", ())
 
 
-def _all(x: Any) -> Any:
-    return x._seen if isinstance(x, FirstFrame) else x
+def _each(f: Callable[[Any], Any], out: Any) -> Any:
+    """Return what a function gives of a value, or of each of several."""
+    if not isinstance(out, (tuple, list)):
+        return f(out)
+    parts = list(map(f, out))
+    return type(out)(*parts) if hasattr(out, "_fields") else type(out)(parts)
+
+
+def _of_one_length(firsts: Sequence[FirstFrame]) -> list[Any]:
+    """Return the streams whose first frames are meant, as the forward sees them, without what some have more."""
+    library = firsts[0].stream.edge.entry.library  # type: ignore[union-attr]
+    own: Any = [library.length(x.stream.edge) for x in firsts]
+    more = [n - own[0] for n in own]
+    least = min((m for m in more if isinstance(m, int)), default=0)
+    crops = [m - least if isinstance(m, int) else 0 for m in more]
+    return [library.see(_longer(x.stream, -n)) if n else x._seen for x, n in zip(firsts, crops)]
+
+
+def _require(x: StreamTensor, count: int) -> None:
+    """Refuse streams of fewer frames at their ends."""
+    edge: Any = x.edge
+    if not isinstance(enough := edge.entry.library.length(edge).compare(count, "ge"), bool):
+        enough.require()
+
+
+def _later(x: StreamTensor, more: int) -> StreamTensor:
+    """Return for each frame the one so many behind it, or the last."""
+    if not more:
+        return x
+    x = x._through("pad", {"left": 0, "right": more, "mode": "replicate"})
+    return x._through("slice", {"start": more, "crop": 0, "step": 1})
 
 
 def _held(x: Any, like: Any = None) -> Any:
@@ -365,38 +520,67 @@ def first_frame(x: StreamTensor, index: Any) -> Any:
     if axis >= len(places):
         return None
     part = parts[places[axis]]
-    ends = (part.start, part.stop, part.step) if type(part) is slice else ()
-    keeps = {int, type(None)}.issuperset(map(type, ends)) and ends in ((None, 1, None), (0, 1, None), (None, 1, 1))
-    if not keeps and not (type(part) is int and part == 0):
+    ends = (part.start or 0, part.stop, part.step or 1) if type(part) is slice else (part, part, 1)
+    if any(type(n) is not int for n in ends) or ends[2] != 1 or ends[0] < 0:
+        return None
+    keeps, start, count = type(part) is slice, ends[0], ends[1] - ends[0] if type(part) is slice else 1
+    if count < 1:
         return None
     loop = getattr(x.edge.entry, "loop", None) if x.edge is not None else None
     if isinstance(loop, Loop) and x.edge.entry is loop.entry:  # type: ignore[union-attr]
+        if start or count > 1:
+            return None
         frame: Any = loop.first_frame(x)
         own = [slice(None)] if keeps else []
         taken = (*parts[: places[axis]], *own, *parts[places[axis] + 1 :])
         return (frame.unsqueeze(axis) if keeps else frame)[taken]
-    if all(map(is_all, parts[:axis] + parts[axis + 1 :])):
-        return FirstFrame(x.with_dims(x.dims), axis, keeps)
-    if len(places) < len(parts) or not all(map(is_all, parts[:axis])):
+    if all(map(is_all, parts[:axis] + parts[axis + 1 :])) and not start:
+        made = FirstFrame(writing.viewed(x, writing.copied(x), writing.copied, None, (), {}), axis, keeps)
+        made.whole = (x, index)
+    elif len(places) < len(parts) or not all(map(is_all, parts[:axis])):
         return None
-    at: Any = (*parts[:axis], slice(None), *parts[axis + 1 :])
-    some = x[at]
-    same = type(some) is StreamTensor and some.dims[axis : axis + 1] == ("L",)
-    return FirstFrame(some, axis, keeps) if same else None
+    else:
+        at: Any = (*parts[:axis], slice(start, None), *parts[axis + 1 :])
+        some = x[at]
+        if type(some) is not StreamTensor or some.dims[axis : axis + 1] != ("L",):
+            return None
+        made = FirstFrame(some, axis, keeps)
+    made.count, made.stop = count, start + count if count > 1 else 1
+    return made
+
+
+def write_first(x: StreamTensor, index: Any, value: FirstFrame) -> bool:
+    """Write first frames into those at an index, and say so; False where they aren't written there."""
+    at = first_frame(x, index)
+    if type(at) is not FirstFrame or at.whole is None:
+        return False
+    parts = value.parts(at.axis) if at.keeps else [value]
+    if sum(part.count for part in parts) != at.count:
+        value.refuse(f"assignment to {at.count} frames")
+    made = x[(slice(None),) * at.axis + (slice(at.count, None),)]
+    for part in reversed(parts):
+        made = with_first(made, part)
+    writing.write(x, made, "assignment")
+    return True
 
 
 def with_first(frames: Any, first: FirstFrame, behind: int | None = None) -> Any:
-    """Return frames with the first one of a stream before them; `behind` is how many that has more at its end."""
+    """Return frames with the first ones of a stream before them; `behind` is how many that has more at its end."""
     whole: Any = first.stream.in_order()
     if frames.in_order().features != whole.features or frames.dtype != first.stream.dtype:
         raise ShapeError.here(f"cat: a first frame {first.stream.roles} before frames {frames.roles}")
-    dims = frames.dims
-    frames = frames.in_order()
-    library = whole.edge.entry.library
+    length = whole.edge.entry.library.length
     if behind is None:
-        behind = library.length(whole.edge) - library.length(frames.edge) - 1
+        behind = length(whole.edge) - length(frames.in_order().edge) - first.count
     if not isinstance(behind, int):
         first.refuse("cat with frames of another length, and")
-    before, there = (x._through("pad", {"left": 1, "right": 0}) for x in (frames, ones_of(frames)))
-    out: Any = where(there.gt(0.5), before, _longer(whole, -behind))
-    return out.with_dims(numbered(dims))
+    if behind < 0:
+        for x, least in ((frames.in_order(), -behind), (whole, first.count)):
+            _require(x, least)  # shorter streams have fewer frames to put before the others
+        if first.count > 1:
+            return reduce(with_first, reversed(first.one_by_one()), frames)
+    whole = _longer(whole, max(-behind, 0))
+    if behind > 0:
+        whole = whole[:, : (length(whole.edge) - behind).at_least(first.count)]
+    out = writing.put_frames(whole, frames, first.count, 0)
+    return out.with_dims(numbered(frames.dims))

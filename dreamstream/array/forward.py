@@ -155,10 +155,17 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
         if isinstance(stop, Length) and stop.fact("behind", lambda f: not f.exceeds(-1)):
             stop = edge.entry.library.length(edge) + stop
         if isinstance(stop, Length):
-            stop = stop.of_one()
+            stop, whole = stop.of_one(), edge.entry.library.length(edge)
+            if len(stop.terms) > 1:
+                stop = behind(stop.soon())
+        if isinstance(stop, Length) and stop.plus < 0 and stop.key() == (whole + stop.plus).at_least(0).key():
+            stop = stop.plus  # nothing is left of short streams
         past = stop - edge.entry.library.length(edge) if isinstance(stop, Length) else None
         if isinstance(past, int) and past >= 0:
             stop = None
+        if isinstance(start, Length) and (soon := start.soon()) is not start:
+            more = soon - edge.entry.library.length(edge)
+            start = more if isinstance(more, int) and more < 0 else soon
         if isinstance(start, Length):  # counted from the end, so that what is left has another's length
             from_end = edge.entry.library.length(edge) + start
             start = start if isinstance(from_end, Length) or from_end < 0 else from_end

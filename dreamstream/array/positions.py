@@ -285,7 +285,7 @@ def picked(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     whole = name in ("gather", "take_along_dim")
     if whole and not _for_all(x, sizes, name != "gather"):
         return None
-    taken = _evenly(x, axis, at, places[0]) if places[0] == (axis if whole else 0) else None
+    taken = _evenly(x, axis, at, places[0]) if not whole or places[0] == axis else None
     if taken is None or (whole and len(taken) > 1):
         raise NotStreamableError.here(
             f"frames at {at!r},",
@@ -295,9 +295,11 @@ def picked(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         )
     if whole or len(sizes) == 1:
         return copied(taken[0])
-    columns = [f.unsqueeze(axis + 1) for f in taken] * (math.prod(sizes[1:]) // len(taken))
+    rest = [n for i, n in enumerate(sizes) if i != places[0]]
+    columns = [f.unsqueeze(axis + 1) for f in taken] * (math.prod(rest) // len(taken))
     out: Any = columns[0]._cat(columns, axis + 1)
-    return out.reshape(*out.shape[: axis + 1], *sizes[1:], *x.shape[axis + 1 :])
+    out = out.reshape(*out.shape[: axis + 1], *rest, *x.shape[axis + 1 :])
+    return out.movedim(axis, axis + places[0]) if places[0] else out
 
 
 def _for_all(x: Any, sizes: Sequence[Any], widened: bool) -> bool:
@@ -315,6 +317,8 @@ def _evenly(x: Any, axis: int, at: Any, place: int) -> list[Any] | None:
         return None  # of streams whose lengths nothing joins
     first = 64 + 4 * (at.frames if is_computed(at) else abs(int(at.value)))
     few, many = (_rows_of(at, place, n) for n in (first, 2 * first + 1))
+    if all((own == np.arange(len(own))[::-1, None]).all() for own in (few, many)) and _same(length, x.shape[axis]):
+        return [x.flip(axis)]
     ways = [partial(count_of, m) if (f := m.formula()) is None else f.count.at for m in (x.shape[axis], length)]
     counts = [np.array([*map(way, range(first, 2 * first + 2))]) for way in ways]
     same = (few == few[:, :1]).all() and (many == many[:, :1]).all()

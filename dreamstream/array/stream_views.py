@@ -27,7 +27,7 @@ from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
 from .dtypes import require_float
 from .elementwise import filling, repeated, where
 from .ends import continued, end_repeated, ends_repeated, expanded, is_each, parted, where_counted
-from .first_frame import FirstFrame, at_one_frame, first_frame, with_first
+from .first_frame import FirstFrame, at_one_frame, first_frame, write_first
 from .frame_numbers import number_in
 from .lengths_of import SAME_ORDER
 from .loop_frames import EachFrame, frame_of, placed, put, set_frame
@@ -513,9 +513,7 @@ def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
     if number_in(index := placed(self, index)):
         set_frame(self, index, value)
         return
-    if isinstance(value, FirstFrame) and (at := first_frame(self, index)) is not None and self.edge is not None:
-        rest = self[((slice(None),) * at.axis + (slice(1, None),))]
-        writing.write(self, with_first(rest, value, 0), "assignment")
+    if isinstance(value, FirstFrame) and self.edge is not None and write_first(self, index, value):
         return
     if self.edge is None:
         raise NotStreamableError.here("a stream's frames can't be assigned to outside a forward")

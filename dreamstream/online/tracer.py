@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from types import FrameType, FunctionType
 from typing import Any, ClassVar, NoReturn, cast
@@ -97,10 +98,10 @@ def _better(value: Any, best: Any, greater: bool) -> Any:
     asked = value >= best if greater else value <= best
     if not isinstance(asked, Comparison):
         return value if asked else best
-    try:
-        return chosen(asked, value, best)
-    except Apart:
-        answer = trusted(asked, "soon")
+    answer = trusted(asked, "soon")
+    if greater or answer is None or not isinstance(value if answer else best, int):
+        with suppress(Apart):
+            return chosen(asked, value, best)
     if answer is None:
         asked.refuse()
     if not answer:

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Sequence
 from typing import TypeVar
 
+from .amounts import only_amounts
 from .block import Block, text_of
 from .nodes import SITES, hook, is_not, name, placed, walrus
 from .site import Site
@@ -144,7 +145,8 @@ class Expressions(ast.NodeTransformer):
             return self.generic_visit(node)
         w = self.temporary("w")
         sides = self._sides(node, [node.body, node.orelse])
-        site = self.site("conditional", node, node.test, Block(sides, self._elsewhere))
+        plain = only_amounts([ast.Assign([], side) for side in (node.body, node.orelse)])
+        site = self.site("conditional", node, node.test, Block(sides, self._elsewhere), plain=plain)
         first = self._further(w, self.truth(node.test), False, site)
         fails = ast.BoolOp(ast.And(), [is_not(name(w), False), hook("other_side", name(w))])
         second = ast.BoolOp(ast.Or(), [ast.Compare(name(w), [ast.Is()], [ast.Constant(True)]), fails])

@@ -304,6 +304,8 @@ NARROW = {
     "times a tensor without dimensions": lambda x: x * torch.tensor(2.3),
     "times a tensor": lambda x: x * torch.full((3,), 2.3),
     "cat": lambda x: torch.cat([x, x * 0.1], -1),
+    "leaky": lambda x: nn.functional.leaky_relu(x, 0.13) + nn.LeakyReLU(0.3)(x),
+    "sums of multiples": lambda x: torch.add(x, x * 0.7, alpha=0.3) - x.sub(x * 0.3, alpha=0.7),
 }
 
 

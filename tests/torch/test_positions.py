@@ -400,9 +400,14 @@ PICKED = {
         x[:, torch.arange((x.size(1) - 4) // 2 + 1)[:, None] * 2 + torch.arange(4)].flatten(2)
         + x[:, torch.arange(0, x.size(1) - 3, 2)[:, None] + torch.arange(3, -1, -1)].flatten(2)
     ),
+    "windows before frames": lambda m, x, at: (
+        x[:, torch.arange(3)[:, None] + torch.arange(x.size(1) - 2)].sum(1)
+        - x[:, (at[None] + torch.arange(-2, 1)[:, None]).clamp(min=0)][:, 1, 2:]
+    ),
     "time first": lambda m, x, at: x.mT.contiguous().permute(2, 0, 1)[(at - 2).clamp(0)].transpose(0, 1),
     "the first of each four": lambda m, x, at: x - x[:, at - at % 4] - x[:, at // 4 * 4],
     "split": lambda m, x, at: x.split([2, x.size(1) - 2], 1)[1],
+    "split and joined": lambda m, x, at: torch.cat(x.split([2, x.size(1) - 2], 1), 1),
     "split before its end": lambda m, x, at: torch.split(x, [x.size(1) - 3, 3], dim=1)[0],
     "split in three": lambda m, x, at: torch.split(x, split_size_or_sections=[2, x.size(1) - 5, 3], dim=1)[1],
     "split with sizes": lambda m, x, at: torch.split_with_sizes(x, split_sizes=[1, 2, x.size(1) - 3], dim=1)[2],
@@ -441,7 +446,6 @@ def test_frames_picked_by_positions_and_parts(name):
             lambda m, x, at: x.split([2, x.size(1) - 2], 1)[0].sum(1, keepdim=True),
             "ends at the constant position 2",
         ),
-        (lambda m, x, at: torch.cat(x.split([2, x.size(1) - 2], 1), 1), "ends at the constant position 2"),
     ],
 )
 def test_parts_that_no_stream_gives_are_refused_where_they_are_read(f, why):

@@ -157,6 +157,11 @@ def _pad_to(x: Any, axis: int, left: int, right: Length, mode: str, value: float
     if not x.is_stream or x.dims[axis] != "L":
         operator.index(right)  # says that it is no number
     wanted, most = x.size(axis) + right + min(left, 0), right.most()
+    if isinstance(wanted, Length) and len(wanted.of_one().terms) > 1:  # a short stream would be an exception
+        right = right.soon()
+        if isinstance(right, int):
+            return _pad_axis(x, axis, left, right, mode, value)
+        wanted, most = x.size(axis) + right + min(left, 0), right.most()
     if not isinstance(wanted, Length):
         raise NotStreamableError.here(
             f"pad to {wanted} frames: an output of a constant length would go on without frames; pad to a "

@@ -195,7 +195,9 @@ class _Open:
     def padded(self, x: Any, pads: list[Any], end: int, whole: Any, pad: Callable[[Any, list[Any]], Any]) -> Any:
         """Pad a stream of this length by what all streams are padded by; `end` is behind its last frame."""
         if any(type(p) is not int or p for i, p in enumerate(pads) if i != end):
-            raise self._refused("pads")
+            if (meant := self.meant("soon")) is None:
+                raise self._refused("pads")
+            return pad(x, pads) if meant else x
         amount = pads[end]
         if is_length(amount) or amount:
             amount = self._pad(amount, whole)
@@ -223,6 +225,10 @@ class _Open:
         """Know a tensor that was made in the branch as the stream that it becomes, and return that."""
         self._edits[id(x)] = x, new, lambda y: y
         return new
+
+    def meant(self, short: str = "few") -> bool | None:
+        """Return whether all but short streams enter this branch; None where that can't be said."""
+        return None
 
     def _pad(self, amount: Any, whole: Any) -> Any:
         raise NotImplementedError
@@ -346,9 +352,9 @@ class Branch(_Open):
             return None if self._answer is None else amount if self._answer is self._side else 0
         return settled
 
-    def meant(self) -> bool | None:
+    def meant(self, short: str = "few") -> bool | None:
         """Return whether all but short streams enter this branch; None where that can't be said."""
-        self._trust("few")
+        self._trust(short)
         return None if self._answer is None else self._answer is self._side
 
 
@@ -395,9 +401,6 @@ class Loop(_Open):
 
     def _crop(self, amount: Any, whole: Any) -> Any:
         return None
-
-    def meant(self) -> None:
-        """Say that nothing can be required within it."""
 
     def end(self, asked: Any, seen: Mapping[str, Any]) -> None:
         """Find the variables behind the loop; `seen` are those after its first round, `asked` its test then."""

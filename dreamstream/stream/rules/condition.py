@@ -63,6 +63,8 @@ class Condition:
         tried: list[Any] = [amount] if is_length(amount) else []
         if tried and (most := _most(amount)):
             tried.append(amount % most)
+        if is_length(amount):
+            tried += [amount.at_least(0), -(-amount).at_least(0)]
         if type(amount) is int:
             ones = [_number(*asked) for asked in self._asked]
             tried += [one * amount for one in ones if one is not None]

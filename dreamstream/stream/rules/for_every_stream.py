@@ -30,7 +30,7 @@ OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "l
 #: Frames of an edge that are looked at for stairs.
 _STEPS = 1 << 10
 
-_ADD, _SUB, _MUL, _FLOORDIV = 4, 5, 6, 7
+_ADD, _SUB, _MUL, _FLOORDIV, _MAX = 4, 5, 6, 7, 10
 _ONE_ROOT = "sync"
 
 Count = _core.Count
@@ -82,6 +82,10 @@ class Formula:
     def over(self, k: int) -> Formula | None:
         """Return the quotient, rounded down."""
         return self._with(_FLOORDIV, k)
+
+    def at_least(self, k: int) -> Formula | None:
+        """Return the greater of it and a number."""
+        return self._with(_MAX, k)
 
     def itself(self) -> Formula:
         """Return it where it has frames."""

@@ -11,12 +11,11 @@ Each refusal raises what the edge's `misuse` returns, with the line of the user'
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import partialmethod
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from ...errors import DTypeError
 from ...operations import RELATIONS
@@ -27,40 +26,44 @@ from ._ints import as_int
 from .bits import Bits
 from .compare import Comparison, compared
 from .for_every_stream import Formula, constant, holds, stairs, total
+from .quotients import Quotient
 from .sizes import Edge, Rows, Token, Uncounted
 from .sums import edges_of, origin_of, text_of
 
 __all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
 
-#: One step of a Length's function: ("+", c), ("*", c) or ("//", c).
+#: One step of a Length's function: ("+", c), ("*", c), ("//", c) or ("max", c).
 Step = tuple[str, int]
 
-_CODES = {"+": 0, "*": 1, "//": 2}
+_CODES = {"+": 0, "*": 1, "//": 2, "max": 5}
 _INT64 = 2**63
 
 
-class _Floor(NamedTuple):
-    """What a length divided by a number, rounded down, is made of."""
+class _Made(NamedTuple):
+    """A length that is divided by a number and rounded down, "//", or is that number at least, "max"."""
 
     length: Length
     by: int
+    op: str = "//"
 
 
-#: What a length counts: an edge's frames, or a quotient of a length.
+#: What a length counts: an edge's frames, or what was made of a length.
 Atom = Any
 
 
 class Length(Bits):
     """A stream's length inside a forward, or what was computed of lengths.
 
-    It is a sum of multiples of edges' lengths, of lengths that were divided, and a number.
+    It is a sum of multiples of edges' lengths, of lengths that were divided or are a number at least, and a
+    number.
 
     Parameters
     ----------
     edge : Edge
         The tensor whose frames are counted.
     fn : tuple of (str, int), optional
-        Steps ``("+", c)``, ``("*", c)`` and ``("//", c)``, in order; `c` is 1 or more except in "+".
+        Steps ``("+", c)``, ``("*", c)``, ``("//", c)`` and ``("max", c)``, in order; of "*" and "//" `c` is 1 or
+        more.
 
     Notes
     -----
@@ -87,7 +90,7 @@ class Length(Bits):
         for op, c in fn:
             if op not in _CODES:
                 raise ValueError(f"a length has no step {op!r}")
-            out = out + c if op == "+" else out * c if op == "*" else out // c
+            out = _STEPS[op](out, c)
         self.terms, self.plus = out.terms, out.plus
 
     def _of(self, terms: Iterable[tuple[int, Atom]], plus: int) -> Any:
@@ -116,7 +119,7 @@ class Length(Bits):
             self._misuse(f"combined by {op} with {type(value).__name__} (only with integers)")
 
     def _sum(self, other: object, sign: int, op: str) -> Any:
-        if isinstance(other, (Comparison, Quotient)):
+        if isinstance(other, (Comparison, Quotient)) or _of_positions(other):
             return NotImplemented
         if isinstance(other, Length):
             more = [(sign * c, a) for c, a in other.terms]
@@ -148,7 +151,7 @@ class Length(Bits):
     def __mul__(self, other: object) -> Any:
         if isinstance(other, BatchSize):
             return self.edge.entry.library.joined(self, other.times)
-        if isinstance(other, Comparison):
+        if isinstance(other, Comparison) or _of_positions(other):
             return NotImplemented
         if type(other) is list and other == [None]:
             return other * self
@@ -173,9 +176,22 @@ class Length(Bits):
         if all(k < 0 for k, _ in self.terms):  # -(x // c) = (-x + c - 1) // c
             return -((-self + (c - 1)) // c)
         (k, inner), *more = self.terms
-        if not more and k == 1 and isinstance(inner, _Floor) and inner.by > 1:  # (x // a + b) // c
-            return (inner.length + inner.by * self.plus) // self._divisor("//", inner.by * c)
-        return self._of([(1, _Floor(self, c))], 0)
+        if not more and k == 1 and isinstance(inner, _Made) and inner.op == "//" and inner.by > 1:
+            return (inner.length + inner.by * self.plus) // self._divisor("//", inner.by * c)  # (x // a + b) // c
+        return self._of([(1, _Made(self, c))], 0)
+
+    def at_least(self, least: int) -> Any:
+        """Return the greater of it and a number."""
+        for relation, greater in (("ge", self), ("le", least)):
+            if self.compare(least, relation) is True:
+                return greater
+        base, least = self - self.plus, least - self.plus
+        (k, inner), *more = base.terms
+        if k < 0:  # max(-x, c) = max(x, -c) + c - x
+            return (-base).at_least(-least) + (least + self)
+        if not more and k == 1 and isinstance(inner, _Made) and inner.op == "max":
+            return inner.length.at_least(max(inner.by, least)) + self.plus
+        return self._of([(1, _Made(base, least, "max"))], self.plus)
 
     def __mod__(self, other: object) -> Any:
         c = self._divisor("%", other)
@@ -201,7 +217,7 @@ class Length(Bits):
     # ------------------------------------------------------------------ comparisons
     def compare(self, other: object, relation: str) -> Any:
         """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""
-        if hasattr(other, "loop"):  # the number of a frame knows what it is compared with
+        if hasattr(other, "loop") or _of_positions(other):  # these know what they are compared with
             return NotImplemented
         if isinstance(other, Quotient):
             return (self * other.by).compare(other.over, relation)
@@ -217,9 +233,31 @@ class Length(Bits):
                 self._misuse(f"compared with {kind}")
         return compared(self, self - other, relation)
 
-    def __index__(self) -> NoReturn:
+    def __index__(self) -> int:
+        if isinstance(number := self.soon(), int):
+            return number
         more = f" {LOOPS.text}." if "range(" in user_line() else ""
         self._misuse("used as an integer (range, index, array size)", why_no_copy() or more)
+
+    def soon(self) -> Any:
+        """Return what it is in all but short streams, which are refused at their ends: without ``max``."""
+        out: Any = self
+        for coefficient, atom in self.terms:
+            if not isinstance(atom, _Made):
+                continue
+            inner = atom.length.soon()
+            if atom.op == "max":
+                longer = (atom.length - atom.by).fact(("soon", "ge"), lambda f: holds(f.soon(), "ge"))
+                if longer is None:
+                    return self
+                atom.length.compare(atom.by, "ge").require(longer)
+                inner = inner if longer else atom.by
+            elif inner is atom.length:
+                continue
+            else:
+                inner //= atom.by
+            out = out + coefficient * (inner - self._of([(1, atom)], 0))
+        return out
 
     def __bool__(self) -> bool:
         differs = self.compare(0, "ne")
@@ -227,15 +265,18 @@ class Length(Bits):
 
     def counting(self) -> Length:
         """Return it as the length of something: as with edges, streams in which that has no frames don't count."""
-        return self._of([(1, _Floor(self, 1))], 0)
+        return self._of([(1, _Made(self, 1))], 0)
 
     def formula(self) -> Formula | None:
         """Return the length as a function of the frames of a forward's input; None where none is known."""
         parts: list[Formula | int | None] = [self.plus]
         for coefficient, atom in self.terms:
-            if isinstance(atom, _Floor):
+            if isinstance(atom, _Made):
                 inner = atom.length.formula()
-                part = None if inner is None else inner.itself() if atom.by == 1 else inner.over(atom.by)
+                if inner is None or atom.op == "max":
+                    part = inner and inner.at_least(atom.by)
+                else:
+                    part = inner.itself() if atom.by == 1 else inner.over(atom.by)
             else:
                 line = getattr(atom, "line", None)
                 part = None if line is None else Formula.of(line)
@@ -281,13 +322,13 @@ class Length(Bits):
     # ------------------------------------------------------------------ as a function of one length
     @property
     def fn(self) -> tuple[Step, ...]:
-        """Steps ``("+", c)``, ``("*", c)`` and ``("//", c)`` from the edge's frames to this length."""
+        """Steps, as the class takes them, from the edge's frames to this length."""
         one = self.of_one()
         coefficient, atom = one.terms[0]
         if len(one.terms) > 1 or coefficient < 1:
             more = "as the next multiple is, x.size(L) + -x.size(L) % 4"
             self._misuse(f"used as a length here: it is more than one of a stream with +, * and //, {more}")
-        steps = (*atom.length.fn, ("//", atom.by)) if isinstance(atom, _Floor) else ()
+        steps = (*atom.length.fn, (atom.op, atom.by)) if isinstance(atom, _Made) else ()
         own = (("*", coefficient), ("+", one.plus))
         return (*steps, *((op, c) for op, c in own if c != (0 if op == "+" else 1)))
 
@@ -295,7 +336,7 @@ class Length(Bits):
     def of(self) -> Edge:
         """The edge whose frames are counted, where it is a function of one length."""
         _, atom = self.of_one().terms[0]
-        return atom.length.of if isinstance(atom, _Floor) else atom
+        return atom.length.of if isinstance(atom, _Made) else atom
 
     @property
     def rate(self) -> Fraction:
@@ -306,7 +347,7 @@ class Length(Bits):
         return rate
 
     def steps(self) -> list[int]:
-        """Return the function as pairs of integers: 0 for `+`, 1 for `*`, 2 for `//`, then the operand."""
+        """Return the function as pairs of integers: 0 `+`, 1 `*`, 2 `//`, 5 `max`, then the operand."""
         return [n for op, c in self.fn for n in (_CODES[op], c)]
 
     def measured(self) -> tuple[Any, Any]:
@@ -317,7 +358,7 @@ class Length(Bits):
     def apply(self, n_frames: int) -> int:
         """Return the function's value for an edge of `n_frames` frames."""
         for op, c in self.fn:
-            n_frames = n_frames + c if op == "+" else n_frames * c if op == "*" else n_frames // c
+            n_frames = _STEPS[op](n_frames, c)
         return n_frames
 
     def key(self) -> tuple[Any, ...]:
@@ -332,7 +373,7 @@ class Length(Bits):
         if not hasattr(self, "_cancels"):
             self._cancels = False
             for c, atom in self.terms:
-                if (c < 0 and len(self.terms) > 1) or (isinstance(atom, _Floor) and atom.length.may_cancel()):
+                if (c < 0 and len(self.terms) > 1) or (isinstance(atom, _Made) and atom.length.may_cancel()):
                     self._cancels = True
         return self._cancels
 
@@ -343,104 +384,26 @@ class Length(Bits):
 
 
 def _key(atom: Atom) -> tuple[Any, ...]:
-    return ("//", atom.by, atom.length.key()) if isinstance(atom, _Floor) else ("L", atom.cid)
+    return (atom.op, atom.by, atom.length.key()) if isinstance(atom, _Made) else ("L", atom.cid)
 
 
-class Quotient(Token):
-    """A length divided by a number, before it is rounded."""
+def _of_positions(x: Any) -> bool:
+    """Whether something is computed of positions, which knows what lengths mean beside it."""
+    return hasattr(x._inner if hasattr(type(x), "_inner") else x, "library")
 
-    __slots__ = ("by", "over")
 
-    _what = "a length divided with /"
-    _serves = "math.ceil, math.floor and // make it a length again."
+def _at_least(n: Any, least: int) -> Any:
+    return n.at_least(least) if isinstance(n, Length) else max(n, least)
 
-    def __init__(self, over: Length, by: int) -> None:
-        super().__init__(over.edge)
-        self.over, self.by = over, by
 
-    def _as(self, over: Any) -> Any:
-        return Quotient(over, self.by) if isinstance(over, Length) else over / self.by
-
-    def _beside(self, value: Any) -> tuple[Quotient, Any]:
-        """Return it and the numerator of a number, length or quotient, over the same denominator."""
-        if isinstance(value, Quotient):
-            if value.by != self.by:
-                self._misuse("combined with a quotient by another number")
-            return self, value.over
-        if isinstance(value, float):
-            c, by = self.over._parts("/", value)
-            wider = Quotient(self.over * by, self.by * by) if self.by % by else self
-            return wider, c * (wider.by // by)
-        return self, value * self.by if isinstance(value, Length) else self.over._integer("/", value) * self.by
-
-    def __add__(self, other: object) -> Any:
-        own, more = self._beside(other)
-        return own._as(own.over + more)
-
-    __radd__ = __add__
-
-    def __neg__(self) -> Quotient:
-        return Quotient(-self.over, self.by)
-
-    def __sub__(self, other: Any) -> Any:
-        return self + -other
-
-    def __rsub__(self, other: object) -> Any:
-        return -self + other
-
-    def __mul__(self, other: object) -> Any:
-        c, by = self.over._parts("*", other) if isinstance(other, float) else (self.over._integer("*", other), 1)
-        common = math.gcd(c, self.by)
-        if common & (common - 1):  # a product of what was rounded may be below a whole number
-            self._misuse(f"multiplied by {c} after a division by {self.by} (multiply first)")
-        return Quotient(self.over * c, self.by * by)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: object) -> Any:
-        return Quotient(self.over, self.by * (self.over / other).by)
-
-    def __floordiv__(self, other: object) -> Any:
-        return self.over // (self.by * self.over._divisor("//", other))
-
-    def __floor__(self) -> Any:
-        return self.over // self.by
-
-    def __ceil__(self) -> Any:
-        return -(-self.over // self.by)
-
-    def __trunc__(self) -> Any:
-        positive = self.over.compare(0, "ge")
-        if not isinstance(positive, bool):
-            positive.require()
-        return self.__floor__() if positive is not False else self.__ceil__()
-
-    def __round__(self, digits: int | None = None) -> Any:
-        if digits:
-            self._misuse("rounded to decimal places")
-        n, by = self.over, self.by
-        if by % 2:
-            return (n + by // 2) // by
-        one_less = 2 * by - 1  # a half goes to the even one: up every by - 1 and by + 1 frames, in turns
-        return (one_less * (n + 1) // (2 * by) * 2 + by - 2) // one_less
-
-    def is_integer(self) -> Any:
-        """Return whether it is one, or a `Comparison`."""
-        return self.over % self.by == 0
-
-    def compare(self, other: object, relation: str) -> Any:
-        """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""
-        own, more = self._beside(other)
-        return own.over.compare(more, relation)
-
-    def __repr__(self) -> str:
-        return f"<{self.over!r} / {self.by}>"
+_STEPS: dict[str, Callable[[Any, int], Any]] = {
+    "+": operator.add, "*": operator.mul, "//": operator.floordiv, "max": _at_least,
+}  # fmt: skip
 
 
 for _name in RELATIONS:
-    for _kind in (Length, Quotient):
-        setattr(_kind, f"__{_name}__", partialmethod(_kind.compare, relation=_name))
-Length.__hash__ = Quotient.__hash__ = Token.__hash__  # type: ignore[method-assign]
+    setattr(Length, f"__{_name}__", partialmethod(Length.compare, relation=_name))
+Length.__hash__ = Token.__hash__  # type: ignore[method-assign]
 
 
 class BatchSize(Rows):

@@ -1,6 +1,7 @@
 """Lengths as sums: whose frames they count, how they are written, what earlier calls found out of equal ones.
 
-A sum is a number and multiples of edges and of quotients, which have `by` and the `length` that is divided.
+A sum is a number and multiples of edges and of what was made of a `length`: its quotient `by` a number, or the
+greater of both, as `op` says.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ def text_of(length: Any, names: dict[Any, str]) -> str:
         if hasattr(atom, "by"):
             inner = text_of(atom.length, names)
             part = f"({inner}) // {atom.by}" if " + " in inner or " - " in inner else f"{inner} // {atom.by}"
+            part = f"max({inner}, {atom.by})" if atom.op == "max" else part
         size = abs(coefficient)
         part = part if size == 1 else f"{part} * {size}"
         sign = "-" if coefficient < 0 else "+"
@@ -44,8 +46,8 @@ def key_of_length(x: Any, edges: list[Any]) -> tuple[Any, ...]:
     """Return a key of a length; the edges whose frames it counts are appended to `edges`."""
     key: list[Any] = [x.plus]
     for times, atom in x.terms:
-        if hasattr(atom, "by"):  # what was rounded
-            key += (times, atom.by, key_of_length(atom.length, edges))
+        if hasattr(atom, "by"):
+            key += (times, atom.op, atom.by, key_of_length(atom.length, edges))
         else:
             key += (times, atom.line)
             edges.append(atom)

@@ -295,7 +295,7 @@ class Forward(TorchFunctionMode):
         operands = (*args, *kwargs.values()) if name != "diff" else args
         if name == "__getitem__":
             args = (args[0], with_numbers(self, args[1]))
-        if name != "__setitem__" and (first := first_of(operands, meaning.name == "cat")) is not None:
+        if name != "__setitem__" and (first := first_of(operands, meaning.name in ("cat", "stack"))) is not None:
             return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS or (writes_into and (meaning.shares or is_view(args))):
             return self._anew(func, meaning, args, kwargs)

@@ -106,7 +106,8 @@ def _along(name: str, keeps: bool) -> Callable[..., Any]:
 
 #: Functions of single elements: of torch.nn.functional, and of tensors.
 _FUNCTIONS = (
-    "hardtanh relu6 hardsigmoid hardswish hardshrink softshrink threshold mish softsign tanhshrink elu selu celu"
+    "hardtanh relu6 hardsigmoid hardswish hardshrink softshrink threshold mish softsign tanhshrink elu selu celu "
+    "leaky_relu"
 )
 _METHODS = (
     "clamp clamp_min clamp_max clip logit nan_to_num sinc tan exp2 frac deg2rad rad2deg fmax fmin logaddexp xlogy "
@@ -118,6 +119,15 @@ for _name in _FUNCTIONS.split():
     OWN[_name] = elementwise(_name, getattr(native_functional, _name), attrgetter(_name)(torch.nn.functional))
 for _name in _METHODS.split():
     OWN[_name] = elementwise(_name, _method(_name), getattr(torch, _name))
+
+
+def _scaled(name: str) -> Callable[..., Any]:
+    """Return what adds or takes off the multiple ``alpha`` of another tensor, which torch rounds once."""
+    plain, multiple = _method(name), elementwise(name, _method(name), getattr(torch, name))
+    return lambda *args, **kwargs: (multiple if "alpha" in kwargs else plain)(*args, **kwargs)
+
+
+OWN["add"], OWN["sub"] = _scaled("add"), _scaled("sub")
 # Powers of numbers have derivatives of their own.
 OWN["pow"] = elementwise("pow", _method("pow"), torch.pow)
 OWN["__pow__"] = elementwise("__pow__", _method("__pow__"), lambda x, other: torch.pow(x, other))

@@ -31,6 +31,38 @@ LINES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "first-frame-beside-fewer": lambda ds, F, x: x[:, 1:] - x[:, :1],
     "first-frame-by-a-list": lambda ds, F, x: x - x[:, [0]] + x.index_select(1, ds.arange(1)),
     "first-frame-as-zeros": lambda ds, F, x: ds.cat([ds.zeros_like(x[:, :1]), x[:, 1:] - x[:, :-1]], 1),
+    "first-frame-added-up": lambda ds, F, x: x - x[:, :1].sum(1, keepdim=True),
+    "windows-before-frames": lambda ds, F, x: x[
+        :, (ds.arange(x.shape[1])[None] + ds.arange(-2, 1)[:, None]).clamp(min=0)
+    ].sum(1),
+    "first-frames-before-others": lambda ds, F, x: ds.cat([x[:, :2] * 0.5, x[:, 2:] - 0.9 * x[:, :-2]], 1),
+    "first-frames-joined-again": lambda ds, F, x: (
+        ds.cat([ds.zeros_like(x[:, :3]), x[:, 3:]], 1)
+        + ds.cat([(x[:, :4] @ _kernel(ds, x, 4, 4)).relu() - x[:, 1:5], x[:, 4:]], 1)
+        + ds.cat(x.transpose(1, 2).split([3, x.shape[1] - 3], 2), 2).transpose(1, 2)
+    ),
+    "first-frames-summed-up": lambda ds, F, x: (
+        (x - x[:, :3].mean(1, keepdim=True)) / (0.1 + x[:, :4].abs().amax(1)[:, None])
+        + x[:, :5].mean(dim=1).unsqueeze(1) * x[:, :2].sum(1, True)
+    ),
+    "first-frames-written": lambda ds, F, x: _first_ones_written(x),
+    "a-frame-taken-off": lambda ds, F, x: x - x[:, 2:3] * x[:, 1].unsqueeze(1),
+    "frames-side-by-side": lambda ds, F, x: x - ds.stack([x[:, 0], x[:, 1]], 1).mean(1, keepdim=True),
+    "padded-up-to-a-least-length": lambda ds, F, x: (
+        F.pad(x, (0, 0, 0, max(0, 4 - x.shape[1]))),
+        F.pad(x, (0, 0, 3, 4 - x.shape[1] if x.shape[1] < 4 else 0))[:, : x.shape[1]],
+        F.avg_pool1d(F.pad(x.transpose(1, 2), (0, max(x.size(1), 5) - x.size(1)), mode="replicate"), 4),
+        F.pad(x, (0, 0, 0, max(8, -(-x.shape[1] // 4) * 4) - x.shape[1])),
+    ),
+    "joined-with-zeros-up-to-a-least-length": lambda ds, F, x: (
+        ds.cat([x, x.new_zeros(x.size(0), max(0, 4 - x.size(1)), 4)], 1),
+        ds.cat([x, ds.ones(x.size(0), -x.size(1) % 4, 4)], 1),
+    ),
+    "cut-but-for-a-least-length": lambda ds, F, x: (
+        x[:, : max(x.shape[1] - 3, 1)],
+        x[:, : max(0, x.shape[1] - 3)],
+        x[:, : max(x.shape[1] // 4 * 4, 4)],
+    ),
     "positions-up-to-a-limit": lambda ds, F, x: x / ds.arange(1, x.shape[1] + 1).clamp(max=10)[None, :, None],
     "positions-from-a-limit-on": lambda ds, F, x: x / ds.arange(1, x.shape[1] + 1).clamp(3, 7)[None, :, None],
     "real-positions-up-to-a-limit": lambda ds, F, x: (
@@ -264,13 +296,51 @@ def _packed(convolution: Any, x: Any, weight: Any, groups: Any, *bias: Any, **op
     return y.reshape(x.shape[0], channels, *y.shape[2:]).transpose(-1, -2)
 
 
+def _first_ones_written(x: Any) -> Any:
+    """Write into the first frames, which others are taken off, in place and by what was computed of them."""
+    y, z = x * 1, x * 1
+    first = y[:, :1]
+    y.mul_(2)
+    y[:, :3] *= 3
+    y[:, :2] = y[:, :2] + 1
+    z[:, :1] = z[:, :1] * 3
+    first += 1
+    return y - first - z
+
+
+#: Of streams that are looked at when they have ended.
+WHOLE: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "flipped-by-positions": lambda ds, F, x: (
+        x[:, x.shape[1] - 1 - ds.arange(x.shape[1])] - x.index_select(1, ds.arange(x.shape[1]).flip(0)) * 0.5
+    )
+}
+
+#: Of streams that have all of the frames.
+LONG: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "first-frames-mirrored": lambda ds, F, x: (
+        ds.cat([x[:, :3].flip(1), x], 1),
+        ds.cat([ds.flip(x[:, 1:4], (1,)) * -2, x], 1),
+        ds.cat([x[:, 1:2], x[:, :1], x[:, 2:]], 1),
+        ds.cat([x[:, 1:3], x], 1),
+    ),
+    "first-frames-together": lambda ds, F, x: (
+        (x - x[:, :4].median(1, keepdim=True)[0]) / (x[:, :4].std(1, keepdim=True) + 0.1),
+        ds.cat([x[:, :4].softmax(1), x[:, 4:].cumsum(1)], 1),
+        x * x[:, :4].argmax(1, keepdim=True) / x[:, :4].norm(dim=1, keepdim=True),
+        x - x[:, :4].mean((1, 2), keepdim=True) - x[:, :4].mean(1).mean(1, keepdim=True)[:, None],
+    ),
+}
+
 #: Of which the first frame is carried on to all others, which exports can't have yet.
 HELD = {
     f"first-frame-{name}" for name in (
         "taken-off", "without-l", "by-none", "of-some-features", "gates", "times-positions", "where-a-mask-holds",
-        "s-statistics", "compared", "through-a-product", "beside-fewer", "by-a-list",
+        "s-statistics", "compared", "through-a-product", "beside-fewer", "by-a-list", "added-up",
     )
-} | {"rolled-beside-the-first-frame", "frames-in-parts"}  # fmt: skip
+} | {
+    "rolled-beside-the-first-frame", "frames-in-parts", "first-frames-summed-up", "first-frames-written",
+    "a-frame-taken-off", "frames-side-by-side", "first-frames-together", "first-frames-mirrored",
+}  # fmt: skip
 
 
 def _zeroed(y: Any, n: int) -> Any:
@@ -291,9 +361,16 @@ def _filled_behind(y: Any, number: float) -> Any:
     return y[:, :-1] - before
 
 
-for _name, _line in LINES.items():
+for _name, _line in (LINES | LONG | WHOLE).items():
 
     def _make(nn: Any, F: Any, ds: Any, line: Callable[[Any, Any, Any], Any] = _line) -> Any:
         return net(nn, lambda self, x: line(ds, F, x))
 
-    case(f"line-{_name}", BLC(4), _make, exports=_name not in HELD and not _name.startswith("softmax"))
+    more: dict[str, Any] = {"multiple": 8, "reach": 20} if _name in LONG else {"whole": _name in WHOLE}
+    case(
+        f"line-{_name}",
+        BLC(4),
+        _make,
+        **more,
+        exports=_name not in HELD | {*WHOLE} and not _name.startswith("softmax"),
+    )

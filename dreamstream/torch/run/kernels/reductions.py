@@ -248,10 +248,14 @@ def softmax_sum(step: Step, windows: Sequence[Window], weights: Sequence[Any], s
     return _of_ended(step, total, weights_of_some, frames), (largest, divisor, total)
 
 
+#: Steps of a length's function, by their codes.
+_STEPS: dict[int, Any] = {0: Tensor.add, 1: Tensor.mul, 2: Tensor.floor_divide, 5: Tensor.clamp}
+
+
 @windowed("length", "require")
 def length(step: Step, *_: Window) -> Tensor:
     """Return a function of the stream's length."""
     value, codes = step.inputs[0][:, 3], step.attributes["length"]
     for code, c in zip(codes[::2], codes[1::2]):
-        value = value + c if code == 0 else value * c if code == 1 else value // c
+        value = _STEPS[code](value, c)
     return value[:, None].expand(-1, step.n[0])
