@@ -128,7 +128,9 @@ class FirstFrame:
     # ------------------------------------------------------------------ what is computed of it
     def through(self, name: str, call: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return what a function gives of it, and of other arguments."""
-        if kwargs.get("inplace") or (name.endswith("_") and not name.endswith("__")):
+        target = args[0] if args else kwargs.get("input")
+        is_written = kwargs.get("inplace") or (name.endswith("_") and not name.endswith("__"))
+        if is_written and isinstance(getattr(target, "_inner", target), FirstFrame):
             self.refuse(f"{name} in place")
         name = name.strip("_")
         name = name[1:] if name[:1] == "i" and name[1:] in ARITHMETIC else name  # +=
