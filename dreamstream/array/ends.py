@@ -175,7 +175,8 @@ def _continued(x: Any, times: Any, mode: str, value: float) -> Any:
 
 def number_behind(tensors: Sequence[Any], dim: int) -> Symbolic | None:
     """Return the number that is joined behind frames of streams along L, as often as a length says; else None."""
-    last, x = tensors[-1], next((t for t in tensors if type(t) is StreamTensor and t.edge is not None), None)
+    x = next((t for t in tensors if type(t) is StreamTensor and t.edge is not None), None)
+    last = tensors[-1] if tensors else None
     if x is None or not isinstance(last, Symbolic) or not last.is_filled or last.ndim != x.ndim:
         return None
     if last.roles[dim] != "L" or x.dims[dim] != "L":

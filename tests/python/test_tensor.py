@@ -448,7 +448,7 @@ def test_a_length_indexes_a_table(monkeypatch):
     assert index[0].stop is L
     assert table.narrow(0, 0, L)[1][0].stop is L
     zeros = ds.zeros(L, 3)
-    assert zeros.roles == ("L", 3) and zeros.constant().shape == (1, 3)
+    assert zeros.roles == ("L", 3) and zeros.beside_frames().shape == (1, 3)
     with pytest.raises(NotStreamableError):
         table + L
 

@@ -129,6 +129,7 @@ class TorchCall(Call):
     library: Library = TORCH
     keeps_tape = False
     keeps_frames = True
+    has_converted = False  #: Whether positions have become streams in it.
 
     def begin(self, device: torch.device, keeps_tape: bool, detach: bool) -> None:
         """Say where and how this call computes, and find the rows' states.
