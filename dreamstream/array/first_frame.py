@@ -522,7 +522,9 @@ def first_frame(x: StreamTensor, index: Any) -> Any:
     if axis >= len(places):
         return None
     part = parts[places[axis]]
-    ends = (part.start or 0, part.stop, part.step or 1) if type(part) is slice else (part, part, 1)
+    ends: tuple[Any, ...] = (part, part, 1)
+    if type(part) is slice:
+        ends = (0 if part.start is None else part.start, part.stop, 1 if part.step is None else part.step)
     if any(type(n) is not int for n in ends) or ends[2] != 1 or ends[0] < 0:
         return None
     keeps, start, count = type(part) is slice, ends[0], ends[1] - ends[0] if type(part) is slice else 1

@@ -37,6 +37,8 @@ Step = tuple[str, int]
 
 _CODES = {"+": 0, "*": 1, "//": 2, "max": 5}
 _INT64 = 2**63
+#: How many integers an operator takes in one attribute (`DS_MAX_INTS` of the engine).
+_MOST_STEPS = 16
 
 
 class _Made(NamedTuple):
@@ -347,8 +349,13 @@ class Length(Bits):
         return rate
 
     def steps(self) -> list[int]:
-        """Return the function as pairs of integers: 0 `+`, 1 `*`, 2 `//`, 5 `max`, then the operand."""
-        return [n for op, c in self.fn for n in (_CODES[op], c)]
+        """Return the function as pairs of integers: 0 `+`, 1 `*`, 2 `//`, 5 `max`, then the operand.
+
+        Of more than an operator takes those of all but short streams, which are refused at their ends.
+        """
+        pairs = [n for op, c in self.fn for n in (_CODES[op], c)]
+        longer = self.soon() if len(pairs) > _MOST_STEPS else self
+        return pairs if longer is self or isinstance(longer, int) else longer.steps()
 
     def measured(self) -> tuple[Any, Any]:
         """Return the length at the end of streams, as an operator's value and edge."""

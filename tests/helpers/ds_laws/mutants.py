@@ -94,20 +94,20 @@ MUTANTS = {
         "ops/attention.c", "return s->n_fixed > 0 ? s->n_fixed :", "return s->n_fixed > 1 ? s->n_fixed - 1 :"
     ),
     "a choice gets another one's expert": Mutant(
-        "ops/experts.c", "const int64_t e = index[i];", "const int64_t e = index[i - i % s->choices];"
+        "ops/experts.c",
+        "const int64_t e = ((const int64_t *)from[INDEX])[i];",
+        "const int64_t e = ((const int64_t *)from[INDEX])[i - i % s->choices];",
     ),
     "a choice gets another one's vector": Mutant(
         "ops/experts.c",
-        "x + (s->each ? i : i / s->choices) * vector;",
-        "x + (s->each ? i - i % s->choices : i / s->choices) * vector;",
+        "token = (s->each ? i : i / s->choices) * vector;",
+        "token = (s->each ? i - i % s->choices : i / s->choices) * vector;",
     ),
     "experts begin where the one before begins": Mutant(
-        "ops/experts.c",
-        "const size_t from = e == 0 ? 0 : c->first[e - 1];",
-        "const size_t from = e < 2 ? 0 : c->first[e - 2];",
+        "ops/experts.c", "return e == 0 ? 0 : c->first[e - 1];", "return e < 2 ? 0 : c->first[e - 2];"
     ),
     "what is dropped is left as it was": Mutant(
-        "ops/experts.c", "memset(y + i * result, 0, result);", "memset(y + i * result, 0, result / 2);"
+        "ops/experts.c", "memset(y, 0, s->n_out * s->element);", "memset(y, 0, s->n_out * s->element / 2);"
     ),
     "choices weighted in another order": Mutant(
         "ops/experts.c",
@@ -270,7 +270,7 @@ MUTANTS = {
     ),
     "sums of powers that begin anew with each chunk": Mutant("ops/reduce_frames.c", "i < n && t == 0;", "i < n;"),
     "squares about the mean of the frames before": Mutant(
-        "ops/reduce_frames.c", "squares[i] += off * ((double)x[i] - mean[i]);", "squares[i] += off * off;"
+        "ops/reduce_frames.c", "squares[i] += off * (v - mean[i]);", "squares[i] += off * off;"
     ),
     "sums that a larger score does not scale": Mutant(
         "ops/softmax_sum.c", "sums[i] * scale[at + meets[i]] +", "sums[i] +"
