@@ -65,13 +65,14 @@ class Op:
         """Per value input (rows, 2): first frame kept before the call, and after it."""
     def columns(
         self, inputs: Sequence[Counts], outputs: Sequence[Counts], ended: NDArray[np.bool_]
-    ) -> tuple[list[tuple[int, int, int, int]], list[tuple[int, int, int]], bool]:
+    ) -> tuple[list[tuple[int, int, int, int]], list[tuple[int, int, int]], bool, bytes]:
         """The call as numbers that hold for all rows; -1 where rows differ, the first row's of positions.
 
         Per value input: the first frame that is kept, the frames kept before the call and after it, new frames.
-        Per output: its first frame, the most new frames of any row, and how many frames it lies behind input 0,
-        the least integer where that differs or changes. Last, whether the windows of all rows, which begin with
-        what is kept, lie at the same columns.
+        Per output: its first frame, the most new frames of any row, and by how many frames its count is greater
+        than input 0's, the least integer where that differs or changes. Then whether the windows of all rows,
+        which begin with what is kept, lie at the same columns; and a key without positions, equal in calls that do
+        the same.
         """
     def check_values(self, values: NDArray[np.int64], counts: Counts, ids: Sequence[str]) -> None:
         """StreamIndexError, with the ids of its rows, where new frames of an input hold an index out of range."""

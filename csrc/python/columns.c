@@ -29,14 +29,14 @@ static bool in_line(const ds_op *op, int i, int64_t further, const ds_counts *co
 /* What an input's rows keep and get: the first frame kept of row 0, and of all rows, or -1, how many frames were kept,
  * are now, and are new. */
 enum { FIRST, BACK, TAIL, NEW, N_OF_INPUT };
-/* Of an output's rows: the first frame of row 0, the most frames of any, and by how many frames those of all lie
- * behind input 0's, or INT64_MIN. */
+/* Of an output's rows: the first frame of row 0, the most frames of any, and by how many frames the count of each is
+ * greater than input 0's, or INT64_MIN where that differs or changes. */
 enum { AT, MOST, BEHIND, N_OF_OUTPUT };
 
 typedef struct columns {
     int64_t in[DS_MAX_INPUTS][N_OF_INPUT], out[DS_MAX_OUTPUTS][N_OF_OUTPUT];
     bool lined_up; /* whether windows of all rows begin at the same column */
-    bool whole;    /* whether all rows have as many new frames of every output */
+    bool whole;    /* whether the new frames of an output are as many in every row */
 } columns;
 
 static void find_columns(const ds_op *op, const ds_counts *const *in, const ds_counts *const *out,
@@ -80,8 +80,10 @@ static bool are_alike(const ds_counts *const *counts, int n, Py_ssize_t n_rows)
     return true;
 }
 
-/* Bytes that are equal in calls that do the same, however late: as many rows, and of each as many frames kept, new and
- * made, and what is read as far before what is made. */
+/* A key without positions: bytes that are equal in calls that do the same, however late. It has the number of rows, of
+ * every input the frames that are kept before, kept after and new, of every output how many are made; and, where windows
+ * line up, how far what is read lies before what is made, since that may differ between two calls of the same numbers
+ * (a stride that is longer than its window). By how much counts differ is for what moves frames, at one rate. */
 static PyObject *key_of_columns(const ds_op *op, const columns *c, Py_ssize_t n_rows, bool alike)
 {
     int64_t key[4 + DS_MAX_INPUTS * N_OF_INPUT + DS_MAX_OUTPUTS * N_OF_OUTPUT];
@@ -90,17 +92,17 @@ static PyObject *key_of_columns(const ds_op *op, const columns *c, Py_ssize_t n_
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         key[n++] = rows[i];
     for (int i = 0; i < ds_op_n_values(op); i++) {
-        const bool lies = op->n_outputs > 0 && c->lined_up;
-        key[n++] =
-            lies ? before_output(op->in[i].rate, op->out[0].rate, c->in[i][FIRST], c->out[0][AT])
-                 : 0;
+        const bool has_distance = op->n_outputs > 0 && c->lined_up;
+        key[n++] = has_distance ? before_output(op->in[i].rate, op->out[0].rate, c->in[i][FIRST],
+                                                c->out[0][AT])
+                                : 0;
         for (int which = BACK; which < N_OF_INPUT; which++)
             key[n++] = c->in[i][which];
     }
     for (int o = 0; o < op->n_outputs; o++) {
-        const bool moves = ds_rate_equal(op->in[0].rate, op->out[o].rate);
+        const bool same_rate = ds_rate_equal(op->in[0].rate, op->out[o].rate);
         key[n++] = c->out[o][MOST];
-        key[n++] = moves ? c->out[o][BEHIND] : INT64_MIN;
+        key[n++] = same_rate ? c->out[o][BEHIND] : INT64_MIN;
     }
     return PyBytes_FromStringAndSize((const char *)key, (Py_ssize_t)(n * sizeof *key));
 }
@@ -118,6 +120,7 @@ static PyObject *integers_of(const int64_t *from, Py_ssize_t n)
     return tuple;
 }
 
+/* A list of input tuples (FIRST to NEW), one of output tuples (AT to BEHIND), whether windows line up, the key. */
 PyObject *ds_op_object_columns(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
     ds_module *m = ds_module_of(Py_TYPE(self));

@@ -1,7 +1,7 @@
 """The first frames of a stream, ``x[:, 0]``, ``x[:, :1]`` or ``x[:, :k]`` inside a forward, or one of them.
 
-What is computed of them alone is computed of all frames, of which the first are meant; what goes over them, as
-their mean does, of all frames so far, or of windows. One frame meets others as many times as these are; the first
+An operation on them alone runs on every frame, and only the first results are used; one that goes over them, as
+their mean does, runs on all frames so far, or on windows. Beside other frames a first frame is repeated; the first
 frames join others in front, and the first one is what a loop over frames begins with.
 """
 
@@ -46,7 +46,7 @@ _DIM_FIRST = frozenset((
 ))  # fmt: skip
 #: What some of them are of all frames so far.
 _SO_FAR = {"sum": "sum", "mean": "mean", "prod": "prod", "logsumexp": "logsumexp", "amax": "max", "amin": "min"}
-#: First frames that are looked at together: of every frame as many behind it are.
+#: The most first frames that are looked at together, as a window of so many frames that begins at each frame.
 _MOST_TOGETHER = 64
 _AS_IT_IS = frozenset((
     "full_like", "clone", "contiguous", "detach", "to", "float", "type_as", "double", "half", "bfloat16", "int",
@@ -69,9 +69,9 @@ class FirstFrame:
     times : int
         How often the first frame stands there, one behind the other.
     count : int
-        How many first frames these are, instead; of shorter streams all.
-    whole : tuple, optional
-        A stream, and the index that takes these frames of it, for writing into them.
+        How many first frames these are, as k of ``x[:, :k]``; a shorter stream has fewer.
+    whole : (StreamTensor, index), optional
+        What they were taken of, for writing into them.
     """
 
     is_stream = False
@@ -356,14 +356,14 @@ class FirstFrame:
         """Say what it is not for."""
         if self.stop > 1:
             raise NotStreamableError(
-                f"{name} of the first frames of a stream, taken at {self.line}: it ends at the constant position "
+                f"{name} of some frames of a stream, taken at {self.line}: it ends at the constant position "
                 f"{self.stop}, after which the output would go on without frames; use a stop counted from the end "
                 "(x[..., :-b]) or another tensor's length (x[..., :y.size(L)]). They may be computed with by "
                 "elements, summed up (x[:, :k].mean(1)), and stand before frames (cat)"
             )
         raise NotStreamableError(
-            f"{name} of the first frame of a stream, taken at {self.line}: one frame of a stream is neither its "
-            "first nor its last for ever; use a slice (x[..., a:], x[..., :-b], x[..., ::k]), or pick the frame "
+            f"{name} of a frame of a stream, taken at {self.line}: a frame at a constant position comes once, and "
+            "is no stream; use a slice (x[..., a:], x[..., :-b], x[..., ::k]), or pick the frame "
             "outside the forward. It may be computed with by elements, stand before frames (cat), and a loop over "
             "frames may begin with it, which is written for t in range(x.size(1)), not by while"
         )
@@ -510,7 +510,7 @@ def at_one_frame(x: StreamTensor, index: Any) -> Any:
 
 
 def first_frame(x: StreamTensor, index: Any) -> Any:
-    """Return what an index takes where that is the first frame alone; None for all other indices.
+    """Return what an index takes where that is a frame, or some, at constant positions from the start; else None.
 
     In the body of a loop that is a frame which the loop carries on.
     """

@@ -52,7 +52,7 @@ SAID = (
     "softmax over L",
     "sort along L",
     "fft at",
-    "x[..., 3, ...]",
+    "an output of a frame of a stream",
 )
 
 
@@ -191,7 +191,7 @@ ALL = {
         "`append` of a list that a loop gathered",
         "within another one",
         "return lib.stack(ys, 1).flip(1)",
-        "x[..., 5:9, ...]",
+        "an output of some frames of a stream",
     ),
     what_grows: (
         "it grows with every frame",

@@ -448,7 +448,7 @@ def appended_to_behind_it(m, x):
         (two_for_each, "several values for each frame"),
         (lambda m, x: torch.stack([x[:, t] - x[:, t - 1] for t in range(x.size(1))], 1), "ask `if t >= 1`"),
         (lambda m, x: torch.stack([x[:, t + 1] for t in range(x.size(1))], 1), "behind the last one"),
-        (lambda m, x: x - x[:, :1].flatten(1)[:, None], "neither its first nor its last"),
+        (lambda m, x: x - x[:, :1].flatten(1)[:, None], "comes once, and is no stream"),
         (written_twice, "write one of them in each"),
         (the_frame_behind_the_last_one, "let the loop end 1 earlier"),
         (lambda m, x: torch.stack([x[:, t // 2] for t in range(x.size(1))], 1), "used as an index of frames"),

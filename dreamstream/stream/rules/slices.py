@@ -72,7 +72,7 @@ def stream_slice(index: Any) -> StreamSlice:
         if is_integer(index) or isinstance(index, tokens):
             raise _refuse(
                 index,
-                "one frame of a stream is neither its first nor its last for ever",
+                "a frame at a constant position comes once, and is no stream",
                 "use a slice (x[..., a:], x[..., :-b], x[..., ::k]), or pick the frame outside the forward",
             )
         raise _refuse(

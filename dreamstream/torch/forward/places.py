@@ -458,7 +458,7 @@ class Place(NamedTuple):
 
 
 def _leg(leg: Leg, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, ...]:
-    """Return an operator as `_core.Replay` runs it: its kernel on frames, or what tells whether it moves any."""
+    """Return an operator as `_core.Replay` runs it: its kernel on frames, or what it did with windows."""
     plan, op = leg.plan, leg.op
     own = None, None, leg.lines, None, None, None
     if plan is not None and plan.of_frames:

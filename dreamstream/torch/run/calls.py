@@ -1,8 +1,8 @@
 """Eager online mode of torch modules: a session's call whose values torch computes.
 
 Which frames there are, which are kept and which leave come from the operators' C integers; values and states
-are torch tensors on the module's device. Nothing here loops over streams, and no number is read back from the
-device.
+are torch tensors on the module's device. No operation loops over streams, but for those that keep every frame, and
+no number is read back from the device.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class TorchCall(Call):
         self.gathered = Gathered(old, device)
         self.store: Table | Record = Record(detach) if keeps_tape else self.session.table
         self.places = self.store.places(old)
-        #: Where the states before are in `store`, whose other rows get those after the call; None where elsewhere.
+        #: The rows of `store` with the states before the call, None where they are elsewhere (see `Table`).
         self.old_rows = self.gathered.run if self.gathered.lie_in(self.store) else None
         self.index = rows_index([p.row for p in self.places], device)
         self.some_end = bool(self.ended.any())
@@ -201,9 +201,10 @@ class TorchCall(Call):
     def _computed(
         self, leg: Leg, plan: Plan, inputs: list[Any], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
-        """Run any other operator, and those of frames where there are none."""
-        # In training what is given once seems to come with this call, not so the frames for which it is held.
+        """Run one operator: its counts, then its kernel."""
         ended = self.ended
+        # `hold` repeats what is given once (input 0) for the frames of input 1. In training that is given anew in
+        # every call (`give`), so that its own counts say nothing of how many frames there were before.
         if plan.holds and self.keeps_tape:
             outputs = [inputs[1]]
         elif leg.lines[0].static:
@@ -246,7 +247,7 @@ class TorchCall(Call):
         value: Tensor,
         weights: Sequence[Any],
         columns: Any,
-        known_as: bytes,
+        columns_key: bytes,
     ) -> Tensor | None:
         """Run an operator on one input where all rows go on alike; None where they don't."""
         ((first, back, tail, new),), ((at, n, _),), lined_up = columns
@@ -257,10 +258,10 @@ class TorchCall(Call):
         old = self.gathered.rows(key) if back else None
         window = Columns(old, value, first, back, new, counts, self.some_end or not plan.lines_up)
         step.training, step.device, step.n, step.first = self.keeps_tape, value.device, [n], [at]
-        if known_as not in plan.done[self.keeps_tape] and same(made[:, 2] - made[:, 0]):
-            again = steady(plan.kernel, step, weights, len(counts), (first, back, tail, new))
-            if again is not None:
-                plan.keep(self.keeps_tape, known_as, again)
+        if columns_key not in plan.done[self.keeps_tape] and same(made[:, 2] - made[:, 0]):
+            repeated = steady(plan.kernel, step, weights, len(counts), (first, back, tail, new))
+            if repeated is not None:
+                plan.keep(self.keeps_tape, columns_key, repeated)
         y = plan.kernel.run(step, window, *weights)
         y = y[0] if isinstance(y, tuple) else y
         if tail:
@@ -406,7 +407,7 @@ class Plan:
     def __init__(self, leg: Leg, weights: Sequence[Any]) -> None:
         op = leg.op
         self.kernel: Kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[op.name]
-        #: By how many frames its outputs lie behind the input's, whose values they are where all have come.
+        #: By how many frames the output's count is greater than the input's, whose frames it has in mid-stream.
         moves = self.kernel.shift if not len(weights) else None
         self.shift = None if moves is None else moves(op.attributes)
         self.holds = op.name == "hold"
@@ -423,18 +424,19 @@ class Plan:
         if self.kernel.alone is not None and (alone := self.kernel.alone(self.step, weights)) is not None:
             self.run, self.framewise = alone, True
         special = self.shift is not None or self.holds or self.checked is not None
-        #: Whether it needs frames, and tensors for weights, alone; whether its counts are then those of any input.
+        #: Whether it needs frames, and tensors for weights, alone.
         self.of_frames = self.framewise and leg.n_values > 0 and not (special or leg.lines[0].static)
-        #: Whether rows of a window may begin at the same column.
         mode = op.attributes.get("mode", "constant")
         values_given = self.kernel.shift is not None and len(weights) > 0  # as padding has them
         takes = self.kernel.numbers
         self.numbers: bool = takes(self.step) if callable(takes) else takes
+        #: Whether rows that stand elsewhere are still one window each of the same columns.
         self.lines_up = self.numbers and mode in ("zeros", "constant") and not values_given
         looks = getattr(op, "needs_frames", False) or getattr(op, "checks", False)
         one = leg.n_values == len(leg.lines) == 1 and not leg.lines[0].static
         #: Whether it looks at windows of one input, and carries nothing else.
         self.of_one = one and not self.framewise and self.kernel.carries is None
+        #: Whether its outputs have the counts of any of its inputs.
         self.follows = bool(op.same_counts) and not looks
         #: In evaluation and for training, by keys of columns: `steady`'s, or None where it handed its input on.
         self.done: tuple[dict[bytes, Any], dict[bytes, Any]] = ({}, {})

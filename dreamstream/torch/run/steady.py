@@ -1,8 +1,8 @@
 """What an operator of windows did, done again in a call in which the windows stand as they stood before.
 
-In mid-stream every call is like the one before, but later: as many frames are kept, come and are made, and those
-that are read stand as far before those that are made (`_core.Op.columns` gives the key of that). Then positions
-need not be looked at again: what was read are the same columns of what is there.
+In mid-stream every call is like the one before, but later: the same number of frames is kept, comes and is made,
+and those that are read stand as far before those that are made (`_core.Op.columns` gives the key of that). Then
+positions need not be looked at again: what was read are the same columns of what is there.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def steady(
     step
         As in the call that was, with numbers for positions.
     rows : int
+        How many streams are in the call.
     kept : tuple of int
         The position of the first frame that was kept, how many were kept, are kept now, and are new.
     """
@@ -49,18 +50,18 @@ def steady(
         grid = value.unsqueeze(0) if rows == 1 else value.reshape(rows, new, *value.shape[1:])
         if keeps:
             store, key = call.store, (call.n_done - 1, 0)
-            room = store.tensors.get(key) if call.old_rows is not None else None
-            if room is not None and (room.shape[1] < most or room.shape[0] < store.n_rows):
-                room = None
+            table = store.tensors.get(key) if call.old_rows is not None else None
+            if table is not None and (table.shape[1] < most or table.shape[0] < store.n_rows):
+                table = None
             if back:
-                old = call.gathered.rows(key) if room is None else room[call.old_rows]
+                old = call.gathered.rows(key) if table is None else table[call.old_rows]
                 grid = torch.cat((old if old.shape[1] == back else old[:, :back], grid), 1)
             if tail:
-                kept = grid.narrow(1, width - tail, tail)
-                if room is not None and room.shape[1] == tail:
-                    room[call.index] = kept.detach() if kept.requires_grad else kept
+                last = grid.narrow(1, width - tail, tail)
+                if table is not None and table.shape[1] == tail:
+                    table[call.index] = last.detach() if last.requires_grad else last
                 else:
-                    store.write(key, kept, call.index)
+                    store.write(key, last, call.index)
         frames = grid if seen is None else seen(grid)
         out: Tensor = compute(frames, *weights) if computes else frames
         return out if out.dim() == 1 + n_features else out.flatten(0, 1)

@@ -34,6 +34,12 @@ def _sees_spans(step: Step, weights: Sequence[Any]) -> Seen:
     a = step.attributes
     span = a["dilation"] * (extent(weights[0], 2) - 1) + 1
     first = step.first[0] * a["stride"] - a["left"]
+    compute = _known_way(step) if step.live else partial(_products, step)
+    return first, (step.n[0] - 1) * a["stride"] + span, 0.0, compute
+
+
+def _known_way(step: Step) -> Callable[..., Tensor]:
+    """Return what computes `_products`, having asked once which way is best for frames of a shape."""
     ways: dict[Any, Callable[..., Tensor]] = {}
 
     def compute(frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -42,7 +48,7 @@ def _sees_spans(step: Step, weights: Sequence[Any]) -> Seen:
             way = ways[frames.shape] = _way(step, frames, weight)
         return way(frames, weight, bias)
 
-    return first, (step.n[0] - 1) * a["stride"] + span, 0.0, compute
+    return compute
 
 
 @windowed("conv1d", numbers=True, repeats=repeats_by_zeros, alone=_one_tap, sees=_sees_spans)

@@ -145,8 +145,8 @@ class Kernel:
     sees : callable or None
         ``fn(step, weights)`` says what a windowed kernel of one input does; see `Seen`.
     shift : callable or None
-        ``fn(attributes)`` says how many frames behind the input the outputs lie, which are its frames where all of
-        these have come and none of the padding; None where they are others.
+        ``fn(attributes)`` says by how many frames the output's count is greater than the input's (padding in
+        front adds some, a slice from a start on drops some), where its frames are the input's own; else None.
     """
 
     run: Callable[..., Any]
