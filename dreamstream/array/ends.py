@@ -146,6 +146,8 @@ def cut_at(axis: int, ends: Sequence[Any], take: Callable[[Any], Any]) -> Any:
 
 def padded_to(x: Any, length: Length, left: int, mode: str, value: float, longest: int = 0) -> Any:
     """Return a stream with frames at its end, until it has a length; by mode "replicate" so many at most."""
+    if len(length.of_one().terms) > 1:
+        length = length.soon()
     attributes = {"left": left, "mode": mode, "value": value, "length": length.steps(), "longest": longest}
     of: Any = length.of
     ((out, edge),) = run(Request("pad_to", attributes, [x.edge, of], [x.value]))
@@ -164,7 +166,8 @@ def continued(x: Any, times: Any, mode: str = "replicate", value: float = 0.0) -
 def _continued(x: Any, times: Any, mode: str, value: float) -> Any:
     if isinstance(times, int):
         return x._through("pad", {"left": 0, "right": times, "mode": mode, "value": value})
-    if len((x.size(x.dims.index("L")) + times).of_one().terms) > 1 and isinstance(times := times.soon(), int):
+    whole = x.size(x.dims.index("L")) + times
+    if len(whole.of_one().terms) > 1 and isinstance(times := times.soon(), int):
         return _continued(x, times, mode, value)
     if (most := times.most()) is None and mode == "replicate":
         raise NotStreamableError.here(

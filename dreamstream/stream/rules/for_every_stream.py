@@ -12,6 +12,7 @@ and by how much is read off its values at some lengths, and held against the cou
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ... import _core
@@ -208,9 +209,13 @@ class Stairs(NamedTuple):
         return (edge.entry.library.length(edge) + self.before) // self.every * self.by + self.plus
 
 
-def stairs(length: Any, edges: Iterable[Any]) -> Stairs | None:
-    """Return what a length is of the frames of one of these edges; None where it was not found."""
+def stairs(length: Any, edges: Iterable[Any], soon: bool = False) -> Stairs | None:
+    """Return what a length is of the frames of one of these edges; None where it was not found.
+
+    With `soon` it is that in all but short streams.
+    """
     formula = length.formula()
+    in_most: list[tuple[int, Stairs]] = []  # and of how many lengths the difference in short streams is made
     for edge in edges:
         frames = edge.entry.library.length(edge).formula()
         if frames is None or frames.root != formula.root:
@@ -219,9 +224,15 @@ def stairs(length: Any, edges: Iterable[Any]) -> Stairs | None:
             found = _read(edge.cid, frames.count, formula.count)
         except StreamLimitError:
             continue
-        if found is not None and type(more := length - found.of([edge])) is int:
+        if found is None:
+            continue
+        more = length - found.of([edge])
+        if type(more) is int:
             return found._replace(plus=more)
-    return None
+        number = constant(differs.soon()) if soon and (differs := more.formula()) is not None else None
+        if number is not None:
+            in_most.append((len(more.terms), found._replace(plus=number)))
+    return min(in_most, key=itemgetter(0))[1] if in_most else None
 
 
 def _read(cid: Any, frames: Any, count: Any) -> Stairs | None:

@@ -259,7 +259,19 @@ class Length(Bits):
             else:
                 inner //= atom.by
             out = out + coefficient * (inner - self._of([(1, atom)], 0))
-        return out
+        return out._of_one_soon() if isinstance(out, Length) else out
+
+    def _of_one_soon(self) -> Length:
+        """Return the function of one length that it is but for short streams, which are refused at their ends."""
+        if len(self.of_one().terms) == 1:
+            return self
+        edges = {id(e): e for _, a in self.terms for e in edges_of(a)}.values()
+        found = self.fact("stairs soon", lambda _: stairs(self, edges, soon=True))
+        if found is None:
+            return self
+        one: Length = found.of(edges)
+        (self - one).compare(0, "eq").require(True)
+        return one
 
     def __bool__(self) -> bool:
         differs = self.compare(0, "ne")
