@@ -246,7 +246,7 @@ class Stepper:
     ``structure``: what forward returns, with the numbers of outputs; ``inputs`` and ``outputs``: what each axis
     of their arrays is, -1 rows, 0 frames, 1 and on those of a frame's features. What is no array goes to
     `_arrays_of` and `_array_of`, what is no dict by plain ids to `_rows_of`, a structure of arrays to fill to
-    `_out_of`.
+    `_out_of`. With ``casts``, `_given` and `_given_batch` make of outputs what callers get.
     """
 
     def __init__(
@@ -256,6 +256,7 @@ class Stepper:
         structure: Any,
         inputs: Sequence[Sequence[int]],
         outputs: Sequence[Sequence[int]],
+        casts: bool = False,
     ) -> None: ...
     @property
     def _core(self) -> Engine: ...
@@ -428,13 +429,14 @@ def check_container(content: Buffer, /) -> None:
 
 def read_model(
     source: Buffer | str, is_path: bool, changed: bool = False
-) -> tuple[Graph, str, list[Signature], list[Signature]]:
-    """A model file's graph, its interface as JSON, signatures of inputs and outputs; a path is mapped.
+) -> tuple[Graph, str, list[Signature], list[Signature], str | None]:
+    """A model file's graph, its interface as JSON, signatures of inputs and outputs, and the text of the types
+    that callers are given, where there is one; a path is mapped.
 
     `changed`: the file was, on purpose; its fingerprint is not looked at.
     """
 
-def write_model(engine: Engine, interface: str, write: Callable[[bytes], Any]) -> None:
+def write_model(engine: Engine, interface: str, write: Callable[[bytes], Any], types: str | None) -> None:
     """Write the file of an engine's graph as it was captured, piece by piece."""
 
 def config() -> dict[str, Any]:

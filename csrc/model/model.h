@@ -9,7 +9,8 @@
  *
  * and, under the key "dreamstream.fingerprint", what tells whether the file is as it was written; where weights
  * were stored otherwise, under "dreamstream.origin" the fingerprint of the graph that they were of.
- * docs/file_format.md specifies every member. The reader distrusts all of it: whatever it takes is
+ * Under "dreamstream.types" stand the element types that Python callers are given, where an output's is another than the
+ * graph's. docs/file_format.md specifies every member. The reader distrusts all of it: whatever it takes is
  * a graph that ir/ has checked, whose weights are the arrays of a mapped container, used where they lie, or
  * copies of others'. The same graph and interface give the same bytes. */
 #pragma once
@@ -21,6 +22,7 @@
 #define DS_MODEL_KEY "dreamstream"
 #define DS_MODEL_FINGERPRINT_KEY "dreamstream.fingerprint"
 #define DS_MODEL_ORIGIN_KEY "dreamstream.origin"
+#define DS_MODEL_TYPES_KEY "dreamstream.types"
 #define DS_MODEL_VERSION 1
 /* Nodes, and outputs: what takes the reader\'s time grows with their square. */
 #define DS_MODEL_MAX_NODES 32768
@@ -53,6 +55,7 @@ typedef struct ds_interface {
     bool by_name;        /* whether callers give the inputs by name (else there is one) */
     bool blas;           /* products by OpenBLAS where it is there */
     int64_t skew;        /* frames of the slowest input by which inputs may be apart */
+    char *types; /* the text under DS_MODEL_TYPES_KEY, or NULL; no part of the interface's text or fingerprint */
 } ds_interface;
 
 /* Reads an interface (returned owned) and checks it against the graph: as many inputs and outputs,

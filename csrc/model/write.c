@@ -317,13 +317,16 @@ static ds_status write_all(writer *w, const ds_sink *sink, const ds_interface *i
     ds_graph_fingerprint(w->graph, own);
     char of[33];
     (void)snprintf(of, sizeof of, "%016" PRIx64 "%016" PRIx64, origin[0], origin[1]);
-    const ds_metadata_source texts[] = {
+    ds_metadata_source texts[4] = {
         {DS_MODEL_KEY, (const char *)w->text.bytes, w->text.n_bytes},
         {DS_MODEL_FINGERPRINT_KEY, mark.text, strlen(mark.text)},
-        {DS_MODEL_ORIGIN_KEY, of, strlen(of)},
     };
-    const bool other = memcmp(origin, own, sizeof own) != 0 && (origin[0] != 0 || origin[1] != 0);
-    const size_t n_texts = other ? 3 : 2;
+    size_t n_texts = 2;
+    if (memcmp(origin, own, sizeof own) != 0 && (origin[0] != 0 || origin[1] != 0))
+        texts[n_texts++] = (ds_metadata_source){DS_MODEL_ORIGIN_KEY, of, strlen(of)};
+    const char *const types = interface->types;
+    if (types != NULL)
+        texts[n_texts++] = (ds_metadata_source){DS_MODEL_TYPES_KEY, types, strlen(types)};
     return ds_safetensors_write(sink, w->allocator, w->tensors, w->n_tensors, texts, n_texts);
 }
 

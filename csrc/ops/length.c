@@ -144,7 +144,9 @@ static ds_status require_fail_check(const ds_op *op, const ds_pair *in)
     const int64_t plus = op->attr[PLUS].i;
     const int64_t other =
         op->attr[AGAINST].i == AGAINST_NUMBER ? plus : length_at(op, OTHER, in[1].total) + plus;
-    return ds_fail(DS_SHAPE, "require: a length of %lld must %s %lld at the end of the stream",
+    return ds_fail(DS_SHAPE,
+                   "require: a length of %lld must %s %lld at the end of the stream; run such "
+                   "streams whole, by the model offline, if it takes them",
                    (long long)length_at(op, LENGTH, in[0].total), words[op->attr[RELATION].i],
                    (long long)other);
 }

@@ -45,7 +45,7 @@ static PyObject *build_port(const void *ports, size_t i)
     return ds_build_signature(&((const ds_port *)ports)[i].signature);
 }
 
-/* (Graph, text, inputs, outputs); takes the graph. */
+/* (Graph, text, inputs, outputs, types or None); takes the graph. */
 static PyObject *build_model(ds_module *m, model *read)
 {
     ds_graph_object *graph = (ds_graph_object *)m->graph_type->tp_alloc(m->graph_type, 0);
@@ -54,10 +54,11 @@ static PyObject *build_model(ds_module *m, model *read)
     graph->graph = read->graph;
     read->graph = NULL;
     const ds_interface *interface = read->interface;
-    return Py_BuildValue("Ns#NN", graph, (const char *)read->text.bytes,
+    return Py_BuildValue("Ns#NNz", graph, (const char *)read->text.bytes,
                          (Py_ssize_t)read->text.n_bytes,
                          ds_build_list(interface->n_inputs, build_port, interface->inputs),
-                         ds_build_list(interface->n_outputs, build_port, interface->outputs));
+                         ds_build_list(interface->n_outputs, build_port, interface->outputs),
+                         interface->types);
 }
 
 /* read_model(source, is_path, changed=False): the file of a path is mapped, bytes are copied; `changed`: on purpose, so
@@ -116,24 +117,27 @@ static ds_status write_model(PyObject *write, const ds_plan *plan, const ds_inte
     return status;
 }
 
-/* write_model(engine, text, write): the file of the engine's graph, as it was captured. */
+/* write_model(engine, text, write, types): the file of the engine's graph, as it was captured. */
 PyObject *ds_write_model(PyObject *module, PyObject *args)
 {
     ds_module *m = PyModule_GetState(module);
     ds_engine_object *engine;
     PyObject *write;
     const char *text;
+    char *types; /* of Python's string, which outlives the interface */
     Py_ssize_t n_bytes;
-    if (!PyArg_ParseTuple(args, "O!s#O:write_model", m->engine_type, &engine, &text, &n_bytes,
-                          &write) ||
+    if (!PyArg_ParseTuple(args, "O!s#Oz:write_model", m->engine_type, &engine, &text, &n_bytes,
+                          &write, &types) ||
         ds_engine_check_open(m, engine) < 0)
         return NULL;
     const ds_allocator a = ds_allocator_current();
     ds_interface *interface = NULL;
     ds_status status =
         ds_interface_parse(&interface, &a, text, (size_t)n_bytes, engine->engine->plan->model);
-    if (status == DS_OK)
+    if (status == DS_OK) {
+        interface->types = types;
         status = write_model(write, engine->engine->plan, interface);
+    }
     ds_interface_free(interface);
     if (status != DS_OK && !PyErr_Occurred())
         /* What is no valid argument here is what a file can't hold. */

@@ -191,7 +191,7 @@ PyObject *ds_stepper_step(DS_METHOD_ARGUMENTS)
         Py_CLEAR(rows);
     Py_XDECREF(starting);
     Py_XDECREF(ending);
-    return rows;
+    return ds_stepper_given(self, "_given", rows);
 }
 
 /* ---------------------------------------------------------------- one stream by hand */
@@ -261,7 +261,7 @@ static PyObject *advance(PyObject *self, const char *name, bool end, PyObject *c
     Py_XDECREF(rows);
     Py_XDECREF(ids);
     Py_XDECREF(id);
-    return out;
+    return ds_stepper_given(s->engine, "_given", out);
 }
 
 static PyObject *stream_step(PyObject *self, PyObject *const *args, Py_ssize_t n_args,

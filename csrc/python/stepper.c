@@ -1,4 +1,4 @@
-/* _core.Stepper(core, names, structure, inputs, outputs): what Engine.step knows of arrays and names. */
+/* _core.Stepper(core, names, structure, inputs, outputs, casts): what Engine.step knows of arrays and names. */
 #include "python/stepper.h"
 #include "structmember.h"
 
@@ -77,6 +77,12 @@ PyObject *ds_stepper_build(PyObject *structure, PyObject *const *items)
         Py_XDECREF(item);
     }
     return out;
+}
+
+PyObject *ds_stepper_given(PyObject *stepper, const char *method, PyObject *made)
+{
+    return made && ((ds_stepper *)stepper)->casts ? PyObject_CallMethod(stepper, method, "(N)", made)
+                                                  : made;
 }
 
 /* Whether a structure names nothing but some of n outputs. */
@@ -159,15 +165,15 @@ static void stepper_dealloc(PyObject *self)
 
 static int stepper_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = {"core", "names", "structure", "inputs", "outputs", NULL};
+    static char *keywords[] = {"core", "names", "structure", "inputs", "outputs", "casts", NULL};
     ds_stepper *s = (ds_stepper *)self;
     PyObject *core, *names, *structure, *inputs, *outputs;
     PyTypeObject *own = Py_TYPE(self);
     while (own->tp_dealloc != stepper_dealloc)
         own = own->tp_base;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!OOO:Stepper", keywords,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!OOO|p:Stepper", keywords,
                                      ds_module_of(own)->engine_type, &core, &PyTuple_Type, &names,
-                                     &structure, &inputs, &outputs))
+                                     &structure, &inputs, &outputs, &s->casts))
         return -1;
     DS_EXPECT(!s->core, PyExc_TypeError, "it has its engine");
     ds_engine_object *e = (ds_engine_object *)core;
@@ -238,9 +244,9 @@ static const char step_batch_doc[] =
     "sos, eos : bool, sequence of bool or collection of str, optional\n"
     "    Whether all rows, or which rows, or which ids start, and end, with this call.\n"
     "out : array, optional\n"
-    "    Where the outputs go: of the output's type and dimensions, with room for the longest\n"
-    "    row's frames or more. What lies behind a row's frames is left as it is. Several\n"
-    "    outputs: as forward returns them.\n\n"
+    "    Where the outputs go: of the output's dimensions and the type that it is computed in,\n"
+    "    with room for the longest row's frames or more. What lies behind a row's frames is left\n"
+    "    as it is. Several outputs: as forward returns them.\n\n"
     "Returns\n-------\n"
     "outputs : array\n"
     "    `out`, or a new array with zeros behind each row's frames; tuples or dicts of them as\n"

@@ -14,7 +14,7 @@ When one operand is a stream, plain tensors are constants ("weights" of the oper
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -354,7 +354,8 @@ def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dty
     weights: list[Tensor] = []
     order: list[int] = []
     for operand, wanted in zip(operands, dtype):
-        tensor = operand.to(wanted) if isinstance(operand, Tensor) else _constant(operand, wanted)
+        plain = not isinstance(operand, Tensor)
+        tensor = _constant(operand, wanted) if plain else converted(operand, wanted, operands)
         constant = not isinstance(operand, Tensor) or (stream and not operand.is_stream)
         (weights if constant else inputs).append(tensor)
         order.append(int(constant))
@@ -365,6 +366,16 @@ def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dty
         told = choice.compared(a, b, out.numpy())
         return out if told is None else Tensor._plain(told)
     return out
+
+
+def converted(x: Tensor, dtype: dtypes.DType, operands: Iterable[Any]) -> Tensor:
+    """Return an operand in an operator's type; integers and bools in that of the narrow floats that they meet."""
+    made = x.to(dtype)
+    if made is x or dtypes.is_float(x.dtype) or not dtypes.is_float(dtype):
+        return made
+    real = next((o for o in operands if isinstance(o, Tensor) and dtypes.is_float(o.dtype)), None)
+    edge = next((o.edge for o in (x, real) if getattr(o, "edge", None) is not None), None)
+    return made if real is None or edge is None else edge.entry.library.beside(made, real)
 
 
 def _of_loop(x: Any) -> bool:

@@ -105,6 +105,10 @@ class Library(Sizes):
         """Return an array of NumPy's as a tensor of the type of another one, and where that is."""
         return self.array(values).to(tensor.dtype)
 
+    def beside(self, x: Any, real: Any) -> Any:
+        """Return float32 made of integers in the type of the floats that they meet, where a library has others."""
+        return x
+
     def constant(self, tensor: Any) -> Any:
         """Return a tensor as operators take it."""
         return tensor

@@ -13,9 +13,10 @@ from typing import Any
 
 from .. import _core
 from ..array.library import NATIVE, Library
+from ..array.operators import run
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import as_symbolic, measured
-from ..errors import CaptureError, NotStreamableError
+from ..errors import CaptureError, DTypeError, NotStreamableError
 from ..online.homes import homes_of
 from ..source_line import user_line
 from ..stream.edge import Edge, Line, Request, lines_of
@@ -25,6 +26,9 @@ from ..stream.tree import leaves, map_leaves
 from ..stream.where import raise_explained
 from .source import source_of
 from .spec import InputSpec, lengths_in, read_specs
+
+#: Operators that move values and leave them as they are: an output that is cast may be moved by them then.
+MOVES = {"reshape", "permute", "expand", "narrow", "pick", "slice", "flip", "repeat_frames", "unless_empty"}
 
 
 class Capture:
@@ -44,6 +48,11 @@ class Capture:
     graph : _core.Graph
     nodes : list of (str, Request, Edge)
         Path of the module, operation and first output of each node.
+    types : dict of int to str
+        By edges of the graph the types that a forward sees there, which are narrower than those of operators, or
+        "complex64". They are given to callers where the edge is an output.
+    given : list of str
+        Of each output the type that callers are given.
     """
 
     meta = None
@@ -74,6 +83,8 @@ class Capture:
         self.nodes: list[tuple[str, Request, Edge]] = []
         self.paths: list[str] = []
         self._made: dict[Any, Request] = {}
+        self.types: dict[Any, str] = {}
+        self.given: list[str] = []
         self.specs = specs
         self.inputs: list[StreamTensor] = []
         self.misused: NotStreamableError | None = None
@@ -104,6 +115,13 @@ class Capture:
         name, op, edges = request.name, request.op, request.edges
         if any(e.entry is not self for e in edges):
             raise CaptureError(f"{name}: a tensor of another forward")
+        kinds = {self.types.get(e.handle, "") for e in edges}
+        if "float16" in kinds and name not in MOVES | {"length", "require"}:
+            raise DTypeError.here(
+                "a stream that was cast to float16 is computed with",
+                ", but an engine computes in float32: leave the cast out, or do it last, of what is returned; ask "
+                "compile for narrow weights= or products=",
+            )
         if getattr(op, "in_python", False):
             raise CaptureError.here(name, " is declared in Python, which a graph can't hold")
         try:
@@ -119,6 +137,8 @@ class Capture:
         out = [Edge(self, line, None, handle) for line, handle in zip(lines, handles)]
         self.nodes.append((path, request, out[0]))
         self._made.update((e.handle, request) for e in out)
+        if name in MOVES and len(edges) == 1 and kinds != {""}:
+            self.types.update((e.handle, *kinds) for e in out)
         return [(None, e) for e in out]
 
     def maker(self, edge: Edge) -> Request | None:
@@ -201,18 +221,25 @@ def as_output(capture: Capture, model: Any, x: Any) -> Any:
             f"the forward of {type(model).__name__} returned {_called(x)} that is no stream; an "
             "engine's outputs are computed from its inputs"
         )
-    x = _uncast(capture, x)
+    edge = _uncast(capture, x.edge)
+    capture.given.append(capture.types.get(x.edge.handle, x.edge.dtype))
+    x = x.inside(None, x.dims, edge, x.names)
     return x.in_order() if "B_L" not in x.dims else x
 
 
-def _uncast(capture: Capture, x: StreamTensor) -> StreamTensor:
-    """Return what was cast to float64 to be returned: an engine gives float32."""
-    for _, request, edge in reversed(capture.nodes):
-        if edge is x.edge:
-            is_wide = request.name == "cast" and request.attributes["to"] == "float64"
-            own = request.edges[0]
-            return x.inside(own.handle, x.dims, own, x.names) if is_wide and own.dtype == "float32" else x
-    return x
+def _uncast(capture: Capture, edge: Edge) -> Edge:
+    """Return what was cast to be returned, and maybe moved then, where callers are given the cast of it."""
+    request = capture.maker(edge)
+    if request is None or len(request.edges) != 1:
+        return edge
+    own = request.edges[0]
+    if request.name == "cast" and edge.dtype in (own.dtype, "float64"):
+        return own
+    inner = _uncast(capture, own) if request.name in MOVES and edge.dtype == "float64" else own
+    if inner is own:
+        return edge
+    made = run(Request(request.name, request.attributes, [inner], [None], request.weights))
+    return made[0][1]
 
 
 def _called(x: Any) -> str:

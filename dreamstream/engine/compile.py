@@ -15,9 +15,9 @@ from ..stream.tree import leaves, map_leaves
 from .capture import captured
 from .engine import Engine
 from .explain import in_full
-from .interface import Interface, names_of, sizes_of
+from .interface import Interface, names_of, output_of
 from .load import MOST_BYTES
-from .spec import OutputInfo, lengths_in, number_of
+from .spec import lengths_in, number_of
 from .verify import verify as verify_engine
 from .weights import BOUND, Narrowing, Weights, store
 
@@ -150,7 +150,8 @@ def compile(
     structure = map_leaves(result, lambda _: next(number))
     names = names_of(structure)
     outputs = [
-        OutputInfo(names[k], sizes_of(x.dims, x.features), x.dtype.name, x.rate) for k, x in enumerate(tensors)
+        output_of(names[k], x.dims, x.features, x.dtype.name, x.rate, kind)
+        for k, (x, kind) in enumerate(zip(tensors, capture.given))
     ]
     interface = Interface(
         name=type(model).__name__,

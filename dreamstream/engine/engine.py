@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,10 @@ from ..errors import ModeError, ShapeError, StreamIdError
 from ..online.given import Given, Static
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import require_same_streams
-from ..stream.tree import map_leaves
+from ..stream.tree import leaves, map_leaves
 from .differences import whole_snapshot
 from .files import Write, check_format, write_file
-from .interface import Interface
+from .interface import Interface, cast
 from .routing import Routes
 from .spec import InputSpec
 
@@ -48,12 +49,14 @@ class Engine(_core.Stepper):
     ) -> None:
         if not isinstance(core, _core.Engine) or not isinstance(interface, Interface):
             raise TypeError("an Engine is what ds.compile(model, spec) and ds.load(path) return")
+        self._casts = any(o.computed not in (o.dtype, "") for o in interface.outputs)
         super().__init__(
             core,
             tuple(s.name for s in interface.inputs),
             interface.structure,
             [_roles(s.dims) for s in interface.inputs],
             [_roles(dims) for dims in interface.dims],
+            self._casts,
         )
         self._interface = interface
         self.lengths: dict[
@@ -152,6 +155,14 @@ class Engine(_core.Stepper):
         find(self._structure, given)
         return tuple(found)
 
+    def _given(self, made: Any) -> Any:
+        """Return what a step made, or several rows of it, with the types that callers are given."""
+        types = cycle(self.outputs[k].dtype for k in leaves(self._structure))
+        return map_leaves(made, lambda array: cast(array, next(types)))
+
+    def _given_batch(self, made: tuple[Any, Any]) -> tuple[Any, Any]:
+        return self._given(made[0]), made[1]
+
     def __call__(self, *tensors: Any, **named: Any) -> Any:
         """Advance the streams of StreamTensors and return StreamTensors, as the patched module would."""
         tensors = tuple(sorted(tensors, key=lambda x: x is None or isinstance(x, Static)))  # as inputs are
@@ -190,12 +201,11 @@ class Engine(_core.Stepper):
             [lengths for _, lengths in pairs],
             any(x.restart for x in xs),
         )
-        made = [
-            StreamTensor._make(
-                value, self._dims[k], None, meta.with_lengths(own[0]), own[1].tolist(), o.rate, None
-            )
-            for k, (value, own, o) in enumerate(zip(outputs, counts, self.outputs))
-        ]
+        made = []
+        for value, dims, own, o in zip(outputs, self._dims, counts, self.outputs):
+            value, dims = cast(value, o.dtype), dims[: len(o.dimensions)]
+            now = meta.with_lengths(own[0])
+            made.append(StreamTensor._make(value, dims, None, now, own[1].tolist(), o.rate, None))
         return map_leaves(self._structure, lambda k: made[k])
 
     def _given_once(self, spec: InputSpec, given: Any, meta: StreamMetadata) -> tuple[Any, Any]:
@@ -389,7 +399,8 @@ class Engine(_core.Stepper):
         write_file(file, check_format(file, format), self._write)
 
     def _write(self, write: Write) -> None:
-        _core.write_model(self._core, self._interface.text(), write)
+        types = ",".join(o.dtype for o in self.outputs) if self._casts else None
+        _core.write_model(self._core, self._interface.text(), write, types)
 
     @property
     def fingerprint(self) -> str:
@@ -397,9 +408,16 @@ class Engine(_core.Stepper):
         text = replace(self._interface, blas=False).text()
         return f"{self._core.fingerprint}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
-    def __copy__(self) -> Engine:
+    def as_computed(self) -> Engine:
+        """Return an engine of the same plan, without streams, whose outputs have the types that are computed."""
+        shapes = [(*o.dimensions, 2)[: len(dims)] for o, dims in zip(self.outputs, self._dims)]
+        own = [replace(o, dtype=o.computed or o.dtype, dimensions=d) for o, d in zip(self.outputs, shapes)]
+        return self.__copy__(replace(self._interface, outputs=tuple(own))) if self._casts else self
+
+    def __copy__(self, interface: Interface | None = None) -> Engine:
         core = self._core.copy(self._max_streams)
-        other = Engine(core, self._interface, self._max_streams, self._origin, self._max_bytes)
+        interface = interface or self._interface
+        other = Engine(core, interface, self._max_streams, self._origin, self._max_bytes)
         other.lengths = self.lengths
         return other
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..errors import FormatError
 from .spec import InputSpec, OutputInfo
 
@@ -61,12 +63,12 @@ class Interface:
         ]
         outputs = []
         for info, dims in zip(self.outputs, self.dims):
-            features = {axis: info.dimensions[at] for at, axis in enumerate(dims)}
+            features = dict(zip(dims, (*info.dimensions, 2)))  # of complex numbers two parts
             outputs.append(
                 {
                     "name": info.name,
                     "dimensions": dims,
-                    "dtype": info.dtype,
+                    "dtype": info.computed or info.dtype,
                     "shape": [features[i] for i in range(len(dims)) if i in features],
                     "rate": [info.rate.numerator, info.rate.denominator],
                 }
@@ -88,19 +90,23 @@ class Interface:
         return text
 
     @classmethod
-    def read(cls, text: str, inputs: Sequence[Signature], outputs: Sequence[Signature]) -> Interface:
+    def read(
+        cls, text: str, inputs: Sequence[Signature], outputs: Sequence[Signature], types: str | None
+    ) -> Interface:
         """Return what a text says that the file's reader has checked; signatures are the graph's.
 
-        Delays are unknown until there is a plan: `with_delays`.
+        Delays are unknown until there is a plan: `with_delays`. FormatError for `types` that outputs don't have.
         """
-        given = json.loads(text)
+        given, kinds = json.loads(text), [o[0] for o in outputs] if types is None else types.split(",")
+        if len(kinds) != len(outputs) or not all(map(_may_be, outputs, kinds)):
+            raise FormatError(f'model, text "dreamstream.types": the outputs have no types "{types}"')
         specs = [
             InputSpec(port["name"], sizes_of(port["dimensions"], shape), dtype, Fraction(num, den))
             for port, (dtype, shape, num, den) in zip(given["inputs"], inputs)
         ]
         infos = [
-            OutputInfo(port["name"], sizes_of(port["dimensions"], shape), dtype, Fraction(num, den))
-            for port, (dtype, shape, num, den) in zip(given["outputs"], outputs)
+            output_of(port["name"], port["dimensions"], shape, dtype, Fraction(num, den), kind)
+            for port, (dtype, shape, num, den), kind in zip(given["outputs"], outputs, kinds)
         ]
         return cls(
             name=given["name"],
@@ -117,6 +123,34 @@ class Interface:
         """Return the same with the delays of a plan, None where infinite."""
         known = (math.inf if delay is None else delay for delay in delays)
         return replace(self, outputs=tuple(replace(o, delay=n) for o, n in zip(self.outputs, known)))
+
+
+#: The types that callers may be given, by the one that is computed.
+_CASTS = {
+    "float32": {"float32", "float16", "float64", "complex64"},
+    "int64": {"int64", "uint8", "int8", "int16", "int32", "float64"},
+    "bool": {"bool", "float64"},
+}
+
+
+def _may_be(output: Signature, kind: str) -> bool:
+    return kind in _CASTS[output[0]] and (kind != "complex64" or tuple(output[1][-1:]) == (2,))
+
+
+def output_of(
+    name: str, dims: Sequence[Any], shape: Sequence[int], dtype: str, rate: Fraction, kind: str
+) -> OutputInfo:
+    """Return an output of the graph as callers are given it, in a type of their own."""
+    dimensions = sizes_of(dims, shape)
+    return OutputInfo(name, dimensions[:-1] if kind == "complex64" else dimensions, kind, rate, computed=dtype)
+
+
+def cast(array: Any, kind: str) -> Any:
+    """Return an output of the graph in the type that callers are given."""
+    if kind == "complex64":  # whose parts lie side by side
+        return np.ascontiguousarray(array).view(kind)[..., 0]
+    with np.errstate(over="ignore"):  # in float16
+        return array.astype(kind, copy=False)
 
 
 def names_of(structure: Any, prefix: str = "") -> dict[int, str]:

@@ -86,10 +86,14 @@ class OutputInfo:
     dimensions : tuple
         ``"B"``, ``"L"`` or a size.
     dtype : str
+        Of the arrays that callers are given.
     rate : Fraction
         0 without a stream axis: one frame, at the end.
     delay : int or float
         Frames of the first input; infinite where it waits for the end, not-a-number where there is no plan yet.
+    computed : str
+        What C programs, servers and arrays of the caller are given instead: "float32" of "float16" and "complex64"
+        (its parts, on an axis of 2 at the end), "int64" of narrower integers, of "float64" what was cast to it.
     """
 
     name: str
@@ -97,6 +101,7 @@ class OutputInfo:
     dtype: str
     rate: Fraction
     delay: float = math.nan
+    computed: str = ""
 
 
 def _read_dimensions(name: str, spec: Any) -> tuple[str | int, ...]:

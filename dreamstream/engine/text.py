@@ -21,7 +21,7 @@ from ..errors import FormatError
 KEY = "dreamstream"
 """Of the model's description, in the container's metadata and in the text forms."""
 
-MARKS = ("fingerprint", "origin")
+MARKS = ("fingerprint", "origin", "types")
 """What a file says of itself in the text forms, each where there is one; ``KEY.MARK`` in the container."""
 
 MOST_LEVELS = 80  # of XML elements within each other: JSON's 64, and what stands around them

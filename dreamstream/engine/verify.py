@@ -281,13 +281,17 @@ def _cut(engine: Engine, spec: InputSpec, array: Any, at: int, stop: int, total:
 def difference(got: Any, whole: Any, axis: int) -> tuple[int, float]:
     """Return the number of frames and the largest difference, relative to the larger of 1 and the values.
 
-    NaN equals NaN, an infinity itself; for other shapes the difference is infinite.
+    NaN equals NaN, an infinity itself; for other shapes the difference is infinite. What was rounded to float16
+    may be one step of its numbers apart.
     """
     if got.shape != whole.shape:
         return 0, math.inf
     same = (got == whole) | (np.isnan(got) & np.isnan(whole))
     with np.errstate(invalid="ignore"):  # of infinities
-        gaps = np.where(same, 0.0, np.abs(got.astype(np.float64) - whole))
+        gaps = np.abs(got.astype(np.complex128 if got.dtype.kind == "c" else np.float64) - whole)
+        if got.dtype == np.float16:
+            gaps = np.maximum(gaps - np.spacing(np.abs(got)), 0.0)
+        gaps = np.where(same, 0.0, gaps)
     gaps = np.where(np.isnan(gaps), math.inf, gaps)
     scale = float(np.abs(whole[np.isfinite(whole)]).max(initial=1.0))
     return got.shape[axis], float(gaps.max(initial=0.0)) / scale

@@ -407,6 +407,7 @@ class Model:
     def __init__(
         self, name: str, engine: Engine, limits: Limits, decoder: CTCDecoder | None = None, pool: Any = None
     ) -> None:
+        engine = engine.as_computed()
         first = engine.inputs[0]
         if len(engine.inputs) > 1 or first.dtype != "float32" or not 0 < len(engine.outputs) < 256:
             raise FormatError(f"{name}: a server takes models with one input of float32, which streams")

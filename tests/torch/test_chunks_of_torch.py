@@ -292,7 +292,8 @@ def test_a_model_that_never_streams_blames_nobody():
     assert caught.value.ids == ()
 
 
-#: Beside narrow frames a number, or a tensor without dimensions, takes their type; other tensors have their own.
+#: Beside narrow frames a number, a tensor without dimensions, integers and bools take their type; others have
+#: their own.
 NARROW = {
     "times": lambda x: x * 2.3,
     "less": lambda x: 2.7 - x,
@@ -304,6 +305,16 @@ NARROW = {
     "times a tensor without dimensions": lambda x: x * torch.tensor(2.3),
     "times a tensor": lambda x: x * torch.full((3,), 2.3),
     "cat": lambda x: torch.cat([x, x * 0.1], -1),
+    "times bools": lambda x: x * (x > 0),
+    "integers over": lambda x: (x * 9).long() / (x.abs() + 3),
+    "less narrow integers": lambda x: x - (x * 9).to(torch.uint8),
+    "maximum of integers": lambda x: torch.maximum(x, x.argmax(-1, keepdim=True)),
+    "where integers": lambda x: torch.where(x > 0, x, (x * 9).int()),
+    "times a table of integers": lambda x: x * torch.arange(3),
+    "cat with integers": lambda x: torch.cat([x, (x * 9).long(), x > 0], -1),
+    "stack of bools": lambda x: torch.stack([x > 0, x], -1),
+    "a power of integers": lambda x: x.abs() ** (x * 2).long(),
+    "integers beside float32": lambda x: x.float() * (x > 0),
     "leaky": lambda x: nn.functional.leaky_relu(x, 0.13) + nn.LeakyReLU(0.3)(x),
     "sums of multiples": lambda x: torch.add(x, x * 0.7, alpha=0.3) - x.sub(x * 0.3, alpha=0.7),
 }

@@ -27,6 +27,7 @@ from ...stream.tree import leaves, map_leaves
 from ..private import uncompiled
 from ..tensor import StreamTensor
 from .complex_pair import Complex
+from .complex_streams import view_as_real
 from .constants import Arrays, as_array, device_of
 from .held import TorchHeld
 from .library import TORCH
@@ -100,7 +101,8 @@ class TorchSource:
         held = self._held
         with undone(held), self._evaluating(), self._unpatched(), torch.no_grad(), uncompiled(), _Choosing(held):
             found = leaves(_tree(whole(self.model, tensors, by_name)))
-        return [as_array(t) if isinstance(t, torch.Tensor) else np.asarray(t) for t in found]
+        arrays = [as_array(t) if isinstance(t, torch.Tensor) and not t.is_complex() else t for t in found]
+        return [t.numpy(force=True) if isinstance(t, torch.Tensor) else np.asarray(t) for t in arrays]
 
     # ---------------------------------------------------------------- the model's modes, left as they were
     def _evaluating(self) -> AbstractContextManager[None]:
@@ -138,12 +140,17 @@ def _tree(result: Any) -> Any:
     if isinstance(result, Length):
         return measured(result)
     if isinstance(result, StreamTensor) and result._inner is not None:
-        if isinstance(result._inner, Complex):
+        inner = result._inner
+        if not isinstance(inner, Complex):
+            return measured(inner)
+        if inner.dtype == torch.complex128:
             raise CaptureError(
-                f"the forward returned a complex stream, made at {result._inner.line}, but an engine gives real "
-                "numbers; return its .real and .imag, or torch.view_as_real of it"
+                f"the forward returned a complex stream of float64, made at {inner.line}, but an engine computes "
+                "in float32; make it of float32"
             )
-        return measured(result._inner)
+        parts = measured(view_as_real(inner))
+        parts.edge.entry.types[parts.edge.handle] = "complex64"
+        return parts
     return result
 
 

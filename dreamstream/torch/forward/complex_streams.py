@@ -118,7 +118,8 @@ def _to(z: Any, *args: Any, **kwargs: Any) -> Any:
     return z.each(lambda part: HANDLERS["to"](part, *(a for a in args if a not in wanted)))
 
 
-def _view_as_real(input: Any) -> Any:
+def view_as_real(input: Any) -> Any:
+    """Return the parts side by side, on an axis of 2 at the end. Source: torch.view_as_real."""
     out = cat([input.real.unsqueeze(-1), input.imag.unsqueeze(-1)], -1)
     return unsure(input.real, unsure(input.imag, out))
 
@@ -151,7 +152,7 @@ enter(
         "to type cpu cuda cfloat cdouble": _to,
         "real": lambda input: input.real,
         "imag": lambda input: input.imag,
-        "view_as_real": _view_as_real,
+        "view_as_real": view_as_real,
     },
 )
 
@@ -350,7 +351,7 @@ def stft(
         raise NotStreamableError.here("stft: align_to_window=True does not stream")
     taps = _window("stft", input, n_fft, win_length, window)
     out = Complex(*F.stft(input, n_fft, hop_length, None, taps, center, pad_mode, normalized, onesided))
-    return out if return_complex else _view_as_real(out)
+    return out if return_complex else view_as_real(out)
 
 
 @function("istft", of=COMPLEX)

@@ -69,6 +69,9 @@ def _dtype(x: Any) -> torch.dtype:
         return x.torch.dtype
     x = x.q if isinstance(x, Scores) else x.scores if isinstance(x, Weights) else x
     x = x.whole if isinstance(x, Picked) else x
+    edge = getattr(x, "edge", None)
+    if edge is not None and (narrow := getattr(edge.entry, "types", {}).get(edge.handle)):
+        return getattr(torch, narrow)  # type: ignore[no-any-return]
     value = getattr(x, "value", x)  # a complex stream has a torch type of its own
     own: Any = x.dtype if value is None else value.dtype
     return own if isinstance(own, torch.dtype) else dtype_of(own.name)
@@ -162,9 +165,17 @@ def to(x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> A
         real = to(x, dtype.to_real())
         return Complex(real, zeros_like(real))
     edge = getattr(x, "edge", None)
-    if dtype in (torch.float16, torch.bfloat16) and edge is not None and edge.counts is None:
+    name = str(dtype).removeprefix("torch.")
+    types = edge and isinstance(x, Native) and getattr(edge.entry, "types", None)
+    if isinstance(types, dict) and dtype != torch.bfloat16:
+        narrow = nominal(dtype).name != name
+        if narrow or edge.handle in types:  # another edge, though operators know both by one type
+            made = x._through("cast", {"to": nominal(dtype).name})
+            types.update({made.edge.handle: name} if narrow else {})
+            return made
+    elif dtype in (torch.float16, torch.bfloat16) and edge is not None and edge.counts is None:
         raise DTypeError.here(
-            f"a stream becomes {str(dtype).removeprefix('torch.')}",
+            f"a stream becomes {name}",
             ", but an engine computes in float32: leave the cast out, or cast what the engine gives; ask "
             "compile for narrow weights= or "
             "products=",
@@ -203,7 +214,9 @@ enter(
         "is_complex is_nonzero is_inference is_conj is_neg": lambda input: False,
         "get_device": lambda x: -1 if current().device.type == "cpu" else current().device.index or 0,
         **{name: _cast(name) for name in ("float", "double", "half", "bfloat16", "long", "int", "bool")},
-        **{name: _cast(name) for name in ("cfloat", "cdouble")},
+        **{name: _cast(name) for name in ("cfloat", "cdouble", "short")},
+        "char": _cast("int8"),
+        "byte": _cast("uint8"),
         **{f"{name}_mean": _with_mean(name) for name in ("var", "std")},
     },
 )

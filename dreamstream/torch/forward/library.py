@@ -58,6 +58,7 @@ from . import names
 from .arguments import inner_of
 from .complex_pair import Complex
 from .constants import Constant
+from .conversions import with_value
 from .mode import current
 from .places import converted, dropping, noted, repeated, same
 from .sizes import TorchBatch, TorchBatchLength, TorchLength, TorchStride
@@ -127,6 +128,12 @@ class TorchLibrary(Library):
 
     def alike(self, tensor: Any, values: Any) -> Any:
         return torch.from_numpy(values).to(tensor)
+
+    def beside(self, x: Any, real: Any) -> Any:
+        wanted = getattr(real.torch if isinstance(real, Constant) else real.value, "dtype", None)
+        if wanted not in (torch.float16, torch.bfloat16):
+            return x
+        return x._like(x.torch.to(wanted)) if isinstance(x, Constant) else with_value(x, lambda v: v.to(wanted))
 
     def constant(self, tensor: Any) -> Constant:
         return Constant(tensor, current().arrays)
