@@ -28,7 +28,7 @@ from .source import source_of
 from .spec import InputSpec, lengths_in, read_specs
 
 #: Operators that move values and leave them as they are: an output that is cast may be moved by them then.
-MOVES = {"reshape", "permute", "expand", "narrow", "pick", "slice", "flip", "repeat_frames", "unless_empty"}
+MOVES = {"reshape", "permute", "expand", "narrow", "pick", "slice", "flip"}
 
 
 class Capture:

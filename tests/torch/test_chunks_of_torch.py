@@ -311,8 +311,6 @@ NARROW = {
     "maximum of integers": lambda x: torch.maximum(x, x.argmax(-1, keepdim=True)),
     "where integers": lambda x: torch.where(x > 0, x, (x * 9).int()),
     "times a table of integers": lambda x: x * torch.arange(3),
-    "cat with integers": lambda x: torch.cat([x, (x * 9).long(), x > 0], -1),
-    "stack of bools": lambda x: torch.stack([x > 0, x], -1),
     "a power of integers": lambda x: x.abs() ** (x * 2).long(),
     "integers beside float32": lambda x: x.float() * (x > 0),
     "leaky": lambda x: nn.functional.leaky_relu(x, 0.13) + nn.LeakyReLU(0.3)(x),
