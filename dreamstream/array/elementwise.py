@@ -354,8 +354,7 @@ def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dty
     weights: list[Tensor] = []
     order: list[int] = []
     for operand, wanted in zip(operands, dtype):
-        plain = not isinstance(operand, Tensor)
-        tensor = _constant(operand, wanted) if plain else converted(operand, wanted, operands)
+        tensor = _typed(operand, wanted, operands) if isinstance(operand, Tensor) else _constant(operand, wanted)
         constant = not isinstance(operand, Tensor) or (stream and not operand.is_stream)
         (weights if constant else inputs).append(tensor)
         order.append(int(constant))
@@ -368,14 +367,12 @@ def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dty
     return out
 
 
-def converted(x: Tensor, dtype: dtypes.DType, operands: Iterable[Any]) -> Tensor:
+def _typed(x: Any, dtype: dtypes.DType, operands: Iterable[Any]) -> Tensor:
     """Return an operand in an operator's type; integers and bools in that of the narrow floats that they meet."""
-    made = x.to(dtype)
-    if made is x or dtypes.is_float(x.dtype) or not dtypes.is_float(dtype):
-        return made
+    made: Tensor = x.to(dtype)
     real = next((o for o in operands if isinstance(o, Tensor) and dtypes.is_float(o.dtype)), None)
-    edge = next((o.edge for o in (x, real) if getattr(o, "edge", None) is not None), None)
-    return made if real is None or edge is None else edge.entry.library.beside(made, real)
+    edge = getattr(x, "edge", None) or getattr(real, "edge", None)
+    return made if made is x or real is None or edge is None else edge.entry.library.beside(made, real)
 
 
 def _of_loop(x: Any) -> bool:

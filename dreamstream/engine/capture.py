@@ -138,7 +138,7 @@ class Capture:
         self.nodes.append((path, request, out[0]))
         self._made.update((e.handle, request) for e in out)
         if name in MOVES and len(edges) == 1 and kinds != {""}:
-            self.types.update((e.handle, *kinds) for e in out)
+            self.types |= dict.fromkeys([e.handle for e in out], *kinds)
         return [(None, e) for e in out]
 
     def maker(self, edge: Edge) -> Request | None:

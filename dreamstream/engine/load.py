@@ -195,10 +195,10 @@ def _reads_as_text(head: bytes, size: int) -> bool:
 def _model(source: Any, mapped: bool = False, changed: bool = False, how: Narrowing = AS_IT_IS) -> Model:
     if not mapped and _reads_as_text(source[:HEAD], len(source)):
         source = from_text(source)
-    graph, *said = _core.read_model(source, mapped, changed)
+    graph, text, inputs, outputs, types = _core.read_model(source, mapped, changed)
     if not how.nothing:  # now that the file is known to be what was written
         store(graph, how)
-    return graph, Interface.read(*said)
+    return graph, Interface.read(text, inputs, outputs, types)
 
 
 def container_of(source: Any) -> Any:

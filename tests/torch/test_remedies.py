@@ -206,3 +206,24 @@ def test_what_is_told_leads_through(told, refused, remedied):
     assert told in str(caught.value)
     function, options = remedied if isinstance(remedied, tuple) else (remedied, {})
     ds.compile(Model(function).eval(), ("B", "L", 4), **options)
+
+
+SHORT = {
+    "a smaller of two": lambda m, x: x * min(x.size(1), 5),
+    "a pad before the first frame": lambda m, x: F.pad(x, (0, 0, max(0, 5 - x.size(1)), 0)),
+    "zeros before the first frame": lambda m, x: torch.cat([x.new_zeros(1, max(0, 5 - x.size(1)), 4), x], 1),
+    "frames in an if": lambda m, x: F.pad(x, (0, 0, 5 - x.size(1), 0)) if x.size(1) < 5 else x,
+}
+
+
+@pytest.mark.parametrize("kind", SHORT)
+@torch.no_grad()
+def test_streams_that_are_too_short_go_through_offline(kind):
+    model, x = Model(SHORT[kind]).eval(), torch.randn(1, 3, 4)
+    engine, whole = ds.compile(model, ("B", "L", 4)), model(x)
+    with pytest.raises(ds.ShapeError, match=r"must be at least 5 .* whole, by the model offline"):
+        engine.step({"a": x[0].numpy()}, sos="a", eos="a")
+    ds.patch_module(model).online()
+    with pytest.raises(ds.ShapeError, match=r"must be at least 5 .* whole, by the model offline"):
+        model(ds.stream_tensor(x, names=("B", "L", None), ids=["a"], sos=True, eos=True))
+    assert torch.equal(model.offline()(x), whole)

@@ -63,15 +63,20 @@ def with_value(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor], note: 
     return Native.inside(fn(inner.value), inner.dims, inner.edge, inner.names)  # type: ignore[arg-type]
 
 
+def _types(x: Any) -> Any:
+    """Return the narrow types that a capture knows by edges; None where there is none."""
+    return getattr(x.edge.entry, "types", None) if isinstance(x, Native) and x.edge is not None else None
+
+
 def _dtype(x: Any) -> torch.dtype:
     """Return the torch type of what was unwrapped."""
     if isinstance(x, Constant):
         return x.torch.dtype
     x = x.q if isinstance(x, Scores) else x.scores if isinstance(x, Weights) else x
     x = x.whole if isinstance(x, Picked) else x
-    edge = getattr(x, "edge", None)
-    if edge is not None and (narrow := getattr(edge.entry, "types", {}).get(edge.handle)):
-        return getattr(torch, narrow)  # type: ignore[no-any-return]
+    types = _types(x)
+    if types and x.edge.handle in types:
+        return getattr(torch, types[x.edge.handle])
     value = getattr(x, "value", x)  # a complex stream has a torch type of its own
     own: Any = x.dtype if value is None else value.dtype
     return own if isinstance(own, torch.dtype) else dtype_of(own.name)
@@ -164,21 +169,17 @@ def to(x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> A
     if dtype.is_complex:
         real = to(x, dtype.to_real())
         return Complex(real, zeros_like(real))
-    edge = getattr(x, "edge", None)
-    name = str(dtype).removeprefix("torch.")
-    types = edge and isinstance(x, Native) and getattr(edge.entry, "types", None)
-    if isinstance(types, dict) and dtype != torch.bfloat16:
-        narrow = nominal(dtype).name != name
-        if narrow or edge.handle in types:  # another edge, though operators know both by one type
-            made = x._through("cast", {"to": nominal(dtype).name})
-            types.update({made.edge.handle: name} if narrow else {})
+    edge, name, types = getattr(x, "edge", None), str(dtype).removeprefix("torch."), _types(x)
+    if types is not None and dtype != torch.bfloat16:
+        if name != (own := nominal(dtype).name) or x.edge.handle in types:  # even of one type for operators
+            made = x._through("cast", {"to": own})
+            types |= {made.edge.handle: name} if name != own else {}
             return made
     elif dtype in (torch.float16, torch.bfloat16) and edge is not None and edge.counts is None:
         raise DTypeError.here(
             f"a stream becomes {name}",
             ", but an engine computes in float32: leave the cast out, or cast what the engine gives; ask "
-            "compile for narrow weights= or "
-            "products=",
+            "compile for narrow weights= or products=",
         )
     made = x.to(nominal(dtype))
     if getattr(made, "value", made) is None and str(dtype) == f"torch.{made.dtype}":
