@@ -55,7 +55,8 @@ typedef struct ds_interface {
     bool by_name;        /* whether callers give the inputs by name (else there is one) */
     bool blas;           /* products by OpenBLAS where it is there */
     int64_t skew;        /* frames of the slowest input by which inputs may be apart */
-    char *types; /* the text under DS_MODEL_TYPES_KEY, or NULL; no part of the interface's text or fingerprint */
+    char *
+        types; /* the text under DS_MODEL_TYPES_KEY, or NULL; no part of the interface's text or fingerprint */
 } ds_interface;
 
 /* Reads an interface (returned owned) and checks it against the graph: as many inputs and outputs,

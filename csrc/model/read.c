@@ -457,16 +457,6 @@ static ds_status read_origin(reader *r)
     return DS_OK;
 }
 
-/* The text is the concern of front ends: it is handed on as it is. */
-static ds_status read_types(reader *r)
-{
-    size_t n_bytes = 0;
-    const char *text = ds_safetensors_text(r->container, DS_MODEL_TYPES_KEY, &n_bytes);
-    if (text != NULL)
-        DS_PUSH_COPY(&r->interface->memory, r->interface->types, text, n_bytes + 1);
-    return DS_OK;
-}
-
 static ds_status fill(reader *r)
 {
     const ds_allocator *a = &r->allocator;
@@ -479,7 +469,10 @@ static ds_status fill(reader *r)
         ds_graph_borrow(r->graph, r->file);
     DS_TRY(parse_text(r));
     DS_TRY(read_origin(r));
-    DS_TRY(read_types(r));
+    size_t n_bytes = 0;
+    const char *types = ds_safetensors_text(r->container, DS_MODEL_TYPES_KEY, &n_bytes);
+    if (types != NULL)
+        DS_PUSH_COPY(&r->interface->memory, r->interface->types, types, n_bytes + 1);
     for (size_t i = 0; i < n; i++) {
         if (!r->used[i])
             DS_TRY(check_unused(ds_safetensors_at(r->container, i)));

@@ -54,11 +54,10 @@ static PyObject *build_model(ds_module *m, model *read)
     graph->graph = read->graph;
     read->graph = NULL;
     const ds_interface *interface = read->interface;
-    return Py_BuildValue("Ns#NNz", graph, (const char *)read->text.bytes,
-                         (Py_ssize_t)read->text.n_bytes,
-                         ds_build_list(interface->n_inputs, build_port, interface->inputs),
-                         ds_build_list(interface->n_outputs, build_port, interface->outputs),
-                         interface->types);
+    return Py_BuildValue(
+        "Ns#NNz", graph, (const char *)read->text.bytes, (Py_ssize_t)read->text.n_bytes,
+        ds_build_list(interface->n_inputs, build_port, interface->inputs),
+        ds_build_list(interface->n_outputs, build_port, interface->outputs), interface->types);
 }
 
 /* read_model(source, is_path, changed=False): the file of a path is mapped, bytes are copied; `changed`: on purpose, so

@@ -263,7 +263,8 @@ PyObject *ds_stepper_step_batch(DS_METHOD_ARGUMENTS)
     for (Py_ssize_t k = 0; arrays && k < n_args - 1; k++)
         PyTuple_SET_ITEM(arrays, k, Py_NewRef(args[k + 1]));
     PyObject *result = step_arrays(m, e, s, args[0], arrays, options, false);
-    return options[OUT] && options[OUT] != Py_None ? result : ds_stepper_given(self, "_given_batch", result);
+    return options[OUT] && options[OUT] != Py_None ? result
+                                                   : ds_stepper_given(self, "_given_batch", result);
 }
 
 PyObject *ds_engine_step(PyObject *self, PyObject *args)

@@ -81,8 +81,9 @@ PyObject *ds_stepper_build(PyObject *structure, PyObject *const *items)
 
 PyObject *ds_stepper_given(PyObject *stepper, const char *method, PyObject *made)
 {
-    return made && ((ds_stepper *)stepper)->casts ? PyObject_CallMethod(stepper, method, "(N)", made)
-                                                  : made;
+    return made && ((ds_stepper *)stepper)->casts
+               ? PyObject_CallMethod(stepper, method, "(N)", made)
+               : made;
 }
 
 /* Whether a structure names nothing but some of n outputs. */

@@ -237,7 +237,7 @@ def _probe(engine: Engine, content: bytes, inner: Sequence[int], stored: bytes =
     graph = _core.read_model(content, False)[0]
     if any(stored):
         graph.store(stored)
-    interface = engine._interface
+    interface = engine.as_computed()._interface
     outputs, dims = list(interface.outputs), list(interface.dims)
     nodes, edges = graph.nodes(), engine._core.graph()["edges"] if inner else []
     for j in inner:

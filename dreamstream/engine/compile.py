@@ -150,7 +150,7 @@ def compile(
     structure = map_leaves(result, lambda _: next(number))
     names = names_of(structure)
     outputs = [
-        output_of(names[k], x.dims, x.features, x.dtype.name, x.rate, kind)
+        output_of(names[k], x.dims, x.features, x.dtype.name, x.rate, kind=kind)
         for k, (x, kind) in enumerate(zip(tensors, capture.given))
     ]
     interface = Interface(

@@ -98,14 +98,14 @@ class Interface:
         Delays are unknown until there is a plan: `with_delays`. FormatError for `types` that outputs don't have.
         """
         given, kinds = json.loads(text), [o[0] for o in outputs] if types is None else types.split(",")
-        if len(kinds) != len(outputs) or not all(map(_may_be, outputs, kinds)):
-            raise FormatError(f'model, text "dreamstream.types": the outputs have no types "{types}"')
+        if len(kinds) != len(outputs):
+            raise FormatError(f'model, text "dreamstream.types": expected {len(outputs)} types, got {len(kinds)}')
         specs = [
             InputSpec(port["name"], sizes_of(port["dimensions"], shape), dtype, Fraction(num, den))
             for port, (dtype, shape, num, den) in zip(given["inputs"], inputs)
         ]
         infos = [
-            output_of(port["name"], port["dimensions"], shape, dtype, Fraction(num, den), kind)
+            output_of(port["name"], port["dimensions"], shape, dtype, Fraction(num, den), kind=kind)
             for port, (dtype, shape, num, den), kind in zip(given["outputs"], outputs, kinds)
         ]
         return cls(
@@ -126,23 +126,19 @@ class Interface:
 
 
 #: The types that callers may be given, by the one that is computed.
-_CASTS = {
-    "float32": {"float32", "float16", "float64", "complex64"},
-    "int64": {"int64", "uint8", "int8", "int16", "int32", "float64"},
-    "bool": {"bool", "float64"},
-}
-
-
-def _may_be(output: Signature, kind: str) -> bool:
-    return kind in _CASTS[output[0]] and (kind != "complex64" or tuple(output[1][-1:]) == (2,))
+_CASTS = {"float32": "float16 float64 complex64", "int64": "uint8 int8 int16 int32 float64", "bool": "float64"}
 
 
 def output_of(
     name: str, dims: Sequence[Any], shape: Sequence[int], dtype: str, rate: Fraction, kind: str
 ) -> OutputInfo:
-    """Return an output of the graph as callers are given it, in a type of their own."""
-    dimensions = sizes_of(dims, shape)
-    return OutputInfo(name, dimensions[:-1] if kind == "complex64" else dimensions, kind, rate, computed=dtype)
+    """Return an output of the graph as callers are given it, in a type of their own; FormatError for another."""
+    dimensions, is_complex = sizes_of(dims, shape), kind == "complex64"
+    if (kind != dtype and kind not in _CASTS.get(dtype, "").split()) or (is_complex and dimensions[-1:] != (2,)):
+        raise FormatError(
+            f'model, text "dreamstream.types": no output of {dtype} {dimensions} is given as "{kind}"'
+        )
+    return OutputInfo(name, dimensions[:-1] if is_complex else dimensions, kind, rate, computed=dtype)
 
 
 def cast(array: Any, kind: str) -> Any:
