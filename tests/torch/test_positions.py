@@ -489,13 +489,14 @@ def test_a_variable_of_two_shapes_that_is_read_behind_its_branches():
         ds.compile(Turn(forward).eval(), ("B", "L", 6))
 
 
+def paired(m, x, at):
+    return torch.view_as_complex(x.unflatten(2, (3, 2)))
+
+
 CASTS = {
-    "complex": (
-        lambda m, x, at: torch.view_as_complex(x.double().unflatten(2, (3, 2))),
-        torch.view_as_real,
-        "made at .*make it of float32",
-    ),
+    "complex": (lambda m, x, at: paired(m, x.double(), at), torch.view_as_real, "made at .*make it of float32"),
     "half": (lambda m, x, at: (x * 1.1).half() * 1, lambda y: y.float(), "float16 .* at .*leave the cast out"),
+    "half, cast back": (lambda m, x, at: x.half().float(), lambda y: y, "float16 .* at .*leave the cast out"),
     "bfloat16": (lambda m, x, at: x.bfloat16(), lambda y: y.float(), "bfloat16 at .*cast what the engine gives"),
 }
 
@@ -515,6 +516,5 @@ def test_outputs_of_types_that_no_engine_gives(kind):
     )["s"]
     assert y.dtype == whole.dtype
     torch.testing.assert_close(seen(y), seen(whole), rtol=0, atol=1e-5)
-    pairs = lambda m, x, at: torch.view_as_complex(x.unflatten(2, (3, 2)))  # noqa: E731
-    instead = Turn(pairs if kind == "complex" else lambda m, x, at: x).eval()
+    instead = Turn(paired if kind == "complex" else lambda m, x, at: x).eval()
     held([stepped(ds.compile(instead, ("B", "L", 6)))], x[0], instead(x)[0].numpy())
