@@ -32,7 +32,7 @@ from .constants import Arrays, as_array, device_of
 from .held import TorchHeld
 from .library import TORCH
 from .mode import Forward
-from .names import writes
+from .names import ATTRIBUTES, writes
 
 
 class TorchSource:
@@ -143,9 +143,9 @@ def _tree(result: Any) -> Any:
         inner = result._inner
         if not isinstance(inner, Complex):
             return measured(inner)
-        if inner.dtype == torch.complex128:
+        if (own := ATTRIBUTES["dtype"](inner.real)) != torch.float32:
             raise CaptureError(
-                f"the forward returned a complex stream of float64, made at {inner.line}, but an engine computes "
+                f"the forward returned a complex stream of {own}, made at {inner.line}, but an engine computes "
                 "in float32; make it of float32"
             )
         parts = measured(view_as_real(inner))
