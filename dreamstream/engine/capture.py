@@ -118,9 +118,9 @@ class Capture:
         kinds = {self.types.get(e.handle, "") for e in edges}
         if "float16" in kinds and name not in MOVES | {"length", "require"}:
             raise DTypeError.here(
-                "a stream that was cast to float16 is computed with",
-                ", but an engine computes in float32: leave the cast out, or do it last, of what is returned; ask "
-                "compile for narrow weights= or products=",
+                "a stream becomes float16",
+                ", of which more is computed, but an engine computes in float32: leave the cast out, or do it "
+                "last, of what is returned; ask compile for narrow weights= or products=",
             )
         if getattr(op, "in_python", False):
             raise CaptureError.here(name, " is declared in Python, which a graph can't hold")

@@ -496,8 +496,8 @@ def paired(m, x, at):
 CASTS = {
     "complex": (lambda m, x, at: paired(m, x.double(), at), torch.view_as_real, "made at .*make it of float32"),
     "of halves": (lambda m, x, at: paired(m, x.half(), at), lambda y: torch.view_as_real(y).float(), "float32"),
-    "half": (lambda m, x, at: (x * 1.1).half() * 1, lambda y: y.float(), "float16 .* at .*leave the cast out"),
-    "half, cast back": (lambda m, x, at: x.half().float(), lambda y: y, "float16 .* at .*leave the cast out"),
+    "half": (lambda m, x, at: (x * 1.1).half() * 1, lambda y: y.float(), "float16 at .*leave the cast out"),
+    "half, cast back": (lambda m, x, at: x.half().float(), lambda y: y, "float16 at .*leave the cast out"),
     "bfloat16": (lambda m, x, at: x.bfloat16(), lambda y: y.float(), "bfloat16 at .*cast what the engine gives"),
 }
 
