@@ -85,6 +85,9 @@ class Capture:
         self._made: dict[Any, Request] = {}
         self.types: dict[Any, str] = {}
         self.given: list[str] = []
+        self.widened: str | None = (
+            None  # where something becomes float64 first, in which an engine doesn't compute
+        )
         self.specs = specs
         self.inputs: list[StreamTensor] = []
         self.misused: NotStreamableError | None = None
@@ -134,6 +137,8 @@ class Capture:
         except CaptureError as error:
             raise CaptureError.here(f"{error},", "") from None
         lines = lines_of(op, edges, len(self.nodes), request.cid)
+        if self.widened is None and any(line.dtype == "float64" for line in lines):
+            self.widened = user_line()
         out = [Edge(self, line, None, handle) for line, handle in zip(lines, handles)]
         self.nodes.append((path, request, out[0]))
         self._made.update((e.handle, request) for e in out)

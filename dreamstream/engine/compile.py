@@ -165,7 +165,15 @@ def compile(
     )
 
     def planned(graph: _core.Graph) -> Engine:
-        core = _core.Engine(graph, n_threads, bool(blas), most_streams, skew, backend, most_bytes)
+        try:
+            core = _core.Engine(graph, n_threads, bool(blas), most_streams, skew, backend, most_bytes)
+        except DTypeError as error:
+            if capture.widened is None:
+                raise
+            raise DTypeError(
+                f"{error}: at {capture.widened} a stream becomes float64, of which more is computed; leave the "
+                "cast out, or do it last, of what is returned"
+            ) from None
         engine = Engine(core, interface.with_delays(core.delays), most_streams, max_bytes=most_bytes)
         engine.lengths = lengths_in(spec)
         return engine

@@ -10,7 +10,9 @@ from ..stream.fallback import on_fallback
 from ..stream.rules import Quotient
 
 if _find_spec("torch") is None:
-    raise ImportError("dreamstream.torch is the bridge to PyTorch, not installed: pip install 'torch<2.14'")
+    raise ImportError(
+        "dreamstream.torch is the bridge to PyTorch, which is not installed: pip install 'torch<2.14'"
+    )
 import torch as _torch
 
 if tuple(map(int, _torch.__version__.split(".")[:2])) >= (2, 14):  # names of torch's own have changed there

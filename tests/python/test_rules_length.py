@@ -264,12 +264,12 @@ def test_stream_slices_are_those_of_numpy():
         (slice(None, None, length()), "step is no number"),
         (slice(None, BatchSize(Edge())), "no position"),
         (slice(BatchSize(Edge()), None), "starts where"),
-        (3, "one frame"),
-        (np.int64(-1), "one frame"),
+        (3, "a frame at a constant position"),
+        (np.int64(-1), "a frame at a constant position"),
         ([0, 1], "position in a chunk"),
         (np.array([True]), "position in a chunk"),
         (True, "position in a chunk"),
-        (length(), "one frame"),
+        (length(), "a frame at a constant position"),
     ],
 )
 def test_refused_slices(index, reason):

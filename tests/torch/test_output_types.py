@@ -115,3 +115,14 @@ def test_the_native_front_end_casts_to_float64():
         y["a"].numpy() == X[0, :, 1:].numpy()
     ).all()
     same([a[:, -5:] for a in engine.step({"b": X[0].numpy()}, "b", "b")["b"]], [X[..., 1:].double(), X[..., 1:]])
+
+
+def test_what_is_computed_in_float64_is_refused_by_its_line():
+    class Widened(torch.nn.Module):
+        def forward(self, x):
+            return x.double() * 2
+
+    with pytest.raises(
+        ds.errors.DTypeError, match=r"computes in float32.*`return x\.double\(\) \* 2`.*do it last"
+    ):
+        ds.compile(Widened(), ("B", 4, "L"))
