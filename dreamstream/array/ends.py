@@ -166,14 +166,23 @@ def continued(x: Any, times: Any, mode: str = "replicate", value: float = 0.0) -
 def _continued(x: Any, times: Any, mode: str, value: float) -> Any:
     if isinstance(times, int):
         return x._through("pad", {"left": 0, "right": times, "mode": mode, "value": value})
-    whole = x.size(x.dims.index("L")) + times
-    if len(whole.of_one().terms) > 1 and isinstance(times := times.soon(), int):
+    times = in_most_streams(x.size(x.dims.index("L")) + times, times)
+    if isinstance(times, int):
         return _continued(x, times, mode, value)
     if (most := times.most()) is None and mode == "replicate":
         raise NotStreamableError.here(
             f"a stream continued by its last frame {times!r} times: there is no bound to that; pad with a number"
         )
     return padded_to(x, x.size(x.dims.index("L")) + times, 0, mode, value, most or 0)
+
+
+def in_most_streams(whole: Any, more: Any) -> Any:
+    """Return by how many frames a stream grows to a whole length.
+
+    Where that is a function of several lengths it is what it is in all but short streams, which are refused at
+    their ends.
+    """
+    return more.soon() if isinstance(whole, Length) and len(whole.of_one().terms) > 1 else more
 
 
 def number_behind(tensors: Sequence[Any], dim: int) -> Symbolic | None:

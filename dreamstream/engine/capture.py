@@ -85,9 +85,8 @@ class Capture:
         self._made: dict[Any, Request] = {}
         self.types: dict[Any, str] = {}
         self.given: list[str] = []
-        self.widened: str | None = (
-            None  # where something becomes float64 first, in which an engine doesn't compute
-        )
+        #: The line at which a stream becomes float64 first, in which no engine computes.
+        self.widened: str | None = None
         self.specs = specs
         self.inputs: list[StreamTensor] = []
         self.misused: NotStreamableError | None = None

@@ -216,9 +216,8 @@ class TorchPatch(Patch):
         kind: Any = type(module)
         if forward.arrays is not None or kind.__module__ not in _LAYERS:
             return self._inside(module, args, kwargs)
-        if layer is None or not layer.serves(
-            module, kind
-        ):  # attributes that are other objects have another number
+        if layer is None or not layer.serves(module, kind):
+            # Attributes that are other objects than in the call before have another number.
             layer = self._layer = Layer(module, 0 if layer is None else layer.number + 1)
         if not layer.is_own or registered_for(kind) is not None:
             return self._inside(module, args, kwargs)
@@ -506,7 +505,7 @@ TRACER.direct[torch.nn.Module.__call__] = _direct
 def run_module(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a module's call on streams inside a forward: its hooks, and what streams in its forward's place."""
     other = streaming_forward(module)
-    if any(private.hooks_of(module)) or "forward" in module.__dict__:
+    if private.has_hooks(module) or "forward" in module.__dict__:
         forward = type(module).forward
         if other is not None and TRACER.stands_for(forward) is None:
             TRACER.stand_in(forward, partial(_forward, forward))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...array import Tensor
 from ...array.deferred import is_computed
-from ...array.ends import last_frames, padded_to
+from ...array.ends import in_most_streams, last_frames, padded_to
 from ...array.scores import Scores
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
@@ -156,12 +156,11 @@ def _pad_to(x: Any, axis: int, left: int, right: Length, mode: str, value: float
     """Pad a stream at its end by what depends on its length, or another's."""
     if not x.is_stream or x.dims[axis] != "L":
         operator.index(right)  # says that it is no number
-    wanted, most = x.size(axis) + right + min(left, 0), right.most()
-    if isinstance(wanted, Length) and len(wanted.of_one().terms) > 1:  # a short stream would be an exception
-        right = right.soon()
-        if isinstance(right, int):
-            return _pad_axis(x, axis, left, right, mode, value)
-        wanted, most = x.size(axis) + right + min(left, 0), right.most()
+    size: Any = x.size(axis) + min(left, 0)
+    right = in_most_streams(size + right, right)
+    if isinstance(right, int):
+        return _pad_axis(x, axis, left, right, mode, value)
+    wanted, most = size + right, right.most()
     if not isinstance(wanted, Length):
         raise NotStreamableError.here(
             f"pad to {wanted} frames: an output of a constant length would go on without frames; pad to a "

@@ -411,10 +411,10 @@ class StaticCall:
     # ---------------------------------------------------------------- operators
     def _alike(self, j: int, node: FunctionalNode, step: Any) -> bool:
         """Return whether an operator does the same in every call of this phase."""
-        repeats, course = self.module._kernels[j].repeats, self.schedule.course
+        course = self.schedule.course
         if any(not course(e).rate for e in (*node.outputs, *node.inputs[: node.op.n_values])):
             return False
-        n = repeats if isinstance(repeats, int) else repeats(step, self.module._given(j))
+        n = self.module._kernels[j].period(step, self.module._given(j))
         every = self.schedule.frames[0] * self.schedule.n_phases
         return n > 0 and all(at * course(node.outputs[0]).rate % n == 0 for at in (every, self.schedule.base))
 

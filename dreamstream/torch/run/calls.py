@@ -149,7 +149,7 @@ class TorchCall(Call):
         self.store: Table | Record = Record(detach) if keeps_tape else self.session.table
         self.places = self.store.places(old)
         #: The rows of `store` with the states before the call, None where they are elsewhere (see `Table`).
-        self.old_rows = self.gathered.run if self.gathered.lie_in(self.store) else None
+        self.old_rows = self.gathered.run_in(self.store)
         self.index = rows_index([p.row for p in self.places], device)
         self.some_end = bool(self.ended.any())
         #: Whether all rows stand at the same place, now and before: then they do so at every operation.

@@ -34,7 +34,7 @@ def steady(
     kept : tuple of int
         The position of the first frame that was kept, how many were kept, are kept now, and are new.
     """
-    if kernel.sees is None or _repeats(kernel, step, weights) != 1:
+    if kernel.sees is None or kernel.period(step, weights) != 1:
         return None
     step = replace(step)  # which others fill anew
     first, back, tail, new = kept
@@ -67,7 +67,3 @@ def steady(
         return out if out.dim() == 1 + n_features else out.flatten(0, 1)
 
     return again
-
-
-def _repeats(kernel: Kernel, step: Step, weights: Sequence[Any]) -> int:
-    return kernel.repeats if isinstance(kernel.repeats, int) else kernel.repeats(step, weights)

@@ -166,25 +166,24 @@ class Gathered:
         self.versions = frozenset[Any]().union(*[s.versions for s, _, _ in self._stores if isinstance(s, Record)])
         self._device = device
         self._indices: dict[tuple[int, bool], Tensor] = {}
-        #: Where all rows lie evenly in one store.
-        self.run: slice | None = None
+        self._run: slice | None = None  # where all rows lie evenly in one store
         if len(self._stores) == 1 and not self.some_fresh:
             index = rows_index(self._stores[0][1].tolist(), device)
-            self.run = index if isinstance(index, slice) else None
+            self._run = index if isinstance(index, slice) else None
 
-    def lie_in(self, store: Any) -> bool:
-        """Whether all rows have their states in this store."""
-        return len(self._stores) == 1 and self._stores[0][0] is store and not self.some_fresh
+    def run_in(self, store: Any) -> slice | None:
+        """Return where all rows lie evenly in this store, None where they don't."""
+        return self._run if self._run is not None and self._stores[0][0] is store else None
 
     def rows(self, key: Hashable, copy: bool = False) -> Tensor | None:
         """Return ``(B, ...)`` of a key; what new streams have there is anything. None: nobody has it.
 
         Without `copy` it may share the store's memory, which the call after the next overwrites.
         """
-        if self.run is not None:
+        if self._run is not None:
             whole = self._stores[0][0].get(key)
             if whole is not None and whole.device == self._device:
-                part: Tensor = whole[self.run]
+                part: Tensor = whole[self._run]
                 return part.clone() if copy else part
         found = [(store.get(key), rows, own) for store, rows, own in self._stores]
         parts = [(tensor.to(self._device), rows, own) for tensor, rows, own in found if tensor is not None]

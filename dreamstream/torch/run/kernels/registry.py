@@ -158,6 +158,10 @@ class Kernel:
     sees: Sees | None = None
     shift: Callable[[dict[str, Any]], int | None] | None = None
 
+    def period(self, step: Step, weights: Sequence[Any]) -> int:
+        """Return after how many frames of its output it does the same again; see `repeats`."""
+        return self.repeats if isinstance(self.repeats, int) else self.repeats(step, weights)
+
 
 KERNELS: dict[str, Kernel] = {}
 
