@@ -25,6 +25,7 @@ from .export import FunctionalModule, functionalize
 from .forward import (  # noqa: F401  (they enter what torch's functions do)
     callees,
     complex_streams,
+    composed,
     conversions,
     joins_and_splits,
     library,

@@ -16,7 +16,6 @@ import torch
 from ...array import hook
 from ...array.dimension_arguments import numbered
 from ...array.dtypes import is_float
-from ...array.einsum import diagonal, einsum
 from ...array.reductions import Extreme
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.tensor import Tensor as NativeTensor
@@ -135,40 +134,3 @@ for _name in ("max", "min"):
     OWN[_name] = _along(_name, keeps=False)
 for _name in ("cumprod", "cummax", "cummin", "logcumsumexp"):
     OWN[_name] = _along(_name, keeps=True)
-
-
-# ---------------------------------------------------------------------- vectors
-def _cross(input: Any, other: Any, *, dim: int) -> Any:
-    """Return vectors' cross products: a[i + 1] b[i + 2] - a[i + 2] b[i + 1]."""
-    a, b = ([x.roll(-n, dim) for n in (1, 2)] for x in (input, other))
-    return a[0] * b[1] - a[1] * b[0]
-
-
-def _cross_of_old(input: Any, other: Any, dim: int | None = None) -> Any:
-    """Do what torch.cross does: without dim it goes along the first dimension of three."""
-    return _cross(input, other, dim=list(input.shape).index(3) if dim is None else dim)
-
-
-def _tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
-    """Do what torch.tensordot does, as a sum of products by letters."""
-    if isinstance(dims, int):
-        dims = range(a.ndim - dims, a.ndim), range(dims)
-    summed, other = ([d % x.ndim for d in given] for x, given in zip((a, b), dims))
-    letters = [chr(ord("a") + i) for i in range(a.ndim + b.ndim)]
-    s, t = letters[: a.ndim], letters[a.ndim :]
-    for i, j in zip(summed, other):
-        t[j] = s[i]
-    out = [c for c in (*s, *t) if c not in {s[i] for i in summed}]
-    return einsum(f"{''.join(s)},{''.join(t)}->{''.join(out)}", a, b)
-
-
-def _pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
-    return (x1 - x2 + eps).norm(p, -1, keepdim)
-
-
-OWN["cross"] = _cross_of_old
-OWN["diagonal"] = diagonal
-OWN["linalg_diagonal"] = lambda A, *, offset=0, dim1=-2, dim2=-1: diagonal(A, offset, dim1, dim2)
-OWN["pairwise_distance"] = _pairwise_distance
-OWN["tensordot"] = _tensordot
-OWN["linalg_cross"] = lambda input, other, *, dim=-1: _cross(input, other, dim=dim)

@@ -1,0 +1,229 @@
+"""Functions of torch that are made of others, with torch's values and gradients, in a call and in a capture.
+
+Each is a row of `OWN` under its name there. Its parameters are torch's, its tensors streams and constants as the
+native front end has them, its results too; what can't be done with those is refused by what it is made of.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ...array.einsum import diagonal, einsum
+from ...errors import NotStreamableError
+from ...nn import functional
+from .constants import Constant
+from .mode import current
+from .names import OWN
+from .own import elementwise
+
+
+def _composed(names: str) -> Any:
+    """Enter what torch's functions of these names are made of."""
+
+    def enter(fn: Any) -> Any:
+        OWN.update(dict.fromkeys(names.split(), fn))
+        return fn
+
+    return enter
+
+
+def _constant(x: torch.Tensor) -> Constant:
+    forward = current()
+    return Constant(x.to(forward.device), forward.arrays)
+
+
+def _part(x: Any, dim: int, *at: int | None) -> Any:
+    """Return a slice along a dimension, of features or of L."""
+    return x[(slice(None),) * (dim % x.ndim) + (slice(*at),)]
+
+
+# ---------------------------------------------------------------------- vectors and matrices
+@_composed("linalg_cross")
+def _cross(input: Any, other: Any, *, dim: int = -1) -> Any:
+    """Return vectors' cross products: a[i + 1] b[i + 2] - a[i + 2] b[i + 1]."""
+    a, b = ([x.roll(-n, dim) for n in (1, 2)] for x in (input, other))
+    return a[0] * b[1] - a[1] * b[0]
+
+
+@_composed("cross")
+def _cross_of_old(input: Any, other: Any, dim: int | None = None) -> Any:
+    """Do what torch.cross does: without dim it goes along the first dimension of three."""
+    return _cross(input, other, dim=list(input.shape).index(3) if dim is None else dim)
+
+
+@_composed("tensordot")
+def _tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
+    """Do what torch.tensordot does, as a sum of products by letters."""
+    if isinstance(dims, int):
+        dims = range(a.ndim - dims, a.ndim), range(dims)
+    summed, other = ([d % x.ndim for d in given] for x, given in zip((a, b), dims))
+    letters = [chr(ord("a") + i) for i in range(a.ndim + b.ndim)]
+    s, t = letters[: a.ndim], letters[a.ndim :]
+    for i, j in zip(summed, other):
+        t[j] = s[i]
+    out = [c for c in (*s, *t) if c not in {s[i] for i in summed}]
+    return einsum(f"{''.join(s)},{''.join(t)}->{''.join(out)}", a, b)
+
+
+@_composed("inner")
+def _inner(input: Any, other: Any) -> Any:
+    return _tensordot(input, other, dims=([-1], [-1])) if input.ndim and other.ndim else input * other
+
+
+@_composed("pairwise_distance")
+def _pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
+    return (x1 - x2 + eps).norm(p, -1, keepdim)
+
+
+@_composed("cdist")
+def _cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
+    """Return the distance of each vector to each of another list, by their differences, whatever the mode."""
+    return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
+
+
+@_composed("diag_embed")
+def _diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    """Return matrices with vectors as a diagonal of theirs."""
+    n = input.shape[-1] + abs(offset)
+    cells = _constant(torch.ones(n - abs(offset), dtype=torch.bool).diag(offset))
+    padded = functional.pad(input, (max(offset, 0), max(-offset, 0)))  # the element of a column
+    rank, out = input.ndim + 1, padded.unsqueeze(-2).where(cells, 0.0)
+    first, second = dim1 % rank, dim2 % rank
+    order = [i for i in range(rank) if i not in (first, second)]
+    places = {axis: k for k, axis in enumerate(order)} | {first: rank - 2, second: rank - 1}
+    return out.permute(*[places[i] for i in range(rank)])
+
+
+@_composed("matrix_power linalg_matrix_power")
+def _matrix_power(A: Any, n: int) -> Any:
+    if n < 1:
+        raise NotStreamableError.here(f"a matrix to the power {n}", "; from 1 on it streams, as a product")
+    out = A
+    for _ in range(n - 1):
+        out = out @ A
+    return out
+
+
+OWN["diagonal"] = diagonal
+OWN["linalg_diagonal"] = lambda A, *, offset=0, dim1=-2, dim2=-1: diagonal(A, offset, dim1, dim2)
+
+
+# ---------------------------------------------------------------------- differences and sums along a dimension
+def _areas(y: Any, x: Any, dx: float, dim: int) -> Any:
+    """Return twice the areas under the lines between neighbours."""
+    both = _part(y, dim, 1, None) + _part(y, dim, None, -1)
+    if x is None:
+        return both * dx
+    axis = 0 if x.ndim == 1 else dim
+    width = _part(x, axis, 1, None) - _part(x, axis, None, -1)
+    return both * (width if x.ndim > 1 else width.reshape(-1, *(1,) * (y.ndim - 1 - dim % y.ndim)))
+
+
+@_composed("trapezoid trapz")
+def _trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+    return _areas(y, x, dx, dim).sum(dim) / 2
+
+
+@_composed("cumulative_trapezoid")
+def _cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+    return _areas(y, x, dx, dim).cumsum(dim) / 2
+
+
+@_composed("gradient")
+def _gradient(input: Any, *, spacing: float = 1, dim: Any = None, edge_order: int = 1) -> Any:
+    """Return central differences along dimensions, and at either end those of two neighbours."""
+    if not isinstance(spacing, (int, float)) or dim is None or edge_order != 1:
+        raise NotStreamableError.here(
+            "torch.gradient on a stream inside a forward,",
+            ": give it dim, one number as spacing, and edge_order=1",
+        )
+    axes = (dim,) if isinstance(dim, int) else dim
+    return tuple([_slopes(input.transpose(axis, -1), spacing).transpose(axis, -1) for axis in axes])
+
+
+def _slopes(x: Any, spacing: float) -> Any:
+    """Return the mean difference to the neighbours of an element, which has one at either end."""
+    steps = functional.pad((x[..., 1:] - x[..., :-1]) / spacing, (1, 1), "replicate")
+    return (steps[..., 1:] + steps[..., :-1]) / 2
+
+
+@_composed("local_response_norm")
+def _local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
+    """Divide by means of squares of neighbouring channels; zeros stand beyond the last ones."""
+    pads = (0, 0) * (input.ndim - 2) + (size // 2, (size - 1) // 2)
+    means = functional.pad(input * input, pads).unfold(1, size, 1).mean(-1)
+    return input / (means * alpha + k) ** beta
+
+
+# ---------------------------------------------------------------------- elements
+@_composed("isclose")
+def _isclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    apart = (input - other).abs()
+    close = (input == other) | (apart.isfinite() & (apart <= abs(other) * rtol + atol))
+    return close | (input.isnan() & other.isnan()) if equal_nan else close
+
+
+@_composed("isin")
+def _isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
+    if not getattr(test_elements, "ndim", 0):
+        found = elements == test_elements
+    else:
+        found = (elements.unsqueeze(-1) == test_elements.flatten()).any(-1)
+    return ~found if invert else found
+
+
+OWN["ldexp"] = lambda input, other: input * 2.0**other
+OWN["ndtr"] = elementwise("ndtr", lambda x: (1 + (x * math.sqrt(0.5)).erf()) * 0.5, torch.special.ndtr)
+OWN["entr"] = elementwise(
+    "entr", lambda x: (-x * x.log()).where(x > 0, (x * 0).where(x == 0, -math.inf)), torch.special.entr
+)
+
+
+# ---------------------------------------------------------------------- places of elements
+@_composed("channel_shuffle native_channel_shuffle")
+def _channel_shuffle(input: Any, groups: int) -> Any:
+    return input.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
+
+
+@_composed("pixel_shuffle")
+def _pixel_shuffle(input: Any, upscale_factor: int) -> Any:
+    r, n = upscale_factor, input.ndim - 3
+    x = input.unflatten(-3, (-1, r, r)).permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2)
+    return x.flatten(-2).flatten(-3, -2)
+
+
+@_composed("pixel_unshuffle")
+def _pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
+    r, n = downscale_factor, input.ndim - 3
+    x = input.unflatten(-1, (-1, r)).unflatten(-3, (-1, r))
+    return x.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3).flatten(-5, -3)
+
+
+@_composed("select_scatter")
+def _select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
+    out = input.clone()
+    out[(slice(None),) * (dim % input.ndim) + (index,)] = src
+    return out
+
+
+@_composed("slice_scatter")
+def _slice_scatter(input: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+    out = input.clone()
+    out[(slice(None),) * (dim % input.ndim) + (slice(start, end, step),)] = src
+    return out
+
+
+def _shifted(sign: int) -> Any:
+    def shifted(input: Any, dim: Any = None) -> Any:
+        dims = range(input.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
+        for axis in dims:
+            input = input.roll(sign * (input.shape[axis] // 2), axis)
+        return input
+
+    return shifted
+
+
+OWN["fft_fftshift"], OWN["fft_ifftshift"] = _shifted(1), _shifted(-1)
