@@ -24,6 +24,8 @@ CASES = {
     "diag_embed elsewhere": lambda x: torch.diag_embed(x, 0, 2, 3).transpose(2, 3),
     "matrix_power": lambda x: torch.linalg.matrix_power(x.unsqueeze(-1) * TABLE[0], 3),
     "trapezoid": lambda x: torch.trapezoid(x, dx=0.5),
+    "trapezoid of infinity": lambda x: torch.trapezoid(torch.where(x > 1, torch.inf, x), dx=0.5),
+    "gradient of infinity": lambda x: torch.gradient(torch.where(x > 1, torch.inf, x), dim=1)[0],
     "trapz by points": lambda x: torch.trapz(x, POINTS),
     "cumulative_trapezoid": lambda x: torch.cumulative_trapezoid(x, POINTS, dim=-1),
     "cumulative_trapezoid along L": lambda x: torch.cumulative_trapezoid(x, dx=0.1, dim=1),

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ...array.creation import ones_like
 from ...array.einsum import diagonal, einsum
 from ...errors import NotStreamableError
 from ...nn import functional
@@ -124,7 +125,9 @@ def _areas(y: Any, x: Any, dx: float, dim: int) -> Any:
 
 @_composed("trapezoid trapz")
 def _trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
-    return _areas(y, x, dx, dim).sum(dim) / 2
+    if x is not None:
+        return _areas(y, x, dx, dim).sum(dim) / 2
+    return (y.sum(dim) - (y.select(dim, 0) + y.select(dim, -1)) * 0.5) * dx
 
 
 @_composed("cumulative_trapezoid")
@@ -145,9 +148,11 @@ def _gradient(input: Any, *, spacing: float = 1, dim: Any = None, edge_order: in
 
 
 def _slopes(x: Any, spacing: float) -> Any:
-    """Return the mean difference to the neighbours of an element, which has one at either end."""
-    steps = functional.pad((x[..., 1:] - x[..., :-1]) / spacing, (1, 1), "replicate")
-    return (steps[..., 1:] + steps[..., :-1]) / 2
+    """Return the difference of both neighbours of an element, of itself and the one that it has at either end."""
+    after, before = (functional.pad(x, pads, "replicate") for pads in ((0, 1), (1, 0)))
+    ones = ones_like(x)
+    steps = functional.pad(ones, (0, 1))[..., 1:] + functional.pad(ones, (1, 0))[..., :-1]
+    return (after[..., 1:] - before[..., :-1]) / (steps * spacing)
 
 
 @_composed("local_response_norm")
