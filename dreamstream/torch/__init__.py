@@ -33,6 +33,7 @@ from .forward import (  # noqa: F401  (they enter what torch's functions do)
     own,
     ramps_and_packing,
     random_numbers,
+    volumes,
 )
 from .patch import FRONT, StreamModule
 from .tensor import StreamTensor

@@ -150,6 +150,8 @@ for _d in (1, 2):
 _enter(
     {
         "cosine_similarity": lambda x: F.cosine_similarity(x, x.flip(1), 1),
+        "entr": torch.special.entr,
+        "ndtr": torch.special.ndtr,
         "cosine_similarity: itself": lambda x: F.cosine_similarity(x, x, 1),
         "glu": lambda x: F.glu(x, 1),
         "softmax: pooling": lambda x: (x.softmax(2) * x.flip(1)).sum(2),
@@ -178,12 +180,25 @@ def _pools() -> Iterator[tuple[str, Function]]:
             yield f"{kind}_pool1d: {given} features", lambda x, f=line, a=given: f(x.mT, *a)
             yield f"{kind}_pool2d: {given}", lambda x, f=plane, a=given: f(x[:, None], *a)
             yield f"{kind}_pool2d: {given} frames first", lambda x, f=plane, a=given: f(x.mT[:, None], *a)
+            yield (
+                f"{kind}_pool2d: {given} in frames",
+                lambda x, f=plane, a=given: f(x.mT.unflatten(2, (2, -1)), *a),
+            )
     for p in (0.5, 1.0, 2.0, 3.0, inf):
         yield f"lp_pool1d: {p}", lambda x, p=p: F.lp_pool1d(x, p, 3, 2)
         yield f"lp_pool1d: {p} features", lambda x, p=p: F.lp_pool1d(x.mT, p, 2, 1)
 
 
+def _boxes() -> Iterator[tuple[str, Function]]:
+    for kind, kernel in (("max", (3, 2, 1)), ("max", (2, 1, 0)), ("avg", (2, 1, 1)), ("avg", (2, 2, 0))):
+        box, name = getattr(F, f"{kind}_pool3d"), f"{kind}_pool3d: {kernel}"
+        yield name, lambda x, f=box, a=kernel: f(x.unflatten(1, (1, 2, -1)), *a)
+        yield f"{name} in between", lambda x, f=box, a=kernel: f(x.unflatten(1, (1, 2, -1)).mT, *a)
+        yield f"{name} frames first", lambda x, f=box, a=kernel: f(x.mT.unflatten(2, (2, -1))[:, None], *a)
+
+
 _enter(dict(_pools()))
+_enter(dict(_boxes()))
 _enter(
     {
         "max_pool1d: whole": lambda x: F.max_pool1d(x, x.size(2)),
@@ -191,6 +206,10 @@ _enter(
         "adaptive_max_pool1d: 3": lambda x: F.adaptive_max_pool1d(x, 3),
         "adaptive_avg_pool1d": lambda x: F.adaptive_avg_pool1d(x, 1),
         "adaptive_max_pool2d": lambda x: F.adaptive_max_pool2d(x[:, None], (3, None)),
+        "adaptive_max_pool2d: frames, too": lambda x: F.adaptive_max_pool2d(x[:, None], (2, 1)),
+        "adaptive_max_pool2d: frames first": lambda x: F.adaptive_max_pool2d(x.mT[:, None], (1, 2)),
+        "adaptive_max_pool2d: parts of frames": lambda x: F.adaptive_max_pool2d(x.mT[:, None], (2, 1)),
+        "adaptive_max_pool2d: in frames": lambda x: F.adaptive_max_pool2d(x.mT.unflatten(2, (2, -1)), (1, 2)),
         "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x[:, None], (3, None)),
         "interpolate": lambda x: F.interpolate(x, scale_factor=2.0),
         "interpolate: linear": lambda x: F.interpolate(x, scale_factor=2.0, mode="linear"),

@@ -219,12 +219,17 @@ def _pool(name: str, op: str, input: Any, windows: Sequence[Any], shared: Attrib
         if op == "max_pool" and inner and at == -1 and getattr(x, "has_gradients", False) and not x.lanes:  # type: ignore[attr-defined]
             op = "max_pool_across"  # of equal elements torch takes the first in the order of the dimensions
         return apply(op, attributes, (x,), (), _inner_first(roles, inner[0] if inner else None))[0]
-    for count, axis in enumerate(inner, 1):
+    for count, axis in enumerate(_in_turn(op, inner), 1):
         attributes = {**shared, **_along_features(op, windows[axis])}
         if shared.get("divisor") and count < len(inner):
             attributes["divisor"] = 1
         x = apply(op, attributes, (x,), (), _inner_first(roles, axis))[0]
     return x
+
+
+def _in_turn(kind: str, axes: Sequence[int]) -> Sequence[int]:
+    """Return axes as they are pooled in turn: of equal elements torch takes the first in the dimensions' order."""
+    return axes[::-1] if kind.startswith("max") else axes
 
 
 def _holds(size: int, window: Any, shared: Attributes) -> bool:
@@ -325,12 +330,16 @@ def _adaptive(name: str, kind: str, input: Any, size: Any, n: int, indices: bool
         x = with_frames(x)
     inner = [i for i in range(-n, 0) if i != at and parts[i]]
     once = x.is_stream and at is not None and parts[at] == 1
-    attributes: Attributes = {"kind": kind, "frames": 0 if at is None or once else parts[at]}
-    if not inner and not once:
-        return apply("adaptive_pool", attributes, (x,), (), _inner_first(roles, None))[0]
-    for axis in inner:
-        bins = {**attributes, "inner": parts[axis]}
+    if once and kind == "max" and at == -1:
+        x, once = chosen(x, "max", roles.index("L"), True), False
+        roles = x.dims  # type: ignore[attr-defined]
+    frames = parts[at] if at is not None and "L" in roles and not once else 0
+    apart = bool(frames) and kind == "max" and at < -1  # type: ignore[operator]
+    for axis in _in_turn(kind, inner):
+        bins = {"kind": kind, "frames": 0 if apart else frames, "inner": parts[axis]}
         x = apply("adaptive_pool", bins, (x,), (), _inner_first(roles, axis))[0]
+    if frames and (apart or not inner):
+        x = apply("adaptive_pool", {"kind": kind, "frames": frames}, (x,), (), _inner_first(roles, None))[0]
     if once:
         return x.mean(at, keepdim=True) if kind == "avg" else chosen(x, "max", roles.index("L"), True)  # type: ignore[arg-type]
     return x
