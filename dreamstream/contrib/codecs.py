@@ -45,10 +45,3 @@ def behind_its_start(module: Any, x: Any) -> Any:
         else:
             fits.require()
     return module.conv(torch.nn.functional.pad(x, (left, 0), mode=mode) if left else x)
-
-
-@register("dac.nn.layers.Snake1d")
-@register("snac.layers.Snake1d")
-def snake(module: Any, x: Any) -> Any:
-    """It is a scripted function, which streams don't pass."""
-    return x + (module.alpha + 1e-9).reciprocal() * torch.sin(module.alpha * x).pow(2)

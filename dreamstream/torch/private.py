@@ -18,6 +18,7 @@ import torch
 from torch._C._dynamo import eval_frame
 from torch._ops import OpOverloadPacket
 from torch.autograd import forward_ad
+from torch.jit import _state
 from torch.nn.modules import module as modules, transformer
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.overrides import _get_current_function_mode_stack as active_modes
@@ -139,10 +140,13 @@ def recurrent_weights(layer: Any) -> list[list[str]]:
 
 
 def original_of(compiled: Any) -> Any:
-    """Return what `torch.compile` made something from, or None where it made nothing."""
+    """Return what `torch.compile` or `torch.jit.script` made something from, or None where they made nothing."""
     attributes = getattr(compiled, "__dict__", None)
     if not attributes:
         return None
+    if type(compiled) is torch.jit.ScriptFunction:
+        original = attributes.get("_torchdynamo_inline")  # of `torch.jit.trace`, too, which is not in this cache
+        return None if _state._try_get_jit_cached_function(original) is None else original
     if type(compiled).__name__ == "OptimizedModule" and "_modules" in attributes:
         return attributes["_modules"].get("_orig_mod")
     return attributes.get("_torchdynamo_orig_callable")

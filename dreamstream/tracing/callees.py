@@ -213,11 +213,12 @@ class Callees:
                 return f if inner is f.func else functools.partial(inner, *f.args, **f.keywords)
             if kind is functools._lru_cache_wrapper:
                 return self._past_cache(f)
-            return self.of(f.__func__) if kind is staticmethod else f
+            if kind is staticmethod:
+                return self.of(f.__func__)
         for original in ORIGINALS:
             if (found := original(f)) is not None:
                 return self.of(found)
-        inner = self.of(call)
+        inner = self.of(call) if is_function else call
         return f if inner is call else types.MethodType(inner, f)
 
     def _past_cache(self, f: Any) -> Any:

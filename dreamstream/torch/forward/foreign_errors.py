@@ -8,8 +8,8 @@ from ...source_line import line_of
 from ..private import is_transformed
 
 COMPILED = (
-    "a stream can't pass through compiled code, such as a function of torch.jit.script; call a plain function, or "
-    "say how the module streams with @ds.register"
+    "a stream can't pass through compiled code, such as what torch.jit.trace made; call a plain function, or say "
+    "how the module streams with @ds.register"
 )
 
 
