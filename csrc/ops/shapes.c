@@ -195,14 +195,21 @@ static void add_text(char *text, size_t n_bytes, const char *format, ...)
     va_end(arguments);
 }
 
-/* Writes a size that is expected: as a number where it is known, else in words. */
+/* Writes the sizes that are expected of a dimension: as numbers where they are known, each once, else in words. */
 static void write_size(const shapes *s, const char *size, char *text, size_t n_bytes)
 {
-    word unknown;
-    const long long value = (long long)evaluate(s, size, &unknown);
-    if (unknown.n == 0 || value != 1)
-        add_text(text, n_bytes, "%lld%s", value, unknown.n > 0 ? "*" : "");
-    add_text(text, n_bytes, "%.*s", (int)unknown.n, unknown.n > 0 ? unknown.at : "");
+    int64_t last = -1;
+    for (const char *one = size; one != NULL; one = next_choice(one)) {
+        word unknown;
+        const int64_t value = evaluate(s, one, &unknown);
+        if (unknown.n == 0 && value == last)
+            continue;
+        add_text(text, n_bytes, one == size ? "" : " or ");
+        if (unknown.n == 0 || value != 1)
+            add_text(text, n_bytes, "%lld%s", (long long)value, unknown.n > 0 ? "*" : "");
+        add_text(text, n_bytes, "%.*s", (int)unknown.n, unknown.n > 0 ? unknown.at : "");
+        last = unknown.n == 0 ? value : last;
+    }
 }
 
 static void write_expected(const shapes *s, const char *sizes, char *text, size_t n_bytes)
@@ -212,10 +219,8 @@ static void write_expected(const shapes *s, const char *sizes, char *text, size_
         add_text(text, n_bytes, n == 0 ? "(" : ", ");
         if (is_pack(at))
             add_text(text, n_bytes, "...");
-        for (const char *one = is_pack(at) ? NULL : at; one != NULL; one = next_choice(one)) {
-            add_text(text, n_bytes, one == at ? "" : " or ");
-            write_size(s, one, text, n_bytes);
-        }
+        else
+            write_size(s, at, text, n_bytes);
     }
     add_text(text, n_bytes, n == 0 ? "()" : n == 1 && !is_pack(sizes) ? ",)" : ")");
 }
