@@ -7,8 +7,8 @@
  * be absent, `*` where any number of weights follow, which the operator checks itself. In brackets stand the sizes of
  * an array's dimensions; an entry without brackets may have any shape. A size is a sum of products of integers, of
  * integer attributes, which go by their names, and of other words, which are the same number wherever they stand on
- * the line; `|` stands between sizes of which one must fit. `..` stands for any number of dimensions, the same ones in all
- * brackets, and `...` for any.
+ * the line; `|` stands between sizes of which one must fit. `..` stands for any number of dimensions, the same ones in
+ * all brackets, and `...` for any.
  *
  * A colon is followed by the types that an array may have, with `|` between them: `float` is float32 or float64, and
  * all that are so are of one type; `same` is input 0's. Without a colon any type fits. */
