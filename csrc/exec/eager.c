@@ -29,19 +29,16 @@ ds_status ds_eager_state_bytes(const ds_op *op, const ds_pair *in, ds_pair out, 
     return DS_OK;
 }
 
-/* Looks at the new values of all rows; the first fault is reported. */
-static ds_status check_values(const ds_eager *call)
+ds_status ds_eager_check_values(const ds_op *op, const void *values, const ds_counts *counts,
+                                size_t n_rows, bool *bad)
 {
-    if (!call->op->def->indices)
-        return DS_OK;
-    const int checked = call->op->def->checked_input;
-    const char *values = call->values[checked];
+    const char *at = values;
     ds_first_fault first = {DS_OK, ""};
-    for (size_t r = 0; r < call->n_rows; r++) {
-        const int64_t n = ds_new_frames(&call->in[checked][r]);
-        call->bad[r] = false;
-        ds_first_fault_note(&first, ds_op_check_values(call->op, values, n), &call->bad[r]);
-        values = n ? values + (size_t)n * ds_signature_bytes(&call->op->in[checked]) : values;
+    for (size_t r = 0; r < n_rows; r++) {
+        const int64_t n = ds_new_frames(&counts[r]);
+        bad[r] = false;
+        ds_first_fault_note(&first, ds_op_check_values(op, at, n), &bad[r]);
+        at = n ? at + (size_t)n * ds_signature_bytes(&op->in[op->def->checked_input]) : at;
     }
     return ds_first_fault_end(&first);
 }
@@ -224,7 +221,10 @@ static ds_status run(const ds_eager *eager, ds_arena *arena)
 {
     const ds_op *op = eager->op;
     ds_work w = {.call = eager, .arena = arena};
-    DS_TRY(check_values(eager));
+    const int checked = op->def->checked_input;
+    if (op->def->indices)
+        DS_TRY(ds_eager_check_values(op, eager->values[checked], eager->in[checked], eager->n_rows,
+                                     eager->bad));
     ds_arena_reset(arena);
     DS_TRY(ds_work_load(&w));
     if (ds_work_runs(&w))

@@ -27,6 +27,11 @@ typedef struct ds_eager {
     const ds_drop *drop;     /* as a run has it */
 } ds_eager;
 
+static inline int64_t ds_new_frames(const ds_counts *c)
+{
+    return c->now.known - c->before.known;
+}
+
 /* First frame of value input i that is kept when its pair is `in` and output 0's is `out`; in.known
  * where nothing is kept. */
 int64_t ds_eager_kept_from(const ds_op *op, int input, ds_pair in, ds_pair out);
@@ -34,5 +39,9 @@ int64_t ds_eager_kept_from(const ds_op *op, int input, ds_pair in, ds_pair out);
  * are kept. */
 ds_status ds_eager_state_bytes(const ds_op *op, const ds_pair *in, ds_pair out, int64_t *n_kept,
                                size_t *n_bytes);
+/* Looks at the new values of the checked input of all rows, one row's after another, and marks those that are refused.
+ * Errors: DS_INDEX. */
+ds_status ds_eager_check_values(const ds_op *op, const void *values, const ds_counts *counts,
+                                size_t n_rows, bool *bad);
 /* Runs; scratch comes from the arena, which is reset first. Errors: DS_NO_MEMORY; DS_INDEX. */
 ds_status ds_eager_run(const ds_eager *eager, ds_arena *arena);

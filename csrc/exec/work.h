@@ -17,11 +17,6 @@ typedef struct ds_work {
     int64_t n_kept;                                     /* all frames that had been kept */
 } ds_work;
 
-static inline int64_t ds_new_frames(const ds_counts *c)
-{
-    return c->now.known - c->before.known;
-}
-
 /* Fills all from `call`, `arena` and `back`. */
 ds_status ds_work_load(ds_work *w);
 /* The run of these rows; its weights are raw, and it has no scratch. */

@@ -84,7 +84,6 @@ static const ds_attr_def pick_attrs[] = {AXIS, {0}};
 static ds_status pick_infer(ds_op *op)
 {
     DS_TRY(require_axis(op));
-    DS_CHECK(op->weight[0].dtype == DS_I64, DS_DTYPE, "pick: its weight 'index' must be int64");
     *axis_size(op) = op->weight[0].shape[0];
     return DS_OK;
 }
@@ -113,7 +112,7 @@ DS_MOVE_FUNCTIONS(pick, pick_pieces, DS_MOVE_WITHIN)
 
 const ds_op_def ds_op_pick = {
     DS_OPERATOR(pick, "Positions of a feature dimension, by their indices."), .attrs = pick_attrs,
-    .backward = pick_backward, .shapes = "index [n]"};
+    .backward = pick_backward, .shapes = "index [n]: int64"};
 
 /* ---------------------------------------------------------------- cat */
 

@@ -49,25 +49,8 @@ static sizes expert_linear_sizes(const ds_op *op)
     return s;
 }
 
-static ds_status expert_linear_check(const ds_op *op)
-{
-    const ds_signature *weight = &op->weight[WEIGHT], *x = &op->in[X], *index = &op->in[INDEX];
-    DS_CHECK(index->dtype == DS_I64, DS_DTYPE, "expert_linear: its index must be int64, got %s",
-             ds_dtype_name(index->dtype));
-    DS_CHECK(ds_is_real(x->dtype) && weight->dtype == x->dtype &&
-                 (!ds_op_has_weight(op, BIAS) || op->weight[BIAS].dtype == x->dtype),
-             DS_DTYPE,
-             "expert_linear: its input and weights must be of one type, float32 or float64");
-    const int64_t n = x->shape[x->rank - 1], k = index->shape[index->rank - 1];
-    DS_CHECK(n == weight->shape[2] || n == k * weight->shape[2], DS_SHAPE,
-             "expert_linear: expected an input of shape (..., %lld) or (..., %lld), got %s",
-             (long long)weight->shape[2], (long long)(k * weight->shape[2]), DS_SHAPE_TEXT(x));
-    return DS_OK;
-}
-
 static ds_status expert_linear_infer(ds_op *op)
 {
-    DS_TRY(expert_linear_check(op));
     const sizes s = expert_linear_sizes(op);
     size_t most = 0, choices = 0;
     DS_TRY(ds_packed_check(&most, s.n_out, s.depth, s.element));
@@ -248,8 +231,9 @@ static void expert_linear_backward(const ds_op *op, const ds_back *b)
 const ds_op_def ds_op_expert_linear = {
     DS_OPERATOR_OF(expert_linear, "Products with the matrices of chosen experts.", 2, 1, 2),
     .flags = DS_OP_LOCKSTEP | DS_OP_PACKS,
-    .shapes = "[.., features]; [.., choices]; weight [experts, out_features, in_features]; "
-              "bias? [experts, out_features]",
+    .shapes = "[.., in_features|choices*in_features]: float; [.., choices]: int64; "
+              "weight [experts, out_features, in_features]: float; "
+              "bias? [experts, out_features]: float",
     .infer = expert_linear_infer,
     DS_PREPARED(expert_linear),
     .narrows = ds_narrows_rows,

@@ -4,15 +4,6 @@
 
 #include "ops/op.h"
 
-/* DS_DTYPE unless input 0 has an order. */
-static inline ds_status ds_require_order(const ds_op *op)
-{
-    const ds_dtype dtype = op->in[0].dtype;
-    DS_CHECK(ds_is_real(dtype) || dtype == DS_I64 || dtype == DS_BOOL, DS_DTYPE,
-             "%s: expected floats, int64 or bools, got %s", op->def->name, ds_dtype_name(dtype));
-    return DS_OK;
-}
-
 /* An integer that is less where the element is: NaN is the greatest, of two zeros none is. */
 static inline uint64_t ds_order_key(const void *element, ds_dtype dtype)
 {

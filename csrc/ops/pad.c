@@ -86,9 +86,6 @@ static ds_status pad_infer_frames(ds_op *op)
         return pad_infer(op);
     DS_CHECK(op->attr[MODE].i == CONSTANT, DS_ARGUMENT,
              "pad: frames that are given stand in mode constant");
-    DS_CHECK(op->weight[0].dtype == op->in[0].dtype, DS_DTYPE,
-             "pad: frames that are given must be of its input's type, %s",
-             ds_dtype_name(op->in[0].dtype));
     return DS_OK;
 }
 
@@ -163,7 +160,7 @@ DS_MOVE_FUNCTIONS(pad, pad_pieces, DS_MOVE_ENDS)
 const ds_op_def ds_op_pad = {
     DS_OPERATOR_OF(pad, "Adds frames at the start and at the end of the stream.", 1, 1, 1),
     .attrs = pad_attrs,
-    .shapes = "[..]; frames? [left+right, ..]",
+    .shapes = "[..]; frames? [left+right, ..]: same",
     .infer = pad_infer_frames,
     DS_COUNTED(pad),
     DS_MOVED(pad)};

@@ -61,13 +61,6 @@ enum {
 #define WHOLE(op_name, ID, text, ...) UNARY(op_name, ID, (), text)
 #include "kernels/pointwise.def"
 
-static ds_status logical_not_infer(ds_op *op)
-{
-    DS_CHECK(op->in[0].dtype == DS_BOOL, DS_DTYPE, "logical_not: its input must be bool, got %s",
-             ds_dtype_name(op->in[0].dtype));
-    return DS_OK;
-}
-
 static void logical_not_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
                                size_t n_frames)
 {
@@ -78,8 +71,9 @@ static void logical_not_frames(const ds_op *op, const ds_run *run, void *y, cons
 }
 DS_FRAMEWISE_FORWARD(logical_not)
 
-const ds_op_def ds_op_logical_not = {DS_OPERATOR(logical_not, "True where the input is false."),
-                                     .flags = DS_OP_INPLACE | DS_OP_CONSTANT};
+const ds_op_def ds_op_logical_not = {
+    DS_OPERATOR_OF(logical_not, "True where the input is false.", 1, 1, 1), .shapes = "[..]: bool",
+    .forward = logical_not_forward, .flags = DS_OP_INPLACE | DS_OP_CONSTANT};
 
 /* ---------------------------------------------------------------- two or three operands */
 

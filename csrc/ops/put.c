@@ -20,13 +20,6 @@ static const ds_attr_def put_attrs[] = {
      .range = DS_FROM_1},
     {0}};
 
-static ds_status put_infer(ds_op *op)
-{
-    DS_CHECK(op->in[1].dtype == op->in[0].dtype, DS_DTYPE, "put: input 0 is %s but input 1 is %s",
-             ds_dtype_name(op->in[0].dtype), ds_dtype_name(op->in[1].dtype));
-    return DS_OK;
-}
-
 /* n frames of v, or as many of x that may be replaced, up to a whole number of steps. */
 static ds_expr put_whole(const ds_op *op, ds_program *p, ds_expr n)
 {
@@ -109,8 +102,7 @@ DS_MOVE_FUNCTIONS(put, put_pieces, DS_MOVE_ENDS)
 const ds_op_def ds_op_put = {
     DS_OPERATOR_OF(put, "Replaces frames of a stream by those of another one.", 2, 1, 2),
     .attrs = put_attrs,
-    .shapes = "[..]; [..]",
-    .infer = put_infer,
+    .shapes = "[..]; [..]: same",
     DS_COUNTED(put),
     DS_CHECKED(put),
     DS_MOVED(put)};

@@ -1,5 +1,6 @@
 /* ops/shapes.c: reads the line of words, in two turns: the first finds what words that stand alone mean, in weights
- * before inputs, so that an input that doesn't fit is told what the weights ask for; the second compares. */
+ * before inputs, so that an input that doesn't fit is told what the weights ask for, and looks at types; the second
+ * compares shapes. */
 #include "ops/shapes.h"
 
 #include <ctype.h>
@@ -21,6 +22,7 @@ typedef struct entry {
     const char *name; /* of n_name bytes; none of an input */
     size_t n_name;
     const char *sizes; /* behind the bracket; NULL: any shape */
+    const char *types; /* behind the colon; NULL: any type */
     bool optional, repeats;
 } entry;
 
@@ -39,12 +41,13 @@ static const char *read_entry(const char *at, entry *e)
     at += strspn(at, " ;");
     if (*at == 0)
         return NULL;
-    *e = (entry){.name = at, .n_name = strcspn(at, "?* [;")};
+    *e = (entry){.name = at, .n_name = strcspn(at, "?* [:;")};
     at += e->n_name;
-    const size_t end = strcspn(at, ";"), marks = strcspn(at, "[;");
+    const size_t end = strcspn(at, ";"), marks = strcspn(at, "[:;"), types = strcspn(at, ":;");
     e->optional = memchr(at, '?', marks) != NULL;
     e->repeats = memchr(at, '*', marks) != NULL;
-    e->sizes = marks < end ? at + marks + 1 : NULL;
+    e->sizes = at[marks] == '[' ? at + marks + 1 : NULL;
+    e->types = types < end ? at + types + 1 + strspn(at + types + 1, " ") : NULL;
     return at + end;
 }
 
@@ -113,16 +116,22 @@ static int64_t evaluate(const shapes *s, const char *size, word *unknown)
     return unknown->size = sum < INT64_MAX ? (int64_t)sum : INT64_MAX;
 }
 
-/* Whether a dimension fits; finds the word that was unknown. */
+/* What stands behind the next `|` of a size or type; NULL where there is none. */
+static const char *next_choice(const char *at)
+{
+    at += strcspn(at, "|,];");
+    return *at == '|' ? at + 1 : NULL;
+}
+
+/* Whether a dimension fits; finds the word that was unknown in the first of several sizes, if none of them fits. */
 static bool size_fits(shapes *s, const char *size, int64_t given)
 {
     word unknown;
+    for (const char *at = size; at != NULL; at = next_choice(at))
+        if (evaluate(s, at, &unknown) == given && unknown.n == 0)
+            return true;
     const int64_t value = evaluate(s, size, &unknown);
-    if (given == 1 && size[strcspn(size, "|,]")] == '|')
-        return true;
-    if (unknown.n == 0)
-        return given == value;
-    if (value < 1 || given % value != 0 || s->n_words == WORDS)
+    if (unknown.n == 0 || value < 1 || given % value != 0 || s->n_words == WORDS)
         return false;
     unknown.size = given / value;
     s->words[s->n_words++] = unknown;
@@ -186,26 +195,38 @@ static void add_text(char *text, size_t n_bytes, const char *format, ...)
     va_end(arguments);
 }
 
-/* Writes the shape that is expected: sizes as numbers where they are known, else in words. */
+/* Writes the sizes that are expected of a dimension: as numbers where they are known, each once, else in words. */
+static void write_size(const shapes *s, const char *size, char *text, size_t n_bytes)
+{
+    int64_t last = -1;
+    for (const char *one = size; one != NULL; one = next_choice(one)) {
+        word unknown;
+        const int64_t value = evaluate(s, one, &unknown);
+        if (unknown.n == 0 && value == last)
+            continue;
+        add_text(text, n_bytes, one == size ? "" : " or ");
+        if (unknown.n == 0 || value != 1)
+            add_text(text, n_bytes, "%lld%s", (long long)value, unknown.n > 0 ? "*" : "");
+        add_text(text, n_bytes, "%.*s", (int)unknown.n, unknown.n > 0 ? unknown.at : "");
+        last = unknown.n == 0 ? value : last;
+    }
+}
+
 static void write_expected(const shapes *s, const char *sizes, char *text, size_t n_bytes)
 {
     int n = 0;
     for (const char *at = sizes; at != NULL && *at != ']'; at = next_size(at), n++) {
-        word unknown = {.n = 0};
-        const long long value = is_pack(at) ? 1 : (long long)evaluate(s, at, &unknown);
         add_text(text, n_bytes, n == 0 ? "(" : ", ");
         if (is_pack(at))
             add_text(text, n_bytes, "...");
-        else if (unknown.n == 0 || value != 1)
-            add_text(text, n_bytes, "%lld%s", value, unknown.n > 0 ? "*" : "");
-        add_text(text, n_bytes, "%.*s", (int)unknown.n, unknown.n > 0 ? unknown.at : "");
-        add_text(text, n_bytes, at[strcspn(at, "|,]")] == '|' ? " or 1" : "");
+        else
+            write_size(s, at, text, n_bytes);
     }
     add_text(text, n_bytes, n == 0 ? "()" : n == 1 && !is_pack(sizes) ? ",)" : ")");
 }
 
 /* Fails for input or weight i; the message ends with the shapes of the others, and the line. */
-static ds_status fail(const shapes *s, const entry *e, int i)
+static ds_status fail_shape(const shapes *s, const entry *e, int i)
 {
     const ds_op *op = s->op;
     const bool weight = e->n_name > 0;
@@ -229,6 +250,40 @@ static ds_status fail(const shapes *s, const entry *e, int i)
                    DS_SHAPE_TEXT(weight ? &op->weight[i] : &op->in[i]), others, op->def->shapes);
 }
 
+/* ---------------------------------------------------------------- types */
+
+/* What a word behind a colon means; floats are all of the type that the first one is of. */
+static ds_dtype type_of(const ds_op *op, const char *type)
+{
+    return *type == 'f'   ? ds_op_real(op)
+           : *type == 's' ? op->in[0].dtype
+           : *type == 'i' ? DS_I64
+                          : DS_BOOL;
+}
+
+static bool type_fits(const ds_op *op, const char *types, ds_dtype given)
+{
+    while (types != NULL && type_of(op, types) != given)
+        types = next_choice(types);
+    return types != NULL;
+}
+
+/* Fails for input or weight i. */
+static ds_status fail_type(const ds_op *op, const entry *e, int i, ds_dtype given)
+{
+    char expected[64] = "", what[80] = "input";
+    for (const char *type = e->types; type != NULL; type = next_choice(type))
+        add_text(expected, sizeof expected, "%s%s", type == e->types ? "" : " or ",
+                 *type == 'f' && !ds_is_real(given) ? "float32 or float64"
+                                                    : ds_dtype_name(type_of(op, type)));
+    if (e->n_name > 0)
+        (void)snprintf(what, sizeof what, "weight '%.*s'", (int)e->n_name, e->name);
+    else if (op->n_inputs > 1)
+        (void)snprintf(what, sizeof what, "input %d", i);
+    return ds_fail(DS_DTYPE, "%s: its %s must be %s, got %s", op->def->name, what, expected,
+                   ds_dtype_name(given));
+}
+
 /* ---------------------------------------------------------------- the check */
 
 /* One turn over the inputs, or over the weights. */
@@ -245,9 +300,11 @@ static ds_status check_turn(shapes *s, bool weights, bool alone)
         const bool given = !weight || ds_op_has_weight(op, i);
         DS_CHECK(given || e.optional, DS_SHAPE, "%s: its weight '%.*s' is missing", op->def->name,
                  (int)e.n_name, e.name);
-        if (given && e.sizes != NULL &&
-            !array_fits(s, e.sizes, weight ? &op->weight[i] : &op->in[i], alone))
-            return fail(s, &e, i);
+        const ds_signature *array = weight ? &op->weight[i] : &op->in[i];
+        if (given && e.sizes != NULL && !array_fits(s, e.sizes, array, alone))
+            return fail_shape(s, &e, i);
+        if (given && alone && e.types != NULL && !type_fits(op, e.types, array->dtype))
+            return fail_type(op, &e, i, array->dtype);
     }
     return DS_OK;
 }

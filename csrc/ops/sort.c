@@ -21,7 +21,6 @@ static const ds_attr_def sort_attrs[] = {
 
 static ds_status sort_infer(ds_op *op)
 {
-    DS_TRY(ds_require_order(op));
     op->out[1] = op->out[0];
     op->out[1].dtype = DS_I64;
     op->scratch.per_out = 2 * sizeof(ds_order_pair);
@@ -94,6 +93,7 @@ const ds_op_def ds_op_sort = {
                    1),
     .flags = DS_OP_WHOLE,
     .attrs = sort_attrs,
+    .shapes = "[..]: float|int64|bool",
     .infer = sort_infer,
     .forward = sort_forward,
     .backward = sort_backward,

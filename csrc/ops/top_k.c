@@ -30,7 +30,6 @@ static const ds_attr_def topk_attrs[] = {
 static ds_status topk_infer(ds_op *op)
 {
     const ds_signature *in = &op->in[0];
-    DS_TRY(ds_require_order(op));
     const int64_t k = op->attr[K].i, n = in->shape[in->rank - 1];
     DS_CHECK(k <= n, DS_ARGUMENT, "topk: expected k from 1 to %lld, got %lld", (long long)n,
              (long long)k);
@@ -157,9 +156,6 @@ static void topk_backward(const ds_op *op, const ds_back *b)
 static ds_status gather_infer(ds_op *op)
 {
     const ds_signature *in = op->in;
-    DS_CHECK((ds_is_real(in[0].dtype) || in[0].dtype == DS_I64) && in[1].dtype == DS_I64, DS_DTYPE,
-             "gather: expected floats or int64, and an index of int64, got %s and %s",
-             ds_dtype_name(in[0].dtype), ds_dtype_name(in[1].dtype));
     op->out[0].shape[in[0].rank - 1] = in[1].shape[in[1].rank - 1];
     return DS_OK;
 }
@@ -202,7 +198,7 @@ static void gather_backward(const ds_op *op, const ds_back *b)
 const ds_op_def ds_op_topk = {
     DS_OPERATOR_OF(topk, "The k greatest elements of the last feature axis, and their places.", 1,
                    2, 1),
-    .shapes = "[.., n]",
+    .shapes = "[.., n]: float|int64|bool",
     .attrs = topk_attrs,
     .infer = topk_infer,
     .forward = topk_forward,
@@ -212,7 +208,7 @@ const ds_op_def ds_op_topk = {
 const ds_op_def ds_op_gather = {
     DS_OPERATOR_OF(gather, "Elements of the last feature axis by their places.", 2, 1, 2),
     .flags = DS_OP_LOCKSTEP,
-    .shapes = "[.., n]; [.., found]",
+    .shapes = "[.., n]: float|int64; [.., found]: int64",
     .infer = gather_infer,
     .forward = gather_forward,
     .backward = gather_backward,

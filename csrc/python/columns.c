@@ -59,8 +59,8 @@ static void find_columns(const ds_op *op, const ds_counts *const *in, const ds_c
         for (int o = 0; o < op->n_outputs; o++) {
             int64_t *own = c->out[o];
             const ds_counts y = out[o][r], x = in[0][r];
-            const int64_t n = y.now.known - y.before.known;
-            const bool moved = n == x.now.known - x.before.known;
+            const int64_t n = ds_new_frames(&y);
+            const bool moved = n == ds_new_frames(&x);
             const int64_t behind = moved ? y.now.known - x.now.known : INT64_MIN;
             c->whole = c->whole && (r == 0 || n == own[MOST]);
             own[AT] = r == 0 ? y.before.known : own[AT];

@@ -193,7 +193,7 @@ static PyObject *op_check_values(PyObject *self, PyObject *const *args, Py_ssize
     const size_t frame = ds_signature_bytes(&op->in[op->def->checked_input]);
     size_t n_bytes = 0;
     for (Py_ssize_t r = 0; r < n_rows; r++)
-        n_bytes += (size_t)(in[r].now.known - in[r].before.known) * frame;
+        n_bytes += (size_t)ds_new_frames(&in[r]) * frame;
     if (!PyArray_Check(args[0]) || PyArray_TYPE(values) != NPY_INT64 ||
         !PyArray_ISCARRAY_RO(values) || (size_t)PyArray_NBYTES(values) != n_bytes)
         return PyErr_Format(m->errors[DS_ARGUMENT], "%s: expected int64 values of all rows",
@@ -201,16 +201,10 @@ static PyObject *op_check_values(PyObject *self, PyObject *const *args, Py_ssize
     bool *bad = PyMem_Calloc((size_t)n_rows + 1, sizeof *bad);
     if (!bad)
         return PyErr_NoMemory();
-    const char *at = PyArray_DATA(values);
-    ds_first_fault first = {DS_OK, ""};
-    for (Py_ssize_t r = 0; r < n_rows; r++) {
-        const int64_t n = in[r].now.known - in[r].before.known;
-        ds_first_fault_note(&first, ds_op_check_values(op, at, n), &bad[r]);
-        at += (size_t)n * frame;
-    }
-    PyObject *result = first.status == DS_OK
-                           ? Py_NewRef(Py_None)
-                           : ds_op_raise(m, ds_first_fault_end(&first), args[2], bad, n_rows);
+    const ds_status status =
+        ds_eager_check_values(op, PyArray_DATA(values), in, (size_t)n_rows, bad);
+    PyObject *result =
+        status == DS_OK ? Py_NewRef(Py_None) : ds_op_raise(m, status, args[2], bad, n_rows);
     PyMem_Free(bad);
     return result;
 }

@@ -362,8 +362,7 @@ static PyObject *record_frames(PyObject *object, PyObject *index)
     const ds_counts *counts = PyArray_DATA(array);
     PyObject *frames = PyArray_SimpleNew(1, &n_rows, NPY_INT64);
     for (npy_intp r = 0; frames && r < n_rows; r++)
-        ((int64_t *)PyArray_DATA((PyArrayObject *)frames))[r] =
-            counts[r].now.known - counts[r].before.known;
+        ((int64_t *)PyArray_DATA((PyArrayObject *)frames))[r] = ds_new_frames(&counts[r]);
     return frames;
 }
 

@@ -9,17 +9,12 @@
 
 #include "python/run.h"
 
-static int64_t new_frames(const ds_counts *counts)
-{
-    return counts->now.known - counts->before.known;
-}
-
 /* Of all rows. */
 int64_t ds_op_call_frames(const ds_op_call *c, const ds_counts *counts)
 {
     int64_t n = 0;
     for (Py_ssize_t r = 0; r < c->n_rows; r++)
-        n += new_frames(&counts[r]);
+        n += ds_new_frames(&counts[r]);
     return n;
 }
 
@@ -83,7 +78,7 @@ static bool only_grows(const ds_op_call *c, Py_ssize_t r, PyObject *old, bool re
     const ds_op *op = c->op;
     const int n_values = ds_op_n_values(op);
     const bool named = n_values == 1 || !PyDict_Check(old) || !PyDict_GetItemString(old, "");
-    if (op->n_carried || !n_values || !named || (!record && new_frames(&c->out[0][r])))
+    if (op->n_carried || !n_values || !named || (!record && ds_new_frames(&c->out[0][r])))
         return false;
     bool any = false;
     for (int i = 0; i < n_values; i++) {
@@ -164,7 +159,7 @@ static PyObject *grown_state(const ds_op_call *c, Py_ssize_t r, PyObject *old,
     int64_t n[DS_MAX_INPUTS];
     size_t n_bytes[DS_MAX_INPUTS], sum = 0;
     for (int i = 0; i < ds_op_n_values(c->op); i++) {
-        n[i] = n_kept[i] ? new_frames(&c->in[i][r]) : 0;
+        n[i] = n_kept[i] ? ds_new_frames(&c->in[i][r]) : 0;
         sum += n_bytes[i] = (size_t)n[i] * ds_signature_bytes(&c->op->in[i]);
     }
     PyObject *bytes = sum ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)sum) : NULL;
@@ -266,7 +261,7 @@ static int prepare_states(ds_op_call *c, PyObject *states, bool record)
         size_t now;
         int64_t n_kept[DS_MAX_INPUTS];
         if (ds_op_call_state_bytes(c, r, true, n_kept, &now) < 0 ||
-            (grows && !new_frames(&c->out[0][r])
+            (grows && !ds_new_frames(&c->out[0][r])
                  ? PyList_Append(c->flat, old == Py_None ? old : Py_True)
                  : read_state(c, r, old)) < 0)
             return -1;
@@ -283,8 +278,8 @@ static int prepare_states(ds_op_call *c, PyObject *states, bool record)
             return -1;
         PyList_SET_ITEM(c->news, r, state);
         for (int i = 0; i < ds_op_n_values(c->op); i++)
-            if (new_frames(&c->in[i][r]))
-                fresh[i] += (size_t)new_frames(&c->in[i][r]) * ds_signature_bytes(&c->op->in[i]);
+            if (ds_new_frames(&c->in[i][r]))
+                fresh[i] += (size_t)ds_new_frames(&c->in[i][r]) * ds_signature_bytes(&c->op->in[i]);
     }
     return 0;
 }

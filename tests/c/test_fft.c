@@ -1,20 +1,18 @@
 /* fft: against long double by its definition, rows alone and together, and bits in every variant. */
 #include "test_kernels.h"
 
-typedef long double real;
 enum {
     ROWS = 19, /* more than any variant's vector has lanes of float */
     LONGEST = 514
 };
 
 /* Random rows, what every variant makes of them, and the same one row at a time. */
-static void transform(const ds_kernels *const *variants, size_t n_variants, size_t real_at,
-                      const ds_fft *shape, void *const *y, const void *const *x, size_t in,
-                      size_t out)
+static void transform(const variants *all, const ds_fft *shape, void *const *y,
+                      const void *const *x, size_t in, size_t out)
 {
-    const size_t e = variants[0]->real[real_at].element;
-    for (size_t v = 0; v < n_variants; v++) {
-        const ds_real_kernels *const k = &variants[v]->real[real_at];
+    const size_t e = all->element;
+    for (size_t v = 0; v < all->n; v++) {
+        const ds_real_kernels *const k = all->k[v];
         ds_fft f = *shape;
         guarded table = guarded_new(ds_fft_table_bytes(f.kind, f.n, e));
         guarded scratch = guarded_new(ds_fft_scratch(f.kind, f.n, e));
@@ -76,10 +74,9 @@ static real square(real x)
     return x * x;
 }
 
-static void test_size(const ds_kernels *const *variants, size_t n_variants, size_t real_at,
-                      ds_fft_kind kind, size_t n)
+static void test_size(const variants *all, ds_fft_kind kind, size_t n)
 {
-    const size_t e = variants[0]->real[real_at].element;
+    const size_t e = all->element;
     const ds_fft f = {.kind = kind, .n = n};
     const size_t in = kind == DS_FFT_REAL_INVERSE ? n / 2 + 1 : n;
     const size_t out = kind == DS_FFT_REAL ? n / 2 + 1 : n;
@@ -89,15 +86,15 @@ static void test_size(const ds_kernels *const *variants, size_t n_variants, size
         y[i] = guarded_new(ROWS * out * e);
         fill(x[i].data, e, ROWS * in, -1, 1);
     }
-    transform(variants, n_variants, real_at, &f, (void *[2]){y[0].data, y[1].data},
-              (const void *[2]){x[0].data, x[1].data}, in, out);
+    transform(all, &f, (void *[2]){y[0].data, y[1].data}, (const void *[2]){x[0].data, x[1].data},
+              in, out);
     real turns[2 * LONGEST];
     for (size_t j = 0; j < n; j++) {
         const real angle = 8 * atanl(1.0L) / (real)n * (real)j;
         turns[2 * j] = cosl(angle);
         turns[2 * j + 1] = sinl(angle);
     }
-    const real epsilon = e == sizeof(float) ? 0x1p-24L : 0x1p-53L, unit = epsilon * 8 * (real)n;
+    const real epsilon = unit_of(e), unit = epsilon * 8 * (real)n;
     for (size_t m = 0; m < ROWS; m += 6) {
         real error = 0, size = 0;
         for (size_t k = 0; k < out; k++) {
@@ -133,21 +130,22 @@ static void test_table(const ds_real_kernels *k)
     guarded_free(table);
 }
 
-int main(void)
+static void test_tables(const variants *all)
 {
-    const ds_kernels *variants[MAX_VARIANTS];
-    const size_t n_variants = runnable(variants);
+    for (size_t v = 0; v < all->n; v++)
+        test_table(all->k[v]);
+}
+
+static void test_sizes(const variants *all)
+{
     static const size_t sizes[] = {20,  21,  25,  27,  30,  32,  49,  64,  67,  100, 121,    128,
                                    134, 142, 178, 183, 200, 240, 254, 257, 262, 335, LONGEST};
-    for (size_t real_at = 0; real_at < 2; real_at++) {
-        for (size_t v = 0; v < n_variants; v++)
-            test_table(&variants[v]->real[real_at]);
-        for (int kind = DS_FFT_REAL; kind <= DS_FFT_COMPLEX_INVERSE; kind++) {
-            for (size_t n = 1; n < 20; n++)
-                test_size(variants, n_variants, real_at, (ds_fft_kind)kind, n);
-            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-                test_size(variants, n_variants, real_at, (ds_fft_kind)kind, sizes[i]);
-        }
+    for (int kind = DS_FFT_REAL; kind <= DS_FFT_COMPLEX_INVERSE; kind++) {
+        for (size_t n = 1; n < 20; n++)
+            test_size(all, (ds_fft_kind)kind, n);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            test_size(all, (ds_fft_kind)kind, sizes[i]);
     }
-    return check_report();
 }
+
+KERNEL_TESTS(test_tables, test_sizes)

@@ -19,6 +19,14 @@ __attribute__((constructor)) static void lend_workspace(void)
     (void)ds_workspace_lend(workspace_of_tests);
 }
 
+typedef long double real;
+
+/* Half the distance from 1 to the next number of that size. */
+static inline real unit_of(size_t element)
+{
+    return element == sizeof(float) ? 0x1p-24L : 0x1p-53L;
+}
+
 static uint64_t random_state = 0x9e3779b97f4a7c15U;
 
 /* xorshift64*, Marsaglia and Vigna. */
@@ -111,17 +119,39 @@ static inline bool same(const void *a, const void *b, size_t element, size_t n)
     return true;
 }
 
-/* Fills the variants that this machine can run, the reference first; returns their number. */
-static inline size_t runnable(const ds_kernels **fills)
+/* The kernels of one real type, of every variant that this machine can run, the reference's first. */
+typedef struct variants {
+    size_t n, element;
+    const ds_real_kernels *k[MAX_VARIANTS];
+    const char *name[MAX_VARIANTS];
+} variants;
+
+/* float_or_double: 0 or 1. */
+static inline variants variants_of(size_t float_or_double)
 {
     const ds_kernels *all[MAX_VARIANTS];
     const size_t n_all = ds_kernels_list(all, MAX_VARIANTS);
     const ds_isa best = ds_cpu_best();
-    CHECK(n_all >= 1 && n_all <= MAX_VARIANTS);
-    size_t n = 0;
+    CHECK(n_all >= 1 && n_all <= MAX_VARIANTS && all[0]->isa == DS_ISA_REF);
+    variants fits = {.element = float_or_double ? sizeof(double) : sizeof(float)};
     for (size_t i = 0; i < n_all; i++)
-        if (all[i]->isa <= best)
-            fills[n++] = all[i];
-    CHECK(n >= 1 && fills[0]->isa == DS_ISA_REF);
-    return n;
+        if (all[i]->isa <= best) {
+            fits.k[fits.n] = &all[i]->real[float_or_double];
+            fits.name[fits.n++] = all[i]->name;
+        }
+    CHECK(fits.k[0]->element == fits.element);
+    return fits;
 }
+
+/* A program that runs these with the kernels of floats, then of doubles. */
+#define KERNEL_TESTS(...)                                             \
+    int main(void)                                                    \
+    {                                                                 \
+        void (*const tests[])(const variants *all) = {__VA_ARGS__};   \
+        for (size_t i = 0; i < 2; i++) {                              \
+            const variants all = variants_of(i);                      \
+            for (size_t t = 0; t < sizeof tests / sizeof *tests; t++) \
+                tests[t](&all);                                       \
+        }                                                             \
+        return check_report();                                        \
+    }

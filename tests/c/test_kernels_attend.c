@@ -1,8 +1,6 @@
 /* attend: against long double, masked and spoiled keys, and bits in every variant, for queries alone and together. */
 #include "test_kernels.h"
 
-typedef long double real;
-
 enum { QUERIES = 19, KEYS = 230, KEPT = 70, WIDEST = 90 };
 
 typedef struct problem {
@@ -120,7 +118,7 @@ static void check_query(const problem *p, const void *y, size_t i)
     sum = isinf(top) ? 0 : expl(sink - top);
     for (size_t j = 0; j < n; j++)
         sum += isinf(top) ? 0 : expl(score[j] - top);
-    const real unit = p->e == sizeof(float) ? 0x1p-24L : 0x1p-53L;
+    const real unit = unit_of(p->e);
     for (size_t c = 0; c < p->d_value; c++) {
         real ideal = 0, size = 0;
         for (size_t j = 0; j < n && sum > 0; j++) {
@@ -219,21 +217,19 @@ static void test_spoiled(problem *p, const ds_real_kernels *k, const void *clean
     guarded_free(y);
 }
 
-int main(void)
+static void test_attend(const variants *all)
 {
     static problem p;
-    const ds_kernels *variants[MAX_VARIANTS];
-    const size_t n_variants = runnable(variants);
-    for (int round = 0; round < SOME_OF(300); round++) {
-        const size_t real_at = (size_t)round % 2, e = variants[0]->real[real_at].element;
-        draw(&p, e, round / 2 % 4);
+    const size_t e = all->element;
+    for (int round = 0; round < SOME_OF(150); round++) {
+        draw(&p, e, round % 4);
         const size_t n_bytes = p.n * p.d_value * e;
         guarded expected = guarded_new(n_bytes);
-        run(&p, &variants[0]->real[real_at], expected.data, 0, p.n);
+        run(&p, all->k[0], expected.data, 0, p.n);
         for (size_t i = 0; i < p.n; i++)
             check_query(&p, expected.data, i);
-        for (size_t v = 0; v < n_variants; v++) {
-            const ds_real_kernels *const k = &variants[v]->real[real_at];
+        for (size_t v = 0; v < all->n; v++) {
+            const ds_real_kernels *const k = all->k[v];
             guarded together = guarded_new(n_bytes), alone = guarded_new(n_bytes);
             run(&p, k, together.data, 0, p.n);
             for (size_t i = 0; i < p.n; i++)
@@ -243,8 +239,9 @@ int main(void)
             guarded_free(together);
             guarded_free(alone);
         }
-        test_spoiled(&p, &variants[round % (int)n_variants]->real[real_at], expected.data);
+        test_spoiled(&p, all->k[(size_t)round % all->n], expected.data);
         guarded_free(expected);
     }
-    return check_report();
 }
+
+KERNEL_TESTS(test_attend)

@@ -25,11 +25,11 @@ static void test_blas_table(ds_isa isa)
     snprintf(name, sizeof name, "%s+openblas", own->name);
     CHECK(strcmp(blas->name, name) == 0);
     CHECK(blas->isa == own->isa);
-    for (size_t real = 0; real < 2; real++) {
-        CHECK(blas->real[real].element == own->real[real].element);
-        CHECK(blas->real[real].product != own->real[real].product);
-        CHECK(blas->real[real].unary == own->real[real].unary);
-        CHECK(blas->real[real].lstm_cell == own->real[real].lstm_cell);
+    for (size_t i = 0; i < 2; i++) {
+        CHECK(blas->real[i].element == own->real[i].element);
+        CHECK(blas->real[i].product != own->real[i].product);
+        CHECK(blas->real[i].unary == own->real[i].unary);
+        CHECK(blas->real[i].lstm_cell == own->real[i].lstm_cell);
     }
 }
 
@@ -135,7 +135,7 @@ int main(void)
     test_blas_table(DS_ISA_X86_AMX);
     const ds_kernels *const blas = ds_kernels_blas(DS_ISA_REF);
     const ds_kernels *const ref = ds_kernels_for(DS_ISA_REF);
-    for (size_t real = 0; real < 2; real++)
-        test_products(&blas->real[real], &ref->real[real]);
+    for (size_t i = 0; i < 2; i++)
+        test_products(&blas->real[i], &ref->real[i]);
     return check_report();
 }

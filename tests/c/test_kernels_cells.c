@@ -1,7 +1,6 @@
 /* lstm_cell, gru_cell, rnn_cell and linear_recurrence: against long double, and bits in every variant. */
 #include "test_kernels.h"
 
-typedef long double real;
 typedef enum kind { LSTM, GRU, RNN_TANH, RNN_RELU, KINDS } kind;
 enum { WIDEST = 70 };
 
@@ -42,11 +41,10 @@ static void ideal(kind which, const real *a, const real *b, real *h, real *c)
     }
 }
 
-static void test_cell(kind which, const ds_kernels *const *variants, size_t n_variants,
-                      size_t real_at)
+static void test_cell(kind which, const variants *all)
 {
-    const size_t e = variants[0]->real[real_at].element;
-    const real unit = e == sizeof(float) ? 0x1p-24L : 0x1p-53L;
+    const size_t e = all->element;
+    const real unit = unit_of(e);
     double from_x[4 * WIDEST], from_h[4 * WIDEST], h_before[WIDEST], c_before[WIDEST];
     for (size_t n = 0; n <= WIDEST; n++) {
         fill(from_x, e, 4 * n, -6, 6);
@@ -54,12 +52,12 @@ static void test_cell(kind which, const ds_kernels *const *variants, size_t n_va
         fill(h_before, e, n, -1, 1);
         fill(c_before, e, n, -3, 3);
         guarded h[MAX_VARIANTS], c[MAX_VARIANTS];
-        for (size_t v = 0; v < n_variants; v++) {
+        for (size_t v = 0; v < all->n; v++) {
             h[v] = guarded_new(n * e);
             c[v] = guarded_new(n * e);
             memcpy(h[v].data, h_before, n * e);
             memcpy(c[v].data, c_before, n * e);
-            step(which, &variants[v]->real[real_at], h[v].data, c[v].data, from_x, from_h, n);
+            step(which, all->k[v], h[v].data, c[v].data, from_x, from_h, n);
             CHECK(memcmp(h[v].data, h[0].data, n * e) == 0);
             CHECK(memcmp(c[v].data, c[0].data, n * e) == 0);
         }
@@ -74,7 +72,7 @@ static void test_cell(kind which, const ds_kernels *const *variants, size_t n_va
             CHECK(fabsl((real)get(h[0].data, e, j) - h_after) <= 40 * unit);
             CHECK(fabsl((real)get(c[0].data, e, j) - c_after) <= 40 * unit);
         }
-        for (size_t v = 0; v < n_variants; v++) {
+        for (size_t v = 0; v < all->n; v++) {
             guarded_free(h[v]);
             guarded_free(c[v]);
         }
@@ -82,10 +80,10 @@ static void test_cell(kind which, const ds_kernels *const *variants, size_t n_va
 }
 
 /* What is no number stays none; a positive sum without bound has no bound. */
-static void test_special(const ds_kernels *const *variants, size_t n_variants, size_t real_at)
+static void test_special(const variants *all)
 {
-    const size_t e = variants[0]->real[real_at].element;
-    for (size_t v = 0; v < n_variants; v++) {
+    const size_t e = all->element;
+    for (size_t v = 0; v < all->n; v++) {
         for (kind which = LSTM; which < KINDS; which++) {
             double from_x[4 * 3], from_h[4 * 3], h[3], c[3];
             fill(from_x, e, 4 * 3, -1, 1);
@@ -93,21 +91,20 @@ static void test_special(const ds_kernels *const *variants, size_t n_variants, s
             fill(h, e, 3, -1, 1);
             fill(c, e, 3, -1, 1);
             put(from_x, e, 1, (double)NAN);
-            step(which, &variants[v]->real[real_at], h, c, from_x, from_h, 3);
+            step(which, all->k[v], h, c, from_x, from_h, 3);
             CHECK(!isnan(get(h, e, 0)) && isnan(get(h, e, 1)) && !isnan(get(h, e, 2)));
             put(from_x, e, 1, (double)INFINITY);
-            step(RNN_RELU, &variants[v]->real[real_at], h, c, from_x, from_h, 3);
+            step(RNN_RELU, all->k[v], h, c, from_x, from_h, 3);
             CHECK(isinf(get(h, e, 1)));
         }
     }
 }
 
 /* Factors of all steps: of rows, of what rows share, of single elements. */
-static void test_recurrence(const ds_kernels *const *variants, size_t n_variants, size_t real_at,
-                            size_t n, unsigned form)
+static void test_recurrence(const variants *all, size_t n, unsigned form)
 {
     enum { ROWS = 37 };
-    const size_t e = variants[0]->real[real_at].element, all = ROWS * n;
+    const size_t e = all->element, n_all = ROWS * n;
     static double x[5][ROWS * WIDEST], before[ROWS * WIDEST], room[4096];
     ds_linear_recurrence p = {
         .n_rows = ROWS, .n = n, .exponential = form & 1, .before = before, .room = room};
@@ -115,20 +112,20 @@ static void test_recurrence(const ds_kernels *const *variants, size_t n_variants
     for (int i = 0; i < 5; i++) {
         const unsigned step =
             i == 4 || i % 2 == 1 ? form >> i & 1 : form >> i & form >> (i + 1) & 1;
-        fill(x[i], e, all, -1, 1);
+        fill(x[i], e, n_all, -1, 1);
         *factors[i] = (ds_factor){x[i], form >> (5 + i) & 1 ? n : step == 0, i == 4 ? 1 : step};
     }
-    fill(before, e, all, -1, 1);
-    guarded h = guarded_new(all * e), sums = guarded_new(ROWS * e), first[2] = {h, sums};
-    for (size_t v = 0; v < n_variants; v++) {
-        guarded y[2] = {guarded_new(all * e), guarded_new(ROWS * e)};
+    fill(before, e, n_all, -1, 1);
+    guarded h = guarded_new(n_all * e), sums = guarded_new(ROWS * e), first[2] = {h, sums};
+    for (size_t v = 0; v < all->n; v++) {
+        guarded y[2] = {guarded_new(n_all * e), guarded_new(ROWS * e)};
         p.h = y[0].data;
         p.sums = form >> 10 & 1 ? y[1].data : NULL;
-        variants[v]->real[real_at].linear_recurrence(&p);
+        all->k[v]->linear_recurrence(&p);
         for (int i = 0; i < (p.sums ? 2 : 1); i++) {
             if (v == 0)
-                memcpy(first[i].data, y[i].data, (i == 0 ? all : ROWS) * e);
-            CHECK(memcmp(first[i].data, y[i].data, (i == 0 ? all : ROWS) * e) == 0);
+                memcpy(first[i].data, y[i].data, (i == 0 ? n_all : ROWS) * e);
+            CHECK(memcmp(first[i].data, y[i].data, (i == 0 ? n_all : ROWS) * e) == 0);
         }
         for (size_t r = 0; r < ROWS; r++) {
             real sum = 0;
@@ -152,17 +149,17 @@ static void test_recurrence(const ds_kernels *const *variants, size_t n_variants
     guarded_free(sums);
 }
 
-int main(void)
+static void test_cells(const variants *all)
 {
-    const ds_kernels *variants[MAX_VARIANTS];
-    const size_t n_variants = runnable(variants);
-    for (size_t real_at = 0; real_at < 2; real_at++) {
-        for (kind which = LSTM; which < KINDS; which++)
-            test_cell(which, variants, n_variants, real_at);
-        test_special(variants, n_variants, real_at);
-        for (unsigned form = 0; form < 1 << 11; form += 7)
-            for (size_t n = 5; n <= 27; n += 11)
-                test_recurrence(variants, n_variants, real_at, n, form);
-    }
-    return check_report();
+    for (kind which = LSTM; which < KINDS; which++)
+        test_cell(which, all);
 }
+
+static void test_recurrences(const variants *all)
+{
+    for (unsigned form = 0; form < 1 << 11; form += 7)
+        for (size_t n = 5; n <= 27; n += 11)
+            test_recurrence(all, n, form);
+}
+
+KERNEL_TESTS(test_cells, test_special, test_recurrences)

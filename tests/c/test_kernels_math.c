@@ -30,16 +30,15 @@ static bool close_to(wide got, wide ideal, wide x, size_t element, double ulps, 
     return fabsl(got - ideal) <= bound && (got == 0 || ideal == 0 || (got > 0) == (ideal > 0));
 }
 
-static void check_block(ds_unary function, const ds_kernels *const *variants, size_t n_variants,
-                        size_t real_at, const void *x, size_t n)
+static void check_block(ds_unary function, const variants *all, const void *x, size_t n)
 {
     static double expected[BLOCK], y[BLOCK];
-    const size_t element = variants[0]->real[real_at].element;
+    const size_t element = all->element;
     const unary_ideal *const c = &unary_ideals[function];
-    for (size_t v = 0; v < n_variants; v++) {
-        variants[v]->real[real_at].unary(function, v == 0 ? expected : y, x, n, c->p);
+    for (size_t v = 0; v < all->n; v++) {
+        all->k[v]->unary(function, v == 0 ? expected : y, x, n, c->p);
         if (v > 0 && !same(y, expected, element, n)) {
-            fprintf(stderr, "%s differs in %s\n", c->name, variants[v]->name);
+            fprintf(stderr, "%s differs in %s\n", c->name, all->name[v]);
             CHECK(!"same bits");
         }
     }
@@ -54,7 +53,7 @@ static void check_block(ds_unary function, const ds_kernels *const *variants, si
     }
 }
 
-static void test_sweep_f32(const ds_kernels *const *variants, size_t n_variants, uint64_t step)
+static void test_sweep_f32(const variants *all, uint64_t step)
 {
     static float x[BLOCK];
     for (ds_unary c = 0; c < DS_UNARY_COUNT; c++) {
@@ -64,24 +63,24 @@ static void test_sweep_f32(const ds_kernels *const *variants, size_t n_variants,
                 const uint32_t low = (uint32_t)bits;
                 memcpy(&x[n], &low, sizeof low);
             }
-            check_block(c, variants, n_variants, 0, x, n);
+            check_block(c, all, x, n);
         }
         for (int scale = 0; scale < 4; scale++) { /* where things happen */
             static const double widths[] = {1, 5, 30, 120};
             fill(x, sizeof *x, BLOCK, -widths[scale], widths[scale]);
-            check_block(c, variants, n_variants, 0, x, BLOCK);
+            check_block(c, all, x, BLOCK);
         }
     }
 }
 
-static void test_sweep_f64(const ds_kernels *const *variants, size_t n_variants)
+static void test_sweep_f64(const variants *all)
 {
     static double x[BLOCK];
     for (ds_unary c = 0; c < DS_UNARY_COUNT; c++) {
         for (int scale = 0; scale < 4; scale++) {
             static const double widths[] = {1, 5, 30, 750};
             fill(x, sizeof *x, BLOCK / 8, -widths[scale], widths[scale]);
-            check_block(c, variants, n_variants, 1, x, BLOCK / 8);
+            check_block(c, all, x, BLOCK / 8);
         }
         static const double special[] = {0,        -0.0,      0x1p-1074, -0x1p-1030,
                                          0x1p1023, -0x1p1023, 1,         -1};
@@ -89,15 +88,15 @@ static void test_sweep_f64(const ds_kernels *const *variants, size_t n_variants)
         x[8] = (double)INFINITY;
         x[9] = -(double)INFINITY;
         x[10] = (double)NAN;
-        check_block(c, variants, n_variants, 1, x, 11);
+        check_block(c, all, x, 11);
     }
 }
 
-static float one(const ds_kernels *kernels, ds_unary function, float x, double p0, double p1)
+static float one(const ds_real_kernels *k, ds_unary function, float x, double p0, double p1)
 {
     const double p[3] = {p0, p1, 1};
     float y = 0;
-    kernels->real[0].unary(function, &y, &x, 1, p);
+    k->unary(function, &y, &x, 1, p);
     return y;
 }
 
@@ -107,7 +106,7 @@ static bool is(float got, float wanted)
 }
 
 /* torch's special values. */
-static void test_special(const ds_kernels *kernels)
+static void test_special(const ds_real_kernels *k)
 {
     const float inf = INFINITY, nan = NAN, tiny = 0x1p-149f;
     static const struct {
@@ -195,30 +194,29 @@ static void test_special(const ds_kernels *kernels)
         {DS_UNARY_ERFC, 0, 1},
     };
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        CHECK(is(one(kernels, values[i].function, values[i].x, 0, 0), values[i].y));
+        CHECK(is(one(k, values[i].function, values[i].x, 0, 0), values[i].y));
     for (ds_unary f = 0; f < DS_UNARY_COUNT; f++)
-        CHECK(f == DS_UNARY_SIGN || isnan(one(kernels, f, nan, 1, 20)));
+        CHECK(f == DS_UNARY_SIGN || isnan(one(k, f, nan, 1, 20)));
     const double open = (double)INFINITY;
-    CHECK(is(one(kernels, DS_UNARY_CLAMP, -inf, -open, 3), -inf));
-    CHECK(is(one(kernels, DS_UNARY_CLAMP, inf, 1, open), inf));
-    CHECK(is(one(kernels, DS_UNARY_CLAMP, 7, 1, 3), 3));
-    CHECK(is(one(kernels, DS_UNARY_CLAMP, -7, 1, 3), 1));
-    CHECK(is(one(kernels, DS_UNARY_CLAMP, 2, 5, 3), 3));
-    CHECK(is(one(kernels, DS_UNARY_CLAMP, 0, (double)nan, 3), nan));
-    CHECK(is(one(kernels, DS_UNARY_CLAMP, 0, -1, (double)nan), nan));
-    CHECK(is(one(kernels, DS_UNARY_SOFTPLUS, 21, 1, 20), 21));
-    CHECK(is(one(kernels, DS_UNARY_SOFTPLUS, 1000, 1, 5000), 1000));
-    CHECK(is(one(kernels, DS_UNARY_SOFTPLUS, -inf, 1, 20), 0));
-    CHECK(one(kernels, DS_UNARY_EXPM1, tiny, 0, 0) == tiny);
-    CHECK(one(kernels, DS_UNARY_TANH, -tiny, 0, 0) == -tiny);
-    CHECK(one(kernels, DS_UNARY_SIN, tiny, 0, 0) == tiny);
-    CHECK(one(kernels, DS_UNARY_SIGMOID, -100, 0, 0) == 0x1.b2p-145f);
+    CHECK(is(one(k, DS_UNARY_CLAMP, -inf, -open, 3), -inf));
+    CHECK(is(one(k, DS_UNARY_CLAMP, inf, 1, open), inf));
+    CHECK(is(one(k, DS_UNARY_CLAMP, 7, 1, 3), 3));
+    CHECK(is(one(k, DS_UNARY_CLAMP, -7, 1, 3), 1));
+    CHECK(is(one(k, DS_UNARY_CLAMP, 2, 5, 3), 3));
+    CHECK(is(one(k, DS_UNARY_CLAMP, 0, (double)nan, 3), nan));
+    CHECK(is(one(k, DS_UNARY_CLAMP, 0, -1, (double)nan), nan));
+    CHECK(is(one(k, DS_UNARY_SOFTPLUS, 21, 1, 20), 21));
+    CHECK(is(one(k, DS_UNARY_SOFTPLUS, 1000, 1, 5000), 1000));
+    CHECK(is(one(k, DS_UNARY_SOFTPLUS, -inf, 1, 20), 0));
+    CHECK(one(k, DS_UNARY_EXPM1, tiny, 0, 0) == tiny);
+    CHECK(one(k, DS_UNARY_TANH, -tiny, 0, 0) == -tiny);
+    CHECK(one(k, DS_UNARY_SIN, tiny, 0, 0) == tiny);
+    CHECK(one(k, DS_UNARY_SIGMOID, -100, 0, 0) == 0x1.b2p-145f);
 }
 
 /* Any length, any place, in place: the same bits. */
-static void test_lengths(const ds_kernels *kernels, size_t real_at)
+static void test_lengths(const ds_real_kernels *k)
 {
-    const ds_real_kernels *const k = &kernels->real[real_at];
     enum { LONGEST = 150 };
     double x[LONGEST], whole[LONGEST];
     for (ds_unary c = 0; c < DS_UNARY_COUNT; c++) {
@@ -241,7 +239,7 @@ static void test_lengths(const ds_kernels *kernels, size_t real_at)
     }
 }
 
-static void test_pow(const ds_kernels *const *variants, size_t n_variants)
+static void test_pow(const variants *all)
 {
     static float a[BLOCK], b[BLOCK], y[BLOCK], expected[BLOCK];
     const float special[] = {0,       -0.0f,      1,         -1,      2,           -2,
@@ -262,11 +260,11 @@ static void test_pow(const ds_kernels *const *variants, size_t n_variants)
             for (size_t i = 0; round % 3 == 0 && i < BLOCK; i++)
                 b[i] = rintf(b[i]);
         }
-        for (size_t v = 0; v < n_variants; v++) {
-            variants[v]->real[0].binary(DS_BINARY_POW, v == 0 ? expected : y, a, b, n, 1, 1);
+        for (size_t v = 0; v < all->n; v++) {
+            all->k[v]->binary(DS_BINARY_POW, v == 0 ? expected : y, a, b, n, 1, 1);
             CHECK(v == 0 || same(y, expected, sizeof *y, n));
             for (size_t i = 0; round == 0 && i < N; i++) { /* one exponent for all */
-                variants[v]->real[0].binary(DS_BINARY_POW, y, special, special + i, N, 1, 0);
+                all->k[v]->binary(DS_BINARY_POW, y, special, special + i, N, 1, 0);
                 for (size_t j = 0; j < N; j++)
                     CHECK(same(y + j, expected + j * N + i, sizeof *y, 1));
             }
@@ -286,17 +284,16 @@ static void test_pow(const ds_kernels *const *variants, size_t n_variants)
 
 int main(int argc, char **argv)
 {
-    const ds_kernels *variants[MAX_VARIANTS];
-    const size_t n_variants = runnable(variants);
+    const variants floats = variants_of(0), doubles = variants_of(1);
     const uint64_t step = argc > 1 ? strtoull(argv[1], NULL, 10) : 20011;
     CHECK(step > 0 && every_ideal());
-    for (size_t v = 0; v < n_variants; v++) {
-        test_special(variants[v]);
-        test_lengths(variants[v], 0);
-        test_lengths(variants[v], 1);
+    for (size_t v = 0; v < floats.n; v++) {
+        test_special(floats.k[v]);
+        test_lengths(floats.k[v]);
+        test_lengths(doubles.k[v]);
     }
-    test_pow(variants, n_variants);
-    test_sweep_f64(variants, n_variants);
-    test_sweep_f32(variants, n_variants, step);
+    test_pow(&floats);
+    test_sweep_f64(&doubles);
+    test_sweep_f32(&floats, step);
     return check_report();
 }

@@ -1,64 +1,14 @@
-/* rms_norm, column_sums and column_scale: against long double, and bits in every variant; adam and sgd: bits. */
+/* column_sums and column_scale: against long double, and bits in every variant; adam and sgd: bits. */
 #include "test_kernels.h"
 
-typedef long double real;
 enum { WIDEST = 300, ROWS = 5 };
 
 static double x[ROWS * WIDEST], arrays[4][WIDEST], centre[WIDEST];
 
-static real unit_of(size_t element)
-{
-    return element == sizeof(float) ? 0x1p-24L : 0x1p-53L;
-}
-
-static void check_rms_norm(const void *y, size_t e, size_t row, size_t n, const void *weight,
-                           double epsilon)
-{
-    real square = (real)epsilon;
-    for (size_t i = 0; i < n; i++) {
-        const real v = (real)get(x, e, row * n + i);
-        square += v * v / (real)n;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const real w = weight != NULL ? (real)get(weight, e, i) : 1;
-        const real expected = (real)get(x, e, row * n + i) / sqrtl(square) * w;
-        CHECK(fabsl((real)get(y, e, row * n + i) - expected) <= 16 * unit_of(e) * fabsl(expected));
-    }
-}
-
-static void test_rms_norm(const ds_kernels *const *variants, size_t n_variants, size_t real_at)
-{
-    const size_t e = variants[0]->real[real_at].element;
-    for (size_t n = 1; n <= WIDEST; n += n < 70 ? 1 : 37) {
-        const void *weight = n % 2 ? arrays[0] : NULL;
-        const double epsilon = n % 3 ? 1e-6 : 0.5;
-        fill(x, e, ROWS * n, -3, 5);
-        guarded first = guarded_new(ROWS * n * e), alone = guarded_new(n * e);
-        for (size_t v = 0; v < n_variants; v++) {
-            const ds_real_kernels *const k = &variants[v]->real[real_at];
-            guarded y = guarded_new(ROWS * n * e);
-            k->rms_norm(y.data, x, ROWS, n, weight, epsilon);
-            if (v == 0)
-                memcpy(first.data, y.data, ROWS * n * e);
-            CHECK(same(y.data, first.data, e, ROWS * n));
-            for (size_t m = 0; m < ROWS; m++) { /* alone, in place */
-                memcpy(alone.data, (const char *)x + m * n * e, n * e);
-                k->rms_norm(alone.data, alone.data, 1, n, weight, epsilon);
-                CHECK(same(alone.data, (char *)first.data + m * n * e, e, n));
-            }
-            guarded_free(y);
-        }
-        for (size_t m = 0; m < ROWS; m++)
-            check_rms_norm(first.data, e, m, n, weight, epsilon);
-        guarded_free(first);
-        guarded_free(alone);
-    }
-}
-
 /* Sums in one go are sums row by row. */
-static void test_column_sums(const ds_kernels *const *variants, size_t n_variants, size_t real_at)
+static void test_column_sums(const variants *all)
 {
-    const size_t e = variants[0]->real[real_at].element;
+    const size_t e = all->element;
     for (size_t n = 1; n <= 70; n++) {
         fill(x, e, ROWS * n, 1000, 1001);
         for (int about = 0; about < 2; about++) {
@@ -67,8 +17,8 @@ static void test_column_sums(const ds_kernels *const *variants, size_t n_variant
                 const double v = get(x, e, i), d = v - centre[i % n];
                 expected[i % n] += about ? d * d : v;
             }
-            for (size_t v = 0; v < n_variants; v++) {
-                const ds_real_kernels *const k = &variants[v]->real[real_at];
+            for (size_t v = 0; v < all->n; v++) {
+                const ds_real_kernels *const k = all->k[v];
                 guarded sums = guarded_new(n * sizeof(double));
                 memset(sums.data, 0, n * sizeof(double));
                 k->column_sums(sums.data, x, ROWS, n, about ? centre : NULL);
@@ -83,17 +33,17 @@ static void test_column_sums(const ds_kernels *const *variants, size_t n_variant
     }
 }
 
-static void test_column_scale(const ds_kernels *const *variants, size_t n_variants, size_t real_at)
+static void test_column_scale(const variants *all)
 {
-    const size_t e = variants[0]->real[real_at].element;
+    const size_t e = all->element;
     for (size_t n = 1; n <= 70; n++) {
         fill(x, e, ROWS * n, -3, 5);
         guarded first = guarded_new(ROWS * n * e);
-        for (size_t v = 0; v < n_variants; v++) {
+        for (size_t v = 0; v < all->n; v++) {
             guarded y = guarded_new(ROWS * n * e);
             memcpy(y.data, x, ROWS * n * e); /* in place */
-            variants[v]->real[real_at].column_scale(y.data, y.data, ROWS, n, arrays[0], arrays[1],
-                                                    arrays[2], arrays[3]);
+            all->k[v]->column_scale(y.data, y.data, ROWS, n, arrays[0], arrays[1], arrays[2],
+                                    arrays[3]);
             if (v == 0)
                 memcpy(first.data, y.data, ROWS * n * e);
             CHECK(same(y.data, first.data, e, ROWS * n));
@@ -111,10 +61,10 @@ static void test_column_scale(const ds_kernels *const *variants, size_t n_varian
 }
 
 /* A step of each optimizer, over more elements than are updated at once: parameters and what is remembered. */
-static void test_updates(const ds_kernels *const *variants, size_t n_variants, size_t real_at)
+static void test_updates(const variants *all)
 {
     enum { N = WIDEST, N_ARRAYS = 4 };
-    const size_t e = variants[0]->real[real_at].element;
+    const size_t e = all->element;
     guarded first[N_ARRAYS], own[N_ARRAYS];
     fill(x, e, N, -2, 2);
     for (int a = 0; a < N_ARRAYS; a++) {
@@ -122,7 +72,7 @@ static void test_updates(const ds_kernels *const *variants, size_t n_variants, s
         own[a] = guarded_new(N * e);
     }
     for (int way = 0; way < 16; way++)
-        for (size_t v = 0; v < n_variants; v++) {
+        for (size_t v = 0; v < all->n; v++) {
             for (int a = 0; a < N_ARRAYS; a++)
                 memcpy(own[a].data, arrays[a], N * e);
             for (size_t i = 0; i < N; i++)
@@ -143,7 +93,7 @@ static void test_updates(const ds_kernels *const *variants, size_t n_variants, s
                                  .root = 0.5,
                                  .eps = 1e-8,
                                  .rate = 0.01};
-            const ds_real_kernels *const k = &variants[v]->real[real_at];
+            const ds_real_kernels *const k = all->k[v];
             if (u.mean)
                 k->adam(&u);
             k->sgd(&u);
@@ -159,19 +109,12 @@ static void test_updates(const ds_kernels *const *variants, size_t n_variants, s
     }
 }
 
-int main(void)
+/* What all tests below read besides their rows. */
+static void fill_arrays(const variants *all)
 {
-    const ds_kernels *variants[MAX_VARIANTS];
-    const size_t n_variants = runnable(variants);
-    for (size_t real_at = 0; real_at < 2; real_at++) {
-        const size_t e = variants[0]->real[real_at].element;
-        for (int i = 0; i < 4; i++)
-            fill(arrays[i], e, WIDEST, -2, 2);
-        fill(centre, sizeof(double), WIDEST, 1000, 1001);
-        test_rms_norm(variants, n_variants, real_at);
-        test_column_sums(variants, n_variants, real_at);
-        test_column_scale(variants, n_variants, real_at);
-        test_updates(variants, n_variants, real_at);
-    }
-    return check_report();
+    for (int i = 0; i < 4; i++)
+        fill(arrays[i], all->element, WIDEST, -2, 2);
+    fill(centre, sizeof(double), WIDEST, 1000, 1001);
 }
+
+KERNEL_TESTS(fill_arrays, test_column_sums, test_column_scale, test_updates)

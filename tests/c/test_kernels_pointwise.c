@@ -15,24 +15,18 @@ static void fill_mixed(void *array, size_t element, size_t n)
 }
 
 /* One base to many powers, and many powers of one base each: the same bits. */
-static void test_power_of_one_base(const ds_kernels *kernels, size_t real)
+static void test_power_of_one_base(const ds_real_kernels *k)
 {
     static const double bases[] = {2, 10, 0.3, 1, 0, -2, 1e30, 1e-40};
     /* first those that are multiplications or roots */
     static const double exponents[] = {0, 1, 2, 3, -1, -2, 0.5, -0.5, (double)INFINITY};
-    const ds_real_kernels *const k = &kernels->real[real];
     double a[LONGEST], b[LONGEST], one[LONGEST], each[LONGEST];
     for (size_t i = 0; i < sizeof bases / sizeof *bases; i++) {
         fill_mixed(b, k->element, LONGEST);
         for (size_t j = 0; j < LONGEST; j++) {
             const double exponent = j < 9 ? exponents[j] : get(b, k->element, j);
-            if (real == 0) {
-                ((float *)(void *)a)[j] = (float)bases[i];
-                ((float *)(void *)b)[j] = (float)exponent;
-            } else {
-                a[j] = bases[i];
-                b[j] = exponent;
-            }
+            put(a, k->element, j, bases[i]);
+            put(b, k->element, j, exponent);
         }
         k->binary(DS_BINARY_POW, one, a, b, LONGEST, 0, 1);
         k->binary(DS_BINARY_POW, each, a, b, LONGEST, 1, 1);
@@ -40,9 +34,9 @@ static void test_power_of_one_base(const ds_kernels *kernels, size_t real)
     }
 }
 
-static void test_binary(const ds_kernels *const *variants, size_t n_variants, size_t real)
+static void test_binary(const variants *all)
 {
-    const size_t e = variants[0]->real[real].element;
+    const size_t e = all->element;
     double a[LONGEST], b[LONGEST], expected[LONGEST];
     for (ds_binary f = 0; f < DS_BINARY_COUNT; f++) {
         for (size_t n = 0; n <= 70; n++) {
@@ -52,8 +46,8 @@ static void test_binary(const ds_kernels *const *variants, size_t n_variants, si
             fill_mixed(b, e, LONGEST);
             const void *const left = (char *)a + from * e;
             const void *const right = (char *)b + from * e;
-            for (size_t v = 0; v < n_variants; v++) {
-                const ds_real_kernels *const k = &variants[v]->real[real];
+            for (size_t v = 0; v < all->n; v++) {
+                const ds_real_kernels *const k = all->k[v];
                 guarded y = guarded_new(n * e);
                 k->binary(f, y.data, left, right, n, a_step, b_step);
                 if (v == 0)
@@ -84,18 +78,18 @@ static void test_binary(const ds_kernels *const *variants, size_t n_variants, si
     }
 }
 
-static void test_compare(const ds_kernels *const *variants, size_t n_variants, size_t real)
+static void test_compare(const variants *all)
 {
-    const size_t e = variants[0]->real[real].element;
+    const size_t e = all->element;
     double a[LONGEST], b[LONGEST];
     for (ds_compare f = 0; f < DS_COMPARE_COUNT; f++) {
         for (size_t n = 0; n <= 70; n++) {
             const size_t steps = n % 4, a_step = steps & 1, b_step = steps >> 1;
             fill_mixed(a, e, LONGEST);
             fill_mixed(b, e, LONGEST);
-            for (size_t v = 0; v < n_variants; v++) {
+            for (size_t v = 0; v < all->n; v++) {
                 guarded y = guarded_new(n);
-                variants[v]->real[real].compare(f, y.data, a, b, n, a_step, b_step);
+                all->k[v]->compare(f, y.data, a, b, n, a_step, b_step);
                 for (size_t i = 0; i < n; i++) {
                     CHECK(((uint8_t *)y.data)[i] ==
                           compare_ideals[f].f(get(a, e, i * a_step), get(b, e, i * b_step)));
@@ -106,9 +100,9 @@ static void test_compare(const ds_kernels *const *variants, size_t n_variants, s
     }
 }
 
-static void test_where(const ds_kernels *const *variants, size_t n_variants, size_t real)
+static void test_where(const variants *all)
 {
-    const size_t e = variants[0]->real[real].element;
+    const size_t e = all->element;
     double a[LONGEST], b[LONGEST];
     uint8_t condition[LONGEST];
     for (size_t n = 0; n <= 160; n++) {
@@ -118,7 +112,7 @@ static void test_where(const ds_kernels *const *variants, size_t n_variants, siz
         fill_mixed(b, e, LONGEST);
         for (size_t i = 0; i < LONGEST; i++) /* anything but 0 is true */
             condition[i] = (uint8_t)(random_size(0, 1) * random_size(1, 255));
-        for (size_t v = 0; v < n_variants; v++) {
+        for (size_t v = 0; v < all->n; v++) {
             for (int in_place = 0; in_place < 3; in_place++) {
                 guarded y = guarded_new(length * e);
                 const void *left = a, *right = b;
@@ -129,8 +123,7 @@ static void test_where(const ds_kernels *const *variants, size_t n_variants, siz
                     memcpy(y.data, b, length * e);
                     right = y.data;
                 }
-                variants[v]->real[real].where(y.data, condition, left, right, length, c_step,
-                                              a_step, b_step);
+                all->k[v]->where(y.data, condition, left, right, length, c_step, a_step, b_step);
                 for (size_t i = 0; i < length; i++) {
                     const double ideal =
                         condition[i * c_step] ? get(a, e, i * a_step) : get(b, e, i * b_step);
@@ -144,11 +137,11 @@ static void test_where(const ds_kernels *const *variants, size_t n_variants, siz
     }
 }
 
-/* What is left of quotients of every size is libm's, to the bit. */
-static void test_rests(const ds_kernels *const *variants, size_t n_variants)
+/* What is left of quotients of floats of every size is libm's, to the bit. */
+static void test_rests(const variants *all)
 {
     static float a[4096], b[4096], y[4096];
-    for (int round = 0; round < 64; round++) {
+    for (int round = 0; round < 64 && all->element == sizeof(float); round++) {
         for (size_t i = 0; i < 4096; i++) {
             b[i] = (float)ldexp(random_real(-2, 2), (int)random_size(0, 240) - 140);
             const int more =
@@ -157,8 +150,8 @@ static void test_rests(const ds_kernels *const *variants, size_t n_variants)
                 (double)b[i] * (i % 3 == 0 ? rint(random_real(1, 9)) : random_real(-2, 2)), more);
             a[i] = i % 7 == 0 ? nextafterf(a[i], 0) : a[i];
         }
-        for (size_t v = 0; v < n_variants; v++) {
-            variants[v]->real[0].binary(DS_BINARY_FMOD, y, a, b, 4096, 1, 1);
+        for (size_t v = 0; v < all->n; v++) {
+            all->k[v]->binary(DS_BINARY_FMOD, y, a, b, 4096, 1, 1);
             for (size_t i = 0; i < 4096; i++) {
                 const float ideal = fmodf(a[i], b[i]);
                 CHECK(same(&y[i], &ideal, sizeof ideal, 1));
@@ -167,17 +160,10 @@ static void test_rests(const ds_kernels *const *variants, size_t n_variants)
     }
 }
 
-int main(void)
+static void test_powers(const variants *all)
 {
-    const ds_kernels *variants[MAX_VARIANTS];
-    const size_t n_variants = runnable(variants);
-    test_rests(variants, n_variants);
-    for (size_t real = 0; real < 2; real++) {
-        test_binary(variants, n_variants, real);
-        for (size_t v = 0; v < n_variants; v++)
-            test_power_of_one_base(variants[v], real);
-        test_compare(variants, n_variants, real);
-        test_where(variants, n_variants, real);
-    }
-    return check_report();
+    for (size_t v = 0; v < all->n; v++)
+        test_power_of_one_base(all->k[v]);
 }
+
+KERNEL_TESTS(test_rests, test_binary, test_powers, test_compare, test_where)

@@ -83,8 +83,9 @@ static guarded run(const problem *p, const ds_real_kernels *kernels)
     return y;
 }
 
-static void test_reference(size_t element, const ds_real_kernels *kernels)
+static void test_reference(const ds_real_kernels *kernels)
 {
+    const size_t element = kernels->element;
     static const size_t depths[] = {0, 1, 5, 255, 256, 257, 512, 513, 600};
     for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
         problem p = problem_new(element, random_size(1, 4), random_size(1, 40), depths[d]);
@@ -104,9 +105,8 @@ static void test_reference(size_t element, const ds_real_kernels *kernels)
                     exact += term;
                     sizes += fabsl(term);
                 }
-                const long double unit = element == sizeof(float) ? 0x1p-24L : 0x1p-53L;
                 const long double roundings = (long double)(p.depth < CHAIN ? p.depth : CHAIN) + 4;
-                CHECK(fabsl((long double)got - exact) <= roundings * unit * sizes);
+                CHECK(fabsl((long double)got - exact) <= roundings * unit_of(element) * sizes);
             }
         }
         guarded_free(y);
@@ -114,24 +114,23 @@ static void test_reference(size_t element, const ds_real_kernels *kernels)
     }
 }
 
-static void compare(const problem *p, const ds_kernels *const *variants, size_t n_variants,
-                    size_t real)
+static void compare(const problem *p, const variants *all)
 {
-    guarded expected = run(p, &variants[0]->real[real]);
-    for (size_t v = 1; v < n_variants; v++) {
-        guarded y = run(p, &variants[v]->real[real]);
+    guarded expected = run(p, all->k[0]);
+    for (size_t v = 1; v < all->n; v++) {
+        guarded y = run(p, all->k[v]);
         CHECK(memcmp(y.data, expected.data, y.n_bytes) == 0); /* gaps between rows too */
         guarded_free(y);
     }
     /* Each row alone. */
-    for (size_t v = 0; v < n_variants; v++) {
+    for (size_t v = 0; v < all->n; v++) {
         for (size_t m = 0; m < p->n_rows && p->n_rows > 1; m += v == 0 ? 7 : 1) {
             problem one = *p;
             one.n_rows = 1;
             one.rows[0] = p->rows[m];
             one.y_at[0] = 0;
             one.y_elements = p->n_cols;
-            guarded y = run(&one, &variants[v]->real[real]);
+            guarded y = run(&one, all->k[v]);
             CHECK(memcmp(y.data, at(expected.data, p->element, p->y_at[m]), y.n_bytes) == 0);
             guarded_free(y);
         }
@@ -139,26 +138,26 @@ static void compare(const problem *p, const ds_kernels *const *variants, size_t 
     guarded_free(expected);
 }
 
-static void test_variants(const ds_kernels *const *variants, size_t n_variants, size_t real)
+static void test_variants(const variants *all)
 {
     static const size_t depths[] = {0, 1, 2, 3, 17, 64, 255, 256, 257, 511, 512, 513, 600};
-    const size_t element = variants[0]->real[real].element;
+    const size_t element = all->element;
     for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
         /* Deep ones by some numbers of columns each. */
         const size_t step = COLUMNS / (size_t)SOME_OF(depths[d] < 64 ? COLUMNS : COLUMNS / 5);
         for (size_t n_cols = 1 + d % step; n_cols <= COLUMNS; n_cols += step) {
             const size_t n_rows = depths[d] < 64 ? random_size(1, MAX_ROWS) : random_size(1, 4);
             problem p = problem_new(element, n_rows, n_cols, depths[d]);
-            compare(&p, variants, n_variants, real);
+            compare(&p, all);
             problem_free(&p);
         }
     }
     for (size_t n_rows = 0; n_rows <= MAX_ROWS; n_rows++) {
         problem p = problem_new(element, n_rows, random_size(1, 300), random_size(0, 40));
-        compare(&p, variants, n_variants, real);
+        compare(&p, all);
         problem_free(&p);
         p = problem_new(element, n_rows, random_size(0, 70), random_size(250, 270));
-        compare(&p, variants, n_variants, real);
+        compare(&p, all);
         problem_free(&p);
     }
 }
@@ -325,13 +324,13 @@ static void test_parts(const ds_real_kernels *k, ds_pool *pool)
 }
 
 /* What one row holds touches no other. */
-static void test_nan_stays_in_its_row(const ds_kernels *kernels, size_t real)
+static void test_nan_stays_in_its_row(const ds_real_kernels *k)
 {
-    problem p = problem_new(kernels->real[real].element, 9, 33, 20);
+    problem p = problem_new(k->element, 9, 33, 20);
     for (size_t m = 0; m < p.n_rows; m++)
         p.rows[m] = at(p.x, p.element, m * p.depth);
     put(p.x, p.element, 4 * p.depth + 7, (double)NAN);
-    guarded y = run(&p, &kernels->real[real]);
+    guarded y = run(&p, k);
     for (size_t m = 0; m < p.n_rows; m++)
         for (size_t n = 0; n < p.n_cols; n++)
             CHECK(isnan(get(y.data, p.element, p.y_at[m] + n)) == (m == 4));
@@ -339,9 +338,9 @@ static void test_nan_stays_in_its_row(const ds_kernels *kernels, size_t real)
     problem_free(&p);
 }
 
-static void test_depthwise(const ds_kernels *const *variants, size_t n_variants, size_t real)
+static void test_depthwise(const variants *all)
 {
-    const size_t element = variants[0]->real[real].element;
+    const size_t element = all->element;
     for (int round = 0; round < DEPTHWISE; round++) {
         const size_t n_rows = random_size(0, 11), n_channels = random_size(0, 80);
         const size_t n_taps = round % 20 == 0 ? random_size(250, 530) : random_size(0, 33);
@@ -356,7 +355,7 @@ static void test_depthwise(const ds_kernels *const *variants, size_t n_variants,
         if (bias != NULL)
             fill(bias, element, n_channels, -1, 1);
         guarded expected = guarded_new(n_rows * (n_channels + 1) * element);
-        for (size_t v = 0; v < n_variants; v++) {
+        for (size_t v = 0; v < all->n; v++) {
             guarded y = guarded_new(expected.n_bytes);
             void *out[11] = {NULL};
             const void *in[11] = {NULL};
@@ -370,7 +369,7 @@ static void test_depthwise(const ds_kernels *const *variants, size_t n_variants,
                                     .data = weight,
                                     .bias = bias};
             const ds_product product = {.weight = &taps, .y = out, .x = in, .n_rows = n_rows};
-            variants[v]->real[real].depthwise(&product, tap_stride);
+            all->k[v]->depthwise(&product, tap_stride);
             if (v == 0)
                 memcpy(expected.data, y.data, y.n_bytes);
             CHECK(memcmp(expected.data, y.data, y.n_bytes) == 0);
@@ -393,7 +392,7 @@ static void test_depthwise(const ds_kernels *const *variants, size_t n_variants,
 }
 
 /* Some rows and some panels are so small that products, or sums, count as zero; others hold zeros alone. */
-static void test_tiny(const ds_kernels *const *variants, size_t n_variants)
+static void test_tiny(const variants *all)
 {
     static const double scales[] = {1, 0x1p-40, 0x1p-63, 0x1p-66, 0x1p-100, 0x1p-135, 0};
     enum { SCALES = sizeof scales / sizeof *scales };
@@ -413,7 +412,7 @@ static void test_tiny(const ds_kernels *const *variants, size_t n_variants)
         /* No bias is taken for zero, nor its sum. */
         for (size_t j = 0; p.bias != NULL && j < p.n_cols; j++)
             ((float *)p.bias)[j] *= round % 2 == 0 ? 0 : (float)scales[random_size(0, SCALES - 1)];
-        compare(&p, variants, n_variants, 0);
+        compare(&p, all);
         problem_free(&p);
     }
     for (int exponent = -116; exponent < -108; exponent++) { /* of 131 131 - 130 132, which is 1 */
@@ -432,38 +431,36 @@ static void test_tiny(const ds_kernels *const *variants, size_t n_variants)
             if (p.bias != NULL) /* whose sum is below 2^-126, where it is not 0 */
                 ((float *)p.bias)[j] = j % 2 == 0 ? 0 : ldexpf(-1 + 0x1p-10f, exponent - 14);
         }
-        compare(&p, variants, n_variants, 0);
+        compare(&p, all);
         problem_free(&p);
     }
 }
 
 /* Products of cells: rows are stored as the weight is. */
-static void test_cells(const ds_kernels *const *variants, size_t n_variants, ds_stored stored,
-                       ds_pool *pool)
+static void test_cells(const variants *floats, ds_stored stored, ds_pool *pool)
 {
-    ds_kernels narrow[MAX_VARIANTS];
-    const ds_kernels *all[MAX_VARIANTS];
-    size_t n = 0;
-    for (size_t v = 0; v < n_variants; v++) {
-        if (stored == DS_STORED_SPLIT && v > 0 && !variants[v]->real[0].tiles)
+    ds_real_kernels kernels[MAX_VARIANTS];
+    variants cells = {.element = sizeof(float)};
+    for (size_t v = 0; v < floats->n; v++) {
+        if (stored == DS_STORED_SPLIT && v > 0 && !floats->k[v]->tiles)
             continue; /* by tiles only, but for the reference */
-        narrow[n] = *variants[v];
-        narrow[n].real[0].format = DS_FORMAT_CELLS;
-        narrow[n].real[0].stored = stored;
-        all[n] = &narrow[n];
-        test_layouts(&narrow[n].real[0]);
-        test_parts(&narrow[n].real[0], pool);
-        n++;
+        ds_real_kernels *const k = &kernels[cells.n];
+        *k = *floats->k[v];
+        k->format = DS_FORMAT_CELLS;
+        k->stored = stored;
+        cells.k[cells.n++] = k;
+        test_layouts(k);
+        test_parts(k, pool);
     }
-    test_tiny(all, n);
-    test_variants(all, n, 0);
+    test_tiny(&cells);
+    test_variants(&cells);
 }
 
 /* Panels of narrow numbers give what the reference makes of the same numbers as floats. */
-static void test_narrow(const ds_kernels *const *variants, size_t n_variants, ds_stored stored)
+static void test_narrow(const variants *floats, ds_stored stored)
 {
-    for (size_t v = 1; v < n_variants; v++) {
-        ds_real_kernels k = variants[v]->real[0];
+    for (size_t v = 1; v < floats->n; v++) {
+        ds_real_kernels k = *floats->k[v];
         k.stored = stored;
         for (size_t n_rows = 0; n_rows <= MAX_ROWS; n_rows++) {
             const size_t depth = random_size(1, n_rows % 5 == 0 ? 600 : 40);
@@ -474,7 +471,7 @@ static void test_narrow(const ds_kernels *const *variants, size_t n_variants, ds
             ds_pack(&k, k.format, packed.data, p.weight, p.n_cols, &rows, p.bias);
             CHECK(((const ds_packed *)packed.data)->stored == stored);
             ds_unpack(packed.data, p.weight);
-            guarded expected = run(&p, &variants[0]->real[0]);
+            guarded expected = run(&p, floats->k[0]);
             CHECK(memcmp(y.data, expected.data, y.n_bytes) == 0);
             guarded_free(packed);
             guarded_free(y);
@@ -497,28 +494,25 @@ int main(int argc, char **argv)
                 {"split", DS_STORED_SPLIT, false, true}};
     ds_pool *pool = NULL;
     CHECK(ds_pool_create(&pool, NULL, 3) == DS_OK);
-    const ds_kernels *variants[MAX_VARIANTS];
-    const size_t n_variants = runnable(variants);
-    for (size_t real = 0; argc < 2 && real < 2; real++) {
-        const size_t element = real == 0 ? sizeof(float) : sizeof(double);
-        for (size_t v = 0; v < n_variants; v++) {
-            CHECK(variants[v]->real[real].element == element);
-            test_sizes(&variants[v]->real[real], v == 0);
-            test_layouts(&variants[v]->real[real]);
-            test_parts(&variants[v]->real[real], pool);
-            test_nan_stays_in_its_row(variants[v], real);
+    const variants reals[] = {variants_of(0), variants_of(1)};
+    for (const variants *all = reals; argc < 2 && all < reals + 2; all++) {
+        for (size_t v = 0; v < all->n; v++) {
+            test_sizes(all->k[v], v == 0);
+            test_layouts(all->k[v]);
+            test_parts(all->k[v], pool);
+            test_nan_stays_in_its_row(all->k[v]);
         }
-        test_reference(element, &variants[0]->real[real]);
-        test_variants(variants, n_variants, real);
-        test_depthwise(variants, n_variants, real);
+        test_reference(all->k[0]);
+        test_variants(all);
+        test_depthwise(all);
     }
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         if (argc > 1 && strcmp(argv[1], ways[i].word) != 0)
             continue;
         if (ways[i].panels)
-            test_narrow(variants, n_variants, ways[i].stored);
+            test_narrow(&reals[0], ways[i].stored);
         if (ways[i].cells)
-            test_cells(variants, n_variants, ways[i].stored, pool);
+            test_cells(&reals[0], ways[i].stored, pool);
     }
     ds_pool_destroy(pool);
     return check_report();

@@ -37,9 +37,8 @@ static void fill_some(void *x, size_t e, int round)
         put(x, e, i, random_size(0, 1) == 0 ? 0 : -0.0);
 }
 
-static void test_reduce(const ds_kernels *kernels, size_t real)
+static void test_reduce(const ds_real_kernels *k)
 {
-    const ds_real_kernels *const k = &kernels->real[real];
     static double x[MOST], centre[90];
     for (int round = 0; round < 750; round++) {
         const bool rows = round % 2 == 0;
@@ -80,9 +79,8 @@ static double halves(const void *x, size_t e, size_t from, size_t n, size_t step
     return sum;
 }
 
-static void test_pool(const ds_kernels *kernels, size_t real)
+static void test_pool(const ds_real_kernels *k)
 {
-    const ds_real_kernels *const k = &kernels->real[real];
     static double x[MOST];
     for (int round = 0; round < 400; round++) {
         const size_t n = random_size(1, 40), n_taps = random_size(1, 18), at = random_size(1, 3);
@@ -110,14 +108,12 @@ static void test_pool(const ds_kernels *kernels, size_t real)
     }
 }
 
-int main(void)
+static void test_both(const variants *all)
 {
-    const ds_kernels *variants[MAX_VARIANTS];
-    const size_t n_variants = runnable(variants);
-    for (size_t v = 0; v < n_variants; v++)
-        for (size_t real = 0; real < 2; real++) {
-            test_reduce(variants[v], real);
-            test_pool(variants[v], real);
-        }
-    return check_report();
+    for (size_t v = 0; v < all->n; v++) {
+        test_reduce(all->k[v]);
+        test_pool(all->k[v]);
+    }
 }
+
+KERNEL_TESTS(test_both)

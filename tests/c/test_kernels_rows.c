@@ -1,25 +1,19 @@
-/* softmax and layer_norm: against long double, special rows, and bits in every variant. */
+/* softmax, layer_norm and rms_norm: against long double, special rows, and bits in every variant. */
 #include "test_kernels.h"
 
-typedef long double real;
 enum { WIDEST = 700 };
-
-static real unit_of(size_t element)
-{
-    return element == sizeof(float) ? 0x1p-24L : 0x1p-53L;
-}
 
 /* Runs a kernel of rows in every variant: bits equal, rows alone = together, in place. */
 typedef void rows_kernel(const ds_real_kernels *kernels, void *y, const void *x, size_t n_rows,
                          size_t n, const void *context);
 
-static guarded run_rows(rows_kernel *kernel, const ds_kernels *const *variants, size_t n_variants,
-                        size_t real_at, const void *x, size_t n_rows, size_t n, const void *context)
+static guarded run_rows(rows_kernel *kernel, const variants *all, const void *x, size_t n_rows,
+                        size_t n, const void *context)
 {
-    const size_t e = variants[0]->real[real_at].element;
+    const size_t e = all->element;
     guarded expected = guarded_new(n_rows * n * e);
-    for (size_t v = 0; v < n_variants; v++) {
-        const ds_real_kernels *const k = &variants[v]->real[real_at];
+    for (size_t v = 0; v < all->n; v++) {
+        const ds_real_kernels *const k = all->k[v];
         guarded y = v == 0 ? expected : guarded_new(n_rows * n * e);
         kernel(k, y.data, x, n_rows, n, context);
         CHECK(same(y.data, expected.data, e, n_rows * n));
@@ -71,9 +65,9 @@ static void check_softmax(const void *y, const void *x, size_t element, size_t n
     }
 }
 
-static void test_softmax(const ds_kernels *const *variants, size_t n_variants, size_t real_at)
+static void test_softmax(const variants *all)
 {
-    const size_t e = variants[0]->real[real_at].element;
+    const size_t e = all->element;
     double x[6 * 70];
     for (size_t n = 0; n <= 70; n++) {
         for (int kind = 0; kind < 4; kind++) {
@@ -88,8 +82,7 @@ static void test_softmax(const ds_kernels *const *variants, size_t n_variants, s
                 put(x, e, m * n + random_size(0, n - 1), odd[random_size(0, 3)]);
             }
             for (int logarithm = 0; logarithm < 2; logarithm++) {
-                guarded y =
-                    run_rows(softmax, variants, n_variants, real_at, x, n_rows, n, &logarithm);
+                guarded y = run_rows(softmax, all, x, n_rows, n, &logarithm);
                 for (size_t m = 0; m < n_rows; m++) {
                     check_softmax((char *)y.data + m * n * e, (char *)x + m * n * e, e, n,
                                   logarithm);
@@ -134,9 +127,9 @@ static void check_layer_norm(const void *y, const void *x, size_t element, size_
     }
 }
 
-static void test_layer_norm(const ds_kernels *const *variants, size_t n_variants, size_t real_at)
+static void test_layer_norm(const variants *all)
 {
-    const size_t e = variants[0]->real[real_at].element;
+    const size_t e = all->element;
     static double x[3 * WIDEST], weight[WIDEST], bias[WIDEST];
     static const double offsets[] = {0, 1, 1000, -30000};
     fill(weight, e, WIDEST, -2, 2);
@@ -147,7 +140,7 @@ static void test_layer_norm(const ds_kernels *const *variants, size_t n_variants
                               kind & 4 ? 1e-5 : 1e-3};
             const double offset = offsets[random_size(0, 3)];
             fill(x, e, 3 * n, offset - 1, offset + 1);
-            guarded y = run_rows(layer_norm, variants, n_variants, real_at, x, 3, n, &a);
+            guarded y = run_rows(layer_norm, all, x, 3, n, &a);
             for (size_t m = 0; n > 1 && m < 3; m++)
                 check_layer_norm((char *)y.data + m * n * e, (char *)x + m * n * e, e, n, &a);
             guarded_free(y);
@@ -156,25 +149,54 @@ static void test_layer_norm(const ds_kernels *const *variants, size_t n_variants
         const affine a = {weight, bias, 1e-5};
         for (size_t i = 0; i < n; i++)
             put(x, e, i, 1234.567);
-        guarded y = run_rows(layer_norm, variants, n_variants, real_at, x, 1, n, &a);
+        guarded y = run_rows(layer_norm, all, x, 1, n, &a);
         for (size_t i = 0; i < n; i++)
             CHECK(fabs(get(y.data, e, i) - get(bias, e, i)) <= 1e-6);
         guarded_free(y);
         put(x, e, n / 2, (double)NAN);
-        y = run_rows(layer_norm, variants, n_variants, real_at, x, 1, n, &a);
+        y = run_rows(layer_norm, all, x, 1, n, &a);
         for (size_t i = 0; i < n; i++)
             CHECK(isnan(get(y.data, e, i)));
         guarded_free(y);
     }
 }
 
-int main(void)
+static void rms_norm(const ds_real_kernels *kernels, void *y, const void *x, size_t n_rows,
+                     size_t n, const void *context)
 {
-    const ds_kernels *variants[MAX_VARIANTS];
-    const size_t n_variants = runnable(variants);
-    for (size_t real_at = 0; real_at < 2; real_at++) {
-        test_softmax(variants, n_variants, real_at);
-        test_layer_norm(variants, n_variants, real_at);
-    }
-    return check_report();
+    const affine *const a = context;
+    kernels->rms_norm(y, x, n_rows, n, a->weight, a->epsilon);
 }
+
+static void check_rms_norm(const void *y, const void *x, size_t element, size_t n, const affine *a)
+{
+    real square = (real)a->epsilon;
+    for (size_t i = 0; i < n; i++) {
+        const real v = (real)get(x, element, i);
+        square += v * v / (real)n;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const real w = a->weight != NULL ? (real)get(a->weight, element, i) : 1;
+        const real expected = (real)get(x, element, i) / sqrtl(square) * w;
+        CHECK(fabsl((real)get(y, element, i) - expected) <=
+              16 * unit_of(element) * fabsl(expected));
+    }
+}
+
+static void test_rms_norm(const variants *all)
+{
+    enum { ROWS = 5 };
+    const size_t e = all->element;
+    static double x[ROWS * WIDEST], weight[WIDEST];
+    fill(weight, e, WIDEST, -2, 2);
+    for (size_t n = 1; n <= 300; n += n < 70 ? 1 : 37) {
+        const affine a = {n % 2 ? weight : NULL, NULL, n % 3 ? 1e-6 : 0.5};
+        fill(x, e, ROWS * n, -3, 5);
+        guarded y = run_rows(rms_norm, all, x, ROWS, n, &a);
+        for (size_t m = 0; m < ROWS; m++)
+            check_rms_norm((char *)y.data + m * n * e, (char *)x + m * n * e, e, n, &a);
+        guarded_free(y);
+    }
+}
+
+KERNEL_TESTS(test_softmax, test_layer_norm, test_rms_norm)

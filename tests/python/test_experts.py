@@ -44,7 +44,7 @@ class TestOperators:
 
     def test_shapes_that_do_not_fit(self):
         index = ds.tensor(np.zeros((2, 1), np.int64))
-        with pytest.raises(ds.ShapeError, match=r"expected an input of shape \(..., 7\)"):
+        with pytest.raises(ds.ShapeError, match=r"expected input 0 to have shape \(..., 7\)"):
             F.expert_linear(tensor(2, 4), index, tensor(3, 5, 7))
         with pytest.raises(ds.ShapeError, match="'bias'"):
             F.expert_linear(tensor(2, 4), index, tensor(3, 5, 4), tensor(2, 5))
