@@ -105,7 +105,7 @@ class Schedule:
         module.keep({e: int(n * self._rate(e) * graph.period) for e, n in self._behind().items()})
 
     def _known(self, frames: Tensor, ended: bool = False, change: Any = None) -> list[Tensor]:
-        counter = Counter(torch.ones(frames.shape, dtype=torch.bool)) if ended else Counter()
+        counter = Counter(torch.ones(frames.shape, dtype=torch.bool)) if ended else Counter(lasting=True)
         pairs = self.graph.pairs(counter, [_scaled(frames, r) for r in self.ratios], change)
         return [pair if pair is None else pair[0] for pair in pairs]
 
@@ -185,7 +185,7 @@ class Schedule:
                 out = module._kernels[j].run(step, *zeros, *module._given(j))
             return not any(y.any() for y in (out if isinstance(out, tuple) else (out,)))
         plain = node.name == "pad" and a["mode"] in ("zeros", "constant") and not a["value"] and not node.weights
-        return plain and lead == a["left"]
+        return plain and lead <= a["left"]
 
     def course(self, e: int) -> Course:
         out = self.courses[e]
@@ -379,7 +379,7 @@ class StaticCall:
         if not extent(x, 1) and kept is not None:
             return kept
         ends = any(self._sees_end(node) for node in self.readers.get(e, []))
-        if ends or (course.lead < 0 and kept is not None):
+        if ends or (course.lead < 0 and (kept is not None or self._reaches_back(e))):
             x = hide(x, ~self.valid(e, course.early, extent(x, 1), ends), 0)
         if course.early:
             early, x = x[:, : course.early], x[:, course.early :]
@@ -396,6 +396,12 @@ class StaticCall:
         if n_early != n_kept:
             parts.insert(0, early[:, : n_early - both] if n_early > both else kept[:, : n_kept - both])
         return torch.cat(parts, 1)
+
+    def _reaches_back(self, e: int) -> bool:
+        """Return whether a reader's frames begin before the edge's: made of what stands before the first one."""
+        lead, rate = self.schedule.course(e).lead, self.schedule.course(e).rate
+        outputs = [self.schedule.course(o) for node in self.readers.get(e, []) for o in node.outputs]
+        return any(course.lead * rate > lead * course.rate for course in outputs)
 
     def _sees_end(self, node: FunctionalNode) -> bool:
         """Return whether frames from a stream's end on reach frames that are wanted."""
