@@ -95,8 +95,8 @@ class Schedule:
         self.lags = [0] * len(graph.edges)
         self.totals, stands = self._known(self.lengths, True), self._known(moments)
         known = self._lag(self._known(self.calls + self.base))
-        open_, steady = self._known(self.lengths), self._known(self.lengths + self.base)
-        self.open = [self._steady(e, steady[e]) if lag else open_[e] for e, lag in enumerate(self.lags)]
+        #: Of each edge, frames known when so many more than the base have come.
+        self.later = self._known(self.lengths + self.base)
         self.courses: list[Course | None] = [None] * len(graph.edges)
         self.used = {e for node in graph.nodes if not node.silent for e in node.inputs} | set(graph.outputs)
         made = [(j, e) for j, node in enumerate(graph.nodes) if not node.silent for e in node.outputs]
@@ -127,7 +127,7 @@ class Schedule:
                 return pair
             missing = int((self._steady(e, steady[e]) - pair[0]).max())
             self.lags[e] = max(0, -(-missing // int(rate * self.graph.period)))
-            return (self._steady(e, steady[e]), pair[1]) if self.lags[e] else pair
+            return self._steady(e, steady[e]), pair[1]
 
         return self._known(self.calls, change=lagging)
 
@@ -142,7 +142,7 @@ class Schedule:
 
     def _course(self, j: int, e: int, stands: Tensor, known: Tensor) -> Course:
         edge, graph, rate = self.graph.edges[e], self.graph, self._rate(e)
-        waits = bool((self.totals[e] > self.open[e]).any())
+        waits = bool((self.totals[e] > self._steady(e, self.later[e])).any())
         if not rate:
             most = edge.gain[1] // edge.gain[2]
             course = Course(rate, 0, [0] * self.n_phases, [most] * self.n_phases, waits)
@@ -157,9 +157,6 @@ class Schedule:
             if lead > 0 and j >= 0 and e not in graph.outputs:
                 course.blank = self._begins_with_zeros(j, graph.nodes[j], lead)
             regular = bool(((phase + _scaled(moved, rate)).clamp(min=0) == known).all())
-            if j >= 0 and self.module._kernels[j].framewise:
-                values = graph.nodes[j].inputs[: graph.nodes[j].op.n_values]
-                regular = regular and all(self.lags[i] == self.lags[e] for i in values)
         if not regular:
             node = graph.nodes[j]
             raise CaptureError(
@@ -435,7 +432,7 @@ class StaticCall:
         if idle and not any(k for k, e in zip(n, node.outputs) if e in self.schedule.used):
             out: Any = tuple(self._nothing(e) for e in node.outputs)
         elif kernel.framewise:
-            out = kernel.run(step, *(self._last(e, n[0]) for e in values), *weights)
+            out = kernel.run(step, *(self._beside(node.outputs[0], e, n[0]) for e in values), *weights)
         elif self._alike(j, node, step):
             first = [c.stands[self.phase] - c.early for c in courses]
             if node.name in FORMS or not kernel.numbers:
@@ -455,8 +452,11 @@ class StaticCall:
         edge = self.graph.edges[e]
         return torch.zeros((self.n_rows, 0, *edge.features), dtype=getattr(torch, edge.dtype))
 
-    def _last(self, e: int, n: int) -> Tensor:
-        """Return the last n columns of an edge; early ones that nobody computed are zeros."""
+    def _beside(self, out: int, e: int, n: int) -> Tensor:
+        """Return n columns of an edge, those that are an operator's output's; early ones not computed are zeros."""
+        if self.schedule.lags[e] != self.schedule.lags[out]:
+            course = self.schedule.course(out)
+            return SteadyWindow(self, e, False).run(course.stands[self.phase] - course.early, n)
         x = self.fresh[e]
         have = extent(x, 1)
         return x if have == n else x[:, have - n :] if have > n else _with_ends(x, n - have, n, 0)
