@@ -161,14 +161,43 @@ class Reflected(torch.nn.Module):
         return self.cell(y.transpose(1, 2))[0].transpose(1, 2)
 
 
+class Subsampled(torch.nn.Module):
+    """Strided windows without padding, a causal convolution behind them, both joined frame by frame."""
+
+    def __init__(self):
+        super().__init__()
+        conv = torch.nn.Conv1d
+        self.first, self.second, self.causal = conv(2, 4, 4, 2), conv(4, 4, 3, 2), conv(4, 4, 3, dilation=2)
+        self.up = torch.nn.ConvTranspose1d(4, 2, 4, 2)
+
+    def forward(self, x):
+        y = self.second(self.first(x).relu()) + 1
+        return self.up(y * self.causal(torch.nn.functional.pad(y, (4, 0))))
+
+
+class Averaged(torch.nn.Module):
+    """The mean of all frames so far behind strided windows, padded: before the first frame it is 0 / 0."""
+
+    def __init__(self):
+        super().__init__()
+        self.windows, self.causal = torch.nn.Conv1d(2, 2, 3, 2), torch.nn.Conv1d(2, 2, 3)
+
+    def forward(self, x):
+        y = self.windows(x)
+        y = y.cumsum(2) / torch.arange(1, y.size(2) + 1, dtype=y.dtype)
+        return self.causal(torch.nn.functional.pad(y, (2, 0)))
+
+
 @pytest.mark.parametrize("frames", [1, 3, 8])
-@pytest.mark.parametrize("name", ["joined", "vocoder", "strided"])
-def test_reflected_starts(tmp_path, name, frames):
-    """What mirrors a stream's start has its first frames late, in small calls too, and so has all behind it."""
+@pytest.mark.parametrize("name", ["joined", "vocoder", "strided", "subsampled", "averaged"])
+def test_starts(tmp_path, name, frames):
+    """Streams that begin otherwise than they go on: mirrored ones, and those whose first windows are not full."""
     pad, conv, up = torch.nn.ReflectionPad1d, torch.nn.Conv1d, torch.nn.ConvTranspose1d
     torch.manual_seed(0)
     model = {
-        "joined": lambda: Reflected(),
+        "joined": Reflected,
+        "subsampled": Subsampled,
+        "averaged": Averaged,
         "vocoder": lambda: torch.nn.Sequential(
             conv(2, 2, 7, padding=3), up(2, 2, 8, 4, 2), pad((1, 0)), conv(2, 2, 5), up(2, 1, 8, 4, 2)
         ),
