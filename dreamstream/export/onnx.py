@@ -70,8 +70,7 @@ def onnx(
     Raises
     ------
     CaptureError, NotStreamableError
-        As for :func:`dreamstream.torch.functionalize`; CaptureError also for what ONNX has no form of, and in a
-        static export for what begins otherwise than it goes on.
+        As for :func:`dreamstream.torch.functionalize`; CaptureError also for what ONNX has no form of.
     ImportError
         Where the package `onnx` is not installed.
     """

@@ -22,7 +22,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import CaptureError
 from ..run.kernels import KERNELS
 from ..run.kernels.positions import extent
 from .forms import FORMS
@@ -64,13 +63,7 @@ class Course:
 
 
 class Schedule:
-    """What is the same in all calls of a size: how edges move, how many phases there are.
-
-    Raises
-    ------
-    CaptureError
-        Where an operator begins otherwise than it goes on, so that its calls don't give equally many frames.
-    """
+    """What is the same in all calls of a size: how edges move, how many phases there are."""
 
     def __init__(self, module: FunctionalModule, frames: Sequence[int]) -> None:
         self.module, self.graph, self.frames = module, module.graph, list(frames)
@@ -94,14 +87,14 @@ class Schedule:
         #: Of each edge, periods by which it lags.
         self.lags = [0] * len(graph.edges)
         self.totals, stands = self._known(self.lengths, True), self._known(moments)
-        known = self._lag(self._known(self.calls + self.base))
+        self._lag(self._known(self.calls + self.base))
         #: Of each edge, frames known when so many more than the base have come.
         self.later = self._known(self.lengths + self.base)
         self.courses: list[Course | None] = [None] * len(graph.edges)
         self.used = {e for node in graph.nodes if not node.silent for e in node.inputs} | set(graph.outputs)
         made = [(j, e) for j, node in enumerate(graph.nodes) if not node.silent for e in node.outputs]
         for j, e in [*((-1, e) for e in graph.inputs), *made]:
-            self.courses[e] = self._course(j, e, stands[e], known[e])
+            self.courses[e] = self._course(j, e, stands[e])
         module.keep({e: int(n * self._rate(e) * graph.period) for e, n in self._behind().items()})
 
     def _known(self, frames: Tensor, ended: bool = False, change: Any = None) -> list[Tensor]:
@@ -118,8 +111,8 @@ class Schedule:
         rate = self._rate(e)
         return (known - int((self.base + self.lags[e] * self.graph.period) * rate)).clamp(min=0)
 
-    def _lag(self, steady: list[Tensor]) -> list[Tensor]:
-        """Let edges lag as far as equally many frames in each call take; return the counts at all calls."""
+    def _lag(self, steady: list[Tensor]) -> None:
+        """Let edges lag as far as it takes for all calls to give as many frames as in mid-stream."""
 
         def lagging(node: FunctionalNode, e: int, pair: Pair) -> Pair:
             rate = self._rate(e)
@@ -129,7 +122,7 @@ class Schedule:
             self.lags[e] = max(0, -(-missing // int(rate * self.graph.period)))
             return self._steady(e, steady[e]), pair[1]
 
-        return self._known(self.calls, change=lagging)
+        self._known(self.calls, change=lagging)
 
     def _behind(self) -> dict[int, int]:
         """Return by how many periods readers lag behind what they read, which is kept for them."""
@@ -140,30 +133,17 @@ class Schedule:
                 more[e] = max(more.get(e, 0), behind)
         return more
 
-    def _course(self, j: int, e: int, stands: Tensor, known: Tensor) -> Course:
+    def _course(self, j: int, e: int, stands: Tensor) -> Course:
         edge, graph, rate = self.graph.edges[e], self.graph, self._rate(e)
         waits = bool((self.totals[e] > self._steady(e, self.later[e])).any())
         if not rate:
             most = edge.gain[1] // edge.gain[2]
-            course = Course(rate, 0, [0] * self.n_phases, [most] * self.n_phases, waits)
-            regular = not known.any()
-        else:
-            at: list[int] = (stands - int(self.lags[e] * graph.period * rate)).tolist()
-            lead = at[0] - int(self.base * rate)
-            course = Course(rate, lead, at[:-1], [b - a for a, b in zip(at, at[1:])], waits)
-            place = torch.arange(1, len(self.calls) + 1)
-            phase = torch.tensor(course.stands)[place % self.n_phases]
-            moved = (self.calls - self.frames[0] * (place % self.n_phases)) - self.base
-            if lead > 0 and j >= 0 and e not in graph.outputs:
-                course.blank = self._begins_with_zeros(j, graph.nodes[j], lead)
-            regular = bool(((phase + _scaled(moved, rate)).clamp(min=0) == known).all())
-        if not regular:
-            node = graph.nodes[j]
-            raise CaptureError(
-                f"{node.path or 'the forward'}: {node.name} gives another number of frames in a stream's first "
-                f"calls of {self.frames[0]} frames than later, which a static export can't hold; take more frames "
-                "for a call, or static=False"
-            )
+            return Course(rate, 0, [0] * self.n_phases, [most] * self.n_phases, waits)
+        at: list[int] = (stands - int(self.lags[e] * graph.period * rate)).tolist()
+        lead = at[0] - int(self.base * rate)
+        course = Course(rate, lead, at[:-1], [b - a for a, b in zip(at, at[1:])], waits)
+        if lead > 0 and j >= 0 and e not in graph.outputs:
+            course.blank = self._begins_with_zeros(j, graph.nodes[j], lead)
         return course
 
     def _begins_with_zeros(self, j: int, node: FunctionalNode, lead: int) -> bool:
