@@ -74,6 +74,8 @@ class Schedule:
             phases += 1
         self.n_phases = phases
         self.base = graph.period * (graph.transient // graph.period + 2)
+        #: Of masks that edges share, the first column and the one behind the last.
+        self.spans: dict[Any, tuple[int, int]] = {}
         #: Whether positions, or streams' totals, are in the graph; known after a call.
         self.counted = self.ended = False
         last = graph.transient + (2 + phases) * graph.period
@@ -306,46 +308,68 @@ class StaticCall:
 
     def stand(self, e: int) -> Tensor:
         """Return where an edge stands before the call, negative before a delayed one's first frame."""
-        course = self.schedule.course(e)
-        if not course.rate:
+        rate = self.schedule.course(e).rate
+        if not rate:
             return self._once("none", lambda: torch.zeros_like(self.clock))
+        moved, at = self._moved(rate), self._offset(e)
+        return self._once(("stand", rate, at), lambda: moved + at if at else moved)
+
+    @property
+    def _begun_frames(self) -> int:
+        """The frames by which this call's phase is behind the first one's."""
+        return self.schedule.frames[0] * self.phase
+
+    def _moved(self, rate: Fraction) -> Tensor:
+        """Return the frames at a rate so far, those of whole periods where the clock's multiple is no whole number."""
+        begun = self._begun_frames if (self._begun_frames * rate).denominator > 1 else 0
+        return self._once(("moved", rate), lambda: _scaled(self.clock - begun if begun else self.clock, rate))
+
+    def _offset(self, e: int) -> int:
+        """Return by how many frames an edge stands ahead of those that its rate has moved."""
+        course = self.schedule.course(e)
+        begun = self._begun_frames * course.rate
         at = course.stands[self.phase] - self.schedule.base * course.rate
-        at -= self.phase * self.schedule.frames[0] * course.rate
-        if at.denominator == 1:
-            moved = self._once(("moved", course.rate), lambda: _scaled(self.clock, course.rate))
-            return self._once(("stand", course.rate, at), lambda: moved + int(at) if at else moved)
-        # within a period the clock's own multiple is no whole number
-        whole = self.schedule.frames[0] * self.phase
-        moved = _scaled(self.clock - whole, course.rate)
-        return moved + int(at + whole * course.rate)
+        return int(at - begun if begun.denominator == 1 else at)
 
     def total(self, e: int) -> Tensor:
         """Return the frames of an edge in the whole stream, very many before its last call."""
         self.schedule.ended = True
         if not self._totals:
             self._totals = [torch.full((self.n_rows,), UNENDED, dtype=torch.int64)] * len(self.module.inputs)
-        if len(self._totals) == 1 and self.schedule.course(e).rate:
-            told = self.schedule._line(e)
-            if not told["short"] and "line" in told:
-                p, more, q = told["line"]
-                return self._once(("total", p, more, q), lambda: _line(self._totals[0], p, more, q))
-        total: Tensor = self._exact_totals[e][0]
-        return total
+        key = self._total_key(e)
+        if isinstance(key, int):
+            total: Tensor = self._exact_totals[e][0]
+            return total
+        return self._once(("total", *key), lambda: _line(self._totals[0], *key))
+
+    def _total_key(self, e: int) -> Any:
+        """Return what edges of the same total have alike: a line, or the edge itself."""
+        if len(self.module.inputs) > 1 or not self.schedule.course(e).rate:
+            return e
+        told = self.schedule._line(e)
+        return e if told["short"] or "line" not in told else tuple(told["line"])
 
     @cached_property
     def _exact_totals(self) -> Any:
         ended = torch.ones(self.n_rows, dtype=torch.bool)
         return self.graph.pairs(Counter(ended), list(self._totals))
 
-    def valid(self, e: int, back: int, n: int, ends: bool) -> Tensor:
-        """Return which of n columns hold frames, the first `back` ones before the edge's new ones."""
-        key = ("valid", self.schedule.course(e).rate, self.schedule.course(e).lead, back, n)
-        at = self._once(("at", *key), lambda: self.stand(e)[:, None] + torch.arange(-back, n - back))
-        begun = self._once(key, lambda: at >= 0)
-        if not ends:
-            return begun
-        total = self.total(e)
-        return self._once((*key, id(total)), lambda: begun & (at < total[:, None]))
+    def hidden(self, e: int, back: int, n: int, ends: bool) -> Tensor:
+        """Return which of n columns hold no frames, the first `back` ones before the edge's new ones.
+
+        Edges of a rate share a mask as wide as all of them together: as wide as it became in an earlier call.
+        """
+        rate, low = self.schedule.course(e).rate, self._offset(e) - back
+        total = self.total(e) if ends else None
+        key = ("hidden", self.phase, rate, self._total_key(e) if ends else None)
+        span = self.schedule.spans.setdefault(key, (low, low + n))
+        span = self.schedule.spans[key] = min(low, span[0]), max(low + n, span[1])
+
+        def make() -> Tensor:
+            at = self._moved(rate)[:, None] + torch.arange(*span)
+            return at < 0 if total is None else (at < 0) | (at >= total[:, None])
+
+        return self._once((*key, span), make)[:, low - span[0] : low - span[0] + n]
 
     # ---------------------------------------------------------------- windows
     def grid(self, e: int) -> Tensor:
@@ -357,7 +381,7 @@ class StaticCall:
             return kept
         ends = any(self._sees_end(node) for node in self.readers.get(e, []))
         if ends or (course.lead < 0 and (kept is not None or self._reaches_back(e))):
-            x = hide(x, ~self.valid(e, course.early, extent(x, 1), ends), 0)
+            x = hide(x, self.hidden(e, course.early, extent(x, 1), ends), 0)
         if course.early:
             early, x = x[:, : course.early], x[:, course.early :]
             kept = early if kept is None else self._begun(early, kept)
@@ -516,7 +540,7 @@ class SteadyWindow:
         back = extent(self._frames, 1) - self._new - low
         if back <= 0 and self._call.schedule.course(self._e).lead >= 0 and not self._ends:
             return y
-        return hide(y, ~self._call.valid(self._e, back, n, self._ends), fill)
+        return hide(y, self._call.hidden(self._e, back, n, self._ends), fill)
 
     def take(self, positions: Tensor, fill: float = 0.0) -> Tensor:
         """Return the frames at positions, which are the same for all rows."""
