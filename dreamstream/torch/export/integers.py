@@ -147,9 +147,12 @@ def _key(value: Any) -> Any:
 def _floor(a: Any, b: Any) -> Any:
     if isinstance(a, int) and isinstance(b, int):
         return a // b
-    if isinstance(a, int):
-        a = torch.full_like(b, a)
-    return torch.div(a, b, rounding_mode="floor")
+    return floored(torch.full_like(b, a) if isinstance(a, int) else a, b)
+
+
+def floored(a: Tensor, b: Any) -> Tensor:
+    """Return ``a // b`` of counts: by what is left over, for which ONNX has an operator that rounds down."""
+    return torch.div(a - torch.remainder(a, b), b, rounding_mode="trunc")
 
 
 def _least(a: Any, b: Any) -> Any:

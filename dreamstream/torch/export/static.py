@@ -26,7 +26,7 @@ from ..run.kernels import KERNELS
 from ..run.kernels.positions import extent
 from .forms import FORMS
 from .graph import FunctionalNode
-from .integers import UNENDED, Counter, Pair
+from .integers import UNENDED, Counter, Pair, floored
 from .module import FunctionalModule
 from .window import Counts, PaddedWindow, hide, zero_behind
 
@@ -207,14 +207,14 @@ def _line(n: Tensor, p: int, more: int, q: int) -> Tensor:
     """Return ``(p * n + more) // q``, at least 0."""
     n = n if p == 1 else n * p
     n = n + more if more else n
-    n = n if q == 1 else torch.div(n, q, rounding_mode="floor")
+    n = n if q == 1 else floored(n, q)
     return n.clamp(min=0) if more < 0 else n
 
 
 def _scaled(n: Tensor, ratio: Fraction) -> Tensor:
     """Return ``n * ratio``, rounded down."""
     n = n * ratio.numerator if ratio.numerator != 1 else n
-    return n if ratio.denominator == 1 else torch.div(n, ratio.denominator, rounding_mode="floor")
+    return n if ratio.denominator == 1 else floored(n, ratio.denominator)
 
 
 class StaticModule(torch.nn.Module):
