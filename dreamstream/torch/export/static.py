@@ -337,17 +337,29 @@ class StaticCall:
         if not self._totals:
             self._totals = [torch.full((self.n_rows,), UNENDED, dtype=torch.int64)] * len(self.module.inputs)
         key = self._total_key(e)
-        if isinstance(key, int):
-            total: Tensor = self._exact_totals[e][0]
-            return total
-        return self._once(("total", *key), lambda: _line(self._totals[0], *key))
+        return self._once(("total", key), lambda: self._exact_totals[e][0] if key == e else self._total_of(*key))
 
     def _total_key(self, e: int) -> Any:
-        """Return what edges of the same total have alike: a line, or the edge itself."""
-        if len(self.module.inputs) > 1 or not self.schedule.course(e).rate:
+        """Return what edges of the same totals have alike; of several inputs, the edge itself."""
+        if len(self.module.inputs) > 1:
             return e
         told = self.schedule._line(e)
-        return e if told["short"] or "line" not in told else tuple(told["line"])
+        return tuple(told.get("line", ())), tuple(told.get("period", ())), tuple(map(tuple, told["short"]))
+
+    def _total_of(
+        self, line: Sequence[int], period: Sequence[int], short: Sequence[tuple[int, int]]
+    ) -> Tensor:
+        """Return totals by a line, but for those of some short streams, or by a table whose end goes on and on."""
+        n = self._totals[0]
+        if not short:
+            return _line(n, *line)
+        lengths, totals = torch.tensor(short).unbind(1)
+        table = torch.arange(int(lengths[-1]) + 1)
+        table = (_line(table, *line) if line else table).index_copy(0, lengths, totals)
+        if line:
+            return torch.where(n < len(table), table[n.clamp(max=len(table) - 1)], _line(n, *line))
+        times = (floored(n - len(table), period[0]) + 1).clamp(min=0)
+        return table[n - times * period[0]] + times * period[1]
 
     @cached_property
     def _exact_totals(self) -> Any:
