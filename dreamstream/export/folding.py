@@ -29,15 +29,43 @@ POINTWISE = {
 """Operators on elements, which may be transposed before or behind."""
 
 
-def fold(model: Any) -> Any:
+def fold(model: Any, last: bool) -> Any:
     """Return a model that computes the same with fewer nodes.
 
-    Transpositions sink, so that one meets another that undoes it; what is left of them becomes reshapes at last,
+    Transpositions sink, so that one meets another that undoes it. At last, what is left of them becomes reshapes,
     where it moves dimensions of 1 only.
     """
-    for last in (False, False, False, True, True):
+    for _ in range(2 if last else 3):
         model = _Folding(onnx.shape_inference.infer_shapes(model), last).made()
     return model
+
+
+def order_of_state(graphs: Sequence[Any], name: str, after: str) -> list[int] | None:
+    """Return the order of dimensions in which all graphs read a state and give it back, if it is another."""
+    orders = set()
+    for graph in graphs:
+        readers = [node for node in graph.node if name in node.input]
+        maker = next(node for node in graph.node if after in node.output)
+        if [(maker.op_type, *maker.input)] == [("Identity", name)] and readers == [maker]:
+            continue  # handed on
+        if maker.op_type != "Transpose" or any(node.op_type != "Transpose" for node in readers):
+            return None
+        orders.update({tuple(_back(_order(maker))), *(tuple(_order(node)) for node in readers)})
+    order = list(orders.pop()) if len(orders) == 1 else [1]
+    return order if order[0] == 0 else None
+
+
+def reorder_state(graph: Any, name: str, after: str, order: Sequence[int]) -> None:
+    """Let a graph take a state, and give it back, in another order of its dimensions."""
+    for node in graph.node:
+        if name in node.input or after in node.output:
+            node.op_type = "Identity"
+            del node.attribute[:]
+    for value in (*graph.input, *graph.output):
+        if value.name in (name, after):
+            sizes = [d.dim_value for d in value.type.tensor_type.shape.dim]
+            for d, i in zip(value.type.tensor_type.shape.dim, order):
+                d.dim_value = sizes[i]
 
 
 class _Folding:
@@ -47,6 +75,7 @@ class _Folding:
         self.model, self.last, graph = model, last, model.graph
         self.opset = next(o.version for o in model.opset_import if not o.domain)
         self.constants = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
+        self.given = {value.name for value in graph.input}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.types: dict[str, int] = {}
         for value in (*graph.input, *graph.value_info, *graph.output):
@@ -67,6 +96,7 @@ class _Folding:
         """Return the model of the nodes that are left."""
         graph = self.model.graph
         ends = {o.name: self._now(o.name) for o in graph.output}
+        self._name_outputs(ends)
         kept = [helper.make_node("Identity", [now], [name]) for name, now in ends.items() if now != name]
         wanted = set(ends.values())
         for node in reversed(self.nodes):
@@ -83,6 +113,15 @@ class _Folding:
         }
         graph.initializer.extend(ready.values())
         return self.model
+
+    def _name_outputs(self, ends: dict[str, str]) -> None:
+        """Let nodes give outputs their names, in place of copies of what they make."""
+        names = {now: name for name, now in ends.items() if now in self.makers and now not in ends}
+        for node in self.nodes:
+            self.instead.update({o: names[o] for o in node.output if o in names})
+            node.output[:] = [names.get(o, o) for o in node.output]
+            self._rename(node)
+        ends.update({name: now for now, name in names.items() for now in [name]})
 
     # ---------------------------------------------------------------- one node
     def _now(self, name: str) -> str:
@@ -109,7 +148,8 @@ class _Folding:
             self._take(each)
         self.instead.update({o: v.name for o, v in zip(node.output, branch.output)})
 
-    def _take(self, node: Any) -> None:
+    def _take(self, node: Any, sinks: bool = True) -> None:
+        """Take a node; `sinks`: transpositions before it may go behind it."""
         self._rename(node)
         if node.op_type == "If" and node.input[0] in self.constants:
             self._take_branch(node)
@@ -129,7 +169,7 @@ class _Folding:
             return
         same = self._nothing_done(node)
         if same is None:
-            node = self._simpler(node)
+            node = self._simpler(node, sinks)
             key = (node.op_type, *node.input, *sorted(a.SerializeToString() for a in node.attribute))
             twin = self.known.get(key)
             if twin is not None and len(twin.output) == len(node.output):
@@ -184,7 +224,7 @@ class _Folding:
         steps = self.constants.get(node.input[4]) if len(node.input) > 4 else np.ones(1)
         return steps is not None and bool((steps == 1).all())
 
-    def _simpler(self, node: Any) -> Any:
+    def _simpler(self, node: Any, sinks: bool) -> Any:
         """Return a node for another, such as one reshape for several in a row."""
         if not node.input:
             return node
@@ -202,7 +242,7 @@ class _Folding:
             node = self._prelu(node) or node
         if node.op_type in MOVES and y in self.shapes:
             return self._reshape(node.input[0], y)
-        if node.op_type in POINTWISE and y in self.shapes:
+        if sinks and node.op_type in POINTWISE | {"Concat", "Slice"} and y in self.shapes:
             # besides, where products in double follow a cast of what is transposed, ONNX Runtime 1.32 crashes
             behind = self._transposed_behind(node)
             if behind is not None:
@@ -247,34 +287,49 @@ class _Folding:
     def _transposed_behind(self, node: Any) -> Any:
         """Return the transposition of a node's result on what its inputs are transpositions of; None for others."""
         y = node.output[0]
-        shape = self.shapes[y]
-        makers = {i: self.makers[i] for i in node.input if i in self.makers}
-        orders = [_order(m) for i, m in makers.items() if m.op_type == "Transpose" and self.shapes.get(i) == shape]
+        shape, values = self.shapes[y], node.input[:1] if node.op_type == "Slice" else node.input
+        makers = {i: self.makers[i] for i in values if i in self.makers}
+        orders = [
+            _order(m)
+            for i, m in makers.items()
+            if m.op_type == "Transpose" and (node.op_type not in POINTWISE or self.shapes.get(i) == shape)
+        ]
         if not orders:
             return None
         order = orders[0]
-        back = [order.index(i) for i in range(len(order))]
+        back = _back(order)
         inputs = []
-        for i in node.input:
+        for i in values:
             maker, own = makers.get(i), self._shape(i)
             if maker is not None and maker.op_type == "Transpose" and _order(maker) == order:
                 inputs.append(maker.input[0])
-            elif own is not None and math.prod(own) == 1:
+            elif own is not None and math.prod(own) == 1 and node.op_type in POINTWISE:
                 inputs.append(i)
             elif i in self.constants:
                 inputs.append(f"{i}_{'_'.join(map(str, back))}")
                 array = self.constants[i]
                 array = array.reshape((1,) * (len(order) - array.ndim) + array.shape)
                 self.constants[inputs[-1]] = np.ascontiguousarray(array.transpose(back))
-            elif own is not None and own != shape and len(own) == len(order) and self._in_order(i, back):
+            elif own is not None and (
+                i in self.given
+                if node.op_type == "Concat"
+                else own != shape and len(own) == len(order) and self._in_order(i, back)
+            ):
                 inputs.append(self._transposed(i, back))
             else:
                 return None
-        inner = helper.make_node(node.op_type, inputs, [f"{y}_before"])
-        inner.attribute.extend(node.attribute)
+        inner = helper.make_node(node.op_type, [*inputs, *node.input[len(inputs) :]], [f"{y}_before"])
+        if node.op_type == "Slice":
+            axes = self.constants[node.input[3]]
+            inner.input[3] = f"{node.input[3]}_{'_'.join(map(str, order))}"
+            self.constants[inner.input[3]] = np.array([order[i] for i in axes], np.int64)
+        if node.op_type == "Concat":
+            inner.attribute.append(helper.make_attribute("axis", order[_axis(node)]))
+        else:
+            inner.attribute.extend(node.attribute)
         self.shapes[inner.output[0]] = tuple(shape[i] for i in back)
         self.types[inner.output[0]] = self.types.get(y, 0)
-        self._take(inner)
+        self._take(inner, sinks=False)
         return helper.make_node("Transpose", [self._now(inner.output[0])], [y], perm=order)
 
     def _transposed(self, x: str, order: Sequence[int]) -> str:
@@ -313,6 +368,15 @@ def _read(node: Any) -> set[str]:
 
 def _order(node: Any) -> list[int]:
     return list(helper.get_attribute_value(node.attribute[0]))
+
+
+def _back(order: Sequence[int]) -> list[int]:
+    """Return the order of dimensions that undoes another."""
+    return [order.index(i) for i in range(len(order))]
+
+
+def _axis(node: Any) -> int:
+    return int(next(helper.get_attribute_value(a) for a in node.attribute if a.name == "axis"))
 
 
 def _value(node: Any) -> np.ndarray[Any, Any]:
