@@ -13,7 +13,8 @@ import torch
 
 from ..torch.export import FunctionalModule
 from ..torch.export.manifest import of_static
-from ..torch.export.static import Schedule, StaticModule
+from ..torch.export.schedule import Schedule
+from ..torch.export.static import StaticModule
 
 
 def static_onnx(

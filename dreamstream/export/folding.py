@@ -285,7 +285,7 @@ class _Folding:
         return moved == sorted(moved)
 
     def _transposed_behind(self, node: Any) -> Any:
-        """Return the transposition of a node's result on what its inputs are transpositions of; None for others."""
+        """Return the transposition of what a node makes of inputs before they were transposed; None for others."""
         y = node.output[0]
         shape, values = self.shapes[y], node.input[:1] if node.op_type == "Slice" else node.input
         makers = {i: self.makers[i] for i in values if i in self.makers}
