@@ -95,8 +95,8 @@ class _Folding:
     def made(self) -> Any:
         """Return the model of the nodes that are left."""
         graph = self.model.graph
+        self._name_outputs()
         ends = {o.name: self._now(o.name) for o in graph.output}
-        self._name_outputs(ends)
         kept = [helper.make_node("Identity", [now], [name]) for name, now in ends.items() if now != name]
         wanted = set(ends.values())
         for node in reversed(self.nodes):
@@ -114,14 +114,16 @@ class _Folding:
         graph.initializer.extend(ready.values())
         return self.model
 
-    def _name_outputs(self, ends: dict[str, str]) -> None:
+    def _name_outputs(self) -> None:
         """Let nodes give outputs their names, in place of copies of what they make."""
+        ends = {o.name: self._now(o.name) for o in self.model.graph.output}
         names = {now: name for name, now in ends.items() if now in self.makers and now not in ends}
+        for now, name in names.items():
+            self.instead.pop(name, None)
+            self.instead[now] = name
         for node in self.nodes:
-            self.instead.update({o: names[o] for o in node.output if o in names})
             node.output[:] = [names.get(o, o) for o in node.output]
             self._rename(node)
-        ends.update({name: now for now, name in names.items() for now in [name]})
 
     # ---------------------------------------------------------------- one node
     def _now(self, name: str) -> str:
