@@ -44,10 +44,10 @@ def order_of_state(graphs: Sequence[Any], name: str, after: str) -> list[int] | 
     """Return the order of dimensions in which all graphs read a state and give it back, if it is another."""
     orders = set()
     for graph in graphs:
-        readers = [node for node in graph.node if name in node.input]
+        readers = [node for node in graph.node if name in _read(node)]
         maker = next(node for node in graph.node if after in node.output)
-        if [(maker.op_type, *maker.input)] == [("Identity", name)] and readers == [maker]:
-            continue  # handed on
+        if maker.op_type == "Identity" and readers == [maker]:
+            continue  # it is handed on
         if maker.op_type != "Transpose" or any(node.op_type != "Transpose" for node in readers):
             return None
         orders.update({tuple(_back(_order(maker))), *(tuple(_order(node)) for node in readers)})
@@ -88,7 +88,6 @@ class _Folding:
         self.makers: dict[str, Any] = {}
         self.known: dict[Any, Any] = {}
         self.nodes: list[Any] = []
-        self.n_made = 0
         for node in graph.node:
             self._take(node)
 
@@ -288,60 +287,69 @@ class _Folding:
 
     def _transposed_behind(self, node: Any) -> Any:
         """Return the transposition of what a node makes of inputs before they were transposed; None for others."""
-        y = node.output[0]
-        shape, values = self.shapes[y], node.input[:1] if node.op_type == "Slice" else node.input
-        makers = {i: self.makers[i] for i in values if i in self.makers}
-        orders = [
-            _order(m)
-            for i, m in makers.items()
-            if m.op_type == "Transpose" and (node.op_type not in POINTWISE or self.shapes.get(i) == shape)
-        ]
-        if not orders:
+        y, kind = node.output[0], node.op_type
+        values = node.input[:1] if kind == "Slice" else node.input
+        order = next(
+            (
+                _order(self.makers[i])
+                for i in values
+                if self._is_transposed(i) and (kind not in POINTWISE or self.shapes.get(i) == self.shapes[y])
+            ),
+            None,
+        )
+        if order is None:
             return None
-        order = orders[0]
-        back = _back(order)
-        inputs = []
-        for i in values:
-            maker, own = makers.get(i), self._shape(i)
-            if maker is not None and maker.op_type == "Transpose" and _order(maker) == order:
-                inputs.append(maker.input[0])
-            elif own is not None and math.prod(own) == 1 and node.op_type in POINTWISE:
-                inputs.append(i)
-            elif i in self.constants:
-                inputs.append(f"{i}_{'_'.join(map(str, back))}")
-                array = self.constants[i]
-                array = array.reshape((1,) * (len(order) - array.ndim) + array.shape)
-                self.constants[inputs[-1]] = np.ascontiguousarray(array.transpose(back))
-            elif own is not None and (
-                i in self.given
-                if node.op_type == "Concat"
-                else own != shape and len(own) == len(order) and self._in_order(i, back)
-            ):
-                inputs.append(self._transposed(i, back))
-            else:
-                return None
-        inner = helper.make_node(node.op_type, [*inputs, *node.input[len(inputs) :]], [f"{y}_before"])
-        if node.op_type == "Slice":
+        before = [name for i in values if (name := self._before(i, order, node)) is not None]
+        if len(before) < len(values):
+            return None
+        inner = helper.make_node(kind, [*before, *node.input[len(before) :]], [self._fresh(y)])
+        inner.attribute.extend(node.attribute)
+        if kind == "Slice":
+            inner.input[3] = self._fresh(node.input[3])
             axes = self.constants[node.input[3]]
-            inner.input[3] = f"{node.input[3]}_{'_'.join(map(str, order))}"
             self.constants[inner.input[3]] = np.array([order[i] for i in axes], np.int64)
-        if node.op_type == "Concat":
-            inner.attribute.append(helper.make_attribute("axis", order[_axis(node)]))
-        else:
-            inner.attribute.extend(node.attribute)
-        self.shapes[inner.output[0]] = tuple(shape[i] for i in back)
-        self.types[inner.output[0]] = self.types.get(y, 0)
+        elif kind == "Concat":
+            inner.attribute[0].i = order[inner.attribute[0].i]
+        self._note(inner.output[0], y, _back(order))
         self._take(inner, sinks=False)
         return helper.make_node("Transpose", [self._now(inner.output[0])], [y], perm=order)
 
-    def _transposed(self, x: str, order: Sequence[int]) -> str:
-        """Return the name of a value's transposition."""
-        name, shape = f"{x}_{'_'.join(map(str, order))}", self.shapes[x]
-        if name not in self.shapes:
-            self.shapes[name] = tuple(shape[i] for i in order)
-            self.types[name] = self.types.get(x, 0)
-            self._take(helper.make_node("Transpose", [x], [name], perm=order))
+    def _is_transposed(self, x: str) -> bool:
+        return x in self.makers and self.makers[x].op_type == "Transpose"
+
+    def _before(self, x: str, order: list[int], node: Any) -> str | None:
+        """Return the name of what an input was before it was transposed, if it is so or may be transposed back."""
+        own, back, pointwise = self._shape(x), _back(order), node.op_type in POINTWISE
+        if self._is_transposed(x) and _order(self.makers[x]) == order:
+            return str(self.makers[x].input[0])
+        if not x or (pointwise and own is not None and math.prod(own) == 1):
+            return x
+        if x in self.constants:
+            name, array = self._fresh(x), self.constants[x]
+            array = array.reshape((1,) * (len(order) - array.ndim) + array.shape)
+            self.constants[name] = np.ascontiguousarray(array.transpose(back))
+            return name
+        if own is None or len(own) != len(order):
+            return None
+        small = pointwise and own != self.shapes[node.output[0]] and self._in_order(x, back)
+        if not small and (pointwise or x not in self.given):
+            return None
+        name = self._fresh(x)
+        self._note(name, x, back)
+        self._take(helper.make_node("Transpose", [x], [name], perm=back))
         return self._now(name)
+
+    def _fresh(self, name: str) -> str:
+        """Return a name that nothing has yet, made of another."""
+        n = 0
+        while f"{name}.{n}" in self.types or f"{name}.{n}" in self.constants:
+            n += 1
+        return f"{name}.{n}"
+
+    def _note(self, name: str, of: str, order: Sequence[int]) -> None:
+        """Note type and shape of a value, those of another's transposition."""
+        self.types[name] = self.types.get(of, 0)
+        self.shapes[name] = tuple(self.shapes[of][i] for i in order)
 
     def _reshape(self, x: str, y: str) -> Any:
         """Return a reshape of what x is a reshape of."""
@@ -375,10 +383,6 @@ def _order(node: Any) -> list[int]:
 def _back(order: Sequence[int]) -> list[int]:
     """Return the order of dimensions that undoes another."""
     return [order.index(i) for i in range(len(order))]
-
-
-def _axis(node: Any) -> int:
-    return int(next(helper.get_attribute_value(a) for a in node.attribute if a.name == "axis"))
 
 
 def _value(node: Any) -> np.ndarray[Any, Any]:
