@@ -120,6 +120,31 @@ def test_a_causal_model_has_no_integers(tmp_path):
     assert len(graph.node) < 20
 
 
+@pytest.mark.parametrize("frames", [1, 10])
+def test_layers_that_look_ahead_share_their_masks(tmp_path, frames):
+    """Dilated layers lie as convolutions want them, states too, and ask once which frames there are."""
+
+    class Dilated(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Conv1d(4, 4, 3, padding=d, dilation=d) for d in (1, 2, 4))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = x + layer(torch.nn.functional.leaky_relu(x, 0.1))
+            return x
+
+    model, rng = Dilated().eval(), np.random.default_rng(0)
+    call, manifest = saved(model, tmp_path / "m.onnx", frames, 2, spec=("B", 4, "L"))
+    kinds = [n.op_type for n in onnx.load(tmp_path / "m.onnx").graph.node]
+    assert "Transpose" not in kinds and [kinds.count(k) for k in ("Less", "GreaterOrEqual", "Or")] == [1, 1, 1]
+    assert kinds.count("LeakyRelu") == 3 and "PRelu" not in kinds
+    assert [s["dims"][1] for s in manifest["states"][1:]] == [4] * (len(manifest["states"]) - 1)
+    engine = ds.compile(model, ("B", 4, "L"))
+    streams = [[rng.standard_normal((n, 4)).astype(np.float32)] for n in (1, 5, 23, 30)]
+    assert furthest(call, manifest, engine, streams, rng) <= TOLERANCE
+
+
 def test_phases(tmp_path):
     """Of calls that are no whole periods there is one graph for each phase; each says what all are."""
     model = torch.nn.Conv1d(2, 2, 3, stride=3, padding=1).eval()
@@ -185,13 +210,14 @@ class Averaged(torch.nn.Module):
 
 
 @pytest.mark.parametrize("frames", [1, 3, 8])
-@pytest.mark.parametrize("name", ["joined", "vocoder", "strided", "subsampled", "averaged"])
+@pytest.mark.parametrize("name", ["joined", "vocoder", "strided", "padded", "subsampled", "averaged"])
 def test_starts(tmp_path, name, frames):
     """Streams that begin otherwise than they go on: mirrored ones, and those whose first windows are not full."""
     pad, conv, up = torch.nn.ReflectionPad1d, torch.nn.Conv1d, torch.nn.ConvTranspose1d
     torch.manual_seed(0)
     model = {
         "joined": Reflected,
+        "padded": lambda: torch.nn.Sequential(conv(2, 2, 5, stride=2), torch.nn.ConstantPad1d((2, 0), 0.0)),
         "subsampled": Subsampled,
         "averaged": Averaged,
         "vocoder": lambda: torch.nn.Sequential(

@@ -78,8 +78,9 @@ class Schedule:
         moments = torch.tensor([self.base + i * n for i in range(phases + 1)])
         #: Of each edge, periods by which it lags.
         self.lags = [0] * len(graph.edges)
-        self.totals, stands = self._known(self.lengths, True), self._known(moments)
-        self._lag(self._known(self.calls + self.base))
+        self.totals = self._known(self.lengths, Counter(torch.ones(self.lengths.shape, dtype=torch.bool)))
+        stands = self._known(moments)
+        self._lag(self._known(self.calls + self.base), self._known(self.calls, Counter()))
         #: Of each edge, frames known when so many more than the base have come.
         self.later = self._known(self.lengths + self.base)
         self.courses: list[Course | None] = [None] * len(graph.edges)
@@ -89,9 +90,10 @@ class Schedule:
             self.courses[e] = self._course(j, e, stands[e])
         module.keep({e: int(n * self._rate(e) * graph.period) for e, n in self._behind().items()})
 
-    def _known(self, frames: Tensor, ended: bool = False, change: Any = None) -> list[Tensor]:
-        counter = Counter(torch.ones(frames.shape, dtype=torch.bool)) if ended else Counter(lasting=True)
-        pairs = self.graph.pairs(counter, [scaled(frames, r) for r in self.ratios], change)
+    def _known(self, frames: Tensor, counter: Counter | None = None, change: Any = None) -> list[Tensor]:
+        pairs = self.graph.pairs(
+            counter or Counter(lasting=True), [scaled(frames, r) for r in self.ratios], change
+        )
         return [pair if pair is None else pair[0] for pair in pairs]
 
     def _rate(self, e: int) -> Fraction:
@@ -103,14 +105,18 @@ class Schedule:
         rate = self._rate(e)
         return (known - int((self.base + self.lags[e] * self.graph.period) * rate)).clamp(min=0)
 
-    def _lag(self, steady: list[Tensor]) -> None:
-        """Let edges lag as far as it takes for all calls to give as many frames as in mid-stream."""
+    def _lag(self, steady: list[Tensor], surely: list[Tensor]) -> None:
+        """Let edges lag as far as it takes for all calls to give as many frames as in mid-stream.
+
+        Outputs give only what is there `surely`, should the stream be a short one.
+        """
 
         def lagging(node: FunctionalNode, e: int, pair: Pair) -> Pair:
             rate = self._rate(e)
             if node.silent or not rate:
                 return pair
-            missing = int((self._steady(e, steady[e]) - pair[0]).max())
+            known = pair[0].minimum(surely[e]) if e in self.graph.outputs else pair[0]
+            missing = int((self._steady(e, steady[e]) - known).max())
             self.lags[e] = max(0, -(-missing // int(rate * self.graph.period)))
             return self._steady(e, steady[e]), pair[1]
 
