@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..run.kernels import KERNELS
-from ..run.kernels.positions import extent
+from ..run.kernels.positions import extent, rows_of
 from .forms import FORMS
 from .graph import FunctionalNode
 from .integers import UNENDED, Counter
@@ -320,8 +320,7 @@ class StaticCall:
         by, n = self.shifted(e), self.schedule.course(e).gains[self.phase] + self.schedule.course(e).early
         if by is None:
             return y[:, :n] if extent(y, 1) > n else y
-        at = (torch.arange(extent(y, 1)) - by[:, None]).clamp(min=0)
-        return torch.stack([row.index_select(0, i) for row, i in zip(y.unbind(0), at.unbind(0))])
+        return rows_of(y, (torch.arange(extent(y, 1)) - by[:, None]).clamp(min=0))
 
 
 class SteadyWindow:
@@ -411,7 +410,6 @@ class MovingWindow(PaddedWindow):
             return x, torch.full((extent(x, 0),), extent(x, 1), dtype=torch.int64)
         by = self._call.shifted(self._e)
         if by is not None:
-            at = (by[:, None] + torch.arange(extent(x, 1))).clamp(max=extent(x, 1) - 1)
-            x = torch.stack([row.index_select(0, i) for row, i in zip(x.unbind(0), at.unbind(0))])
+            x = rows_of(x, (by[:, None] + torch.arange(extent(x, 1))).clamp(max=extent(x, 1) - 1))
         lengths = self.known - self.before
         return zero_behind(x, lengths), lengths
