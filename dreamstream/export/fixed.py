@@ -53,7 +53,7 @@ def static_onnx(
             manifest["states"][i] = _reordered(state, order)
             for model in graphs:
                 reorder_state(model.graph, state["name"], state["next"], order)
-    paths = _paths(path, schedule.n_phases)
+    paths = _paths(path, schedule)
     if schedule.n_phases > 1:
         manifest["phases"] = [os.path.basename(p) for p in paths]
     results = [*(p["name"] for p in manifest["outputs"]), *(s["next"] for s in manifest["states"])]
@@ -98,12 +98,16 @@ def _keep(values: Any, names: Sequence[str]) -> None:
     values.extend(kept)
 
 
-def _paths(path: Any, n: int) -> list[Any]:
+def _paths(path: Any, schedule: Schedule) -> list[Any]:
     """Return where the graphs go: of several into files whose names are numbered."""
+    n = schedule.n_phases
     if n == 1:
         return [path]
     if not isinstance(path, (str, os.PathLike)):
-        raise ValueError(f"calls of so many frames need {n} graphs, in as many files: give a path, or more frames")
+        raise ValueError(
+            f"calls of {schedule.frames[0]} frames need {n} graphs, in as many files: give a path, or a multiple "
+            f"of {schedule.graph.period} frames"
+        )
     whole = Path(path)
     return [str(whole.with_name(f"{whole.stem}.{i}{whole.suffix}")) for i in range(n)]
 

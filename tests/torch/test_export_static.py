@@ -17,7 +17,7 @@ from turns import by_turns
 
 import dreamstream as ds
 from dreamstream import _core
-from dreamstream.errors import CaptureError, NotStreamableError
+from dreamstream.errors import CaptureError, DTypeError, NotStreamableError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch, about its own code
 TOLERANCE = 1e-5
@@ -155,7 +155,9 @@ def test_phases(tmp_path):
     engine, rng = ds.compile(model, ("B", 2, "L")), np.random.default_rng(0)
     streams = [[rng.standard_normal((n, 2)).astype(np.float32)] for n in (1, 2, 7, 30)]
     assert furthest(call, manifest, engine, streams, rng) <= TOLERANCE
-    with pytest.raises(ValueError, match="need 3 graphs, in as many files: give a path, or more frames"):
+    with pytest.raises(
+        ValueError, match="of 2 frames need 3 graphs, in as many files: give a path, or a multiple of 3 frames"
+    ):
         ds.export.onnx(model, ("B", 2, "L"), io.BytesIO(), frames=2, static=True)
 
 
@@ -235,4 +237,7 @@ def test_refusals(tmp_path):
     model = torch.nn.Conv1d(2, 2, 9, padding=4, padding_mode="reflect").eval()
     with pytest.raises(ValueError, match="static=True is for calls of one size"):
         ds.export.onnx(model, ("B", 2, "L"), tmp_path / "m.onnx", True, static=True)
+    for wrong in ({"rows": "2"}, {"frames": 1.5}):
+        with pytest.raises(DTypeError, match=r"(rows|frames) must be an integer, got"):
+            ds.export.onnx(model, ("B", 2, "L"), tmp_path / "m.onnx", static=True, **wrong)
     assert not list(tmp_path.iterdir())
