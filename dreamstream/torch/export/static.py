@@ -77,6 +77,8 @@ class StaticCall:
         self.module, self.schedule, self.phase = owner.functional, owner.schedule, owner.phase
         self.graph = self.module.graph
         self._clock, self._totals = clock, totals
+        #: Frames that the phases before this one bring.
+        self._earlier = self.schedule.frames[0] * self.phase
         self.n_rows = extent(xs[0], self.module.inputs[0].dims.index("B"))
         self._made: dict[Any, Tensor] = {}
         self.kept = dict(zip(self.module._kept, states))
@@ -125,22 +127,16 @@ class StaticCall:
         moved, at = self._moved(rate), self._offset(e)
         return self._once(("stand", rate, at), lambda: moved + at if at else moved)
 
-    @property
-    def _begun_frames(self) -> int:
-        """The frames by which this call's phase is behind the first one's."""
-        return self.schedule.frames[0] * self.phase
-
     def _moved(self, rate: Fraction) -> Tensor:
-        """Return the frames at a rate so far, of whole periods where the clock's multiple is no whole number."""
-        begun = self._begun_frames if (self._begun_frames * rate).denominator > 1 else 0
-        return self._once(("moved", rate), lambda: scaled(self.clock - begun if begun else self.clock, rate))
+        """Return the frames at a rate so far; of whole rounds of phases where the clock's are no whole number."""
+        less = self._earlier if (self._earlier * rate).denominator > 1 else 0
+        return self._once(("moved", rate), lambda: scaled(self.clock - less if less else self.clock, rate))
 
     def _offset(self, e: int) -> int:
         """Return by how many frames an edge stands ahead of those that its rate has moved."""
         course = self.schedule.course(e)
-        begun = self._begun_frames * course.rate
-        at = course.stands[self.phase] - self.schedule.base * course.rate
-        return int(at - begun if begun.denominator == 1 else at)
+        at, earlier = course.stands[self.phase] - self.schedule.base * course.rate, self._earlier * course.rate
+        return int(at - earlier if earlier.denominator == 1 else at)
 
     def total(self, e: int) -> Tensor:
         """Return the frames of an edge in the whole stream, very many before its last call."""
