@@ -35,7 +35,9 @@ def fold(model: Any, last: bool) -> Any:
     Transpositions sink, so that one meets another that undoes it. At last, what is left of them becomes reshapes,
     where it moves dimensions of 1 only.
     """
-    for _ in range(2 if last else 3):
+    before = len(model.graph.node) + 1
+    while len(model.graph.node) < before:  # each pass knows shapes that the one before made constants of
+        before = len(model.graph.node)
         model = _Folding(onnx.shape_inference.infer_shapes(model), last).made()
     return model
 
