@@ -26,7 +26,7 @@ POINTWISE = {
     *("Tanh", "Sigmoid", "Sqrt", "Exp", "Log", "Abs", "Neg", "Sin", "Cos", "Max", "Min", "And", "Or", "Not"),
     *("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"),
 }
-"""Operators on elements, which may be transposed before or behind."""
+"""Operators on single elements: what they compute may be transposed before them or behind."""
 
 
 def fold(model: Any, last: bool) -> Any:
@@ -36,7 +36,7 @@ def fold(model: Any, last: bool) -> Any:
     where it moves dimensions of 1 only.
     """
     before = len(model.graph.node) + 1
-    while len(model.graph.node) < before:  # each pass knows shapes that the one before made constants of
+    while len(model.graph.node) < before:  # constants of one pass show the next one more shapes
         before = len(model.graph.node)
         model = _Folding(onnx.shape_inference.infer_shapes(model), last).made()
     return model
@@ -53,8 +53,10 @@ def order_of_state(graphs: Sequence[Any], name: str, after: str) -> list[int] | 
         if maker.op_type != "Transpose" or any(node.op_type != "Transpose" for node in readers):
             return None
         orders.update({tuple(_back(_order(maker))), *(tuple(_order(node)) for node in readers)})
-    order = list(orders.pop()) if len(orders) == 1 else [1]
-    return order if order[0] == 0 else None
+    if len(orders) != 1:
+        return None
+    order = list(orders.pop())
+    return order if order[0] == 0 else None  # B stays first
 
 
 def reorder_state(graph: Any, name: str, after: str, order: Sequence[int]) -> None:
@@ -246,7 +248,7 @@ class _Folding:
         if node.op_type in MOVES and y in self.shapes:
             return self._reshape(node.input[0], y)
         if sinks and node.op_type in POINTWISE | {"Concat", "Slice"} and y in self.shapes:
-            # besides, where products in double follow a cast of what is transposed, ONNX Runtime 1.32 crashes
+            # of Transpose, Cast, and products in double, in this order, ONNX Runtime 1.32 crashes: Cast goes first
             behind = self._transposed_behind(node)
             if behind is not None:
                 return behind
