@@ -164,6 +164,21 @@ def test_phases(tmp_path):
         ds.export.onnx(model, ("B", 2, "L"), io.BytesIO(), frames=2, static=True)
 
 
+@pytest.mark.parametrize("value", [0.0, 0.5])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_padding_in_phases_without_frames(tmp_path, rows, value):
+    """Frames in front of an edge that gets none in some phases: masks of no columns crash torch's exporter."""
+
+    class Picked(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.pad(x[..., 3::4], (1, 1), value=value)
+
+    call, manifest = saved(Picked(), tmp_path / "m.onnx", 3, rows, spec=("B", 2, "L"))
+    engine, rng = ds.compile(Picked(), ("B", 2, "L")), np.random.default_rng(0)
+    streams = [[rng.standard_normal((n, 2)).astype(np.float32)] for n in (4, 7, 8, 30)]
+    assert furthest(call, manifest, engine, streams, rng) <= TOLERANCE
+
+
 def test_how_many_frames_leave(tmp_path):
     """A stream's frames out follow from its frames in, padded starts and odd ends included."""
     model = torch.nn.Conv1d(2, 2, 4, stride=3, padding=2).eval()

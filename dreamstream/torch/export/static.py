@@ -181,8 +181,8 @@ class StaticCall:
         if e in self.grids:
             return self.grids[e]
         course, kept, x = self.schedule.course(e), self.kept.get(e), self.fresh[e]
-        if not extent(x, 1) and kept is not None:
-            return kept
+        if not extent(x, 1):  # masks of no columns are what torch's exporter crashes at
+            return x if kept is None else kept
         ends = any(self._sees_end(node) for node in self.readers.get(e, []))
         if ends or (course.lead < 0 and (kept is not None or self._reaches_back(e))):
             x = hide(x, self.hidden(e, course.early, extent(x, 1), ends), 0)
