@@ -8,11 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..torch.export import FunctionalModule
 from ..torch.export.manifest import of_static
-from ..torch.export.static import Schedule, StaticModule
+from ..torch.export.schedule import Schedule
+from ..torch.export.static import StaticModule
 
 
 def static_onnx(
@@ -26,7 +28,7 @@ def static_onnx(
     """
     import onnx as package
 
-    from .folding import fold
+    from .folding import fold, order_of_state, reorder_state
 
     schedule = Schedule(module, frames)
     modules = [StaticModule(schedule, phase) for phase in range(schedule.n_phases)]
@@ -41,22 +43,36 @@ def static_onnx(
         example = each.example(rows)
         graphs.append(export(each, example, names, results))
         restore_inputs(package, graphs[-1], names, example)
-        graphs[-1] = fold(graphs[-1])
+        graphs[-1] = fold(graphs[-1], last=False)
     schedule.counted = any(_counts(model.graph, module.manifest["frames"]) for model in graphs)
     schedule.ended = any(_is_read(model.graph, p["total"]) for model in graphs for p in manifest["inputs"])
     manifest = of_static(module.manifest, schedule, rows)
-    paths = _paths(path, schedule.n_phases)
+    for i, state in enumerate(manifest["states"]):
+        order = order_of_state([model.graph for model in graphs], state["name"], state["next"])
+        if order is not None:
+            manifest["states"][i] = _reordered(state, order)
+            for model in graphs:
+                reorder_state(model.graph, state["name"], state["next"], order)
+    paths = _paths(path, schedule)
     if schedule.n_phases > 1:
         manifest["phases"] = [os.path.basename(p) for p in paths]
     results = [*(p["name"] for p in manifest["outputs"]), *(s["next"] for s in manifest["states"])]
     for model, place in zip(graphs, paths):
         _keep(model.graph.input, _inputs_of(manifest))
         _keep(model.graph.output, results)
-        model = fold(model)
+        model = fold(model, last=True)
         entry = model.metadata_props.add()
         entry.key, entry.value = "dreamstream", json.dumps(manifest)
         package.save_model(model, place)
     return manifest
+
+
+def _reordered(state: dict[str, Any], order: Sequence[int]) -> dict[str, Any]:
+    """Return what a manifest says of a state, in another order of its dimensions."""
+    initial = np.array(state["initial"])
+    if initial.ndim:
+        initial = initial.transpose([i - 1 for i in order[1:]])
+    return {**state, "dims": [state["dims"][i] for i in order], "initial": initial.tolist()}
 
 
 def _inputs_of(manifest: dict[str, Any]) -> list[str]:
@@ -82,12 +98,16 @@ def _keep(values: Any, names: Sequence[str]) -> None:
     values.extend(kept)
 
 
-def _paths(path: Any, n: int) -> list[Any]:
+def _paths(path: Any, schedule: Schedule) -> list[Any]:
     """Return where the graphs go: of several into files whose names are numbered."""
+    n = schedule.n_phases
     if n == 1:
         return [path]
     if not isinstance(path, (str, os.PathLike)):
-        raise ValueError(f"calls of so many frames need {n} graphs, in as many files: give a path, or more frames")
+        raise ValueError(
+            f"calls of {schedule.frames[0]} frames need {n} graphs, in as many files: give a path, or a multiple "
+            f"of {schedule.graph.period} frames"
+        )
     whole = Path(path)
     return [str(whole.with_name(f"{whole.stem}.{i}{whole.suffix}")) for i in range(n)]
 

@@ -5,6 +5,8 @@ Arithmetic on values stays as it is, in its order, so that no bit of a result ch
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,23 +21,65 @@ KEPT = {"If", "Loop", "Scan", "RandomNormal", "RandomUniform", "RandomNormalLike
 """Operators that are never computed beforehand."""
 
 
-def fold(model: Any) -> Any:
-    """Return a model that computes the same with fewer nodes."""
-    for _ in range(4):
+POINTWISE = {
+    *("Add", "Sub", "Mul", "Div", "Pow", "Where", "Cast", "PRelu", "LeakyRelu", "Relu", "Elu", "Clip", "Erf"),
+    *("Tanh", "Sigmoid", "Sqrt", "Exp", "Log", "Abs", "Neg", "Sin", "Cos", "Max", "Min", "And", "Or", "Not"),
+    *("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"),
+}
+"""Operators on single elements: what they compute may be transposed before them or behind."""
+
+
+def fold(model: Any, last: bool) -> Any:
+    """Return a model that computes the same with fewer nodes.
+
+    Transpositions sink, so that one meets another that undoes it. At last, what is left of them becomes reshapes,
+    where it moves dimensions of 1 only.
+    """
+    before = len(model.graph.node) + 1
+    while len(model.graph.node) < before:  # constants of one pass show the next one more shapes
         before = len(model.graph.node)
-        model = _Folding(onnx.shape_inference.infer_shapes(model)).made()
-        if len(model.graph.node) == before:
-            break
+        model = _Folding(onnx.shape_inference.infer_shapes(model), last).made()
     return model
+
+
+def order_of_state(graphs: Sequence[Any], name: str, after: str) -> list[int] | None:
+    """Return the order of dimensions in which all graphs read a state and give it back, if it is another."""
+    orders = set()
+    for graph in graphs:
+        readers = [node for node in graph.node if name in _read(node)]
+        maker = next(node for node in graph.node if after in node.output)
+        if maker.op_type == "Identity" and readers == [maker]:
+            continue  # it is handed on
+        if maker.op_type != "Transpose" or any(node.op_type != "Transpose" for node in readers):
+            return None
+        orders.update({tuple(_back(_order(maker))), *(tuple(_order(node)) for node in readers)})
+    if len(orders) != 1:
+        return None
+    order = list(orders.pop())
+    return order if order[0] == 0 else None  # B stays first
+
+
+def reorder_state(graph: Any, name: str, after: str, order: Sequence[int]) -> None:
+    """Let a graph take a state, and give it back, in another order of its dimensions."""
+    for node in graph.node:
+        if name in node.input or after in node.output:
+            node.op_type = "Identity"
+            del node.attribute[:]
+    for value in (*graph.input, *graph.output):
+        if value.name in (name, after):
+            sizes = [d.dim_value for d in value.type.tensor_type.shape.dim]
+            for d, i in zip(value.type.tensor_type.shape.dim, order):
+                d.dim_value = sizes[i]
 
 
 class _Folding:
     """One pass from the first node to the last."""
 
-    def __init__(self, model: Any) -> None:
-        self.model, graph = model, model.graph
+    def __init__(self, model: Any, last: bool) -> None:
+        self.model, self.last, graph = model, last, model.graph
         self.opset = next(o.version for o in model.opset_import if not o.domain)
         self.constants = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
+        self.given = {value.name for value in graph.input}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.types: dict[str, int] = {}
         for value in (*graph.input, *graph.value_info, *graph.output):
@@ -48,13 +92,13 @@ class _Folding:
         self.makers: dict[str, Any] = {}
         self.known: dict[Any, Any] = {}
         self.nodes: list[Any] = []
-        self.n_made = 0
         for node in graph.node:
             self._take(node)
 
     def made(self) -> Any:
         """Return the model of the nodes that are left."""
         graph = self.model.graph
+        self._name_outputs()
         ends = {o.name: self._now(o.name) for o in graph.output}
         kept = [helper.make_node("Identity", [now], [name]) for name, now in ends.items() if now != name]
         wanted = set(ends.values())
@@ -72,6 +116,17 @@ class _Folding:
         }
         graph.initializer.extend(ready.values())
         return self.model
+
+    def _name_outputs(self) -> None:
+        """Let nodes give outputs their names, in place of copies of what they make."""
+        ends = {o.name: self._now(o.name) for o in self.model.graph.output}
+        names = {now: name for name, now in ends.items() if now in self.makers and now not in ends}
+        for now, name in names.items():
+            self.instead.pop(name, None)
+            self.instead[now] = name
+        for node in self.nodes:
+            node.output[:] = [names.get(o, o) for o in node.output]
+            self._rename(node)
 
     # ---------------------------------------------------------------- one node
     def _now(self, name: str) -> str:
@@ -98,7 +153,8 @@ class _Folding:
             self._take(each)
         self.instead.update({o: v.name for o, v in zip(node.output, branch.output)})
 
-    def _take(self, node: Any) -> None:
+    def _take(self, node: Any, sinks: bool = True) -> None:
+        """Take a node; `sinks`: transpositions before it may go behind it."""
         self._rename(node)
         if node.op_type == "If" and node.input[0] in self.constants:
             self._take_branch(node)
@@ -118,7 +174,7 @@ class _Folding:
             return
         same = self._nothing_done(node)
         if same is None:
-            node = self._simpler(node)
+            node = self._simpler(node, sinks)
             key = (node.op_type, *node.input, *sorted(a.SerializeToString() for a in node.attribute))
             twin = self.known.get(key)
             if twin is not None and len(twin.output) == len(node.output):
@@ -173,7 +229,7 @@ class _Folding:
         steps = self.constants.get(node.input[4]) if len(node.input) > 4 else np.ones(1)
         return steps is not None and bool((steps == 1).all())
 
-    def _simpler(self, node: Any) -> Any:
+    def _simpler(self, node: Any, sinks: bool) -> Any:
         """Return a node for another, such as one reshape for several in a row."""
         if not node.input:
             return node
@@ -184,22 +240,18 @@ class _Folding:
                 first = _order(source)
                 order = [first[i] for i in order]
                 node = helper.make_node("Transpose", [source.input[0]], [y], perm=order)
-            shape = self.shapes.get(node.input[0])
-            if shape is not None and y in self.shapes:
-                moved = [i for i in order if shape[i] != 1]
-                if moved == sorted(moved):
-                    return self._reshape(node.input[0], y)
+            if self.last and y in self.shapes and self._in_order(node.input[0], order):
+                return self._reshape(node.input[0], y)
             return node
         if node.op_type == "Where":
-            return self._prelu(node) or node
+            node = self._prelu(node) or node
         if node.op_type in MOVES and y in self.shapes:
             return self._reshape(node.input[0], y)
-        if node.op_type == "Cast" and source is not None and source.op_type == "Transpose":
-            # the other way round, ONNX Runtime 1.32 crashes where products in double follow
-            cast = helper.make_node("Cast", [source.input[0]], [f"{y}_before"])
-            cast.attribute.extend(node.attribute)
-            self._take(cast)
-            return helper.make_node("Transpose", [self._now(cast.output[0])], [y], perm=_order(source))
+        if sinks and node.op_type in POINTWISE | {"Concat", "Slice"} and y in self.shapes:
+            # of Transpose, Cast, and products in double, in this order, ONNX Runtime 1.32 crashes: Cast goes first
+            behind = self._transposed_behind(node)
+            if behind is not None:
+                return behind
         if node.op_type == "Gather" and node.input[1] in self.constants and y in self.shapes:
             axis = next((helper.get_attribute_value(a) for a in node.attribute), 0)
             if self.constants[node.input[1]].ndim == 0 and self.shapes.get(node.input[0], (0,) * 9)[axis] == 1:
@@ -226,8 +278,82 @@ class _Folding:
             return None
         if above.input[0] != x or x not in times.input or np.broadcast_shapes(slope.shape, shape) != shape:
             return None
+        if slope.size == 1 and slope.dtype == np.float32:  # several times faster than PRelu
+            return helper.make_node("LeakyRelu", [x], [node.output[0]], alpha=float(slope.item()))
         name = next(i for i in times.input if i in self.constants)
         return helper.make_node("PRelu", [x, name], [node.output[0]])
+
+    def _in_order(self, x: str, order: Sequence[int]) -> bool:
+        """Return whether a transposition moves dimensions of 1 only."""
+        shape = self._shape(x)
+        moved = [i for i in order if shape is None or shape[i] != 1]
+        return moved == sorted(moved)
+
+    def _transposed_behind(self, node: Any) -> Any:
+        """Return the transposition of what a node makes of inputs before they were transposed; None for others."""
+        y, kind = node.output[0], node.op_type
+        values = node.input[:1] if kind == "Slice" else node.input
+        order = next(
+            (
+                _order(self.makers[i])
+                for i in values
+                if self._is_transposed(i) and (kind not in POINTWISE or self.shapes.get(i) == self.shapes[y])
+            ),
+            None,
+        )
+        if order is None:
+            return None
+        before = [name for i in values if (name := self._before(i, order, node)) is not None]
+        if len(before) < len(values):
+            return None
+        inner = helper.make_node(kind, [*before, *node.input[len(before) :]], [self._fresh(y)])
+        inner.attribute.extend(node.attribute)
+        if kind == "Slice":
+            inner.input[3] = self._fresh(node.input[3])
+            axes = self.constants[node.input[3]]
+            self.constants[inner.input[3]] = np.array([order[i] for i in axes], np.int64)
+        elif kind == "Concat":
+            inner.attribute[0].i = order[inner.attribute[0].i]
+        self._note(inner.output[0], y, _back(order))
+        self._take(inner, sinks=False)
+        return helper.make_node("Transpose", [self._now(inner.output[0])], [y], perm=order)
+
+    def _is_transposed(self, x: str) -> bool:
+        return x in self.makers and self.makers[x].op_type == "Transpose"
+
+    def _before(self, x: str, order: list[int], node: Any) -> str | None:
+        """Return the name of what an input was before it was transposed, if it is so or may be transposed back."""
+        own, back, pointwise = self._shape(x), _back(order), node.op_type in POINTWISE
+        if self._is_transposed(x) and _order(self.makers[x]) == order:
+            return str(self.makers[x].input[0])
+        if not x or (pointwise and own is not None and math.prod(own) == 1):
+            return x
+        if x in self.constants:
+            name, array = self._fresh(x), self.constants[x]
+            array = array.reshape((1,) * (len(order) - array.ndim) + array.shape)
+            self.constants[name] = np.ascontiguousarray(array.transpose(back))
+            return name
+        if own is None or len(own) != len(order):
+            return None
+        small = pointwise and own != self.shapes[node.output[0]] and self._in_order(x, back)
+        if not small and (pointwise or x not in self.given):
+            return None
+        name = self._fresh(x)
+        self._note(name, x, back)
+        self._take(helper.make_node("Transpose", [x], [name], perm=back))
+        return self._now(name)
+
+    def _fresh(self, name: str) -> str:
+        """Return a name that nothing has yet, made of another."""
+        n = 0
+        while f"{name}.{n}" in self.types or f"{name}.{n}" in self.constants:
+            n += 1
+        return f"{name}.{n}"
+
+    def _note(self, name: str, of: str, order: Sequence[int]) -> None:
+        """Note type and shape of a value, those of another's transposition."""
+        self.types[name] = self.types.get(of, 0)
+        self.shapes[name] = tuple(self.shapes[of][i] for i in order)
 
     def _reshape(self, x: str, y: str) -> Any:
         """Return a reshape of what x is a reshape of."""
@@ -256,6 +382,11 @@ def _read(node: Any) -> set[str]:
 
 def _order(node: Any) -> list[int]:
     return list(helper.get_attribute_value(node.attribute[0]))
+
+
+def _back(order: Sequence[int]) -> list[int]:
+    """Return the order of dimensions that undoes another."""
+    return [order.index(i) for i in range(len(order))]
 
 
 def _value(node: Any) -> np.ndarray[Any, Any]:

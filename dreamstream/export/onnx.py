@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ..errors import CaptureError
+from ..stream.rules._ints import as_int
 from ..torch.export import FunctionalModule, functionalize
 from ..torch.export.loops import scanned
 from ..torch.export.manifest import with_chunk
@@ -70,8 +71,7 @@ def onnx(
     Raises
     ------
     CaptureError, NotStreamableError
-        As for :func:`dreamstream.torch.functionalize`; CaptureError also for what ONNX has no form of, and in a
-        static export for what begins otherwise than it goes on.
+        As for :func:`dreamstream.torch.functionalize`; CaptureError also for what ONNX has no form of.
     ImportError
         Where the package `onnx` is not installed.
     """
@@ -80,8 +80,8 @@ def onnx(
     except ImportError:
         raise ImportError('exporting takes the package "onnx": pip install onnx') from None
     module = functionalize(model, spec, rate, dtype, skew)
-    chunk = _chunk(module, frames)
-    if rows < 1:
+    chunk = _chunk(module, None if frames is None else as_int(frames, "frames"))
+    if as_int(rows, "rows") < 1:
         raise ValueError(f"rows is a number from 1 on, got {rows}")
     _check(module)
     if static:

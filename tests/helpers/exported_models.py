@@ -67,6 +67,60 @@ def _framed() -> nn.Module:
     return _Written(lambda m, x: m.head(x.unfold(1, 10, 4)).abs(), head=nn.Linear(10, 3, bias=False))
 
 
+def _tasnet() -> nn.Module:
+    """A learned basis, causal dilated layers with gates and residuals, a mask."""
+
+    def run(m: Any, x: Any) -> Any:
+        w = F.relu(m.basis(x.unsqueeze(1)))
+        y, skip = m.narrow(w), 0
+        for i, (wide, out) in enumerate(zip(m.wide, m.out)):
+            a, b = wide(F.pad(F.layer_norm(y.mT, (4,)).mT, (2 << i, 0))).chunk(2, 1)
+            h = out(torch.tanh(a) * torch.sigmoid(b))
+            y, skip = y + h, skip + h
+        return m.back(w * torch.sigmoid(m.mask(F.leaky_relu(skip, 0.2)))).squeeze(1)
+
+    return _Written(
+        run,
+        basis=nn.Conv1d(1, 6, 4, stride=2, bias=False),
+        narrow=nn.Conv1d(6, 4, 1),
+        wide=nn.ModuleList(nn.Conv1d(4, 8, 3, dilation=1 << i) for i in range(2)),
+        out=nn.ModuleList(nn.Conv1d(4, 4, 1) for _ in range(2)),
+        mask=nn.Conv1d(4, 6, 1),
+        back=nn.ConvTranspose1d(6, 1, 4, stride=2, bias=False),
+    )
+
+
+def _halved() -> nn.Module:
+    """Gates at half the rate, laid over the frames that they were made of: as many as are in pairs."""
+
+    def run(m: Any, x: Any) -> Any:
+        y = F.interpolate(m.b(F.avg_pool1d(F.relu(m.a(x)), 2)), scale_factor=2, mode="nearest")
+        return torch.sigmoid(x[..., : y.size(-1)]) * y
+
+    return _Written(run, a=nn.Conv1d(3, 3, 5, padding=2), b=nn.Conv1d(3, 3, 3, padding=1))
+
+
+def _speaker() -> nn.Module:
+    """Statistics of frames, weighed by how much they say, over layers that look ahead."""
+
+    def run(m: Any, x: Any) -> Any:
+        y = F.relu(m.a(x))
+        y = y + m.b(torch.cat([y[:, :3], F.relu(m.c(y[:, 3:]))], 1))
+        w = torch.softmax(m.d(torch.tanh(y)), 2)
+        mean = (w * y).sum(2)
+        return m.head(torch.cat([mean, ((w * y * y).sum(2) - mean * mean).clamp(min=1e-2).sqrt()], 1)), y
+
+    conv = nn.Conv1d
+    return _Written(
+        run,
+        a=conv(3, 6, 5),
+        b=conv(6, 6, 1),
+        c=conv(3, 3, 3, padding=2, dilation=2),
+        d=conv(6, 6, 1),
+        head=nn.Linear(12, 4),
+    )
+
+
 def _experts() -> nn.Module:
     from dreamstream.torch.nn import FMoETransformerMLP
 
@@ -101,6 +155,9 @@ MODELS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], str]] = {
     "residual": (_residual, FEATURES, "float32"),
     "lstm": (_lstm, FEATURES, "float32"),
     "experts": (_experts, ("B", "L", 5), "float32"),
+    "tasnet": (_tasnet, SAMPLES, "float32"),
+    "halved": (_halved, FEATURES, "float32"),
+    "speaker": (_speaker, FEATURES, "float32"),
     "pooled": (_pooled, FEATURES, "float32"),
     "embedding": (_embedding, SAMPLES, "int64"),
     "images": (_images, ("B", 8, "L"), "float32"),

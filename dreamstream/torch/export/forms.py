@@ -16,6 +16,7 @@ from ...errors import NotStreamableError
 from ..run.kernels import KERNELS, Kernel, Step, Window
 from ..run.kernels.positions import rows_of
 from .graph import FunctionalNode
+from .integers import floored
 from .loops import recurrent, scan
 from .window import PaddedWindow, fit
 
@@ -35,8 +36,8 @@ def overlap_add(step: Step, x: Window) -> Tensor:
     size = x.new()[0].shape[2]
     reach = -(-size // hop)  # windows over a frame, at most
     positions = _positions(step)
-    last = torch.div(positions, hop, rounding_mode="floor")  # the last window over each frame
-    first = torch.div(step.first[0], hop, rounding_mode="floor") - (reach - 1)
+    last = floored(positions, hop)  # the last window over each frame
+    first = floored(step.first[0], hop) - (reach - 1)
     pieces = x.run(first, (step.n[0] + hop - 2) // hop + reach)
     flat = pieces.flatten(1, 2)
     y = torch.zeros((), dtype=torch.float64, device=flat.device)

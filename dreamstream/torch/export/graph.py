@@ -17,7 +17,7 @@ from ...engine import Engine
 from ...engine.weights import FORMATS
 from ...errors import NotStreamableError
 from ...operations import row_of
-from .integers import Counter, Pair
+from .integers import Counter, Pair, floored
 
 
 @dataclass
@@ -169,7 +169,7 @@ def _moments(engine: Engine, last: int) -> torch.Tensor:
     rows = torch.arange(last + 1)[:, None]
     for rate in rates[1:]:
         ratio = rate / rates[0]
-        about = torch.div(rows[:, :1] * ratio.numerator, ratio.denominator, rounding_mode="floor")
+        about = floored(rows[:, :1] * ratio.numerator, ratio.denominator)
         reach = math.ceil((skew + 1) * rate / min(rates)) + 1
         near = (about + torch.arange(-reach, reach + 1)).clamp(min=0)
         rows = torch.cat([rows[:, None].expand(-1, near.shape[1], -1), near[:, :, None]], 2).reshape(

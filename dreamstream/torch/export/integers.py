@@ -34,10 +34,12 @@ class Counter:
     ----------
     ended : Tensor, optional
         Bool: which of the streams have ended; None: none has.
+    lasting : bool
+        Whether all streams become long enough for every edge to be there, whatever they would be now.
     """
 
-    def __init__(self, ended: Tensor | None = None) -> None:
-        self.ended = ended
+    def __init__(self, ended: Tensor | None = None, lasting: bool = False) -> None:
+        self.ended, self.lasting = ended, lasting
         self._done: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
 
     def start(self, frames: Sequence[Tensor]) -> list[Pair]:
@@ -72,10 +74,11 @@ class Counter:
         roots = self._evaluate(program, inputs)
         for known, total in zip(roots[::2], roots[1::2]):
             total = self._do(MAX, self._full(total, missing), 0)
-            none = missing
-            if needs_frames:
-                none = none | self._below(self._do(MIN, inputs[0][1], total), 1)
-            total = self._choose(none, -1, total)
+            if not self.lasting:
+                none = missing
+                if needs_frames:
+                    none = none | self._below(self._do(MIN, inputs[0][1], total), 1)
+                total = self._choose(none, -1, total)
             known = self._full(known, missing)
             if self.ended is not None:
                 known = self._choose(self.ended, total, known)
@@ -144,9 +147,12 @@ def _key(value: Any) -> Any:
 def _floor(a: Any, b: Any) -> Any:
     if isinstance(a, int) and isinstance(b, int):
         return a // b
-    if isinstance(a, int):
-        a = torch.full_like(b, a)
-    return torch.div(a, b, rounding_mode="floor")
+    return floored(torch.full_like(b, a) if isinstance(a, int) else a, b)
+
+
+def floored(a: Tensor, b: Any) -> Tensor:
+    """Return ``a // b`` of counts: by what is left over, for which ONNX has an operator that rounds down."""
+    return torch.div(a - torch.remainder(a, b), b, rounding_mode="trunc")
 
 
 def _least(a: Any, b: Any) -> Any:

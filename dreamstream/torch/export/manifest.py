@@ -101,7 +101,7 @@ def of_static(manifest: dict[str, Any], schedule: Any, n_rows: int) -> dict[str,
     outputs = [
         {**_without_lengths(port), **schedule.told(e)} for port, e in zip(manifest["outputs"], graph.outputs)
     ]
-    states = manifest["states"] if schedule.counted else manifest["states"][1:]
+    states = manifest["states"][0 if schedule.counted else 1 :]
     if schedule.counted:
         states = [{**states[0], "dims": ["B"]}, *states[1:]]
     return {

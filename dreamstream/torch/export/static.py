@@ -1,11 +1,9 @@
 """A functional module for calls of one size: every row brings exactly so many frames, and nothing else.
 
-An edge then gains equally many frames in each call of a phase, and every window begins at the same column, so
-that integers are numbers and a window is a slice. Each edge has a *lead*: before a call at clock c it stands at
-``lead + c * rate``. A negative one is a delay: columns before position 0 hold nothing, and are set to zero where a
-window reads them. A positive one stands for frames that are there with a stream's first (such as padding in
-front); they are the *early* columns, computed in each call before the new ones and taken in the first only.
-An edge whose first frames come later than its lead says, as behind a reflection, *lags* by whole periods.
+How edges move on is in `schedule`: every window begins at the same column in each call of a phase, so that
+integers are numbers and a window is a slice. Columns before position 0 of a delayed edge hold nothing, and are set
+to zero where a window reads them; early columns are computed in each call before the new ones and taken in the
+first only.
 
 Operators that look at absolute positions, or begin and end otherwise than in mid-stream, are given tensors of
 positions, made from the number of frames so far, which is then a state.
@@ -14,7 +12,6 @@ positions, made from the number of frames so far, which is then a state.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -22,220 +19,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import CaptureError
 from ..run.kernels import KERNELS
-from ..run.kernels.positions import extent
+from ..run.kernels.positions import extent, rows_of
 from .forms import FORMS
 from .graph import FunctionalNode
-from .integers import UNENDED, Counter, Pair
-from .module import FunctionalModule
+from .integers import UNENDED, Counter
+from .schedule import Course, Schedule, in_all, scaled
 from .window import Counts, PaddedWindow, hide, zero_behind
-
-
-@dataclass
-class Course:
-    """How an edge moves on.
-
-    Attributes
-    ----------
-    rate : Fraction
-        Of the first input's; 0 for what is there once, when a stream ends.
-    lead : int
-        Where it would stand before the first call.
-    stands : list of int
-        Per phase where it stands at the moment that `Schedule.base` says.
-    gains : list of int
-        Per phase the frames of a call.
-    waits : bool
-        Whether frames come out when a stream ends.
-    """
-
-    rate: Fraction
-    lead: int
-    stands: list[int]
-    gains: list[int]
-    waits: bool
-    #: Whether early columns are zeros, as what is kept begins with, so that nobody computes them.
-    blank: bool = False
-
-    @property
-    def early(self) -> int:
-        return 0 if self.blank else max(0, self.lead)
-
-
-class Schedule:
-    """What is the same in all calls of a size: how edges move, how many phases there are.
-
-    Raises
-    ------
-    CaptureError
-        Where an operator begins otherwise than it goes on, so that its calls don't give equally many frames.
-    """
-
-    def __init__(self, module: FunctionalModule, frames: Sequence[int]) -> None:
-        self.module, self.graph, self.frames = module, module.graph, list(frames)
-        graph, n = self.graph, frames[0]
-        self.ratios = [graph.edges[e].rate / graph.edges[graph.inputs[0]].rate for e in graph.inputs]
-        phases = 1
-        while phases * n % graph.period:
-            phases += 1
-        self.n_phases = phases
-        self.base = graph.period * (graph.transient // graph.period + 2)
-        #: Whether positions, or streams' totals, are in the graph; known after a call.
-        self.counted = self.ended = False
-        last = graph.transient + (2 + phases) * graph.period
-        # until all that lags goes on evenly, which begins no later than as much again
-        self.calls = torch.arange(1, max(2, (last + 3 * graph.transient) // n) + 1) * n
-        self.lengths = torch.arange(1, last + 1)
-        self.lengths = self.lengths[
-            [bool(all((int(t) * r).denominator == 1 for r in self.ratios)) for t in self.lengths]
-        ]
-        moments = torch.tensor([self.base + i * n for i in range(phases + 1)])
-        #: Of each edge, periods by which it lags.
-        self.lags = [0] * len(graph.edges)
-        self.totals, stands = self._known(self.lengths, True), self._known(moments)
-        known = self._lag(self._known(self.calls + self.base))
-        open_, steady = self._known(self.lengths), self._known(self.lengths + self.base)
-        self.open = [self._steady(e, steady[e]) if lag else open_[e] for e, lag in enumerate(self.lags)]
-        self.courses: list[Course | None] = [None] * len(graph.edges)
-        self.used = {e for node in graph.nodes if not node.silent for e in node.inputs} | set(graph.outputs)
-        made = [(j, e) for j, node in enumerate(graph.nodes) if not node.silent for e in node.outputs]
-        for j, e in [*((-1, e) for e in graph.inputs), *made]:
-            self.courses[e] = self._course(j, e, stands[e], known[e])
-        module.keep({e: int(n * self._rate(e) * graph.period) for e, n in self._behind().items()})
-
-    def _known(self, frames: Tensor, ended: bool = False, change: Any = None) -> list[Tensor]:
-        counter = Counter(torch.ones(frames.shape, dtype=torch.bool)) if ended else Counter()
-        pairs = self.graph.pairs(counter, [_scaled(frames, r) for r in self.ratios], change)
-        return [pair if pair is None else pair[0] for pair in pairs]
-
-    def _rate(self, e: int) -> Fraction:
-        """Return an edge's frames for one of the first input."""
-        return self.graph.edges[e].rate / self.graph.edges[self.graph.inputs[0]].rate
-
-    def _steady(self, e: int, known: Tensor) -> Tensor:
-        """Return the counts of an edge that goes on from its start as in mid-stream, from those at the base."""
-        rate = self._rate(e)
-        return (known - int((self.base + self.lags[e] * self.graph.period) * rate)).clamp(min=0)
-
-    def _lag(self, steady: list[Tensor]) -> list[Tensor]:
-        """Let edges lag as far as equally many frames in each call take; return the counts at all calls."""
-
-        def lagging(node: FunctionalNode, e: int, pair: Pair) -> Pair:
-            rate = self._rate(e)
-            if node.silent or not rate:
-                return pair
-            missing = int((self._steady(e, steady[e]) - pair[0]).max())
-            self.lags[e] = max(0, -(-missing // int(rate * self.graph.period)))
-            return (self._steady(e, steady[e]), pair[1]) if self.lags[e] else pair
-
-        return self._known(self.calls, change=lagging)
-
-    def _behind(self) -> dict[int, int]:
-        """Return by how many periods readers lag behind what they read, which is kept for them."""
-        more: dict[int, int] = {}
-        for node in self.graph.nodes:
-            for e in () if node.silent else node.inputs[: node.op.n_values]:
-                behind = max(self.lags[o] for o in node.outputs) - self.lags[e]
-                more[e] = max(more.get(e, 0), behind)
-        return more
-
-    def _course(self, j: int, e: int, stands: Tensor, known: Tensor) -> Course:
-        edge, graph, rate = self.graph.edges[e], self.graph, self._rate(e)
-        waits = bool((self.totals[e] > self.open[e]).any())
-        if not rate:
-            most = edge.gain[1] // edge.gain[2]
-            course = Course(rate, 0, [0] * self.n_phases, [most] * self.n_phases, waits)
-            regular = not known.any()
-        else:
-            at: list[int] = (stands - int(self.lags[e] * graph.period * rate)).tolist()
-            lead = at[0] - int(self.base * rate)
-            course = Course(rate, lead, at[:-1], [b - a for a, b in zip(at, at[1:])], waits)
-            place = torch.arange(1, len(self.calls) + 1)
-            phase = torch.tensor(course.stands)[place % self.n_phases]
-            moved = (self.calls - self.frames[0] * (place % self.n_phases)) - self.base
-            if lead > 0 and j >= 0 and e not in graph.outputs:
-                course.blank = self._begins_with_zeros(j, graph.nodes[j], lead)
-            regular = bool(((phase + _scaled(moved, rate)).clamp(min=0) == known).all())
-            if j >= 0 and self.module._kernels[j].framewise:
-                values = graph.nodes[j].inputs[: graph.nodes[j].op.n_values]
-                regular = regular and all(self.lags[i] == self.lags[e] for i in values)
-        if not regular:
-            node = graph.nodes[j]
-            raise CaptureError(
-                f"{node.path or 'the forward'}: {node.name} gives another number of frames in a stream's first "
-                f"calls of {self.frames[0]} frames than later, which a static export can't hold; take more frames "
-                "for a call, or static=False"
-            )
-        return course
-
-    def _begins_with_zeros(self, j: int, node: FunctionalNode, lead: int) -> bool:
-        """Return whether an edge's early frames are zeros: those of padding, or what is made of such ones."""
-        module, a = self.module, node.op.attributes
-        values = [self.courses[e] for e in node.inputs[: node.op.n_values]]
-        if module._kernels[j].framewise:
-            if not values or any(c is None or not c.blank or c.lead != lead for c in values):
-                return False
-            step, edges = module._step(node), self.graph.edges
-            zeros = [
-                torch.zeros(1, 1, *edges[e].features, dtype=getattr(torch, edges[e].dtype))
-                for e in node.inputs[: node.op.n_values]
-            ]
-            with torch.no_grad():
-                out = module._kernels[j].run(step, *zeros, *module._given(j))
-            return not any(y.any() for y in (out if isinstance(out, tuple) else (out,)))
-        plain = node.name == "pad" and a["mode"] in ("zeros", "constant") and not a["value"] and not node.weights
-        return plain and lead == a["left"]
-
-    def course(self, e: int) -> Course:
-        out = self.courses[e]
-        assert out is not None
-        return out
-
-    def told(self, e: int) -> dict[str, Any]:
-        """Return what a caller needs to know of an output: its first position, frames, and how many in all."""
-        course = self.course(e)
-        if not course.rate:
-            return {"frames": None, "after": self._settled()}
-        return {"frames": course.gains, "first": course.lead, "total": self._line(e)}
-
-    def _line(self, e: int) -> dict[str, Any]:
-        """Return how many frames an edge has of streams of so many: a line, and what is not on it."""
-        rate, lengths, totals = self.course(e).rate, self.lengths.tolist(), self.totals[e].tolist()
-        p, q, period = rate.numerator, rate.denominator, self.graph.period
-        more = max(n * q - p * t for t, n in zip(lengths, totals) if t > lengths[-1] - period)
-        off = [i for i, (t, n) in enumerate(zip(lengths, totals)) if max(0, (p * t + more) // q) != n]
-        short = [[lengths[i], totals[i]] for i in off]
-        if not short or lengths[-1] - short[-1][0] >= 2 * period:
-            return {"short": short, "line": [p, more, q]}
-        return {"short": [list(pair) for pair in zip(lengths, totals)], "period": [period, int(period * rate)]}
-
-    def _settled(self) -> int:
-        """Return how many frames behind a stream's last call all operators have seen its end."""
-        most = 0
-        for course, totals in zip(self.courses, self.totals):
-            if course is not None and course.rate:
-                ahead = (totals * course.rate.denominator - self.lengths * course.rate.numerator).max()
-                least = min(
-                    Fraction(s) - (self.base + i * self.frames[0]) * course.rate
-                    for i, s in enumerate(course.stands)
-                )
-                most = max(most, -((int(least * course.rate.denominator) - int(ahead)) // course.rate.numerator))
-        return most
-
-
-def _line(n: Tensor, p: int, more: int, q: int) -> Tensor:
-    """Return ``(p * n + more) // q``, at least 0."""
-    n = n if p == 1 else n * p
-    n = n + more if more else n
-    n = n if q == 1 else torch.div(n, q, rounding_mode="floor")
-    return n.clamp(min=0) if more < 0 else n
-
-
-def _scaled(n: Tensor, ratio: Fraction) -> Tensor:
-    """Return ``n * ratio``, rounded down."""
-    n = n * ratio.numerator if ratio.numerator != 1 else n
-    return n if ratio.denominator == 1 else torch.div(n, ratio.denominator, rounding_mode="floor")
 
 
 class StaticModule(torch.nn.Module):
@@ -287,6 +77,8 @@ class StaticCall:
         self.module, self.schedule, self.phase = owner.functional, owner.schedule, owner.phase
         self.graph = self.module.graph
         self._clock, self._totals = clock, totals
+        #: Frames that the phases before this one bring.
+        self._earlier = self.schedule.frames[0] * self.phase
         self.n_rows = extent(xs[0], self.module.inputs[0].dims.index("B"))
         self._made: dict[Any, Tensor] = {}
         self.kept = dict(zip(self.module._kept, states))
@@ -329,46 +121,59 @@ class StaticCall:
 
     def stand(self, e: int) -> Tensor:
         """Return where an edge stands before the call, negative before a delayed one's first frame."""
-        course = self.schedule.course(e)
-        if not course.rate:
+        rate = self.schedule.course(e).rate
+        if not rate:
             return self._once("none", lambda: torch.zeros_like(self.clock))
-        at = course.stands[self.phase] - self.schedule.base * course.rate
-        at -= self.phase * self.schedule.frames[0] * course.rate
-        if at.denominator == 1:
-            moved = self._once(("moved", course.rate), lambda: _scaled(self.clock, course.rate))
-            return self._once(("stand", course.rate, at), lambda: moved + int(at) if at else moved)
-        # within a period the clock's own multiple is no whole number
-        whole = self.schedule.frames[0] * self.phase
-        moved = _scaled(self.clock - whole, course.rate)
-        return moved + int(at + whole * course.rate)
+        moved, at = self._moved(rate), self._offset(e)
+        return self._once(("stand", rate, at), lambda: moved + at if at else moved)
+
+    def _moved(self, rate: Fraction) -> Tensor:
+        """Return the frames at a rate so far; of whole rounds of phases where the clock's are no whole number."""
+        less = self._earlier if (self._earlier * rate).denominator > 1 else 0
+        return self._once(("moved", rate), lambda: scaled(self.clock - less if less else self.clock, rate))
+
+    def _offset(self, e: int) -> int:
+        """Return by how many frames an edge stands ahead of those that its rate has moved."""
+        course = self.schedule.course(e)
+        at, earlier = course.stands[self.phase] - self.schedule.base * course.rate, self._earlier * course.rate
+        return int(at - earlier if earlier.denominator == 1 else at)
 
     def total(self, e: int) -> Tensor:
         """Return the frames of an edge in the whole stream, very many before its last call."""
         self.schedule.ended = True
         if not self._totals:
             self._totals = [torch.full((self.n_rows,), UNENDED, dtype=torch.int64)] * len(self.module.inputs)
-        if len(self._totals) == 1 and self.schedule.course(e).rate:
-            told = self.schedule._line(e)
-            if not told["short"] and "line" in told:
-                p, more, q = told["line"]
-                return self._once(("total", p, more, q), lambda: _line(self._totals[0], p, more, q))
-        total: Tensor = self._exact_totals[e][0]
-        return total
+        key = self._total_key(e)
+        rule = self.schedule.total_rule
+        return self._once(
+            key, lambda: self._exact_totals[e][0] if key == e else in_all(self._totals[0], **rule(e))
+        )
+
+    def _total_key(self, e: int) -> Any:
+        """Return what edges of the same totals have alike; of several inputs, the edge itself."""
+        return e if len(self.module.inputs) > 1 else repr(self.schedule.total_rule(e))
 
     @cached_property
     def _exact_totals(self) -> Any:
         ended = torch.ones(self.n_rows, dtype=torch.bool)
         return self.graph.pairs(Counter(ended), list(self._totals))
 
-    def valid(self, e: int, back: int, n: int, ends: bool) -> Tensor:
-        """Return which of n columns hold frames, the first `back` ones before the edge's new ones."""
-        key = ("valid", self.schedule.course(e).rate, self.schedule.course(e).lead, back, n)
-        at = self._once(("at", *key), lambda: self.stand(e)[:, None] + torch.arange(-back, n - back))
-        begun = self._once(key, lambda: at >= 0)
-        if not ends:
-            return begun
-        total = self.total(e)
-        return self._once((*key, id(total)), lambda: begun & (at < total[:, None]))
+    def hidden(self, e: int, back: int, n: int, ends: bool) -> Tensor:
+        """Return which of n columns hold no frames, the first `back` ones before the edge's new ones.
+
+        Edges of a rate share a mask as wide as all of them together: as wide as it became in an earlier call.
+        """
+        rate, low = self.schedule.course(e).rate, self._offset(e) - back
+        total = self.total(e) if ends else None
+        key = ("hidden", self.phase, rate, self._total_key(e) if ends else None)
+        span = self.schedule.spans.setdefault(key, (low, low + n))
+        span = self.schedule.spans[key] = min(low, span[0]), max(low + n, span[1])
+
+        def make() -> Tensor:
+            at = self._moved(rate)[:, None] + torch.arange(*span)
+            return at < 0 if total is None else (at < 0) | (at >= total[:, None])
+
+        return self._once((*key, span), make)[:, low - span[0] : low - span[0] + n]
 
     # ---------------------------------------------------------------- windows
     def grid(self, e: int) -> Tensor:
@@ -376,11 +181,11 @@ class StaticCall:
         if e in self.grids:
             return self.grids[e]
         course, kept, x = self.schedule.course(e), self.kept.get(e), self.fresh[e]
-        if not extent(x, 1) and kept is not None:
-            return kept
+        if not extent(x, 1):  # masks of no columns are what torch's exporter crashes at
+            return x if kept is None else kept
         ends = any(self._sees_end(node) for node in self.readers.get(e, []))
-        if ends or (course.lead < 0 and kept is not None):
-            x = hide(x, ~self.valid(e, course.early, extent(x, 1), ends), 0)
+        if ends or (course.lead < 0 and (kept is not None or self._reaches_back(e))):
+            x = hide(x, self.hidden(e, course.early, extent(x, 1), ends), 0)
         if course.early:
             early, x = x[:, : course.early], x[:, course.early :]
             kept = early if kept is None else self._begun(early, kept)
@@ -396,6 +201,12 @@ class StaticCall:
         if n_early != n_kept:
             parts.insert(0, early[:, : n_early - both] if n_early > both else kept[:, : n_kept - both])
         return torch.cat(parts, 1)
+
+    def _reaches_back(self, e: int) -> bool:
+        """Return whether a reader's frames begin before the edge's: made of what stands before the first one."""
+        lead, rate = self.schedule.course(e).lead, self.schedule.course(e).rate
+        outputs = [self.schedule.course(o) for node in self.readers.get(e, []) for o in node.outputs]
+        return any(course.lead * rate > lead * course.rate for course in outputs)
 
     def _sees_end(self, node: FunctionalNode) -> bool:
         """Return whether frames from a stream's end on reach frames that are wanted."""
@@ -429,7 +240,7 @@ class StaticCall:
         if idle and not any(k for k, e in zip(n, node.outputs) if e in self.schedule.used):
             out: Any = tuple(self._nothing(e) for e in node.outputs)
         elif kernel.framewise:
-            out = kernel.run(step, *(self._last(e, n[0]) for e in values), *weights)
+            out = kernel.run(step, *(self._beside(node.outputs[0], e, n[0]) for e in values), *weights)
         elif self._alike(j, node, step):
             first = [c.stands[self.phase] - c.early for c in courses]
             if node.name in FORMS or not kernel.numbers:
@@ -449,8 +260,11 @@ class StaticCall:
         edge = self.graph.edges[e]
         return torch.zeros((self.n_rows, 0, *edge.features), dtype=getattr(torch, edge.dtype))
 
-    def _last(self, e: int, n: int) -> Tensor:
-        """Return the last n columns of an edge; early ones that nobody computed are zeros."""
+    def _beside(self, out: int, e: int, n: int) -> Tensor:
+        """Return the n columns of an edge that an operator's output has; early ones not computed are zeros."""
+        if self.schedule.lags[e] != self.schedule.lags[out]:
+            course = self.schedule.course(out)
+            return SteadyWindow(self, e, False).run(course.stands[self.phase] - course.early, n)
         x = self.fresh[e]
         have = extent(x, 1)
         return x if have == n else x[:, have - n :] if have > n else _with_ends(x, n - have, n, 0)
@@ -502,8 +316,7 @@ class StaticCall:
         by, n = self.shifted(e), self.schedule.course(e).gains[self.phase] + self.schedule.course(e).early
         if by is None:
             return y[:, :n] if extent(y, 1) > n else y
-        at = (torch.arange(extent(y, 1)) - by[:, None]).clamp(min=0)
-        return torch.stack([row.index_select(0, i) for row, i in zip(y.unbind(0), at.unbind(0))])
+        return rows_of(y, (torch.arange(extent(y, 1)) - by[:, None]).clamp(min=0))
 
 
 class SteadyWindow:
@@ -530,7 +343,7 @@ class SteadyWindow:
         back = extent(self._frames, 1) - self._new - low
         if back <= 0 and self._call.schedule.course(self._e).lead >= 0 and not self._ends:
             return y
-        return hide(y, ~self._call.valid(self._e, back, n, self._ends), fill)
+        return hide(y, self._call.hidden(self._e, back, n, self._ends), fill)
 
     def take(self, positions: Tensor, fill: float = 0.0) -> Tensor:
         """Return the frames at positions, which are the same for all rows."""
@@ -593,7 +406,6 @@ class MovingWindow(PaddedWindow):
             return x, torch.full((extent(x, 0),), extent(x, 1), dtype=torch.int64)
         by = self._call.shifted(self._e)
         if by is not None:
-            at = (by[:, None] + torch.arange(extent(x, 1))).clamp(max=extent(x, 1) - 1)
-            x = torch.stack([row.index_select(0, i) for row, i in zip(x.unbind(0), at.unbind(0))])
+            x = rows_of(x, (by[:, None] + torch.arange(extent(x, 1))).clamp(max=extent(x, 1) - 1))
         lengths = self.known - self.before
         return zero_behind(x, lengths), lengths
