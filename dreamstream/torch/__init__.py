@@ -15,7 +15,7 @@ if _find_spec("torch") is None:
     )
 import torch as _torch
 
-if tuple(map(int, _torch.__version__.split(".")[:2])) >= (2, 14):  # names of torch's own have changed there
+if tuple(map(int, _torch.__version__.split(".")[:2])) >= (2, 15):  # names of torch's own have changed there
     raise ImportError(
         f"dreamstream.torch takes torch 2.10 to 2.13, not {_torch.__version__}: pip install 'torch<2.14'"
     )

@@ -64,7 +64,7 @@ will_run: Callable[[Any], bool] = torch._C._will_engine_execute_node
 current_node: Callable[[], Any] = torch._C._current_autograd_node
 
 #: The code of `torch.autograd.Function.apply`; what turns gradients on and off, which a mode is asked about.
-APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+APPLY = getattr(getattr(torch.autograd.Function.apply, "__func__", None), "__code__", None)
 set_gradients: Callable[[bool], None] = torch._C._set_grad_enabled
 
 
