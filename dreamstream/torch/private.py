@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from inspect import getattr_static
 from traceback import walk_tb
-from types import FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -26,8 +26,8 @@ from torch.utils.checkpoint import CheckpointFunction
 
 __all__ = [
     "APPLY", "CALLS_USERS", "BackwardHookFunction", "CheckpointFunction", "active_modes", "current_node",
-    "detects_causality", "enter_mode", "function_of", "graph_task", "has_hooks", "has_lost_what_it_saved",
-    "hooks_of", "is_of_checkpoint", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed",
+    "detects_causality", "enter_mode", "graph_task", "has_hooks", "has_lost_what_it_saved",
+    "hooks_of", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed",
     "is_watched", "kept_by_checkpoint", "leave_innermost_mode", "n_modes", "onnx_type", "original_of",
     "own_buffers", "own_tensors", "prelu_kernel", "pytree", "recurrent_function", "recurrent_weights",
     "runs_modules", "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler", "set_gradients",
@@ -43,14 +43,21 @@ CALLS_USERS = {
     ("torch.nn.modules.container", "forward"),
     ("torch.nn.modules.batchnorm", "forward"),
     ("torch.nn.modules.normalization", "forward"),
+    ("torch.nn.modules.transformer", "_ff_block"),
     ("torch.nn.modules.transformer", "forward"),
     ("torch.nn.parallel.data_parallel", "forward"),
     ("torch.nn.parallel.distributed", "forward"),
     ("torch.nn.parallel.distributed", "_run_ddp_forward"),
     ("torch.nn.utils.stateless", "_functional_call"),
     ("torch._functorch.functional_call", "functional_call"),
+    ("torch.utils._pytree", "tree_map"),
+    ("torch.utils.checkpoint", "__call__"),
+    ("torch.utils.checkpoint", "_checkpoint_impl"),
     ("torch.utils.checkpoint", "checkpoint"),
     ("torch.utils.checkpoint", "checkpoint_sequential"),
+    ("torch.utils.hooks", "_apply_on_tensors"),
+    ("torch.utils.hooks", "setup_input_hook"),
+    ("torch.utils.hooks", "setup_output_hook"),
 }
 
 #: Contexts in which stream tensors are torch's own; the second also where a mode is active.
@@ -63,8 +70,9 @@ will_run: Callable[[Any], bool] = torch._C._will_engine_execute_node
 #: The node of the graph that runs, or whose hooks do.
 current_node: Callable[[], Any] = torch._C._current_autograd_node
 
-#: The code of `torch.autograd.Function.apply`; what turns gradients on and off, which a mode is asked about.
-APPLY = getattr(getattr(torch.autograd.Function.apply, "__func__", None), "__code__", None)
+#: The descriptor of `torch.autograd.Function.apply`: a function of Python in torch 2.13, a builtin one in 2.14.
+APPLY = getattr_static(torch.autograd.Function, "apply")
+#: What turns gradients on and off, which a mode is asked about.
 set_gradients: Callable[[bool], None] = torch._C._set_grad_enabled
 
 
@@ -77,18 +85,6 @@ def has_lost_what_it_saved(node: Any) -> bool:
     except RuntimeError as error:
         return "modified by an inplace operation" in str(error)
     return False
-
-
-def function_of(node: Any) -> Any:
-    """Return the Function whose backward a node of the graph runs, None where it is another node."""
-    return getattr(node, "_forward_cls", None)
-
-
-def is_of_checkpoint(frame: FrameType | None) -> bool:
-    """Return whether what turns gradients on or off, from this frame on, is a checkpoint itself."""
-    while frame is not None and frame.f_globals.get("__name__") == "torch.autograd.grad_mode":
-        frame = frame.f_back
-    return frame is not None and frame.f_code is CheckpointFunction.forward.__code__
 
 
 #: A mode of torch functions becomes the innermost one; the innermost one is left.
