@@ -28,7 +28,7 @@ __all__ = [
     "APPLY", "CALLS_USERS", "BackwardHookFunction", "CheckpointFunction", "active_modes", "current_node",
     "detects_causality", "enter_mode", "graph_task", "has_hooks", "has_lost_what_it_saved",
     "hooks_of", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed",
-    "is_watched", "kept_by_checkpoint", "leave_innermost_mode", "n_modes", "onnx_type", "original_of",
+    "is_watched", "keep", "kept_by_checkpoint", "leave_innermost_mode", "n_modes", "onnx_type", "original_of",
     "own_buffers", "own_tensors", "prelu_kernel", "pytree", "recurrent_function", "recurrent_weights",
     "runs_modules", "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler", "set_gradients",
     "uncompiled", "will_run", "without_functions", "without_subclass",
@@ -100,6 +100,14 @@ def kept_by_checkpoint() -> bool:
     """Return whether tensors that are saved for a backward are left to a checkpoint, which computes them again."""
     hooks = saved_tensors_hooks_on_top(True)
     return hooks is not None and getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
+
+
+def keep(saved: torch.Tensor) -> torch.Tensor:
+    """Keep a tensor that is saved for a backward as it is; to a checkpoint these are hooks of its own."""
+    return saved
+
+
+keep._checkpoint_internal, keep._user_hooks = True, None  # type: ignore[attr-defined]  # asked from torch 2.14 on
 
 
 def is_transformed(error: BaseException) -> bool:

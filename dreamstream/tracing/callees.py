@@ -68,8 +68,9 @@ class Callees:
         Parameters
         ----------
         original
-            A function, a builtin, a class, any callable; a function of Python stands for all that have its code.
-            Or the name of one, ``module.qualname``, whose module need not have been imported.
+            A function, a builtin, a class, any callable; a function of Python stands for all that have its code,
+            the descriptor of a builtin class method for the methods of all classes that inherit it. Or the name of
+            one, ``module.qualname``, whose module need not have been imported.
         replacement
             What is called instead. In the place of a method it is bound to the same object.
         """

@@ -8,8 +8,9 @@ import torch
 
 from ...online.tracer import TRACER
 from ...tracing.callees import GOES_ON, ORIGINALS
-from ..private import APPLY, CALLS_USERS, detects_causality, original_of
+from ..private import APPLY, CALLS_USERS, CheckpointFunction, detects_causality, original_of
 from ..tensor.stream_tensor import SHELL
+from .custom import checkpointed
 from .mode import running
 
 GOES_ON.update(CALLS_USERS)
@@ -32,9 +33,11 @@ def _hint(function: Any, mask: Any, is_causal: bool | None = None, size: Any = N
 def _apply(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call a Function of users, which torch's modes are not asked about."""
     forward = running()
-    if forward is None or forward.gradients is None:
-        return APPLY.__get__(None, cls)(*args, **kwargs)
-    return forward.gradients.apply(cls, args, kwargs)
+    if forward is not None and issubclass(cls, CheckpointFunction):
+        return checkpointed(*args)
+    if forward is not None and forward.gradients is not None:
+        return forward.gradients.apply(cls, args, kwargs)
+    return APPLY.__get__(None, cls)(*args, **kwargs)
 
 
 TRACER.stand_in(APPLY, _apply)

@@ -1,10 +1,11 @@
 """A user's `torch.autograd.Function` inside a forward: streams get the gradient that its backward defines.
 
-torch turns gradients off while a Function's forward runs, and asks no mode about `Function.apply`: the copies of
-forwards call `Gradients.apply` in its place. There the forward first runs on streams like any other code, which gives
-values for every way of cutting. Where a gradient is wanted, the Function is then applied again, to the frames of the
-call as one plain tensor, and torch records its backward. The first call at each place tries whether that is right:
-values and gradients of single frames must be the same beside other frames and without them. What fails is refused.
+torch asks no mode about `Function.apply`, and turns gradients off while the Function's forward runs. So the copies
+of forwards call `Gradients.apply` in its place: there the forward first runs on streams like any other code, which
+gives values for every way of cutting. Where a gradient is wanted, the Function is then applied again, to the
+frames of the call as one plain tensor, and torch records its backward. The first call at each place tries whether
+that is right: values and gradients of single frames must be the same beside other frames and without them. What
+fails is refused, and so is a Function that is called by what has no copy.
 
 The reentrant way of `torch.utils.checkpoint` is such a Function, too; its block simply runs with gradients.
 """
@@ -29,8 +30,8 @@ from ...stream.tree import leaves, map_leaves
 from ..private import (
     APPLY,
     BackwardHookFunction,
-    CheckpointFunction,
     graph_task,
+    keep,
     kept_by_checkpoint,
     saved_tensors_hooks_on_top,
     without_functions,
@@ -47,11 +48,7 @@ def saving() -> AbstractContextManager[Any]:
 
     It would do so outside the forward, where there are no streams.
     """
-    return saved_tensors_hooks(_same, _same) if kept_by_checkpoint() else nullcontext()
-
-
-def _same(saved: Tensor) -> Tensor:
-    return saved
+    return saved_tensors_hooks(keep, keep) if kept_by_checkpoint() else nullcontext()
 
 
 class Gradients:
@@ -92,8 +89,6 @@ class Gradients:
         apply = APPLY.__get__(None, cls)  # which a user's `apply` of the same name may lead to
         if self.running is not None:
             return apply(*args, **kwargs)
-        if issubclass(cls, CheckpointFunction):
-            return self._checkpointed(*args)
         running = self.running = _Applied(cls, args, kwargs, self)
         try:
             out = apply(*args, **kwargs)
@@ -106,11 +101,6 @@ class Gradients:
         finally:
             self.applies = False
         return out
-
-    def _checkpointed(self, block: Callable[..., Any], preserve_rng_state: bool, /, *args: Any) -> Any:
-        """Run the block of a checkpoint; as in torch, it has no gradients where none flows to its arguments."""
-        with torch.set_grad_enabled(torch.is_grad_enabled() and any(map(_learns, args))):
-            return TRACER.of(block)(*args)
 
     @property
     def _hidden(self) -> bool:
@@ -133,9 +123,15 @@ class Gradients:
             self.wanted = enabled
 
 
+def checkpointed(block: Callable[..., Any], preserve_rng_state: bool, /, *args: Any) -> Any:
+    """Run the block of a checkpoint; as in torch, it has no gradients where none flows to its arguments."""
+    with torch.set_grad_enabled(torch.is_grad_enabled() and any(map(_learns, args))):
+        return TRACER.of(block)(*args)
+
+
 def _unfollowed() -> NotStreamableError:
     return NotStreamableError.here(
-        "the backward of a torch.autograd.Function, in training,",
+        "the backward of a torch.autograd.Function",
         ": what calls it can't be followed (code without a source, a property, torch's or Python's own); "
         "call it from a function or method in a file, or run within torch.no_grad()",
     )
