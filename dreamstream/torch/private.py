@@ -1,7 +1,7 @@
-"""torch's private names that the bridge uses: right for torch 2.13, the version that the tests pin.
+"""torch's private names that the bridge uses, right for torch 2.10 to 2.14; the tests pin 2.13.
 
 Nothing else in `dreamstream` knows them. With another version of torch this file is what has to be looked at; its
-names say what the bridge relies on.
+names say what the bridge relies on. What versions have differently says `tests/torch/test_versions.py`.
 """
 
 from __future__ import annotations
