@@ -275,7 +275,7 @@ UNLIKE_GRADIENTS: dict[str, tuple[set[str], str]] = {
 }
 if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 14):
     UNLIKE_GRADIENTS |= dict.fromkeys(
-        ("quantile", "nanquantile"), (_ANY, "of equal elements it takes no certain one")
+        ("quantile", "nanquantile"), ({*_ANY, "limits"}, "of equal elements, as 0 and -0, it takes no certain one")
     )
 
 
