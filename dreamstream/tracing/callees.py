@@ -125,7 +125,7 @@ class Callees:
             return f if found is None else found
         return self._of_object(f, kind)
 
-    def _of_class_method(self, f: types.BuiltinMethodType) -> Any:
+    def _of_class_method(self, f: Any) -> Any:
         """Return what stands for a builtin method of a class or of one it inherits from, bound to the class."""
         for base in f.__self__.__mro__:
             found = self._stand_ins.get(id(vars(base).get(f.__name__)))

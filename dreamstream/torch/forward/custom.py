@@ -86,7 +86,7 @@ class Gradients:
         NotStreamableError
             Where they can't be right.
         """
-        apply = APPLY.__get__(None, cls)  # which a user's `apply` of the same name may lead to
+        apply = APPLY.__get__(None, cls)  # `cls.apply` may be the user's own, which has led here
         if self.running is not None:
             return apply(*args, **kwargs)
         running = self.running = _Applied(cls, args, kwargs, self)
@@ -159,8 +159,8 @@ class _Applied:
         self.cls, self.args, self.kwargs = cls, args, kwargs
         self.entry, self.device = gradients.entry, gradients.device
         with without_functions():
-            self.learns = any(map(_learns, (*args, *kwargs.values())))
-            self.random = random_states(self.device)
+            self.learns = any(map(_learns, (*args, *kwargs.values()))) and bool(self._streams())
+            self.random = random_states(self.device) if self.learns else []
         self.place = (cls, self.entry.n_done)
         self.line = user_line()
         self.writes = False
