@@ -11,7 +11,7 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_map
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
 from torch_training import VARIANTS, assert_close, assert_same_gradients, calls, cuts, gathered, sequences, streams
 
 import dreamstream as ds
@@ -533,6 +533,16 @@ def test_gradients_may_begin_inside_a_forward():
         return checkpoint(m.block, y, use_reentrant=True)
 
     plain, model = pair(middle)
+    x = torch.randn(3, 9, dtype=torch.float64)
+    plain(x[None]).square().sum().backward()
+    model(streams({"a": x}, "a", "a")).square().sum().backward()
+    assert_same_gradients(model, plain)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_checkpoint_that_keeps_some_results_finds_no_hooks_of_the_user():
+    kept = functools.partial(create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])
+    plain, model = pair(lambda m, x: checkpoint(m.block, x, use_reentrant=False, context_fn=kept))
     x = torch.randn(3, 9, dtype=torch.float64)
     plain(x[None]).square().sum().backward()
     model(streams({"a": x}, "a", "a")).square().sum().backward()
