@@ -37,14 +37,6 @@ def user_line() -> str:
     return UNKNOWN if found is None else _place(found, found.f_lineno)
 
 
-def line_above(frame: FrameType) -> str:
-    """Return the place in the user's code that has called what runs in a frame, as `user_line` does."""
-    above = frame.f_back
-    while above is not None and not is_of_user(above):
-        above = above.f_back
-    return UNKNOWN if above is None else _place(above, above.f_lineno)
-
-
 def line_of(error: BaseException) -> str:
     """Return the place in the user's code where an error was raised, as `user_line` does."""
     found = [(frame, line) for frame, line in walk_tb(error.__traceback__) if is_of_user(frame)]

@@ -3,21 +3,26 @@
 It is loaded when a torch object is handed in; ``import dreamstream`` does not need torch.
 """
 
+import warnings as _warnings
 from importlib.util import find_spec as _find_spec
 
 from ..array.deferred import Deferred
+from ..errors import StreamWarning as _StreamWarning
 from ..stream.fallback import on_fallback
 from ..stream.rules import Quotient
 
 if _find_spec("torch") is None:
     raise ImportError(
-        "dreamstream.torch is the bridge to PyTorch, which is not installed: pip install 'torch<2.14'"
+        "dreamstream.torch is the bridge to PyTorch, which is not installed: pip install 'torch<2.15'"
     )
 import torch as _torch
 
-if tuple(map(int, _torch.__version__.split(".")[:2])) >= (2, 14):  # names of torch's own have changed there
-    raise ImportError(
-        f"dreamstream.torch takes torch 2.10 to 2.13, not {_torch.__version__}: pip install 'torch<2.14'"
+if tuple(map(int, _torch.__version__.split(".")[:2])) >= (2, 15):
+    _warnings.warn(
+        "dreamstream.torch relies on inner names of torch 2.10 to 2.14 and was not tried with torch "
+        f"{_torch.__version__}: compare results with the offline model's, or pip install 'torch<2.15'",
+        _StreamWarning,
+        stacklevel=2,
     )
 
 from . import outside

@@ -269,8 +269,6 @@ class TorchPatch(Patch):
     def _inside(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module on streams that are inside a forward already."""
         forward = current()
-        if forward.gradients is not None:
-            forward.settle()  # where what came before it is refused, it is not at fault
         if forward.arrays is None:
             return self._ran(forward, module, args, kwargs)
         with forward.entry.within(forward.paths.get(id(module)), module):
@@ -285,10 +283,7 @@ class TorchPatch(Patch):
     def _ran(self, forward: Forward, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module; its errors name it."""
         try:
-            out = run_module(module, args, kwargs)
-            if forward.gradients is not None:
-                forward.settle()
-            return out
+            return run_module(module, args, kwargs)
         except Exception as error:
             raise_explained(_refused(forward, error), self.path, type(module).__name__)
 

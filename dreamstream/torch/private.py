@@ -1,7 +1,7 @@
-"""torch's private names that the bridge uses: right for torch 2.13, the version that the tests pin.
+"""torch's private names that the bridge uses, right for torch 2.10 to 2.14; the tests pin 2.13.
 
 Nothing else in `dreamstream` knows them. With another version of torch this file is what has to be looked at; its
-names say what the bridge relies on.
+names say what the bridge relies on. What versions have differently says `tests/torch/test_versions.py`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from inspect import getattr_static
 from traceback import walk_tb
-from types import FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -27,9 +27,9 @@ from torch.utils.checkpoint import CheckpointFunction
 
 __all__ = [
     "APPLY", "CALLS_USERS", "BackwardHookFunction", "CheckpointFunction", "active_modes", "current_node",
-    "detects_causality", "enter_mode", "function_of", "graph_task", "has_hooks", "has_lost_what_it_saved",
-    "hooks_of", "is_of_checkpoint", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed",
-    "is_watched", "kept_by_checkpoint", "leave_innermost_mode", "n_modes", "onnx_type", "original_of",
+    "detects_causality", "enter_mode", "graph_task", "has_hooks", "has_lost_what_it_saved",
+    "hooks_of", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed",
+    "is_watched", "keep", "kept_by_checkpoint", "leave_innermost_mode", "n_modes", "onnx_type", "original_of",
     "own_buffers", "own_tensors", "prelu_kernel", "pytree", "recurrent_function", "recurrent_weights",
     "runs_modules", "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler", "set_gradients",
     "uncompiled", "will_run", "without_functions", "without_subclass",
@@ -44,14 +44,21 @@ CALLS_USERS = {
     ("torch.nn.modules.container", "forward"),
     ("torch.nn.modules.batchnorm", "forward"),
     ("torch.nn.modules.normalization", "forward"),
+    ("torch.nn.modules.transformer", "_ff_block"),
     ("torch.nn.modules.transformer", "forward"),
     ("torch.nn.parallel.data_parallel", "forward"),
     ("torch.nn.parallel.distributed", "forward"),
     ("torch.nn.parallel.distributed", "_run_ddp_forward"),
     ("torch.nn.utils.stateless", "_functional_call"),
     ("torch._functorch.functional_call", "functional_call"),
+    ("torch.utils._pytree", "tree_map"),
+    ("torch.utils.checkpoint", "__call__"),
+    ("torch.utils.checkpoint", "_checkpoint_impl"),
     ("torch.utils.checkpoint", "checkpoint"),
     ("torch.utils.checkpoint", "checkpoint_sequential"),
+    ("torch.utils.hooks", "_apply_on_tensors"),
+    ("torch.utils.hooks", "setup_input_hook"),
+    ("torch.utils.hooks", "setup_output_hook"),
 }
 
 #: Contexts in which stream tensors are torch's own; the second also where a mode is active.
@@ -64,8 +71,9 @@ will_run: Callable[[Any], bool] = torch._C._will_engine_execute_node
 #: The node of the graph that runs, or whose hooks do.
 current_node: Callable[[], Any] = torch._C._current_autograd_node
 
-#: The code of `torch.autograd.Function.apply`; what turns gradients on and off, which a mode is asked about.
-APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+#: The descriptor of `torch.autograd.Function.apply`: a function of Python in torch 2.13, a builtin one in 2.14.
+APPLY = getattr_static(torch.autograd.Function, "apply")
+#: What turns gradients on and off, which a mode is asked about.
 set_gradients: Callable[[bool], None] = torch._C._set_grad_enabled
 
 
@@ -78,18 +86,6 @@ def has_lost_what_it_saved(node: Any) -> bool:
     except RuntimeError as error:
         return "modified by an inplace operation" in str(error)
     return False
-
-
-def function_of(node: Any) -> Any:
-    """Return the Function whose backward a node of the graph runs, None where it is another node."""
-    return getattr(node, "_forward_cls", None)
-
-
-def is_of_checkpoint(frame: FrameType | None) -> bool:
-    """Return whether what turns gradients on or off, from this frame on, is a checkpoint itself."""
-    while frame is not None and frame.f_globals.get("__name__") == "torch.autograd.grad_mode":
-        frame = frame.f_back
-    return frame is not None and frame.f_code is CheckpointFunction.forward.__code__
 
 
 #: A mode of torch functions becomes the innermost one; the innermost one is left.
@@ -105,6 +101,14 @@ def kept_by_checkpoint() -> bool:
     """Return whether tensors that are saved for a backward are left to a checkpoint, which computes them again."""
     hooks = saved_tensors_hooks_on_top(True)
     return hooks is not None and getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
+
+
+def keep(saved: torch.Tensor) -> torch.Tensor:
+    """Keep a tensor that is saved for a backward as it is; to a checkpoint these are hooks of its own."""
+    return saved
+
+
+keep._checkpoint_internal, keep._user_hooks = True, None  # type: ignore[attr-defined]  # asked from torch 2.14 on
 
 
 def is_transformed(error: BaseException) -> bool:

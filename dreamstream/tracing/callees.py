@@ -68,8 +68,9 @@ class Callees:
         Parameters
         ----------
         original
-            A function, a builtin, a class, any callable; a function of Python stands for all that have its code.
-            Or the name of one, ``module.qualname``, whose module need not have been imported.
+            A function, a builtin, a class, any callable; a function of Python stands for all that have its code,
+            the descriptor of a builtin class method for the methods of all classes that inherit it. Or the name of
+            one, ``module.qualname``, whose module need not have been imported.
         replacement
             What is called instead. In the place of a method it is bound to the same object.
         """
@@ -116,11 +117,21 @@ class Callees:
             inner = self.of(function)
             return f if inner is function else types.MethodType(inner, f.__self__)
         if kind is types.BuiltinFunctionType or kind is type:
+            if kind is not type and isinstance(f.__self__, type):
+                return self._of_class_method(f)
             found = self._builtins.get(f)
             if found is None and self._awaited and f.__module__ in self._awaited:
                 found = self.stands_for(f)
             return f if found is None else found
         return self._of_object(f, kind)
+
+    def _of_class_method(self, f: Any) -> Any:
+        """Return what stands for a builtin method of a class or of one it inherits from, bound to the class."""
+        for base in f.__self__.__mro__:
+            found = self._stand_ins.get(id(vars(base).get(f.__name__)))
+            if found is not None:
+                return types.MethodType(found, f.__self__)
+        return f
 
     def not_copied(self, f: types.FunctionType, why: NoCopy) -> None:
         """Called where a function runs as it is because it can't be converted."""

@@ -292,6 +292,10 @@ UNLIKE_GRADIENTS: dict[str, tuple[set[str], str]] = {
     "max_pool": ({"some -inf", "all -inf"}, "what pads is -inf as well, and comes first"),
     "cosine_similarity": ({"tiny"}, "rounded otherwise"),
 }
+if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 14):
+    UNLIKE_GRADIENTS |= dict.fromkeys(
+        ("quantile", "nanquantile"), ({*_ANY, "limits"}, "of equal elements, as 0 and -0, it takes no certain one")
+    )
 
 
 def unlike(name: str, table: dict[str, tuple[set[str], str]] = UNLIKE) -> set[str]:

@@ -72,10 +72,15 @@ def of_one():
             yield row, dict(zip(row.tries, values))
 
 
+def _clamp(x, min, max):
+    """Let gradients pass at the limits, as torch did until 2.13."""
+    return torch.where((x >= min) & (x <= max), x, x.detach().clamp(min, max))
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("row", "attributes"), of_one(), ids=lambda v: getattr(v, "name", None))
 def test_functions_of_one(row, attributes, dtype):
-    function = attrgetter(row.torch or row.name)(torch)
+    function = _clamp if row.name == "clamp" else attrgetter(row.torch or row.name)(torch)
     x = np.array(EDGES, dtype)
     expected = wanted(lambda v: function(v, **attributes), [x])[1][0]
     equal(slopes(row.name, [x], attributes)[1][0], expected, (row.name, attributes))

@@ -1,6 +1,8 @@
 """Gradients that a forward defines or asks for itself: torch.autograd.Function, checkpoints, hooks, torch.func."""
 
 import copy
+import functools
+import inspect
 import re
 
 import numpy as np
@@ -8,7 +10,8 @@ import pytest
 import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from torch.utils._pytree import tree_map
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
 from torch_training import VARIANTS, assert_close, assert_same_gradients, calls, cuts, gathered, sequences, streams
 
 import dreamstream as ds
@@ -31,6 +34,14 @@ class Swish(Function):
     def backward(ctx, grad):
         (x,) = ctx.saved_tensors
         return 3 * grad * torch.sigmoid(x)
+
+
+class Scaled(Swish):
+    """Its class has an `apply` of its own."""
+
+    @classmethod
+    def apply(cls, x, scale):
+        return super().apply(x * scale)
 
 
 class Reversed(Function):
@@ -181,6 +192,22 @@ class Inner(Function):
         return 9 * grad
 
 
+class Enabled(Function):
+    """It records a graph of its own, which is not its gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        with torch.enable_grad():
+            return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return -grad
+
+
+SWISH = Swish.apply
+
+
 def _without(module, x):
     with torch.no_grad():
         y = Swish.apply(x)
@@ -215,6 +242,15 @@ RIGHT = {
     "more dimensions": lambda m, x: Swish.apply(x.unflatten(2, (2, 2)).permute(2, 0, 3, 1)).permute(1, 3, 0, 2)
     .flatten(2),
     "behind a convolution": lambda m, x: Swish.apply(m.conv(x.transpose(1, 2))).transpose(1, 2),
+    "gradients in it": lambda m, x: Enabled.apply(x),
+    "an apply of its own": lambda m, x: Scaled.apply(x, 2.0),
+    "by another name": lambda m, x: SWISH(x) + getattr(Returned, "apply")(x),  # noqa: B009
+    "by a partial": lambda m, x: functools.partial(Reversed.apply, x)(2.0),
+    "by map": lambda m, x: sum(map(Swish.apply, [x, 2 * x])),
+    "by a structure": lambda m, x: tree_map(Swish.apply, {"x": x})["x"],
+    "an activation of a layer": lambda m, x: m.layer(
+        x, nn.Transformer.generate_square_subsequent_mask(x.size(1)).to(x)
+    ),
     "before a recurrent layer": lambda m, x: Returned.apply(m.gru(Swish.apply(x))[0]),
 }  # fmt: skip
 
@@ -242,6 +278,11 @@ RIGHT |= {
         lambda y: checkpoint(m.block, y, use_reentrant=True), x, use_reentrant=False
     ),
 }  # fmt: skip
+if inspect.signature(checkpoint).parameters["function"].default is None:  # from torch 2.14 on
+    for _way in (True, False):
+        RIGHT[f"checkpoint {_way} as a decorator"] = lambda m, x, way=_way: checkpoint(use_reentrant=way)(
+            lambda y: m.block(Swish.apply(y))
+        )(x)
 
 
 class Net(nn.Module):
@@ -250,6 +291,7 @@ class Net(nn.Module):
         self.before, self.after = nn.Linear(3, 4), nn.Linear(4, 2)
         self.block, self.scale = nn.Sequential(nn.Linear(4, 4), nn.GELU()), nn.Parameter(torch.randn(4))
         self.conv, self.gru = nn.Conv1d(4, 4, 3, padding=1), nn.GRU(4, 4, batch_first=True)
+        self.layer = nn.TransformerEncoderLayer(4, 2, 8, 0.0, lambda x: Swish.apply(x), batch_first=True)
         self.middle = middle
 
     def forward(self, x):
@@ -436,6 +478,35 @@ def test_what_cannot_be_right_is_refused_by_line(name):
     assert model.live_ids == []
 
 
+@pytest.mark.parametrize("call", [
+    "Swish.apply(x)", "Returned.apply(x)", "Enabled.apply(x)", "checkpoint(torch.tanh, x, use_reentrant=True)",
+])  # fmt: skip
+def test_what_code_without_a_source_calls_has_values_but_no_gradient(call):
+    plain, model = pair(eval(f"lambda m, x: {call}", globals()))
+    x = torch.randn(3, 8, dtype=torch.float64)
+    with pytest.raises(NotStreamableError, match="can't be followed"):
+        model(streams({"a": x}, "a", "a"))
+    with torch.no_grad():
+        assert_close(gathered([model(streams({"a": x}, "a", "a"))])["a"], plain(x[None])[0])
+
+
+def test_weights_may_come_from_a_function_that_is_not_followed():
+    class Net(nn.Linear):
+        @property
+        def signs(self):
+            return OfWeights.apply(self.weight)
+
+        def forward(self, x):
+            return F.linear(x.transpose(1, 2), self.signs).transpose(1, 2)
+
+    plain = Net(3, 3, bias=False).double()
+    model = ds.patch_module(copy.deepcopy(plain), "full-file-aligned").online().train()
+    x = torch.randn(3, 8, dtype=torch.float64)
+    plain(x[None]).square().sum().backward()
+    sum(model(y).square().sum() for y in calls({"a": x}, {"a": [3, 5]})).backward()
+    assert_same_gradients(model, plain)
+
+
 @pytest.mark.parametrize("name", ["a sum of frames", "a convolution", "a mean of gradients"])
 def test_in_evaluation_values_are_right_and_a_backward_is_refused(name):
     plain, model = pair(REFUSED[name][0])
@@ -462,6 +533,16 @@ def test_gradients_may_begin_inside_a_forward():
         return checkpoint(m.block, y, use_reentrant=True)
 
     plain, model = pair(middle)
+    x = torch.randn(3, 9, dtype=torch.float64)
+    plain(x[None]).square().sum().backward()
+    model(streams({"a": x}, "a", "a")).square().sum().backward()
+    assert_same_gradients(model, plain)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_checkpoint_that_keeps_some_results_finds_no_hooks_of_the_user():
+    kept = functools.partial(create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])
+    plain, model = pair(lambda m, x: checkpoint(m.block, x, use_reentrant=False, context_fn=kept))
     x = torch.randn(3, 9, dtype=torch.float64)
     plain(x[None]).square().sum().backward()
     model(streams({"a": x}, "a", "a")).square().sum().backward()

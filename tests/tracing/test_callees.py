@@ -178,6 +178,20 @@ def test_a_stand_in_of_a_method_is_bound(hooks):
     assert bound.of(layer.forward)(3) == ("stand-in", layer, 3)
 
 
+def test_a_stand_in_of_a_builtin_class_method_is_that_of_all_classes(hooks):
+    class Named(dict):
+        @classmethod
+        def fromkeys(cls, *args):
+            return hooks.of(super().fromkeys)(*args)
+
+    hooks.stand_in(vars(dict)["fromkeys"], lambda cls, *args: (cls, *args))
+    assert hooks.of(dict.fromkeys)("ab") == (dict, "ab")
+    assert hooks.of(collections.Counter.__base__.fromkeys)("ab", 1) == (dict, "ab", 1)
+    assert hooks.of(Named.fromkeys)("ab") == (Named, "ab")
+    assert hooks.of(bytes.fromhex) == bytes.fromhex
+    assert Hooks().of(dict.fromkeys)("a") == {"a": None}
+
+
 def test_a_forward_of_an_instance_reaches_the_stand_in(hooks):
     layer = Layer()
     before = layer.forward

@@ -8,8 +8,9 @@ import torch
 
 from ...online.tracer import TRACER
 from ...tracing.callees import GOES_ON, ORIGINALS
-from ..private import CALLS_USERS, detects_causality, original_of
+from ..private import APPLY, CALLS_USERS, CheckpointFunction, detects_causality, original_of
 from ..tensor.stream_tensor import SHELL
+from .custom import checkpointed
 from .mode import running
 
 GOES_ON.update(CALLS_USERS)
@@ -29,6 +30,17 @@ def _hint(function: Any, mask: Any, is_causal: bool | None = None, size: Any = N
     return False if is_causal is None and type(mask) is SHELL else function(mask, is_causal, size)
 
 
+def _apply(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Call a Function of users, which torch's modes are not asked about."""
+    forward = running()
+    if forward is not None and issubclass(cls, CheckpointFunction):
+        return checkpointed(*args)
+    if forward is not None and forward.gradients is not None:
+        return forward.gradients.apply(cls, args, kwargs)
+    return APPLY.__get__(None, cls)(*args, **kwargs)
+
+
+TRACER.stand_in(APPLY, _apply)
 TRACER.stand_in(detects_causality, partial(_hint, detects_causality))
 
 for _function in [*vars(torch.nn.functional).values()]:

@@ -1,20 +1,19 @@
 """A user's `torch.autograd.Function` inside a forward: streams get the gradient that its backward defines.
 
-torch turns gradients off while a Function's forward runs, and asks no mode about the call. So the forward first
-runs on streams like any other code, which gives values for every way of cutting. Where a gradient is wanted, the
-Function is then applied again, to the frames of the call as one plain tensor, and torch records its backward. The
-first call at each place tries whether that is right: values and gradients of single frames must be the same beside
-other frames and without them. What fails is refused.
+torch asks no mode about `Function.apply`, and turns gradients off while the Function's forward runs. So the copies
+of forwards call `Gradients.apply` in its place: there the forward first runs on streams like any other code, which
+gives values for every way of cutting. Where a gradient is wanted, the Function is then applied again, to the
+frames of the call as one plain tensor, and torch records its backward. The first call at each place tries whether
+that is right: values and gradients of single frames must be the same beside other frames and without them. What
+fails is refused, and so is a Function that is called by what has no copy.
 
 The reentrant way of `torch.utils.checkpoint` is such a Function, too; its block simply runs with gradients.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from types import FrameType
 from typing import Any
 
 import torch
@@ -24,15 +23,15 @@ from torch.autograd.graph import saved_tensors_hooks
 from ...array.deferred import has_formula
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...errors import NotStreamableError
+from ...online.tracer import TRACER
 from ...operations.refusals import CUSTOM
-from ...source_line import line_above
+from ...source_line import user_line
 from ...stream.tree import leaves, map_leaves
 from ..private import (
     APPLY,
     BackwardHookFunction,
-    CheckpointFunction,
-    function_of,
-    is_of_checkpoint,
+    graph_task,
+    keep,
     kept_by_checkpoint,
     saved_tensors_hooks_on_top,
     without_functions,
@@ -49,11 +48,7 @@ def saving() -> AbstractContextManager[Any]:
 
     It would do so outside the forward, where there are no streams.
     """
-    return saved_tensors_hooks(_same, _same) if kept_by_checkpoint() else nullcontext()
-
-
-def _same(saved: Tensor) -> Tensor:
-    return saved
+    return saved_tensors_hooks(keep, keep) if kept_by_checkpoint() else nullcontext()
 
 
 class Gradients:
@@ -83,77 +78,67 @@ class Gradients:
             and saved_tensors_hooks_on_top(True) is None
         )
 
-    @property
-    def changed(self) -> bool:
-        """Whether `look` must be called before the next operation."""
-        return self.running is not None or torch.is_grad_enabled() is not self.wanted
-
-    def look(self) -> bool:
-        """Notice where a Function begins and ends; return whether a checkpoint alone has turned gradients off."""
-        self.finish()
-        if self.running is not None or torch.is_grad_enabled() is self.wanted:
-            return False
-        frame, checkpointed = _entered()
-        if frame is not None:
-            self.running = _Applied(frame, self)
-        return frame is None and checkpointed
-
-    def note(self, shell: Any) -> None:
-        """Note a stream that a Function returns as it was given."""
-        if self.changed:
-            self.look()
-        if self.running is not None:
-            self.running.made.append(shell)
-
-    def set(self, func: Callable[[bool], None], enabled: bool) -> None:
-        """Turn gradients on or off, as the user says; the block of a checkpoint keeps them on."""
-        off_by_checkpoint = self.changed and self.look()
-        own = is_of_checkpoint(sys._getframe(2))
-        func(True if own and off_by_checkpoint else enabled)
-        if self.running is None and not own:
-            self.wanted = enabled
-
-    def finish(self) -> None:
-        """Give the results of a Function that has returned their gradients.
+    def apply(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a Function; results that are streams have the gradients that its backward defines.
 
         Raises
         ------
         NotStreamableError
             Where they can't be right.
         """
-        running = self.running
-        if running is not None and running.frame not in _stack():
-            self.running, self.applies = None, True
-            try:
-                with without_functions():  # asked meanwhile, the mode would take the next Function to have begun
-                    running.finish()
-            finally:
-                self.applies = False
+        apply = APPLY.__get__(None, cls)  # `cls.apply` may be the user's own, which has led here
+        if self.running is not None:
+            return apply(*args, **kwargs)
+        running = self.running = _Applied(cls, args, kwargs, self)
+        try:
+            out = apply(*args, **kwargs)
+        finally:
+            self.running = None
+        self.applies = True
+        try:
+            with without_functions():  # the mode would take what is applied again for the forward's
+                running.finish(out)
+        finally:
+            self.applies = False
+        return out
+
+    @property
+    def _hidden(self) -> bool:
+        """Whether torch has turned gradients off for a Function that was not called by `apply`."""
+        off = self.wanted and not torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+        return off and self.running is None and graph_task() < 0
+
+    def require_seen(self, given: Any) -> None:
+        """Refuse a Function on streams with gradients, of which neither the class nor the end is known."""
+        if self._hidden and any(_is_shell(x) and _learns(x) for x in leaves(given)):
+            raise _unfollowed()
+
+    def set(self, func: Callable[[bool], None], enabled: bool) -> None:
+        """Turn gradients on or off, as the user says."""
+        if enabled and self._hidden:
+            raise _unfollowed()
+        by_user = self.running is None and torch.is_grad_enabled() is self.wanted
+        func(enabled)
+        if by_user:
+            self.wanted = enabled
+
+
+def checkpointed(block: Callable[..., Any], preserve_rng_state: bool, /, *args: Any) -> Any:
+    """Run the block of a checkpoint; as in torch, it has no gradients where none flows to its arguments."""
+    with torch.set_grad_enabled(torch.is_grad_enabled() and any(map(_learns, args))):
+        return TRACER.of(block)(*args)
+
+
+def _unfollowed() -> NotStreamableError:
+    return NotStreamableError.here(
+        "the backward of a torch.autograd.Function",
+        ": what calls it can't be followed (code without a source, a property, torch's or Python's own); "
+        "call it from a function or method in a file, or run within torch.no_grad()",
+    )
 
 
 def _is_shell(x: Any) -> bool:
     return type(x) is SHELL
-
-
-def _stack() -> list[FrameType]:
-    out, frame = [], sys._getframe(1)
-    while frame is not None:
-        out.append(frame)
-        frame = frame.f_back  # type: ignore[assignment]
-    return out
-
-
-def _entered() -> tuple[FrameType | None, bool]:
-    """Return the outermost call of a Function on streams but for checkpoints, and whether one of these runs."""
-    found, checkpointed = None, False
-    for frame in _stack():
-        if frame.f_code is APPLY and any(_is_shell(x) for x in leaves(frame.f_locals.get("args", ()))):
-            given = frame.f_locals
-            if issubclass(given["cls"], CheckpointFunction):
-                checkpointed = checkpointed or any(map(_learns, given["args"]))
-            else:
-                found = frame
-    return found, checkpointed
 
 
 def _learns(x: Any) -> bool:
@@ -168,36 +153,21 @@ def _learns(x: Any) -> bool:
 
 
 class _Applied:
-    """One call of a Function on streams.
+    """One call of a Function."""
 
-    Attributes
-    ----------
-    frame : FrameType
-        Where torch runs it: it has returned when this frame is no longer on the stack.
-    made : list of StreamTensor
-        What operations have returned since then, its results among them.
-    """
-
-    def __init__(self, frame: FrameType, gradients: Gradients) -> None:
-        self.frame, self.entry, self.device = frame, gradients.entry, gradients.device
-        given = frame.f_locals
-        self.cls: Any = given["cls"]
-        self.args: tuple[Any, ...] = given["args"]
-        self.kwargs: dict[str, Any] = given["kwargs"]
+    def __init__(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], gradients: Gradients) -> None:
+        self.cls, self.args, self.kwargs = cls, args, kwargs
+        self.entry, self.device = gradients.entry, gradients.device
         with without_functions():
-            self.learns = any(map(_learns, (*self.args, *self.kwargs.values())))
-            self.random = random_states(self.device)
-        self.place = (self.cls, self.entry.n_done)
-        self.line = line_above(frame)
+            self.learns = any(map(_learns, (*args, *kwargs.values()))) and bool(self._streams())
+            self.random = random_states(self.device) if self.learns else []
+        self.place = (cls, self.entry.n_done)
+        self.line = user_line()
         self.writes = False
-        self.made: list[Any] = []
 
-    def finish(self) -> None:
+    def finish(self, out: Any) -> None:
         """Give the results their gradients, or refuse."""
-        found = {}
-        for shell in self.made:
-            if shell.grad_fn is not None and function_of(shell.grad_fn) is self.cls:
-                found[shell.output_nr] = shell
+        found = {x.output_nr: x for x in leaves(out) if _is_shell(x) and x.grad_fn is not None}
         if not self.learns or not found:
             return
         if self.cls is BackwardHookFunction:
@@ -280,7 +250,8 @@ class _Applied:
                 return _laid(values[id(x._inner)], x._inner.dims, apart)
             return given.get(id(x), x) if given is not None and isinstance(x, Tensor) else x
 
-        out = self.cls.apply(*map_leaves(self.args, plain), **map_leaves(self.kwargs, plain))
+        apply = APPLY.__get__(None, self.cls)
+        out = apply(*map_leaves(self.args, plain), **map_leaves(self.kwargs, plain))
         return out if isinstance(out, tuple) else (out,)
 
     # ---------------------------------------------------------------- is it right

@@ -9,7 +9,6 @@ gradients. What the native front end does not know does not stream, and says so 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -181,12 +180,9 @@ class Forward(TorchFunctionMode):
         gradients = self.gradients
         if gradients is None or gradients.quiet:
             return run(*args, **kwargs)
-        checkpointed = gradients.changed and gradients.look()
-        with saving(), torch.enable_grad() if checkpointed else nullcontext():
-            out = run(*args, **kwargs)
-        if gradients.running is not None:
-            gradients.running.made += [x for x in leaves(out) if type(x) is SHELL]
-        return out
+        gradients.require_seen((args, kwargs))
+        with saving():
+            return run(*args, **kwargs)
 
     def __enter__(self) -> Forward:
         self._outer = _CURRENT.get()
@@ -223,11 +219,6 @@ class Forward(TorchFunctionMode):
     def takes_constants(self) -> bool:
         """Whether patched modules that get plain tensors are layers of constants."""
         return self.gradients is None or not self.gradients.applies
-
-    def settle(self) -> None:
-        """Give the results of a user's Function that has returned their gradients."""
-        if self.gradients is not None and self.gradients.running is not None:
-            self.gradients.finish()
 
     def refusal(self, error: Exception) -> NotStreamableError | None:
         """Return what an error means for streams if it comes from where ours are lost."""
@@ -531,8 +522,6 @@ class Forward(TorchFunctionMode):
         return constant_of(x, self.arrays) if found is None else found
 
     def _inner(self, x: StreamTensor) -> Any:
-        if self.gradients is not None:
-            self.settle()
         inner = x._inner
         if inner is None:
             raise StreamMismatchError.here("a StreamTensor from outside meets streams inside a forward")
@@ -592,7 +581,7 @@ def call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
 
 def note_alias(x: Any) -> None:
     if (forward := _CURRENT.get()) is not None and forward.gradients is not None:
-        forward.gradients.note(x)
+        forward.gradients.require_seen(x)
 
 
 #: ``__torch_function__`` of what stands for sizes and constants of the batch.

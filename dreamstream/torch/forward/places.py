@@ -481,8 +481,6 @@ def repeated(
     forward: Any, func: Any, args: Any, kwargs: dict[str, Any], run: Callable[..., Any], *given: Any
 ) -> Any:
     """Repeat what a function did when the same was asked for, or run it by ``run(*given)``."""
-    if forward.gradients is not None and forward.gradients.running is not None:
-        forward.settle()
     _compute(args)
     _compute(kwargs.values())
     out = REPLAY.call(forward, func, args, kwargs)

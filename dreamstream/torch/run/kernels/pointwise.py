@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from operator import attrgetter
 from typing import Any
 
@@ -18,10 +19,16 @@ from .registry import Step, each_frame, framewise
 TYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 
 
+def _clamp(x: Tensor, min: float, max: float) -> Tensor:
+    """Leave out infinite bounds: from torch 2.14 on an infinity has no gradient where a bound is equal to it."""
+    low, high = None if min == -inf else min, None if max == inf else max
+    return x if low is high is None else torch.clamp(x, low, high)
+
+
 def _elu(x: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
     if scale == 1 and input_scale == 1:
         return F.elu(x, alpha)
-    return torch.where(x > 0, scale * x, alpha * torch.expm1(input_scale * x.clamp(max=0)))
+    return torch.where(x > 0, scale * x, alpha * torch.expm1(input_scale * torch.where(x > 0, 0.0, x)))
 
 
 def _floor_divide(a: Tensor, b: Tensor) -> Tensor:
@@ -48,7 +55,12 @@ def _prelu(x: Tensor, slope: Tensor) -> Tensor:
 
 
 #: Functions of elements that torch lacks, or that are written otherwise there.
-OWN: dict[str, Callable[..., Tensor]] = {"elu": _elu, "prelu": _prelu, "floor_divide": _floor_divide}
+OWN: dict[str, Callable[..., Tensor]] = {
+    "clamp": _clamp,
+    "elu": _elu,
+    "prelu": _prelu,
+    "floor_divide": _floor_divide,
+}
 
 
 def _function(row: Operator) -> Callable[..., Tensor]:
