@@ -13,7 +13,7 @@ from ..errors import NotStreamableError, ShapeError
 from ..source_line import user_line
 from ..stream.edge import Request
 from ..stream.rules import Length, open_branch
-from .deferred import has_formula
+from .deferred import as_number, has_formula
 from .dimension_arguments import parts_of
 from .elementwise import where, with_frames
 from .lengths_of import SAME_ORDER
@@ -146,8 +146,7 @@ def cut_at(axis: int, ends: Sequence[Any], take: Callable[[Any], Any]) -> Any:
 
 def padded_to(x: Any, length: Length, left: int, mode: str, value: float, longest: int = 0) -> Any:
     """Return a stream with frames at its end, until it has a length; by mode "replicate" so many at most."""
-    if len(length.of_one().terms) > 1:
-        length = length.soon()
+    length = in_most_streams(length, length)
     attributes = {"left": left, "mode": mode, "value": value, "length": length.steps(), "longest": longest}
     of: Any = length.of
     ((out, edge),) = run(Request("pad_to", attributes, [x.edge, of], [x.value]))
@@ -183,6 +182,35 @@ def in_most_streams(whole: Any, more: Any) -> Any:
     their ends.
     """
     return more.soon() if isinstance(whole, Length) and len(whole.of_one().terms) > 1 else more
+
+
+def bound_of(at: Any, frames: Length) -> Any:
+    """Return where a slice of so many frames begins or ends, as a number where that takes the same of every stream.
+
+    A length that takes other frames of some stream than each number does stays one, and is counted from the first.
+    """
+    if not isinstance(at := as_number(at), Length):
+        return at
+    if at.fact("behind", lambda formula: not formula.exceeds(-1)):
+        at = frames + at
+    if not isinstance(at, Length) or at.fact("short", lambda formula: formula.falls_below(0)):
+        return at  # of some streams it may be counted from the end
+    if not isinstance(behind := at - frames, Length):
+        return behind if behind < 0 else frames
+    inside = _inside(at, frames)
+    for number, same in ((n := at.in_most(), n), (n := behind.in_most(), n and frames + n)):
+        if number is not None and _is_nothing(inside - _inside(same, frames)):
+            return number or frames
+    return at
+
+
+def _is_nothing(number: Any) -> bool:
+    return isinstance(number, int) and number == 0
+
+
+def _inside(at: Any, frames: Length) -> Any:
+    """Return a position as slices take it, that of the first frame at least and the end at most."""
+    return frames.at_most(at.at_least(0) if isinstance(at, Length) else max(at, 0))
 
 
 def number_behind(tensors: Sequence[Any], dim: int) -> Symbolic | None:

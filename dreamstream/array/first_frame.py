@@ -21,6 +21,7 @@ from ..stream.edge import Request
 from ..stream.rules import Length
 from . import writing
 from .dimension_arguments import numbered, parts_of
+from .ends import bound_of
 from .loop_frames import is_all
 from .loops import Loop
 from .operators import run
@@ -524,7 +525,10 @@ def first_frame(x: StreamTensor, index: Any) -> Any:
     part = parts[places[axis]]
     ends: tuple[Any, ...] = (part, part, 1)
     if type(part) is slice:
-        ends = (0 if part.start is None else part.start, part.stop, 1 if part.step is None else part.step)
+        start, stop = part.start, part.stop
+        if x.edge is not None:
+            start, stop = (bound_of(at, x.edge.entry.library.length(x.edge)) for at in (start, stop))
+        ends = (0 if start is None else start, stop, 1 if part.step is None else part.step)
     if any(type(n) is not int for n in ends) or ends[2] != 1 or ends[0] < 0:
         return None
     keeps, start, count = type(part) is slice, ends[0], ends[1] - ends[0] if type(part) is slice else 1

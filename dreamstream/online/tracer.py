@@ -98,18 +98,13 @@ def _better(value: Any, best: Any, greater: bool) -> Any:
     asked = value >= best if greater else value <= best
     if not isinstance(asked, Comparison):
         return value if asked else best
+    with suppress(Apart):
+        return chosen(asked, value, best)
     answer = trusted(asked, "soon")
-    if greater or answer is None or not isinstance(value if answer else best, int):
-        with suppress(Apart):
-            return chosen(asked, value, best)
     if answer is None:
         asked.refuse()
-    if not answer:
-        value, best = best, value
-        asked = value >= best if greater else value <= best
-    if isinstance(asked, Comparison):
-        asked.require()
-    return value
+    asked.require(answer)
+    return value if answer else best
 
 
 # ---------------------------------------------------------------------- functions that are given lengths

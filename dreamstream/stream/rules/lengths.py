@@ -325,6 +325,15 @@ class Length(Bits):
         found = self.fact("stairs", lambda _: stairs(self, edges))
         return self if found is None else found.of(edges)
 
+    def in_most(self) -> int | None:
+        """Return the number that it is in all but short streams; None where it is none."""
+        return self.fact("in most", lambda formula: constant(formula.soon()))
+
+    def at_most(self, most: Any) -> Any:
+        """Return the smaller of it and another length or a number."""
+        rest = most - self
+        return most - (rest.at_least(0) if isinstance(rest, Length) else max(rest, 0))
+
     def most(self) -> int | None:
         """Return a number that it never exceeds; None where none below 2**20 was found."""
 
