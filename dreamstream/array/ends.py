@@ -13,9 +13,10 @@ from ..errors import NotStreamableError, ShapeError
 from ..source_line import user_line
 from ..stream.edge import Request
 from ..stream.rules import Length, open_branch
-from .deferred import as_number, has_formula
-from .dimension_arguments import parts_of
+from .deferred import as_number, has_formula, is_deferred
+from .dimension_arguments import numbered, parts_of
 from .elementwise import where, with_frames
+from .fades import at_an_end, meets
 from .lengths_of import SAME_ORDER
 from .operators import run
 from .protocol import unless_refused
@@ -60,19 +61,68 @@ def first_frames(x: StreamTensor, count: int) -> StreamTensor:
 class Later:
     """In a view's place: the last frames are computed where they are used, for a model's cache seldom is.
 
+    What functions of elements give of them is computed when it is used, too: of all frames, where it stands behind
+    others (`put_last`), else of the last ones alone.
+
     Parameters
     ----------
     of : StreamTensor
+        The frames, or others that are as many.
     count : int
         How many of its frames.
     times : int or Length
         How often they stand there, one behind the other.
+    given : (function, arguments), optional
+        What gives them of others.
     """
 
-    def __init__(self, of: StreamTensor, count: int, times: Any = 1) -> None:
-        self.of, self.count, self.times = of, count, times
+    def __init__(self, of: StreamTensor, count: int, times: Any = 1, given: Any = None) -> None:
+        self.of, self.count, self.times, self.given = of, count, times, given
         self.is_once = isinstance(times, int) and times == 1
         self.line = user_line()
+        self._everywhere: Any = None
+
+    def through(self, call: Callable[..., Any], args: Sequence[Any], of_positions: Any = None) -> Any:
+        """Return what a function of elements gives of these frames and of others that are the last ones."""
+        lasts = [getattr(x, "_ends", None) for x in args]
+        alike = [v._is_beside(self) for v in lasts if v is not None]
+        if not all(alike) or len(alike) < sum(bool(getattr(x, "is_stream", is_deferred(x))) for x in args):
+            return call(*[x if v is None else v.taken() for x, v in zip(args, lasts)])
+        held = [x if v is None else v.copied() for x, v in zip(args, lasts)]
+        return standing_for(Later(self.of, self.count, 1, (call, held)))
+
+    def _is_beside(self, other: Later) -> bool:
+        a, b = self.of, other.of
+        same = self.is_once and self.count == other.count and a.dims == b.dims
+        return same and (a.edge is b.edge or (a.size(a.dims.index("L")) == b.size(a.dims.index("L"))) is True)
+
+    def copied(self) -> Later:
+        """Return the same, whatever is written into what they are taken of."""
+        of = self.of.with_dims(self.of.dims, self.of.names)
+        return Later(of, self.count, self.times, self.given)
+
+    def everywhere(self) -> StreamTensor:
+        """Return the frames that they are the last ones of."""
+        if self.given is None or self._everywhere is not None:
+            return self._everywhere or self.of
+        (call, args), axis = self.given, self.of.dims.index("L")
+        self._everywhere = call(*[
+            x.everywhere()
+            if type(x) is Later
+            else at_an_end(x, self.of, axis, True)
+            if meets(x, self.of, axis, self.count)
+            else x
+            for x in args
+        ])
+        return self._everywhere
+
+    def taken(self) -> StreamTensor:
+        """Return them in L's place; streams of fewer are refused."""
+        if self.given is None:
+            return _last_window(self.of, self.count)
+        call, args = self.given
+        made: StreamTensor = call(*(x.taken() if type(x) is Later else x for x in args))
+        return made
 
     def again(self, out: StreamTensor) -> None:
         """Give the tensor its value."""
@@ -81,8 +131,8 @@ class Later:
                 f"the last frame, at {self.line}: it is repeated as often as the stream's length says, which is "
                 "known at its end; torch.cat([x, last], L) puts it behind its own stream, as F.pad does"
             )
-        out._view = None
-        made = _last_window(self.of, self.count)
+        out._view = None if out._view is self else out._view
+        made = self.taken()
         if self.times > 1:
             axis = self.of.dims.index("L")
             made = made.repeat(*[self.times if i == axis else 1 for i in range(made.ndim)])
@@ -90,8 +140,9 @@ class Later:
 
 
 def later(x: Any) -> Later | None:
-    """Return what a tensor stands for that is the last frames of a stream."""
-    return x._ends if isinstance(x, StreamTensor) else None
+    """Return what a tensor stands for that is the last frames of a stream, as they are."""
+    own = x._ends if isinstance(x, StreamTensor) else None
+    return own if own is None or own.given is None else None
 
 
 def end_repeated(x: StreamTensor, times: Sequence[Any]) -> StreamTensor | None:
@@ -121,10 +172,56 @@ def expanded(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor | None:
 
 def last_frames(x: StreamTensor, count: int, times: Any = 1) -> StreamTensor:
     """Return the last frames, ``count`` of them in L's place, once a stream of as many has ended."""
-    out = x.with_dims(x.dims, x.names)
+    return standing_for(Later(x, count, times))
+
+
+def standing_for(ends: Later) -> StreamTensor:
+    """Return a tensor in the place of last frames."""
+    out = ends.of.with_dims(ends.of.dims, ends.of.names)
     out.forget()
-    out._view = out._ends = Later(x, count, times)
+    out._view = out._ends = ends
     return out
+
+
+def put_last(before: StreamTensor, x: StreamTensor) -> StreamTensor | None:
+    """Return frames with the last ones of a stream behind them, where they are as many as that has, or some more."""
+    ends = x._ends
+    if ends is None or not ends.is_once or before.dims != ends.of.dims:
+        return None
+    axis = before.dims.index("L")
+    more = before.size(axis) - (ends.of.size(axis) - ends.count).at_least(0)
+    more = more.soon() if isinstance(more, Length) else more
+    if not isinstance(more, int):
+        return None
+    made = ends.everywhere()
+    if made.dims != before.dims or made.features != before.features:
+        return None
+    if more > 0:
+        made = made._through("pad", {"left": more, "right": 0, "mode": "replicate"})
+    elif more < 0:
+        if not isinstance(enough := ends.of.size(axis).compare(ends.count - more, "ge"), bool):
+            enough.require()
+        made = made._through("slice", {"start": -more, "crop": 0, "step": 1})
+    whole, v = made.in_order(), before.to(made.dtype).in_order()
+    attributes = {"start": 0, "crop": ends.count, "step": 1}
+    out = whole._told("put", attributes, [whole.edge, v.edge], [whole.value, v.value], whole.dims)
+    return out.with_dims(numbered(before.dims), before.names)
+
+
+def with_last(x: StreamTensor, index: Any, value: Any) -> StreamTensor | None:
+    """Return a stream with a value in the place of as many last frames, at an index; None where it is another."""
+    ends = getattr(value, "_ends", None)
+    if ends is None or x.edge is None or "L" not in x.dims:
+        return None
+    axis, parts = x.dims.index("L"), parts_of(index, x.ndim)
+    at: Any = parts.pop(axis) if axis < len(parts) else None
+    if type(at) is not slice or at.stop is not None or at.step not in (None, 1):
+        return None
+    if not all(type(p) is slice and p == slice(None) for p in parts):
+        return None
+    if bound_of(at.start, x.size(axis)) != -ends.count:
+        return None
+    return x if ends.of is x and ends.given is None else put_last(x[(slice(None),) * axis + (slice(-ends.count),)], value)
 
 
 def parted(x: Any, axis: int, sizes: Sequence[Any]) -> Any:

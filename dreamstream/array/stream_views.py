@@ -26,7 +26,7 @@ from .deferred import is_filled
 from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
 from .dtypes import require_float
 from .elementwise import filling, repeated, where
-from .ends import continued, end_repeated, ends_repeated, expanded, is_each, parted, where_counted
+from .ends import continued, end_repeated, ends_repeated, expanded, is_each, parted, put_last, where_counted, with_last
 from .first_frame import FirstFrame, at_one_frame, first_frame, write_first
 from .frame_numbers import number_in
 from .lengths_of import SAME_ORDER
@@ -279,6 +279,10 @@ def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
     if (whole := turned(tensors, axis)) is not None:
         return whole
     tensors, times = ends_repeated(tensors, axis)
+    if len(tensors) > 1 and tensors[-1]._ends is not None and first.dims[axis : axis + 1] == ("L",):
+        before = first if len(tensors) == 2 else _cat(self, tensors[:-1], dim)
+        if (whole := put_last(before, tensors[-1])) is not None:
+            return whole
     if isinstance(times, Length) or times:
         out = tensors[0] if len(tensors) == 1 else _cat(self, tensors, dim)
         return continued(out, times)
@@ -517,6 +521,9 @@ def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
         return
     if self.edge is None:
         raise NotStreamableError.here("a stream's frames can't be assigned to outside a forward")
+    if (whole := with_last(self, index, value)) is not None:
+        writing.write(self, whole, "assignment")
+        return
     writing.write(self, writing.assign(self, index, value), "assignment")
 
 
