@@ -15,7 +15,7 @@ from ..stream.edge import Request
 from ..stream.rules import Length, open_branch
 from .deferred import as_number, has_formula, is_deferred
 from .dimension_arguments import numbered, parts_of
-from .elementwise import where, with_frames
+from .elementwise import ones_of, where, with_frames
 from .fades import at_an_end, meets
 from .lengths_of import SAME_ORDER
 from .operators import run
@@ -103,8 +103,10 @@ class Later:
 
     def everywhere(self) -> StreamTensor:
         """Return the frames that they are the last ones of."""
-        if self.given is None or self._everywhere is not None:
-            return self._everywhere or self.of
+        if self.given is None:
+            return self.of
+        if self._everywhere is not None:
+            return self._everywhere
         (call, args), axis = self.given, self.of.dims.index("L")
         self._everywhere = call(*[
             x.everywhere()
@@ -123,6 +125,24 @@ class Later:
         call, args = self.given
         made: StreamTensor = call(*(x.taken() if type(x) is Later else x for x in args))
         return made
+
+    def reduced(self, kind: str, dim: Any = None, keepdim: bool = False, **more: Any) -> StreamTensor | None:
+        """Return a sum, a mean or an extreme of these frames, of shorter streams of all; None where it is another."""
+        (dim,) = dim if isinstance(dim, (tuple, list)) and len(dim) == 1 else (dim,)
+        x, neutral = self.everywhere(), "constant" if kind in ("sum", "mean") else "replicate"
+        along = self.is_once and type(dim) is int and x.dims[dim] == "L" and not more
+        if not along or kind not in ("sum", "mean", "amax", "amin") or x.dtype.kind != "f":
+            return None
+
+        def over(y: StreamTensor, kind: str) -> StreamTensor:
+            padded = y._through("pad", {"left": self.count, "right": 0, "mode": neutral})
+            out: StreamTensor = getattr(_last_window(padded, self.count), kind)(dim, keepdim)
+            return out
+
+        if kind != "mean":
+            return over(x, kind)
+        mean: Any = over(x, "sum") / over(ones_of(x, x.dtype), "sum")
+        return mean  # type: ignore[no-any-return]
 
     def again(self, out: StreamTensor) -> None:
         """Give the tensor its value."""

@@ -86,7 +86,7 @@ def contiguous(self: Any) -> Any:
 
 
 def clone(self: Any) -> Any:
-    return self._clone() if self.edge is None else writing.copied(self)
+    return writing.copied(self) if self._ends is not None or self.edge is not None else self._clone()
 
 
 # ---------------------------------------------------------------- sizes
@@ -354,6 +354,8 @@ def outside(name: str, inside: Callable[..., Any] | None = None) -> Callable[...
     signature = inspect.signature(plain)
 
     def own(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._ends is not None and (found := self._ends.reduced(name, *args, **kwargs)) is not None:
+            return found
         if self.edge is not None and inside is not None:
             return inside(self, *args, **kwargs)
         bound = signature.bind(self, *args, **kwargs)
@@ -528,7 +530,7 @@ def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
 
 
 def _write(self: Any, name: str, value: Any) -> Any:
-    if self.edge is None:
+    if self._ends is None and self.edge is None:
         raise ModeError(f"{name}: a stream can't be written into outside a forward; compute a new tensor instead")
     return writing.write(self, value, name)
 
