@@ -303,7 +303,9 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
             out.append(value.as_stream())
         elif isinstance(value, np.ndarray):
             out.append(Tensor._plain(dtypes.adopt(value)))
-        elif isinstance(value := as_number(value), (Length, Power)):
+        elif isinstance(value := as_number(value), Length) and value.in_most() is not None:
+            out.append(value.__index__())
+        elif isinstance(value, (Length, Power)):
             root = value if isinstance(value, Power) else None
             streams = [v for v in values if isinstance(v, Tensor) and v.is_stream]
             found = streams[0].of_length(value if root is None else root.over) if streams else None  # type: ignore[attr-defined]

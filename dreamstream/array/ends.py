@@ -292,6 +292,19 @@ def _continued(x: Any, times: Any, mode: str, value: float) -> Any:
     return padded_to(x, x.size(x.dims.index("L")) + times, 0, mode, value, most or 0)
 
 
+def at_least_before(x: Any, axis: int, more: Length, value: float) -> Any:
+    """Return a stream with a number before it as often as makes it so long at least; None where that is not meant."""
+    size = x.size(axis)
+    whole = (size + more).of_one() if isinstance(size + more, Length) else None
+    ((times, atom), *others) = ((0, None),) if whole is None else whole.terms
+    if whole is None or others or times != 1 or getattr(atom, "op", "") != "max":
+        return None
+    least = atom.by + whole.plus
+    if not _is_nothing(whole - size.at_least(least)):
+        return None
+    return x._through("pad_to_multiple", {"mode": "before", "value": value, "multiple": 1, "least": least})
+
+
 def in_most_streams(whole: Any, more: Any) -> Any:
     """Return by how many frames a stream grows to a whole length.
 

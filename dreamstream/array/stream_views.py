@@ -279,7 +279,7 @@ def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
     if (whole := turned(tensors, axis)) is not None:
         return whole
     tensors, times = ends_repeated(tensors, axis)
-    if len(tensors) > 1 and tensors[-1]._ends is not None and first.dims[axis : axis + 1] == ("L",):
+    if len(tensors) > 1 and getattr(tensors[-1], "_ends", None) is not None and first.dims[axis : axis + 1] == ("L",):
         before = first if len(tensors) == 2 else _cat(self, tensors[:-1], dim)
         if (whole := put_last(before, tensors[-1])) is not None:
             return whole

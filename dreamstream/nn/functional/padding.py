@@ -10,7 +10,7 @@ import numpy as np
 
 from ...array import Tensor
 from ...array.deferred import is_computed
-from ...array.ends import in_most_streams, last_frames, padded_to
+from ...array.ends import at_least_before, in_most_streams, last_frames, padded_to
 from ...array.scores import Scores
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
@@ -68,22 +68,23 @@ def _pad_stream(x: Any, pads: list[Any], pad: Callable[[Any, list[Any]], Tensor]
     return branch.padded(x, pads, end, x.size(x.dims.index("L")), pad)
 
 
-def _last_frames(x: Any, axis: int, more: Any, value: float) -> Any:
-    """Return as many frames as a pad before the first by a number less the length leaves: the last; else None."""
-    count = more + x.shape[axis]
-    if not x.is_stream or x.dims[axis] != "L" or type(count) is not int or count < 1:
+def _before(x: Any, axis: int, more: Length, value: float) -> Any:
+    """Pad before the first frame by a number less the length, which leaves the last ones, or up to a number."""
+    if not x.is_stream or x.dims[axis] != "L":
         return None
-    padded: Any = _pad_axis(x, axis, count, 0, "constant", value)
-    return last_frames(padded, count)
+    count = more + x.shape[axis]
+    if isinstance(count, Length):
+        return at_least_before(x, axis, more, value)
+    return last_frames(_pad_axis(x, axis, count, 0, "constant", value), count) if count > 0 else None
 
 
 def _pad_axes(x: Tensor, pads: Sequence[Any], mode: str, value: float) -> Tensor:
     """Pad the last dimensions, one pair of numbers for each, beginning at the last."""
     for i in range(0, len(pads), 2):
         axis, (left, right) = x.ndim - 1 - i // 2, pads[i : i + 2]
-        cut = isinstance(left, Length) and mode == "constant" and type(right) is int and not right
-        if cut and (last := _last_frames(x, axis, left, value)) is not None:
-            x = last
+        before = isinstance(left, Length) and mode == "constant" and type(right) is int and not right
+        if before and (found := _before(x, axis, left, value)) is not None:
+            x = found
         elif isinstance(right, Length):
             x = _pad_to(x, axis, operator.index(left), right, mode, value)
         elif operator.index(left) or right:
