@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -252,7 +252,7 @@ def parted(x: Any, axis: int, sizes: Sequence[Any]) -> Any:
     for i in range(1, len(sizes)):
         before, behind = sum(sizes[:i]), sum(sizes[i:])
         ends.append(before if isinstance(before, int) or not isinstance(behind, int) or not behind else -behind)
-    return cut_at(axis, ends, partial(getitem, x))
+    return cut_at(axis, ends, partial(operator.getitem, x))
 
 
 def cut_at(axis: int, ends: Sequence[Any], take: Callable[[Any], Any]) -> Any:
@@ -317,7 +317,8 @@ def in_most_streams(whole: Any, more: Any) -> Any:
 def bound_of(at: Any, frames: Length) -> Any:
     """Return where a slice of so many frames begins or ends, as a number where that takes the same of every stream.
 
-    A length that takes other frames of some stream than each number does stays one, and is counted from the first.
+    So is what is a number in all but short streams, which are refused at their ends. Another length stays one, and is
+    counted from the first frame.
     """
     if not isinstance(at := as_number(at), Length):
         return at
@@ -331,7 +332,7 @@ def bound_of(at: Any, frames: Length) -> Any:
     for number, same in ((n := at.in_most(), n), (n := behind.in_most(), n and frames + n)):
         if number is not None and _is_nothing(inside - _inside(same, frames)):
             return number or frames
-    return at
+    return at if at.in_most() is None else operator.index(at)
 
 
 def _is_nothing(number: Any) -> bool:
@@ -343,17 +344,20 @@ def _inside(at: Any, frames: Length) -> Any:
     return frames.at_most(at.at_least(0) if isinstance(at, Length) else max(at, 0))
 
 
-def number_behind(tensors: Sequence[Any], dim: int) -> Symbolic | None:
-    """Return the number that is joined behind frames of streams along L, as often as a length says; else None."""
+def number_beside(tensors: Sequence[Any], dim: int, at: int) -> Symbolic | None:
+    """Return the number that is joined with frames of streams along L, as often as a length says; else None.
+
+    It is the tensor at the place `at`.
+    """
     x = next((t for t in tensors if type(t) is StreamTensor and t.edge is not None), None)
-    last = tensors[-1] if tensors else None
-    if x is None or not isinstance(last, Symbolic) or not last.is_filled or last.ndim != x.ndim:
+    number = tensors[at] if tensors else None
+    if x is None or not isinstance(number, Symbolic) or not number.is_filled or number.ndim != x.ndim:
         return None
-    if last.roles[dim] != "L" or x.dims[dim] != "L":
+    if number.roles[dim] != "L" or x.dims[dim] != "L":
         return None
-    if any(n != m for i, (n, m) in enumerate(zip(last.shape, x.shape)) if i != dim % x.ndim):
-        raise ShapeError.here(f"cat: {last.roles} doesn't line up with {x.roles}")
-    return last
+    if any(n != m for i, (n, m) in enumerate(zip(number.shape, x.shape)) if i != dim % x.ndim):
+        raise ShapeError.here(f"cat: {number.roles} doesn't line up with {x.roles}")
+    return number
 
 
 def begun_by(self: Symbolic, index: Any, value: Any) -> Any:

@@ -68,26 +68,28 @@ def _pad_stream(x: Any, pads: list[Any], pad: Callable[[Any, list[Any]], Tensor]
     return branch.padded(x, pads, end, x.size(x.dims.index("L")), pad)
 
 
-def _before(x: Any, axis: int, more: Length, value: float) -> Any:
-    """Pad before the first frame by a number less the length, which leaves the last ones, or up to a number."""
+def _before(x: Any, axis: int, more: Length, value: float, crops: bool) -> Any:
+    """Pad before the first frame up to a number, or, where it `crops`, to a number, which leaves the last ones."""
     if not x.is_stream or x.dims[axis] != "L":
         return None
     count = more + x.shape[axis]
     if isinstance(count, Length):
         return at_least_before(x, axis, more, value)
-    return last_frames(_pad_axis(x, axis, count, 0, "constant", value), count) if count > 0 else None
+    crops = crops and count > 0
+    return last_frames(_pad_axis(x, axis, count, 0, "constant", value), count) if crops else None
 
 
 def _pad_axes(x: Tensor, pads: Sequence[Any], mode: str, value: float) -> Tensor:
     """Pad the last dimensions, one pair of numbers for each, beginning at the last."""
     for i in range(0, len(pads), 2):
         axis, (left, right) = x.ndim - 1 - i // 2, pads[i : i + 2]
-        before = isinstance(left, Length) and mode == "constant" and type(right) is int and not right
-        if before and (found := _before(x, axis, left, value)) is not None:
-            x = found
-        elif isinstance(right, Length):
-            x = _pad_to(x, axis, operator.index(left), right, mode, value)
-        elif operator.index(left) or right:
+        if isinstance(left, Length) and mode == "constant" and type(right) is int:
+            before = _before(x, axis, left, value, not right)
+            x, left = (x, left) if before is None else (before, 0)
+        left = operator.index(left)
+        if isinstance(right, Length):
+            x = _pad_to(x, axis, left, right, mode, value)
+        elif left or right:
             x = _pad_axis(x, axis, left, right, mode, value)
     return x
 
