@@ -370,13 +370,11 @@ def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dty
 
 
 def _typed(x: Any, dtype: dtypes.DType, operands: Iterable[Any]) -> Tensor:
-    """Return an operand in an operator's type; integers and bools in that of the narrow floats that they meet."""
+    """Return an operand in an operator's type; integers and bools in that of the narrower numbers that they meet."""
     made: Tensor = x.to(dtype)
-    real = next(
-        (o for o in operands if made is not x and isinstance(o, Tensor) and dtypes.is_float(o.dtype)), None
-    )
-    edge = None if real is None else getattr(x, "edge", None) or getattr(real, "edge", None)
-    return made if edge is None else edge.entry.library.beside(made, real)
+    other = next((o for o in operands if made is not x and isinstance(o, Tensor) and o.dtype == dtype), None)
+    edge = None if other is None else getattr(x, "edge", None) or getattr(other, "edge", None)
+    return made if edge is None else edge.entry.library.beside(made, other)
 
 
 def _of_loop(x: Any) -> bool:

@@ -459,7 +459,8 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
         _refuse(first, f"cat along {first.dims[axis]}", "F.pad adds frames; cat works along features")
     if len(tensors) == 1:
         return first.with_dims(first.dims, first.names)
-    parts = [t.in_order() for t in tensors]
+    dtype = dtypes.common("cat", [t.dtype for t in tensors])
+    parts = [t.to(dtype).in_order() for t in tensors]
     if any(
         [isinstance(d, str) and d for d in p.dims] != [isinstance(d, str) and d for d in parts[0].dims]
         for p in parts

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha1
 from typing import Any, NoReturn
 from weakref import ref
@@ -59,6 +60,7 @@ from .arguments import inner_of
 from .complex_pair import Complex
 from .constants import Constant
 from .conversions import with_value
+from .integers import typed
 from .mode import current
 from .places import converted, dropping, noted, repeated, same
 from .sizes import TorchBatch, TorchBatchLength, TorchLength, TorchStride
@@ -131,7 +133,7 @@ class TorchLibrary(Library):
 
     def beside(self, x: Any, real: Any) -> Any:
         wanted = getattr(real.torch if isinstance(real, Constant) else real.value, "dtype", None)
-        if wanted not in (torch.float16, torch.bfloat16):
+        if wanted not in _NARROWER:
             return x
         return x._like(x.torch.to(wanted)) if isinstance(x, Constant) else with_value(x, lambda v: v.to(wanted))
 
@@ -265,7 +267,7 @@ class TorchLibrary(Library):
             return args
         if any(at and sum(isinstance(s, Length) for s in x.shape) != 1 for x, at in zip(inner, deferred)):
             return args
-        real = next((_REAL[x.dtype] for x in frames if x.dtype in _REAL), None)
+        real = _number_type([x.dtype for x in frames])
         return tuple([_of_frames(x, real) if at else a for a, x, at in zip(args, inner, deferred)])
 
     def take(self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -351,12 +353,12 @@ def met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     """Run a function of positions and a stream: each frame meets what is computed of its position."""
     forward, name = current(), names.meaning_of(func).name
     types = [x.dtype for x in leaves((args, kwargs)) if getattr(x, "is_stream", False) and not is_deferred(x)]
-    real = next((_REAL[t] for t in types if t in _REAL), None)
+    real = _number_type(types)
 
     def own(x: Any) -> Any:
         return forward.unwrap(_of_frames(x, real)) if is_deferred(x) else x
 
-    return forward._run(func, name, map_leaves(args, own), map_leaves(kwargs, own))
+    return typed(partial(forward._run, func, name), name, map_leaves(args, own), map_leaves(kwargs, own))
 
 
 def _of_frames(x: Any, real: torch.dtype | None) -> torch.Tensor:
@@ -381,9 +383,17 @@ def _everywhere(x: Deferred) -> torch.Tensor | None:
     return found.expand(features) if any(n != 1 for n in features) else found
 
 
-_REAL = {np.dtype("float32"): torch.float32, np.dtype("float64"): torch.float64}
+#: Types of numbers in the order in which integers of positions take those that they meet.
+_REAL = {np.dtype(str(t).removeprefix("torch.")): t for t in (torch.float64, torch.float32, torch.int64)}
+#: Types that operators take for wider ones.
+_NARROWER = (torch.float16, torch.bfloat16, torch.int32, torch.int16, torch.int8, torch.uint8)
 #: Types that integers of positions have.
 _INTEGERS = (torch.int64, torch.int32, torch.int16)
+
+
+def _number_type(types: Sequence[Any]) -> torch.dtype | None:
+    """Return the type that integers of positions take beside frames of these."""
+    return next((t for own, t in _REAL.items() if own in types), None)
 
 
 def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
@@ -391,6 +401,7 @@ def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
 
     Integers become numbers of the type `wanted`, float32 without it; other numbers do if it is wider.
     """
+    wanted = None if wanted == torch.int64 and x.dtype not in _INTEGERS else wanted
     known, key = x.__dict__.setdefault("_streams", {}), (current().entry, wanted)
     if key not in known:
         known[key] = _streamed_anew(x, wanted)

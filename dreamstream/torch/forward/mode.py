@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import torch
@@ -63,6 +64,7 @@ from .custom import Gradients, saving
 from .drawn import Drawn, draws, only_computes
 from .foreign_errors import COMPILED, refusal_of
 from .held import TorchHeld
+from .integers import typed
 from .names import (
     AS_ANOTHER,
     ATTENTION,
@@ -400,9 +402,9 @@ class Forward(TorchFunctionMode):
             given = [*(given or [named.pop("input")]), named.pop(SIZES[meaning.name])]
         known = meaning.native is not None and given and type(given[0]) is NativeStream and not among(given)
         if known and torch.dtype not in map(type, (*given, *named.values())):
-            result = meaning.native(*given, **named)  # type: ignore[misc]
+            result = typed(meaning.native, meaning.name, given, named)  # type: ignore[arg-type]
         else:
-            result = self._run(func, meaning.name, tuple(given), named)
+            result = typed(partial(self._run, func, meaning.name), meaning.name, given, named)
         if result is NotImplemented and (number := next((x for x in given if isinstance(x, Length)), None)):
             number._misuse(f'an operand of {func.__name__} beside frames (unstreamable="buffer" waits for it)')
         if (meaning.in_place or kwargs.get("inplace") is True) and isinstance(target, StreamTensor):
@@ -428,7 +430,7 @@ class Forward(TorchFunctionMode):
         if result is NotImplemented:
             given = tuple(map(self.unwrap, given))
             named = {SPELLINGS.get(k, k): self.unwrap(v) for k, v in named.items()}
-            result = self._run(func, meaning.name, given, named)
+            result = self._run(func, meaning.name, *given, **named)
         if isinstance(target, StreamTensor) and writes_into and result is not None:
             if not views:
                 return self._written(target, result, func.__name__)
@@ -436,7 +438,7 @@ class Forward(TorchFunctionMode):
             return target
         return self._wrapped(result)
 
-    def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run(self, func: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         if self._has_loose and lifts((args, kwargs)):
             if writes(func.__name__, kwargs):
                 raise writes_into_all(func.__name__)

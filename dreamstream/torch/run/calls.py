@@ -227,7 +227,8 @@ class TorchCall(Call):
         if not plan.framewise:
             results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended, columns)
         elif values and not like.shape[0]:
-            results = [_nothing(line, like, (*values, *weights)) for line in leg.lines]
+            kinds = _types_of_none(plan, leg.lines, values, weights)
+            results = [_nothing(line, like, (*values, *weights), kind) for line, kind in zip(leg.lines, kinds)]
         else:
             at = plan.checked
             if at is not None and values[at].device.type == "cpu":
@@ -341,7 +342,8 @@ class TorchCall(Call):
         out = []
         for line, y, n, c in zip(leg.lines, results, step.n, outputs):
             if y is None or not n:
-                out.append(_nothing(line, like, (*values, *weights)))
+                places = leg.op.attributes.get("kind", "").startswith("arg") or out  # of a sort, beside its values
+                out.append(_nothing(line, like, (*values, *weights), None if places else like.dtype))
             elif y.dim() == 1 + len(line.features):
                 out.append(y)
             elif alike and y.shape[1] == n:
@@ -453,9 +455,27 @@ class Plan:
             done[key] = what
 
 
-def _nothing(line: Line, like: Tensor, operands: Sequence[Tensor | None]) -> Tensor:
-    """Return no frames; on the tape where frames would be, so that a loss over none can be differentiated."""
+_NARROW = frozenset((torch.int32, torch.int16, torch.int8, torch.uint8))
+
+
+def _types_of_none(plan: Any, lines: Sequence[Line], values: Sequence[Tensor], weights: Sequence[Any]) -> list[Any]:
+    """Return the types of what a framewise kernel gives; None where operators know them."""
+    if not any(t is not None and t.dtype in _NARROW for t in (*values, *weights)) or "int64" not in {
+        line.dtype for line in lines
+    }:
+        return [None] * len(lines)
+    results = plan.run(plan.step, *(v.new_zeros(1, *v.shape[1:]) for v in values), *weights)
+    return [y.dtype for y in results]
+
+
+def _nothing(line: Line, like: Tensor, operands: Sequence[Tensor | None], kind: torch.dtype | None = None) -> Tensor:
+    """Return no frames; on the tape where frames would be, so that a loss over none can be differentiated.
+
+    They are of the type `kind` where that is one of narrow integers.
+    """
     features = line.features
+    if line.dtype == "int64" and kind in _NARROW:
+        return like.new_empty(0, *features, dtype=kind)
     if line.dtype == _NAMES.get(like.dtype) and not torch.is_grad_enabled():
         return like.new_empty(0, *features)
     dtype = dtype_of(line.dtype)

@@ -1,0 +1,136 @@
+"""Types of integers: torch keeps int32, int16, int8 and uint8, and wraps around; operators know int64.
+
+In a call values are torch's own, but for sums. In a capture the types of edges are noted, and a value that may lie
+beyond its type's range is brought into it where a function would see that: what adds and multiplies doesn't.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import torch
+
+from ...array.stream_tensor import StreamTensor as Native
+from .constants import Constant
+from .names import ATTRIBUTES, HANDLERS
+
+#: The types that operators take for wider ones.
+_NARROW = frozenset((torch.int32, torch.int16, torch.int8, torch.uint8))
+_HALF = frozenset((torch.float16, torch.bfloat16))
+#: Functions that give a type which is asked for, or that of their argument; sums of narrow integers are of int64.
+_LIKE = frozenset(("zeros_like", "ones_like", "full_like", "empty_like"))
+_SUMS = frozenset(("sum", "prod", "cumsum", "cumprod"))
+_CASTS = frozenset(("to", "type", "type_as", "int", "short", "char", "byte", "long", "float", "double", "bool"))
+#: Functions of several tensors whose types meet.
+_MEETING = frozenset((
+    "add", "radd", "sub", "rsub", "mul", "rmul", "pow", "rpow", "floor_divide", "floordiv", "rfloordiv", "div",
+    "remainder", "mod", "rmod", "fmod", "minimum", "maximum", "clamp", "clip", "clamp_min", "clamp_max", "and", "or",
+    "xor", "rand", "ror", "rxor", "bitwise_and", "bitwise_or", "bitwise_xor", "lshift", "rshift", "where",
+    "where_function", "cat", "stack", "hstack", "vstack", "dstack",
+))  # fmt: skip
+#: Functions that give equal rests of integers with equal rests, and those whose results may lie beyond the range.
+_OF_RESTS = frozenset((
+    "add", "radd", "sub", "rsub", "mul", "rmul", "neg", "pow", "square", "lshift", "invert", "bitwise_not", "where",
+    "where_function", "cat", "stack", "hstack", "vstack", "dstack", "pad", "getitem", "select", "narrow",
+    "index_select", "gather", "take_along_dim", "reshape", "view", "view_as", "reshape_as", "permute", "transpose",
+    "movedim", "flatten", "unflatten", "unsqueeze", "squeeze", "expand", "expand_as", "repeat", "tile",
+    "repeat_interleave", "flip", "roll", "unfold", "chunk", "split", "unbind", "clone", "contiguous", "detach",
+))  # fmt: skip
+_BEYOND = frozenset((
+    "add", "radd", "sub", "rsub", "mul", "rmul", "neg", "pow", "square", "lshift", "invert", "bitwise_not", "abs",
+))  # fmt: skip
+_INDICES = frozenset(("argmax", "argmin", "argsort", "count_nonzero", "bucketize", "searchsorted", "one_hot"))
+
+
+def _type(x: Any) -> Any:
+    return ATTRIBUTES["dtype"](x)
+
+
+def _is_stream(x: Any) -> bool:
+    return type(x) is Native and x._by_elements is None and x.edge is not None
+
+
+def typed(run: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Run a native function; integers that it is given and what it gives have torch's types."""
+    name, first = name.strip("_"), args[0] if args else None
+    given = [*(first if isinstance(first, (list, tuple)) else ()), *args, *kwargs.values()]
+    narrow = [x for x in given if _is_stream(x) and _type(x) in _NARROW]
+    wanted = next((x for x in given if isinstance(x, torch.dtype)), torch.int32 if kwargs.get("out_int32") else None)
+    if name in _LIKE and wanted is None and _is_stream(first):
+        wanted = _type(first)
+    if name in _SUMS and narrow and wanted is None:
+        args, narrow = (typed(HANDLERS["to"], "to", (first, torch.int64), {}), *args[1:]), []
+    if name not in _CASTS and wanted in _NARROW | _HALF:
+        out = run(*args, **kwargs)
+        return HANDLERS["to"](out, wanted) if _is_stream(out) else out
+    if name in _CASTS and _is_stream(first) and hasattr(first.edge.entry, "types"):
+        return _cast(run, first, args, kwargs)
+    capture = narrow[0].edge.entry if narrow else None
+    if not hasattr(capture, "types"):
+        return run(*args, **kwargs)
+    kind = _meeting(given[1:] if name == "where_function" else given) if name in _MEETING else _type(narrow[0])
+    rests = name in _OF_RESTS and kind in _NARROW
+
+    def seen(x: Any) -> Any:
+        if isinstance(x, (list, tuple)):
+            return [*map(seen, x)] if isinstance(x, list) else tuple(map(seen, x))
+        if not _is_stream(x) or x.edge.handle not in capture.beyond:
+            return x
+        own = _type(x)
+        return x if rests and _bits(kind) <= _bits(own) else _within(x, own)
+
+    beyond = any(x.edge.handle in capture.beyond for x in narrow)
+    out = run(*map(seen, args), **{k: seen(v) for k, v in kwargs.items()})
+    if name in _INDICES | _SUMS or kind not in _NARROW:
+        return out
+    parts = out if isinstance(out, (list, tuple)) and not hasattr(out, "_fields") else [out]
+    for x in [out[0]] if hasattr(out, "_fields") else parts:
+        if _is_stream(x) and x.dtype.kind == "i":
+            _note(x, kind, name in _BEYOND or (beyond and rests))
+    return out
+
+
+def _cast(run: Callable[..., Any], x: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Return a stream of a capture in another type, whose range it may go beyond."""
+    own = _type(x)
+    out = run(_within(x, own) if x.edge.handle in x.edge.entry.beyond else x, *args[1:], **kwargs)
+    kind = _type(out)
+    if kind in _NARROW and own != torch.bool and kind != own:
+        _note(out, kind, _bits(kind) < (32 if own.is_floating_point else _bits(own)))
+    return out
+
+
+def _bits(kind: torch.dtype) -> int:
+    return torch.iinfo(kind).bits
+
+
+def _note(x: Any, kind: torch.dtype, beyond: bool) -> None:
+    """Note a stream's type in its capture, and whether its values may lie beyond that one's range."""
+    capture = x.edge.entry
+    if kind in _NARROW:
+        capture.types[x.edge.handle] = str(kind).removeprefix("torch.")
+    if beyond:
+        capture.beyond.add(x.edge.handle)
+
+
+def _within(x: Any, kind: torch.dtype) -> Any:
+    """Return integers in the range of their type, around which they go."""
+    span, below = 2 ** _bits(kind), -torch.iinfo(kind).min
+    out = (x + below) % span - below
+    _note(out, kind, False)
+    return out
+
+
+def _meeting(given: Sequence[Any]) -> Any:
+    """Return the type in which operands meet in torch."""
+
+    def shown(x: Any) -> Any:
+        if isinstance(x, Constant):
+            return x.torch
+        return torch.empty(1, dtype=_type(x)) if _is_stream(x) else x
+
+    operands = [shown(x) for x in given if _is_stream(x) or isinstance(x, (Constant, int, float))]
+    together = reduce(lambda a, b: torch.empty(1, dtype=torch.result_type(a, b)), operands)
+    return together.dtype
