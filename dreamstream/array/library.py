@@ -105,9 +105,17 @@ class Library(Sizes):
         """Return an array of NumPy's as a tensor of the type of another one, and where that is."""
         return self.array(values).to(tensor.dtype)
 
-    def beside(self, x: Any, real: Any) -> Any:
-        """Return float32 made of integers in the type of the floats that they meet, where a library has others."""
+    def beside(self, x: Any, other: Any) -> Any:
+        """Return numbers made of others in the type of those that they meet, where a library has narrower ones."""
         return x
+
+    def meeting(self, kind: Any, other: Any) -> str:
+        """Return the name of the type in which numbers of one meet those of another, or a number."""
+        return str(np.result_type(kind, np.float32 if type(other) is float else other))
+
+    def as_type(self, x: Any, kind: str) -> Any:
+        """Return a stream in the type of this name."""
+        return x.to(np.dtype(kind))
 
     def constant(self, tensor: Any) -> Any:
         """Return a tensor as operators take it."""

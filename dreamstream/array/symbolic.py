@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError, StreamMismatchError
 from ..operations import ARITHMETIC, RELATIONS, UNARY
-from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
+from ..stream.rules import BatchSize, Length, Quotient, Rows, Token, taken, takes_all
 from . import hook
 from .deferred import Deferred
 from .dimension_arguments import Described, axis_of, numbered, sizes_of
@@ -32,6 +32,8 @@ from .tensor import Tensor
 #: Element types of NumPy.
 TYPES: dict[Any, Any] = {bool: np.dtype(bool), float: np.dtype(np.float32), int: np.dtype(np.int64)}
 _KINDS = ("bool", "float32", "float64", "int64")
+#: Types in which lengths are no integers as they are, or wrap around early: with such a one nothing is computed.
+_LAST = ("bool", "float16", "int16", "int8", "uint8")
 _OF_NUMBERS = frozenset(("pow", "square", *(row.name for row in UNARY if row.doc and not row.integers)))
 _OLD_NAMES = {"FloatTensor": "float32", "DoubleTensor": "float64", "LongTensor": "int64", "BoolTensor": "bool"}
 TYPES.update((name, np.dtype(name)) for name in _KINDS)
@@ -175,9 +177,9 @@ class Symbolic(Described, Filled, Deferred):
     @property
     def dtype(self) -> Any:
         """Element type, of the library that the streams belong to."""
-        kind = (
-            builtins.type(self.value) if isinstance(self.value, (builtins.bool, builtins.float)) else builtins.int
-        )
+        kind = builtins.type(self.value)
+        if kind not in (builtins.bool, builtins.float):
+            kind = builtins.float if isinstance(self.value, Quotient) else builtins.int
         return self.library.types[self.kind or kind]
 
     data = property(lambda self: self)
@@ -320,6 +322,10 @@ class Symbolic(Described, Filled, Deferred):
         names = [str(a).rpartition(".")[2] for a in given]
         names = [_OLD_NAMES.get(n, n) for n in names]
         kind = next((k for k in ("float", "int", "bool") if any(n.startswith(k) for n in names)), None)
+        if kind is None or not isinstance(self.value, Token):
+            pass
+        elif isinstance(self.value, Length) and (own := next((n for n in names if n in self.library.types), None)):
+            return Symbolic(self.value, self.roles, self.length, self.position, own)
         if kind is None or isinstance(self.value, Token):
             return self
         if self.position and kind != "int" and not {"float", "float32"} & {*names}:  # another width, or truths
@@ -334,7 +340,7 @@ class Symbolic(Described, Filled, Deferred):
     def _same(self, *_: Any, **__: Any) -> Symbolic:
         return self
 
-    contiguous = detach = cpu = cuda = numpy = long = int = tensor = as_tensor = _same
+    contiguous = detach = cpu = cuda = numpy = tensor = as_tensor = _same
 
     def clone(self, *_: Any, **__: Any) -> Symbolic:
         """Return a copy."""
@@ -376,7 +382,7 @@ class Symbolic(Described, Filled, Deferred):
         positions = self.position + getattr(other, "position", False)
         if positions and not (keeps and positions == 1):
             raise _NoFormula("arithmetic")
-        own = self.value
+        own, kind = self.value, self._kind_beside(other if isinstance(other, Symbolic) else value)
         if isinstance(value, Token) and isinstance(own, float) and own == math.floor(own):
             own = math.floor(own)
         if isinstance(own, Token) and isinstance(value, float) and value == math.floor(value):
@@ -385,16 +391,30 @@ class Symbolic(Described, Filled, Deferred):
         if function is operator.truediv and isinstance(value, Length) and not isinstance(own, Token):
             value, own = StreamTensor._at_the_end(value, np.float32), float(own)
             roles = roles if "B" in roles else ("B", *roles)
-        return Symbolic(function(own, value), roles, length, bool(positions))
+        made = function(own, value)
+        return Symbolic(made, roles, length, bool(positions), kind if isinstance(made, Length) else None)
+
+    def _kind_beside(self, other: Any) -> str | None:
+        """Return the type of what a length becomes with another, or with a number; None where its value says it."""
+        kinds = self.kind, getattr(other, "kind", None)
+        if any(k in _LAST for k in kinds):
+            raise _NoFormula("arithmetic")
+        if kinds == (None, None) and type(other) is not builtins.float:
+            return None
+        return self.library.meeting(self.dtype, other.dtype if isinstance(other, Symbolic) else other)
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> Any:
         """Return the quotient, rounded as torch does."""
         if self.position and rounding_mode is not None:
             return self._otherwise("div", (other,), {"rounding_mode": rounding_mode})
         out = self / other
-        return out if rounding_mode is None else out.floor()
+        if rounding_mode is None:
+            return out
+        return out.floor().to(self.library.types[self._kind_beside(other) or "int64"])
 
     def _rounded(self, function: Callable[[Any], Any]) -> Symbolic:
+        if isinstance(self.value, Quotient):
+            return Symbolic(function(self.value), self.roles, self.length, kind=str(self.library.types[builtins.float]).rpartition(".")[2])
         return self._like(function(self.value) if isinstance(self.value, Token) else float(function(self.value)))
 
     floor = trunc = partialmethod(_rounded, math.floor)
@@ -534,7 +554,8 @@ class Symbolic(Described, Filled, Deferred):
         if self.position or self.roles != ("B",) or not isinstance(self.value, Length):
             self._refuse("an output")
         value, edge = self.value.measured()
-        return StreamTensor.inside(value, ("B",), edge)
+        out = StreamTensor.inside(value, ("B",), edge)
+        return out if self.kind is None else self.library.as_type(out, self.kind)
 
 
 def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
@@ -572,6 +593,15 @@ def _arithmetic(name: str, keeps: builtins.bool) -> None:
     setattr(Symbolic, f"__i{name}__", lambda self, other: self._in_place(f"__i{name}__", other))
 
 
+def _cast(name: str, kind: str) -> None:
+    def method(self: Symbolic) -> Any:
+        if isinstance(self.value, Length) and kind in self.library.types:
+            return self.to(kind)
+        return self if name in ("long", "int") else self._otherwise(name, (), {})
+
+    setattr(Symbolic, name, method)
+
+
 def _not_of_lengths(name: str) -> None:
     def method(self: Symbolic, *others: Any) -> Any:
         if isinstance(self.value, Token):
@@ -581,6 +611,11 @@ def _not_of_lengths(name: str) -> None:
     setattr(Symbolic, f"__{name}__", method)
 
 
+for _name, _kind in (
+    ("long", "int64"), ("int", "int32"), ("short", "int16"), ("char", "int8"), ("byte", "uint8"), ("half", "float16"),
+    ("double", "float64"),
+):  # fmt: skip
+    _cast(_name, _kind)
 for _name in ("neg", "abs", "pow", "rpow", "xor", "rxor"):
     _not_of_lengths(_name)
 for _name in (n for n in ARITHMETIC if n != "pow"):

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ...array.deferred import has_formula
 from ...array.stream_tensor import StreamTensor as Native
 from .constants import Constant
 from .names import ATTRIBUTES, HANDLERS
@@ -20,7 +21,9 @@ from .names import ATTRIBUTES, HANDLERS
 _NARROW = frozenset((torch.int32, torch.int16, torch.int8, torch.uint8))
 _HALF = frozenset((torch.float16, torch.bfloat16))
 #: Functions that give a type which is asked for, or that of their argument; sums of narrow integers are of int64.
-_LIKE = frozenset(("zeros_like", "ones_like", "full_like", "empty_like"))
+_LIKE = frozenset((
+    "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty",
+))  # fmt: skip
 _SUMS = frozenset(("sum", "prod", "cumsum", "cumprod"))
 _CASTS = frozenset(("to", "type", "type_as", "int", "short", "char", "byte", "long", "float", "double", "bool"))
 #: Functions of several tensors whose types meet.
@@ -62,9 +65,11 @@ def typed(run: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[
         wanted = _type(first)
     if name in _SUMS and narrow and wanted is None:
         args, narrow = (typed(HANDLERS["to"], "to", (first, torch.int64), {}), *args[1:]), []
-    if name not in _CASTS and wanted in _NARROW | _HALF:
+    if name not in _CASTS and wanted is not None:
         out = run(*args, **kwargs)
-        return HANDLERS["to"](out, wanted) if _is_stream(out) else out
+        if has_formula(out):
+            return out.to(wanted)
+        return HANDLERS["to"](out, wanted) if _is_stream(out) and wanted in _NARROW | _HALF else out
     if name in _CASTS and _is_stream(first) and hasattr(first.edge.entry, "types"):
         return _cast(run, first, args, kwargs)
     capture = narrow[0].edge.entry if narrow else None

@@ -21,6 +21,7 @@ from ...array import creation
 from ...array.attend import of_all
 from ...array.batch_constants import is_constant, lifts, plain_beside
 from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, has_formula, is_deferred, is_filled
+from ...array.dtypes import nominal
 from ...array.einsum import letters_of, spread, table_product
 from ...array.frame_numbers import number_in
 from ...array.known import recalled
@@ -82,7 +83,8 @@ class TorchLibrary(Library):
     tensor = torch.Tensor
     batch, length, joined, stride = TorchBatch, TorchLength, TorchBatchLength, TorchStride
     types = {bool: torch.bool, float: torch.float32, int: torch.int64} | {
-        name: getattr(torch, name) for name in ("bool", "float32", "float64", "int64")
+        name: getattr(torch, name)
+        for name in ("bool", "float32", "float64", "int64", "int32", "int16", "int8", "uint8", "float16")
     }
     see = staticmethod(Shell.shell)
     real = staticmethod(torch.get_default_dtype)
@@ -131,11 +133,23 @@ class TorchLibrary(Library):
     def alike(self, tensor: Any, values: Any) -> Any:
         return torch.from_numpy(values).to(tensor)
 
-    def beside(self, x: Any, real: Any) -> Any:
-        wanted = getattr(real.torch if isinstance(real, Constant) else real.value, "dtype", None)
+    def beside(self, x: Any, other: Any) -> Any:
+        wanted = getattr(other.torch if isinstance(other, Constant) else other.value, "dtype", None)
         if wanted not in _NARROWER:
             return x
         return x._like(x.torch.to(wanted)) if isinstance(x, Constant) else with_value(x, lambda v: v.to(wanted))
+
+    def meeting(self, kind: Any, other: Any) -> str:
+        given = torch.empty(1, dtype=other) if isinstance(other, torch.dtype) else other
+        return str(torch.result_type(torch.empty(1, dtype=kind), given)).removeprefix("torch.")
+
+    def as_type(self, x: Any, kind: str) -> Any:
+        dtype = getattr(torch, kind)
+        if (types := getattr(x.edge.entry, "types", None)) is None:
+            return with_value(x.to(nominal(dtype)), lambda value: value.to(dtype))
+        made = x._through("cast", {"to": nominal(dtype).name})
+        types |= {} if kind == made.dtype.name else {made.edge.handle: kind}
+        return made
 
     def constant(self, tensor: Any) -> Constant:
         return Constant(tensor, current().arrays)
