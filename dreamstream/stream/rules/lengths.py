@@ -28,7 +28,7 @@ from .compare import Comparison, compared
 from .for_every_stream import Formula, constant, holds, stairs, total
 from .quotients import Quotient
 from .sizes import Edge, Rows, Token, Uncounted
-from .sums import edges_of, origin_of, text_of
+from .sums import edges_of, fact, origin_of, text_of
 
 __all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
 
@@ -302,11 +302,7 @@ class Length(Bits):
         line = getattr(self.edge, "line", None)
         if line is None:
             return None
-        key = (what, self.key())
-        if key not in line.facts:
-            formula = self.formula()
-            line.facts[key] = None if formula is None else find(formula)
-        return line.facts[key]
+        return fact(line, (what, self.key()), lambda: (f := self.formula()) and find(f))
 
     def compares(self, relation: str, frames: Length) -> bool | None:
         """Return whether it compares with 0 so in every stream that has these frames; None where that depends."""
