@@ -23,11 +23,12 @@ import numpy as np
 from ..array.deferred import Deferred
 from ..array.ends import later
 from ..array.for_loops import iterate
-from ..array.frame_numbers import LoopNumber
+from ..array.frame_numbers import FrameTruth, LoopNumber
 from ..array.lengths_as_numbers import count_of
 from ..array.loop_frames import Frames, Numbers
 from ..array.loop_lists import Gathered
 from ..array.loop_values import is_of_body
+from ..array.softmax_pooling import Weights
 from ..array.stream_tensor import StreamTensor
 from ..array.tensor import Tensor
 from ..errors import DreamStreamError, LocatedError
@@ -168,6 +169,10 @@ class Explanation:
         follows = left and LOOPS_WHOLE.text in str(error)
         if not follows and (number is None or number.loop not in self.instead_of):
             self.note(error)
+        if any(type(_bared(x)) is Weights for x in given):  # what else is refused of their frames
+            owner = getattr(f, "__self__", None)
+            again = f if type(_bared(owner)) is not Weights else getattr(self._frames(owner), f.__name__)
+            return _called(again, again, *map_leaves(tuple(args), self._frames), **map_leaves(dict(kwargs), self._frames))
         in_loop = loop is not None and bool(frames or number is not None)
         streams = [x for x in map(_bared, given) if type(x) is StreamTensor and x.edge and "L" in x.dims]
         if f is getitem and type(args[0]) is Gathered and type(args[1]) is slice:
@@ -199,6 +204,13 @@ class Explanation:
         finally:
             self.capture.explanation = self
             _CURRENT.reset(token)
+
+    def _frames(self, x: Any) -> Any:
+        """Return frames in the place of a softmax over L, which has none yet; all else as it is."""
+        if type(own := _bared(x)) is not Weights:
+            return x
+        roles = [d if isinstance(d, str) else own.features[d] for d in own.dims]
+        return self.capture.library.see(like(own.scores, roles, np.dtype(np.float32)))
 
     def _length(self) -> Any:
         first = self.capture.inputs[0]
@@ -323,7 +335,7 @@ class _Asking:
             if explanation is None:
                 raise
             explanation.note(error)
-            return True
+            return not (isinstance(w, FrameTruth) and site.escapes)  # which would leave nothing for what follows
         return out if explanation is None or type(out) is bool else _Branch(out, explanation)
 
 
