@@ -93,7 +93,9 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
         return library.defer(getattr(Tensor, name), (a, b), {})
     for x in (a, b):
         if isinstance(x, Tensor) and x._by_elements is not None:
-            return x._by_elements.through(lambda a, b: binary_or_not(name, a, b), (a, b), getattr(Tensor, name, None))
+            return x._by_elements.through(
+                lambda a, b: binary_or_not(name, a, b), (a, b), getattr(Tensor, name, None)
+            )
     if name == "pow" and type(b) is float and b in ROOTS and isinstance(a, Tensor):
         return unary(ROOTS[b], a)
     operands = _operands((a, b))
@@ -370,7 +372,7 @@ def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dty
 
 
 def _typed(x: Any, dtype: dtypes.DType, operands: Iterable[Any]) -> Tensor:
-    """Return an operand in an operator's type; integers and bools in that of the narrower numbers that they meet."""
+    """Return an operand in an operator's type; integers and bools in that of narrower numbers that they meet."""
     made: Tensor = x.to(dtype)
     other = next((o for o in operands if made is not x and isinstance(o, Tensor) and o.dtype == dtype), None)
     edge = None if other is None else getattr(x, "edge", None) or getattr(other, "edge", None)

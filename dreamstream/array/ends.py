@@ -16,7 +16,7 @@ from ..stream.rules import Length, open_branch
 from .deferred import as_number, has_formula, is_deferred
 from .dimension_arguments import numbered, parts_of
 from .elementwise import ones_of, where, with_frames
-from .fades import at_an_end, meets
+from .fades import placed
 from .lengths_of import SAME_ORDER
 from .operators import run
 from .protocol import unless_refused
@@ -108,14 +108,8 @@ class Later:
         if self._everywhere is not None:
             return self._everywhere
         (call, args), axis = self.given, self.of.dims.index("L")
-        self._everywhere = call(*[
-            x.everywhere()
-            if type(x) is Later
-            else at_an_end(x, self.of, axis, True)
-            if meets(x, self.of, axis, self.count)
-            else x
-            for x in args
-        ])
+        args = [x.everywhere() if type(x) is Later else x for x in args]
+        self._everywhere = call(*placed(args, self.of, axis, self.count, lambda table: table, last=True))
         return self._everywhere
 
     def taken(self) -> StreamTensor:
@@ -126,8 +120,8 @@ class Later:
         made: StreamTensor = call(*(x.taken() if type(x) is Later else x for x in args))
         return made
 
-    def reduced(self, kind: str, dim: Any = None, keepdim: bool = False, **more: Any) -> StreamTensor | None:
-        """Return a sum, a mean or an extreme of these frames, of shorter streams of all; None where it is another."""
+    def reduced(self, kind: str, dim: Any = None, keepdim: bool = False, **more: Any) -> Any:
+        """Return a sum, a mean or an extreme of these frames, in short streams of all; None for another."""
         (dim,) = dim if isinstance(dim, (tuple, list)) and len(dim) == 1 else (dim,)
         x, neutral = self.everywhere(), "constant" if kind in ("sum", "mean") else "replicate"
         along = self.is_once and type(dim) is int and x.dims[dim] == "L" and not more
@@ -141,8 +135,7 @@ class Later:
 
         if kind != "mean":
             return over(x, kind)
-        mean: Any = over(x, "sum") / over(ones_of(x, x.dtype), "sum")
-        return mean  # type: ignore[no-any-return]
+        return over(x, "sum") / over(ones_of(x, x.dtype), "sum")
 
     def again(self, out: StreamTensor) -> None:
         """Give the tensor its value."""
@@ -204,7 +197,7 @@ def standing_for(ends: Later) -> StreamTensor:
 
 
 def put_last(before: StreamTensor, x: StreamTensor) -> StreamTensor | None:
-    """Return frames with the last ones of a stream behind them, where they are as many as that has, or some more."""
+    """Return frames with the last ones of a stream behind them, of which that has so many before, or some more."""
     ends = x._ends
     if ends is None or not ends.is_once or before.dims != ends.of.dims:
         return None
@@ -241,7 +234,11 @@ def with_last(x: StreamTensor, index: Any, value: Any) -> StreamTensor | None:
         return None
     if bound_of(at.start, x.size(axis)) != -ends.count:
         return None
-    return x if ends.of is x and ends.given is None else put_last(x[(slice(None),) * axis + (slice(-ends.count),)], value)
+    return (
+        x
+        if ends.of is x and ends.given is None
+        else put_last(x[(slice(None),) * axis + (slice(-ends.count),)], value)
+    )
 
 
 def parted(x: Any, axis: int, sizes: Sequence[Any]) -> Any:
@@ -293,13 +290,14 @@ def _continued(x: Any, times: Any, mode: str, value: float) -> Any:
 
 
 def at_least_before(x: Any, axis: int, more: Length, value: float) -> Any:
-    """Return a stream with a number before it as often as makes it so long at least; None where that is not meant."""
+    """Return a stream with a number before it, up to a least length; None where `more` frames are others."""
     size = x.size(axis)
-    whole = (size + more).of_one() if isinstance(size + more, Length) else None
-    ((times, atom), *others) = ((0, None),) if whole is None else whole.terms
-    if whole is None or others or times != 1 or getattr(atom, "op", "") != "max":
+    whole: Any = size + more
+    atom: Any
+    (_, atom), *others = whole.of_one().terms if isinstance(whole, Length) else [(0, None)]
+    if others or getattr(atom, "op", "") != "max":
         return None
-    least = atom.by + whole.plus
+    least = atom.by + whole.of_one().plus
     if not _is_nothing(whole - size.at_least(least)):
         return None
     return x._through("pad_to_multiple", {"mode": "before", "value": value, "multiple": 1, "least": least})
@@ -315,10 +313,10 @@ def in_most_streams(whole: Any, more: Any) -> Any:
 
 
 def bound_of(at: Any, frames: Length) -> Any:
-    """Return where a slice of so many frames begins or ends, as a number where that takes the same of every stream.
+    """Return where a slice of so many frames begins or ends, as a number where that takes the same of all streams.
 
-    So is what is a number in all but short streams, which are refused at their ends. Another length stays one, and is
-    counted from the first frame.
+    So is what is a number in all but short streams, which are refused at their ends. Another length stays one, and
+    is counted from the first frame.
     """
     if not isinstance(at := as_number(at), Length):
         return at

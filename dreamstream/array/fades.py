@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .elementwise import ones_of
@@ -16,6 +17,18 @@ def meets(constant: Any, x: StreamTensor, axis: int, count: int) -> bool:
     sizes, at = constant.shape, axis - x.ndim
     own = count > 1 and not getattr(constant, "is_stream", False)
     return own and len(sizes) >= -at and type(sizes[at]) is int and sizes[at] == count
+
+
+def placed(
+    args: Sequence[Any],
+    x: StreamTensor,
+    axis: int,
+    count: int,
+    of: Callable[[StreamTensor], Any],
+    last: bool = False,
+) -> list[Any]:
+    """Return arguments with `of(stream)` in the place of constants that meet the first or the last frames."""
+    return [of(at_an_end(a, x, axis, last)) if meets(a, x, axis, count) else a for a in args]
 
 
 def at_an_end(constant: Any, x: StreamTensor, axis: int, last: bool) -> StreamTensor:

@@ -22,7 +22,7 @@ from ..stream.rules import Length
 from . import writing
 from .dimension_arguments import numbered, parts_of
 from .ends import bound_of
-from .fades import at_an_end, meets
+from .fades import placed
 from .loop_frames import is_all
 from .loops import Loop
 from .operators import run
@@ -146,7 +146,8 @@ class FirstFrame:
         kind = OPERATIONS[name].outside if name in OPERATIONS else ""
         by_elements = name in _BY_ELEMENTS | _AS_IT_IS or kind == "elementwise"
         if by_elements and self.keeps and self.times == 1:
-            args = [self._table(x) if meets(x, self.stream, self.axis, self.count) else x for x in args]
+            first = partial(self._as, keeps=True, count=self.count)
+            args = placed(args, self.stream, self.axis, self.count, first)
         others = [a._inner if hasattr(type(a), "_inner") else a for a in (*args, *kwargs.values())]
         streams = [
             x for x in others if not isinstance(x, FirstFrame) and any(isinstance(n, Length) for n in _shape(x))
@@ -189,10 +190,6 @@ class FirstFrame:
         if not by_elements and made.edge.cid != self.stream.edge.cid:  # type: ignore[union-attr]
             self.refuse(name)
         return self._like(made, made.dims.index("L"))
-
-    def _table(self, constant: Any) -> FirstFrame:
-        """Return a constant that has an element for each of these frames as first frames of a stream."""
-        return self._as(at_an_end(constant, self.stream, self.axis, False), True, count=self.count)
 
     def _dims(self, name: str, kind: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[int], Any]:
         """Return the dimensions that a function goes over, and its other arguments; none where it takes others."""

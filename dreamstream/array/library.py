@@ -39,13 +39,14 @@ from .distance_tables import Stride
 from .draws import dropping
 from .einsum import table_product
 from .filled import own_method, to_a_copy
+from .formula_types import TYPES
 from .mask_terms import terms_by_distance
 from .rolled import settled
 from .score_steps import OverKeys
 from .scores import Scores
 from .shape_of import ShapeOf, shape_alone
 from .stream_tensor import StreamTensor
-from .symbolic import TYPES, Symbolic
+from .symbolic import Symbolic
 from .tensor import Tensor
 
 

@@ -172,7 +172,9 @@ class Explanation:
         if any(type(_bared(x)) is Weights for x in given):  # what else is refused of their frames
             owner = getattr(f, "__self__", None)
             again = f if type(_bared(owner)) is not Weights else getattr(self._frames(owner), f.__name__)
-            return _called(again, again, *map_leaves(tuple(args), self._frames), **map_leaves(dict(kwargs), self._frames))
+            return _called(
+                again, again, *map_leaves(tuple(args), self._frames), **map_leaves(dict(kwargs), self._frames)
+            )
         in_loop = loop is not None and bool(frames or number is not None)
         streams = [x for x in map(_bared, given) if type(x) is StreamTensor and x.edge and "L" in x.dims]
         if f is getitem and type(args[0]) is Gathered and type(args[1]) is slice:

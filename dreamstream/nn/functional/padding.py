@@ -75,8 +75,10 @@ def _before(x: Any, axis: int, more: Length, value: float, crops: bool) -> Any:
     count = more + x.shape[axis]
     if isinstance(count, Length):
         return at_least_before(x, axis, more, value)
-    crops = crops and count > 0
-    return last_frames(_pad_axis(x, axis, count, 0, "constant", value), count) if crops else None
+    if not crops or count < 1:
+        return None
+    padded: Any = _pad_axis(x, axis, count, 0, "constant", value)
+    return last_frames(padded, count)
 
 
 def _pad_axes(x: Tensor, pads: Sequence[Any], mode: str, value: float) -> Tensor:

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["Unknown", "edges_of", "fact", "index_of", "key_of_length", "length_maker", "origin_of", "recalled", "text_of"]
+__all__ = [
+    "Unknown",
+    "edges_of",
+    "fact",
+    "index_of",
+    "key_of_length",
+    "length_maker",
+    "origin_of",
+    "recalled",
+    "text_of",
+]
 
 
 def edges_of(atom: Any) -> list[Any]:

@@ -7,7 +7,7 @@ beyond its type's range is brought into it where a function would see that: what
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -29,14 +29,14 @@ _CASTS = frozenset(("to", "type", "type_as", "int", "short", "char", "byte", "lo
 #: Functions of several tensors whose types meet.
 _MEETING = frozenset((
     "add", "radd", "sub", "rsub", "mul", "rmul", "pow", "rpow", "floor_divide", "floordiv", "rfloordiv", "div",
-    "remainder", "mod", "rmod", "fmod", "minimum", "maximum", "clamp", "clip", "clamp_min", "clamp_max", "and", "or",
-    "xor", "rand", "ror", "rxor", "bitwise_and", "bitwise_or", "bitwise_xor", "lshift", "rshift", "where",
+    "remainder", "mod", "rmod", "fmod", "minimum", "maximum", "clamp", "clip", "clamp_min", "clamp_max", "and",
+    "or", "xor", "rand", "ror", "rxor", "bitwise_and", "bitwise_or", "bitwise_xor", "lshift", "rshift", "where",
     "where_function", "cat", "stack", "hstack", "vstack", "dstack",
 ))  # fmt: skip
 #: Functions that give equal rests of integers with equal rests, and those whose results may lie beyond the range.
 _OF_RESTS = frozenset((
-    "add", "radd", "sub", "rsub", "mul", "rmul", "neg", "pow", "square", "lshift", "invert", "bitwise_not", "where",
-    "where_function", "cat", "stack", "hstack", "vstack", "dstack", "pad", "getitem", "select", "narrow",
+    "add", "radd", "sub", "rsub", "mul", "rmul", "neg", "pow", "square", "lshift", "invert", "bitwise_not",
+    "where", "where_function", "cat", "stack", "hstack", "vstack", "dstack", "pad", "getitem", "select", "narrow",
     "index_select", "gather", "take_along_dim", "reshape", "view", "view_as", "reshape_as", "permute", "transpose",
     "movedim", "flatten", "unflatten", "unsqueeze", "squeeze", "expand", "expand_as", "repeat", "tile",
     "repeat_interleave", "flip", "roll", "unfold", "chunk", "split", "unbind", "clone", "contiguous", "detach",
@@ -60,40 +60,55 @@ def typed(run: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[
     name, first = name.strip("_"), args[0] if args else None
     given = [*(first if isinstance(first, (list, tuple)) else ()), *args, *kwargs.values()]
     narrow = [x for x in given if _is_stream(x) and _type(x) in _NARROW]
-    wanted = next((x for x in given if isinstance(x, torch.dtype)), torch.int32 if kwargs.get("out_int32") else None)
-    if name in _LIKE and wanted is None and _is_stream(first):
-        wanted = _type(first)
-    if name in _SUMS and narrow and wanted is None:
-        args, narrow = (typed(HANDLERS["to"], "to", (first, torch.int64), {}), *args[1:]), []
-    if name not in _CASTS and wanted is not None:
+    if name in _CASTS:
+        noted = _is_stream(first) and hasattr(first.edge.entry, "types")  # type: ignore[union-attr]
+        return _cast(run, first, args, kwargs) if noted else run(*args, **kwargs)
+    if (wanted := _wanted(name, first, given, kwargs)) is not None:
         out = run(*args, **kwargs)
         if has_formula(out):
             return out.to(wanted)
         return HANDLERS["to"](out, wanted) if _is_stream(out) and wanted in _NARROW | _HALF else out
-    if name in _CASTS and _is_stream(first) and hasattr(first.edge.entry, "types"):
-        return _cast(run, first, args, kwargs)
-    capture = narrow[0].edge.entry if narrow else None
-    if not hasattr(capture, "types"):
+    if name in _SUMS and narrow:
+        return run(typed(HANDLERS["to"], "to", (first, torch.int64), {}), *args[1:], **kwargs)
+    if not narrow or not hasattr(narrow[0].edge.entry, "types"):
         return run(*args, **kwargs)
-    kind = _meeting(given[1:] if name == "where_function" else given) if name in _MEETING else _type(narrow[0])
+    operands = given[1:] if name == "where_function" else given
+    kind = _meeting(operands) if name in _MEETING else _type(narrow[0])
+    return _noted(partial(run, **kwargs), name, args, narrow, kind)
+
+
+def _wanted(name: str, first: Any, given: Sequence[Any], kwargs: dict[str, Any]) -> torch.dtype | None:
+    """Return the type that is asked for; None where the arguments say it."""
+    asked = next((x for x in given if isinstance(x, torch.dtype)), None)
+    if asked is None and kwargs.get("out_int32"):
+        return torch.int32
+    return _type(first) if asked is None and name in _LIKE and _is_stream(first) else asked
+
+
+def _noted(
+    run: Callable[..., Any], name: str, args: Sequence[Any], narrow: Sequence[Any], kind: torch.dtype
+) -> Any:
+    """Run a function in a capture, and note the type of what it gives, and what may be beyond its range."""
+    beyond = narrow[0].edge.entry.beyond
     rests = name in _OF_RESTS and kind in _NARROW
 
     def seen(x: Any) -> Any:
         if isinstance(x, (list, tuple)):
-            return [*map(seen, x)] if isinstance(x, list) else tuple(map(seen, x))
-        if not _is_stream(x) or x.edge.handle not in capture.beyond:
+            return type(x)(map(seen, x))
+        if not _is_stream(x) or x.edge.handle not in beyond:
             return x
         own = _type(x)
         return x if rests and _bits(kind) <= _bits(own) else _within(x, own)
 
-    beyond = any(x.edge.handle in capture.beyond for x in narrow)
-    out = run(*map(seen, args), **{k: seen(v) for k, v in kwargs.items()})
+    goes_on = rests and any(x.edge.handle in beyond for x in narrow)
+    out = run(*map(seen, args))
     if name in _INDICES | _SUMS or kind not in _NARROW:
         return out
-    parts = out if isinstance(out, (list, tuple)) and not hasattr(out, "_fields") else [out]
-    for x in [out[0]] if hasattr(out, "_fields") else parts:
+    several = isinstance(out, (list, tuple))
+    parts = [out[0]] if hasattr(out, "_fields") else out if several else [out]  # values, before their places
+    for x in parts:
         if _is_stream(x) and x.dtype.kind == "i":
-            _note(x, kind, name in _BEYOND or (beyond and rests))
+            _note(x, kind, name in _BEYOND or goes_on)
     return out
 
 
@@ -137,5 +152,4 @@ def _meeting(given: Sequence[Any]) -> Any:
         return torch.empty(1, dtype=_type(x)) if _is_stream(x) else x
 
     operands = [shown(x) for x in given if _is_stream(x) or isinstance(x, (Constant, int, float))]
-    together = reduce(lambda a, b: torch.empty(1, dtype=torch.result_type(a, b)), operands)
-    return together.dtype
+    return reduce(lambda a, b: torch.empty(1, dtype=torch.result_type(a, b)), operands).dtype

@@ -339,11 +339,12 @@ class TorchCall(Call):
                     tail = inputs[i][:, 2] - leg.op.kept(inputs, outputs)[i][:, 1]
                     tail[ended] = 0
                 self.store.write((ordinal, i), window.tail(tail), self.index)
-        out = []
+        out: list[Tensor] = []
+        gives_places = str(leg.op.attributes.get("kind")).startswith("arg")
         for line, y, n, c in zip(leg.lines, results, step.n, outputs):
             if y is None or not n:
-                places = leg.op.attributes.get("kind", "").startswith("arg") or out  # of a sort, beside its values
-                out.append(_nothing(line, like, (*values, *weights), None if places else like.dtype))
+                kind = None if gives_places or out else like.dtype  # a sort gives places second
+                out.append(_nothing(line, like, (*values, *weights), kind))
             elif y.dim() == 1 + len(line.features):
                 out.append(y)
             elif alike and y.shape[1] == n:
@@ -458,17 +459,20 @@ class Plan:
 _NARROW = frozenset((torch.int32, torch.int16, torch.int8, torch.uint8))
 
 
-def _types_of_none(plan: Any, lines: Sequence[Line], values: Sequence[Tensor], weights: Sequence[Any]) -> list[Any]:
+def _types_of_none(
+    plan: Any, lines: Sequence[Line], values: Sequence[Tensor], weights: Sequence[Any]
+) -> list[Any]:
     """Return the types of what a framewise kernel gives; None where operators know them."""
-    if not any(t is not None and t.dtype in _NARROW for t in (*values, *weights)) or "int64" not in {
-        line.dtype for line in lines
-    }:
+    narrow = any(t is not None and t.dtype in _NARROW for t in (*values, *weights))
+    if not narrow or all(line.dtype != "int64" for line in lines):
         return [None] * len(lines)
     results = plan.run(plan.step, *(v.new_zeros(1, *v.shape[1:]) for v in values), *weights)
     return [y.dtype for y in results]
 
 
-def _nothing(line: Line, like: Tensor, operands: Sequence[Tensor | None], kind: torch.dtype | None = None) -> Tensor:
+def _nothing(
+    line: Line, like: Tensor, operands: Sequence[Tensor | None], kind: torch.dtype | None = None
+) -> Tensor:
     """Return no frames; on the tape where frames would be, so that a loss over none can be differentiated.
 
     They are of the type `kind` where that is one of narrow integers.

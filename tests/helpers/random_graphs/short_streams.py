@@ -1,4 +1,4 @@
-"""Random torch forwards made of what models do with lengths and with the ends of streams, on streams of few frames."""
+"""Random torch forwards made of what models do with lengths and ends of streams, on streams of few frames."""
 
 import linecache
 from random import Random
@@ -16,13 +16,15 @@ LENGTHS = (0, 1, 2, 3, 4, 5, 7, 12)
 
 #: Lines of a forward; `n` is the length of `y`, `K` and `J` are numbers from 1 to 5.
 LINES = (
-    "y = torch.tanh(y) * 2", "y = y.clamp(-1, 1)", "y = y[:, K:]", "y = y[:, :-K]", "y = y[:, ::2]", "y = y[:, : n - K]",
-    "y = y[:, : max(n - K, 1)]", "y = y[:, min(n, K) :]", "y = y[:, : -min(n, K)]", "y = y[:, : n // 2 * 2]",
+    "y = torch.tanh(y) * 2", "y = y.clamp(-1, 1)", "y = y[:, K:]", "y = y[:, :-K]", "y = y[:, ::2]",
+    "y = y[:, : n - K]", "y = y[:, : max(n - K, 1)]", "y = y[:, min(n, K) :]", "y = y[:, : -min(n, K)]",
+    "y = y[:, : n // 2 * 2]",
     "y = y[:, K : max(n - K, J)]", "y = F.pad(y, (0, 0, K, J))", "y = F.pad(y, (0, 0, 1, -n % K))",
     "y = F.pad(y, (0, 0, 0, max(0, K - n)))", "y = F.pad(y, (0, 0, max(0, K - n), J), value=1.0)",
     "y = torch.cat([y, y.new_zeros(y.size(0), max(0, K - n), 3)], 1)",
     "y = torch.cat([y.new_ones(y.size(0), max(0, K - n), 3), y], 1)",
-    "y = torch.cat([y[:, :K] * w[:K, None], y[:, K:]], 1)", "y = torch.cat([y[:, :-K], y[:, -K:] * w[:K, None]], 1)",
+    "y = torch.cat([y[:, :K] * w[:K, None], y[:, K:]], 1)",
+    "y = torch.cat([y[:, :-K], y[:, -K:] * w[:K, None]], 1)",
     "y = torch.cat([y[:, :-K], torch.tanh(y[:, -K:]) + y[:, -K:]], 1)", "y = torch.cat([y, y[:, -K:] * 2], 1)",
     "y = torch.cat([y[:, 1:K].flip(1), y], 1)", "k = min(n, K)\ny = torch.cat([y[:, :k] * 0.5, y[:, k:]], 1)",
     "k = min(n, K)\ny = torch.cat([y[:, : n - k], y[:, n - k :] * 0.5], 1)",
@@ -46,7 +48,7 @@ def written(random: Random) -> str:
     def line(of: tuple[str, ...]) -> str:
         return random.choice(of).replace("K", random.choice("12345")).replace("J", random.choice("12345"))
 
-    body = ["y = x", "n = y.size(1)"]
+    body = ["y = x", "n = y.size(1)", "least.append(n)"]
     for _ in range(random.randint(1, 4)):
         body += [*line(LINES).split("\n"), "n = y.size(1)", "least.append(n)"]
     return "\n    ".join(["def forward(self, x):", *body, f"return {line(RESULTS)}"]) + "\n"

@@ -67,7 +67,7 @@ def _what_there_is_of_ends(self: Any, x: Any) -> Any:
 
 @module(BCL(4), multiple=6)
 def _faded(nn: Any, F: Any, ds: Any) -> Any:
-    """A window of a fixed number of frames over the first and the last ones, and over both streams of a cross-fade."""
+    """A window of a fixed number of frames over the first and the last ones, and between two streams."""
 
     def forward(self: Any, x: Any) -> Any:
         y, w = x * 2, self.window
