@@ -14,6 +14,7 @@ import torch
 
 from ...array.deferred import has_formula
 from ...array.stream_tensor import StreamTensor as Native
+from ...operations import ARITHMETIC, BINARY
 from .constants import Constant
 from .names import ATTRIBUTES, HANDLERS
 
@@ -28,10 +29,9 @@ _SUMS = frozenset(("sum", "prod", "cumsum", "cumprod"))
 _CASTS = frozenset(("to", "type", "type_as", "int", "short", "char", "byte", "long", "float", "double", "bool"))
 #: Functions of several tensors whose types meet.
 _MEETING = frozenset((
-    "add", "radd", "sub", "rsub", "mul", "rmul", "pow", "rpow", "floor_divide", "floordiv", "rfloordiv", "div",
-    "remainder", "mod", "rmod", "fmod", "minimum", "maximum", "clamp", "clip", "clamp_min", "clamp_max", "and",
-    "or", "xor", "rand", "ror", "rxor", "bitwise_and", "bitwise_or", "bitwise_xor", "lshift", "rshift", "where",
-    "where_function", "cat", "stack", "hstack", "vstack", "dstack",
+    *(row.name for row in BINARY), *ARITHMETIC, *ARITHMETIC.values(), *(f"r{name}" for name in ARITHMETIC), "and",
+    "or", "xor", "bitwise_and", "bitwise_or", "bitwise_xor", "clamp", "clip", "clamp_min", "clamp_max", "where", "where_function", "cat", "stack", "hstack",
+    "vstack", "dstack",
 ))  # fmt: skip
 #: Functions that give equal rests of integers with equal rests, and those whose results may lie beyond the range.
 _OF_RESTS = frozenset((

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
-from functools import partial
 from typing import Any
 
 import torch
@@ -401,10 +400,9 @@ class Forward(TorchFunctionMode):
         if named and SIZES.get(meaning.name) in named:
             given = [*(given or [named.pop("input")]), named.pop(SIZES[meaning.name])]
         known = meaning.native is not None and given and type(given[0]) is NativeStream and not among(given)
-        if known and torch.dtype not in map(type, (*given, *named.values())):
-            result = typed(meaning.native, meaning.name, given, named)  # type: ignore[arg-type]
-        else:
-            result = typed(partial(self._run, func, meaning.name), meaning.name, given, named)
+        is_known = known and torch.dtype not in map(type, (*given, *named.values()))
+        native: Any = meaning.native if is_known else lambda *a, **k: self._run(func, meaning.name, *a, **k)
+        result = typed(native, meaning.name, given, named)
         if result is NotImplemented and (number := next((x for x in given if isinstance(x, Length)), None)):
             number._misuse(f'an operand of {func.__name__} beside frames (unstreamable="buffer" waits for it)')
         if (meaning.in_place or kwargs.get("inplace") is True) and isinstance(target, StreamTensor):
@@ -438,7 +436,7 @@ class Forward(TorchFunctionMode):
             return target
         return self._wrapped(result)
 
-    def _run(self, func: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    def _run(self, func: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
         if self._has_loose and lifts((args, kwargs)):
             if writes(func.__name__, kwargs):
                 raise writes_into_all(func.__name__)
