@@ -30,8 +30,8 @@ _CASTS = frozenset(("to", "type", "type_as", "int", "short", "char", "byte", "lo
 #: Functions of several tensors whose types meet.
 _MEETING = frozenset((
     *(row.name for row in BINARY), *ARITHMETIC, *ARITHMETIC.values(), *(f"r{name}" for name in ARITHMETIC), "and",
-    "or", "xor", "bitwise_and", "bitwise_or", "bitwise_xor", "clamp", "clip", "clamp_min", "clamp_max", "where", "where_function", "cat", "stack", "hstack",
-    "vstack", "dstack",
+    "or", "xor", "bitwise_and", "bitwise_or", "bitwise_xor", "clamp", "clip", "clamp_min", "clamp_max", "where",
+    "where_function", "cat", "stack", "hstack", "vstack", "dstack",
 ))  # fmt: skip
 #: Functions that give equal rests of integers with equal rests, and those whose results may lie beyond the range.
 _OF_RESTS = frozenset((
