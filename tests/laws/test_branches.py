@@ -286,3 +286,18 @@ def test_a_forward_runs_once(capsys):
     assert capsys.readouterr().out == "runs\n"
     ds.compile(net(forward), ("B", 2, "L"), verify=False)
     assert capsys.readouterr().out == "runs\n"
+
+
+def test_what_is_found_of_lengths_is_bounded():
+    """A forward may compare lengths with ever other numbers."""
+    lines = []
+
+    def many(self, x):
+        lines.append(x.edge.line)
+        n = x.size(2)
+        for least in range(1, 700):
+            n = max(x.size(2), least)
+        return F.pad(x, (0, n - x.size(2)))
+
+    ds.compile(net(many), ("B", 2, "L"))
+    assert sum(map(len, (known for known in lines[0].facts.values() if isinstance(known, dict)))) < 300

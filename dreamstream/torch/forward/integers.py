@@ -116,7 +116,7 @@ def _cast(run: Callable[..., Any], x: Any, args: Sequence[Any], kwargs: dict[str
     """Return a stream of a capture in another type, whose range it may go beyond."""
     own = _type(x)
     out = run(_within(x, own) if x.edge.handle in x.edge.entry.beyond else x, *args[1:], **kwargs)
-    kind = _type(out)
+    kind = _type(out) if _is_stream(out) else None
     if kind in _NARROW and own != torch.bool and kind != own:
         _note(out, kind, _bits(kind) < (32 if own.is_floating_point else _bits(own)))
     return out
