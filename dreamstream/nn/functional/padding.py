@@ -32,7 +32,8 @@ __all__ = ["pad", "pad_to_multiple"]
     "features, within each frame.",
     pad="sequence of int: ``(left, right)`` of the last dimension, then of the one before, and so on; negative "
     "numbers take elements away. Behind a stream's last frame also what was computed of lengths, such as "
-    '``y.size(L) - x.size(L)`` or ``-x.size(L) % 4``, for "constant" and "replicate".',
+    '``y.size(L) - x.size(L)`` or ``-x.size(L) % 4``, for "constant" and "replicate", and before the first '
+    'what makes short streams longer, ``max(0, k - x.size(L))``, for "constant".',
     mode='{"constant", "replicate", "reflect", "circular"}: What is added. "circular" is not for the stream axis.',
     value='For "constant"; 0 without it.',
 )
