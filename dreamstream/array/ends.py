@@ -13,7 +13,8 @@ from ..errors import NotStreamableError, ShapeError
 from ..source_line import user_line
 from ..stream.edge import Request
 from ..stream.rules import Length, open_branch
-from .deferred import as_number, has_formula, is_deferred
+from .base import is_number
+from .deferred import as_number, has_formula
 from .dimension_arguments import numbered, parts_of
 from .elementwise import ones_of, where, with_frames
 from .fades import placed
@@ -58,6 +59,14 @@ def first_frames(x: StreamTensor, count: int) -> StreamTensor:
     return _last_window(x._through("flip", {}), count).flip(x.dims.index("L"))
 
 
+#: What stands before a stream so that functions of its last frames, some of which it has not, don't change.
+_NEUTRAL: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("sum", "mean", "any"), {"value": 0.0}),
+    "all": {"value": 1.0},
+    **dict.fromkeys(("amax", "amin"), {"mode": "replicate"}),
+}
+
+
 class Later:
     """In a view's place: the last frames are computed where they are used, for a model's cache seldom is.
 
@@ -86,7 +95,9 @@ class Later:
         """Return what a function of elements gives of these frames and of others that are the last ones."""
         lasts = [getattr(x, "_ends", None) for x in args]
         alike = [v._is_beside(self) for v in lasts if v is not None]
-        if not all(alike) or len(alike) < sum(bool(getattr(x, "is_stream", is_deferred(x))) for x in args):
+        others = [x for x, v in zip(args, lasts) if v is None]
+        plain = all(is_number(x) or (isinstance(x, Tensor) and not x.is_stream) for x in others)
+        if not plain or not all(alike):
             return call(*[x if v is None else v.taken() for x, v in zip(args, lasts)])
         held = [x if v is None else v.copied() for x, v in zip(args, lasts)]
         return standing_for(Later(self.of, self.count, 1, (call, held)))
@@ -123,13 +134,13 @@ class Later:
     def reduced(self, kind: str, dim: Any = None, keepdim: bool = False, **more: Any) -> Any:
         """Return a sum, a mean or an extreme of these frames, in short streams of all; None for another."""
         (dim,) = dim if isinstance(dim, (tuple, list)) and len(dim) == 1 else (dim,)
-        x, neutral = self.everywhere(), "constant" if kind in ("sum", "mean") else "replicate"
-        along = self.is_once and type(dim) is int and x.dims[dim] == "L" and not more
-        if not along or kind not in ("sum", "mean", "amax", "amin") or x.dtype.kind != "f":
+        if not self.is_once or type(dim) is not int or more or kind not in _NEUTRAL:
+            return None
+        if (x := self.everywhere()).dims[dim] != "L":
             return None
 
         def over(y: StreamTensor, kind: str) -> StreamTensor:
-            padded = y._through("pad", {"left": self.count, "right": 0, "mode": neutral})
+            padded = y._through("pad", {"left": self.count, "right": 0, **_NEUTRAL[kind]})
             out: StreamTensor = getattr(_last_window(padded, self.count), kind)(dim, keepdim)
             return out
 
@@ -234,11 +245,9 @@ def with_last(x: StreamTensor, index: Any, value: Any) -> StreamTensor | None:
         return None
     if bound_of(at.start, x.size(axis)) != -ends.count:
         return None
-    return (
-        x
-        if ends.of is x and ends.given is None
-        else put_last(x[(slice(None),) * axis + (slice(-ends.count),)], value)
-    )
+    if ends.of is x and ends.given is None:  # which has been written into them
+        return x
+    return put_last(x[(slice(None),) * axis + (slice(-ends.count),)], value)
 
 
 def parted(x: Any, axis: int, sizes: Sequence[Any]) -> Any:
@@ -326,11 +335,12 @@ def bound_of(at: Any, frames: Length) -> Any:
         return at  # of some streams it may be counted from the end
     if not isinstance(behind := at - frames, Length):
         return behind if behind < 0 else frames
-    inside = _inside(at, frames)
-    for number, same in ((n := at.in_most(), n), (n := behind.in_most(), n and frames + n)):
-        if number is not None and _is_nothing(inside - _inside(same, frames)):
-            return number or frames
-    return at if at.in_most() is None else operator.index(at)
+    inside, front, back = _inside(at, frames), at.in_most(), behind.in_most()
+    if front is not None and _is_nothing(inside - _inside(front, frames)):
+        return front
+    if back is not None and _is_nothing(inside - _inside(frames + back, frames)):
+        return back or frames
+    return at if front is None else operator.index(at)
 
 
 def _is_nothing(number: Any) -> bool:

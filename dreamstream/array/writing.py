@@ -243,6 +243,8 @@ def write(x: StreamTensor, value: Any, what: str) -> Any:
             write(of, whole, what)
             return x
     elif x._ends is not None and getattr(value, "_ends", None) is not None:  # a copy of last frames
+        if (branch := open_branch(x._ends.of.edge.entry)) is not None:
+            raise branch.wrote(what)
         x.forget()
         x._view = x._ends = value._ends
         return x

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from ..array.deferred import Deferred
-from ..array.ends import later
 from ..array.for_loops import iterate
 from ..array.frame_numbers import FrameTruth, LoopNumber
 from ..array.lengths_as_numbers import count_of
@@ -292,7 +291,7 @@ class Explanation:
 
 def _within(given: Any) -> list[Any]:
     """Return all that is in arguments, in slices too, but for last frames, which have no place yet."""
-    found = [x for x in leaves(given) if later(_bared(x)) is None]
+    found = [x for x in leaves(given) if getattr(_bared(x), "_ends", None) is None]
     return found + [end for x in found if type(x) is slice for end in (x.start, x.stop)]
 
 

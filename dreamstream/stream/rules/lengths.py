@@ -302,7 +302,12 @@ class Length(Bits):
         line = getattr(self.edge, "line", None)
         if line is None:
             return None
-        return fact(line, (what, self.key()), lambda: (f := self.formula()) and find(f))
+
+        def found() -> Any:
+            formula = self.formula()
+            return None if formula is None else find(formula)
+
+        return fact(line, (what, self.key()), found)
 
     def compares(self, relation: str, frames: Length) -> bool | None:
         """Return whether it compares with 0 so in every stream that has these frames; None where that depends."""
