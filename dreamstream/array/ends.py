@@ -61,9 +61,10 @@ def first_frames(x: StreamTensor, count: int) -> StreamTensor:
 
 #: What stands before a stream so that functions of its last frames, some of which it has not, don't change.
 _NEUTRAL: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("sum", "mean", "any"), {"value": 0.0}),
-    "all": {"value": 1.0},
-    **dict.fromkeys(("amax", "amin"), {"mode": "replicate"}),
+    "sum": {"value": 0.0},
+    "mean": {"value": 0.0},
+    "amax": {"mode": "replicate"},
+    "amin": {"mode": "replicate"},
 }
 
 
@@ -136,7 +137,8 @@ class Later:
         (dim,) = dim if isinstance(dim, (tuple, list)) and len(dim) == 1 else (dim,)
         if not self.is_once or type(dim) is not int or more or kind not in _NEUTRAL:
             return None
-        if (x := self.everywhere()).dims[dim] != "L":
+        x = self.everywhere()
+        if x.dims[dim] != "L" or (x.dtype.kind == "b" and kind != "sum"):
             return None
 
         def over(y: StreamTensor, kind: str) -> StreamTensor:
@@ -145,7 +147,7 @@ class Later:
             return out
 
         if kind != "mean":
-            return over(x, kind)
+            return over(x.to(np.dtype(np.int64)) if x.dtype.kind == "b" else x, kind)
         return over(x, "sum") / over(ones_of(x, x.dtype), "sum")
 
     def again(self, out: StreamTensor) -> None:
