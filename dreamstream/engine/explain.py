@@ -117,6 +117,8 @@ class Explanation:
         #: How often it was guessed what stands for a result.
         self.guesses = 0
         self.has_arrays = False  # in the place of NumPy's
+        #: By identity what stands for a number of all streams, and what is computed of it: ifs on it are refused.
+        self.of_batch: dict[int, Any] = {}
         #: The loops whose frames stand for those that they were refused.
         self.instead_of: list[Any] = []
 
@@ -217,6 +219,15 @@ class Explanation:
         first = self.capture.inputs[0]
         return first.shape[first.dims.index("L")] if "L" in first.dims else None
 
+    def follow(self, given: Any, out: Any) -> None:
+        """Know what was computed of a number of all streams."""
+        if (
+            any(id(x) in self.of_batch for x in given)
+            and hasattr(out, "ndim")
+            and not _stands_for_frames(_bared(out))
+        ):
+            self.of_batch[id(out)] = out
+
     def all_frames(self) -> Frames:
         """Return the frames of the first input."""
         return Numbers(0, self._length())
@@ -270,6 +281,7 @@ class Explanation:
                 own = [count_of(base.shape[base.dims.index("L")], f) for f in (frames, more_frames)]
                 ratio = Fraction(int(m) - int(n), own[1] - own[0]).limit_denominator(4096)
         if not {"B", "L"} & {*roles}:
+            self.of_batch[id(two)] = two
             return two
         if isinstance(two, np.ndarray):  # one that meets every stream
             self.has_arrays = True
@@ -316,6 +328,18 @@ class _Asking:
     def of(self, f: Any) -> Any:
         found = self._tracer.of(f)
         return found if _CURRENT.get() is None else partial(_called, f, found)
+
+    def symbolic(self, value: Any) -> bool:
+        explanation = _CURRENT.get()
+        return (explanation is not None and id(value) in explanation.of_batch) or self._tracer.symbolic(value)
+
+    def test(self, value: Any) -> Any:
+        explanation = _CURRENT.get()
+        if explanation is None or id(value) not in explanation.of_batch:
+            return self._tracer.test(value)
+        with explanation.noting():
+            bool(explanation.capture.inputs[0])  # which says that streams have none
+        return True
 
     def loop(self, site: Site) -> Any:
         explanation = _CURRENT.get()
@@ -369,10 +393,14 @@ class _Branch:
 @passes_on
 def _called(f: Callable[..., Any], found: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call what stands in a function's place; where that is refused, return a stand-in for the result."""
+    explanation = _CURRENT.get()
     try:
-        return found(*args, **kwargs)
+        out = found(*args, **kwargs)
+        if explanation is not None and explanation.of_batch:
+            explanation.follow((getattr(f, "__self__", None), *args), out)
+        return out
     except Exception as error:
-        explanation, said = _CURRENT.get(), explained(error)
+        said = explained(error)
         if explanation is None or not isinstance(said, DreamStreamError):
             raise
         return explanation.instead(said, f, args, kwargs)
