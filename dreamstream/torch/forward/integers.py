@@ -7,7 +7,7 @@ beyond its type's range is brought into it where a function would see that: what
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ import torch
 from ...array.deferred import has_formula
 from ...array.stream_tensor import StreamTensor as Native
 from ...operations import ARITHMETIC, BINARY
+from ...stream.tree import map_leaves
 from .constants import Constant
 from .names import ATTRIBUTES, HANDLERS
 
@@ -64,6 +65,7 @@ def typed(run: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[
         noted = _is_stream(first) and hasattr(first.edge.entry, "types")  # type: ignore[union-attr]
         return _cast(run, first, args, kwargs) if noted else run(*args, **kwargs)
     if (wanted := _wanted(name, first, given, kwargs)) is not None:
+        args, kwargs = _seen((args, kwargs), None)
         out = run(*args, **kwargs)
         if has_formula(out):
             return out.to(wanted)
@@ -74,7 +76,17 @@ def typed(run: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[
         return run(*args, **kwargs)
     operands = given[1:] if name == "where_function" else given
     kind = _meeting(operands) if name in _MEETING else _type(narrow[0])
-    return _noted(partial(run, **kwargs), name, args, narrow, kind)
+    rests = name in _OF_RESTS and kind in _NARROW
+    goes_on = rests and any(map(_is_beyond, narrow))
+    args, kwargs = _seen((args, kwargs), kind if rests else None)
+    out = run(*args, **kwargs)
+    if name not in _INDICES | _SUMS and kind in _NARROW:
+        several = isinstance(out, (list, tuple))
+        parts = [out[0]] if hasattr(out, "_fields") else out if several else [out]  # values, before their places
+        for x in parts:
+            if _is_stream(x) and x.dtype.kind == "i":
+                _note(x, kind, name in _BEYOND or goes_on)
+    return out
 
 
 def _wanted(name: str, first: Any, given: Sequence[Any], kwargs: dict[str, Any]) -> torch.dtype | None:
@@ -85,37 +97,27 @@ def _wanted(name: str, first: Any, given: Sequence[Any], kwargs: dict[str, Any])
     return _type(first) if asked is None and name in _LIKE and _is_stream(first) else asked
 
 
-def _noted(
-    run: Callable[..., Any], name: str, args: Sequence[Any], narrow: Sequence[Any], kind: torch.dtype
-) -> Any:
-    """Run a function in a capture, and note the type of what it gives, and what may be beyond its range."""
-    beyond = narrow[0].edge.entry.beyond
-    rests = name in _OF_RESTS and kind in _NARROW
+def _is_beyond(x: Any) -> bool:
+    """Whether a stream's integers may lie beyond the range of their type."""
+    return _is_stream(x) and x.edge.handle in getattr(x.edge.entry, "beyond", ())
+
+
+def _seen(given: Any, kind: torch.dtype | None) -> Any:
+    """Return arguments with integers in their ranges, but those whose rests alone matter in the type `kind`."""
 
     def seen(x: Any) -> Any:
-        if isinstance(x, (list, tuple)):
-            return type(x)(map(seen, x))
-        if not _is_stream(x) or x.edge.handle not in beyond:
+        if not _is_beyond(x):
             return x
         own = _type(x)
-        return x if rests and _bits(kind) <= _bits(own) else _within(x, own)
+        return x if kind is not None and _bits(kind) <= _bits(own) else _within(x, own)
 
-    goes_on = rests and any(x.edge.handle in beyond for x in narrow)
-    out = run(*map(seen, args))
-    if name in _INDICES | _SUMS or kind not in _NARROW:
-        return out
-    several = isinstance(out, (list, tuple))
-    parts = [out[0]] if hasattr(out, "_fields") else out if several else [out]  # values, before their places
-    for x in parts:
-        if _is_stream(x) and x.dtype.kind == "i":
-            _note(x, kind, name in _BEYOND or goes_on)
-    return out
+    return map_leaves(given, seen)
 
 
 def _cast(run: Callable[..., Any], x: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Return a stream of a capture in another type, whose range it may go beyond."""
     own = _type(x)
-    out = run(_within(x, own) if x.edge.handle in x.edge.entry.beyond else x, *args[1:], **kwargs)
+    out = run(_seen(x, None), *args[1:], **kwargs)
     kind = _type(out) if _is_stream(out) else None
     if kind in _NARROW and own != torch.bool and kind != own:
         _note(out, kind, _bits(kind) < (32 if own.is_floating_point else _bits(own)))
