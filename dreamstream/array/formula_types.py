@@ -57,7 +57,8 @@ class Typed:
         if self.position and kind != "int" and not {"float", "float32"} & {*names}:  # another width, or truths
             return self._otherwise("to", args, kwargs)
         value = {"float": float, "int": builtins.int, "bool": builtins.bool}[kind](self.value)
-        out = self._as(value, next((n for n in names if n in KINDS), None))
+        widths = self.library.types if kind == "int" and not self.position else KINDS
+        out = self._as(value, next((n for n in names if n in widths), None))
         return self if (out.dtype, builtins.type(out.value)) == (self.dtype, builtins.type(self.value)) else out
 
     type = to

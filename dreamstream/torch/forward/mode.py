@@ -516,7 +516,7 @@ class Forward(TorchFunctionMode):
             constant: Any = x.value if not x.roles and isinstance(x.value, Length) else x.beside_frames()
             if getattr(constant, "is_stream", True):
                 return constant
-            return Constant(torch.from_numpy(constant.numpy()).to(self.device), self.arrays)
+            return Constant(torch.from_numpy(constant.numpy()).to(self.device, x.dtype), self.arrays)
         if isinstance(x, (list, tuple)):
             if ATOMS.issuperset(map(type, x)):
                 return x
