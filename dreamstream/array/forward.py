@@ -449,6 +449,7 @@ def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, optio
     return over_features(x, kind, axes, keepdim, options)
 
 
+_CAT = "F.pad adds frames; cat works along features, and puts first and last frames of streams beside others"
 #: The most streams that one operator takes.
 _MOST_JOINED = 16
 
@@ -456,7 +457,7 @@ _MOST_JOINED = 16
 def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
     first = tensors[0]
     if isinstance(first.dims[axis], str):
-        _refuse(first, f"cat along {first.dims[axis]}", "F.pad adds frames; cat works along features")
+        _refuse(first, f"cat along {first.dims[axis]}", _CAT)
     if len(tensors) == 1:
         return first.with_dims(first.dims, first.names)
     dtype = dtypes.common("cat", [t.dtype for t in tensors])
@@ -479,7 +480,7 @@ def extend(tensors: Sequence[Any], axis: int) -> StreamTensor:
     at = [i for i, t in enumerate(tensors) if getattr(t, "is_stream", False)]
     x: StreamTensor = tensors[at[0]]
     if len(at) > 1:
-        _refuse(x, "cat along L", "F.pad adds frames; cat works along features")
+        _refuse(x, "cat along L", _CAT)
     x = x.in_order()
     order = [x.dims.index("L"), *(x.dims.index(d) for d in range(len(x.dims)) if d in x.dims)]
     frames: list[list[Any]] = [[], []]
