@@ -414,8 +414,10 @@ class Symbolic(Typed, Described, Filled, Deferred):
 
     maximum, minimum = partialmethod(_limited, side="min"), partialmethod(_limited, side="max")
 
-    def sum(self, dim: builtins.int, keepdim: builtins.bool = False) -> Symbolic:
+    def sum(self, dim: Any = None, keepdim: builtins.bool = False) -> Symbolic:
         """Return the sum over the frames of each stream: of a mask that covers them, their number."""
+        if dim is None:
+            self._refuse("a sum over the batch")
         at = axis_of("sum", dim, self.ndim)
         if self.roles[at] != "L" or self.position or self.value not in (0, 1):
             self._refuse("a sum")

@@ -36,6 +36,7 @@ from ...array.positions import (
     is_counted,
     lined_up,
     number_of_all,
+    of_masks,
     picked,
     streamed,
     unknown,
@@ -435,7 +436,7 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
         return torch.nn.functional.one_hot(places, *x.args[1:], **x.kwargs).to(wanted or torch.float32)
     if is_filled(x):
         return forward._wrapped(x.as_stream())
-    if x.dtype in _INTEGERS or has_formula(x):
+    if (x.dtype in _INTEGERS and not of_masks(x)) or has_formula(x):
         return _counted(forward, x, str(wanted or torch.float32).rpartition(".")[2])
     if sum(isinstance(s, Length) for s in x.shape) != 1:
         raise NotStreamableError.here(f"{x.func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")
