@@ -16,12 +16,9 @@ from ...array.deferred import has_formula
 from ...array.stream_tensor import StreamTensor as Native
 from ...operations import ARITHMETIC, BINARY
 from ...stream.tree import map_leaves
-from .constants import Constant
+from .constants import HALF, NARROW, Constant
 from .names import ATTRIBUTES, HANDLERS
 
-#: The types that operators take for wider ones.
-_NARROW = frozenset((torch.int32, torch.int16, torch.int8, torch.uint8))
-_HALF = frozenset((torch.float16, torch.bfloat16))
 #: Functions that give a type which is asked for, or that of their argument; sums of narrow integers are of int64.
 _LIKE = frozenset((
     "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty",
@@ -60,7 +57,7 @@ def typed(run: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[
     """Run a native function; integers that it is given and what it gives have torch's types."""
     name, first = name.strip("_"), args[0] if args else None
     given = [*(first if isinstance(first, (list, tuple)) else ()), *args, *kwargs.values()]
-    narrow = [x for x in given if _is_stream(x) and _type(x) in _NARROW]
+    narrow = [x for x in given if _is_stream(x) and _type(x) in NARROW]
     if name in _CASTS:
         noted = _is_stream(first) and hasattr(first.edge.entry, "types")  # type: ignore[union-attr]
         return _cast(run, first, args, kwargs) if noted else run(*args, **kwargs)
@@ -69,18 +66,18 @@ def typed(run: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[
         out = run(*args, **kwargs)
         if has_formula(out):
             return out.to(wanted)
-        return HANDLERS["to"](out, wanted) if _is_stream(out) and wanted in _NARROW | _HALF else out
+        return HANDLERS["to"](out, wanted) if _is_stream(out) and wanted in NARROW | HALF else out
     if name in _SUMS and narrow:
         return run(typed(HANDLERS["to"], "to", (first, torch.int64), {}), *args[1:], **kwargs)
     if not narrow or not hasattr(narrow[0].edge.entry, "types"):
         return run(*args, **kwargs)
     operands = given[1:] if name == "where_function" else given
     kind = _meeting(operands) if name in _MEETING else _type(narrow[0])
-    rests = name in _OF_RESTS and kind in _NARROW
+    rests = name in _OF_RESTS and kind in NARROW
     goes_on = rests and any(map(_is_beyond, narrow))
     args, kwargs = _seen((args, kwargs), kind if rests else None)
     out = run(*args, **kwargs)
-    if name not in _INDICES | _SUMS and kind in _NARROW:
+    if name not in _INDICES | _SUMS and kind in NARROW:
         several = isinstance(out, (list, tuple))
         parts = [out[0]] if hasattr(out, "_fields") else out if several else [out]  # values, before their places
         for x in parts:
@@ -119,7 +116,7 @@ def _cast(run: Callable[..., Any], x: Any, args: Sequence[Any], kwargs: dict[str
     own = _type(x)
     out = run(_seen(x, None), *args[1:], **kwargs)
     kind = _type(out) if _is_stream(out) else None
-    if kind in _NARROW and own != torch.bool and kind != own:
+    if kind in NARROW and own != torch.bool and kind != own:
         _note(out, kind, _bits(kind) < (32 if own.is_floating_point else _bits(own)))
     return out
 
@@ -131,7 +128,7 @@ def _bits(kind: torch.dtype) -> int:
 def _note(x: Any, kind: torch.dtype, beyond: bool) -> None:
     """Note a stream's type in its capture, and whether its values may lie beyond that one's range."""
     capture = x.edge.entry
-    if kind in _NARROW:
+    if kind in NARROW:
         capture.types[x.edge.handle] = str(kind).removeprefix("torch.")
     if beyond:
         capture.beyond.add(x.edge.handle)

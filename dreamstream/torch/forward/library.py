@@ -60,7 +60,7 @@ from ..tensor.stream_tensor import StreamTensor as Shell
 from . import names
 from .arguments import inner_of
 from .complex_pair import Complex
-from .constants import Constant
+from .constants import HALF, NARROW, Constant
 from .conversions import with_value
 from .integers import typed
 from .mode import current
@@ -136,7 +136,7 @@ class TorchLibrary(Library):
 
     def beside(self, x: Any, other: Any) -> Any:
         wanted = getattr(other.torch if isinstance(other, Constant) else other.value, "dtype", None)
-        if wanted not in _NARROWER:
+        if wanted not in NARROW | HALF:
             return x
         return x._like(x.torch.to(wanted)) if isinstance(x, Constant) else with_value(x, lambda v: v.to(wanted))
 
@@ -400,8 +400,6 @@ def _everywhere(x: Deferred) -> torch.Tensor | None:
 
 #: Types of numbers in the order in which integers of positions take those that they meet.
 _REAL = {np.dtype(str(t).removeprefix("torch.")): t for t in (torch.float64, torch.float32, torch.int64)}
-#: Types that operators take for wider ones.
-_NARROWER = (torch.float16, torch.bfloat16, torch.int32, torch.int16, torch.int8, torch.uint8)
 #: Types that integers of positions have.
 _INTEGERS = (torch.int64, torch.int32, torch.int16)
 

@@ -24,7 +24,7 @@ from ...online.given import Given
 from ...online.session import Call, Session
 from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
-from ..forward.constants import Constant, constant_of, dtype_of
+from ..forward.constants import NARROW, Constant, constant_of, dtype_of
 from ..forward.library import TORCH
 from ..private import without_functions
 from ..tensor.padding import flat, same, to_device
@@ -456,18 +456,15 @@ class Plan:
             done[key] = what
 
 
-_NARROW = frozenset((torch.int32, torch.int16, torch.int8, torch.uint8))
-
-
 def _types_of_none(
     plan: Any, lines: Sequence[Line], values: Sequence[Tensor], weights: Sequence[Any]
 ) -> list[Any]:
     """Return the types of what a framewise kernel gives; None where operators know them."""
-    narrow = any(t is not None and t.dtype in _NARROW for t in (*values, *weights))
+    narrow = any(t is not None and t.dtype in NARROW for t in (*values, *weights))
     if not narrow or all(line.dtype != "int64" for line in lines):
         return [None] * len(lines)
     results = plan.run(plan.step, *(v.new_zeros(1, *v.shape[1:]) for v in values), *weights)
-    return [y.dtype for y in results]
+    return [y.dtype for y in ([results] if isinstance(results, Tensor) else results)]
 
 
 def _nothing(
@@ -478,7 +475,7 @@ def _nothing(
     They are of the type `kind` where that is one of narrow integers.
     """
     features = line.features
-    if line.dtype == "int64" and kind in _NARROW:
+    if line.dtype == "int64" and kind in NARROW:
         return like.new_empty(0, *features, dtype=kind)
     if line.dtype == _NAMES.get(like.dtype) and not torch.is_grad_enabled():
         return like.new_empty(0, *features)
