@@ -44,6 +44,13 @@ __all__ = [
 ]  # fmt: skip
 
 TAKERS.making, TAKERS.outside, TAKERS.inside = as_stream_tensor, outside.call, mode.call
-TAKERS.beneath, TAKERS.aliased = mode.call_beneath, mode.note_alias
+
+
+def _note_alias(x: object) -> None:
+    if (forward := mode.running()) is not None and forward.gradients is not None:
+        forward.gradients.note(x)
+
+
+TAKERS.beneath, TAKERS.aliased = mode.call_beneath, _note_alias
 for _kind in (Quotient, Deferred):
     setattr(_kind, "__torch_function__", mode.CALL_OF_SIZES)  # noqa: B010

@@ -121,7 +121,7 @@ class Length(Bits):
             self._misuse(f"combined by {op} with {type(value).__name__} (only with integers)")
 
     def _sum(self, other: object, sign: int, op: str) -> Any:
-        if isinstance(other, (Comparison, Quotient)) or _of_positions(other):
+        if isinstance(other, (Comparison, Quotient)) or _of_positions(other) or self._is_number_beside(other):
             return NotImplemented
         if isinstance(other, Length):
             more = [(sign * c, a) for c, a in other.terms]
@@ -153,7 +153,7 @@ class Length(Bits):
     def __mul__(self, other: object) -> Any:
         if isinstance(other, BatchSize):
             return self.edge.entry.library.joined(self, other.times)
-        if isinstance(other, Comparison) or _of_positions(other):
+        if isinstance(other, Comparison) or _of_positions(other) or self._is_number_beside(other):
             return NotImplemented
         if type(other) is list and other == [None]:
             return other * self
@@ -206,7 +206,12 @@ class Length(Bits):
     def __truediv__(self, other: object) -> Quotient:
         if isinstance(other, float) and other.is_integer():
             other = int(other)
+        if (number := self.settled()) is not self:
+            return number / other
         return Quotient(self, self._divisor("/", other))
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return super().__rtruediv__(other) if (number := self.settled()) is self else other / number
 
     def __floor__(self) -> Length:
         return self
@@ -329,6 +334,14 @@ class Length(Bits):
     def in_most(self) -> int | None:
         """Return the number that it is in all but short streams; None where it is none."""
         return self.fact("in most", lambda formula: constant(formula.soon()))
+
+    def settled(self) -> Any:
+        """Return the number that it is in all but short streams, which are refused at their ends; else itself."""
+        return operator.index(self) if self.in_most() else self
+
+    def _is_number_beside(self, other: Any) -> bool:
+        """Whether it meets frames, which take it as the number that it is in all but short streams."""
+        return bool(getattr(other, "ndim", 0)) and bool(self.in_most())
 
     def at_most(self, most: Any) -> Any:
         """Return the smaller of it and another length or a number."""

@@ -54,6 +54,7 @@ from .arguments import (
     is_stream,
     is_view,
     only_symbolic,
+    settled,
     unless_symbolic,
     with_numbers,
 )
@@ -314,7 +315,9 @@ class Forward(TorchFunctionMode):
 
     def _anew(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Ask the native front end."""
-        name = func.__name__
+        args, kwargs = settled(meaning.name, args, kwargs)
+        if not (concerned(args) or concerned(kwargs)):  # by nothing but lengths that are numbers now
+            return self._plainly(func, args, kwargs)
         if self._has_loose:
             if meaning.name == "cat" and (joined := extended(self, *args, **kwargs)) is not None:
                 return joined
@@ -329,9 +332,8 @@ class Forward(TorchFunctionMode):
                 if meaning.name in AS_ANOTHER:
                     return self._wrapped(getattr(args[0], meaning.name)(args[1]))
                 if meaning.in_place:
-                    return self._written(
-                        target, self.entry.library.of_lengths(func, meaning.name, args, kwargs), name
-                    )
+                    made = self.entry.library.of_lengths(func, meaning.name, args, kwargs)
+                    return self._written(target, made, func.__name__)
                 if meaning.name in WRITERS and not args[0].is_filled:
                     return self._defer(func, meaning, target, args, kwargs)
         if (
@@ -588,11 +590,6 @@ def call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     if forward is not None:
         forward._beneath = error
     raise error
-
-
-def note_alias(x: Any) -> None:
-    if (forward := _CURRENT.get()) is not None and forward.gradients is not None:
-        forward.gradients.note(x)
 
 
 #: ``__torch_function__`` of what stands for sizes and constants of the batch.
