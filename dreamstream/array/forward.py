@@ -141,6 +141,7 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
         return few
     if isinstance(index, slice):
         start, stop = bound_of(index.start, frames), bound_of(index.stop, frames)
+        step = index.step.settled() if isinstance(index.step, Length) else index.step
         stop = bound_of(in_most_streams(stop, stop), frames)
         past = stop - frames if isinstance(stop, Length) else None
         if isinstance(past, int) and past >= 0:
@@ -153,12 +154,12 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
         if isinstance(start, Length):  # counted from the end, so that what is left has another's length
             from_end = frames + start
             start = start if isinstance(from_end, Length) or from_end < 0 else from_end
-        if isinstance(start, int) and start < 0 and index.step in (None, 1):
+        if isinstance(start, int) and start < 0 and step in (None, 1):
             before = stop if isinstance(stop, int) and stop < 0 else None
             if before is not None or stop is None:
                 x = x if before is None else slice_stream(x, slice(None, before))
                 return last_frames(x, (before or 0) - start)
-        index = slice(start, stop, index.step)
+        index = slice(start, stop, step)
     elif isinstance(at := bound_of(index, frames), int) and at < 0:
         return last_frame(x, -at)
     s = stream_slice(index)

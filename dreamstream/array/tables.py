@@ -18,6 +18,7 @@ from .writing import of_constant
 def table(tensor: Tensor, index: Any) -> Tensor:
     """Index a plain tensor with a Length: ``pe[:, :x.size(1)]`` is the rows at these frames' positions."""
     parts = parts_of(index, tensor.ndim)
+    parts = [p.settled() if isinstance(p, Length) else p for p in parts]
     parts = [slice(p.start, in_most_streams(p.stop, p.stop), p.step) if type(p) is slice else p for p in parts]
     parts += [slice(None)] * (tensor.ndim - sum(p is not None for p in parts))
     axes = [i for i, p in enumerate(parts) if isinstance(p, slice) and isinstance(p.stop, Length)]

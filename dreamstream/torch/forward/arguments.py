@@ -20,8 +20,8 @@ from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...array.writing import copied
 from ...errors import ShapeError
-from ...stream.rules import Length, Quotient, Token
-from ...stream.tree import leaves, map_leaves
+from ...stream.rules import Quotient, Token
+from ...stream.tree import leaves
 from ..tensor.stream_tensor import SHELL, StreamTensor
 from .complex_pair import Complex
 from .constants import ComplexConstant, Constant
@@ -81,22 +81,6 @@ def unless_symbolic(forward: Any, x: Any) -> Any:
     if isinstance(x, Symbolic):
         return x
     return type(x)([unless_symbolic(forward, p) for p in x]) if type(x) in (list, tuple) else forward.unwrap(x)
-
-
-def settled(name: str, args: Any, kwargs: Any) -> Any:
-    """Return arguments with numbers in the place of lengths that are some in all but short streams.
-
-    Slices and pads take such lengths as they are.
-    """
-    if name in ("narrow", "pad"):
-        return args, kwargs
-
-    def number(x: Any) -> Any:
-        if type(x) is slice:
-            return x if not isinstance(x.step, Length) else slice(x.start, x.stop, x.step.settled())
-        return x.settled() if isinstance(x, Length) else x
-
-    return map_leaves(args, number), map_leaves(kwargs, number)
 
 
 def with_numbers(forward: Any, index: Any) -> Any:

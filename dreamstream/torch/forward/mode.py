@@ -23,6 +23,7 @@ from ...array.dtypes import nominal
 from ...array.elementwise import stands_elsewhere
 from ...array.filled import Shared, to_a_copy
 from ...array.first_frame import first_of
+from ...array.lengths_as_numbers import settled
 from ...array.positions import ELEMENTWISE, PICKING
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
@@ -54,7 +55,6 @@ from .arguments import (
     is_stream,
     is_view,
     only_symbolic,
-    settled,
     unless_symbolic,
     with_numbers,
 )
