@@ -88,7 +88,7 @@ class Bits(Token):
         if not isinstance(other, (int, float)):
             self._misuse("raised to a power that is no number")
         if (number := self.settled()) is not self:  # type: ignore[attr-defined]
-            return number**other  # type: ignore[no-any-return]
+            return number**other
         return Power(self, other)
 
     def is_integer(self) -> bool:
