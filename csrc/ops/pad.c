@@ -17,7 +17,9 @@
  * In pad_to_multiple right grows to right' = right + T' - T, where T' = max(least, multiple ceil(T / multiple)),
  * and total is left + T' + right; need counts on the longest right'. A reflection needs
  * max(left, right') + 1 frames: a stream that has fewer is continued with `value` up to there, mirrored, and
- * what lies more than right' frames behind its end is left out (the padding of SEANet's convolutions).
+ * what lies more than right' frames behind its end is left out (the padding of SEANet's convolutions). In its
+ * mode "before" the frames that are added, up to `least`, stand before the first one, so that none is known until
+ * there are as many or the stream ends.
  *
  * In pad_to T' = f(total of the other) (ops/length.h), and known is at most total; need counts on `longest`. */
 #include "ops/length.h"
@@ -26,7 +28,7 @@
 
 enum { LEFT, RIGHT, MODE, VALUE, MULTIPLE, LEAST };
 enum { LENGTH = MULTIPLE, LONGEST };
-enum { CONSTANT, REPLICATE, REFLECT };
+enum { CONSTANT, REPLICATE, REFLECT, BEFORE };
 
 #define PADS(modes)                                                                  \
     {"left", DS_ATTR_INT, .doc = "frames before the first", .range = DS_FROM_0},     \
@@ -36,7 +38,7 @@ enum { CONSTANT, REPLICATE, REFLECT };
 
 static const ds_attr_def pad_attrs[] = {PADS("constant|replicate|reflect"), {0}};
 static const ds_attr_def multiple_attrs[] = {
-    PADS("constant|replicate|reflect"),
+    PADS("constant|replicate|reflect|before"),
     {"multiple", DS_ATTR_INT, .i = 1,
      .doc = "of which the frames are made a multiple, behind the last", .range = DS_FROM_1},
     {"least", DS_ATTR_INT, .doc = "frames up to which more are added behind the last in any case",
@@ -77,6 +79,9 @@ static ds_status pad_infer(ds_op *op)
         op->attr[MODE].i == REPLICATE || (op->attr[MODE].i == REFLECT && !pad_rounds(op));
     if (pad_follows(op))
         DS_TRY(ds_length_of_rate(op, LENGTH, "padded"));
+    if (pad_rounds(op) && op->attr[MODE].i == BEFORE)
+        DS_CHECK(op->attr[LEFT].i == 0 && op->attr[RIGHT].i == 0 && op->attr[MULTIPLE].i == 1,
+                 DS_ARGUMENT, "pad_to_multiple: mode before has neither left, right nor multiple");
     return ds_move_require_value(op, VALUE);
 }
 
@@ -101,6 +106,8 @@ static void pad_counts(const ds_op *op, ds_program *p)
     if (pad_follows(op))
         whole = ds_length_of(op, LENGTH, p, 1);
     ds_expr total = ds_add_k(p, whole, left + right);
+    if (mode == BEFORE)
+        known = ds_select(p, ds_add_k(p, known, 1 - op->attr[LEAST].i), known, ds_const(p, 0));
     if (mode != CONSTANT && left > 0) {
         const int64_t start = mode == REFLECT ? left : 0;
         known = ds_select(p, ds_add_k(p, ds_known(p, 0), -start), known, ds_const(p, 0));
@@ -117,13 +124,16 @@ static void pad_need(const ds_op *op, ds_program *p)
 {
     const int64_t more = pad_follows(op) ? op->attr[LONGEST].i : pad_whole(op, 1) - 1;
     const int64_t longest = op->attr[RIGHT].i + more; /* that right may be */
-    const int64_t back = op->attr[MODE].i * longest;  /* 0, right, 2 right */
+    const int64_t mode = op->attr[MODE].i;
+    const int64_t back = mode == BEFORE ? 0 : mode * longest; /* 0, right, 2 right */
     ds_root(p, ds_add_k(p, ds_m(p), -op->attr[LEFT].i - back));
 }
 
 static void pad_pieces(const ds_op *op, const ds_move *move)
 {
-    const int64_t left = op->attr[LEFT].i, mode = op->attr[MODE].i, total = move->total;
+    const int64_t mode = op->attr[MODE].i, total = move->total;
+    const bool grows = mode == BEFORE && total < DS_NEVER;
+    const int64_t left = grows ? pad_whole(op, total) - total : op->attr[LEFT].i;
     const double value = op->attr[VALUE].x;
     /* Until the end, nothing behind the last frame is asked for. */
     const int64_t behind = total < DS_NEVER ? left + total : DS_NEVER;
@@ -132,7 +142,7 @@ static void pad_pieces(const ds_op *op, const ds_move *move)
         ds_move_frames(move, DS_MOVE_WEIGHT, 0, left, 0, 1);
         if (total < DS_NEVER)
             ds_move_frames(move, DS_MOVE_WEIGHT, behind, DS_NEVER, -total, 1);
-    } else if (mode == CONSTANT) {
+    } else if (mode == CONSTANT || mode == BEFORE) {
         ds_move_fill(move, 0, left, value);
         ds_move_fill(move, behind, DS_NEVER, value);
     } else if (mode == REPLICATE) {

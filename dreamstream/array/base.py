@@ -57,6 +57,10 @@ class Base(HasShape):
     _rewritten: int = 0
     #: What decides on frames of a stream that aren't known yet (`array.rolled`); None of all other tensors.
     _waiting: Any = None
+    #: What computes functions of elements of frames that are taken, or known, later; None of all other tensors.
+    _by_elements: Any = None
+    #: What stands for the last frames of a stream (`array.ends`); None of all other tensors.
+    _ends: Any = None
     #: Of a plain tensor: torch refuses what it follows from, of too few frames. What follows from it has no frames
     #: either, pads included; a stream's edge has a total of -1 there.
     _missing: Flag = False

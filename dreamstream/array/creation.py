@@ -17,7 +17,7 @@ from .base import is_number
 from .batch_constants import is_constant, value_of
 from .deferred import Deferred, as_deferred, as_number, has_formula, is_filled, library_of
 from .dimension_arguments import axis_of, sizes_of
-from .ends import continued, number_behind
+from .ends import at_least_before, continued, number_beside
 from .hook import made
 from .lengths_of import lengths_of
 from .loop_lists import Gathered
@@ -335,8 +335,12 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
         return library.defer(cat, (tensors, dim), {})
     if (scores := next((t for t in tensors if hasattr(type(t), "beside")), None)) is not None:
         return scores.beside(tensors, dim)
-    if (last := number_behind(tensors, dim)) is not None:
+    if (last := number_beside(tensors, dim, -1)) is not None:
         return continued(cat(tensors[:-1], dim), last.length, "constant", float(last.value))
+    if (first := number_beside(tensors, dim, 0)) is not None:
+        longer = at_least_before(cat(tensors[1:], dim), dim, first.length, float(first.value))
+        if longer is not None:
+            return longer
     given = _tensors("cat", tensors)
     some = [t for t in given if t.is_stream or tuple(value_of(t).shape) != (0,)]  # as torch leaves them out
     given = some or given[:1]

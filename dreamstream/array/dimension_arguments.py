@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .. import _core
 from ..errors import ShapeError, StreamIndexError
+from ..stream.rules import Length
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -159,8 +160,8 @@ def sizes_of(args: Sequence[Any], named: Any = ()) -> tuple[Any, ...]:
     """Return sizes given one by one or as one sequence, or by their name."""
     args = args or (named,)
     if len(args) == 1 and isinstance(args[0], (tuple, list)):
-        return tuple(args[0])
-    return tuple(args)
+        args = args[0]
+    return tuple([n.settled() if isinstance(n, Length) else n for n in args])
 
 
 def solve_sizes(name: str, shape: Shape, sizes: Sequence[Any]) -> Shape:

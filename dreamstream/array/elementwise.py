@@ -52,8 +52,8 @@ def unary(name: str, x: Tensor, attributes: Mapping[str, Any] | None = None) -> 
     """Apply an operator with one operand; integers become float32 unless it keeps them."""
     if not isinstance(x, Tensor):  # a weight or a base, among others
         (x,) = _operands((x,)) or (x,)
-    elif x._waiting is not None:
-        return x._waiting.through(lambda x: unary(name, x, attributes), (x,))
+    elif x._by_elements is not None:
+        return x._by_elements.through(lambda x: unary(name, x, attributes), (x,))
     if name.startswith("logical_"):
         x = as_flags(x)
         return hook.one(name, {}, (x,))
@@ -92,8 +92,10 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
     if (library := library_among((a, b))) is not None:
         return library.defer(getattr(Tensor, name), (a, b), {})
     for x in (a, b):
-        if isinstance(x, Tensor) and x._waiting is not None:
-            return x._waiting.through(lambda a, b: binary_or_not(name, a, b), (a, b), getattr(Tensor, name, None))
+        if isinstance(x, Tensor) and x._by_elements is not None:
+            return x._by_elements.through(
+                lambda a, b: binary_or_not(name, a, b), (a, b), getattr(Tensor, name, None)
+            )
     if name == "pow" and type(b) is float and b in ROOTS and isinstance(a, Tensor):
         return unary(ROOTS[b], a)
     operands = _operands((a, b))
@@ -131,8 +133,8 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
     if (library := library_among((condition, x, y))) is not None:
         return library.defer(where, (condition, x, y), {})
     for o in (condition, x, y):
-        if isinstance(o, Tensor) and o._waiting is not None:
-            waits: Tensor = o._waiting.through(where, (condition, x, y), where)
+        if isinstance(o, Tensor) and o._by_elements is not None:
+            waits: Tensor = o._by_elements.through(where, (condition, x, y), where)
             return waits
         if hasattr(type(o), "through"):  # the first frame of a stream
             first: Tensor = o.through("where", where, (condition, x, y), {})
@@ -303,7 +305,9 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
             out.append(value.as_stream())
         elif isinstance(value, np.ndarray):
             out.append(Tensor._plain(dtypes.adopt(value)))
-        elif isinstance(value := as_number(value), (Length, Power)):
+        elif isinstance(value := as_number(value), Length) and value.in_most() is not None:
+            out.append(value.__index__())
+        elif isinstance(value, (Length, Power)):
             root = value if isinstance(value, Power) else None
             streams = [v for v in values if isinstance(v, Tensor) and v.is_stream]
             found = streams[0].of_length(value if root is None else root.over) if streams else None  # type: ignore[attr-defined]
@@ -368,13 +372,11 @@ def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dty
 
 
 def _typed(x: Any, dtype: dtypes.DType, operands: Iterable[Any]) -> Tensor:
-    """Return an operand in an operator's type; integers and bools in that of the narrow floats that they meet."""
+    """Return an operand in an operator's type; integers and bools in that of narrower numbers that they meet."""
     made: Tensor = x.to(dtype)
-    real = next(
-        (o for o in operands if made is not x and isinstance(o, Tensor) and dtypes.is_float(o.dtype)), None
-    )
-    edge = None if real is None else getattr(x, "edge", None) or getattr(real, "edge", None)
-    return made if edge is None else edge.entry.library.beside(made, real)
+    other = next((o for o in operands if made is not x and isinstance(o, Tensor) and o.dtype == dtype), None)
+    edge = None if other is None else getattr(x, "edge", None) or getattr(other, "edge", None)
+    return made if edge is None else edge.entry.library.beside(made, other)
 
 
 def _of_loop(x: Any) -> bool:

@@ -202,11 +202,13 @@ class Filled:
 
     def filled_stream(self: Any) -> Any:
         """Return a stream of the number."""
-        kind = self.kind or _KINDS[type(self.value)]
-        out = type(self)(0, self.roles, self.length, True).stream("int64" if kind == "bool" else kind, [1, 0])
+        kind, own = self.kind or _KINDS[type(self.value)], type(self.value)
+        wide = kind if kind in _KINDS.values() or kind == "float64" else _KINDS[own]
+        out = type(self)(0, self.roles, self.length, True).stream("int64" if kind == "bool" else wide, [1, 0])
         if kind == "bool":
             return out.eq(0) if self.value else out.ne(0)
-        return out + self.value if self.value else out
+        out = out + self.value if self.value else out
+        return out if wide == kind else self.library.as_type(out, kind)
 
     def become(self: Any, mask: Any = None) -> None:
         """Become the stream that this stands for, with all that share its memory, since it will be written into.

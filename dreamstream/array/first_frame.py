@@ -21,6 +21,8 @@ from ..stream.edge import Request
 from ..stream.rules import Length
 from . import writing
 from .dimension_arguments import numbered, parts_of
+from .ends import bound_of
+from .fades import placed
 from .loop_frames import is_all
 from .loops import Loop
 from .operators import run
@@ -143,6 +145,9 @@ class FirstFrame:
             return getattr(self._seen, _FILLED[name])(self.shape)
         kind = OPERATIONS[name].outside if name in OPERATIONS else ""
         by_elements = name in _BY_ELEMENTS | _AS_IT_IS or kind == "elementwise"
+        if by_elements and self.keeps and self.times == 1:
+            first = partial(self._as, keeps=True, count=self.count)
+            args = placed(args, self.stream, self.axis, self.count, first)
         others = [a._inner if hasattr(type(a), "_inner") else a for a in (*args, *kwargs.values())]
         streams = [
             x for x in others if not isinstance(x, FirstFrame) and any(isinstance(n, Length) for n in _shape(x))
@@ -524,7 +529,10 @@ def first_frame(x: StreamTensor, index: Any) -> Any:
     part = parts[places[axis]]
     ends: tuple[Any, ...] = (part, part, 1)
     if type(part) is slice:
-        ends = (0 if part.start is None else part.start, part.stop, 1 if part.step is None else part.step)
+        start, stop = part.start, part.stop
+        if x.edge is not None:
+            start, stop = (bound_of(at, x.edge.entry.library.length(x.edge)) for at in (start, stop))
+        ends = (0 if start is None else start, stop, 1 if part.step is None else part.step)
     if any(type(n) is not int for n in ends) or ends[2] != 1 or ends[0] < 0:
         return None
     keeps, start, count = type(part) is slice, ends[0], ends[1] - ends[0] if type(part) is slice else 1

@@ -54,6 +54,7 @@ def frames_in(x: Any) -> Frames | None:
 
 # ---------------------------------------------------------------------- builtins
 def _range(*args: Any) -> Any:
+    args = tuple([a.settled() if isinstance(a, Length) else a for a in args])
     if not any(isinstance(a, (Length, FrameNumber)) for a in args):
         return range(*args)
     if len(args) > 2 and args[2] != 1:

@@ -31,10 +31,9 @@ from ..stream.rules import (
 )
 from . import dtypes, hook
 from .batch_constants import is_constant, value_of
-from .deferred import as_number
 from .dimension_arguments import numbered, parts_of as all_parts_of
 from .elementwise import where
-from .ends import first_frames, last_frame, last_frames, later
+from .ends import bound_of, first_frames, in_most_streams, last_frame, last_frames, later
 from .feature_reductions import over_features, product, why_not_matmul
 from .merged_dimensions import Merged
 from .over_time import chosen, reduce_stream, require_waiting, spread
@@ -132,17 +131,7 @@ def _counts_from_the_first(index: Any) -> bool:
 def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
     """Return x[..., index] on the stream axis."""
     edge: Any = x.edge
-
-    def behind(at: Any) -> Any:
-        """Return a position that is a length, counted from the end where that is always so many frames.
-
-        A length that some streams are too short for stays as it is: below 0 a position counts from the end.
-        """
-        at = as_number(at)
-        more = at - edge.entry.library.length(edge) if isinstance(at, Length) else None
-        short = isinstance(at, Length) and at.fact("short", lambda formula: formula.falls_below(0))
-        return more if isinstance(more, int) and more < 0 and not short else at
-
+    frames = edge.entry.library.length(edge)
     if is_static(x) and _counts_from_the_first(index):
         if not isinstance(index, slice):
             return first_frames(x, index + 1).select(x.dims.index("L"), index)
@@ -151,32 +140,28 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
         few: StreamTensor = found[(slice(None),) * x.dims.index("L") + (slice(None, None, index.step),)]
         return few
     if isinstance(index, slice):
-        start, stop = behind(index.start), behind(index.stop)
-        if isinstance(stop, Length) and stop.fact("behind", lambda f: not f.exceeds(-1)):
-            stop = edge.entry.library.length(edge) + stop
-        if isinstance(stop, Length):
-            stop, whole = stop.of_one(), edge.entry.library.length(edge)
-            if len(stop.terms) > 1:
-                stop = behind(stop.soon())
-        if isinstance(stop, Length) and stop.plus < 0 and stop.key() == (whole + stop.plus).at_least(0).key():
-            stop = stop.plus  # nothing is left of short streams
-        past = stop - edge.entry.library.length(edge) if isinstance(stop, Length) else None
+        start, stop = bound_of(index.start, frames), bound_of(index.stop, frames)
+        step = index.step.settled() if isinstance(index.step, Length) else index.step
+        stop = bound_of(in_most_streams(stop, stop), frames)
+        past = stop - frames if isinstance(stop, Length) else None
         if isinstance(past, int) and past >= 0:
             stop = None
-        if isinstance(start, Length) and (soon := start.soon()) is not start:
-            more = soon - edge.entry.library.length(edge)
-            start = more if isinstance(more, int) and more < 0 else soon
+        start = bound_of(start.soon(), frames) if isinstance(start, Length) else start
+        if isinstance(start, Length) and isinstance(behind := start - frames, int):
+            if not isinstance(enough := start.compare(0, "ge"), bool):
+                enough.require()  # of shorter streams it is counted from the end
+            start = behind
         if isinstance(start, Length):  # counted from the end, so that what is left has another's length
-            from_end = edge.entry.library.length(edge) + start
+            from_end = frames + start
             start = start if isinstance(from_end, Length) or from_end < 0 else from_end
-        if isinstance(start, int) and start < 0 and index.step in (None, 1):
+        if isinstance(start, int) and start < 0 and step in (None, 1):
             before = stop if isinstance(stop, int) and stop < 0 else None
             if before is not None or stop is None:
                 x = x if before is None else slice_stream(x, slice(None, before))
                 return last_frames(x, (before or 0) - start)
-        index = slice(start, stop, index.step)
-    elif isinstance(behind(index), int) and behind(index) < 0:
-        return last_frame(x, -behind(index))
+        index = slice(start, stop, step)
+    elif isinstance(at := bound_of(index, frames), int) and at < 0:
+        return last_frame(x, -at)
     s = stream_slice(index)
     if s.stop_length is not None:
         steps = {"start": s.start, "step": s.step, "length": s.stop_length.steps()}
@@ -465,6 +450,7 @@ def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, optio
     return over_features(x, kind, axes, keepdim, options)
 
 
+_CAT = "F.pad adds frames; cat works along features, and puts first and last frames of streams beside others"
 #: The most streams that one operator takes.
 _MOST_JOINED = 16
 
@@ -472,10 +458,11 @@ _MOST_JOINED = 16
 def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
     first = tensors[0]
     if isinstance(first.dims[axis], str):
-        _refuse(first, f"cat along {first.dims[axis]}", "F.pad adds frames; cat works along features")
+        _refuse(first, f"cat along {first.dims[axis]}", _CAT)
     if len(tensors) == 1:
         return first.with_dims(first.dims, first.names)
-    parts = [t.in_order() for t in tensors]
+    dtype = dtypes.common("cat", [t.dtype for t in tensors])
+    parts = [t.to(dtype).in_order() for t in tensors]
     if any(
         [isinstance(d, str) and d for d in p.dims] != [isinstance(d, str) and d for d in parts[0].dims]
         for p in parts
@@ -494,7 +481,7 @@ def extend(tensors: Sequence[Any], axis: int) -> StreamTensor:
     at = [i for i, t in enumerate(tensors) if getattr(t, "is_stream", False)]
     x: StreamTensor = tensors[at[0]]
     if len(at) > 1:
-        _refuse(x, "cat along L", "F.pad adds frames; cat works along features")
+        _refuse(x, "cat along L", _CAT)
     x = x.in_order()
     order = [x.dims.index("L"), *(x.dims.index(d) for d in range(len(x.dims)) if d in x.dims)]
     frames: list[list[Any]] = [[], []]

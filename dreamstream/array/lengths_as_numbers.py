@@ -6,6 +6,7 @@ from typing import Any
 
 from ..stream.mask_recognition import Unrecognised
 from ..stream.rules import Length
+from ..stream.tree import map_leaves
 
 #: The most frames that any stream has.
 MOST = 2**40
@@ -51,3 +52,19 @@ def frames_at(length: Length, n: int, keys: Any, given: int) -> int:
     if not isinstance(more, int):
         raise Unrecognised("it is as long as another stream")
     return n + more
+
+
+def settled(name: str, args: Any, kwargs: Any) -> Any:
+    """Return arguments with numbers in the place of lengths that are some in all but short streams.
+
+    Slices and pads take such lengths as they are.
+    """
+    if name in ("narrow", "pad"):
+        return args, kwargs
+
+    def number(x: Any) -> Any:
+        if type(x) is slice:
+            return x if not isinstance(x.step, Length) else slice(x.start, x.stop, x.step.settled())
+        return x.settled() if isinstance(x, Length) else x
+
+    return map_leaves(args, number), map_leaves(kwargs, number)

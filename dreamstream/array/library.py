@@ -39,13 +39,14 @@ from .distance_tables import Stride
 from .draws import dropping
 from .einsum import table_product
 from .filled import own_method, to_a_copy
+from .formula_types import TYPES
 from .mask_terms import terms_by_distance
 from .rolled import settled
 from .score_steps import OverKeys
 from .scores import Scores
 from .shape_of import ShapeOf, shape_alone
 from .stream_tensor import StreamTensor
-from .symbolic import TYPES, Symbolic
+from .symbolic import Symbolic
 from .tensor import Tensor
 
 
@@ -105,9 +106,17 @@ class Library(Sizes):
         """Return an array of NumPy's as a tensor of the type of another one, and where that is."""
         return self.array(values).to(tensor.dtype)
 
-    def beside(self, x: Any, real: Any) -> Any:
-        """Return float32 made of integers in the type of the floats that they meet, where a library has others."""
+    def beside(self, x: Any, other: Any) -> Any:
+        """Return numbers made of others in the type of those that they meet, where a library has narrower ones."""
         return x
+
+    def meeting(self, kind: Any, other: Any) -> str:
+        """Return the name of the type in which numbers of one meet those of another, or a number."""
+        return str(np.result_type(kind, np.float32 if type(other) is float else other))
+
+    def as_type(self, x: Any, kind: str) -> Any:
+        """Return a stream in the type of this name."""
+        return x.to(np.dtype(kind))
 
     def constant(self, tensor: Any) -> Any:
         """Return a tensor as operators take it."""
@@ -314,7 +323,7 @@ class Library(Sizes):
         if "_stream" not in known:
             if sum(isinstance(s, Length) for s in x.shape) != 1 or not any(map(is_deferred, x.arguments())):
                 raise NotStreamableError.here(f"{x!r} meet a stream,", f"; {SERVES_FRAMES}")
-            integers = positions.integers(x)
+            integers = positions.integers(x) and not positions.of_masks(x)
             known["_stream"] = positions.streamed(x, "int64") if integers else self.met(x.func, x.args, x.kwargs)
         return known["_stream"]
 

@@ -149,7 +149,12 @@ def placed(x: StreamTensor, index: Any, least: int = 0) -> Any:
 
 def is_all(part: Any) -> bool:
     """Whether a part of an index takes all of its dimension."""
-    return type(part) is slice and part.start is None and part.stop is None and part.step in (None, 1)
+    return (
+        type(part) is slice
+        and part.start is None
+        and part.stop is None
+        and (part.step is None or (type(part.step) is int and part.step == 1))
+    )
 
 
 def _of_frame(frame: Any, parts: Sequence[Any], at: int) -> Any:

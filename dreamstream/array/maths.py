@@ -338,7 +338,9 @@ def _in_place(compute: Callable[..., Any], name: str, called: str) -> Callable[.
 
     def writes(self: Any, other: Any) -> Any:
         out = compute(name, apart(self, other), other)
-        if out is NotImplemented or (self.edge is None if self.is_stream else out.is_stream):
+        if out is NotImplemented or (
+            self._ends is None and (self.edge is None if self.is_stream else out.is_stream)
+        ):
             return out
         return self._write(called, out)
 

@@ -39,7 +39,7 @@ ELEMENTWISE = frozenset((
     "where_function", *ARITHMETIC, *(f"r{name}" for name in ARITHMETIC),
     *(name for name, row in OPERATIONS.items() if row.outside == "elementwise"),
 ))  # fmt: skip
-_SHAPES = (
+SHAPES = (
     "to", "long", "int", "type", "type_as", "unsqueeze", "squeeze", "view", "reshape", "expand", "expand_as",
     "repeat", "getitem", "contiguous", "clone", "detach",
 )  # fmt: skip
@@ -81,6 +81,20 @@ def streamed(x: Any, to: str) -> StreamTensor:
     return places.stream(to, steps).expand(*(s if isinstance(s, int) else -1 for s in x.shape))
 
 
+#: Functions of integers that are made of masks, beside those that change types and shapes.
+_OF_MASKS = frozenset(("add", "radd", "sub", "rsub", "mul", "rmul", "neg"))
+
+
+def of_masks(x: Any) -> bool:
+    """Whether integers of positions are made of masks, as ``mask.long()`` and ``1 - mask.long()`` are."""
+    if type(x) is not Deferred:
+        return False
+    name, given = x.func.__name__.strip("_"), [a for a in x.arguments() if is_deferred(a)]
+    if name in ("to", "type", "long", "int"):
+        return given[0].dtype in (bool, x.library.types[bool]) or of_masks(given[0])
+    return (name in _OF_MASKS or name in SHAPES) and bool(given) and all(map(of_masks, given))
+
+
 def is_counted(x: Any) -> bool:
     """Whether integers of positions are what the operator counts."""
     try:
@@ -105,7 +119,7 @@ def _counted(x: Any) -> tuple[Symbolic, list[int]]:
     if isinstance(x, Deferred):
         name, given = x.func.__name__.strip("_"), [_as_integer(a) for a in x.args]
         first = given[0] if given else None
-        if name in _SHAPES:
+        if name in SHAPES:
             return _counted(first)
         if name in ("where", "masked_fill", "setitem"):
             return _chosen(x, given)

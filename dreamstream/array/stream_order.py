@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..operations.refusals import IN_ORDER
-from . import hook, ordering
+from . import hook, ordering, stream_writes  # noqa: F401  (methods that are taken up)
 from .elementwise import where, with_frames
 from .ends import where_counted
 from .over_time import require_waiting

@@ -66,7 +66,6 @@ class StreamTensor(OfStreams, Tensor):
     #: Inside a forward, of a tensor that shares another's memory: how it is taken of it (`array.writing`).
     _view: Any = None
     #: What it stands for, where that is a stream's last frames.
-    _ends: Any = None
     #: Inside a forward: the edge that has a constant for every frame, and the constant.
     alike: tuple[Any, Any] = (None, None)
     #: What was taken of this one, or may share its memory: references, each with whether that is certain.
@@ -168,13 +167,17 @@ class StreamTensor(OfStreams, Tensor):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Element type."""
-        of = self._alike
+        of = self._alike if self._ends is None or "edge" in self.__dict__ else self._ends.everywhere()
         return np.dtype(of.edge.line.dtype) if of.edge is not None else of.value.dtype
 
     @property
     def _waiting(self) -> Any:
         """What decides on frames that aren't known yet, None where all are."""
         return self._view if getattr(self._view, "waits", False) else None
+
+    @property
+    def _by_elements(self) -> Any:
+        return self._waiting if self._ends is None else self._ends
 
     @property
     def _alike(self) -> StreamTensor:

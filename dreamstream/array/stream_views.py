@@ -14,26 +14,26 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ModeError, NotStreamableError, ShapeError
+from ..errors import NotStreamableError, ShapeError
 from ..operations import OPERATIONS
 from ..operations.refusals import LOOPS
 from ..stream.rules import BatchSize, Length, join, require_same
 from ..stream.where import INSTEAD
 from . import chunks, forward, hook, prefix_frames, reductions, views, writing  # noqa: F401  (plain methods that are taken up)
 from .batch_constants import repeats
-from .creation import cat, full_like
+from .creation import cat
 from .deferred import is_filled
 from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
 from .dtypes import require_float
-from .elementwise import filling, repeated, where
-from .ends import continued, end_repeated, ends_repeated, expanded, is_each, parted, where_counted
-from .first_frame import FirstFrame, at_one_frame, first_frame, write_first
+from .elementwise import repeated, where
+from .ends import continued, end_repeated, ends_repeated, expanded, is_each, parted, put_last, where_counted
+from .first_frame import at_one_frame, first_frame
 from .frame_numbers import number_in
 from .lengths_of import SAME_ORDER
-from .loop_frames import EachFrame, frame_of, placed, put, set_frame
+from .loop_frames import EachFrame, frame_of, placed, put
 from .loops import in_loop
 from .reductions import Extreme
-from .rolled import UnknownFrames, rolled, turned
+from .rolled import rolled, turned
 from .stream_tensor import StreamTensor
 from .tensor import Tensor, take
 
@@ -86,7 +86,7 @@ def contiguous(self: Any) -> Any:
 
 
 def clone(self: Any) -> Any:
-    return self._clone() if self.edge is None else writing.copied(self)
+    return writing.copied(self) if self._ends is not None or self.edge is not None else self._clone()
 
 
 # ---------------------------------------------------------------- sizes
@@ -279,6 +279,14 @@ def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
     if (whole := turned(tensors, axis)) is not None:
         return whole
     tensors, times = ends_repeated(tensors, axis)
+    if (
+        len(tensors) > 1
+        and getattr(tensors[-1], "_ends", None) is not None
+        and first.dims[axis : axis + 1] == ("L",)
+    ):
+        before = first if len(tensors) == 2 else _cat(self, tensors[:-1], dim)
+        if (whole := put_last(before, tensors[-1])) is not None:
+            return whole
     if isinstance(times, Length) or times:
         out = tensors[0] if len(tensors) == 1 else _cat(self, tensors, dim)
         return continued(out, times)
@@ -350,6 +358,8 @@ def outside(name: str, inside: Callable[..., Any] | None = None) -> Callable[...
     signature = inspect.signature(plain)
 
     def own(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._ends is not None and (found := self._ends.reduced(name, *args, **kwargs)) is not None:
+            return found
         if self.edge is not None and inside is not None:
             return inside(self, *args, **kwargs)
         bound = signature.bind(self, *args, **kwargs)
@@ -503,41 +513,7 @@ def _plain_only(name: str, inside: Callable[..., Any] | None = None) -> Callable
     return own
 
 
-# ---------------------------------------------------------------------- writing, inside a forward
-def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
-    if isinstance(value, UnknownFrames) and value.of is self:  # as y[:, :1] *= 0 does, which has been written
-        return
-    if self._waiting is not None:
-        self._waiting.write(self, index, value)
-        return
-    if number_in(index := placed(self, index)):
-        set_frame(self, index, value)
-        return
-    if isinstance(value, FirstFrame) and self.edge is not None and write_first(self, index, value):
-        return
-    if self.edge is None:
-        raise NotStreamableError.here("a stream's frames can't be assigned to outside a forward")
-    writing.write(self, writing.assign(self, index, value), "assignment")
-
-
-def _write(self: Any, name: str, value: Any) -> Any:
-    if self.edge is None:
-        raise ModeError(f"{name}: a stream can't be written into outside a forward; compute a new tensor instead")
-    return writing.write(self, value, name)
-
-
-def fill_(self: Any, value: Any) -> Any:
-    number = filling(self, value)
-    return self._write(
-        "fill_", full_like(self, 0) + number if isinstance(number, Tensor) else full_like(self, number)
-    )
-
-
-def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
-    self[...] = src
-    return self
-
-
+# ---------------------------------------------------------------------- views
 _detached = StreamTensor.detach
 
 
@@ -586,7 +562,6 @@ take(
     **{name: outside(name) for name in REDUCTIONS},
     **{name: _along(name, inside) for name, inside in ALONG.items()},
     index_select=_plain_only("index_select", _index_select),
-    _write=_write,
     **{name: _plain_only(name) for name in ("masked_select", "addmm")},
 )
 take(

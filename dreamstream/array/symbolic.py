@@ -20,21 +20,17 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError, StreamMismatchError
 from ..operations import ARITHMETIC, RELATIONS, UNARY
-from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
+from ..stream.rules import BatchSize, Length, Quotient, Rows, Token, taken, takes_all
 from . import hook
 from .deferred import Deferred
 from .dimension_arguments import Described, axis_of, numbered, sizes_of
 from .filled import Filled, Formula, Shared, formula, gives_several, sharing
+from .formula_types import KINDS, NoFormula, Typed
 from .lengths_of import SAME_ORDER, LengthsOf
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
-#: Element types of NumPy.
-TYPES: dict[Any, Any] = {bool: np.dtype(bool), float: np.dtype(np.float32), int: np.dtype(np.int64)}
-_KINDS = ("bool", "float32", "float64", "int64")
 _OF_NUMBERS = frozenset(("pow", "square", *(row.name for row in UNARY if row.doc and not row.integers)))
-_OLD_NAMES = {"FloatTensor": "float32", "DoubleTensor": "float64", "LongTensor": "int64", "BoolTensor": "bool"}
-TYPES.update((name, np.dtype(name)) for name in _KINDS)
 
 
 def as_symbolic(given: LengthsOf, entered: Mapping[Any, Any]) -> Symbolic:
@@ -66,16 +62,12 @@ def _number(x: Any) -> Any:
     return x.item() if plain and math.prod(x.shape) == 1 else x
 
 
-class _NoFormula(Exception):
-    """No formula says what is asked for. It is caught in every call of a mask, so it does not look for a line."""
-
-
 def _role(size: Any) -> Any:
     """Return "B", "L" or a number for a size."""
     return "B" if isinstance(size, BatchSize) else "L" if isinstance(size, Length) else int(size)
 
 
-class Symbolic(Described, Filled, Deferred):
+class Symbolic(Typed, Described, Filled, Deferred):
     """A deferred value that a formula says: one value for all streams and frames, and the position along L added.
 
     Parameters
@@ -126,7 +118,7 @@ class Symbolic(Described, Filled, Deferred):
         if any(s.key() != length.key() for s in others):
             return length.edge.entry.library.defer_method("full", (tuple(size), value), {})
         return cls(
-            value, [_role(s) for s in size], length, kind=kind if (kind := str(one.dtype)) in _KINDS else None
+            value, [_role(s) for s in size], length, kind=kind if (kind := str(one.dtype)) in KINDS else None
         )
 
     def _refuse(self, what: str) -> NoReturn:
@@ -171,14 +163,6 @@ class Symbolic(Described, Filled, Deferred):
         """The sizes; B and L are tokens."""
         batch = self.library.batch(self.length.edge)
         return tuple(batch if r == "B" else self.length if r == "L" else r for r in self.roles)
-
-    @property
-    def dtype(self) -> Any:
-        """Element type, of the library that the streams belong to."""
-        kind = (
-            builtins.type(self.value) if isinstance(self.value, (builtins.bool, builtins.float)) else builtins.int
-        )
-        return self.library.types[self.kind or kind]
 
     data = property(lambda self: self)
     hold, shares, _within = Shared.hold, Shared.shares, Shared._within
@@ -313,40 +297,14 @@ class Symbolic(Described, Filled, Deferred):
 
     reshape = view
 
-    # ------------------------------------------------------------------ types
-    def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Return it with another element type; on another device it is what it is."""
-        given = (a.dtype if hasattr(a, "dim") else a for a in (*args, kwargs.get("dtype"), kwargs.get("other")))
-        names = [str(a).rpartition(".")[2] for a in given]
-        names = [_OLD_NAMES.get(n, n) for n in names]
-        kind = next((k for k in ("float", "int", "bool") if any(n.startswith(k) for n in names)), None)
-        if kind is None or isinstance(self.value, Token):
-            return self
-        if self.position and kind != "int" and not {"float", "float32"} & {*names}:  # another width, or truths
-            return self._otherwise("to", args, kwargs)
-        value = {"float": float, "int": builtins.int, "bool": builtins.bool}[kind](self.value)
-        named = next((n for n in names if n in _KINDS), None)
-        out = Symbolic(value, self.roles, self.length, self.position, named)
-        return self if (out.dtype, builtins.type(out.value)) == (self.dtype, builtins.type(self.value)) else out
-
-    type = to
-
     def _same(self, *_: Any, **__: Any) -> Symbolic:
         return self
 
-    contiguous = detach = cpu = cuda = numpy = long = int = tensor = as_tensor = _same
+    contiguous = detach = cpu = cuda = numpy = tensor = as_tensor = _same
 
     def clone(self, *_: Any, **__: Any) -> Symbolic:
         """Return a copy."""
         return self._like(self.value)
-
-    def float(self) -> Any:
-        """Return it as real numbers."""
-        return self.to("float32")
-
-    def bool(self) -> Any:
-        """Return it as truths."""
-        return self.to("bool")
 
     # ------------------------------------------------------------------ arithmetic
     def _met(self, other: Any) -> tuple[tuple[Any, ...], Any]:
@@ -360,7 +318,7 @@ class Symbolic(Described, Filled, Deferred):
                 raise ShapeError.here(f"{self!r} and {other!r} don't line up")
             roles.append(b if a == 1 else a)
         if roles.count("L") > 1:
-            raise _NoFormula("two stream axes")
+            raise NoFormula("two stream axes")
         if "L" in self.roles and "L" in other.roles:
             self._require_as_long(other.length, "L")
         return tuple(roles), self.length if "L" in self.roles or "L" not in other.roles else other.length
@@ -371,12 +329,12 @@ class Symbolic(Described, Filled, Deferred):
             return NotImplemented
         if isinstance(value, np.ndarray) or (hasattr(value, "item") and not isinstance(value, Token)):
             if math.prod(value.shape) != 1 or self.library.learns(value, self.length.edge.entry):
-                raise _NoFormula("arithmetic")
+                raise NoFormula("arithmetic")
             value = value.item()
         positions = self.position + getattr(other, "position", False)
         if positions and not (keeps and positions == 1):
-            raise _NoFormula("arithmetic")
-        own = self.value
+            raise NoFormula("arithmetic")
+        own, kind = self.value, self.kind_beside(other if isinstance(other, Symbolic) else value)
         if isinstance(value, Token) and isinstance(own, float) and own == math.floor(own):
             own = math.floor(own)
         if isinstance(own, Token) and isinstance(value, float) and value == math.floor(value):
@@ -385,16 +343,26 @@ class Symbolic(Described, Filled, Deferred):
         if function is operator.truediv and isinstance(value, Length) and not isinstance(own, Token):
             value, own = StreamTensor._at_the_end(value, np.float32), float(own)
             roles = roles if "B" in roles else ("B", *roles)
-        return Symbolic(function(own, value), roles, length, bool(positions))
+        made = function(own, value)
+        return Symbolic(made, roles, length, bool(positions), kind if isinstance(made, Length) else None)
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> Any:
         """Return the quotient, rounded as torch does."""
         if self.position and rounding_mode is not None:
             return self._otherwise("div", (other,), {"rounding_mode": rounding_mode})
         out = self / other
-        return out if rounding_mode is None else out.floor()
+        if rounding_mode is None:
+            return out
+        return out.floor().to(self.library.types[self.kind_beside(other) or "int64"])
 
     def _rounded(self, function: Callable[[Any], Any]) -> Symbolic:
+        if isinstance(self.value, Quotient):
+            return Symbolic(
+                function(self.value),
+                self.roles,
+                self.length,
+                kind=str(self.library.types[builtins.float]).rpartition(".")[2],
+            )
         return self._like(function(self.value) if isinstance(self.value, Token) else float(function(self.value)))
 
     floor = trunc = partialmethod(_rounded, math.floor)
@@ -412,7 +380,7 @@ class Symbolic(Described, Filled, Deferred):
                 given = limit if isinstance(limit, Symbolic) else self._like(limit)
                 is_within = out._compare(limit, "ge" if name == "min" else "le").value
                 out = out._as_beside(given) if is_within else given._as_beside(out)
-        except (_NoFormula, NotStreamableError) as error:
+        except (NoFormula, NotStreamableError) as error:
             if self.position and not any(isinstance(limit, Symbolic) for limit in limits.values()):
                 return self._otherwise("clamp", (), limits)
             if isinstance(error, NotStreamableError):
@@ -446,8 +414,10 @@ class Symbolic(Described, Filled, Deferred):
 
     maximum, minimum = partialmethod(_limited, side="min"), partialmethod(_limited, side="max")
 
-    def sum(self, dim: builtins.int, keepdim: builtins.bool = False) -> Symbolic:
+    def sum(self, dim: Any = None, keepdim: builtins.bool = False) -> Symbolic:
         """Return the sum over the frames of each stream: of a mask that covers them, their number."""
+        if dim is None:
+            self._refuse("a sum over the batch")
         at = axis_of("sum", dim, self.ndim)
         if self.roles[at] != "L" or self.position or self.value not in (0, 1):
             self._refuse("a sum")
@@ -474,13 +444,13 @@ class Symbolic(Described, Filled, Deferred):
         if self.position == o.position:
             answer = getattr(operator, relation)(self.value, o.value)
         elif relation in ("eq", "ne"):
-            raise _NoFormula("a comparison for equality")
+            raise NoFormula("a comparison for equality")
         else:
             answer = self._of_positions(self.value - o.value, relation, self if self.position else o)
         if not isinstance(answer, bool):
             if not roles and isinstance(answer, Token):
                 return answer
-            raise _NoFormula(f"a mask that is not the same for all frames ({relation})")
+            raise NoFormula(f"a mask that is not the same for all frames ({relation})")
         return Symbolic(answer, roles, length)
 
     def _of_positions(self, first: Any, relation: str, positions: Symbolic) -> Any:
@@ -534,7 +504,8 @@ class Symbolic(Described, Filled, Deferred):
         if self.position or self.roles != ("B",) or not isinstance(self.value, Length):
             self._refuse("an output")
         value, edge = self.value.measured()
-        return StreamTensor.inside(value, ("B",), edge)
+        out = StreamTensor.inside(value, ("B",), edge)
+        return out if self.kind is None else self.library.as_type(out, self.kind)
 
 
 def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
@@ -542,7 +513,7 @@ def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
         other = other.meeting(self) if hasattr(type(other), "meeting") else other  # a constant of the batch
         try:
             out = answer(self, other)
-        except (_NoFormula, NotStreamableError) as error:
+        except (NoFormula, NotStreamableError) as error:
             return self._otherwise(names[0], (other,), {}, error)
         foreign = out is NotImplemented and not name.startswith("__")
         return self._otherwise(name, (other,), {}) if foreign else out

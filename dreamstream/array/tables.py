@@ -8,17 +8,22 @@ from ..errors import NotStreamableError
 from ..stream.edge import Edge, Request
 from ..stream.rules import Length
 from .dimension_arguments import parts_of
+from .ends import in_most_streams
 from .operators import run, weight_of
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 from .writing import of_constant
 
 
-def table(tensor: Tensor, index: Any) -> StreamTensor:
+def table(tensor: Tensor, index: Any) -> Tensor:
     """Index a plain tensor with a Length: ``pe[:, :x.size(1)]`` is the rows at these frames' positions."""
     parts = parts_of(index, tensor.ndim)
+    parts = [p.settled() if isinstance(p, Length) else p for p in parts]
+    parts = [slice(p.start, in_most_streams(p.stop, p.stop), p.step) if type(p) is slice else p for p in parts]
     parts += [slice(None)] * (tensor.ndim - sum(p is not None for p in parts))
     axes = [i for i, p in enumerate(parts) if isinstance(p, slice) and isinstance(p.stop, Length)]
+    if not axes:  # in all but short streams it is a number of rows
+        return tensor[tuple(parts)]
     if len(axes) != 1 or not all(p is None or isinstance(p, (slice, int)) for p in parts):
         raise NotStreamableError.here("a table is indexed as pe[:x.size(L)] on one axis")
     part = parts[axes[0]]

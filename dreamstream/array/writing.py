@@ -24,6 +24,7 @@ from ..stream.rules import Fallback, Length, is_whole, open_branch, stream_slice
 from . import dtypes, elementwise, forward, hook
 from .batch_constants import value_of
 from .deferred import has_formula, is_computed, is_filled
+from .ends import standing_for, with_last
 from .masked_select import Picked
 from .merged_dimensions import Merged
 from .stream_tensor import StreamTensor
@@ -120,6 +121,7 @@ class _Undecided:
 
 def _set(x: StreamTensor, state: StreamTensor) -> None:
     x.value, x.edge, x.dims, x._names = state.value, state.edge, state.dims, state._names
+    x._ends = state._ends
 
 
 def unsure(x: Any, out: Any) -> Any:
@@ -137,6 +139,8 @@ def unsure(x: Any, out: Any) -> Any:
 
 def copied(x: StreamTensor) -> StreamTensor:
     """Return a tensor of the same value that shares nothing."""
+    if x._ends is not None:
+        return standing_for(x._ends.copied())
     return x.with_dims(x.dims, x._names)
 
 
@@ -232,6 +236,17 @@ def write(x: StreamTensor, value: Any, what: str) -> Any:
         return x
     if x._waiting is not None:
         x._waiting.become(x, value)
+        return x
+    if x._ends is not None and type(x._view) is View:
+        of, (index,) = x._view.of, x._view.args
+        if (whole := with_last(of, index, value)) is not None:
+            write(of, whole, what)
+            return x
+    elif x._ends is not None and getattr(value, "_ends", None) is not None:  # a copy of last frames
+        if (branch := open_branch(x._ends.of.edge.entry)) is not None:
+            raise branch.wrote(what)
+        x.forget()
+        x._view = x._ends = value._ends
         return x
     if x.edge is not None and (branch := open_branch(x.edge.entry)) is not None:
         raise branch.wrote(what)

@@ -51,6 +51,8 @@ class Capture:
     types : dict of int to str
         By edges of the graph the types that a forward sees there, which are narrower than those of operators, or
         "complex64". They are given to callers where the edge is an output.
+    beyond : set of int
+        Edges whose integers may lie beyond the range of their types, around which they go.
     given : list of str
         Of each output the type that callers are given.
     """
@@ -84,6 +86,7 @@ class Capture:
         self.paths: list[str] = []
         self._made: dict[Any, Request] = {}
         self.types: dict[Any, str] = {}
+        self.beyond: set[Any] = set()
         self.given: list[str] = []
         #: The line at which a stream becomes float64 first, in which no engine computes.
         self.widened: str | None = None
@@ -143,6 +146,7 @@ class Capture:
         self._made.update((e.handle, request) for e in out)
         if name in MOVES and len(edges) == 1 and kinds != {""}:
             self.types |= dict.fromkeys([e.handle for e in out], *kinds)
+            self.beyond |= {e.handle for e in out if edges[0].handle in self.beyond}
         return [(None, e) for e in out]
 
     def maker(self, edge: Edge) -> Request | None:

@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 
 from ..array.deferred import Deferred
-from ..array.ends import later
 from ..array.for_loops import iterate
-from ..array.frame_numbers import LoopNumber
+from ..array.frame_numbers import FrameTruth, LoopNumber
 from ..array.lengths_as_numbers import count_of
 from ..array.loop_frames import Frames, Numbers
 from ..array.loop_lists import Gathered
 from ..array.loop_values import is_of_body
+from ..array.softmax_pooling import Weights
 from ..array.stream_tensor import StreamTensor
 from ..array.tensor import Tensor
 from ..errors import DreamStreamError, LocatedError
@@ -117,6 +117,8 @@ class Explanation:
         #: How often it was guessed what stands for a result.
         self.guesses = 0
         self.has_arrays = False  # in the place of NumPy's
+        #: By identity what stands for a number of all streams, and what is computed of it: ifs on it are refused.
+        self.of_batch: dict[int, Any] = {}
         #: The loops whose frames stand for those that they were refused.
         self.instead_of: list[Any] = []
 
@@ -168,6 +170,12 @@ class Explanation:
         follows = left and LOOPS_WHOLE.text in str(error)
         if not follows and (number is None or number.loop not in self.instead_of):
             self.note(error)
+        if any(type(_bared(x)) is Weights for x in given):  # what else is refused of their frames
+            owner = getattr(f, "__self__", None)
+            again = f if type(_bared(owner)) is not Weights else getattr(self._frames(owner), f.__name__)
+            return _called(
+                again, again, *map_leaves(tuple(args), self._frames), **map_leaves(dict(kwargs), self._frames)
+            )
         in_loop = loop is not None and bool(frames or number is not None)
         streams = [x for x in map(_bared, given) if type(x) is StreamTensor and x.edge and "L" in x.dims]
         if f is getitem and type(args[0]) is Gathered and type(args[1]) is slice:
@@ -200,9 +208,25 @@ class Explanation:
             self.capture.explanation = self
             _CURRENT.reset(token)
 
+    def _frames(self, x: Any) -> Any:
+        """Return frames in the place of a softmax over L, which has none yet; all else as it is."""
+        if type(own := _bared(x)) is not Weights:
+            return x
+        roles = [d if isinstance(d, str) else own.features[d] for d in own.dims]
+        return self.capture.library.see(like(own.scores, roles, np.dtype(np.float32)))
+
     def _length(self) -> Any:
         first = self.capture.inputs[0]
         return first.shape[first.dims.index("L")] if "L" in first.dims else None
+
+    def follow(self, given: Any, out: Any) -> None:
+        """Know what was computed of a number of all streams."""
+        if (
+            any(id(x) in self.of_batch for x in given)
+            and hasattr(out, "ndim")
+            and not _stands_for_frames(_bared(out))
+        ):
+            self.of_batch[id(out)] = out
 
     def all_frames(self) -> Frames:
         """Return the frames of the first input."""
@@ -257,6 +281,7 @@ class Explanation:
                 own = [count_of(base.shape[base.dims.index("L")], f) for f in (frames, more_frames)]
                 ratio = Fraction(int(m) - int(n), own[1] - own[0]).limit_denominator(4096)
         if not {"B", "L"} & {*roles}:
+            self.of_batch[id(two)] = two
             return two
         if isinstance(two, np.ndarray):  # one that meets every stream
             self.has_arrays = True
@@ -278,7 +303,7 @@ class Explanation:
 
 def _within(given: Any) -> list[Any]:
     """Return all that is in arguments, in slices too, but for last frames, which have no place yet."""
-    found = [x for x in leaves(given) if later(_bared(x)) is None]
+    found = [x for x in leaves(given) if getattr(_bared(x), "_ends", None) is None]
     return found + [end for x in found if type(x) is slice for end in (x.start, x.stop)]
 
 
@@ -304,6 +329,18 @@ class _Asking:
         found = self._tracer.of(f)
         return found if _CURRENT.get() is None else partial(_called, f, found)
 
+    def symbolic(self, value: Any) -> bool:
+        explanation = _CURRENT.get()
+        return (explanation is not None and id(value) in explanation.of_batch) or self._tracer.symbolic(value)
+
+    def test(self, value: Any) -> Any:
+        explanation = _CURRENT.get()
+        if explanation is None or id(value) not in explanation.of_batch:
+            return self._tracer.test(value)
+        with explanation.noting():
+            bool(explanation.capture.inputs[0])  # which says that streams have none
+        return True
+
     def loop(self, site: Site) -> Any:
         explanation = _CURRENT.get()
         is_other = explanation is None or site.kind == "while"
@@ -323,7 +360,7 @@ class _Asking:
             if explanation is None:
                 raise
             explanation.note(error)
-            return True
+            return not (isinstance(w, FrameTruth) and site.escapes)  # which would leave nothing for what follows
         return out if explanation is None or type(out) is bool else _Branch(out, explanation)
 
 
@@ -356,10 +393,14 @@ class _Branch:
 @passes_on
 def _called(f: Callable[..., Any], found: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call what stands in a function's place; where that is refused, return a stand-in for the result."""
+    explanation = _CURRENT.get()
     try:
-        return found(*args, **kwargs)
+        out = found(*args, **kwargs)
+        if explanation is not None and explanation.of_batch:
+            explanation.follow((getattr(f, "__self__", None), *args), out)
+        return out
     except Exception as error:
-        explanation, said = _CURRENT.get(), explained(error)
+        said = explained(error)
         if explanation is None or not isinstance(said, DreamStreamError):
             raise
         return explanation.instead(said, f, args, kwargs)

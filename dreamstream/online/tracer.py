@@ -11,13 +11,14 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from types import FrameType, FunctionType
+from types import FrameType, FunctionType, MethodType
 from typing import Any, ClassVar, NoReturn, cast
 
 from ..array import for_loops
 from ..array.deferred import Deferred, as_number, has_formula
 from ..array.frame_branches import FrameBranch, one_of, undecided
 from ..array.frame_numbers import Computed, FrameTruth, refuse
+from ..array.lengths_as_numbers import settled
 from ..array.loop_lists import Gathered
 from ..operations.refusals import LOOPS_WHILE
 from ..stream.rules import (
@@ -41,6 +42,7 @@ from . import registered
 #: Frames for which a function is asked whether it makes a tensor.
 _TRIED = 48
 
+_OURS = __name__.partition(".")[0] + "."
 #: Kinds of sites, and names, of functions that may make a tensor of lengths as numbers.
 _LOOPS = ("for", "while", "comprehension")
 _MAKERS = frozenset((
@@ -98,18 +100,15 @@ def _better(value: Any, best: Any, greater: bool) -> Any:
     asked = value >= best if greater else value <= best
     if not isinstance(asked, Comparison):
         return value if asked else best
+    with suppress(Apart):
+        found = chosen(asked, value, best)
+        TRACER.limits |= isinstance(found, Length) and bool(found.in_most())
+        return found
     answer = trusted(asked, "soon")
-    if greater or answer is None or not isinstance(value if answer else best, int):
-        with suppress(Apart):
-            return chosen(asked, value, best)
     if answer is None:
         asked.refuse()
-    if not answer:
-        value, best = best, value
-        asked = value >= best if greater else value <= best
-    if isinstance(asked, Comparison):
-        asked.require()
-    return value
+    asked.require(answer)
+    return value if answer else best
 
 
 # ---------------------------------------------------------------------- functions that are given lengths
@@ -118,6 +117,12 @@ def _registered(instead: Callable[..., Any], original: Any, /, *args: Any, **kwa
     if registered.length_in((args, kwargs)) is None:
         return TRACER.copied(original)(*args, **kwargs)
     return instead(original, *args, **kwargs)
+
+
+def _settling(f: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Run a function of this package on numbers in the place of lengths that are some in all but short streams."""
+    args, kwargs = settled(f.__name__, args, kwargs)
+    return f(*args, **kwargs)
 
 
 def _asking(original: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -190,6 +195,14 @@ class Tracer(Hooks):
         min: _extreme(min, False),
         **for_loops.INSTEAD,
     }
+
+    #: Whether a forward has made a length that is a number in all but short streams.
+    limits = False
+
+    def of(self, f: Any) -> Any:
+        found = super().of(f)
+        own = self.limits and found is f and isinstance(f, (FunctionType, MethodType))
+        return partial(_settling, f) if own and f.__module__.startswith(_OURS) else found
 
     # ------------------------------------------------------------------ truths
     def symbolic(self, value: Any) -> bool:

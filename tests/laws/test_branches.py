@@ -6,6 +6,7 @@ from random_graphs.idioms import net
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
+from dreamstream.engine.capture import captured
 from dreamstream.errors import NotStreamableError
 
 
@@ -286,3 +287,17 @@ def test_a_forward_runs_once(capsys):
     assert capsys.readouterr().out == "runs\n"
     ds.compile(net(forward), ("B", 2, "L"), verify=False)
     assert capsys.readouterr().out == "runs\n"
+
+
+def test_what_is_found_of_lengths_is_bounded():
+    """A forward may compare lengths with ever other numbers."""
+
+    def many(self, x):
+        n = x.size(2)
+        for least in range(1, 700):
+            n = max(x.size(2), least)
+        return F.pad(x, (0, n - x.size(2)))
+
+    capture, _ = captured(net(many), ("B", 2, "L"), 1, "float32", False)
+    facts = capture.inputs[0].edge.line.facts
+    assert 0 < sum(len(known) for known in facts.values() if isinstance(known, dict)) < 300

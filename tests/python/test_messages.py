@@ -529,7 +529,7 @@ def short_pieces(library):
         def forward(self, x):
             if x.size(2) == 1:
                 return x + 1
-            return x + 0 * min(x.size(2), 60)
+            return x * min(x.size(2), 60)
 
     return Short()
 

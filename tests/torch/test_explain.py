@@ -180,6 +180,7 @@ ALL = {
         "flip at",
         "can't be negated or made absolute",
         "sum over the batch",
+        "the truth of a stream inside a forward",
         "whether a frame is the last one",
         "`break` at line",
         "sort along L",
@@ -349,3 +350,50 @@ def test_models_of_strangers(f):
     assert len(said) == len(STRANGERS[f]) and all(any(part in text for text in said) for part in STRANGERS[f]), (
         said
     )
+
+
+@pytest.mark.parametrize("library", [torch, ds])
+def test_a_softmax_in_an_expression_hides_nothing(library):
+    class Model(library.nn.Module):
+        def forward(self, x):
+            return (x.softmax(1) * x).flip(1)
+
+    with pytest.raises(ds.NotStreamableError) as caught:
+        ds.compile(Model().eval(), ("B", "L", 8), explain=True)
+    assert [text.partition(" at")[0] for text in caught.value.refusals] == ["softmax over L", "flip"]
+
+
+@pytest.mark.parametrize("leaves_the_round", ["continue", "break"])
+def test_what_leaves_a_round_for_some_frames_leaves_the_rest_to_be_looked_at(leaves_the_round):
+    class Left(nn.Module):
+        def forward(self, x):
+            out = []
+            for t in range(x.size(1)):
+                if t % 2 == 0:
+                    if leaves_the_round == "break":
+                        break
+                    continue
+                out.append(x[:, t])
+            return torch.stack(out, 1).flip(1)
+
+    with pytest.raises(ds.NotStreamableError) as caught:
+        ds.compile(Left().eval(), ("B", "L", 8), explain=True)
+    said = caught.value.refusals
+    assert said[-1].startswith("flip at") and not any("stack" in text and "flip" not in text for text in said)
+
+
+@pytest.mark.parametrize("library", [torch, ds])
+def test_an_if_on_a_number_of_all_streams_is_listed(library):
+    class Model(library.nn.Module):
+        def forward(self, x):
+            most = x.abs().amax((0, 1, 2)) + 1
+            if most > 3:
+                x = x / most
+            return x.flip(1)
+
+    with pytest.raises(ds.NotStreamableError) as caught:
+        ds.compile(Model().eval(), ("B", "L", 8), explain=True)
+    starts = ("amax over the batch", "the truth of a stream", "flip")
+    assert [text.startswith(start) for start, text in zip(starts, caught.value.refusals, strict=True)] == [
+        True
+    ] * 3

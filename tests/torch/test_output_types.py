@@ -43,8 +43,32 @@ CASTS = {
     "complex of parts": lambda y, x: torch.complex(y, x).transpose(1, 2),
     "complex and parts": lambda y, x: [torch.view_as_complex(y.unflatten(2, (3, 2))), y.unflatten(2, (3, 2))],
     "stft": lambda y, x: torch.stft(y[..., 0], 8, 4, window=torch.ones(8), center=False, return_complex=True),
+    "integers that are computed with": lambda y, x: ((y * 9).int() + 1, (y * 9).short() * 2, (y > 0).int() - 1),
+    "integers that go around": lambda y, x: ((y * 99).byte() + 200, ((y * 99).char() * 100).float() / 2),
+    "integers of several types": lambda y, x: (
+        (y * 9).int() * (y * 9).short(),
+        (y * 9).int() + torch.tensor([2]),
+        torch.cat([(y * 9).char(), (y * 9).int()], 2),
+    ),
+    "sums of integers": lambda y, x: (
+        (y * 99).byte().sum(-1),
+        (y * 9).int().sum(1),
+        ((y * 99).char() * 9).cumsum(1),
+    ),
+    "limits and order of integers": lambda y, x: ((y * 9).int().amax(-1), ((y * 99).char() * 9).sort(-1)[0]),
+    "asked for by name": lambda y, x: (
+        torch.zeros_like(y, dtype=torch.int16),
+        (y * 9).int().sum(-1, dtype=torch.int32),
+    ),
+    "lengths": lambda y, x: (lengths(y).int() // 2, lengths(y) * 2.0, lengths(y).half(), lengths(y).bool()),
     "where its own type is asked for": lambda y, x: y.half() if y.int().dtype == torch.int32 else y,
 }
+
+
+def lengths(y):
+    return torch.full((y.size(0),), y.size(1))
+
+
 X = torch.from_numpy(np.random.default_rng(3).standard_normal((1, 24, 6), np.float32))
 
 
@@ -126,3 +150,14 @@ def test_what_is_computed_in_float64_is_refused_by_its_line():
         ds.errors.DTypeError, match=r"computes in float32.*`return x\.double\(\) \* 2`.*do it last"
     ):
         ds.compile(Widened(), ("B", 4, "L"))
+
+
+def test_calls_give_the_types_of_torch():
+    """Without frames in the first call, too."""
+    x = X - 0.5
+    for function in (lambda y, x: ((y * 9).short() * 2).sum(1), lambda y, x: ((y * 99).char() + 1, y > 0)):
+        model = Model(function).eval()
+        wanted, online = leaves(model(x)), ds.patch_module(model).online()
+        for k, (a, b) in enumerate(((0, 0), (0, 7), (7, 24))):
+            chunk = ds.stream_tensor([x[0, a:b]], ids=["a"], sos=not k, eos=k == 2, names=("B", "L", None))
+            assert [y.dtype for y in leaves(online(chunk))] == [y.dtype for y in wanted]

@@ -210,9 +210,14 @@ def test_what_is_told_leads_through(told, refused, remedied):
 
 SHORT = {
     "a smaller of two": lambda m, x: x * min(x.size(1), 5),
-    "a pad before the first frame": lambda m, x: F.pad(x, (0, 0, max(0, 5 - x.size(1)), 0)),
-    "zeros before the first frame": lambda m, x: torch.cat([x.new_zeros(1, max(0, 5 - x.size(1)), 4), x], 1),
-    "frames in an if": lambda m, x: F.pad(x, (0, 0, 5 - x.size(1), 0)) if x.size(1) < 5 else x,
+    "half a smaller of two": lambda m, x: x * (min(x.size(1), 5) / 2),
+    "so many rounds": lambda m, x: x * sum(i for i in range(min(x.size(1), 5))),
+    "so many ones": lambda m, x: x + torch.ones(min(x.size(1), 5)).sum(),
+    "every so many": lambda m, x: x[:, :: min(x.size(1), 5)],
+    "so many of each": lambda m, x: x.repeat_interleave(min(x.size(1), 5), 1),
+    "half a pad before the first frame": lambda m, x: F.pad(x, (0, 0, max(0, 5 - x.size(1)) // 2, 0)),
+    "half the zeros before it": lambda m, x: torch.cat([x.new_zeros(1, max(0, 5 - x.size(1)) // 2, 4), x], 1),
+    "rows of a table": lambda m, x: x.mean(1) + torch.ones(9, 4)[: min(x.size(1), 5)].sum(0),
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...array import Tensor
 from ...array.deferred import is_computed
-from ...array.ends import in_most_streams, last_frames, padded_to
+from ...array.ends import at_least_before, in_most_streams, last_frames, padded_to
 from ...array.scores import Scores
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
@@ -32,7 +32,8 @@ __all__ = ["pad", "pad_to_multiple"]
     "features, within each frame.",
     pad="sequence of int: ``(left, right)`` of the last dimension, then of the one before, and so on; negative "
     "numbers take elements away. Behind a stream's last frame also what was computed of lengths, such as "
-    '``y.size(L) - x.size(L)`` or ``-x.size(L) % 4``, for "constant" and "replicate".',
+    '``y.size(L) - x.size(L)`` or ``-x.size(L) % 4``, for "constant" and "replicate", and before the first '
+    'what makes short streams longer, ``max(0, k - x.size(L))``, for "constant".',
     mode='{"constant", "replicate", "reflect", "circular"}: What is added. "circular" is not for the stream axis.',
     value='For "constant"; 0 without it.',
 )
@@ -68,10 +69,14 @@ def _pad_stream(x: Any, pads: list[Any], pad: Callable[[Any, list[Any]], Tensor]
     return branch.padded(x, pads, end, x.size(x.dims.index("L")), pad)
 
 
-def _last_frames(x: Any, axis: int, more: Any, value: float) -> Any:
-    """Return as many frames as a pad before the first by a number less the length leaves: the last; else None."""
+def _before(x: Any, axis: int, more: Length, value: float, crops: bool) -> Any:
+    """Pad before the first frame up to a number, or, where it `crops`, to a number, which leaves the last ones."""
+    if not x.is_stream or x.dims[axis] != "L":
+        return None
     count = more + x.shape[axis]
-    if not x.is_stream or x.dims[axis] != "L" or type(count) is not int or count < 1:
+    if isinstance(count, Length):
+        return at_least_before(x, axis, more, value)
+    if not crops or count < 1:
         return None
     padded: Any = _pad_axis(x, axis, count, 0, "constant", value)
     return last_frames(padded, count)
@@ -81,12 +86,13 @@ def _pad_axes(x: Tensor, pads: Sequence[Any], mode: str, value: float) -> Tensor
     """Pad the last dimensions, one pair of numbers for each, beginning at the last."""
     for i in range(0, len(pads), 2):
         axis, (left, right) = x.ndim - 1 - i // 2, pads[i : i + 2]
-        cut = isinstance(left, Length) and mode == "constant" and type(right) is int and not right
-        if cut and (last := _last_frames(x, axis, left, value)) is not None:
-            x = last
-        elif isinstance(right, Length):
-            x = _pad_to(x, axis, operator.index(left), right, mode, value)
-        elif operator.index(left) or right:
+        if isinstance(left, Length) and mode == "constant" and type(right) is int:
+            before = _before(x, axis, left, value, not right)
+            x, left = (x, left) if before is None else (before, 0)
+        left = operator.index(left)
+        if isinstance(right, Length):
+            x = _pad_to(x, axis, left, right, mode, value)
+        elif left or right:
             x = _pad_axis(x, axis, left, right, mode, value)
     return x
 

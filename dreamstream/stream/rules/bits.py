@@ -87,6 +87,8 @@ class Bits(Token):
     def __pow__(self, other: object) -> Power:
         if not isinstance(other, (int, float)):
             self._misuse("raised to a power that is no number")
+        if (number := self.settled()) is not self:  # type: ignore[attr-defined]
+            return number**other
         return Power(self, other)
 
     def is_integer(self) -> bool:

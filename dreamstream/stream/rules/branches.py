@@ -194,7 +194,10 @@ class _Open:
     # ------------------------------------------------------------------ what happens to streams meanwhile
     def padded(self, x: Any, pads: list[Any], end: int, whole: Any, pad: Callable[[Any, list[Any]], Any]) -> Any:
         """Pad a stream of this length by what all streams are padded by; `end` is behind its last frame."""
-        if any(type(p) is not int or p for i, p in enumerate(pads) if i != end):
+        others = [i for i, p in enumerate(pads) if i != end and (type(p) is not int or p)]
+        if others == [end - 1] and type(pads[end]) is int and not pads[end]:  # before its first frame
+            end -= 1
+        elif others:
             if (meant := self.meant("soon")) is None:
                 raise self._refused("pads")
             return pad(x, pads) if meant else x

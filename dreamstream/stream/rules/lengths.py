@@ -28,7 +28,7 @@ from .compare import Comparison, compared
 from .for_every_stream import Formula, constant, holds, stairs, total
 from .quotients import Quotient
 from .sizes import Edge, Rows, Token, Uncounted
-from .sums import edges_of, origin_of, text_of
+from .sums import edges_of, fact, origin_of, text_of
 
 __all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
 
@@ -121,7 +121,7 @@ class Length(Bits):
             self._misuse(f"combined by {op} with {type(value).__name__} (only with integers)")
 
     def _sum(self, other: object, sign: int, op: str) -> Any:
-        if isinstance(other, (Comparison, Quotient)) or _of_positions(other):
+        if isinstance(other, (Comparison, Quotient)) or _of_positions(other) or self._is_number_beside(other):
             return NotImplemented
         if isinstance(other, Length):
             more = [(sign * c, a) for c, a in other.terms]
@@ -153,7 +153,7 @@ class Length(Bits):
     def __mul__(self, other: object) -> Any:
         if isinstance(other, BatchSize):
             return self.edge.entry.library.joined(self, other.times)
-        if isinstance(other, Comparison) or _of_positions(other):
+        if isinstance(other, Comparison) or _of_positions(other) or self._is_number_beside(other):
             return NotImplemented
         if type(other) is list and other == [None]:
             return other * self
@@ -206,7 +206,12 @@ class Length(Bits):
     def __truediv__(self, other: object) -> Quotient:
         if isinstance(other, float) and other.is_integer():
             other = int(other)
+        if (number := self.settled()) is not self:
+            return number / other
         return Quotient(self, self._divisor("/", other))
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return super().__rtruediv__(other) if (number := self.settled()) is self else other / number
 
     def __floor__(self) -> Length:
         return self
@@ -302,11 +307,12 @@ class Length(Bits):
         line = getattr(self.edge, "line", None)
         if line is None:
             return None
-        key = (what, self.key())
-        if key not in line.facts:
+
+        def found() -> Any:
             formula = self.formula()
-            line.facts[key] = None if formula is None else find(formula)
-        return line.facts[key]
+            return None if formula is None else find(formula)
+
+        return fact(line, (what, self.key()), found)
 
     def compares(self, relation: str, frames: Length) -> bool | None:
         """Return whether it compares with 0 so in every stream that has these frames; None where that depends."""
@@ -324,6 +330,23 @@ class Length(Bits):
         edges = {id(e): e for _, a in self.terms for e in edges_of(a)}.values()
         found = self.fact("stairs", lambda _: stairs(self, edges))
         return self if found is None else found.of(edges)
+
+    def in_most(self) -> int | None:
+        """Return the number that it is in all but short streams; None where it is none."""
+        return self.fact("in most", lambda formula: constant(formula.soon()))
+
+    def settled(self) -> Any:
+        """Return the number that it is in all but short streams, which are refused at their ends; else itself."""
+        return operator.index(self) if self.in_most() else self
+
+    def _is_number_beside(self, other: Any) -> bool:
+        """Whether it meets frames, which take it as the number that it is in all but short streams."""
+        return bool(getattr(other, "ndim", 0)) and bool(self.in_most())
+
+    def at_most(self, most: Any) -> Any:
+        """Return the smaller of it and another length or a number."""
+        rest = most - self
+        return most - (rest.at_least(0) if isinstance(rest, Length) else max(rest, 0))
 
     def most(self) -> int | None:
         """Return a number that it never exceeds; None where none below 2**20 was found."""

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["Unknown", "edges_of", "index_of", "key_of_length", "length_maker", "origin_of", "recalled", "text_of"]
+__all__ = [
+    "Unknown",
+    "edges_of",
+    "fact",
+    "index_of",
+    "key_of_length",
+    "length_maker",
+    "origin_of",
+    "recalled",
+    "text_of",
+]
 
 
 def edges_of(atom: Any) -> list[Any]:
@@ -87,15 +97,28 @@ def length_maker(out: Any, edges: Sequence[Any]) -> Callable[..., Any]:
     return length_of
 
 
+#: Facts of lengths that a line holds; a forward whose numbers change from call to call asks for ever others.
+_MOST = 256
+
+
+def fact(line: Any, key: Any, find: Callable[[], Any]) -> Any:
+    """Return what was found out of lengths before, by its key, or find it."""
+    known = line.facts.setdefault("lengths", {})
+    if key not in known:
+        found = find()
+        if len(known) >= _MOST:
+            known.clear()
+        known[key] = found
+    return known[key]
+
+
 def recalled(what: Any, given: Sequence[Any], find: Callable[[], Any]) -> Any:
     """Return the length, the number or None that was found of equal lengths and numbers, or find it."""
     edges: list[Any] = []
     key = (what, *[key_of_length(x, edges) if hasattr(x, "terms") else x for x in given])
-    facts = edges[0].line.facts
-    if key not in facts:
+
+    def maker() -> Callable[..., Any]:
         out = find()
-        if hasattr(out, "terms"):
-            facts[key] = length_maker(out, edges)
-            return out
-        facts[key] = lambda *_: out
-    return facts[key](edges)
+        return length_maker(out, edges) if hasattr(out, "terms") else lambda *_: out
+
+    return fact(edges[0].line, key, maker)(edges)

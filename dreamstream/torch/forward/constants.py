@@ -21,6 +21,9 @@ from ...stream.rules import Length, Rows, Token
 from .held import memory_of
 from .places import looked_at, noted
 
+#: The types of integers and of floats that operators take for wider ones.
+NARROW = frozenset((torch.int32, torch.int16, torch.int8, torch.uint8))
+HALF = frozenset((torch.float16, torch.bfloat16))
 _REAL = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 
 

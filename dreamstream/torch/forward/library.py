@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha1
 from typing import Any, NoReturn
 from weakref import ref
@@ -20,6 +21,7 @@ from ...array import creation
 from ...array.attend import of_all
 from ...array.batch_constants import is_constant, lifts, plain_beside
 from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, has_formula, is_deferred, is_filled
+from ...array.dtypes import nominal
 from ...array.einsum import letters_of, spread, table_product
 from ...array.frame_numbers import number_in
 from ...array.known import recalled
@@ -34,6 +36,7 @@ from ...array.positions import (
     is_counted,
     lined_up,
     number_of_all,
+    of_masks,
     picked,
     streamed,
     unknown,
@@ -57,8 +60,9 @@ from ..tensor.stream_tensor import StreamTensor as Shell
 from . import names
 from .arguments import inner_of
 from .complex_pair import Complex
-from .constants import Constant
+from .constants import HALF, NARROW, Constant
 from .conversions import with_value
+from .integers import typed
 from .mode import current
 from .places import converted, dropping, noted, repeated, same
 from .sizes import TorchBatch, TorchBatchLength, TorchLength, TorchStride
@@ -80,7 +84,8 @@ class TorchLibrary(Library):
     tensor = torch.Tensor
     batch, length, joined, stride = TorchBatch, TorchLength, TorchBatchLength, TorchStride
     types = {bool: torch.bool, float: torch.float32, int: torch.int64} | {
-        name: getattr(torch, name) for name in ("bool", "float32", "float64", "int64")
+        name: getattr(torch, name)
+        for name in ("bool", "float32", "float64", "int64", "int32", "int16", "int8", "uint8", "float16")
     }
     see = staticmethod(Shell.shell)
     real = staticmethod(torch.get_default_dtype)
@@ -129,11 +134,23 @@ class TorchLibrary(Library):
     def alike(self, tensor: Any, values: Any) -> Any:
         return torch.from_numpy(values).to(tensor)
 
-    def beside(self, x: Any, real: Any) -> Any:
-        wanted = getattr(real.torch if isinstance(real, Constant) else real.value, "dtype", None)
-        if wanted not in (torch.float16, torch.bfloat16):
+    def beside(self, x: Any, other: Any) -> Any:
+        wanted = getattr(other.torch if isinstance(other, Constant) else other.value, "dtype", None)
+        if wanted not in NARROW | HALF:
             return x
         return x._like(x.torch.to(wanted)) if isinstance(x, Constant) else with_value(x, lambda v: v.to(wanted))
+
+    def meeting(self, kind: Any, other: Any) -> str:
+        given = torch.empty(1, dtype=other) if isinstance(other, torch.dtype) else other
+        return str(torch.result_type(torch.empty(1, dtype=kind), given)).removeprefix("torch.")
+
+    def as_type(self, x: Any, kind: str) -> Any:
+        dtype = getattr(torch, kind)
+        if (types := getattr(x.edge.entry, "types", None)) is None:
+            return with_value(x.to(nominal(dtype)), lambda value: value.to(dtype))
+        made = x._through("cast", {"to": nominal(dtype).name})
+        types |= {} if kind == made.dtype.name else {made.edge.handle: kind}
+        return made
 
     def constant(self, tensor: Any) -> Constant:
         return Constant(tensor, current().arrays)
@@ -265,7 +282,7 @@ class TorchLibrary(Library):
             return args
         if any(at and sum(isinstance(s, Length) for s in x.shape) != 1 for x, at in zip(inner, deferred)):
             return args
-        real = next((_REAL[x.dtype] for x in frames if x.dtype in _REAL), None)
+        real = _number_type([x.dtype for x in frames])
         return tuple([_of_frames(x, real) if at else a for a, x, at in zip(args, inner, deferred)])
 
     def take(self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -351,12 +368,12 @@ def met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     """Run a function of positions and a stream: each frame meets what is computed of its position."""
     forward, name = current(), names.meaning_of(func).name
     types = [x.dtype for x in leaves((args, kwargs)) if getattr(x, "is_stream", False) and not is_deferred(x)]
-    real = next((_REAL[t] for t in types if t in _REAL), None)
+    real = _number_type(types)
 
     def own(x: Any) -> Any:
         return forward.unwrap(_of_frames(x, real)) if is_deferred(x) else x
 
-    return forward._run(func, name, map_leaves(args, own), map_leaves(kwargs, own))
+    return typed(partial(forward._run, func, name), name, map_leaves(args, own), map_leaves(kwargs, own))
 
 
 def _of_frames(x: Any, real: torch.dtype | None) -> torch.Tensor:
@@ -381,9 +398,15 @@ def _everywhere(x: Deferred) -> torch.Tensor | None:
     return found.expand(features) if any(n != 1 for n in features) else found
 
 
-_REAL = {np.dtype("float32"): torch.float32, np.dtype("float64"): torch.float64}
+#: Types of numbers in the order in which integers of positions take those that they meet.
+_REAL = {np.dtype(str(t).removeprefix("torch.")): t for t in (torch.float64, torch.float32, torch.int64)}
 #: Types that integers of positions have.
 _INTEGERS = (torch.int64, torch.int32, torch.int16)
+
+
+def _number_type(types: Sequence[Any]) -> torch.dtype | None:
+    """Return the type that integers of positions take beside frames of these."""
+    return next((t for own, t in _REAL.items() if own in types), None)
 
 
 def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
@@ -391,6 +414,7 @@ def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
 
     Integers become numbers of the type `wanted`, float32 without it; other numbers do if it is wider.
     """
+    wanted = None if wanted == torch.int64 and x.dtype not in _INTEGERS else wanted
     known, key = x.__dict__.setdefault("_streams", {}), (current().entry, wanted)
     if key not in known:
         known[key] = _streamed_anew(x, wanted)
@@ -410,7 +434,7 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
         return torch.nn.functional.one_hot(places, *x.args[1:], **x.kwargs).to(wanted or torch.float32)
     if is_filled(x):
         return forward._wrapped(x.as_stream())
-    if x.dtype in _INTEGERS or has_formula(x):
+    if (x.dtype in _INTEGERS and not of_masks(x)) or has_formula(x):
         return _counted(forward, x, str(wanted or torch.float32).rpartition(".")[2])
     if sum(isinstance(s, Length) for s in x.shape) != 1:
         raise NotStreamableError.here(f"{x.func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")

@@ -22,6 +22,7 @@ from ...array.dtypes import nominal
 from ...array.elementwise import stands_elsewhere
 from ...array.filled import Shared, to_a_copy
 from ...array.first_frame import first_of
+from ...array.lengths_as_numbers import settled
 from ...array.positions import ELEMENTWISE, PICKING
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
@@ -62,6 +63,7 @@ from .custom import Gradients, saving
 from .drawn import Drawn, draws, only_computes
 from .foreign_errors import COMPILED, refusal_of
 from .held import TorchHeld
+from .integers import typed
 from .names import (
     AS_ANOTHER,
     ATTENTION,
@@ -304,7 +306,9 @@ class Forward(TorchFunctionMode):
 
     def _anew(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Ask the native front end."""
-        name = func.__name__
+        args, kwargs = settled(meaning.name, args, kwargs)
+        if not (concerned(args) or concerned(kwargs)):  # by nothing but lengths that are numbers now
+            return self._plainly(func, args, kwargs)
         if self._has_loose:
             if meaning.name == "cat" and (joined := extended(self, *args, **kwargs)) is not None:
                 return joined
@@ -319,9 +323,8 @@ class Forward(TorchFunctionMode):
                 if meaning.name in AS_ANOTHER:
                     return self._wrapped(getattr(args[0], meaning.name)(args[1]))
                 if meaning.in_place:
-                    return self._written(
-                        target, self.entry.library.of_lengths(func, meaning.name, args, kwargs), name
-                    )
+                    made = self.entry.library.of_lengths(func, meaning.name, args, kwargs)
+                    return self._written(target, made, func.__name__)
                 if meaning.name in WRITERS and not args[0].is_filled:
                     return self._defer(func, meaning, target, args, kwargs)
         if (
@@ -390,10 +393,9 @@ class Forward(TorchFunctionMode):
         if named and SIZES.get(meaning.name) in named:
             given = [*(given or [named.pop("input")]), named.pop(SIZES[meaning.name])]
         known = meaning.native is not None and given and type(given[0]) is NativeStream and not among(given)
-        if known and torch.dtype not in map(type, (*given, *named.values())):
-            result = meaning.native(*given, **named)  # type: ignore[misc]
-        else:
-            result = self._run(func, meaning.name, tuple(given), named)
+        is_known = known and torch.dtype not in map(type, (*given, *named.values()))
+        native: Any = meaning.native if is_known else lambda *a, **k: self._run(func, meaning.name, *a, **k)
+        result = typed(native, meaning.name, given, named)
         if result is NotImplemented and (number := next((x for x in given if isinstance(x, Length)), None)):
             number._misuse(f'an operand of {func.__name__} beside frames (unstreamable="buffer" waits for it)')
         if (meaning.in_place or kwargs.get("inplace") is True) and isinstance(target, StreamTensor):
@@ -419,7 +421,7 @@ class Forward(TorchFunctionMode):
         if result is NotImplemented:
             given = tuple(map(self.unwrap, given))
             named = {SPELLINGS.get(k, k): self.unwrap(v) for k, v in named.items()}
-            result = self._run(func, meaning.name, given, named)
+            result = self._run(func, meaning.name, *given, **named)
         if isinstance(target, StreamTensor) and writes_into and result is not None:
             if not views:
                 return self._written(target, result, func.__name__)
@@ -427,7 +429,7 @@ class Forward(TorchFunctionMode):
             return target
         return self._wrapped(result)
 
-    def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run(self, func: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
         if self._has_loose and lifts((args, kwargs)):
             if writes(func.__name__, kwargs):
                 raise writes_into_all(func.__name__)
@@ -507,7 +509,7 @@ class Forward(TorchFunctionMode):
             constant: Any = x.value if not x.roles and isinstance(x.value, Length) else x.beside_frames()
             if getattr(constant, "is_stream", True):
                 return constant
-            return Constant(torch.from_numpy(constant.numpy()).to(self.device), self.arrays)
+            return Constant(torch.from_numpy(constant.numpy()).to(self.device, x.dtype), self.arrays)
         if isinstance(x, (list, tuple)):
             if ATOMS.issuperset(map(type, x)):
                 return x

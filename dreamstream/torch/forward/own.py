@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from operator import attrgetter
 from typing import Any
 
@@ -56,6 +56,9 @@ def elementwise(name: str, composed: Callable[..., Any], function: Callable[...,
     first = next(iter(signature.parameters))
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        ends = next((x._ends for x in args if isinstance(x, NativeTensor) and x._ends is not None), None)
+        if ends is not None:
+            return ends.through(partial(run, **kwargs), args)
         try:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError:

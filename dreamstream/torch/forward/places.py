@@ -23,7 +23,7 @@ from ... import _core
 from ...array import writing
 from ...array.batch_constants import is_constant
 from ...array.deferred import Deferred
-from ...array.ends import last_frames, later
+from ...array.ends import last_frames
 from ...array.known import constant, maker, streams_in
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
@@ -283,8 +283,8 @@ class _Results:
             return partial(_complex, [*map(self._of_stream, parts_of(x))]) if at is None else partial(_token, at)
         if type(x) is not NativeStream or x.alike[0] is not None:
             raise Unknown
-        if "edge" not in vars(x) and (last := later(x)) is not None:
-            if x._view is not last or not last.is_once:
+        if "edge" not in vars(x) and (last := x._ends) is not None:
+            if x._view is not last or not last.is_once or last.given is not None:
                 raise Unknown
             return partial(_made, self._seen(last.of), partial(last_frames, count=last.count))
         self._require_value(x)
@@ -497,7 +497,7 @@ def _compute(items: Iterable[Any]) -> None:
             _compute(x)
         elif kind is SHELL:
             for own in parts_of(x._inner):
-                if type(own) is NativeStream and not (later(own) or own._waiting):
+                if type(own) is NativeStream and not own._by_elements:
                     _ = own.edge
 
 

@@ -24,7 +24,7 @@ from ...online.given import Given
 from ...online.session import Call, Session
 from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
-from ..forward.constants import Constant, constant_of, dtype_of
+from ..forward.constants import NARROW, Constant, constant_of, dtype_of
 from ..forward.library import TORCH
 from ..private import without_functions
 from ..tensor.padding import flat, same, to_device
@@ -227,7 +227,8 @@ class TorchCall(Call):
         if not plan.framewise:
             results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended, columns)
         elif values and not like.shape[0]:
-            results = [_nothing(line, like, (*values, *weights)) for line in leg.lines]
+            kinds = _types_of_none(plan, leg.lines, values, weights)
+            results = [_nothing(line, like, (*values, *weights), kind) for line, kind in zip(leg.lines, kinds)]
         else:
             at = plan.checked
             if at is not None and values[at].device.type == "cpu":
@@ -338,10 +339,12 @@ class TorchCall(Call):
                     tail = inputs[i][:, 2] - leg.op.kept(inputs, outputs)[i][:, 1]
                     tail[ended] = 0
                 self.store.write((ordinal, i), window.tail(tail), self.index)
-        out = []
+        out: list[Tensor] = []
+        gives_places = str(leg.op.attributes.get("kind")).startswith("arg")
         for line, y, n, c in zip(leg.lines, results, step.n, outputs):
             if y is None or not n:
-                out.append(_nothing(line, like, (*values, *weights)))
+                kind = None if gives_places or out else like.dtype  # a sort gives places second
+                out.append(_nothing(line, like, (*values, *weights), kind))
             elif y.dim() == 1 + len(line.features):
                 out.append(y)
             elif alike and y.shape[1] == n:
@@ -453,9 +456,27 @@ class Plan:
             done[key] = what
 
 
-def _nothing(line: Line, like: Tensor, operands: Sequence[Tensor | None]) -> Tensor:
-    """Return no frames; on the tape where frames would be, so that a loss over none can be differentiated."""
+def _types_of_none(
+    plan: Any, lines: Sequence[Line], values: Sequence[Tensor], weights: Sequence[Any]
+) -> list[Any]:
+    """Return the types of what a framewise kernel gives; None where operators know them."""
+    narrow = any(t is not None and t.dtype in NARROW for t in (*values, *weights))
+    if not narrow or all(line.dtype != "int64" for line in lines):
+        return [None] * len(lines)
+    results = plan.run(plan.step, *(v.new_zeros(1, *v.shape[1:]) for v in values), *weights)
+    return [y.dtype for y in ([results] if isinstance(results, Tensor) else results)]
+
+
+def _nothing(
+    line: Line, like: Tensor, operands: Sequence[Tensor | None], kind: torch.dtype | None = None
+) -> Tensor:
+    """Return no frames; on the tape where frames would be, so that a loss over none can be differentiated.
+
+    They are of the type `kind` where that is one of narrow integers.
+    """
     features = line.features
+    if line.dtype == "int64" and kind in NARROW:
+        return like.new_empty(0, *features, dtype=kind)
     if line.dtype == _NAMES.get(like.dtype) and not torch.is_grad_enabled():
         return like.new_empty(0, *features)
     dtype = dtype_of(line.dtype)

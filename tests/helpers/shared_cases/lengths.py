@@ -54,6 +54,32 @@ def _features_in_front_taken_apart(self: Any, x: Any) -> Any:
     return q * k - [part for part in x.permute(1, 0, 2)][0].unsqueeze(1)
 
 
+# ---------------------------------------------------------------- the smaller of a length and a number
+@forward(BLC(4))
+def _what_there_is_of_ends(self: Any, x: Any) -> Any:
+    """Streams of fewer frames have fewer at their ends, too."""
+    n = x.size(1)
+    k = min(n, 3)
+    halved = ds.cat([x[:, :k] * 0.5, x[:, k:]], 1)
+    doubled = ds.cat([x[:, : n - k], x[:, n - k :] * 2], 1)
+    return halved + doubled, x[:, : n - min(n, 2)], x[:, -k:].mean(1), (x[:, -2:] * x[:, -2:]).sum(1)
+
+
+@module(BCL(4), multiple=6)
+def _faded(nn: Any, F: Any, ds: Any) -> Any:
+    """A window of a fixed number of frames over the first and the last ones, and between two streams."""
+
+    def forward(self: Any, x: Any) -> Any:
+        y, w = x * 2, self.window
+        faded = ds.cat([x[..., :3] * w, x[..., 3:-3], x[..., -3:] * w.flip((0,))], 2)
+        crossed = ds.cat([x[..., :-3], x[..., -3:] * (1 - w) + y[..., -3:] * w], 2)
+        y[..., -3:] *= w
+        y[..., :3] *= w
+        return faded, crossed, y
+
+    return net(nn, forward, window=nn.Parameter(ds.arange(3.0) / 4 + 0.25))
+
+
 # ---------------------------------------------------------------- reshaped to
 @forward(BLC(4), delay=1)
 def _length_derived_before_the_cut(self: Any, x: Any) -> Any:
@@ -111,6 +137,20 @@ def _padded_to_the_input(self: Any, x: Any) -> Any:
     """The end of the output, where a transposed convolution gives less than there was."""
     y = self.up(self.down(x))
     return F.pad(y, (0, x.size(-1) - y.size(-1))) + x
+
+
+@module(BLC(4), reach=9)
+def _padded_before_to_a_least_length(nn: Any, F: Any, ds: Any) -> Any:
+    """Zeros before streams that are too short, by a pad, in an if, and joined."""
+
+    def forward(self: Any, x: Any) -> Any:
+        n = x.size(1)
+        y = F.pad(x, (0, 0, max(0, 6 - n), 1), value=0.5)
+        z = x if n > 4 else F.pad(x, (0, 0, 4 - n, 0))
+        joined = ds.cat([ds.zeros(x.size(0), max(0, 3 - n), 4), x * 2], 1)
+        return y.unfold(1, 6, 1).mean(-1), z, joined
+
+    return net(nn, forward)
 
 
 # ---------------------------------------------------------------- constants of that length

@@ -41,6 +41,8 @@ def pad(step: Step, x: Window, more: Tensor | None = None) -> Tensor:
 def pad_to_multiple(step: Step, x: Window) -> Tensor:
     """Return the stream with frames before it, and behind it up to a whole number of blocks."""
     a = step.attributes
+    if a["mode"] == "before":  # all of them
+        return x.run(step.first[0] - (a["least"] - x.total).clamp(min=0), step.n[0], a["value"])
     more = (-x.total).remainder(a["multiple"]).maximum(a["least"] - x.total)
     right = a["right"] + more
     end = x.total.maximum(right.clamp(min=a["left"]) + 1)  # of too short a stream that is mirrored

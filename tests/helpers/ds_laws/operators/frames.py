@@ -27,6 +27,8 @@ def pad_to_multiple(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     n = len(x)
     if not n and a["mode"] == "replicate":
         return [x]
+    if a["mode"] == "before":
+        return [padded(x, max(a["least"] - n, 0), 0, "constant", a["value"])]
     right = a["right"] + max(n + -n % a["multiple"], a["least"]) - n
     missing = max(max(a["left"], right) + 1 - n, 0) if a["mode"] == "reflect" else 0
     longer = np.concatenate([x, np.full((missing, *x.shape[1:]), a["value"], x.dtype)])
@@ -160,6 +162,8 @@ def _pad(rng: Rng, dtype: str) -> Case:
 def _pad_to_multiple(rng: Rng, dtype: str) -> Case:
     kind = any_type(rng, dtype)
     a = {**pads(rng, kind), "multiple": int(pick(rng, 1, 2, 3, 5)), "least": int(pick(rng, 0, 0, 1, 4, 7))}
+    if rng.random() < 0.25:
+        a = {"value": a["value"], "mode": "before", "least": a["least"], "left": 0, "right": 0, "multiple": 1}
     reach = a["left"] + a["right"] + a["multiple"] + a["least"] + 2
     return make(rng, "pad_to_multiple", [Input(shape(rng), kind)], a, exact=True, reach=reach)
 
