@@ -7,9 +7,9 @@ enum { SHELL, STREAM, EDGE, PLACE, ATOMS, TENSORS, BLANK, GUARD, RECORDS, SIZE, 
 
 /* An operator: the call's own record of it, its key in the script, where its inputs are among all edges, how many of
  * them have values, weights, what runs on frames and with what, its outputs' lines, what gives their counts where they
- * are not the inputs', what gives columns, and two dicts, in evaluation and for training, of what it did where columns
- * had the same key: what runs on windows, or None where it handed its input on. Where an operator has neither what runs on frames nor columns, and
- * where these don't serve, the call's `again` runs it. */
+ * are not the inputs', the operator itself where it sees columns, and two dicts, in evaluation and for training, of what it
+ * did where columns had the same key: what runs on windows, or None where it handed its input on. Where an operator has
+ * neither what runs on frames nor columns, and where these don't serve, the call's `again` runs it. */
 enum { LEG, LEG_KEY, LEG_AT, LEG_VALUES, LEG_WEIGHTS, LEG_RUN, LEG_STEP, LEG_LINES, LEG_COUNTS };
 enum { LEG_COLUMNS = LEG_COUNTS + 1, LEG_DONE };
 

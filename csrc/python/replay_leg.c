@@ -2,6 +2,7 @@
  *
  * One that sees single frames runs here where its inputs have equal counts; one that sees windows of one input does
  * again what it did in a call in which these stood alike. All others are run by the call itself. */
+#include "python/op.h"
 #include "python/replay.h"
 
 /* Inputs and weights of an operator that runs here; what has more runs by the call itself. */
@@ -68,13 +69,20 @@ static bool follow(const replay_object *r, PyObject *entry, PyObject *key)
     return followed;
 }
 
+static bool go_back(const replay_object *r, PyObject *entry)
+{
+    PyObject *done = PyObject_CallMethodNoArgs(entry, r->names[N__step_back]);
+    Py_XDECREF(done);
+    return done != NULL;
+}
+
 /* The exception that is under way outlives another function of the call's. */
 static void step_back(const replay_object *r, PyObject *entry)
 {
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
     if (PyErr_GivenExceptionMatches(type, PyExc_Exception)) {
-        Py_XDECREF(PyObject_CallMethodNoArgs(entry, r->names[N__step_back]));
+        go_back(r, entry);
         PyErr_Clear();
     }
     PyErr_Restore(type, error, traceback);
@@ -94,12 +102,25 @@ static PyObject *part(const work *w, int which)
     return PyTuple_GET_ITEM(w->leg, which);
 }
 
-/* Appends a result. */
-static bool append(const work *w, Py_ssize_t o, PyObject *value, PyObject *counts)
+/* Appends what a kernel has given: a value, or a tuple or list of one for each output, with the counts of each in a list,
+ * or input 0's where that is NULL. */
+static bool append_all(const work *w, PyObject *out, PyObject *after)
 {
-    PyObject *line = PyList_GET_ITEM(part(w, LEG_LINES), o);
-    return put(w->edges, new_edge(w->r, w->entry, line, counts)) == DONE &&
-           put(w->values, Py_NewRef(value)) == DONE;
+    PyObject *lines = part(w, LEG_LINES);
+    const bool several = PyTuple_Check(out) || PyList_Check(out);
+    if ((several ? PySequence_Fast_GET_SIZE(out) : 1) < PyList_GET_SIZE(lines)) {
+        PyErr_SetString(PyExc_TypeError, "a kernel has given fewer values than it has outputs");
+        return false;
+    }
+    bool right = true;
+    for (Py_ssize_t o = 0; right && o < PyList_GET_SIZE(lines); o++) {
+        PyObject *counts = after ? PyList_GET_ITEM(after, o) : PyList_GET_ITEM(w->counts, 0);
+        PyObject *value = several ? PySequence_Fast_GET_ITEM(out, o) : out;
+        right =
+            put(w->edges, new_edge(w->r, w->entry, PyList_GET_ITEM(lines, o), counts)) == DONE &&
+            put(w->values, Py_NewRef(value)) == DONE;
+    }
+    return right;
 }
 
 /* The counts of the outputs, a list; new reference. */
@@ -118,7 +139,7 @@ static PyObject *counts_after(const work *w)
 static bool run_frames(const work *w)
 {
     const replay_object *r = w->r;
-    PyObject *step = part(w, LEG_STEP), *lines = part(w, LEG_LINES);
+    PyObject *step = part(w, LEG_STEP);
     PyObject *after = part(w, LEG_COUNTS) == Py_None ? NULL : counts_after(w);
     PyObject *tape = get(r, w->entry, N_keeps_tape), *out = NULL;
     PyObject *operands[1 + MOST_OPERANDS] = {step};
@@ -130,16 +151,7 @@ static bool run_frames(const work *w)
         operands[1 + n + i] = PySequence_Fast_GET_ITEM(w->weights, i);
     if (!PyErr_Occurred() && tape && set(r, step, N_training, tape))
         out = PyObject_Vectorcall(part(w, LEG_RUN), operands, (size_t)(1 + n + n_weights), NULL);
-    bool right = out != NULL;
-    const bool several = right && (PyTuple_Check(out) || PyList_Check(out));
-    if (right && (several ? PySequence_Fast_GET_SIZE(out) : 1) < PyList_GET_SIZE(lines)) {
-        PyErr_SetString(PyExc_TypeError, "a kernel has given fewer values than it has outputs");
-        right = false;
-    }
-    for (Py_ssize_t o = 0; right && o < PyList_GET_SIZE(lines); o++) {
-        PyObject *counts = after ? PyList_GET_ITEM(after, o) : PyList_GET_ITEM(w->counts, 0);
-        right = append(w, o, several ? PySequence_Fast_GET_ITEM(out, o) : out, counts);
-    }
+    const bool right = out && append_all(w, out, after);
     Py_XDECREF(after);
     Py_XDECREF(tape);
     Py_XDECREF(out);
@@ -150,31 +162,31 @@ static bool run_frames(const work *w)
  * its outputs' counts, `taped` says whether for training. */
 static PyObject *done_before(const work *w, PyObject *after, int taped)
 {
-    enum { KEY = 3 };
     PyObject *ended = get(w->r, w->entry, N_ended);
-    PyObject *columns =
-        ended ? PyObject_CallFunctionObjArgs(part(w, LEG_COLUMNS), w->counts, after, ended, NULL)
-              : NULL;
+    PyObject *key = ended ? ds_op_columns_key(part(w, LEG_COLUMNS), w->counts, after, ended) : NULL;
     PyObject *done = PyTuple_GET_ITEM(part(w, LEG_DONE), taped);
-    PyObject *found =
-        columns ? PyDict_GetItemWithError(done, PyTuple_GET_ITEM(columns, KEY)) : NULL;
-    Py_XDECREF(columns);
+    PyObject *found = key ? PyDict_GetItemWithError(done, key) : NULL;
+    Py_XDECREF(key);
     Py_XDECREF(ended);
     return found;
 }
 
-/* Runs on windows what ran on such before. NULL with an exception. */
-static PyObject *run_again(const work *w, PyObject *run)
+/* Runs on windows what ran on such before: a value, or a tuple or list of them, or None where it can't; NULL with an
+ * exception. */
+static PyObject *run_again(const work *w, PyObject *run, PyObject *after)
 {
-    PyObject *operands[2 + MOST_OPERANDS] = {w->entry, PyList_GET_ITEM(w->given, 0)};
+    enum { N_OWN = 4 };
+    PyObject *operands[N_OWN + MOST_OPERANDS] = {w->entry, PyList_GET_ITEM(w->given, 0),
+                                                 PyList_GET_ITEM(w->counts, 0),
+                                                 PyList_GET_ITEM(after, 0)};
     const Py_ssize_t n_weights = PySequence_Fast_GET_SIZE(w->weights);
     for (Py_ssize_t i = 0; i < n_weights; i++)
-        operands[2 + i] = PySequence_Fast_GET_ITEM(w->weights, i);
-    return PyObject_Vectorcall(run, operands, (size_t)(2 + n_weights), NULL);
+        operands[N_OWN + i] = PySequence_Fast_GET_ITEM(w->weights, i);
+    return PyObject_Vectorcall(run, operands, (size_t)(N_OWN + n_weights), NULL);
 }
 
 /* Whether an operator of one input did the same before, or handed its input on, and does so again after its step along
- * the script; its result is appended. -1 with an exception. */
+ * the script; its results are appended. -1 with an exception. */
 static int run_windows(const work *w)
 {
     const replay_object *r = w->r;
@@ -188,13 +200,14 @@ static int run_windows(const work *w)
     if (runs == 1 && !follow(r, w->entry, part(w, LEG_KEY)))
         runs = -1;
     else if (runs == 1) {
-        PyObject *value =
-            run == Py_None ? Py_NewRef(PyList_GET_ITEM(w->given, 0)) : run_again(w, run);
-        if (!value || !append(w, 0, value, PyList_GET_ITEM(after, 0)))
+        PyObject *out =
+            run == Py_None ? Py_NewRef(PyList_GET_ITEM(w->given, 0)) : run_again(w, run, after);
+        runs = !out ? -1 : out == Py_None ? 0 : append_all(w, out, after) ? 1 : -1;
+        if (runs == 0 && !go_back(r, w->entry))
             runs = -1;
-        if (runs < 0)
+        else if (runs < 0)
             step_back(r, w->entry);
-        Py_XDECREF(value);
+        Py_XDECREF(out);
     }
     Py_XDECREF(run);
     Py_XDECREF(after);
@@ -231,7 +244,8 @@ static bool run_work(const work *w)
         return right;
     }
     const bool has_columns =
-        part(w, LEG_COLUMNS) != Py_None && PySequence_Fast_GET_SIZE(w->weights) <= MOST_OPERANDS;
+        Py_IS_TYPE(part(w, LEG_COLUMNS), ds_module_of(Py_TYPE(w->r))->op_type) &&
+        PySequence_Fast_GET_SIZE(w->weights) <= MOST_OPERANDS;
     const int ran = has_columns ? run_windows(w) : 0;
     return ran ? ran > 0 : run_any(w);
 }

@@ -55,8 +55,8 @@ def repeated(monkeypatch):
     """How often something was done again."""
     times = []
 
-    def counted(*given):
-        again = steady(*given)
+    def counted(*given, **how):
+        again = steady(*given, **how)
         return again and (lambda *call: times.append(1) or again(*call))
 
     monkeypatch.setattr(run_calls, "steady", counted)

@@ -464,7 +464,7 @@ def _leg(leg: Leg, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, ..
     if plan is not None and plan.of_frames:
         own = plan.run, plan.step, leg.lines, None if plan.follows else op.counts, None, None
     elif plan is not None and plan.repeats:
-        own = None, None, leg.lines, op.counts, op.columns, plan.done
+        own = None, None, leg.lines, op.counts, op, plan.done
     return (leg, leg.key, at, leg.n_values, weights, *own)
 
 

@@ -2,7 +2,8 @@
 
 In mid-stream every call is like the one before, but later: the same number of frames is kept, comes and is made,
 and those that are read stand as far before those that are made (`_core.Op.columns` gives the key of that). Then
-positions need not be looked at again: what was read are the same columns of what is there.
+positions need not be looked at again: what was read are the same columns of what is there. Where rows get unequally
+many frames, or an operator carries something from call to call, the window is made anew, but nothing else is.
 """
 
 from __future__ import annotations
@@ -15,38 +16,68 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..tensor.padding import flat
 from .kernels import Kernel, Step
 from .kernels.registry import as_they_are
-from .windows import columns_of
+from .windows import Columns, columns_of
+
+#: ``fn(call, value, counts, made, *weights)`` of a value, its counts and those of the first output gives a value, or
+#: one for each output; None where it can't.
+Again = Callable[..., Any]
 
 
 def steady(
-    kernel: Kernel, step: Step, weights: Sequence[Any], rows: int, kept: tuple[int, int, int, int]
-) -> Callable[..., Tensor] | None:
-    """Return what does again what an operator did, ``fn(call, value, *weights)``; None where positions matter.
+    kernel: Kernel, step: Step, weights: Sequence[Any], kept: tuple[int, int, int, int], **how: Any
+) -> Again | None:
+    """Return what does again what an operator did; None where positions matter.
 
     Parameters
     ----------
     step
         As in the call that was, with numbers for positions.
-    rows : int
-        How many streams are in the call.
     kept : tuple of int
-        The position of the first frame that was kept, how many were kept, are kept now, and are new.
+        The position of the first frame that was kept, how many were kept, are kept now, and are new: -1 where rows
+        differ in that.
+    how
+        See `_of_windows` and `_of_ragged`.
     """
-    if kernel.sees is None or kernel.period(step, weights) != 1:
+    if kernel.sees is None or kernel.period(step, weights) != 1 or min(kept[1:3]) < 0:
         return None
     step = replace(step)  # which others fill anew
-    first, back, tail, new = kept
     begin, n, fill, compute = kernel.sees(step, weights)
-    offset, width = begin - first, back + new
-    seen = None if (offset, n) == (0, width) else partial(columns_of, begin=offset, n=n, fill=fill)
-    if seen is not None and 0 <= offset <= width - n:
-        seen = partial(torch.narrow, dim=1, start=offset, length=n)
-    keeps, most = back or tail, max(back, tail)
-    n_features, computes = len(step.features[0]), compute is not as_they_are
+    make = _of_windows if kept[3] >= 0 else _of_ragged
+    return make(kept[1:], (begin - kept[0], n, fill), compute, len(step.features[0]), **how)
 
-    def again(call: Any, value: Tensor, *weights: Any) -> Tensor:
+
+def _of_windows(
+    kept: tuple[int, int, int],
+    seen: tuple[int, int, float],
+    compute: Callable[..., Tensor],
+    n_features: int,
+    *,
+    rows: int,
+    whole: bool,
+    **_: Any,
+) -> Again:
+    """Return what reads n columns, from an offset on, of rows that get equally many frames.
+
+    Parameters
+    ----------
+    rows : int
+        How many streams are in the call.
+    whole : bool
+        Whether equally many frames are made of all rows.
+    """
+    (back, tail, new), (offset, n, fill) = kept, seen
+    width = back + new
+    see: Callable[[Tensor], Tensor] | None = None
+    if (offset, n) != (0, width):
+        see = partial(columns_of, begin=offset, n=n, fill=fill)
+        if 0 <= offset <= width - n:
+            see = partial(torch.narrow, dim=1, start=offset, length=n)
+    keeps, most, computes = back or tail, max(back, tail), compute is not as_they_are
+
+    def again(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor:
         grid = value.unsqueeze(0) if rows == 1 else value.reshape(rows, new, *value.shape[1:])
         if keeps:
             store, key = call.store, (call.n_done - 1, 0)
@@ -62,8 +93,74 @@ def steady(
                     table[call.index] = last.detach() if last.requires_grad else last
                 else:
                     store.write(key, last, call.index)
-        frames = grid if seen is None else seen(grid)
+        frames = grid if see is None else see(grid)
         out: Tensor = compute(frames, *weights) if computes else frames
-        return out if out.dim() == 1 + n_features else out.flatten(0, 1)
+        if out.dim() == 1 + n_features:
+            return out
+        return out.flatten(0, 1) if whole else flat(out, made[:, 2] - made[:, 0])
+
+    return again
+
+
+def _of_ragged(
+    kept: tuple[int, int, int],
+    seen: tuple[int, int, float],
+    compute: Callable[..., Tensor],
+    n_features: int,
+    *,
+    lines_up: bool,
+    **_: Any,
+) -> Again:
+    """Return what reads n columns, from an offset on, of rows that get unequally many frames.
+
+    Parameters
+    ----------
+    lines_up : bool
+        See `Plan.lines_up`.
+    """
+    (back, tail, _), (offset, n, fill) = kept, seen
+
+    def again(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor | None:
+        key = call.n_done - 1, 0
+        window = Columns(
+            call.gathered.rows(key) if back else None, value, 0, back, -1, counts, call.some_end or not lines_up
+        )
+        if not (call.keeps_tape or window.is_dense):
+            return None
+        out = compute(window.run(offset, n, fill), *weights)
+        if tail:
+            call.store.write(key, window.tail(tail), call.index)
+        return out if out.dim() == 1 + n_features else flat(out, made[:, 2] - made[:, 0])
+
+    return again
+
+
+def carrying(
+    kernel: Kernel, step: Step, n_carried: int, new: int, nothing: Sequence[Callable[..., Tensor]]
+) -> Again:
+    """Return what goes on with what rows carry, and sees nothing but their new frames.
+
+    Parameters
+    ----------
+    n_carried : int
+        How many tensors.
+    new : int
+        How many frames are new; -1 where rows differ in that.
+    nothing : sequence of callable
+        What gives no frames, ``fn(like, operands)``, of all outputs but the first.
+    """
+    step = replace(step)
+
+    def again(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Any:
+        keys = [(call.n_done - 1, "carried", k) for k in range(n_carried)]
+        state = [call.gathered.rows(key, copy=call.keeps_tape) for key in keys]
+        if any(s is None for s in state):  # of an older version
+            return None
+        (y, *_), after = kernel.run(step, (Columns(None, value, 0, 0, new, counts, True),), weights, state)
+        for key, part in zip(keys, after):
+            call.store.write(key, part, call.index)
+        if y.dim() != 1 + len(step.features[0]):
+            y = y.flatten(0, 1) if new >= 0 else flat(y, made[:, 2] - made[:, 0])
+        return (y, *[none(value, (value, *weights)) for none in nothing])
 
     return again

@@ -34,8 +34,8 @@ def split(step: Step, weights: Sequence[Any]) -> tuple[list[Tensor], list[Any]]:
     return list(weights[:n]), list(weights[n:])
 
 
-def _before(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State:
-    """Return h, and of an LSTM c, before the first frame of one row: ``(1, layers * directions, size)``."""
+def _before(step: Step, weights: Sequence[Tensor | None], like: Tensor, rows: int = 1) -> State:
+    """Return h, and of an LSTM c, before the first frame of rows: ``(rows, layers * directions, size)``."""
     a, name = step.attributes, _cell(step)
     layers, given = split(step, weights)
     hidden = layers[1].shape[0] // GATES[name]
@@ -43,7 +43,8 @@ def _before(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State
     given += [None] * (len(sizes) - len(given))
     n_cells = a["layers"] * (1 + a["bidirectional"])
     return tuple(
-        like.new_zeros(1, n_cells, size) if start is None else start[None] for start, size in zip(given, sizes)
+        like.new_zeros(rows, n_cells, size) if start is None else start.expand(rows, *start.shape)
+        for start, size in zip(given, sizes)
     )
 
 
@@ -97,6 +98,8 @@ def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
         state = tuple(s.expand(frames.shape[0], -1, -1) for s in _before(step, weights, frames))
     state = begun(step, windows, state)
     y, after = of_rows(step, *_along(step, frames, lengths, state, weights, x.even and not whole))
+    if step.live and not any(step.n[1:]):  # no stream ends
+        return (y, *[None] * len(step.n[1:])), () if whole else after
     return (y, *(s[:, None][:, :n] for s, n in zip(after, step.n[1:]))), () if whole else after
 
 
@@ -105,8 +108,7 @@ def within(step: Step, x: Tensor, *weights: Any) -> tuple[Tensor, ...]:
     """Return h of every step of every frame, and each frame's last h and c."""
     lead = x.shape[:-2]
     rows = x.reshape(-1, *x.shape[-2:])
-    before = [s.transpose(0, 1) for s in _before(step, weights, rows)]
-    starts = tuple(rows.new_zeros(s.shape[0], rows.shape[0], s.shape[2]) + s for s in before)
+    starts = [s.transpose(0, 1) for s in _before(step, weights, rows, rows.shape[0])]
     if not traced() and not rows.shape[0]:
         y, ends = rows.new_zeros(0, rows.shape[1], step.features[0][-1]), starts
     else:
