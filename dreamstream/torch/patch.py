@@ -65,7 +65,17 @@ class Ignored(list[str]):
 
 
 #: Where torch has layers whose forwards compute what their attributes and tensors say, and do nothing else.
-_ROOMS = ("activation", "batchnorm", "conv", "instancenorm", "linear", "normalization", "padding", "pooling", "rnn")
+_ROOMS = (
+    "activation",
+    "batchnorm",
+    "conv",
+    "instancenorm",
+    "linear",
+    "normalization",
+    "padding",
+    "pooling",
+    "rnn",
+)
 _LAYERS = frozenset(f"torch.nn.modules.{room}" for room in _ROOMS)
 
 

@@ -453,7 +453,7 @@ class Plan:
         #: In evaluation and for training, by keys of columns: `steady`'s, or None where it handed its input on.
         self.done: tuple[dict[bytes, Any], dict[bytes, Any]] = ({}, {})
         moves_one = self.shift is not None and len(leg.lines) == 1 and not leg.lines[0].static
-        carries = one_value and self.numbers and self.kernel.carries is not None
+        carries = one_value and self.numbers and self.kernel.onwards is not None
         #: Whether what it does follows from columns, where they are known.
         self.repeats = moves_one or carries or (self.of_one and self.kernel.sees is not None)
 

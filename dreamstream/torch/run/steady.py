@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..tensor.padding import flat
+from ..tensor.padding import as_rows, flat
 from .kernels import Kernel, Step
 from .kernels.registry import as_they_are
 from .windows import Columns, columns_of
@@ -138,7 +138,7 @@ def _of_ragged(
 def carrying(
     kernel: Kernel, step: Step, n_carried: int, new: int, nothing: Sequence[Callable[..., Tensor]]
 ) -> Again:
-    """Return what goes on with what rows carry, and sees nothing but their new frames.
+    """Return what goes on by new frames with what rows carry; see `Kernel.onwards`.
 
     Parameters
     ----------
@@ -149,18 +149,23 @@ def carrying(
     nothing : sequence of callable
         What gives no frames, ``fn(like, operands)``, of all outputs but the first.
     """
-    step = replace(step)
+    step, onwards, n_features = replace(step), kernel.onwards, len(step.features[0])
+    assert onwards is not None
 
     def again(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Any:
-        keys = [(call.n_done - 1, "carried", k) for k in range(n_carried)]
-        state = [call.gathered.rows(key, copy=call.keeps_tape) for key in keys]
-        if any(s is None for s in state):  # of an older version
+        place, gathered = call.n_done - 1, call.gathered
+        state = [gathered.rows((place, "carried", k), copy=call.keeps_tape) for k in range(n_carried)]
+        if any([s is None for s in state]):  # of an older version
             return None
-        (y, *_), after = kernel.run(step, (Columns(None, value, 0, 0, new, counts, True),), weights, state)
-        for key, part in zip(keys, after):
-            call.store.write(key, part, call.index)
-        if y.dim() != 1 + len(step.features[0]):
+        if new < 0:
+            lengths = counts[:, 2] - counts[:, 0]
+            y, state = onwards(step, as_rows(value, lengths), torch.from_numpy(lengths), weights, state)
+        else:
+            y, state = onwards(step, value.reshape(gathered.n_rows, new, *value.shape[1:]), None, weights, state)
+        for k, part in enumerate(state):
+            call.store.write((place, "carried", k), part, call.index)
+        if y.dim() != 1 + n_features:
             y = y.flatten(0, 1) if new >= 0 else flat(y, made[:, 2] - made[:, 0])
-        return (y, *[none(value, (value, *weights)) for none in nothing])
+        return (y, *[none(value, (value, *weights)) for none in nothing]) if nothing else y
 
     return again

@@ -53,13 +53,16 @@ def lanes_of(step: Step) -> int:
     return step.features[0][0] if step.ranks[0] == 2 else 0
 
 
-def as_rows(step: Step, frames: Tensor, lengths: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+def as_rows(
+    step: Step, frames: Tensor, lengths: Tensor | None, state: Sequence[Tensor]
+) -> tuple[Tensor, Tensor | None, Sequence[Tensor]]:
     """Return frames ``(B, n, lanes, features)``, how many they are, and states, with a row for each lane."""
     lanes = lanes_of(step)
     if not lanes:
         return frames, lengths, state
-    lengths = lengths.unsqueeze(1).expand(-1, lanes).flatten()
-    return frames.transpose(1, 2).flatten(0, 1), lengths, tuple(s.flatten(0, 1) for s in state)
+    if lengths is not None:
+        lengths = lengths.unsqueeze(1).expand(-1, lanes).flatten()
+    return frames.transpose(1, 2).flatten(0, 1), lengths, [s.flatten(0, 1) for s in state]
 
 
 def of_rows(step: Step, y: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, State]:
@@ -82,24 +85,31 @@ def _sees_new_frames_alone(step: Step) -> bool:
     return not step.attributes["bidirectional"] and len(step.frames) == 1
 
 
-@windowed("lstm", "gru", "rnn", carries=_carried, numbers=_sees_new_frames_alone)
+def _onwards(
+    step: Step, frames: Tensor, lengths: Tensor | None, weights: Sequence[Any], state: Sequence[Tensor]
+) -> tuple[Tensor, State]:
+    """Return h of frames ``(B, n, *features)`` and the states after them; see `Kernel.onwards`."""
+    frames, lengths, state = as_rows(step, frames, lengths, state)
+    return of_rows(step, *_along(step, frames, lengths, state, weights))
+
+
+@windowed("lstm", "gru", "rnn", carries=_carried, numbers=_sees_new_frames_alone, onwards=_onwards)
 def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return every frame's h, and the last h and c where streams end."""
     x = windows[0]
     whole = step.attributes["bidirectional"]
+    lengths: Tensor | None
     if whole:
         assert step.ended is not None
         frames = x.run(step.first[0], step.n[0])
         lengths = torch.where(step.ended, x.known, 0)
     else:
         frames, lengths = x.new()
-    frames, lengths, state = as_rows(step, frames, lengths, state)
+        lengths = None if x.even else lengths
     if whole:
         state = tuple(s.expand(frames.shape[0], -1, -1) for s in _before(step, weights, frames))
     state = begun(step, windows, state)
-    y, after = of_rows(step, *_along(step, frames, lengths, state, weights, x.even and not whole))
-    if step.live and not any(step.n[1:]):  # no stream ends
-        return (y, *[None] * len(step.n[1:])), () if whole else after
+    y, after = _onwards(step, frames, lengths, weights, state)
     return (y, *(s[:, None][:, :n] for s, n in zip(after, step.n[1:]))), () if whole else after
 
 
@@ -107,13 +117,14 @@ def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
 def within(step: Step, x: Tensor, *weights: Any) -> tuple[Tensor, ...]:
     """Return h of every step of every frame, and each frame's last h and c."""
     lead = x.shape[:-2]
-    rows = x.reshape(-1, *x.shape[-2:])
+    rows = x if len(lead) == 1 else x.reshape(-1, *x.shape[-2:])
     starts = [s.transpose(0, 1) for s in _before(step, weights, rows, rows.shape[0])]
     if not traced() and not rows.shape[0]:
         y, ends = rows.new_zeros(0, rows.shape[1], step.features[0][-1]), starts
     else:
         y, *ends = _layers(step, (rows,), starts, split(step, weights)[0], (True,))
-    return y.reshape(*lead, *y.shape[1:]), *(s.transpose(0, 1).reshape(*lead, *s.shape[::2]) for s in ends)
+    results = y, *(s.transpose(0, 1) for s in ends)
+    return results if len(lead) == 1 else tuple(r.reshape(*lead, *r.shape[1:]) for r in results)
 
 
 def begun(step: Step, windows: Sequence[Window], state: State) -> State:
@@ -126,21 +137,23 @@ def begun(step: Step, windows: Sequence[Window], state: State) -> State:
 
 
 def _along(
-    step: Step, frames: Tensor, lengths: Tensor, state: State, weights: Sequence[Any], even: bool
-) -> tuple[Tensor, State]:
-    """Run all layers over frames ``(B, n, features)``; a row of none keeps its state."""
+    step: Step, frames: Tensor, lengths: Tensor | None, state: Sequence[Tensor], weights: Sequence[Any]
+) -> tuple[Tensor, Sequence[Tensor]]:
+    """Run all layers over frames ``(B, n, features)``, n of every row or `lengths`; a row of none keeps its state."""
     n = frames.shape[1]
     if n == 0:
         return frames.new_zeros(frames.shape[0], 0, step.features[0][-1]), state
-    alike = even or (not traced() and bool((lengths == n).all()))
+    alike = lengths is None or (not traced() and bool((lengths == n).all()))
     if alike or (n == 1 and not traced()):
         starts = [s.transpose(0, 1) for s in state]
         y, *after = _layers(step, (frames,), starts, split(step, weights)[0], (True,))
         after = [s.transpose(0, 1) for s in after]
         if not alike:
+            assert lengths is not None
             rows = there(lengths > 0, y)[:, None, None]
             after = [torch.where(rows, new, old) for new, old in zip(after, state)]
-        return y, tuple(after)
+        return y, after
+    assert lengths is not None
     if _stands_still(step, frames, lengths):
         return held(step, frames, lengths, state, weights)
     return _packed(step, frames, lengths, state, weights)
@@ -162,7 +175,7 @@ SURE, SURE_IN_GRAPHS = 1e30, 1e4
 
 
 def held(
-    step: Step, frames: Tensor, lengths: Tensor, state: State, weights: Sequence[Any]
+    step: Step, frames: Tensor, lengths: Tensor, state: Sequence[Tensor], weights: Sequence[Any]
 ) -> tuple[Tensor, State]:
     """Run rows of unequal lengths side by side; nothing is read from the lengths.
 
@@ -189,7 +202,7 @@ def held(
 
 
 def _packed(
-    step: Step, frames: Tensor, lengths: Tensor, state: State, weights: Sequence[Any]
+    step: Step, frames: Tensor, lengths: Tensor, state: Sequence[Tensor], weights: Sequence[Any]
 ) -> tuple[Tensor, State]:
     """Run rows of unequal lengths, time after time all that still have a frame, the longest first."""
     n_rows, n = frames.shape[:2]

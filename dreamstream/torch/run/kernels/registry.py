@@ -142,6 +142,10 @@ class Kernel:
         values have its dtype.
     alone : callable or None
         ``fn(step, weights)`` gives a framewise kernel that serves in a call, where windows are of one frame.
+    onwards : callable or None
+        ``fn(step, frames, lengths, weights, state) -> (values, state)``, of a kernel that carries and sees one
+        input's new frames ``(B, n, *features)`` alone, what it does where no stream begins or ends: the first
+        output's. The lengths ``(B,)`` are None where all rows have n frames.
     sees : callable or None
         ``fn(step, weights)`` says what a windowed kernel of one input does; see `Seen`.
     shift : callable or None
@@ -155,6 +159,7 @@ class Kernel:
     carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None
     repeats: int | Callable[[Step, Sequence[Tensor | None]], int] = 0
     alone: Callable[[Step, Sequence[Any]], Callable[..., Any] | None] | None = None
+    onwards: Callable[..., tuple[Tensor, Sequence[Tensor]]] | None = None
     sees: Sees | None = None
     shift: Callable[[dict[str, Any]], int | None] | None = None
 
