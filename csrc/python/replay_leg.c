@@ -32,10 +32,13 @@ static PyObject *new_edge(const replay_object *r, PyObject *entry, PyObject *lin
 {
     PyTypeObject *type = (PyTypeObject *)of(r, EDGE);
     PyObject *edge = type->tp_alloc(type, 0);
-    if (edge && !(set(r, edge, N_entry, entry) && set(r, edge, N_line, line) &&
-                  set(r, edge, N_counts, counts) && set(r, edge, N_handle, Py_None) &&
-                  set(r, edge, N_made, Py_None)))
-        Py_CLEAR(edge);
+    if (edge) {
+        set_slot(r, edge, S_EDGE_entry, Py_NewRef(entry));
+        set_slot(r, edge, S_EDGE_line, Py_NewRef(line));
+        set_slot(r, edge, S_EDGE_counts, Py_NewRef(counts));
+        set_slot(r, edge, S_EDGE_handle, Py_NewRef(Py_None));
+        set_slot(r, edge, S_EDGE_made, Py_NewRef(Py_None));
+    }
     return edge;
 }
 
@@ -53,20 +56,19 @@ static PyObject *picked(PyObject *all, PyObject *at, Py_ssize_t n)
 /* Goes one step along the call's script. */
 static bool follow(const replay_object *r, PyObject *entry, PyObject *key)
 {
-    PyObject *done = get(r, entry, N_n_done), *script = get(r, entry, N_script);
+    PyObject *done = slot(r, entry, S_CALL_n_done), *script = slot(r, entry, S_CALL_script);
     const Py_ssize_t n = done ? PyLong_AsSsize_t(done) : -1;
-    bool plain = n >= 0 && script && PyList_Check(script) && n < PyList_GET_SIZE(script) &&
-                 PyList_GET_ITEM(script, n) == key && is(r, entry, N_over, Py_False) == 1 &&
-                 is(r, entry, N_fail_at, Py_None) == 1;
-    Py_XDECREF(done);
-    Py_XDECREF(script);
+    const bool plain = n >= 0 && script && PyList_Check(script) && n < PyList_GET_SIZE(script) &&
+                       PyList_GET_ITEM(script, n) == key &&
+                       slot(r, entry, S_CALL_over) == Py_False &&
+                       slot(r, entry, S_CALL_fail_at) == Py_None;
     if (PyErr_Occurred())
         return false;
-    PyObject *next = plain ? PyLong_FromSsize_t(n + 1)
-                           : PyObject_CallMethodOneArg(entry, r->names[N__follow], key);
-    const bool followed = next && (!plain || set(r, entry, N_n_done, next));
+    if (plain)
+        return set_slot(r, entry, S_CALL_n_done, PyLong_FromSsize_t(n + 1));
+    PyObject *next = PyObject_CallMethodOneArg(entry, r->names[N__follow], key);
     Py_XDECREF(next);
-    return followed;
+    return next != NULL;
 }
 
 static bool go_back(const replay_object *r, PyObject *entry)
@@ -126,7 +128,8 @@ static bool append_all(const work *w, PyObject *out, PyObject *after)
 /* The counts of the outputs, a list; new reference. */
 static PyObject *counts_after(const work *w)
 {
-    PyObject *ended = get(w->r, w->entry, N_ended), *ids = get(w->r, w->entry, N_ids);
+    PyObject *ended = get_slot(w->r, w->entry, S_CALL_ended);
+    PyObject *ids = ended ? get_slot(w->r, w->entry, S_CALL_ids) : NULL;
     PyObject *out = ended && ids ? PyObject_CallFunctionObjArgs(part(w, LEG_COUNTS), w->counts,
                                                                 ended, ids, NULL)
                                  : NULL;
@@ -141,7 +144,7 @@ static bool run_frames(const work *w)
     const replay_object *r = w->r;
     PyObject *step = part(w, LEG_STEP);
     PyObject *after = part(w, LEG_COUNTS) == Py_None ? NULL : counts_after(w);
-    PyObject *tape = get(r, w->entry, N_keeps_tape), *out = NULL;
+    PyObject *tape = get_slot(r, w->entry, S_CALL_keeps_tape), *out = NULL;
     PyObject *operands[1 + MOST_OPERANDS] = {step};
     const Py_ssize_t n = PyList_GET_SIZE(w->given),
                      n_weights = PySequence_Fast_GET_SIZE(w->weights);
@@ -162,7 +165,7 @@ static bool run_frames(const work *w)
  * its outputs' counts, `taped` says whether for training. */
 static PyObject *done_before(const work *w, PyObject *after, int taped)
 {
-    PyObject *ended = get(w->r, w->entry, N_ended);
+    PyObject *ended = get_slot(w->r, w->entry, S_CALL_ended);
     PyObject *key = ended ? ds_op_columns_key(part(w, LEG_COLUMNS), w->counts, after, ended) : NULL;
     PyObject *done = PyTuple_GET_ITEM(part(w, LEG_DONE), taped);
     PyObject *found = key ? PyDict_GetItemWithError(done, key) : NULL;
@@ -190,8 +193,8 @@ static PyObject *run_again(const work *w, PyObject *run, PyObject *after)
 static int run_windows(const work *w)
 {
     const replay_object *r = w->r;
-    const int taped = is(r, w->entry, N_keeps_tape, Py_True);
-    PyObject *after = taped < 0 ? NULL : counts_after(w);
+    const int taped = slot(r, w->entry, S_CALL_keeps_tape) == Py_True;
+    PyObject *after = counts_after(w);
     PyObject *run = after ? done_before(w, after, taped) : NULL;
     Py_XINCREF(run);
     int runs = PyErr_Occurred() ? -1 : run != NULL;
@@ -261,7 +264,7 @@ bool ds_replay_leg(const asked *a, PyObject *leg, PyObject *weights, PyObject *e
     w.counts = PyList_New(n);
     bool right = w.own && w.given && w.counts;
     for (Py_ssize_t i = 0; right && i < n; i++) {
-        PyObject *counts = get(a->r, PyList_GET_ITEM(w.own, i), N_counts);
+        PyObject *counts = get_slot(a->r, PyList_GET_ITEM(w.own, i), S_EDGE_counts);
         right = counts != NULL;
         PyList_SET_ITEM(w.counts, i, counts);
     }

@@ -571,7 +571,7 @@ def test_what_changed_between_calls_comes_back_when_one_fails():
 
 
 def test_replay_refuses_what_it_was_not_made_for():
-    with pytest.raises(TypeError, match="Replay takes 10"):
+    with pytest.raises(TypeError, match="Replay takes 13"):
         _core.Replay()
     for given in [(), (None, len, [], {}), (None, len, (), None)]:
         with pytest.raises(TypeError, match="a forward, a function, a tuple and a dict"):

@@ -127,7 +127,6 @@ class TorchCall(Call):
 
     session: TorchSession
     library: Library = TORCH
-    keeps_tape = False
     keeps_frames = True
     has_converted = False  #: Whether positions have become streams in it.
 
