@@ -35,9 +35,12 @@ static PyObject *shell_around(const replay_object *r, PyObject *inner)
 static PyObject *stream_of(const replay_object *r, PyObject *value, PyObject *edge, PyObject *dims,
                            PyObject *names)
 {
-    PyObject *line = slot(r, edge, S_EDGE_line), *rate = line ? slot(r, line, S_LINE_rate) : NULL;
+    PyObject *line = is_of(r, edge, EDGE) ? slot(r, edge, S_EDGE_line) : NULL;
+    PyObject *rate = line && is_of(r, line, LINE) ? slot(r, line, S_LINE_rate) : NULL;
+    if (!rate)
+        return PyErr_Format(PyExc_TypeError, "expected an edge with a line");
     PyTypeObject *type = (PyTypeObject *)of(r, STREAM);
-    PyObject *out = rate ? type->tp_alloc(type, 0) : NULL;
+    PyObject *out = type->tp_alloc(type, 0);
     if (out &&
         !(set(r, out, N_value, value) && set(r, out, N_dims, dims) &&
           set(r, out, N__names, names) && set(r, out, N__rate, rate) && set(r, out, N_edge, edge)))

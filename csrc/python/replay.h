@@ -90,6 +90,12 @@ static inline PyObject *own(const replay_object *r, PyObject *x, int name)
     return PyObject_GenericGetAttr(x, r->names[name]);
 }
 
+/* Whether an object is of one of the given classes, and of none that derives from it. */
+static inline bool is_of(const replay_object *r, PyObject *x, int which)
+{
+    return (PyObject *)Py_TYPE(x) == of(r, which);
+}
+
 /* What a slot holds (borrowed); NULL where it was never set. */
 static inline PyObject *slot(const replay_object *r, PyObject *x, int which)
 {

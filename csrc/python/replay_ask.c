@@ -27,7 +27,7 @@ static int add_stream(asked *a, PyObject *inner)
         return FAILED;
     PyErr_Clear();
     /* what has no value computes it where it is used */
-    int done = edge && (PyObject *)Py_TYPE(edge) == of(r, EDGE) ? DONE : UNKNOWN;
+    int done = edge && is_of(r, edge, EDGE) ? DONE : UNKNOWN;
     if (done == DONE)
         done = slot(r, edge, S_EDGE_entry) == a->entry ? DONE : UNKNOWN;
     PyObject *alike = done == DONE ? own(r, inner, N_alike) : NULL;

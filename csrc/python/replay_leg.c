@@ -7,20 +7,70 @@
 
 /* Inputs and weights of an operator that runs here; what has more runs by the call itself. */
 enum { MOST_OPERANDS = 32 };
-/* Whether arrays of counts hold the same; says how many frames there are. */
-static bool same_counts(PyObject *counts, int64_t *n_frames)
+/* What an operator works on, and where its results go. */
+typedef struct work {
+    const replay_object *r;
+    PyObject *entry, *leg, *weights;
+    PyObject *edges, *values;     /* lists of all */
+    PyObject *counts;             /* owned: a list of its inputs', or NULL */
+    Py_ssize_t n_inputs, n_given; /* of which the first have values */
+} work;
+
+static PyObject *part(const work *w, int which)
 {
-    const Py_ssize_t n = PyList_GET_SIZE(counts);
-    for (Py_ssize_t i = 0; i < n; i++)
-        if (!PyArray_Check(PyList_GET_ITEM(counts, i)))
-            return false;
-    PyArrayObject *first = (PyArrayObject *)PyList_GET_ITEM(counts, 0);
+    return PyTuple_GET_ITEM(w->leg, which);
+}
+
+/* Of all edges or values, that of an input. */
+static PyObject *operand(const work *w, PyObject *all, Py_ssize_t i)
+{
+    return PyList_GET_ITEM(all, PyLong_AsSsize_t(PyTuple_GET_ITEM(part(w, LEG_AT), i)));
+}
+
+/* An input's counts; NULL where it has none in an array. */
+static PyArrayObject *counts_of(const work *w, Py_ssize_t i)
+{
+    PyObject *edge = operand(w, w->edges, i);
+    PyObject *counts = is_of(w->r, edge, EDGE) ? slot(w->r, edge, S_EDGE_counts) : NULL;
+    return counts && PyArray_Check(counts) ? (PyArrayObject *)counts : NULL;
+}
+
+/* The first n of its inputs among all, a list of new references. */
+static PyObject *picked(const work *w, PyObject *all, Py_ssize_t n)
+{
+    PyObject *list = PyList_New(n);
+    for (Py_ssize_t i = 0; list && i < n; i++)
+        PyList_SET_ITEM(list, i, Py_NewRef(operand(w, all, i)));
+    return list;
+}
+
+/* Sees to it that there is a list of the inputs' counts. */
+static bool need_counts(work *w)
+{
+    if (w->counts || !(w->counts = PyList_New(w->n_inputs)))
+        return w->counts != NULL;
+    for (Py_ssize_t i = 0; i < w->n_inputs; i++) {
+        PyObject *counts = Py_XNewRef((PyObject *)counts_of(w, i));
+        PyList_SET_ITEM(w->counts, i, counts);
+        if (!counts)
+            PyErr_SetString(PyExc_TypeError, "an edge without counts");
+    }
+    return !PyErr_Occurred();
+}
+
+/* Whether all inputs' counts are the same; says how many frames there are. */
+static bool same_counts(const work *w, int64_t *n_frames)
+{
+    PyArrayObject *first = counts_of(w, 0);
+    if (!first || !PyArray_IS_C_CONTIGUOUS(first))
+        return false;
     const size_t n_bytes = (size_t)PyArray_NBYTES(first);
     const int64_t *data = PyArray_DATA(first);
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyArrayObject *other = (PyArrayObject *)PyList_GET_ITEM(counts, i);
-        if (!PyArray_IS_C_CONTIGUOUS(other) || (size_t)PyArray_NBYTES(other) != n_bytes ||
-            memcmp(PyArray_DATA(other), data, n_bytes) != 0)
+    for (Py_ssize_t i = 1; i < w->n_inputs; i++) {
+        PyArrayObject *other = counts_of(w, i);
+        if (!other || (other != first && (!PyArray_IS_C_CONTIGUOUS(other) ||
+                                          (size_t)PyArray_NBYTES(other) != n_bytes ||
+                                          memcmp(PyArray_DATA(other), data, n_bytes) != 0)))
             return false;
     }
     for (npy_intp row = 0; row < PyArray_DIM(first, 0); row++)
@@ -40,17 +90,6 @@ static PyObject *new_edge(const replay_object *r, PyObject *entry, PyObject *lin
         set_slot(r, edge, S_EDGE_made, Py_NewRef(Py_None));
     }
     return edge;
-}
-
-/* What an operator works on: of the first n of its inputs; new references in a list. */
-static PyObject *picked(PyObject *all, PyObject *at, Py_ssize_t n)
-{
-    PyObject *list = PyList_New(n);
-    for (Py_ssize_t i = 0; list && i < n; i++) {
-        const Py_ssize_t place = PyLong_AsSsize_t(PyTuple_GET_ITEM(at, i));
-        PyList_SET_ITEM(list, i, Py_NewRef(PyList_GET_ITEM(all, place)));
-    }
-    return list;
 }
 
 /* Goes one step along the call's script. */
@@ -90,20 +129,6 @@ static void step_back(const replay_object *r, PyObject *entry)
     PyErr_Restore(type, error, traceback);
 }
 
-/* What an operator works on, and where its results go. */
-typedef struct work {
-    const replay_object *r;
-    PyObject *entry, *leg, *weights;
-    PyObject *own, *given,
-        *counts;              /* lists: its edges, values of the first of them, and their counts */
-    PyObject *edges, *values; /* lists of all */
-} work;
-
-static PyObject *part(const work *w, int which)
-{
-    return PyTuple_GET_ITEM(w->leg, which);
-}
-
 /* Appends what a kernel has given: a value, or a tuple or list of one for each output, with the counts of each in a list,
  * or input 0's where that is NULL. */
 static bool append_all(const work *w, PyObject *out, PyObject *after)
@@ -116,7 +141,7 @@ static bool append_all(const work *w, PyObject *out, PyObject *after)
     }
     bool right = true;
     for (Py_ssize_t o = 0; right && o < PyList_GET_SIZE(lines); o++) {
-        PyObject *counts = after ? PyList_GET_ITEM(after, o) : PyList_GET_ITEM(w->counts, 0);
+        PyObject *counts = after ? PyList_GET_ITEM(after, o) : (PyObject *)counts_of(w, 0);
         PyObject *value = several ? PySequence_Fast_GET_ITEM(out, o) : out;
         right =
             put(w->edges, new_edge(w->r, w->entry, PyList_GET_ITEM(lines, o), counts)) == DONE &&
@@ -126,8 +151,10 @@ static bool append_all(const work *w, PyObject *out, PyObject *after)
 }
 
 /* The counts of the outputs, a list; new reference. */
-static PyObject *counts_after(const work *w)
+static PyObject *counts_after(work *w)
 {
+    if (!need_counts(w))
+        return NULL;
     PyObject *ended = get_slot(w->r, w->entry, S_CALL_ended);
     PyObject *ids = ended ? get_slot(w->r, w->entry, S_CALL_ids) : NULL;
     PyObject *out = ended && ids ? PyObject_CallFunctionObjArgs(part(w, LEG_COUNTS), w->counts,
@@ -139,17 +166,16 @@ static PyObject *counts_after(const work *w)
 }
 
 /* Runs an operator of single frames, after its step along the script. */
-static bool run_frames(const work *w)
+static bool run_frames(work *w)
 {
     const replay_object *r = w->r;
     PyObject *step = part(w, LEG_STEP);
     PyObject *after = part(w, LEG_COUNTS) == Py_None ? NULL : counts_after(w);
     PyObject *tape = get_slot(r, w->entry, S_CALL_keeps_tape), *out = NULL;
     PyObject *operands[1 + MOST_OPERANDS] = {step};
-    const Py_ssize_t n = PyList_GET_SIZE(w->given),
-                     n_weights = PySequence_Fast_GET_SIZE(w->weights);
+    const Py_ssize_t n = w->n_given, n_weights = PySequence_Fast_GET_SIZE(w->weights);
     for (Py_ssize_t i = 0; i < n; i++)
-        operands[1 + i] = PyList_GET_ITEM(w->given, i);
+        operands[1 + i] = operand(w, w->values, i);
     for (Py_ssize_t i = 0; i < n_weights; i++)
         operands[1 + n + i] = PySequence_Fast_GET_ITEM(w->weights, i);
     if (!PyErr_Occurred() && tape && set(r, step, N_training, tape))
@@ -179,7 +205,7 @@ static PyObject *done_before(const work *w, PyObject *after, int taped)
 static PyObject *run_again(const work *w, PyObject *run, PyObject *after)
 {
     enum { N_OWN = 4 };
-    PyObject *operands[N_OWN + MOST_OPERANDS] = {w->entry, PyList_GET_ITEM(w->given, 0),
+    PyObject *operands[N_OWN + MOST_OPERANDS] = {w->entry, operand(w, w->values, 0),
                                                  PyList_GET_ITEM(w->counts, 0),
                                                  PyList_GET_ITEM(after, 0)};
     const Py_ssize_t n_weights = PySequence_Fast_GET_SIZE(w->weights);
@@ -190,7 +216,7 @@ static PyObject *run_again(const work *w, PyObject *run, PyObject *after)
 
 /* Whether an operator of one input did the same before, or handed its input on, and does so again after its step along
  * the script; its results are appended. -1 with an exception. */
-static int run_windows(const work *w)
+static int run_windows(work *w)
 {
     const replay_object *r = w->r;
     const int taped = slot(r, w->entry, S_CALL_keeps_tape) == Py_True;
@@ -204,7 +230,7 @@ static int run_windows(const work *w)
         runs = -1;
     else if (runs == 1) {
         PyObject *out =
-            run == Py_None ? Py_NewRef(PyList_GET_ITEM(w->given, 0)) : run_again(w, run, after);
+            run == Py_None ? Py_NewRef(operand(w, w->values, 0)) : run_again(w, run, after);
         runs = !out ? -1 : out == Py_None ? 0 : append_all(w, out, after) ? 1 : -1;
         if (runs == 0 && !go_back(r, w->entry))
             runs = -1;
@@ -220,8 +246,13 @@ static int run_windows(const work *w)
 /* Runs any operator by the call itself. */
 static bool run_any(const work *w)
 {
-    PyObject *results = PyObject_CallMethodObjArgs(w->entry, w->r->names[N_again], part(w, LEG),
-                                                   w->own, w->given, w->weights, NULL);
+    PyObject *own = picked(w, w->edges, w->n_inputs), *given = picked(w, w->values, w->n_given);
+    PyObject *results = own && given
+                            ? PyObject_CallMethodObjArgs(w->entry, w->r->names[N_again],
+                                                         part(w, LEG), own, given, w->weights, NULL)
+                            : NULL;
+    Py_XDECREF(own);
+    Py_XDECREF(given);
     bool right = results && PyList_Check(results);
     for (Py_ssize_t o = 0; right && o < PyList_GET_SIZE(results); o++) {
         PyObject *pair = PyList_GET_ITEM(results, o);
@@ -232,12 +263,12 @@ static bool run_any(const work *w)
     return right;
 }
 
-static bool run_work(const work *w)
+static bool run_work(work *w)
 {
     if (part(w, LEG_RUN) != Py_None &&
-        PyList_GET_SIZE(w->own) + PySequence_Fast_GET_SIZE(w->weights) <= MOST_OPERANDS) {
+        w->n_inputs + PySequence_Fast_GET_SIZE(w->weights) <= MOST_OPERANDS) {
         int64_t n_frames = 0;
-        if (!same_counts(w->counts, &n_frames) || n_frames == 0)
+        if (!same_counts(w, &n_frames) || n_frames == 0)
             return run_any(w);
         if (!follow(w->r, w->entry, part(w, LEG_KEY)))
             return false;
@@ -256,21 +287,10 @@ static bool run_work(const work *w)
 bool ds_replay_leg(const asked *a, PyObject *leg, PyObject *weights, PyObject *edges,
                    PyObject *values)
 {
-    PyObject *at = PyTuple_GET_ITEM(leg, LEG_AT);
-    const Py_ssize_t n = PyTuple_GET_SIZE(at);
     work w = {a->r, a->entry, leg, weights, .edges = edges, .values = values};
-    w.own = picked(edges, at, n);
-    w.given = picked(values, at, PyLong_AsSsize_t(PyTuple_GET_ITEM(leg, LEG_VALUES)));
-    w.counts = PyList_New(n);
-    bool right = w.own && w.given && w.counts;
-    for (Py_ssize_t i = 0; right && i < n; i++) {
-        PyObject *counts = get_slot(a->r, PyList_GET_ITEM(w.own, i), S_EDGE_counts);
-        right = counts != NULL;
-        PyList_SET_ITEM(w.counts, i, counts);
-    }
-    right = right && run_work(&w);
-    Py_XDECREF(w.own);
-    Py_XDECREF(w.given);
+    w.n_inputs = PyTuple_GET_SIZE(part(&w, LEG_AT));
+    w.n_given = PyLong_AsSsize_t(part(&w, LEG_VALUES));
+    const bool right = run_work(&w);
     Py_XDECREF(w.counts);
     return right;
 }

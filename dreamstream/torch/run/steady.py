@@ -74,7 +74,7 @@ def _of_windows(
     if (offset, n) != (0, width):
         see = partial(columns_of, begin=offset, n=n, fill=fill)
         if 0 <= offset <= width - n:
-            see = partial(torch.narrow, dim=1, start=offset, length=n)
+            see = lambda grid: grid.narrow(1, offset, n)  # noqa: E731
     keeps, most, computes = back or tail, max(back, tail), compute is not as_they_are
 
     def again(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor:
