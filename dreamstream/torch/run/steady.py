@@ -3,7 +3,7 @@
 In mid-stream every call is like the one before, but later: the same number of frames is kept, comes and is made,
 and those that are read stand as far before those that are made (`_core.Op.columns` gives the key of that). Then
 positions need not be looked at again: what was read are the same columns of what is there. Where rows get unequally
-many frames, or an operator carries something from call to call, the window is made anew, but nothing else is.
+many frames these are laid into columns anew, or, where no row has more than one, only the rows that have one run.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ..tensor.padding import as_rows, flat
+from ..tensor.padding import Ints, as_rows, flat, to_device
 from .kernels import Kernel, Step
 from .kernels.registry import as_they_are
 from .windows import Columns, columns_of
 
-#: ``fn(call, value, counts, made, *weights)`` of a value, its counts and those of the first output gives a value, or
-#: one for each output; None where it can't.
+#: ``fn(call, value, counts, made, *weights)``, of a value, its counts and those of the first output, gives a value,
+#: or one for each output; None where it can't.
 Again = Callable[..., Any]
 
 
@@ -121,18 +122,36 @@ def _of_ragged(
     (back, tail, _), (offset, n, fill) = kept, seen
 
     def again(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor | None:
-        key = call.n_done - 1, 0
-        window = Columns(
-            call.gathered.rows(key) if back else None, value, 0, back, -1, counts, call.some_end or not lines_up
-        )
+        key, lengths, n_made = (call.n_done - 1, 0), counts[:, 2] - counts[:, 0], made[:, 2] - made[:, 0]
+        old = call.gathered.rows(key) if back else None
+        few = back == tail and (old is None or old.numel() < _MANY) and np.array_equal(lengths, n_made)
+        if few and (rows := single(value, lengths)) is not None:
+            grid = value.unsqueeze(1)
+            if old is not None:
+                old = old[:, :back]
+                grid = torch.cat((old.index_select(0, rows), grid), 1)
+                call.store.write(key, old.index_copy(0, rows, grid[:, 1:]), call.index)
+            out = compute(columns_of(grid, offset, n, fill), *weights)
+            return out if out.dim() == 1 + n_features else out.flatten(0, 1)
+        window = Columns(old, value, 0, back, -1, counts, call.some_end or not lines_up)
         if not (call.keeps_tape or window.is_dense):
             return None
         out = compute(window.run(offset, n, fill), *weights)
         if tail:
             call.store.write(key, window.tail(tail), call.index)
-        return out if out.dim() == 1 + n_features else flat(out, made[:, 2] - made[:, 0])
+        return out if out.dim() == 1 + n_features else flat(out, n_made)
 
     return again
+
+
+#: Elements that are kept, from which on taking rows out of them and putting them back costs more than it spares.
+_MANY = 2**15
+
+
+def single(value: Tensor, lengths: Ints) -> Tensor | None:
+    """Return the rows that have a frame, on the frames' device, where none has more; else None."""
+    rows = np.flatnonzero(lengths)
+    return to_device(rows, value.device) if len(rows) == value.shape[0] else None
 
 
 def carrying(
@@ -155,17 +174,22 @@ def carrying(
     def again(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Any:
         place, gathered = call.n_done - 1, call.gathered
         state = [gathered.rows((place, "carried", k), copy=call.keeps_tape) for k in range(n_carried)]
-        if any([s is None for s in state]):  # of an older version
+        if any(s is None for s in state):  # of an older version
             return None
-        if new < 0:
-            lengths = counts[:, 2] - counts[:, 0]
-            y, state = onwards(step, as_rows(value, lengths), torch.from_numpy(lengths), weights, state)
-        else:
+        lengths = counts[:, 2] - counts[:, 0]
+        if new >= 0:
             y, state = onwards(step, value.reshape(gathered.n_rows, new, *value.shape[1:]), None, weights, state)
+        elif (rows := single(value, lengths)) is not None:
+            own = [s.index_select(0, rows) for s in state]
+            y, after = onwards(step, value.unsqueeze(1), None, weights, own)
+            state = [s.index_copy(0, rows, part) for s, part in zip(state, after)]
+        else:
+            y, state = onwards(step, as_rows(value, lengths), torch.from_numpy(lengths), weights, state)
+            y = flat(y, lengths)
         for k, part in enumerate(state):
             call.store.write((place, "carried", k), part, call.index)
         if y.dim() != 1 + n_features:
-            y = y.flatten(0, 1) if new >= 0 else flat(y, made[:, 2] - made[:, 0])
+            y = y.flatten(0, 1)
         return (y, *[none(value, (value, *weights)) for none in nothing]) if nothing else y
 
     return again

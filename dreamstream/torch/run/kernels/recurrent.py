@@ -139,7 +139,7 @@ def begun(step: Step, windows: Sequence[Window], state: State) -> State:
 def _along(
     step: Step, frames: Tensor, lengths: Tensor | None, state: Sequence[Tensor], weights: Sequence[Any]
 ) -> tuple[Tensor, Sequence[Tensor]]:
-    """Run all layers over frames ``(B, n, features)``, n of every row or `lengths`; a row of none keeps its state."""
+    """Run all layers over frames ``(B, n, features)``, of rows n or `lengths`; a row of none keeps its state."""
     n = frames.shape[1]
     if n == 0:
         return frames.new_zeros(frames.shape[0], 0, step.features[0][-1]), state
