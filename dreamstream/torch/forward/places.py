@@ -472,7 +472,6 @@ def _leg(leg: Leg, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, ..
 ANEW, _MOST = object(), 1024
 
 
-
 class Repeats:
     """What `_core.Replay` reads of a forward, in slots: see `dreamstream.torch.forward.mode.Forward`."""
 
@@ -480,8 +479,9 @@ class Repeats:
 
 
 REPLAY = _core.Replay(
-    SHELL, NativeStream, Edge, Line, Replayed, Repeats, Place, ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)),
-    STAND_IN.as_subclass, without_functions, torch.is_grad_enabled, key_of_size,
+    SHELL, NativeStream, Edge, Line, Replayed, Repeats, Place,
+    ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)), STAND_IN.as_subclass,
+    without_functions, torch.is_grad_enabled, key_of_size,
 )  # fmt: skip
 
 

@@ -2,8 +2,8 @@
 
 In mid-stream every call is like the one before, but later: the same number of frames is kept, comes and is made,
 and those that are read stand as far before those that are made (`_core.Op.columns` gives the key of that). Then
-positions need not be looked at again: what was read are the same columns of what is there. Where rows get unequally
-many frames these are laid into columns anew, or, where no row has more than one, only the rows that have one run.
+positions need not be looked at again: what was read are the same columns of what is there. Frames of rows that get
+unequally many are laid into columns first.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .kernels import Kernel, Step
 from .kernels.registry import as_they_are
 from .windows import Columns, columns_of
 
-#: ``fn(call, value, counts, made, *weights)``, of a value, its counts and those of the first output, gives a value,
-#: or one for each output; None where it can't.
+#: ``fn(call, value, counts, made, *weights)``, of a value, its counts and output 0's, gives a value, or one for each
+#: output; None where it can't.
 Again = Callable[..., Any]
 
 
@@ -122,30 +122,17 @@ def _of_ragged(
     (back, tail, _), (offset, n, fill) = kept, seen
 
     def again(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor | None:
-        key, lengths, n_made = (call.n_done - 1, 0), counts[:, 2] - counts[:, 0], made[:, 2] - made[:, 0]
+        key = call.n_done - 1, 0
         old = call.gathered.rows(key) if back else None
-        few = back == tail and (old is None or old.numel() < _MANY) and np.array_equal(lengths, n_made)
-        if few and (rows := single(value, lengths)) is not None:
-            grid = value.unsqueeze(1)
-            if old is not None:
-                old = old[:, :back]
-                grid = torch.cat((old.index_select(0, rows), grid), 1)
-                call.store.write(key, old.index_copy(0, rows, grid[:, 1:]), call.index)
-            out = compute(columns_of(grid, offset, n, fill), *weights)
-            return out if out.dim() == 1 + n_features else out.flatten(0, 1)
         window = Columns(old, value, 0, back, -1, counts, call.some_end or not lines_up)
         if not (call.keeps_tape or window.is_dense):
             return None
         out = compute(window.run(offset, n, fill), *weights)
         if tail:
             call.store.write(key, window.tail(tail), call.index)
-        return out if out.dim() == 1 + n_features else flat(out, n_made)
+        return out if out.dim() == 1 + n_features else flat(out, made[:, 2] - made[:, 0])
 
     return again
-
-
-#: Elements that are kept, from which on taking rows out of them and putting them back costs more than it spares.
-_MANY = 2**15
 
 
 def single(value: Tensor, lengths: Ints) -> Tensor | None:
