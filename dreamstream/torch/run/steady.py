@@ -22,8 +22,8 @@ from .kernels import Kernel, Step
 from .kernels.registry import as_they_are
 from .windows import Columns, columns_of
 
-#: ``fn(call, value, counts, made, *weights)``, of a value, its counts and output 0's, gives a value, or one for each
-#: output; None where it can't.
+#: ``fn(call, value, counts, made, *weights)`` gives a value, or one for each output; None where it can't. `counts` are
+#: the value's, `made` the first output's.
 Again = Callable[..., Any]
 
 
