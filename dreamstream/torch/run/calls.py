@@ -277,7 +277,7 @@ class TorchCall(Call):
             again = steady(plan.kernel, step, weights, kept, rows=len(made), whole=whole, lines_up=plan.lines_up)
         elif not (any(step.n[1:]) or self.gathered.some_fresh or (made[:, 0] == 0).any()):
             nothing = [partial(_nothing, line) for line in leg.lines[1:]]
-            again = carrying(plan.kernel, step, plan.n_carried, kept[3], nothing)
+            again = carrying(plan.kernel, step, weights, plan.n_carried or 0, kept[3], nothing)
         if again is not None:
             plan.keep(self.keeps_tape, key, again)
 

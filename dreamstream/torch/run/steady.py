@@ -22,8 +22,8 @@ from .kernels import Kernel, Step
 from .kernels.registry import as_they_are
 from .windows import Columns, columns_of
 
-#: ``fn(call, value, counts, made, *weights)`` gives a value, or one for each output; None where it can't. `counts` are
-#: the value's, `made` the first output's.
+#: ``fn(call, value, counts, made, *weights)`` gives a value, or one for each output; None where it can't. `counts`
+#: are the value's, `made` the first output's.
 Again = Callable[..., Any]
 
 
@@ -142,7 +142,12 @@ def single(value: Tensor, lengths: Ints) -> Tensor | None:
 
 
 def carrying(
-    kernel: Kernel, step: Step, n_carried: int, new: int, nothing: Sequence[Callable[..., Tensor]]
+    kernel: Kernel,
+    step: Step,
+    weights: Sequence[Any],
+    n_carried: int,
+    new: int,
+    nothing: Sequence[Callable[..., Tensor]],
 ) -> Again:
     """Return what goes on by new frames with what rows carry; see `Kernel.onwards`.
 
@@ -155,26 +160,31 @@ def carrying(
     nothing : sequence of callable
         What gives no frames, ``fn(like, operands)``, of all outputs but the first.
     """
-    step, onwards, n_features = replace(step), kernel.onwards, len(step.features[0])
-    assert onwards is not None
+    assert kernel.onwards is not None
+    on, n_features = kernel.onwards(replace(step), weights), len(step.features[0])
 
     def again(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Any:
-        place, gathered = call.n_done - 1, call.gathered
-        state = [gathered.rows((place, "carried", k), copy=call.keeps_tape) for k in range(n_carried)]
-        if any(s is None for s in state):  # of an older version
-            return None
-        lengths = counts[:, 2] - counts[:, 0]
+        place, gathered, store = call.n_done - 1, call.gathered, call.store
+        keys = [(place, "carried", k) for k in range(n_carried)]
+        state = []
+        for key in keys:
+            part = gathered.rows(key, copy=call.keeps_tape)
+            if part is None:  # of an older version
+                return None
+            state.append(part)
         if new >= 0:
-            y, state = onwards(step, value.reshape(gathered.n_rows, new, *value.shape[1:]), None, weights, state)
-        elif (rows := single(value, lengths)) is not None:
-            own = [s.index_select(0, rows) for s in state]
-            y, after = onwards(step, value.unsqueeze(1), None, weights, own)
-            state = [s.index_copy(0, rows, part) for s, part in zip(state, after)]
+            y, after = on(value.reshape(gathered.n_rows, new, *value.shape[1:]), None, weights, state)
         else:
-            y, state = onwards(step, as_rows(value, lengths), torch.from_numpy(lengths), weights, state)
-            y = flat(y, lengths)
-        for k, part in enumerate(state):
-            call.store.write((place, "carried", k), part, call.index)
+            lengths = counts[:, 2] - counts[:, 0]
+            if (rows := single(value, lengths)) is not None:
+                own = [s.index_select(0, rows) for s in state]
+                y, after = on(value.unsqueeze(1), None, weights, own)
+                after = [s.index_copy(0, rows, part) for s, part in zip(state, after)]
+            else:
+                y, after = on(as_rows(value, lengths), torch.from_numpy(lengths), weights, state)
+                y = flat(y, lengths)
+        for key, part in zip(keys, after):
+            store.write(key, part, call.index)
         if y.dim() != 1 + n_features:
             y = y.flatten(0, 1)
         return (y, *[none(value, (value, *weights)) for none in nothing]) if nothing else y

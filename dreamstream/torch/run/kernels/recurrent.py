@@ -13,7 +13,7 @@ from torch import Tensor
 from ...private import recurrent_function
 from ...tensor.padding import Ints
 from .positions import rows_apart, rows_of, there, traced
-from .registry import State, Step, Window, framewise, windowed
+from .registry import Onwards, State, Step, Window, framewise, windowed
 
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
@@ -85,12 +85,25 @@ def _sees_new_frames_alone(step: Step) -> bool:
     return not step.attributes["bidirectional"] and len(step.frames) == 1
 
 
-def _onwards(
-    step: Step, frames: Tensor, lengths: Tensor | None, weights: Sequence[Any], state: Sequence[Tensor]
-) -> tuple[Tensor, State]:
-    """Return h of frames ``(B, n, *features)`` and the states after them; see `Kernel.onwards`."""
-    frames, lengths, state = as_rows(step, frames, lengths, state)
-    return of_rows(step, *_along(step, frames, lengths, state, weights))
+def _onwards(step: Step, weights: Sequence[Any]) -> Onwards:
+    """Return what goes on by new frames alone; see `Kernel.onwards`."""
+    n, lanes, several = len(split(step, weights)[0]), lanes_of(step), _cell(step) == "lstm"
+    run, options = _function(step, n)
+
+    def on(
+        frames: Tensor, lengths: Tensor | None, weights: Sequence[Any], state: Sequence[Tensor]
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        if lengths is not None:
+            frames, lengths, state = as_rows(step, frames, lengths, state)
+            return of_rows(step, *_along(step, frames, lengths, state, weights))
+        if lanes:
+            frames, _, state = as_rows(step, frames, None, state)
+        starts = [s.transpose(0, 1).contiguous() for s in state]
+        y, *after = run(frames, starts if several else starts[0], weights[:n], *options, True)
+        after = [s.transpose(0, 1) for s in after]
+        return of_rows(step, y, after) if lanes else (y, after)
+
+    return on
 
 
 @windowed("lstm", "gru", "rnn", carries=_carried, numbers=_sees_new_frames_alone, onwards=_onwards)
@@ -109,7 +122,7 @@ def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     if whole:
         state = tuple(s.expand(frames.shape[0], -1, -1) for s in _before(step, weights, frames))
     state = begun(step, windows, state)
-    y, after = _onwards(step, frames, lengths, weights, state)
+    y, after = _onwards(step, weights)(frames, lengths, weights, state)
     return (y, *(s[:, None][:, :n] for s, n in zip(after, step.n[1:]))), () if whole else after
 
 
@@ -137,23 +150,21 @@ def begun(step: Step, windows: Sequence[Window], state: State) -> State:
 
 
 def _along(
-    step: Step, frames: Tensor, lengths: Tensor | None, state: Sequence[Tensor], weights: Sequence[Any]
+    step: Step, frames: Tensor, lengths: Tensor, state: Sequence[Tensor], weights: Sequence[Any]
 ) -> tuple[Tensor, Sequence[Tensor]]:
-    """Run all layers over frames ``(B, n, features)``, of rows n or `lengths`; a row of none keeps its state."""
+    """Run all layers over frames ``(B, n, features)``; a row of none keeps its state."""
     n = frames.shape[1]
     if n == 0:
         return frames.new_zeros(frames.shape[0], 0, step.features[0][-1]), state
-    alike = lengths is None or (not traced() and bool((lengths == n).all()))
+    alike = not traced() and bool((lengths == n).all())
     if alike or (n == 1 and not traced()):
         starts = [s.transpose(0, 1) for s in state]
         y, *after = _layers(step, (frames,), starts, split(step, weights)[0], (True,))
         after = [s.transpose(0, 1) for s in after]
         if not alike:
-            assert lengths is not None
             rows = there(lengths > 0, y)[:, None, None]
             after = [torch.where(rows, new, old) for new, old in zip(after, state)]
         return y, after
-    assert lengths is not None
     if _stands_still(step, frames, lengths):
         return held(step, frames, lengths, state, weights)
     return _packed(step, frames, lengths, state, weights)
@@ -229,12 +240,18 @@ def _layers(
     step: Step, data: tuple[Tensor, ...], starts: Sequence[Tensor], layers: list[Tensor], behind: tuple[bool, ...]
 ) -> Any:
     """Call torch's layers; `behind` is what follows for padded frames: that rows come first."""
-    a, name = step.attributes, _cell(step)
-    given = tuple(s.contiguous() for s in starts) if name == "lstm" else starts[0].contiguous()
-    n_layers = len(layers) // (_per_cell(step) * (1 + a["bidirectional"]))
-    options = (bool(a["bias"]), n_layers, 0.0, step.training, bool(a["bidirectional"]))
-    run = recurrent_function(f"rnn_{a['nonlinearity']}" if name == "rnn" else name)
+    several = _cell(step) == "lstm"
+    given = [s.contiguous() for s in starts] if several else starts[0].contiguous()
+    run, options = _function(step, len(layers))
     return run(*data, given, layers, *options, *behind)
+
+
+def _function(step: Step, n_weights: int) -> tuple[Callable[..., Any], Sequence[Any]]:
+    """Return torch's function of all layers, and what it is given behind their weights."""
+    a, name = step.attributes, _cell(step)
+    n_layers = n_weights // (_per_cell(step) * (1 + a["bidirectional"]))
+    options = (bool(a["bias"]), n_layers, 0.0, step.training, bool(a["bidirectional"]))
+    return recurrent_function(f"rnn_{a['nonlinearity']}" if name == "rnn" else name), options
 
 
 CELLS: dict[str, Callable[..., Tensor]] = {
