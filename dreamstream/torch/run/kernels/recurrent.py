@@ -118,7 +118,7 @@ def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
         lengths = torch.where(step.ended, x.known, 0)
     else:
         frames, lengths = x.new()
-        lengths = None if x.even else lengths
+        lengths = None if x.even and frames.shape[1] else lengths
     if whole:
         state = tuple(s.expand(frames.shape[0], -1, -1) for s in _before(step, weights, frames))
     state = begun(step, windows, state)

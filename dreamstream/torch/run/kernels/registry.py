@@ -121,7 +121,7 @@ State = tuple[Tensor, ...]
 #: none; and its arithmetic, ``fn(frames, *weights)``.
 Seen = tuple[Any, int, float, Callable[..., Tensor]]
 Sees = Callable[[Step, Sequence[Any]], Seen]
-#: ``fn(frames (B, n, *features), lengths (B,), weights, state) -> (values of the first output, state)``; the lengths
+#: ``fn(frames (B, n, *features), lengths (B,), weights, state) -> (values of output 0, state)``; the lengths
 #: are None where all rows have n frames.
 Onwards = Callable[[Tensor, "Tensor | None", Sequence[Any], Sequence[Tensor]], tuple[Tensor, Sequence[Tensor]]]
 
