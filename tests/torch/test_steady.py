@@ -9,8 +9,7 @@ from torch import nn
 from torch_training import assert_close, assert_same_gradients, calls, gathered, offline
 
 import dreamstream as ds
-from dreamstream.torch.run import calls as run_calls
-from dreamstream.torch.run import steady as made_again
+from dreamstream.torch.run import calls as run_calls, steady as made_again
 
 #: Networks over (B, 4, L): layers that read windows, at rates that calls of some sizes do not divide.
 NETWORKS = {
@@ -74,7 +73,7 @@ RAGGED = {"a": [11, 1, 2, 0, 2, 2, 1, 1, 2, 2, 40], "b": [11, 2, 1, 2, 1, 0, 2, 
 
 
 def chunked(module, xs, begins, n):
-    """Run streams that begin with so many frames and go on in calls of n, or as `RAGGED` says; return their outputs."""
+    """Run streams that begin with so many frames and go on in calls of n, or are `RAGGED`."""
     sizes = (
         {i: [k, *[n] * ROUNDS, x.shape[-1] - k - ROUNDS * n] for (i, x), k in zip(xs.items(), begins)}
         if n
