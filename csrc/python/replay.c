@@ -5,8 +5,8 @@
  * operators that ran, each a tuple (see LEG_*), and how the result is seen. Which operators run here, and which by the
  * call's own `again`, says replay_leg.c. `dreamstream.torch.forward.places` makes places.
  *
- * Invariants: attributes are read and set as Python would, or where their slots lie, nothing of a call is kept from one to the next, and where
- * an operator fails the call has stepped back behind it. */
+ * Invariants: attributes are read and set as Python would, slots where they lie, nothing of a call is kept from one to
+ * the next, and where an operator fails the call has stepped back behind it. */
 #include "python/replay.h"
 
 #include <structmember.h>
@@ -275,8 +275,6 @@ static PyMethodDef replay_methods[] = {
 };
 
 DS_SPEC(replay, "Replay", replay_object, Py_TPFLAGS_HAVE_GC,
-        "Replay(shell, stream, edge, line, call, forward, place, atoms, tensors, blank, guard, "
-        "records, "
-        "size)",
-        {Py_tp_new, replay_new}, {Py_tp_dealloc, replay_dealloc}, {Py_tp_traverse, replay_traverse},
+        "Repeats what functions of torch did in the call before.", {Py_tp_new, replay_new},
+        {Py_tp_dealloc, replay_dealloc}, {Py_tp_traverse, replay_traverse},
         {Py_tp_methods, replay_methods});

@@ -3,22 +3,9 @@
 #include "python/support.h"
 
 /* What a Replay is made with: classes, and functions of torch and of the front end. */
-enum {
-    SHELL,
-    STREAM,
-    EDGE,
-    LINE,
-    CALL,
-    FORWARD,
-    PLACE,
-    ATOMS,
-    TENSORS,
-    BLANK,
-    GUARD,
-    RECORDS,
-    SIZE,
-    N_GIVEN
-};
+/* clang-format off */
+enum { SHELL, STREAM, EDGE, LINE, CALL, FORWARD, PLACE, ATOMS, TENSORS, BLANK, GUARD, RECORDS, SIZE, N_GIVEN };
+/* clang-format on */
 
 /* An operator: the call's own record of it, its key in the script, where its inputs are among all edges, how many of
  * them have values, weights, what runs on frames and with what, its outputs' lines, what gives their counts where they

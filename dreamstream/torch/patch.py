@@ -66,16 +66,8 @@ class Ignored(list[str]):
 
 #: Where torch has layers whose forwards compute what their attributes and tensors say, and do nothing else.
 _ROOMS = (
-    "activation",
-    "batchnorm",
-    "conv",
-    "instancenorm",
-    "linear",
-    "normalization",
-    "padding",
-    "pooling",
-    "rnn",
-)
+    "activation", "batchnorm", "conv", "instancenorm", "linear", "normalization", "padding", "pooling", "rnn",
+)  # fmt: skip
 _LAYERS = frozenset(f"torch.nn.modules.{room}" for room in _ROOMS)
 
 

@@ -220,16 +220,11 @@ class TorchCall(Call):
         if plan.arrays:
             weights = [self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights]
         if not plan.framewise:
-            found = (
-                self._of_one(plan, inputs[0], outputs[0], values[0], weights, columns)
-                if columns and plan.of_one
-                else None
-            )
-            results = (
-                self._windowed(leg, plan, inputs, outputs, values, weights, like, ended, columns)
-                if found is None
-                else [found]
-            )
+            results: Any = None
+            if columns and plan.of_one:
+                results = self._of_one(plan, inputs[0], outputs[0], values[0], weights, columns)
+            if results is None:
+                results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended, columns)
             if columns and plan.repeats and key not in plan.done[self.keeps_tape]:
                 self._learn(leg, plan, outputs[0], weights, columns, key)
         elif values and not like.shape[0]:
