@@ -119,7 +119,7 @@ def _of_ragged(
     lines_up : bool
         See `Plan.lines_up`.
     """
-    (back, tail, _), (offset, n, fill) = kept, seen
+    (back, tail), (offset, n, fill) = kept[:2], seen
 
     def again(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor | None:
         key = call.n_done - 1, 0

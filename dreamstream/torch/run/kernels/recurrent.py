@@ -53,16 +53,18 @@ def lanes_of(step: Step) -> int:
     return step.features[0][0] if step.ranks[0] == 2 else 0
 
 
-def as_rows(
-    step: Step, frames: Tensor, lengths: Tensor | None, state: Sequence[Tensor]
-) -> tuple[Tensor, Tensor | None, Sequence[Tensor]]:
+def as_rows(step: Step, frames: Tensor, lengths: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
     """Return frames ``(B, n, lanes, features)``, how many they are, and states, with a row for each lane."""
     lanes = lanes_of(step)
     if not lanes:
         return frames, lengths, state
-    if lengths is not None:
-        lengths = lengths.unsqueeze(1).expand(-1, lanes).flatten()
-    return frames.transpose(1, 2).flatten(0, 1), lengths, [s.flatten(0, 1) for s in state]
+    lengths = lengths.unsqueeze(1).expand(-1, lanes).flatten()
+    frames, state = _lanes_as_rows(frames, state)
+    return frames, lengths, state
+
+
+def _lanes_as_rows(frames: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, State]:
+    return frames.transpose(1, 2).flatten(0, 1), tuple([s.flatten(0, 1) for s in state])
 
 
 def of_rows(step: Step, y: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, State]:
@@ -94,10 +96,10 @@ def _onwards(step: Step, weights: Sequence[Any]) -> Onwards:
         frames: Tensor, lengths: Tensor | None, weights: Sequence[Any], state: Sequence[Tensor]
     ) -> tuple[Tensor, Sequence[Tensor]]:
         if lengths is not None:
-            frames, lengths, state = as_rows(step, frames, lengths, state)
+            frames, lengths, state = as_rows(step, frames, lengths, tuple(state))
             return of_rows(step, *_along(step, frames, lengths, state, weights))
         if lanes:
-            frames, _, state = as_rows(step, frames, None, state)
+            frames, state = _lanes_as_rows(frames, state)
         starts = [s.transpose(0, 1).contiguous() for s in state]
         y, *after = run(frames, starts if several else starts[0], weights[:n], *options, True)
         after = [s.transpose(0, 1) for s in after]
