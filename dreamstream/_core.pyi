@@ -374,8 +374,11 @@ class Replay:
 
     Parameters
     ----------
-    shell, stream, edge, place : type
-        The tensor that a forward sees, what is in it, its edge, and the tuple that a call's courses hold.
+    shell, stream, edge, line : type
+        The tensor that a forward sees, what is in it, its edge, and what of that is the same in every call.
+    call, forward, place : type
+        What the calls are, and the forwards, and the tuple that a call's courses hold. Edges, lines, calls and
+        forwards have slots.
     atoms, tensors : frozenset of type
         What has itself for a key; tensors that are known by type and shape.
     blank, guard, records, size : callable
@@ -387,6 +390,9 @@ class Replay:
         shell: type,
         stream: type,
         edge: type,
+        line: type,
+        call: type,
+        forward: type,
         place: type,
         atoms: frozenset[type],
         tensors: frozenset[type],

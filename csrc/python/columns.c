@@ -37,6 +37,7 @@ typedef struct columns {
     int64_t in[DS_MAX_INPUTS][N_OF_INPUT], out[DS_MAX_OUTPUTS][N_OF_OUTPUT];
     bool lined_up; /* whether windows of all rows begin at the same column */
     bool whole;    /* whether the new frames of an output are as many in every row */
+    bool begins;   /* whether a row had no frame of input 0 before */
 } columns;
 
 static void find_columns(const ds_op *op, const ds_counts *const *in, const ds_counts *const *out,
@@ -44,6 +45,7 @@ static void find_columns(const ds_op *op, const ds_counts *const *in, const ds_c
 {
     *c = (columns){.lined_up = true, .whole = true};
     for (Py_ssize_t r = 0; r < n_rows; r++) {
+        c->begins = c->begins || in[0][r].before.known == 0;
         for (int i = 0; i < ds_op_n_values(op); i++) {
             int64_t *own = c->in[i];
             const ds_pair before = in[i][r].before, now = in[i][r].now;
@@ -83,12 +85,13 @@ static bool are_alike(const ds_counts *const *counts, int n, Py_ssize_t n_rows)
 /* A key without positions: bytes that are equal in calls that do the same, however late. It has the number of rows, of
  * every input the frames that are kept before, kept after and new, of every output how many are made; and, where windows
  * line up, how far what is read lies before what is made, since that may differ between two calls of the same numbers
- * (a stride that is longer than its window). By how much counts differ is for what moves frames, at one rate. */
+ * (a stride that is longer than its window). By how much counts differ is for what moves frames, at one rate; whether
+ * a row begins, for what carries something from call to call. */
 static PyObject *key_of_columns(const ds_op *op, const columns *c, Py_ssize_t n_rows, bool alike)
 {
-    int64_t key[4 + DS_MAX_INPUTS * N_OF_INPUT + DS_MAX_OUTPUTS * N_OF_OUTPUT];
+    int64_t key[5 + DS_MAX_INPUTS * N_OF_INPUT + DS_MAX_OUTPUTS * N_OF_OUTPUT];
     size_t n = 0;
-    const int64_t rows[] = {n_rows, alike, c->lined_up, c->whole};
+    const int64_t rows[] = {n_rows, alike, c->lined_up, c->whole, c->begins};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         key[n++] = rows[i];
     for (int i = 0; i < ds_op_n_values(op); i++) {
@@ -120,27 +123,41 @@ static PyObject *integers_of(const int64_t *from, Py_ssize_t n)
     return tuple;
 }
 
-/* A list of input tuples (FIRST to NEW), one of output tuples (AT to BEHIND), whether windows line up, the key. */
-PyObject *ds_op_object_columns(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+/* Fills what is found of counts, ended as the methods of Op take them, and returns the key; NULL with an exception. */
+static PyObject *parse_columns(PyObject *self, PyObject *inputs, PyObject *outputs, PyObject *ended,
+                               columns *c)
 {
     ds_module *m = ds_module_of(Py_TYPE(self));
     const ds_op *op = ((ds_op_object *)self)->op;
     const ds_counts *in[DS_MAX_INPUTS], *out[DS_MAX_OUTPUTS];
     Py_ssize_t n_rows = -1;
-    const int n_values = ds_op_n_values(op);
+    if (ds_parse_counts(m, op, inputs, op->n_inputs, in, &n_rows) < 0 ||
+        ds_parse_counts(m, op, outputs, op->n_outputs, out, &n_rows) < 0)
+        return NULL;
+    const bool *flags = ds_parse_ended(m, ended, n_rows);
+    if (!flags)
+        return NULL;
+    find_columns(op, in, out, flags, n_rows, c);
+    const bool alike = are_alike(in, op->n_inputs, n_rows) && are_alike(out, op->n_outputs, n_rows);
+    return key_of_columns(op, c, n_rows, alike);
+}
+
+PyObject *ds_op_columns_key(PyObject *self, PyObject *inputs, PyObject *outputs, PyObject *ended)
+{
+    columns c;
+    return parse_columns(self, inputs, outputs, ended, &c);
+}
+
+/* A list of input tuples (FIRST to NEW), one of output tuples (AT to BEHIND), whether windows line up, the key. */
+PyObject *ds_op_object_columns(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+    const ds_op *op = ((ds_op_object *)self)->op;
     if (n_args != 3)
         return PyErr_Format(PyExc_TypeError, "columns(inputs, outputs, ended)");
-    if (ds_parse_counts(m, op, args[0], op->n_inputs, in, &n_rows) < 0 ||
-        ds_parse_counts(m, op, args[1], op->n_outputs, out, &n_rows) < 0)
-        return NULL;
-    const bool *ended = ds_parse_ended(m, args[2], n_rows);
-    if (!ended)
-        return NULL;
     columns c;
-    find_columns(op, in, out, ended, n_rows, &c);
-    const bool alike = are_alike(in, op->n_inputs, n_rows) && are_alike(out, op->n_outputs, n_rows);
+    PyObject *key = parse_columns(self, args[0], args[1], args[2], &c);
+    const int n_values = ds_op_n_values(op);
     PyObject *windows = PyList_New(n_values), *results = PyList_New(op->n_outputs);
-    PyObject *key = key_of_columns(op, &c, n_rows, alike);
     bool right = windows && results && key;
     for (int i = 0; right && i < n_values; i++) {
         PyObject *window = integers_of(c.in[i], N_OF_INPUT);

@@ -27,6 +27,8 @@ const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels,
 
 PyObject *ds_op_object_run(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
 PyObject *ds_op_object_columns(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
+/* The key that `columns` gives (columns.c). */
+PyObject *ds_op_columns_key(PyObject *self, PyObject *inputs, PyObject *outputs, PyObject *ended);
 PyObject *ds_op_object_declare(PyObject *type, PyObject *args);
 PyObject *ds_op_object_integers(PyObject *self, PyObject *unused);
 PyObject *ds_op_object_totals(PyObject *self, PyObject *inputs);

@@ -5,9 +5,11 @@
  * operators that ran, each a tuple (see LEG_*), and how the result is seen. Which operators run here, and which by the
  * call's own `again`, says replay_leg.c. `dreamstream.torch.forward.places` makes places.
  *
- * Invariants: attributes are read and set as Python would, nothing of a call is kept from one to the next, and where
- * an operator fails the call has stepped back behind it. */
+ * Invariants: attributes are read and set as Python would, slots where they lie, nothing of a call is kept from one to
+ * the next, and where an operator fails the call has stepped back behind it. */
 #include "python/replay.h"
+
+#include <structmember.h>
 
 /* A place: operators; what makes weights of given tensors, or None; the result; the tensors of its key, which stay
  * alive. A result is a tuple (SEEN_*) for a stream, a list for a tuple of results, else a function of all edges, their
@@ -33,15 +35,16 @@ static PyObject *shell_around(const replay_object *r, PyObject *inner)
 static PyObject *stream_of(const replay_object *r, PyObject *value, PyObject *edge, PyObject *dims,
                            PyObject *names)
 {
-    PyObject *line = get(r, edge, N_line), *rate = line ? get(r, line, N_rate) : NULL;
+    PyObject *line = is_of(r, edge, EDGE) ? slot(r, edge, S_EDGE_line) : NULL;
+    PyObject *rate = line && is_of(r, line, LINE) ? slot(r, line, S_LINE_rate) : NULL;
+    if (!rate)
+        return PyErr_Format(PyExc_TypeError, "expected an edge with a line");
     PyTypeObject *type = (PyTypeObject *)of(r, STREAM);
-    PyObject *out = rate ? type->tp_alloc(type, 0) : NULL;
+    PyObject *out = type->tp_alloc(type, 0);
     if (out &&
         !(set(r, out, N_value, value) && set(r, out, N_dims, dims) &&
           set(r, out, N__names, names) && set(r, out, N__rate, rate) && set(r, out, N_edge, edge)))
         Py_CLEAR(out);
-    Py_XDECREF(line);
-    Py_XDECREF(rate);
     return out;
 }
 
@@ -134,9 +137,10 @@ static PyObject *replayed_within(asked *a, PyObject *place)
 }
 
 /* ---------------------------------------------------------------- the object */
-static bool check_arguments(PyObject *const *args, Py_ssize_t n)
+static bool check_arguments(const replay_object *r, PyObject *const *args, Py_ssize_t n)
 {
-    const bool right = n == 4 && PyTuple_Check(args[2]) && PyDict_Check(args[3]);
+    const bool right = n == 4 && PyObject_TypeCheck(args[0], (PyTypeObject *)of(r, FORWARD)) &&
+                       PyTuple_Check(args[2]) && PyDict_Check(args[3]);
     if (!right)
         PyErr_SetString(PyExc_TypeError, "expected a forward, a function, a tuple and a dict");
     return right;
@@ -146,31 +150,29 @@ static PyObject *replay_call(PyObject *self, PyObject *const *args, Py_ssize_t n
 {
     const replay_object *r = (replay_object *)self;
     asked a;
-    if (!check_arguments(args, n_args))
+    if (!check_arguments(r, args, n_args))
         return NULL;
     const int done = ds_replay_ask(r, args, &a);
     if (done != DONE)
         return done == FAILED ? NULL : Py_NewRef(Py_NotImplemented);
-    PyObject *courses = get(r, a.entry, N_courses), *out = NULL;
-    PyObject *place =
-        courses && PyDict_Check(courses) ? PyDict_GetItemWithError(courses, a.key) : NULL;
+    PyObject *place = PyDict_GetItemWithError(slot(r, a.entry, S_CALL_courses), a.key), *out = NULL;
     Py_XINCREF(place);
     if (place && (PyObject *)Py_TYPE(place) == of(r, PLACE))
         out = replayed_within(&a, place);
-    else if (courses && !PyErr_Occurred())
+    else if (!PyErr_Occurred())
         out = Py_NewRef(place ? place : Py_NotImplemented);
     Py_XDECREF(place);
-    Py_XDECREF(courses);
     ds_replay_forget(&a);
     return out;
 }
 
 static PyObject *replay_ask(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
+    const replay_object *r = (replay_object *)self;
     asked a;
-    if (!check_arguments(args, n_args))
+    if (!check_arguments(r, args, n_args))
         return NULL;
-    const int done = ds_replay_ask((replay_object *)self, args, &a);
+    const int done = ds_replay_ask(r, args, &a);
     if (done != DONE)
         return done == FAILED ? NULL : Py_NewRef(Py_None);
     const bool right = need(&a.edges) && need(&a.held) && need(&a.made) && need(&a.tokens);
@@ -184,7 +186,10 @@ static PyObject *replay_result(PyObject *self, PyObject *const *args, Py_ssize_t
 {
     if (n_args != 5 || !PyList_Check(args[1]) || !PyList_Check(args[2]))
         return PyErr_Format(PyExc_TypeError, "expected a result and four lists");
-    const asked a = {.r = (replay_object *)self, .streams = args[3], .tokens = args[4]};
+    asked a;
+    a.r = (replay_object *)self;
+    a.streams = args[3];
+    a.tokens = args[4];
     return result_of(&a, args[0], args[1], args[2]);
 }
 
@@ -205,26 +210,56 @@ static void replay_dealloc(PyObject *self)
     ds_free_object(self);
 }
 
+/* Finds where the instances of a class have a slot; -1 with an exception. */
+static Py_ssize_t offset_of(PyObject *type, const char *name)
+{
+    PyObject *found = PyObject_GetAttrString(type, name);
+    if (!found)
+        return -1;
+    Py_ssize_t at = -1;
+    if (Py_IS_TYPE(found, &PyMemberDescr_Type))
+        at = ((PyMemberDescrObject *)found)->d_member->offset;
+    else
+        PyErr_Format(PyExc_TypeError, "Replay: %s of %R is no slot", name, type);
+    Py_DECREF(found);
+    return at;
+}
+
+static bool check_given(PyObject *args)
+{
+    const int types[] = {SHELL, STREAM, EDGE, LINE, CALL, FORWARD};
+    bool right = PyTuple_GET_SIZE(args) == N_GIVEN;
+    for (size_t i = 0; right && i < sizeof types / sizeof *types; i++)
+        right = PyType_Check(PyTuple_GET_ITEM(args, types[i]));
+    right = right && PyAnySet_Check(PyTuple_GET_ITEM(args, ATOMS)) &&
+            PyAnySet_Check(PyTuple_GET_ITEM(args, TENSORS));
+    if (!right)
+        PyErr_Format(PyExc_TypeError, "Replay takes %d classes and functions", N_GIVEN);
+    return right;
+}
+
 static PyObject *replay_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 #define NAME_TEXT(name) #name,
+#define SLOT_TEXT(of, name) {of, #name},
     static const char *const texts[] = {NAMES(NAME_TEXT)};
-    if (PyTuple_GET_SIZE(args) != N_GIVEN || (kwargs && PyDict_GET_SIZE(kwargs)) ||
-        !PyType_Check(PyTuple_GET_ITEM(args, SHELL)) ||
-        !PyType_Check(PyTuple_GET_ITEM(args, STREAM)) ||
-        !PyType_Check(PyTuple_GET_ITEM(args, EDGE)) ||
-        !PyAnySet_Check(PyTuple_GET_ITEM(args, ATOMS)) ||
-        !PyAnySet_Check(PyTuple_GET_ITEM(args, TENSORS)))
-        return PyErr_Format(PyExc_TypeError, "Replay takes %d classes and functions", N_GIVEN);
-    replay_object *self = (replay_object *)type->tp_alloc(type, 0);
+    static const struct {
+        int of;
+        const char *name;
+    } slots[] = {SLOTS(SLOT_TEXT)};
+    if (kwargs && PyDict_GET_SIZE(kwargs))
+        return PyErr_Format(PyExc_TypeError, "Replay takes no keywords");
+    replay_object *self = check_given(args) ? (replay_object *)type->tp_alloc(type, 0) : NULL;
     if (!self)
         return NULL;
     self->given = Py_NewRef(args);
-    for (int i = 0; i < N_NAMES; i++)
-        if (!(self->names[i] = PyUnicode_InternFromString(texts[i]))) {
-            Py_DECREF(self);
-            return NULL;
-        }
+    bool right = true;
+    for (int i = 0; right && i < N_NAMES; i++)
+        right = (self->names[i] = PyUnicode_InternFromString(texts[i])) != NULL;
+    for (int i = 0; right && i < N_SLOTS; i++)
+        right = (self->offsets[i] = offset_of(of(self, slots[i].of), slots[i].name)) >= 0;
+    if (!right)
+        Py_CLEAR(self);
     return (PyObject *)self;
 }
 
@@ -240,6 +275,6 @@ static PyMethodDef replay_methods[] = {
 };
 
 DS_SPEC(replay, "Replay", replay_object, Py_TPFLAGS_HAVE_GC,
-        "Replay(shell, stream, edge, place, atoms, tensors, blank, guard, records, size)",
-        {Py_tp_new, replay_new}, {Py_tp_dealloc, replay_dealloc}, {Py_tp_traverse, replay_traverse},
+        "Repeats what functions of torch did in the call before.", {Py_tp_new, replay_new},
+        {Py_tp_dealloc, replay_dealloc}, {Py_tp_traverse, replay_traverse},
         {Py_tp_methods, replay_methods});

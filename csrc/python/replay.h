@@ -3,38 +3,52 @@
 #include "python/support.h"
 
 /* What a Replay is made with: classes, and functions of torch and of the front end. */
-enum { SHELL, STREAM, EDGE, PLACE, ATOMS, TENSORS, BLANK, GUARD, RECORDS, SIZE, N_GIVEN };
+/* clang-format off */
+enum { SHELL, STREAM, EDGE, LINE, CALL, FORWARD, PLACE, ATOMS, TENSORS, BLANK, GUARD, RECORDS, SIZE, N_GIVEN };
+/* clang-format on */
 
 /* An operator: the call's own record of it, its key in the script, where its inputs are among all edges, how many of
  * them have values, weights, what runs on frames and with what, its outputs' lines, what gives their counts where they
- * are not the inputs', what gives columns, and two dicts, in evaluation and for training, of what it did where columns
- * had the same key: what runs on windows, or None where it handed its input on. Where an operator has neither what runs on frames nor columns, and
- * where these don't serve, the call's `again` runs it. */
+ * are not the inputs', the operator itself where it sees columns, and two dicts, in evaluation and for training, of what it
+ * did where columns had the same key: what runs on windows, or None where it handed its input on. Where an operator has
+ * neither what runs on frames nor columns, and where these don't serve, the call's `again` runs it. */
 enum { LEG, LEG_KEY, LEG_AT, LEG_VALUES, LEG_WEIGHTS, LEG_RUN, LEG_STEP, LEG_LINES, LEG_COUNTS };
 enum { LEG_COLUMNS = LEG_COUNTS + 1, LEG_DONE };
 
 /* clang-format off */
 #define NAMES(X) \
-    X(_inner) X(edge) X(entry) X(line) X(dims) X(_names) X(alike) X(value) X(counts) X(dtype) X(shape) \
-    X(requires_grad) X(requires_grad_) X(start) X(stop) X(step) X(n_done) X(script) X(over) X(fail_at) \
-    X(_follow) X(again) X(_step_back) X(keeps_tape) X(keeps_frames) X(training) X(courses) X(recording) X(guard) X(drawn) \
-    X(gradients) X(running) X(_parameters) X(handle) X(made) X(_rate) X(rate) X(ended) \
-    X(ids) X(__enter__) X(__exit__) X(holds)
+    X(_inner) X(edge) X(dims) X(_names) X(alike) X(value) X(dtype) X(shape) X(requires_grad) X(requires_grad_) \
+    X(start) X(stop) X(step) X(_follow) X(again) X(_step_back) X(keeps_frames) X(training) X(running) X(_rate) \
+    X(__enter__) X(__exit__) X(holds)
+/* Slots of the classes that it is made with: by whose instances they are read and set where they lie. */
+#define SLOTS(X) \
+    X(FORWARD, entry) X(FORWARD, gradients) X(FORWARD, _parameters) X(FORWARD, drawn) \
+    X(CALL, courses) X(CALL, recording) X(CALL, guard) X(CALL, n_done) X(CALL, script) X(CALL, over) X(CALL, fail_at) \
+    X(CALL, keeps_tape) X(CALL, ended) X(CALL, ids) \
+    X(EDGE, entry) X(EDGE, line) X(EDGE, counts) X(EDGE, handle) X(EDGE, made) X(LINE, rate)
 /* clang-format on */
 #define NAME_NUMBER(name) N_##name,
+#define SLOT_NUMBER(of, name) S_##of##_##name,
 enum { NAMES(NAME_NUMBER) N_NAMES };
+enum { SLOTS(SLOT_NUMBER) N_SLOTS };
 
 typedef struct replay_object {
     PyObject_HEAD PyObject *given; /* owned: the tuple of what it is made with */
     PyObject *names[N_NAMES];      /* owned: interned */
+    Py_ssize_t offsets[N_SLOTS];   /* of slots in instances */
 } replay_object;
 
-/* What a call asks for, while it is read: its lists are NULL where nothing is in them, but for `key` and `streams`;
- * `drawn` knows which tensors were drawn at random. */
+/* The most objects that a key may have. */
+enum { MOST_OF_KEY = 256 };
+
+/* What a call asks for, while it is read: its lists are NULL where nothing is in them, but for `streams`; `drawn` knows
+ * which tensors were drawn at random. The key is a tuple of the items, once all are read. */
 typedef struct asked {
     const replay_object *r;
     PyObject *entry, *known, *drawn;
     PyObject *key, *streams, *edges, *held, *made, *tokens;
+    PyObject *items[MOST_OF_KEY];
+    Py_ssize_t n_items;
 } asked;
 
 /* Reading: an error, something that no key can have, done. */
@@ -61,6 +75,36 @@ static inline PyObject *get(const replay_object *r, PyObject *x, int name)
 static inline PyObject *own(const replay_object *r, PyObject *x, int name)
 {
     return PyObject_GenericGetAttr(x, r->names[name]);
+}
+
+/* Whether an object is of one of the given classes, and of none that derives from it. */
+static inline bool is_of(const replay_object *r, PyObject *x, int which)
+{
+    return (PyObject *)Py_TYPE(x) == of(r, which);
+}
+
+/* What a slot holds (borrowed); NULL where it was never set. */
+static inline PyObject *slot(const replay_object *r, PyObject *x, int which)
+{
+    return *(PyObject **)((char *)x + r->offsets[which]);
+}
+
+/* Takes the value, which may be NULL; false, with the exception that is set, where it is. */
+static inline bool set_slot(const replay_object *r, PyObject *x, int which, PyObject *value)
+{
+    PyObject **place = (PyObject **)((char *)x + r->offsets[which]);
+    if (value)
+        Py_XSETREF(*place, value);
+    return value != NULL;
+}
+
+/* A slot that is set, a new reference; NULL with an exception. */
+static inline PyObject *get_slot(const replay_object *r, PyObject *x, int which)
+{
+    PyObject *found = slot(r, x, which);
+    if (!found)
+        PyErr_SetString(PyExc_AttributeError, "a slot that _core.Replay reads was never set");
+    return Py_XNewRef(found);
 }
 
 static inline bool set(const replay_object *r, PyObject *x, int name, PyObject *value)

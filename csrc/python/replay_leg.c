@@ -2,24 +2,75 @@
  *
  * One that sees single frames runs here where its inputs have equal counts; one that sees windows of one input does
  * again what it did in a call in which these stood alike. All others are run by the call itself. */
+#include "python/op.h"
 #include "python/replay.h"
 
 /* Inputs and weights of an operator that runs here; what has more runs by the call itself. */
 enum { MOST_OPERANDS = 32 };
-/* Whether arrays of counts hold the same; says how many frames there are. */
-static bool same_counts(PyObject *counts, int64_t *n_frames)
+/* What an operator works on, and where its results go. */
+typedef struct work {
+    const replay_object *r;
+    PyObject *entry, *leg, *weights;
+    PyObject *edges, *values;     /* lists of all */
+    PyObject *counts;             /* owned: a list of its inputs', or NULL */
+    Py_ssize_t n_inputs, n_given; /* of which the first have values */
+} work;
+
+static PyObject *part(const work *w, int which)
 {
-    const Py_ssize_t n = PyList_GET_SIZE(counts);
-    for (Py_ssize_t i = 0; i < n; i++)
-        if (!PyArray_Check(PyList_GET_ITEM(counts, i)))
-            return false;
-    PyArrayObject *first = (PyArrayObject *)PyList_GET_ITEM(counts, 0);
+    return PyTuple_GET_ITEM(w->leg, which);
+}
+
+/* Of all edges or values, that of an input. */
+static PyObject *operand(const work *w, PyObject *all, Py_ssize_t i)
+{
+    return PyList_GET_ITEM(all, PyLong_AsSsize_t(PyTuple_GET_ITEM(part(w, LEG_AT), i)));
+}
+
+/* An input's counts; NULL where it has none in an array. */
+static PyArrayObject *counts_of(const work *w, Py_ssize_t i)
+{
+    PyObject *edge = operand(w, w->edges, i);
+    PyObject *counts = is_of(w->r, edge, EDGE) ? slot(w->r, edge, S_EDGE_counts) : NULL;
+    return counts && PyArray_Check(counts) ? (PyArrayObject *)counts : NULL;
+}
+
+/* The first n of its inputs among all, a list of new references. */
+static PyObject *picked(const work *w, PyObject *all, Py_ssize_t n)
+{
+    PyObject *list = PyList_New(n);
+    for (Py_ssize_t i = 0; list && i < n; i++)
+        PyList_SET_ITEM(list, i, Py_NewRef(operand(w, all, i)));
+    return list;
+}
+
+/* Sees to it that there is a list of the inputs' counts. */
+static bool need_counts(work *w)
+{
+    if (w->counts || !(w->counts = PyList_New(w->n_inputs)))
+        return w->counts != NULL;
+    for (Py_ssize_t i = 0; i < w->n_inputs; i++) {
+        PyObject *counts = Py_XNewRef((PyObject *)counts_of(w, i));
+        PyList_SET_ITEM(w->counts, i, counts);
+        if (!counts)
+            PyErr_SetString(PyExc_TypeError, "an edge without counts");
+    }
+    return !PyErr_Occurred();
+}
+
+/* Whether all inputs' counts are the same; says how many frames there are. */
+static bool same_counts(const work *w, int64_t *n_frames)
+{
+    PyArrayObject *first = counts_of(w, 0);
+    if (!first || !PyArray_IS_C_CONTIGUOUS(first))
+        return false;
     const size_t n_bytes = (size_t)PyArray_NBYTES(first);
     const int64_t *data = PyArray_DATA(first);
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyArrayObject *other = (PyArrayObject *)PyList_GET_ITEM(counts, i);
-        if (!PyArray_IS_C_CONTIGUOUS(other) || (size_t)PyArray_NBYTES(other) != n_bytes ||
-            memcmp(PyArray_DATA(other), data, n_bytes) != 0)
+    for (Py_ssize_t i = 1; i < w->n_inputs; i++) {
+        PyArrayObject *other = counts_of(w, i);
+        if (!other || (other != first && (!PyArray_IS_C_CONTIGUOUS(other) ||
+                                          (size_t)PyArray_NBYTES(other) != n_bytes ||
+                                          memcmp(PyArray_DATA(other), data, n_bytes) != 0)))
             return false;
     }
     for (npy_intp row = 0; row < PyArray_DIM(first, 0); row++)
@@ -31,41 +82,39 @@ static PyObject *new_edge(const replay_object *r, PyObject *entry, PyObject *lin
 {
     PyTypeObject *type = (PyTypeObject *)of(r, EDGE);
     PyObject *edge = type->tp_alloc(type, 0);
-    if (edge && !(set(r, edge, N_entry, entry) && set(r, edge, N_line, line) &&
-                  set(r, edge, N_counts, counts) && set(r, edge, N_handle, Py_None) &&
-                  set(r, edge, N_made, Py_None)))
-        Py_CLEAR(edge);
-    return edge;
-}
-
-/* What an operator works on: of the first n of its inputs; new references in a list. */
-static PyObject *picked(PyObject *all, PyObject *at, Py_ssize_t n)
-{
-    PyObject *list = PyList_New(n);
-    for (Py_ssize_t i = 0; list && i < n; i++) {
-        const Py_ssize_t place = PyLong_AsSsize_t(PyTuple_GET_ITEM(at, i));
-        PyList_SET_ITEM(list, i, Py_NewRef(PyList_GET_ITEM(all, place)));
+    if (edge) {
+        set_slot(r, edge, S_EDGE_entry, Py_NewRef(entry));
+        set_slot(r, edge, S_EDGE_line, Py_NewRef(line));
+        set_slot(r, edge, S_EDGE_counts, Py_NewRef(counts));
+        set_slot(r, edge, S_EDGE_handle, Py_NewRef(Py_None));
+        set_slot(r, edge, S_EDGE_made, Py_NewRef(Py_None));
     }
-    return list;
+    return edge;
 }
 
 /* Goes one step along the call's script. */
 static bool follow(const replay_object *r, PyObject *entry, PyObject *key)
 {
-    PyObject *done = get(r, entry, N_n_done), *script = get(r, entry, N_script);
+    PyObject *done = slot(r, entry, S_CALL_n_done), *script = slot(r, entry, S_CALL_script);
     const Py_ssize_t n = done ? PyLong_AsSsize_t(done) : -1;
-    bool plain = n >= 0 && script && PyList_Check(script) && n < PyList_GET_SIZE(script) &&
-                 PyList_GET_ITEM(script, n) == key && is(r, entry, N_over, Py_False) == 1 &&
-                 is(r, entry, N_fail_at, Py_None) == 1;
-    Py_XDECREF(done);
-    Py_XDECREF(script);
+    const bool plain = n >= 0 && script && PyList_Check(script) && n < PyList_GET_SIZE(script) &&
+                       PyList_GET_ITEM(script, n) == key &&
+                       slot(r, entry, S_CALL_over) == Py_False &&
+                       slot(r, entry, S_CALL_fail_at) == Py_None;
     if (PyErr_Occurred())
         return false;
-    PyObject *next = plain ? PyLong_FromSsize_t(n + 1)
-                           : PyObject_CallMethodOneArg(entry, r->names[N__follow], key);
-    const bool followed = next && (!plain || set(r, entry, N_n_done, next));
+    if (plain)
+        return set_slot(r, entry, S_CALL_n_done, PyLong_FromSsize_t(n + 1));
+    PyObject *next = PyObject_CallMethodOneArg(entry, r->names[N__follow], key);
     Py_XDECREF(next);
-    return followed;
+    return next != NULL;
+}
+
+static bool go_back(const replay_object *r, PyObject *entry)
+{
+    PyObject *done = PyObject_CallMethodNoArgs(entry, r->names[N__step_back]);
+    Py_XDECREF(done);
+    return done != NULL;
 }
 
 /* The exception that is under way outlives another function of the call's. */
@@ -74,38 +123,40 @@ static void step_back(const replay_object *r, PyObject *entry)
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
     if (PyErr_GivenExceptionMatches(type, PyExc_Exception)) {
-        Py_XDECREF(PyObject_CallMethodNoArgs(entry, r->names[N__step_back]));
+        go_back(r, entry);
         PyErr_Clear();
     }
     PyErr_Restore(type, error, traceback);
 }
 
-/* What an operator works on, and where its results go. */
-typedef struct work {
-    const replay_object *r;
-    PyObject *entry, *leg, *weights;
-    PyObject *own, *given,
-        *counts;              /* lists: its edges, values of the first of them, and their counts */
-    PyObject *edges, *values; /* lists of all */
-} work;
-
-static PyObject *part(const work *w, int which)
+/* Appends what a kernel has given: a value, or a tuple or list of one for each output, with the counts of each in a list,
+ * or input 0's where that is NULL. */
+static bool append_all(const work *w, PyObject *out, PyObject *after)
 {
-    return PyTuple_GET_ITEM(w->leg, which);
-}
-
-/* Appends a result. */
-static bool append(const work *w, Py_ssize_t o, PyObject *value, PyObject *counts)
-{
-    PyObject *line = PyList_GET_ITEM(part(w, LEG_LINES), o);
-    return put(w->edges, new_edge(w->r, w->entry, line, counts)) == DONE &&
-           put(w->values, Py_NewRef(value)) == DONE;
+    PyObject *lines = part(w, LEG_LINES);
+    const bool several = PyTuple_Check(out) || PyList_Check(out);
+    if ((several ? PySequence_Fast_GET_SIZE(out) : 1) < PyList_GET_SIZE(lines)) {
+        PyErr_SetString(PyExc_TypeError, "a kernel has given fewer values than it has outputs");
+        return false;
+    }
+    bool right = true;
+    for (Py_ssize_t o = 0; right && o < PyList_GET_SIZE(lines); o++) {
+        PyObject *counts = after ? PyList_GET_ITEM(after, o) : (PyObject *)counts_of(w, 0);
+        PyObject *value = several ? PySequence_Fast_GET_ITEM(out, o) : out;
+        right =
+            put(w->edges, new_edge(w->r, w->entry, PyList_GET_ITEM(lines, o), counts)) == DONE &&
+            put(w->values, Py_NewRef(value)) == DONE;
+    }
+    return right;
 }
 
 /* The counts of the outputs, a list; new reference. */
-static PyObject *counts_after(const work *w)
+static PyObject *counts_after(work *w)
 {
-    PyObject *ended = get(w->r, w->entry, N_ended), *ids = get(w->r, w->entry, N_ids);
+    if (!need_counts(w))
+        return NULL;
+    PyObject *ended = get_slot(w->r, w->entry, S_CALL_ended);
+    PyObject *ids = ended ? get_slot(w->r, w->entry, S_CALL_ids) : NULL;
     PyObject *out = ended && ids ? PyObject_CallFunctionObjArgs(part(w, LEG_COUNTS), w->counts,
                                                                 ended, ids, NULL)
                                  : NULL;
@@ -115,31 +166,21 @@ static PyObject *counts_after(const work *w)
 }
 
 /* Runs an operator of single frames, after its step along the script. */
-static bool run_frames(const work *w)
+static bool run_frames(work *w)
 {
     const replay_object *r = w->r;
-    PyObject *step = part(w, LEG_STEP), *lines = part(w, LEG_LINES);
+    PyObject *step = part(w, LEG_STEP);
     PyObject *after = part(w, LEG_COUNTS) == Py_None ? NULL : counts_after(w);
-    PyObject *tape = get(r, w->entry, N_keeps_tape), *out = NULL;
+    PyObject *tape = get_slot(r, w->entry, S_CALL_keeps_tape), *out = NULL;
     PyObject *operands[1 + MOST_OPERANDS] = {step};
-    const Py_ssize_t n = PyList_GET_SIZE(w->given),
-                     n_weights = PySequence_Fast_GET_SIZE(w->weights);
+    const Py_ssize_t n = w->n_given, n_weights = PySequence_Fast_GET_SIZE(w->weights);
     for (Py_ssize_t i = 0; i < n; i++)
-        operands[1 + i] = PyList_GET_ITEM(w->given, i);
+        operands[1 + i] = operand(w, w->values, i);
     for (Py_ssize_t i = 0; i < n_weights; i++)
         operands[1 + n + i] = PySequence_Fast_GET_ITEM(w->weights, i);
     if (!PyErr_Occurred() && tape && set(r, step, N_training, tape))
         out = PyObject_Vectorcall(part(w, LEG_RUN), operands, (size_t)(1 + n + n_weights), NULL);
-    bool right = out != NULL;
-    const bool several = right && (PyTuple_Check(out) || PyList_Check(out));
-    if (right && (several ? PySequence_Fast_GET_SIZE(out) : 1) < PyList_GET_SIZE(lines)) {
-        PyErr_SetString(PyExc_TypeError, "a kernel has given fewer values than it has outputs");
-        right = false;
-    }
-    for (Py_ssize_t o = 0; right && o < PyList_GET_SIZE(lines); o++) {
-        PyObject *counts = after ? PyList_GET_ITEM(after, o) : PyList_GET_ITEM(w->counts, 0);
-        right = append(w, o, several ? PySequence_Fast_GET_ITEM(out, o) : out, counts);
-    }
+    const bool right = out && append_all(w, out, after);
     Py_XDECREF(after);
     Py_XDECREF(tape);
     Py_XDECREF(out);
@@ -150,36 +191,36 @@ static bool run_frames(const work *w)
  * its outputs' counts, `taped` says whether for training. */
 static PyObject *done_before(const work *w, PyObject *after, int taped)
 {
-    enum { KEY = 3 };
-    PyObject *ended = get(w->r, w->entry, N_ended);
-    PyObject *columns =
-        ended ? PyObject_CallFunctionObjArgs(part(w, LEG_COLUMNS), w->counts, after, ended, NULL)
-              : NULL;
+    PyObject *ended = get_slot(w->r, w->entry, S_CALL_ended);
+    PyObject *key = ended ? ds_op_columns_key(part(w, LEG_COLUMNS), w->counts, after, ended) : NULL;
     PyObject *done = PyTuple_GET_ITEM(part(w, LEG_DONE), taped);
-    PyObject *found =
-        columns ? PyDict_GetItemWithError(done, PyTuple_GET_ITEM(columns, KEY)) : NULL;
-    Py_XDECREF(columns);
+    PyObject *found = key ? PyDict_GetItemWithError(done, key) : NULL;
+    Py_XDECREF(key);
     Py_XDECREF(ended);
     return found;
 }
 
-/* Runs on windows what ran on such before. NULL with an exception. */
-static PyObject *run_again(const work *w, PyObject *run)
+/* Runs on windows what ran on such before: a value, or a tuple or list of them, or None where it can't; NULL with an
+ * exception. */
+static PyObject *run_again(const work *w, PyObject *run, PyObject *after)
 {
-    PyObject *operands[2 + MOST_OPERANDS] = {w->entry, PyList_GET_ITEM(w->given, 0)};
+    enum { N_OWN = 4 };
+    PyObject *operands[N_OWN + MOST_OPERANDS] = {w->entry, operand(w, w->values, 0),
+                                                 PyList_GET_ITEM(w->counts, 0),
+                                                 PyList_GET_ITEM(after, 0)};
     const Py_ssize_t n_weights = PySequence_Fast_GET_SIZE(w->weights);
     for (Py_ssize_t i = 0; i < n_weights; i++)
-        operands[2 + i] = PySequence_Fast_GET_ITEM(w->weights, i);
-    return PyObject_Vectorcall(run, operands, (size_t)(2 + n_weights), NULL);
+        operands[N_OWN + i] = PySequence_Fast_GET_ITEM(w->weights, i);
+    return PyObject_Vectorcall(run, operands, (size_t)(N_OWN + n_weights), NULL);
 }
 
 /* Whether an operator of one input did the same before, or handed its input on, and does so again after its step along
- * the script; its result is appended. -1 with an exception. */
-static int run_windows(const work *w)
+ * the script; its results are appended. -1 with an exception. */
+static int run_windows(work *w)
 {
     const replay_object *r = w->r;
-    const int taped = is(r, w->entry, N_keeps_tape, Py_True);
-    PyObject *after = taped < 0 ? NULL : counts_after(w);
+    const int taped = slot(r, w->entry, S_CALL_keeps_tape) == Py_True;
+    PyObject *after = counts_after(w);
     PyObject *run = after ? done_before(w, after, taped) : NULL;
     Py_XINCREF(run);
     int runs = PyErr_Occurred() ? -1 : run != NULL;
@@ -188,13 +229,14 @@ static int run_windows(const work *w)
     if (runs == 1 && !follow(r, w->entry, part(w, LEG_KEY)))
         runs = -1;
     else if (runs == 1) {
-        PyObject *value =
-            run == Py_None ? Py_NewRef(PyList_GET_ITEM(w->given, 0)) : run_again(w, run);
-        if (!value || !append(w, 0, value, PyList_GET_ITEM(after, 0)))
+        PyObject *out =
+            run == Py_None ? Py_NewRef(operand(w, w->values, 0)) : run_again(w, run, after);
+        runs = !out ? -1 : out == Py_None ? 0 : append_all(w, out, after) ? 1 : -1;
+        if (runs == 0 && !go_back(r, w->entry))
             runs = -1;
-        if (runs < 0)
+        else if (runs < 0)
             step_back(r, w->entry);
-        Py_XDECREF(value);
+        Py_XDECREF(out);
     }
     Py_XDECREF(run);
     Py_XDECREF(after);
@@ -204,8 +246,13 @@ static int run_windows(const work *w)
 /* Runs any operator by the call itself. */
 static bool run_any(const work *w)
 {
-    PyObject *results = PyObject_CallMethodObjArgs(w->entry, w->r->names[N_again], part(w, LEG),
-                                                   w->own, w->given, w->weights, NULL);
+    PyObject *own = picked(w, w->edges, w->n_inputs), *given = picked(w, w->values, w->n_given);
+    PyObject *results = own && given
+                            ? PyObject_CallMethodObjArgs(w->entry, w->r->names[N_again],
+                                                         part(w, LEG), own, given, w->weights, NULL)
+                            : NULL;
+    Py_XDECREF(own);
+    Py_XDECREF(given);
     bool right = results && PyList_Check(results);
     for (Py_ssize_t o = 0; right && o < PyList_GET_SIZE(results); o++) {
         PyObject *pair = PyList_GET_ITEM(results, o);
@@ -216,12 +263,12 @@ static bool run_any(const work *w)
     return right;
 }
 
-static bool run_work(const work *w)
+static bool run_work(work *w)
 {
     if (part(w, LEG_RUN) != Py_None &&
-        PyList_GET_SIZE(w->own) + PySequence_Fast_GET_SIZE(w->weights) <= MOST_OPERANDS) {
+        w->n_inputs + PySequence_Fast_GET_SIZE(w->weights) <= MOST_OPERANDS) {
         int64_t n_frames = 0;
-        if (!same_counts(w->counts, &n_frames) || n_frames == 0)
+        if (!same_counts(w, &n_frames) || n_frames == 0)
             return run_any(w);
         if (!follow(w->r, w->entry, part(w, LEG_KEY)))
             return false;
@@ -231,7 +278,8 @@ static bool run_work(const work *w)
         return right;
     }
     const bool has_columns =
-        part(w, LEG_COLUMNS) != Py_None && PySequence_Fast_GET_SIZE(w->weights) <= MOST_OPERANDS;
+        Py_IS_TYPE(part(w, LEG_COLUMNS), ds_module_of(Py_TYPE(w->r))->op_type) &&
+        PySequence_Fast_GET_SIZE(w->weights) <= MOST_OPERANDS;
     const int ran = has_columns ? run_windows(w) : 0;
     return ran ? ran > 0 : run_any(w);
 }
@@ -239,21 +287,10 @@ static bool run_work(const work *w)
 bool ds_replay_leg(const asked *a, PyObject *leg, PyObject *weights, PyObject *edges,
                    PyObject *values)
 {
-    PyObject *at = PyTuple_GET_ITEM(leg, LEG_AT);
-    const Py_ssize_t n = PyTuple_GET_SIZE(at);
     work w = {a->r, a->entry, leg, weights, .edges = edges, .values = values};
-    w.own = picked(edges, at, n);
-    w.given = picked(values, at, PyLong_AsSsize_t(PyTuple_GET_ITEM(leg, LEG_VALUES)));
-    w.counts = PyList_New(n);
-    bool right = w.own && w.given && w.counts;
-    for (Py_ssize_t i = 0; right && i < n; i++) {
-        PyObject *counts = get(a->r, PyList_GET_ITEM(w.own, i), N_counts);
-        right = counts != NULL;
-        PyList_SET_ITEM(w.counts, i, counts);
-    }
-    right = right && run_work(&w);
-    Py_XDECREF(w.own);
-    Py_XDECREF(w.given);
+    w.n_inputs = PyTuple_GET_SIZE(part(&w, LEG_AT));
+    w.n_given = PyLong_AsSsize_t(part(&w, LEG_VALUES));
+    const bool right = run_work(&w);
     Py_XDECREF(w.counts);
     return right;
 }

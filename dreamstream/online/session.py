@@ -30,7 +30,7 @@ from ..errors import (
     StreamMismatchError,
 )
 from ..source_line import user_line
-from ..stream.course import Course, Leg, Recording
+from ..stream.course import Course, Leg, Recording, Replayed
 from ..stream.edge import Counts, Edge, Lines, Request
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import require_equal_rates
@@ -349,7 +349,7 @@ class Session:
         return (type(self), self.options)
 
 
-class Call:
+class Call(Replayed):
     """One call of an online module: the entry that its tensors belong to.
 
     Holds the streams' states before (never written to), the new ones as they come, and how far the

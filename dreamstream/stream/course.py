@@ -20,6 +20,14 @@ seen = attrgetter("edge.line", "dims", "_names")
 _EDGE, _VALUE, _ENTRY = attrgetter("edge"), attrgetter("value"), attrgetter("edge.entry")
 
 
+class Replayed:
+    """What `_core.Replay` reads of a call, in slots: see `dreamstream.online.session.Call`."""
+
+    __slots__ = (
+        "courses", "ended", "fail_at", "guard", "ids", "keeps_tape", "n_done", "over", "recording", "script",
+    )  # fmt: skip
+
+
 class Leg:
     """One operator that a course runs again, and where it finds its inputs.
 

@@ -38,7 +38,7 @@ from .forward import gathering  # noqa: F401  (functions that forwards' copies c
 from .forward.capture import TorchSource
 from .forward.drawn import places_of_draws, warn_of_others
 from .forward.held import TorchHeld
-from .forward.layers import streaming_forward, unstreamable
+from .forward.layers import is_recurrence, streaming_forward, unstreamable
 from .forward.mode import Forward, current, running
 from .outside.attention import DeclaredContext
 from .private import pytree
@@ -65,7 +65,9 @@ class Ignored(list[str]):
 
 
 #: Where torch has layers whose forwards compute what their attributes and tensors say, and do nothing else.
-_ROOMS = ("activation", "batchnorm", "conv", "instancenorm", "linear", "normalization", "padding", "pooling")
+_ROOMS = (
+    "activation", "batchnorm", "conv", "instancenorm", "linear", "normalization", "padding", "pooling", "rnn",
+)  # fmt: skip
 _LAYERS = frozenset(f"torch.nn.modules.{room}" for room in _ROOMS)
 
 
@@ -110,7 +112,8 @@ class Layer:
         self._rooms, self._names = [now for now, _, _ in called], [name for _, name, _ in called]
         self._functions = [now.get(name) for now, name, _ in called]
         own = self._functions == [function for _, _, function in called]
-        inside = "forward" in state or state["_modules"] or any(self._hooks) or streaming_forward(module)
+        other = streaming_forward(module) is not None and not is_recurrence(module)
+        inside = "forward" in state or state["_modules"] or any(self._hooks) or other
         self.is_own = own and kind is not torch.nn.Identity and not (inside or changing or writes)
         self.settings = (number, *state["_parameters"].values(), *state["_buffers"].values())
 

@@ -571,12 +571,16 @@ def test_what_changed_between_calls_comes_back_when_one_fails():
 
 
 def test_replay_refuses_what_it_was_not_made_for():
-    with pytest.raises(TypeError, match="Replay takes 10"):
+    with pytest.raises(TypeError, match="Replay takes 13"):
         _core.Replay()
-    for given in [(), (None, len, [], {}), (None, len, (), None)]:
+    forward = places.Repeats()
+    for given in [(), (forward, len, [], {}), (forward, len, (), None), (None, len, (), {})]:
         with pytest.raises(TypeError, match="a forward, a function, a tuple and a dict"):
             places.REPLAY.call(*given)
-    with pytest.raises(AttributeError, match="entry"):
-        places.REPLAY.ask(None, len, (), {})
+    with pytest.raises(AttributeError, match="never set"):
+        places.REPLAY.ask(forward, len, (), {})
+    slotless = type("Slotless", (), dict.fromkeys(("entry", "line", "counts", "handle", "made"), 1))
+    with pytest.raises(TypeError, match="is no slot"):
+        _core.Replay(*[slotless] * 7, frozenset(), frozenset(), *[len] * 4)
     with pytest.raises(ValueError, match="equal length"):
         _core.differing([], [1])

@@ -24,8 +24,9 @@ Reason = tuple[str, str]
 #: By the forward of a class: what streams in its place, ``(module, *inputs)``.
 _STREAMING: dict[Any, Callable[..., Any]] = {}
 
-#: Those of them that stand for layers with circular padding alone.
+#: Those of them that stand for layers with circular padding alone; the forwards of recurrent layers and cells.
 _CIRCULAR: set[Any] = set()
+_RECURRENT: set[Any] = set()
 
 
 def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
@@ -36,6 +37,12 @@ def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
 
 
 # ---------------------------------------------------------------------- recurrence
+def is_recurrence(module: torch.nn.Module) -> bool:
+    """Whether a layer or cell draws nothing, and streams as its native twin with its weights."""
+    options, kind = module.__dict__, type(module)
+    return kind.forward in _RECURRENT and not options.get("dropout")
+
+
 def _recurrent(kind: Any, twin: type[native.Module]) -> None:
     """Let a recurrent layer or cell stream as the native one with its weights."""
 
@@ -54,6 +61,7 @@ def _recurrent(kind: Any, twin: type[native.Module]) -> None:
         return repeated(forward, twin, given, {}, lambda: _run(_twin(module, twin, forward), forward, input, hx))
 
     _STREAMING[kind.forward] = stream
+    _RECURRENT.add(kind.forward)
 
 
 _OPTIONS = (

@@ -83,7 +83,7 @@ from .names import (
     meaning_of,
     writes,
 )
-from .places import ANEW, REPLAY, handled, looked_at, recorded, repeated
+from .places import ANEW, REPLAY, Repeats, handled, looked_at, recorded, repeated
 
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 
@@ -105,7 +105,7 @@ def current() -> Forward:
     return forward
 
 
-class Forward(TorchFunctionMode):
+class Forward(Repeats, TorchFunctionMode):
     """The mode of one online forward.
 
     Parameters

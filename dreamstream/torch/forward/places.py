@@ -29,8 +29,8 @@ from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...stream.context import Context, declared_here
-from ...stream.course import Leg, Recording
-from ...stream.edge import Edge
+from ...stream.course import Leg, Recording, Replayed
+from ...stream.edge import Edge, Line
 from ...stream.rules import Token
 from ...stream.rules.sums import Unknown
 from ...stream.tree import leaves, map_leaves
@@ -464,16 +464,24 @@ def _leg(leg: Leg, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, ..
     if plan is not None and plan.of_frames:
         own = plan.run, plan.step, leg.lines, None if plan.follows else op.counts, None, None
     elif plan is not None and plan.repeats:
-        own = None, None, leg.lines, op.counts, op.columns, plan.done
+        own = None, None, leg.lines, op.counts, op, plan.done
     return (leg, leg.key, at, leg.n_values, weights, *own)
 
 
 #: Stands where a function is not repeated; how many places a forward may have beside a few per operation.
 ANEW, _MOST = object(), 1024
 
+
+class Repeats:
+    """What `_core.Replay` reads of a forward, in slots: see `dreamstream.torch.forward.mode.Forward`."""
+
+    __slots__ = ("_parameters", "drawn", "entry", "gradients")
+
+
 REPLAY = _core.Replay(
-    SHELL, NativeStream, Edge, Place, ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)),
-    STAND_IN.as_subclass, without_functions, torch.is_grad_enabled, key_of_size,
+    SHELL, NativeStream, Edge, Line, Replayed, Repeats, Place,
+    ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)), STAND_IN.as_subclass,
+    without_functions, torch.is_grad_enabled, key_of_size,
 )  # fmt: skip
 
 

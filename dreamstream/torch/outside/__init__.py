@@ -141,7 +141,8 @@ def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def named(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _WITHOUT_NAMES.issuperset(map(type, leaves((args, kwargs)))):
+        without = not kwargs and _WITHOUT_NAMES.issuperset(map(type, args))
+        if not (without or _WITHOUT_NAMES.issuperset(map(type, leaves((args, kwargs))))):
             if self._inner is not None and any(map(number_in, (*args, *kwargs.values()))):  # no integer of torch's
                 return TAKERS.inside(method, (type(self),), (self, *args), kwargs)
             names = self.names

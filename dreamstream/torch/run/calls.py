@@ -33,7 +33,7 @@ from .kernels import KERNELS, Kernel, Step
 from .kernels.attention import again, drops
 from .rooms import grown
 from .state_bytes import from_bytes, to_bytes
-from .steady import steady
+from .steady import carrying, steady
 from .tables import Gathered, Place, Record, Table, place_of, row_of, rows_index
 from .windows import AllFrames, Columns, EagerWindow
 
@@ -127,7 +127,6 @@ class TorchCall(Call):
 
     session: TorchSession
     library: Library = TORCH
-    keeps_tape = False
     keeps_frames = True
     has_converted = False  #: Whether positions have become streams in it.
 
@@ -220,12 +219,14 @@ class TorchCall(Call):
         like = values[0] if values else torch.empty(0, device=self.device)
         if plan.arrays:
             weights = [self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights]
-        if columns and plan.of_one:
-            found = self._of_one(plan, inputs[0], outputs[0], values[0], weights, columns, key)
-            if found is not None:
-                return [(found, Edge(self, leg.lines[0], outputs[0]))]
         if not plan.framewise:
-            results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended, columns)
+            results: Any = None
+            if columns and plan.of_one:
+                results = self._of_one(plan, inputs[0], outputs[0], values[0], weights, columns)
+            if results is None:
+                results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended, columns)
+            if columns and plan.repeats and key not in plan.done[self.keeps_tape]:
+                self._learn(leg, plan, outputs[0], weights, columns, key)
         elif values and not like.shape[0]:
             kinds = _types_of_none(plan, leg.lines, values, weights)
             results = [_nothing(line, like, (*values, *weights), kind) for line, kind in zip(leg.lines, kinds)]
@@ -241,14 +242,7 @@ class TorchCall(Call):
         return [(y, Edge(self, line, c)) for y, line, c in zip(results, leg.lines, outputs)]
 
     def _of_one(
-        self,
-        plan: Plan,
-        counts: Counts,
-        made: Counts,
-        value: Tensor,
-        weights: Sequence[Any],
-        columns: Any,
-        columns_key: bytes,
+        self, plan: Plan, counts: Counts, made: Counts, value: Tensor, weights: Sequence[Any], columns: Any
     ) -> Tensor | None:
         """Run an operator on one input where all rows go on alike; None where they don't."""
         ((first, back, tail, new),), ((at, n, _),), lined_up = columns
@@ -259,10 +253,6 @@ class TorchCall(Call):
         old = self.gathered.rows(key) if back else None
         window = Columns(old, value, first, back, new, counts, self.some_end or not plan.lines_up)
         step.training, step.device, step.n, step.first = self.keeps_tape, value.device, [n], [at]
-        if columns_key not in plan.done[self.keeps_tape] and same(made[:, 2] - made[:, 0]):
-            repeated = steady(plan.kernel, step, weights, len(counts), (first, back, tail, new))
-            if repeated is not None:
-                plan.keep(self.keeps_tape, columns_key, repeated)
         y = plan.kernel.run(step, window, *weights)
         y = y[0] if isinstance(y, tuple) else y
         if tail:
@@ -270,6 +260,22 @@ class TorchCall(Call):
         if y.dim() == 1 + len(step.features[0]):
             return y
         return y.flatten(0, 1) if self.alike and y.shape[1] == n else flat(y, made[:, 2] - made[:, 0])
+
+    def _learn(self, leg: Leg, plan: Plan, made: Counts, weights: Sequence[Any], columns: Any, key: bytes) -> None:
+        """Keep what an operator of one window has done, should a later call do the same."""
+        (kept,), outputs, lined_up = columns
+        step, numbers = plan.step, plan.numbers if self.alike else lined_up and plan.lines_up
+        if not (self.keeps_frames and outputs[0][1] and isinstance(step.first[0], int)) or not numbers:
+            return
+        again = None
+        if plan.kernel.carries is None:
+            whole = same(made[:, 2] - made[:, 0])
+            again = steady(plan.kernel, step, weights, kept, rows=len(made), whole=whole, lines_up=plan.lines_up)
+        elif not (any(step.n[1:]) or self.gathered.some_fresh or (made[:, 0] == 0).any()):
+            nothing = [partial(_nothing, line) for line in leg.lines[1:]]
+            again = carrying(plan.kernel, step, weights, plan.n_carried or 0, kept[3], nothing)
+        if again is not None:
+            plan.keep(self.keeps_tape, key, again)
 
     def _windowed(
         self,
@@ -436,16 +442,17 @@ class Plan:
         #: Whether rows that stand elsewhere are still one window each of the same columns.
         self.lines_up = self.numbers and mode in ("zeros", "constant") and not values_given
         looks = getattr(op, "needs_frames", False) or getattr(op, "checks", False)
-        one = leg.n_values == len(leg.lines) == 1 and not leg.lines[0].static
+        one_value = leg.n_values == 1 and not leg.lines[0].static
         #: Whether it looks at windows of one input, and carries nothing else.
-        self.of_one = one and not self.framewise and self.kernel.carries is None
+        self.of_one = one_value and len(leg.lines) == 1 and not self.framewise and self.kernel.carries is None
         #: Whether its outputs have the counts of any of its inputs.
         self.follows = bool(op.same_counts) and not looks
         #: In evaluation and for training, by keys of columns: `steady`'s, or None where it handed its input on.
         self.done: tuple[dict[bytes, Any], dict[bytes, Any]] = ({}, {})
         moves_one = self.shift is not None and len(leg.lines) == 1 and not leg.lines[0].static
+        carries = one_value and self.numbers and self.kernel.onwards is not None
         #: Whether what it does follows from columns, where they are known.
-        self.repeats = moves_one or (self.of_one and self.kernel.sees is not None)
+        self.repeats = moves_one or carries or (self.of_one and self.kernel.sees is not None)
 
     def keep(self, taped: bool, key: bytes, what: Any) -> None:
         """Note what it does where columns have this key."""

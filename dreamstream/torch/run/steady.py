@@ -2,7 +2,8 @@
 
 In mid-stream every call is like the one before, but later: the same number of frames is kept, comes and is made,
 and those that are read stand as far before those that are made (`_core.Op.columns` gives the key of that). Then
-positions need not be looked at again: what was read are the same columns of what is there.
+positions need not be looked at again: what was read are the same columns of what is there. Frames of rows that get
+unequally many are laid into columns first.
 """
 
 from __future__ import annotations
@@ -12,41 +13,72 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ..tensor.padding import Ints, as_rows, flat, to_device
 from .kernels import Kernel, Step
 from .kernels.registry import as_they_are
-from .windows import columns_of
+from .windows import Columns, columns_of
+
+#: ``fn(call, value, counts, made, *weights)`` gives a value, or one for each output; None where it can't. `counts`
+#: are the value's, `made` the first output's.
+Again = Callable[..., Any]
 
 
 def steady(
-    kernel: Kernel, step: Step, weights: Sequence[Any], rows: int, kept: tuple[int, int, int, int]
-) -> Callable[..., Tensor] | None:
-    """Return what does again what an operator did, ``fn(call, value, *weights)``; None where positions matter.
+    kernel: Kernel, step: Step, weights: Sequence[Any], kept: tuple[int, int, int, int], **how: Any
+) -> Again | None:
+    """Return what does again what an operator did; None where positions matter.
 
     Parameters
     ----------
     step
         As in the call that was, with numbers for positions.
-    rows : int
-        How many streams are in the call.
     kept : tuple of int
-        The position of the first frame that was kept, how many were kept, are kept now, and are new.
+        The position of the first frame that was kept, how many were kept, are kept now, and are new: -1 where rows
+        differ in that.
+    how
+        See `_of_windows` and `_of_ragged`.
     """
-    if kernel.sees is None or kernel.period(step, weights) != 1:
+    if kernel.sees is None or kernel.period(step, weights) != 1 or min(kept[1:3]) < 0:
         return None
     step = replace(step)  # which others fill anew
-    first, back, tail, new = kept
     begin, n, fill, compute = kernel.sees(step, weights)
-    offset, width = begin - first, back + new
-    seen = None if (offset, n) == (0, width) else partial(columns_of, begin=offset, n=n, fill=fill)
-    if seen is not None and 0 <= offset <= width - n:
-        seen = partial(torch.narrow, dim=1, start=offset, length=n)
-    keeps, most = back or tail, max(back, tail)
-    n_features, computes = len(step.features[0]), compute is not as_they_are
+    make = _of_windows if kept[3] >= 0 else _of_ragged
+    return make(kept[1:], (begin - kept[0], n, fill), compute, len(step.features[0]), **how)
 
-    def again(call: Any, value: Tensor, *weights: Any) -> Tensor:
+
+def _of_windows(
+    kept: tuple[int, int, int],
+    seen: tuple[int, int, float],
+    compute: Callable[..., Tensor],
+    n_features: int,
+    *,
+    rows: int,
+    whole: bool,
+    **_: Any,
+) -> Again:
+    """Return what reads n columns, from an offset on, of rows that get equally many frames.
+
+    Parameters
+    ----------
+    rows : int
+        How many streams are in the call.
+    whole : bool
+        Whether equally many frames are made of all rows.
+    """
+    (back, tail, new), (offset, n, fill) = kept, seen
+    width = back + new
+    see: Callable[[Tensor], Tensor] | None = None
+    if (offset, n) != (0, width):
+        see = partial(columns_of, begin=offset, n=n, fill=fill)
+        if 0 <= offset <= width - n:
+            see = lambda grid: grid.narrow(1, offset, n)  # noqa: E731
+    keeps, most, computes = back or tail, max(back, tail), compute is not as_they_are
+
+    def again(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor:
         grid = value.unsqueeze(0) if rows == 1 else value.reshape(rows, new, *value.shape[1:])
         if keeps:
             store, key = call.store, (call.n_done - 1, 0)
@@ -62,8 +94,99 @@ def steady(
                     table[call.index] = last.detach() if last.requires_grad else last
                 else:
                     store.write(key, last, call.index)
-        frames = grid if seen is None else seen(grid)
+        frames = grid if see is None else see(grid)
         out: Tensor = compute(frames, *weights) if computes else frames
-        return out if out.dim() == 1 + n_features else out.flatten(0, 1)
+        if out.dim() == 1 + n_features:
+            return out
+        return out.flatten(0, 1) if whole else flat(out, made[:, 2] - made[:, 0])
+
+    return again
+
+
+def _of_ragged(
+    kept: tuple[int, int, int],
+    seen: tuple[int, int, float],
+    compute: Callable[..., Tensor],
+    n_features: int,
+    *,
+    lines_up: bool,
+    **_: Any,
+) -> Again:
+    """Return what reads n columns, from an offset on, of rows that get unequally many frames.
+
+    Parameters
+    ----------
+    lines_up : bool
+        See `Plan.lines_up`.
+    """
+    (back, tail), (offset, n, fill) = kept[:2], seen
+
+    def again(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor | None:
+        key = call.n_done - 1, 0
+        old = call.gathered.rows(key) if back else None
+        window = Columns(old, value, 0, back, -1, counts, call.some_end or not lines_up)
+        if not (call.keeps_tape or window.is_dense):
+            return None
+        out = compute(window.run(offset, n, fill), *weights)
+        if tail:
+            call.store.write(key, window.tail(tail), call.index)
+        return out if out.dim() == 1 + n_features else flat(out, made[:, 2] - made[:, 0])
+
+    return again
+
+
+def single(value: Tensor, lengths: Ints) -> Tensor | None:
+    """Return the rows that have a frame, on the frames' device, where none has more; else None."""
+    rows = np.flatnonzero(lengths)
+    return to_device(rows, value.device) if len(rows) == value.shape[0] else None
+
+
+def carrying(
+    kernel: Kernel,
+    step: Step,
+    weights: Sequence[Any],
+    n_carried: int,
+    new: int,
+    nothing: Sequence[Callable[..., Tensor]],
+) -> Again:
+    """Return what goes on by new frames with what rows carry; see `Kernel.onwards`.
+
+    Parameters
+    ----------
+    n_carried : int
+        How many tensors.
+    new : int
+        How many frames are new; -1 where rows differ in that.
+    nothing : sequence of callable
+        What gives no frames, ``fn(like, operands)``, of all outputs but the first.
+    """
+    assert kernel.onwards is not None
+    on, n_features = kernel.onwards(replace(step), weights), len(step.features[0])
+
+    def again(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Any:
+        place, gathered, store = call.n_done - 1, call.gathered, call.store
+        keys = [(place, "carried", k) for k in range(n_carried)]
+        state = []
+        for key in keys:
+            part = gathered.rows(key, copy=call.keeps_tape)
+            if part is None:  # of an older version
+                return None
+            state.append(part)
+        if new >= 0:
+            y, after = on(value.reshape(gathered.n_rows, new, *value.shape[1:]), None, weights, state)
+        else:
+            lengths = counts[:, 2] - counts[:, 0]
+            if (rows := single(value, lengths)) is not None:
+                own = [s.index_select(0, rows) for s in state]
+                y, after = on(value.unsqueeze(1), None, weights, own)
+                after = [s.index_copy(0, rows, part) for s, part in zip(state, after)]
+            else:
+                y, after = on(as_rows(value, lengths), torch.from_numpy(lengths), weights, state)
+                y = flat(y, lengths)
+        for key, part in zip(keys, after):
+            store.write(key, part, call.index)
+        if y.dim() != 1 + n_features:
+            y = y.flatten(0, 1)
+        return (y, *[none(value, (value, *weights)) for none in nothing]) if nothing else y
 
     return again

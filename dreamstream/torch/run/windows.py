@@ -129,11 +129,12 @@ class EagerWindow:
 
 
 @lru_cache(maxsize=256)
-def _last(lengths: bytes, n_kept: int, width: int, n: int) -> Ints:
+@torch.inference_mode(False)
+def _last(lengths: bytes, n_kept: int, width: int, n: int, device: torch.device) -> Tensor:
     """Return where the last n frames of every row stand in a grid that begins with what was kept."""
     ends = n_kept + np.frombuffer(lengths, np.int64)
     index: Ints = (ends + width * np.arange(len(ends)))[:, None] + np.arange(-n, 0)
-    return index.ravel()
+    return to_device(index.ravel(), device)
 
 
 class Columns(EagerWindow):
@@ -214,8 +215,7 @@ class Columns(EagerWindow):
             grid = self._grids[0.0]
             return grid[:, grid.shape[1] - n :]
         grid = self._grid(0.0)
-        index = _last(self._lengths.tobytes(), self._n_kept, grid.shape[1], n)
-        there = to_device(index, grid.device)
+        there = _last(self._lengths.tobytes(), self._n_kept, grid.shape[1], n, grid.device)
         return grid.flatten(0, 1).index_select(0, there).reshape(-1, n, *grid.shape[2:])
 
 

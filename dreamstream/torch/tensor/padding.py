@@ -75,39 +75,41 @@ class _Places:
 
     Attributes
     ----------
-    rows, within, flat : ndarray
+    rows, within, flat : Tensor
         Of each frame: its row, its place in that, and its place where the rows stand end to end.
-    present : ndarray
+    present : Tensor
         Of each place in the rows: the frame there, or any frame where there is none.
     """
 
-    def __init__(self, lengths: Ints, width: int) -> None:
-        self.rows = np.repeat(np.arange(len(lengths)), lengths)
-        self.within = runs(np.zeros_like(lengths), lengths)
-        self.flat = self.rows * width + self.within
-        self.present = np.full(len(lengths) * width, len(self.flat) - 1)
-        self.present[self.flat] = np.arange(len(self.flat))
+    def __init__(self, lengths: Ints, width: int, device: torch.device) -> None:
+        rows, within = np.repeat(np.arange(len(lengths)), lengths), runs(np.zeros_like(lengths), lengths)
+        flat = rows * width + within
+        present = np.full(len(lengths) * width, len(flat) - 1)
+        present[flat] = np.arange(len(flat))
+        places = (to_device(x, device) for x in (rows, within, flat, present))
+        self.rows, self.within, self.flat, self.present = places
 
 
 @lru_cache(maxsize=64)
-def _places(lengths: bytes, width: int) -> _Places:
-    return _Places(np.frombuffer(lengths, np.int64), width)
+@torch.inference_mode(False)
+def _places(lengths: bytes, width: int, device: torch.device) -> _Places:
+    return _Places(np.frombuffer(lengths, np.int64), width, device)
 
 
 def _gathered(padded: Tensor, lengths: Ints) -> Tensor:
-    places, device = _places(lengths.tobytes(), padded.shape[1]), padded.device
+    places = _places(lengths.tobytes(), padded.shape[1], padded.device)
     if padded.is_contiguous():
-        return padded.flatten(0, 1).index_select(0, to_device(places.flat, device))
-    return padded[to_device(places.rows, device), to_device(places.within, device)]
+        return padded.flatten(0, 1).index_select(0, places.flat)
+    return padded[places.rows, places.within]
 
 
 def _spread(frames: Tensor, lengths: Ints, width: int, fill: float | None) -> Tensor:
-    places, size = _places(lengths.tobytes(), width), frames.shape[1:]
+    places, size = _places(lengths.tobytes(), width, frames.device), frames.shape[1:]
     if fill is None and len(frames):
-        whole = frames.index_select(0, to_device(places.present, frames.device))
+        whole = frames.index_select(0, places.present)
     else:
         whole = frames.new_full((len(lengths) * width, *size), fill or 0.0)
-        whole.index_copy_(0, to_device(places.flat, frames.device), frames)
+        whole.index_copy_(0, places.flat, frames)
     return whole.reshape(len(lengths), width, *size)
 
 

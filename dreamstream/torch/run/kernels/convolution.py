@@ -101,8 +101,12 @@ def _way(step: Step, frames: Tensor, weight: Tensor, places: Tensor | None = Non
     n = (frames.shape[1] - span) // stride + 1
 
     def product(frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        windows = frames.unfold(1, span, stride)
-        windows = windows if dilation == 1 else windows[..., ::dilation]
+        if step.training and dilation > 1:  # the gradient of what follows is as large as the whole spans
+            reach = (n - 1) * stride + 1
+            taps = range(0, span, dilation)
+            windows = torch.stack([frames[:, at : at + reach : stride] for at in taps], 3)
+        else:
+            windows = frames.unfold(1, span, stride)[..., ::dilation]
         if places is not None:
             windows = windows.index_select(1, places)
         return F.linear(windows.flatten(2), weight.flatten(1), bias)
@@ -142,12 +146,15 @@ def as_product(step: Step, frames: Tensor, weight: Tensor, n: int, wanted: int) 
     """Return whether windows of frames ``(B, ., channels)``, n in a row, go faster as the rows of one product.
 
     On the CPU they do where a row is one frame, where they are no larger than a cache, and where few of the n are
-    wanted.
+    wanted. For gradients these must not be few, nor is a single window of frames in a row faster.
     """
-    if not step.live or step.attributes["groups"] > 1 or frames.device.type != "cpu":
+    a, taps = step.attributes, weight.shape[2]
+    if not step.live or a["groups"] > 1 or frames.device.type != "cpu":
         return False
-    size = frames.shape[0] * n * (weight.numel() // weight.shape[0])
-    return weight.shape[2] == 1 or (not step.training and (size <= _CACHED or 4 * wanted <= 3 * n))
+    small = frames.shape[0] * n * (weight.numel() // weight.shape[0]) <= _CACHED
+    if step.training:
+        return taps == 1 or (small and (frames.shape[0] * n > 1 or a["dilation"] > 1))
+    return taps == 1 or small or 4 * wanted <= 3 * n
 
 
 #: Elements of windows that stay in a cache.

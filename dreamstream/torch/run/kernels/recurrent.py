@@ -13,7 +13,7 @@ from torch import Tensor
 from ...private import recurrent_function
 from ...tensor.padding import Ints
 from .positions import rows_apart, rows_of, there, traced
-from .registry import State, Step, Window, framewise, windowed
+from .registry import Onwards, State, Step, Window, framewise, windowed
 
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
@@ -34,8 +34,8 @@ def split(step: Step, weights: Sequence[Any]) -> tuple[list[Tensor], list[Any]]:
     return list(weights[:n]), list(weights[n:])
 
 
-def _before(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State:
-    """Return h, and of an LSTM c, before the first frame of one row: ``(1, layers * directions, size)``."""
+def _before(step: Step, weights: Sequence[Tensor | None], like: Tensor, rows: int = 1) -> State:
+    """Return h, and of an LSTM c, before the first frame of rows: ``(rows, layers * directions, size)``."""
     a, name = step.attributes, _cell(step)
     layers, given = split(step, weights)
     hidden = layers[1].shape[0] // GATES[name]
@@ -43,7 +43,8 @@ def _before(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State
     given += [None] * (len(sizes) - len(given))
     n_cells = a["layers"] * (1 + a["bidirectional"])
     return tuple(
-        like.new_zeros(1, n_cells, size) if start is None else start[None] for start, size in zip(given, sizes)
+        like.new_zeros(rows, n_cells, size) if start is None else start.expand(rows, *start.shape)
+        for start, size in zip(given, sizes)
     )
 
 
@@ -58,7 +59,12 @@ def as_rows(step: Step, frames: Tensor, lengths: Tensor, state: State) -> tuple[
     if not lanes:
         return frames, lengths, state
     lengths = lengths.unsqueeze(1).expand(-1, lanes).flatten()
-    return frames.transpose(1, 2).flatten(0, 1), lengths, tuple(s.flatten(0, 1) for s in state)
+    frames, state = _lanes_as_rows(frames, state)
+    return frames, lengths, state
+
+
+def _lanes_as_rows(frames: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, State]:
+    return frames.transpose(1, 2).flatten(0, 1), tuple([s.flatten(0, 1) for s in state])
 
 
 def of_rows(step: Step, y: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, State]:
@@ -81,22 +87,44 @@ def _sees_new_frames_alone(step: Step) -> bool:
     return not step.attributes["bidirectional"] and len(step.frames) == 1
 
 
-@windowed("lstm", "gru", "rnn", carries=_carried, numbers=_sees_new_frames_alone)
+def _onwards(step: Step, weights: Sequence[Any]) -> Onwards:
+    """Return what goes on by new frames alone; see `Kernel.onwards`."""
+    n, lanes, several = len(split(step, weights)[0]), lanes_of(step), _cell(step) == "lstm"
+    run, options = _function(step, n)
+
+    def on(
+        frames: Tensor, lengths: Tensor | None, weights: Sequence[Any], state: Sequence[Tensor]
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        if lengths is not None:
+            frames, lengths, state = as_rows(step, frames, lengths, tuple(state))
+            return of_rows(step, *_along(step, frames, lengths, state, weights))
+        if lanes:
+            frames, state = _lanes_as_rows(frames, state)
+        starts = [s.transpose(0, 1).contiguous() for s in state]
+        y, *after = run(frames, starts if several else starts[0], weights[:n], *options, True)
+        after = [s.transpose(0, 1) for s in after]
+        return of_rows(step, y, after) if lanes else (y, after)
+
+    return on
+
+
+@windowed("lstm", "gru", "rnn", carries=_carried, numbers=_sees_new_frames_alone, onwards=_onwards)
 def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return every frame's h, and the last h and c where streams end."""
     x = windows[0]
     whole = step.attributes["bidirectional"]
+    lengths: Tensor | None
     if whole:
         assert step.ended is not None
         frames = x.run(step.first[0], step.n[0])
         lengths = torch.where(step.ended, x.known, 0)
     else:
         frames, lengths = x.new()
-    frames, lengths, state = as_rows(step, frames, lengths, state)
+        lengths = None if x.even and frames.shape[1] else lengths
     if whole:
         state = tuple(s.expand(frames.shape[0], -1, -1) for s in _before(step, weights, frames))
     state = begun(step, windows, state)
-    y, after = of_rows(step, *_along(step, frames, lengths, state, weights, x.even and not whole))
+    y, after = _onwards(step, weights)(frames, lengths, weights, state)
     return (y, *(s[:, None][:, :n] for s, n in zip(after, step.n[1:]))), () if whole else after
 
 
@@ -104,14 +132,14 @@ def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
 def within(step: Step, x: Tensor, *weights: Any) -> tuple[Tensor, ...]:
     """Return h of every step of every frame, and each frame's last h and c."""
     lead = x.shape[:-2]
-    rows = x.reshape(-1, *x.shape[-2:])
-    before = [s.transpose(0, 1) for s in _before(step, weights, rows)]
-    starts = tuple(rows.new_zeros(s.shape[0], rows.shape[0], s.shape[2]) + s for s in before)
+    rows = x if len(lead) == 1 else x.reshape(-1, *x.shape[-2:])
+    starts = [s.transpose(0, 1) for s in _before(step, weights, rows, rows.shape[0])]
     if not traced() and not rows.shape[0]:
         y, ends = rows.new_zeros(0, rows.shape[1], step.features[0][-1]), starts
     else:
         y, *ends = _layers(step, (rows,), starts, split(step, weights)[0], (True,))
-    return y.reshape(*lead, *y.shape[1:]), *(s.transpose(0, 1).reshape(*lead, *s.shape[::2]) for s in ends)
+    results = y, *(s.transpose(0, 1) for s in ends)
+    return results if len(lead) == 1 else tuple(r.reshape(*lead, *r.shape[1:]) for r in results)
 
 
 def begun(step: Step, windows: Sequence[Window], state: State) -> State:
@@ -124,13 +152,13 @@ def begun(step: Step, windows: Sequence[Window], state: State) -> State:
 
 
 def _along(
-    step: Step, frames: Tensor, lengths: Tensor, state: State, weights: Sequence[Any], even: bool
-) -> tuple[Tensor, State]:
+    step: Step, frames: Tensor, lengths: Tensor, state: Sequence[Tensor], weights: Sequence[Any]
+) -> tuple[Tensor, Sequence[Tensor]]:
     """Run all layers over frames ``(B, n, features)``; a row of none keeps its state."""
     n = frames.shape[1]
     if n == 0:
         return frames.new_zeros(frames.shape[0], 0, step.features[0][-1]), state
-    alike = even or (not traced() and bool((lengths == n).all()))
+    alike = not traced() and bool((lengths == n).all())
     if alike or (n == 1 and not traced()):
         starts = [s.transpose(0, 1) for s in state]
         y, *after = _layers(step, (frames,), starts, split(step, weights)[0], (True,))
@@ -138,7 +166,7 @@ def _along(
         if not alike:
             rows = there(lengths > 0, y)[:, None, None]
             after = [torch.where(rows, new, old) for new, old in zip(after, state)]
-        return y, tuple(after)
+        return y, after
     if _stands_still(step, frames, lengths):
         return held(step, frames, lengths, state, weights)
     return _packed(step, frames, lengths, state, weights)
@@ -160,7 +188,7 @@ SURE, SURE_IN_GRAPHS = 1e30, 1e4
 
 
 def held(
-    step: Step, frames: Tensor, lengths: Tensor, state: State, weights: Sequence[Any]
+    step: Step, frames: Tensor, lengths: Tensor, state: Sequence[Tensor], weights: Sequence[Any]
 ) -> tuple[Tensor, State]:
     """Run rows of unequal lengths side by side; nothing is read from the lengths.
 
@@ -187,7 +215,7 @@ def held(
 
 
 def _packed(
-    step: Step, frames: Tensor, lengths: Tensor, state: State, weights: Sequence[Any]
+    step: Step, frames: Tensor, lengths: Tensor, state: Sequence[Tensor], weights: Sequence[Any]
 ) -> tuple[Tensor, State]:
     """Run rows of unequal lengths, time after time all that still have a frame, the longest first."""
     n_rows, n = frames.shape[:2]
@@ -214,12 +242,18 @@ def _layers(
     step: Step, data: tuple[Tensor, ...], starts: Sequence[Tensor], layers: list[Tensor], behind: tuple[bool, ...]
 ) -> Any:
     """Call torch's layers; `behind` is what follows for padded frames: that rows come first."""
-    a, name = step.attributes, _cell(step)
-    given = tuple(s.contiguous() for s in starts) if name == "lstm" else starts[0].contiguous()
-    n_layers = len(layers) // (_per_cell(step) * (1 + a["bidirectional"]))
-    options = (bool(a["bias"]), n_layers, 0.0, step.training, bool(a["bidirectional"]))
-    run = recurrent_function(f"rnn_{a['nonlinearity']}" if name == "rnn" else name)
+    several = _cell(step) == "lstm"
+    given = [s.contiguous() for s in starts] if several else starts[0].contiguous()
+    run, options = _function(step, len(layers))
     return run(*data, given, layers, *options, *behind)
+
+
+def _function(step: Step, n_weights: int) -> tuple[Callable[..., Any], Sequence[Any]]:
+    """Return torch's function of all layers, and what it is given behind their weights."""
+    a, name = step.attributes, _cell(step)
+    n_layers = n_weights // (_per_cell(step) * (1 + a["bidirectional"]))
+    options = (bool(a["bias"]), n_layers, 0.0, step.training, bool(a["bidirectional"]))
+    return recurrent_function(f"rnn_{a['nonlinearity']}" if name == "rnn" else name), options
 
 
 CELLS: dict[str, Callable[..., Tensor]] = {
