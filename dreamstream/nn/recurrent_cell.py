@@ -155,9 +155,7 @@ class Plain:
 
     def _choose(self, nonlinearity: str) -> None:
         if nonlinearity not in ("tanh", "relu"):
-            raise ShapeError(
-                f"{type(self).__name__}: nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}"
-            )
+            raise ShapeError(f"{type(self).__name__}: nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
         self.nonlinearity = nonlinearity
 
 

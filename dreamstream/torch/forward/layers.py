@@ -71,7 +71,9 @@ def _names_of(module: Any) -> Sequence[Sequence[str]]:
     return recurrent_weights(module) if isinstance(module, torch.nn.RNNBase) else [_OF_CELLS]
 
 
-def _native(kind: type[native.Module], options: dict[str, Any], names: Sequence[Sequence[str]], weights: Any) -> Any:
+def _native(
+    kind: type[native.Module], options: dict[str, Any], names: Sequence[Sequence[str]], weights: Any
+) -> Any:
     """Return a native layer with these options, and weights by the names of its parameters, cell by cell."""
     out: Any = object.__new__(kind)
     native.Module.__init__(out)
@@ -148,11 +150,11 @@ def _by_function(name: str, kind: Any) -> None:
         parts += ["weight_hr"] * (per - len(parts))
         width = params[1].shape[1]
         gates = {"lstm": 4, "gru": 3}.get(name, 1)
-        options = dict(
-            input_size=params[0].shape[1], hidden_size=params[0].shape[0] // gates, num_layers=num_layers,
-            bias=has_biases, batch_first=batch_first, dropout=0.0, bidirectional=bidirectional,
-            proj_size=width if "weight_hr" in parts else 0, nonlinearity=name.removeprefix("rnn_"),
-        )  # fmt: skip
+        options = {
+            "input_size": params[0].shape[1], "hidden_size": params[0].shape[0] // gates, "num_layers": num_layers,
+            "bias": has_biases, "batch_first": batch_first, "dropout": 0.0, "bidirectional": bidirectional,
+            "proj_size": width if "weight_hr" in parts else 0, "nonlinearity": name.removeprefix("rnn_"),
+        }  # fmt: skip
         layer = _native(kind, options, [[f"{part}_{cell}" for part in parts] for cell in range(cells)], params)
         y, ends = layer.forward(input, tuple(hx) if name == "lstm" else hx)
         return (y, *ends) if name == "lstm" else (y, ends)
