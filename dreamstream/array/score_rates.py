@@ -46,7 +46,7 @@ def at_one_rate(scores: Any, v: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
         raise unread(blank)
     if blank is not None:
         require_zeros(scores, blank)
-    steps = [_spread(s, spread) for s in scores.steps]
+    steps = [s.seen(spread.among) for s in scores.steps]
     if along == QUERIES:
         own = scores._copy(q=_so_long(few.repeat_interleave(n, 2), many.shape[2]), steps=steps)
         return own, v, lambda out: out[:, :, spread.first :: n][:, :, : few.shape[2]]
@@ -61,7 +61,7 @@ def _chosen(steps: Sequence[Step], places: Sequence[Spread], many: Any) -> tuple
     """
     why: Any = "of keys and queries, the rarer go on when the others have ended"
     for spread in places:
-        own = [_spread(s, spread) for s in steps]
+        own = [s.seen(spread.among) for s in steps]
         try:
             recognise(own, many)
         except Unrecognised as error:
@@ -79,11 +79,6 @@ def _places(along: str, n: int) -> Iterator[Spread]:
     for first in range(n):
         for diagonal in (True, False):
             yield Spread(along, n, first, diagonal)
-
-
-def _spread(step: Step, spread: Spread) -> Step:
-    by = tuple(_spread(s, spread) for s in step.by) if step.name == "sum" else step.by
-    return step._replace(by=by, axes=Axes(step.axes.dims, step.axes.heads, spread, step.axes.picked))
 
 
 def _joined(q: Any, k: Any, spread: Spread, scale: float) -> tuple[Any, Any]:

@@ -426,21 +426,20 @@ class Scores(Described, Shared):
             return self
         if self.is_exponential and number_of(value) == 0:
             return self._copy(is_exponential=False).masked_fill(mask, -math.inf).exp()
-        if (own := self._of_keys(mask)) is not None:
-            return self._filled(own, number_of(value))
-        if self.soft:
-            return self._hidden(mask, value)
-        return self._with("fill", self._pairs(mask), self._filling(value))
+        return self._put("fill", mask, value)
 
     def filled_where(self, mask: Any, value: Any) -> Scores:
         """Return the scores where a mask holds, a number elsewhere."""
-        if number_of(mask) == 1:
-            return self
+        return self if number_of(mask) == 1 else self._put("keep", mask, value)
+
+    def _put(self, name: str, mask: Any, value: Any) -> Scores:
+        keeps = name == "keep"
         if (own := self._of_keys(mask)) is not None:
-            return self._filled(own._replace(values=~own.values, masks=((*own.masks, "kept"),)), number_of(value))
+            own = own._replace(values=~own.values, masks=((*own.masks, "kept"),)) if keeps else own
+            return self._filled(own, number_of(value))
         if self.soft:
-            return self._hidden(~mask, value)
-        return self._with("keep", self._pairs(mask), self._filling(value))
+            return self._hidden(~mask if keeps else mask, value)
+        return self._with(name, self._pairs(mask), self._filling(value))
 
     def _filling(self, value: Any) -> float:
         number = number_of(value)
@@ -470,7 +469,7 @@ class Scores(Described, Shared):
             q=self.k if times == 1 else self.k.repeat_interleave(times, 1),
             k=self.q,
             axes=turned(self.axes),
-            steps=[s.turned() for s in self.steps],
+            steps=[s.seen(turned) for s in self.steps],
             soft=True,
             terms=terms,
         )
