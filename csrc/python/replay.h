@@ -9,7 +9,7 @@ enum { SHELL, STREAM, EDGE, PLACE, ATOMS, TENSORS, BLANK, GUARD, RECORDS, SIZE, 
  * them have values, weights, what runs on frames and with what, its outputs' lines, what gives their counts where they
  * are not the inputs', what gives columns, and two dicts, in evaluation and for training, of what it did where columns
  * had the same key: what runs on windows, or None where it handed its input on. Where an operator has neither what runs on frames nor columns, and
- * where these don't serve, the call's `again` runs it. */
+ * where these don't serve, the call's `replay` runs it. */
 enum { LEG, LEG_KEY, LEG_AT, LEG_VALUES, LEG_WEIGHTS, LEG_RUN, LEG_STEP, LEG_LINES, LEG_COUNTS };
 enum { LEG_COLUMNS = LEG_COUNTS + 1, LEG_DONE };
 
@@ -17,7 +17,7 @@ enum { LEG_COLUMNS = LEG_COUNTS + 1, LEG_DONE };
 #define NAMES(X) \
     X(_inner) X(edge) X(entry) X(line) X(dims) X(_names) X(alike) X(value) X(counts) X(dtype) X(shape) \
     X(requires_grad) X(requires_grad_) X(start) X(stop) X(step) X(n_done) X(script) X(over) X(fail_at) \
-    X(_follow) X(again) X(_step_back) X(keeps_tape) X(keeps_frames) X(training) X(courses) X(recording) X(guard) X(drawn) \
+    X(_follow) X(replay) X(_step_back) X(keeps_tape) X(keeps_frames) X(training) X(courses) X(recording) X(guard) X(drawn) \
     X(gradients) X(running) X(_parameters) X(handle) X(made) X(_rate) X(rate) X(ended) \
     X(ids) X(__enter__) X(__exit__) X(holds)
 /* clang-format on */

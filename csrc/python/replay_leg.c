@@ -204,7 +204,7 @@ static int run_windows(const work *w)
 /* Runs any operator by the call itself. */
 static bool run_any(const work *w)
 {
-    PyObject *results = PyObject_CallMethodObjArgs(w->entry, w->r->names[N_again], part(w, LEG),
+    PyObject *results = PyObject_CallMethodObjArgs(w->entry, w->r->names[N_replay], part(w, LEG),
                                                    w->own, w->given, w->weights, NULL);
     bool right = results && PyList_Check(results);
     for (Py_ssize_t o = 0; right && o < PyList_GET_SIZE(results); o++) {

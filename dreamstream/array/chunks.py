@@ -16,8 +16,8 @@ import numpy as np
 from ..autograd import follow, source
 from ..errors import NotStreamableError, ShapeError
 from ..stream.fallback import report_fallback
-from ..stream.known import Info, agree, join
 from ..stream.rules import Fallback, require_equal_rates, require_same
+from ..stream.tensor_info import Info, agree, join
 from ..stream.tree import leaves, map_leaves
 from . import creation
 from .dimension_arguments import numbered

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import NotStreamableError, ShapeError
 from . import derivatives, pair_terms
 from .deferred import Deferred, as_deferred, is_computed, library_of
-from .distance_tables import Places, product
+from .distance_tables import DistanceProduct, product
 from .hook import made
 from .scores import Scores, matrices, paired
 from .shape_of import ShapeOf
@@ -135,19 +135,19 @@ def table_product(name: str, args: Sequence[Any], met: Callable[[], Any]) -> Any
     found = product(operands[0], s, operands[1], others[0], out)
     if found is None:
         return None
-    places, shape = found
-    queries, rows = (shape[places.dims.index(c)] for c in "im")
+    by_distance, shape = found
+    queries, rows = (shape[by_distance.dims.index(c)] for c in "im")
     apart = rows - queries
     if isinstance(apart, int) and apart == 0:  # positions in turn
         try:
             return met()
         except NotStreamableError:
             pass
-    return _deferred(places, shape)
+    return _deferred(by_distance, shape)
 
 
-def _deferred(places: Places, shape: Sequence[Any]) -> Deferred:
-    return Deferred(places.table.library, places, (ShapeOf(shape, None, None),), {})
+def _deferred(by_distance: DistanceProduct, shape: Sequence[Any]) -> Deferred:
+    return Deferred(by_distance.table.library, by_distance, (ShapeOf(shape, None, None),), {})
 
 
 def _of_pairs(x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
@@ -177,8 +177,8 @@ def _of_pairs(x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
     found = product(x, s, Deferred(vectors.library, _itself, (table,), {}), t[1:], out)
     if found is None:
         return None
-    places, shape = found
-    whole = _deferred(places, shape)
+    by_distance, shape = found
+    whole = _deferred(by_distance, shape)
     return Deferred(vectors.library, _taken, (whole, index, out.index(t[0]), out.index(t[1])), {})
 
 

@@ -74,7 +74,7 @@ class Later:
         self.is_once = isinstance(times, int) and times == 1
         self.line = user_line()
 
-    def again(self, out: StreamTensor) -> None:
+    def retake(self, out: StreamTensor) -> None:
         """Give the tensor its value."""
         if not isinstance(self.times, int):
             raise NotStreamableError(

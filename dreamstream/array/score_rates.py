@@ -15,7 +15,7 @@ from ..stream.mask_recognition import MASKED, Unrecognised
 from . import hook
 from .ends import padded_to
 from .mask_terms import added, answered, deferred_in, frames_shown, frames_shown_at_most, product_within, recognise
-from .score_layout import KEYS, QUERIES, Axes, Spread
+from .score_layout import KEYS, QUERIES, Spread
 from .score_steps import Step, between, require_zeros, unread, with_one
 
 #: What a score is less by where there is no key.
@@ -40,8 +40,10 @@ def at_one_rate(scores: Any, v: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
     if not fits or plain or not masks or is_declared() or any(product_within(x) for x in masks):
         scores._misuse(f"those of {times} queries for a key, without a mask of positions that says which it sees")
     few, many = (scores.k, scores.q) if along == KEYS else (scores.q, scores.k)
-    places = [p for p in _places(along, n) if ((few.shape[2] - 1) * n + p.first < many.shape[2]) is True]
-    spread, blank = answered(("spread", *places), scores.steps, many, lambda: _chosen(scores.steps, places, many))
+    spreads = [p for p in _spreads(along, n) if ((few.shape[2] - 1) * n + p.first < many.shape[2]) is True]
+    spread, blank = answered(
+        ("spread", *spreads), scores.steps, many, lambda: _chosen(scores.steps, spreads, many)
+    )
     if spread is None:
         raise unread(blank)
     if blank is not None:
@@ -54,13 +56,13 @@ def at_one_rate(scores: Any, v: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
     return scores._copy(q=q, k=k, steps=steps), _at_frames(v, spread, q.shape[2]), lambda out: out
 
 
-def _chosen(steps: Sequence[Step], places: Sequence[Spread], many: Any) -> tuple[Spread | None, Any]:
+def _chosen(steps: Sequence[Step], spreads: Sequence[Spread], many: Any) -> tuple[Spread | None, Any]:
     """Return the first place at which a mask is recognised, and a query that sees no key but hidden ones.
 
     Where there is no such place: None, and why.
     """
     why: Any = "of keys and queries, the rarer go on when the others have ended"
-    for spread in places:
+    for spread in spreads:
         own = [s.seen(spread.among) for s in steps]
         try:
             recognise(own, many)
@@ -74,7 +76,7 @@ def _chosen(steps: Sequence[Step], places: Sequence[Spread], many: Any) -> tuple
     return None, why
 
 
-def _places(along: str, n: int) -> Iterator[Spread]:
+def _spreads(along: str, n: int) -> Iterator[Spread]:
     """Give the ways in which one of n frames may stand among them, and pairs between these be continued."""
     for first in range(n):
         for diagonal in (True, False):

@@ -192,12 +192,12 @@ class Undivided(StandIn):
     def div(self, other: Any, *_: Any, **__: Any) -> Any:
         """Return the attended values."""
         fits = isinstance(other, OverKeys) and other.divides(self._scores, "sum")
-        return self.whole if fits else self.refuse("divided by what is not the sum of their exponentials")
+        return self.base if fits else self.refuse("divided by what is not the sum of their exponentials")
 
     def mul(self, other: Any) -> Any:
         """Return the attended values."""
         fits = isinstance(other, OverKeys) and other.divides(self._scores, "inverse")
-        return self.whole if fits else self.refuse("multiplied")
+        return self.base if fits else self.refuse("multiplied")
 
     __truediv__, __mul__ = div, mul
 

@@ -168,7 +168,7 @@ class Scores(Described, Shared):
             out._shares(self)
         return out
 
-    def _again(self, of: Any, *_: Any) -> Any:
+    def _retaken(self, of: Any, *_: Any) -> Any:
         return of._copy(axes=self.axes)
 
     def _within(self, of: Any, out: Any, *_: Any) -> Any:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError, StreamMismatchError
 from ..operations import ARITHMETIC, RELATIONS, UNARY
-from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
+from ..stream.rules import BatchSize, Length, Rows, Token, is_full_slice, taken
 from . import hook
 from .deferred import Deferred
 from .dimension_arguments import Described, axis_of, numbered, sizes_of
@@ -240,7 +240,7 @@ class Symbolic(Described, Filled, Deferred):
                 del own[:left]
                 continue
             role = 1 if part is None else own.pop(0)
-            whole = part is None or part is SAME_ORDER or (isinstance(part, slice) and takes_all(part))
+            whole = part is None or part is SAME_ORDER or is_full_slice(part)
             if not whole and self.position:
                 return self._otherwise("__getitem__", (index,), {})
             if not (whole or (role != "B" and isinstance(part, (builtins.int, slice)))):

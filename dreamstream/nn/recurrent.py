@@ -11,7 +11,7 @@ import numpy as np
 from ..array import Tensor, stack
 from ..array.batch_constants import is_constant
 from ..array.draws import dropping
-from ..array.forward import held, is_static
+from ..array.forward import hold_for, is_static
 from ..dispatch import apply
 from ..errors import DTypeError, NotStreamableError, ShapeError
 from ..operations.refusals import BACKWARDS
@@ -238,7 +238,7 @@ class Recurrence(Module):
             lead, features = self.num_layers * self._directions, self.hidden_size if name == "c_0" else self._out
             if not is_static(h) or h.roles != (str(lead), "B", str(features)):
                 raise ShapeError(f"{type(self).__name__}: expected {name} ({lead}, B, {features}), got {h.roles}")
-            frames = held(h.transpose(0, 1).flatten(1), x.edge, -1)
+            frames = hold_for(h.transpose(0, 1).flatten(1), x.edge, -1)
             given.append(frames.permute(*[frames.dims.index(d) for d in x.in_order().dims]))
         return given
 

@@ -54,7 +54,7 @@ stream. Along the stream `{layer}` recurs; it loads a cell's weights.
 
 Source: torch.nn.{layer}Cell."""
 
-Layer = TypeVar("Layer", bound="type[Module]")
+Layer = TypeVar("Layer", bound=Callable[..., Any])
 
 
 def of_one_state(

@@ -113,7 +113,7 @@ class Session:
         self.context_limit = context_limit
         self.script: list[Key] = []
         self.courses: dict[int, Course] = {}
-        self.facts: dict[Any, Any] = {}  # of what a forward computes of lengths (`dreamstream.array.known`)
+        self.facts: dict[Any, Any] = {}  # of what a forward computes of lengths (`dreamstream.array.facts`)
         self.lines = Lines()
         self.rates: tuple[Fraction, ...] = ()
         self.given: dict[str, Any] = {}  # inputs that live streams were given once, with the kind of their values
@@ -477,7 +477,7 @@ class Call:
             self.recording.add(leg, request, results)
         return results
 
-    def again(
+    def replay(
         self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
         """Run a leg of a course."""

@@ -173,7 +173,7 @@ def repeat(course: Course, entry: Any, inputs: Sequence[Any], weights: Sequence[
     edges, values = list(map(_EDGE, inputs)), list(map(_VALUE, inputs))
     for leg in course.legs:
         own, given = leg.pick(edges), leg.pick(values)
-        for value, edge in entry.again(leg, own, given[: leg.n_values], weights if leg.takes_weights else ()):
+        for value, edge in entry.replay(leg, own, given[: leg.n_values], weights if leg.takes_weights else ()):
             values.append(value)
             edges.append(edge)
     make = type(inputs[0]).inside

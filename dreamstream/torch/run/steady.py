@@ -46,7 +46,7 @@ def steady(
     keeps, most = back or tail, max(back, tail)
     n_features, computes = len(step.features[0]), compute is not as_they_are
 
-    def again(call: Any, value: Tensor, *weights: Any) -> Tensor:
+    def repeat(call: Any, value: Tensor, *weights: Any) -> Tensor:
         grid = value.unsqueeze(0) if rows == 1 else value.reshape(rows, new, *value.shape[1:])
         if keeps:
             store, key = call.store, (call.n_done - 1, 0)
@@ -66,4 +66,4 @@ def steady(
         out: Tensor = compute(frames, *weights) if computes else frames
         return out if out.dim() == 1 + n_features else out.flatten(0, 1)
 
-    return again
+    return repeat

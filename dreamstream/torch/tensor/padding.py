@@ -20,8 +20,8 @@ from torch import Tensor
 
 from ...errors import StreamWarning
 from ...source_line import user_line
-from ...stream.known import JOINED, Info, layout_of
 from ...stream.rules import BATCH, LENGTH
+from ...stream.tensor_info import JOINED, Info, layout_of
 from ...stream.tree import map_leaves
 
 Ints = npt.NDArray[np.int64]
@@ -70,7 +70,7 @@ def as_rows(frames: Tensor, lengths: Ints, width: int | None = None, fill: float
     return _spread(frames, lengths, n, fill)
 
 
-class _Places:
+class _Indices:
     """Where ragged frames stand in rows of a width.
 
     Attributes
@@ -90,24 +90,24 @@ class _Places:
 
 
 @lru_cache(maxsize=64)
-def _places(lengths: bytes, width: int) -> _Places:
-    return _Places(np.frombuffer(lengths, np.int64), width)
+def _indices(lengths: bytes, width: int) -> _Indices:
+    return _Indices(np.frombuffer(lengths, np.int64), width)
 
 
 def _gathered(padded: Tensor, lengths: Ints) -> Tensor:
-    places, device = _places(lengths.tobytes(), padded.shape[1]), padded.device
+    indices, device = _indices(lengths.tobytes(), padded.shape[1]), padded.device
     if padded.is_contiguous():
-        return padded.flatten(0, 1).index_select(0, to_device(places.flat, device))
-    return padded[to_device(places.rows, device), to_device(places.within, device)]
+        return padded.flatten(0, 1).index_select(0, to_device(indices.flat, device))
+    return padded[to_device(indices.rows, device), to_device(indices.within, device)]
 
 
 def _spread(frames: Tensor, lengths: Ints, width: int, fill: float | None) -> Tensor:
-    places, size = _places(lengths.tobytes(), width), frames.shape[1:]
+    indices, size = _indices(lengths.tobytes(), width), frames.shape[1:]
     if fill is None and len(frames):
-        whole = frames.index_select(0, to_device(places.present, frames.device))
+        whole = frames.index_select(0, to_device(indices.present, frames.device))
     else:
         whole = frames.new_full((len(lengths) * width, *size), fill or 0.0)
-        whole.index_copy_(0, to_device(places.flat, frames.device), frames)
+        whole.index_copy_(0, to_device(indices.flat, frames.device), frames)
     return whole.reshape(len(lengths), width, *size)
 
 

@@ -20,9 +20,9 @@ import torch
 from ...array.symbolic import Symbolic
 from ...errors import ShapeError
 from ...operations import ARITHMETIC, BITWISE, RELATIONS
-from ...stream.known import JOINED, Info, Starts, check
 from ...stream.metadata import OfStreams, StreamMetadata
 from ...stream.rules import BATCH, LENGTH, Names, check_names, order_of, resolve
+from ...stream.tensor_info import JOINED, Info, Starts, check
 from ..private import runs_uncompiled, without_functions, without_subclass
 from .padding import cleaned, pad, unpad
 
