@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import NotStreamableError, ShapeError
 from ..source_line import user_line
 from ..stream.edge import Request
-from ..stream.rules import Length, open_branch
+from ..stream.rules import Length, is_full_slice, open_branch
 from .deferred import has_formula
 from .dimension_arguments import parts_of
 from .elementwise import where, with_frames
@@ -203,10 +203,10 @@ def begun_by(self: Symbolic, index: Any, value: Any) -> Any:
     if type(value) is not StreamTensor or value.roles != tuple(map(str, self.roles)) or self.shares():
         return None
     axis, parts = self.roles.index("L"), parts_of(index, self.ndim)
-    at: Any = parts.pop(axis) if axis < len(parts) else None
+    at: Any = parts.pop(axis)
     own = value.size(axis)
     fits = type(at) is slice and not at.start and at.step in (None, 1) and isinstance(at.stop, Length)
-    if not (fits and (at.stop - own) == 0 and all(type(p) is slice and p == slice(None) for p in parts)):
+    if not (fits and (at.stop - own) == 0 and all(map(is_full_slice, parts))):
         return None
     more, dtype = self.length - own, np.dtype(str(self.dtype).rpartition(".")[2])
     if not isinstance(more, Length) or dtype.kind == "b":

@@ -20,7 +20,7 @@ from ..source_line import user_line
 from ..stream.edge import Request
 from ..stream.rules import Length, is_full_slice
 from . import writing
-from .dimension_arguments import numbered, parts_of
+from .dimension_arguments import LikeOthers, numbered, parts_of, sizes_of
 from .loops import Loop
 from .operators import run
 from .protocol import refuse_the_rest
@@ -54,7 +54,7 @@ _AS_IT_IS = frozenset((
 _FILLED = {"zeros_like": "new_zeros", "ones_like": "new_ones", "empty_like": "new_empty"}
 
 
-class FirstFrame:
+class FirstFrame(LikeOthers):
     """``x[:, 0]`` and ``x[:, :k]`` inside a forward.
 
     Parameters
@@ -300,8 +300,7 @@ class FirstFrame:
 
     def expand(self, *sizes: Any) -> Any:
         """Return it so many times, one behind the other, or as often as there are frames."""
-        sizes = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
-        own = self.shape
+        sizes, own = sizes_of(sizes), self.shape
         if not self.keeps or len(sizes) != len(own) or self.times * self.count != 1:
             self.refuse("expand")
         same = all(i == self.axis or s is own[i] or s in (-1, own[i]) for i, s in enumerate(sizes))
@@ -312,13 +311,9 @@ class FirstFrame:
             self.refuse("expand")
         return self if times == -1 else FirstFrame(self.stream, self.axis, True, times)
 
-    def expand_as(self, other: Any) -> Any:
-        """Return it as often as another tensor has frames."""
-        return self.expand(other.shape)
-
     def repeat(self, *sizes: Any) -> Any:
         """Return it so many times, one behind the other."""
-        sizes = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+        sizes = sizes_of(sizes)
         once = [isinstance(s, int) and s == 1 for s in sizes]
         if len(sizes) != self.ndim or not all(o or i == self.axis for i, o in enumerate(once)):
             self.refuse("repeat")
@@ -522,8 +517,6 @@ def first_frame(x: StreamTensor, index: Any) -> Any:
     parts = parts_of(index, x.ndim)
     axis = x.dims.index("L")
     places = [i for i, p in enumerate(parts) if p is not None]
-    if axis >= len(places):
-        return None
     part = parts[places[axis]]
     ends: tuple[Any, ...] = (part, part, 1)
     if type(part) is slice:

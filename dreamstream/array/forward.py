@@ -212,7 +212,7 @@ def _one_by_one(x: StreamTensor, index: Any) -> tuple[Any, Any] | None:
     own = [i for i, item in enumerate(items) if item is not None]
     at = own[x.dims.index("L")]
     frames, items[at] = items[at], slice(None)
-    if all(isinstance(item, slice) and item == slice(None) for item in items):
+    if all(map(is_full_slice, items)):
         return None
     place = sum(not isinstance(item, int) for item in items[:at])
     return tuple(items), (*(slice(None),) * place, frames)

@@ -139,11 +139,11 @@ def placed(x: StreamTensor, index: Any, least: int = 0) -> Any:
         return index
     parts = parts_of(index, x.ndim)
     places = [i for i, p in enumerate(parts) if p is not None]
-    axis = x.dims.index("L")
-    if axis >= len(places) or type(parts[places[axis]]) is not int or parts[places[axis]] < least:
+    at = places[x.dims.index("L")]
+    if type(parts[at]) is not int or parts[at] < least:
         return index
     loop.of_one_frame = True
-    parts[places[axis]] = FrameNumber(loop, parts[places[axis]] - loop.position)
+    parts[at] = FrameNumber(loop, parts[at] - loop.position)
     return tuple(parts)
 
 

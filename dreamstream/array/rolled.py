@@ -50,8 +50,7 @@ class Rolled:
     def _part(self, index: Any) -> tuple[list[Any], int, Any]:
         """Return the parts of an index, which of them takes frames, and which it takes."""
         parts = parts_of(index, self.of.ndim)
-        places, axis = [i for i, p in enumerate(parts) if p is not None], self.of.dims.index("L")
-        at = places[axis] if axis < len(places) else self.refuse()
+        at = [i for i, p in enumerate(parts) if p is not None][self.of.dims.index("L")]
         part = parts[at]
         return parts, at, slice(part, part + 1 or None) if type(part) is int else part
 

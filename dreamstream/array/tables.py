@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import NotStreamableError
 from ..stream.edge import Edge, Request
 from ..stream.rules import Length
-from .dimension_arguments import parts_of
+from .dimension_arguments import numbered, parts_of
 from .operators import run, weight_of
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
@@ -17,7 +17,6 @@ from .writing import of_constant
 def table(tensor: Tensor, index: Any) -> StreamTensor:
     """Index a plain tensor with a Length: ``pe[:, :x.size(1)]`` is the rows at these frames' positions."""
     parts = parts_of(index, tensor.ndim)
-    parts += [slice(None)] * (tensor.ndim - sum(p is not None for p in parts))
     axes = [i for i, p in enumerate(parts) if isinstance(p, slice) and isinstance(p.stop, Length)]
     if len(axes) != 1 or not all(p is None or isinstance(p, (slice, int)) for p in parts):
         raise NotStreamableError.here("a table is indexed as pe[:x.size(L)] on one axis")
@@ -35,6 +34,5 @@ def table(tensor: Tensor, index: Any) -> StreamTensor:
     edge = length.of
     assert isinstance(edge, Edge)
     ((value, out),) = run(Request("table", {"length": length.steps()}, [edge], [], [weight_of(rows)]))
-    features = iter(range(array.ndim))
-    dims = tuple("L" if i == axis else "B" if i == batch else next(features) for i in range(array.ndim))
+    dims = numbered(["L" if i == axis else "B" if i == batch else 0 for i in range(array.ndim)])
     return of_constant(StreamTensor.inside(value, dims, out))

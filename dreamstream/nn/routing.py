@@ -470,5 +470,4 @@ class GShard(_Limited):
 class DC(GShard):
     """GShard, each expert limited by a part of all tokens."""
 
-    def limit(self, n_tokens: int) -> int:
-        return self._part_of(n_tokens)
+    limit = _Limited.limit

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..array.chunk_values import RowNames, Wanted, read_chunk
+from ..array.dimension_arguments import numbered
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
 from ..stream.tree import leaves
 
@@ -173,8 +174,7 @@ class Given:
     @property
     def dims(self) -> tuple[Any, ...]:
         """The dimensions inside the forward."""
-        features = iter(range(len(self.roles)))
-        return ("B", *("L" if d == "M" else next(features) for d in self.roles))
+        return numbered(["B", *("L" if d == "M" else 0 for d in self.roles)])
 
     def lengths(self, ids: Sequence[str]) -> list[int]:
         """Return for each row how many frames of it come now: one, where it has no M."""

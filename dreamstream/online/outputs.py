@@ -70,7 +70,8 @@ class Outputs:
 
     def nothing(self, frames: Any) -> Any:
         """Return no frames, of which a loss has a gradient that goes nowhere."""
-        raise NotImplementedError
+        none = frames.detach()[:0]
+        return none.requires_grad_() if frames.requires_grad else none
 
     def outside(self, inner: Any, values: Sequence[Any], meta: StreamMetadata, starts: Any) -> Any:
         """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""

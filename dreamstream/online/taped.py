@@ -287,11 +287,6 @@ class NativeOutputs(Outputs):
         out = frames[0] if len(frames) == 1 else cat(list(frames), 0)
         return out if order is None else out.index_select(0, Tensor(order))
 
-    def nothing(self, frames: Any) -> Any:
-        """Return no frames, of which a loss has a gradient that goes nowhere."""
-        none = frames.detach()[:0]
-        return none.requires_grad_() if frames.requires_grad else none
-
     def outside(self, inner: Any, values: Sequence[Any], meta: StreamMetadata, starts: Any) -> StreamTensor:
         """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""
         (frames,) = values

@@ -64,11 +64,7 @@ def same_types(name: str, input: Tensor, weight: Tensor | None, bias: Tensor | N
 
 def single(value: Ints, what: str) -> int:
     """Return a size that callers give as an int or as a sequence of one."""
-    if isinstance(value, (tuple, list)):
-        if len(value) != 1:
-            raise ShapeError(f"{what} must be one integer, got {tuple(value)}")
-        value = value[0]
-    return operator.index(value)  # type: ignore[arg-type]
+    return several(value, 1, what)[0]
 
 
 def several(value: Ints, n: int, what: str) -> tuple[int, ...]:
@@ -76,7 +72,7 @@ def several(value: Ints, n: int, what: str) -> tuple[int, ...]:
     if not isinstance(value, (tuple, list)):
         return (operator.index(value),) * n  # type: ignore[arg-type]
     if len(value) not in (1, n):
-        raise ShapeError(f"{what} must be one integer or {n}, got {tuple(value)}")
+        raise ShapeError(f"{what} must be {'one integer' if n == 1 else f'1 or {n} integers'}, got {tuple(value)}")
     return tuple(map(operator.index, value)) * (n // len(value))
 
 

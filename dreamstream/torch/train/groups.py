@@ -104,9 +104,3 @@ def join(frames: Sequence[Tensor], order: Any) -> Tensor:
     """Return the frames of calls end to end, in an order."""
     out = frames[0] if len(frames) == 1 else torch.cat(list(frames))
     return out if order is None else out.index_select(0, torch.from_numpy(order).to(out.device))
-
-
-def nothing(frames: Tensor) -> Tensor:
-    """Return no frames, of which a loss has a gradient that goes nowhere."""
-    none = frames.detach()[:0]
-    return none.requires_grad_() if frames.requires_grad else none

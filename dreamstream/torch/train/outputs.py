@@ -14,7 +14,7 @@ from ...stream.metadata import StreamMetadata
 from ..forward.complex_pair import Complex
 from ..forward.mode import Forward
 from ..tensor import StreamTensor
-from .groups import cut_off, guarded, join, nothing
+from .groups import cut_off, guarded, join
 from .kept import Versions
 
 
@@ -32,7 +32,6 @@ class TorchOutputs(Outputs):
     forward: Forward
     versions: AbstractSet[Versions] = frozenset()
     join = staticmethod(join)
-    nothing = staticmethod(nothing)
 
     def inner(self, x: Any) -> Any:
         """Return the native stream that an output is, which must be of this call; None of all else."""
