@@ -240,7 +240,7 @@ class Scores(Described, Shared):
                 rest = (*parts[: len(dims)], slice(None), *parts[len(dims) + 1 :])
                 return self._copy(wider=0)[rest]
             stop = part.stop if isinstance(part, slice) else None
-            if isinstance(stop, Length) and isinstance(size, Length) and (stop == size) is True:
+            if isinstance(stop, Length) and isinstance(size, Length) and stop == size:
                 part = slice(part.start, None, part.step)
             if part is not None and not is_full_slice(part):
                 self._misuse("cut")
