@@ -287,8 +287,8 @@ def _following(made: StreamTensor, data: Any, names: Names) -> StreamTensor:
             "stream_tensor: tensors in nested lists would lose their gradients; give a tensor for each row, as "
             "ds.stack() makes them, or .detach() them"
         )
-    places = autograd.sources(tensors)
-    if places is None or made.dtype.kind != "f":
+    sources = autograd.sources(tensors)
+    if sources is None or made.dtype.kind != "f":
         return made
     at, axes = np.cumsum(made.lengths)[:-1], tuple(n for n in names if n != "B")
 
@@ -299,5 +299,5 @@ def _following(made: StreamTensor, data: Any, names: Names) -> StreamTensor:
                 _frames(row, axes)[: len(frames)] = frames
         return out
 
-    made.grad_fn, made.output_nr = autograd.Record("stream_tensor", places, back), 0
+    made.grad_fn, made.output_nr = autograd.Record("stream_tensor", sources, back), 0
     return made

@@ -148,7 +148,7 @@ class Given:
         return np.stack(rows) if at is None else np.concatenate([np.moveaxis(row, at, 0) for row in rows])
 
     def _nothing(self) -> Any:
-        dtype, features = self.known()
+        dtype, features = self.kind_of_frame()
         return np.zeros((0, *features), dtype)
 
     @property
@@ -166,7 +166,7 @@ class Given:
         """1 where it has frames, else 0."""
         return Fraction("M" in self.roles)
 
-    def known(self) -> tuple[str, tuple[int, ...]]:
+    def kind_of_frame(self) -> tuple[str, tuple[int, ...]]:
         """Return element type and shape of a frame, which somebody knows."""
         assert self.kind is not None
         return self.kind[0], tuple(d for d in self.roles if d != "M")

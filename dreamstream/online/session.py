@@ -304,14 +304,14 @@ class Session:
             raise call.guard.left()
         call.over = True
         states = call.states()
-        places = list(zip(*call.left)) if call.left else [()] * len(call.ids)
+        sources = list(zip(*call.left)) if call.left else [()] * len(call.ids)
         new: dict[str, StreamState | None] = {}
         for row, (stream_id, frames, ended) in enumerate(
             zip(call.ids, call.frames_now.tolist(), call.meta.eos.tolist())
         ):
             key = call.keys[row] if call.keys else None
             once = call.once[row] if call.once else ()
-            new[stream_id] = None if ended else StreamState(tuple(frames), states[row], places[row], key, once)
+            new[stream_id] = None if ended else StreamState(tuple(frames), states[row], sources[row], key, once)
         self.script, self.rates, self.given = call.script, call.rates, call.given  # while streams are live
         self.kinds = call.kinds
         if call.keys is not None:

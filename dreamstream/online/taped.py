@@ -71,7 +71,7 @@ class TapedCall(EagerCall):
     ) -> list[tuple[Any, Edge]]:
         """Run one operator for all rows in one C call, and record it where something wants a gradient."""
         op, ordinal = leg.op, self.n_done - 1
-        old = [s.places[ordinal] if s is not None and s.places else None for s in self.old]
+        old = [s.sources[ordinal] if s is not None and s.sources else None for s in self.old]
         parents = [e.made for e in edges[: len(values)]] + [autograd.of_constant(self.noted, w) for w in weights]
         if not autograd.is_grad_enabled():
             parents, old = [None] * len(parents), [None] * len(old)

@@ -241,7 +241,7 @@ class _Results:
         shells = [x for x in (*leaves(out), *(of[2] for of in recording.converted)) if isinstance(x, StreamTensor)]
         self._outputs = [part for x in shells for part in parts_of(x._inner)]
         self._deferred = any(type(x._inner) is not NativeStream for x in shells)
-        self._edges = recording.places()
+        self._edges = recording.numbers()
         self._values = recording._values
         self._inputs = recording.asked.streams
         self._given = recording._edges

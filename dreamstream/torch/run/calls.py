@@ -110,7 +110,7 @@ class TorchGiven(Given):
         return torch.cat([row.movedim(at, 0) for row in rows])
 
     def _nothing(self) -> Any:
-        dtype, features = self.known()
+        dtype, features = self.kind_of_frame()
         return torch.zeros((0, *features), dtype=dtype_of(dtype))
 
 
@@ -175,7 +175,7 @@ class TorchCall(Call):
 
         In training every call gives it anew, so that what is computed from it has a gradient in every chunk.
         """
-        edge = self.input_edge(index, *given.known())
+        edge = self.input_edge(index, *given.kind_of_frame())
         counts: Any = edge.counts
         self._follow(("given", (), (), (edge.cid,)))
         key = (self.n_done - 1, 0)
