@@ -7,6 +7,7 @@ and views are deferred like all that is done to positions (`deferred`); what sta
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -184,7 +185,7 @@ def product(x: Any, s: str, table: Any, t: str, out: str) -> tuple[DistanceProdu
 
 
 def rows_of(
-    by_distance: DistanceProduct,
+    term: DistanceProduct,
     found: Recognised,
     scale: float,
     at: Callable[[int], Array],
@@ -195,7 +196,7 @@ def rows_of(
 
     Parameters
     ----------
-    by_distance : DistanceProduct
+    term : DistanceProduct
         Of the program that gives the term.
     found : Recognised
         What queries see.
@@ -215,17 +216,19 @@ def rows_of(
     n = max(64, 4 * (chunk + (context.right or 0)))
     near, size = table(n), [table(k).shape[1] for k in (n, n + 1)]
     if size[0] == size[1]:
-        return _rows_of_few(by_distance, found, scale, at, max(n, shown))
-    factor, slope, first = _affine(*_by_distance(by_distance, found, at, n))
-    other = _affine(*_by_distance(by_distance, found, at, n + 1))
+        return _rows_of_few(term, found, scale, at, max(n, shown))
+    factor, slope, first = _affine(*_by_distance(term, found, at, n))
+    other = _affine(*_by_distance(term, found, at, n + 1))
     if (factor, slope) != other[:2]:
-        raise Unrecognised("its scores by position are of other by_distance at other lengths")
+        raise Unrecognised("its scores by position are of other places at other lengths")
     step = other[2] - first
 
     def whole(k: int) -> bool:
         return bool(table(k).shape[1] == size[0] + (size[1] - size[0]) * (k - n))
 
-    ends = None if whole(FARTHEST) else _last(whole, n, FARTHEST)
+    ends = None  # or the last number of frames of which that holds
+    if not whole(FARTHEST):
+        ends = bisect_left(range(FARTHEST), True, n + 1, key=lambda frames: not whole(frames)) - 1
     longest = FARTHEST if ends is None else ends
     back, ahead = _reach(context, longest)
     most = min(longest, max(back, ahead) + 1 + n)
@@ -243,18 +246,18 @@ def rows_of(
 
 
 def _rows_of_few(
-    by_distance: DistanceProduct, found: Recognised, scale: float, at: Callable[[int], Array], n: int
+    term: DistanceProduct, found: Recognised, scale: float, at: Callable[[int], Array], n: int
 ) -> Rows:
     """Return what a product with a table of so many rows is, of which one is taken for each distance.
 
     Beyond what is shown distances go on with the row of the last.
     """
-    _by_distance(by_distance, found, at, min(n, 64))  # which refuses at once what few frames show
-    factor, distances, rows = _by_distance(by_distance, found, at, n)
-    more = _by_distance(by_distance, found, at, n + 1)
+    _by_distance(term, found, at, min(n, 64))  # which refuses at once what few frames show
+    factor, distances, rows = _by_distance(term, found, at, n)
+    more = _by_distance(term, found, at, n + 1)
     known = dict(zip(more[1], more[2]))
     if factor != more[0] or any(known.get(d, row) != row for d, row in zip(distances, rows)):
-        raise Unrecognised("its scores by position are of other by_distance at other lengths")
+        raise Unrecognised("its scores by position are of other places at other lengths")
     back, ahead = _reach(found.context, FARTHEST)
     wanted = np.arange(back, -ahead - 1, -1)
     shown = np.clip(wanted, distances.min(), distances.max())
@@ -277,26 +280,18 @@ def _last_frame(context: Context) -> int | None:
     return None if None not in (context.behind, context.right, context.chunk) else FARTHEST
 
 
-def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the last number at which something holds that holds of the first, and not of the last."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
-
-
 def _by_distance(
-    by_distance: DistanceProduct, found: Recognised, at: Callable[[int], Array], n: int
+    term: DistanceProduct, found: Recognised, at: Callable[[int], Array], n: int
 ) -> tuple[float, Array, Array]:
     """Return by how much a term is scaled, the distances that are seen, and the row of the table at each."""
     said: dict[str, Array] = {}
     seen = expected(found.context, n)
     for what in ("", "one", "h", "i", "m"):
-        by_distance.shows = what
+        term.shows = what
         try:
             said[what] = at(n)[:, seen].astype(np.float64)
         finally:
-            by_distance.shows = ""
+            term.shows = ""
     i, j = (part[seen] for part in np.indices((n, n)))
     factors = said["one"] - said[""]
     beside = np.abs(said[""])
@@ -304,7 +299,7 @@ def _by_distance(
     if not factor or np.abs(factors - factor).max() > 1e-6 * max(abs(factor), beside.max()):
         raise Unrecognised("its scores by position are scaled differently, or lack some that are seen")
     head, query, row = (np.rint((said[c] - said[""]) / factor) for c in ("h", "i", "m"))
-    if not (query == i).all() or ("h" in by_distance.dims and not (head == np.arange(len(head))[:, None]).all()):
+    if not (query == i).all() or ("h" in term.dims and not (head == np.arange(len(head))[:, None]).all()):
         raise Unrecognised("its scores by position are those of other queries or heads")
     distances, first = np.unique(i - j, return_index=True)
     rows = row[0, first].astype(int)

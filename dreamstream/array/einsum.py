@@ -135,19 +135,19 @@ def table_product(name: str, args: Sequence[Any], met: Callable[[], Any]) -> Any
     found = product(operands[0], s, operands[1], others[0], out)
     if found is None:
         return None
-    by_distance, shape = found
-    queries, rows = (shape[by_distance.dims.index(c)] for c in "im")
+    term, shape = found
+    queries, rows = (shape[term.dims.index(c)] for c in "im")
     apart = rows - queries
     if isinstance(apart, int) and apart == 0:  # positions in turn
         try:
             return met()
         except NotStreamableError:
             pass
-    return _deferred(by_distance, shape)
+    return _deferred(term, shape)
 
 
-def _deferred(by_distance: DistanceProduct, shape: Sequence[Any]) -> Deferred:
-    return Deferred(by_distance.table.library, by_distance, (ShapeOf(shape, None, None),), {})
+def _deferred(term: DistanceProduct, shape: Sequence[Any]) -> Deferred:
+    return Deferred(term.table.library, term, (ShapeOf(shape, None, None),), {})
 
 
 def _of_pairs(x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
@@ -177,8 +177,8 @@ def _of_pairs(x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
     found = product(x, s, Deferred(vectors.library, _itself, (table,), {}), t[1:], out)
     if found is None:
         return None
-    by_distance, shape = found
-    whole = _deferred(by_distance, shape)
+    term, shape = found
+    whole = _deferred(term, shape)
     return Deferred(vectors.library, _taken, (whole, index, out.index(t[0]), out.index(t[1])), {})
 
 

@@ -159,23 +159,21 @@ def hide_keys(steps: Sequence[Any], keys: Any) -> bool:
 
 
 def rows_by_distance(
-    by_distance: DistanceProduct, steps: Sequence[Any], keys: Any, found: Recognised, scale: float
+    term: DistanceProduct, steps: Sequence[Any], keys: Any, found: Recognised, scale: float
 ) -> tuple[Rows, Any]:
     """Return the term that a product of queries and positions is among steps, and its table."""
 
     @lru_cache(maxsize=4)
     def table(n: int) -> Any:
-        return _table(by_distance, n, keys)
+        return _table(term, n, keys)
 
     def made() -> tuple[Rows, Any]:
-        said = rows_of(
-            by_distance, found, scale, lambda n: _added_always(steps, n, keys), table, frames_shown(steps)
-        )
+        said = rows_of(term, found, scale, lambda n: _added_always(steps, n, keys), table, frames_shown(steps))
         return said, table(said.keys)[:, said.picked]
 
-    said, rows = answered(("rows", scale), [(by_distance.table,), *steps], keys, made, steps)
-    library = by_distance.table.library
-    return said, library.table(lambda: _table(by_distance, said.keys, keys)[:, said.picked], rows, keys)
+    said, rows = answered(("rows", scale), [(term.table,), *steps], keys, made, steps)
+    library = term.table.library
+    return said, library.table(lambda: _table(term, said.keys, keys)[:, said.picked], rows, keys)
 
 
 def seen_in(context: Context, keys: Any) -> Deferred:
@@ -299,10 +297,10 @@ def answered(
     return first.answered((*what, *(first.key(x, keys, tensors) for x in known)), tensors, make)
 
 
-def _table(by_distance: DistanceProduct, n: int, keys: Any) -> Any:
+def _table(term: DistanceProduct, n: int, keys: Any) -> Any:
     """Return the table of a product at n keys, ``(heads or 1, rows, features)``."""
     given = frames_for(keys, n)[0]
-    whole = by_distance.table.at(lambda length: frames_at(length, n, keys, given)).permute(*by_distance.order)
+    whole = term.table.at(lambda length: frames_at(length, n, keys, given)).permute(*term.order)
     return whole.reshape(-1, *whole.shape[-2:])
 
 
