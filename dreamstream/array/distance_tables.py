@@ -223,12 +223,12 @@ def rows_of(
         raise Unrecognised("its scores by position are of other places at other lengths")
     step = other[2] - first
 
-    def whole(k: int) -> bool:
+    def has_all(k: int) -> bool:
         return bool(table(k).shape[1] == size[0] + (size[1] - size[0]) * (k - n))
 
     ends = None  # or the last number of frames of which that holds
-    if not whole(FARTHEST):
-        ends = bisect_left(range(FARTHEST), True, n + 1, key=lambda frames: not whole(frames)) - 1
+    if not has_all(FARTHEST):
+        ends = bisect_left(range(FARTHEST), True, n + 1, key=lambda frames: not has_all(frames)) - 1
     longest = FARTHEST if ends is None else ends
     back, ahead = _reach(context, longest)
     most = min(longest, max(back, ahead) + 1 + n)

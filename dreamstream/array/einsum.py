@@ -252,8 +252,8 @@ def spread(x: Any, letters: str, union: Sequence[str]) -> Any:
 def _product(x: Any, letters: str, w: Any, others: str, out: str) -> Any:
     """Return the product of a stream with constant weights that share only what is summed."""
     summed = [c for c in letters if c in others]
-    x = _summed(x, letters, "".join(c for c in letters if c in out or c in others))
-    letters = "".join(c for c in letters if c in out or c in others)
+    left = "".join(c for c in letters if c in out or c in others)
+    x, letters = _summed(x, letters, left), left
     free = [c for c in others if c not in letters and c in out]
     w = _summed(w, others, "".join([*free, *summed]))
     sizes = [w.shape[i] for i in range(len(free))]

@@ -46,10 +46,8 @@ def _last_window(x: StreamTensor, count: int) -> StreamTensor:
     if not isinstance(enough := length.compare(count, "ge"), bool):
         enough.require()
     axis = x.dims.index("L")
-    made = last_frame(x.unfold(axis, count, 1))
-    order = list(range(made.ndim - 1))
-    order.insert(axis, made.ndim - 1)
-    return made.permute(*order)
+    made: Any = last_frame(x.unfold(axis, count, 1)).movedim(-1, axis)
+    return made
 
 
 def first_frames(x: StreamTensor, count: int) -> StreamTensor:

@@ -234,9 +234,7 @@ class FirstFrame(LikeOthers):
             self.refuse(f"what is no sum, mean or extreme and goes over more than {_MOST_TOGETHER}")
         _require(self.stream, self.count)
         windows = self.stream.unfold(self.axis, self.count, 1)
-        order = list(range(windows.ndim - 1))
-        order.insert(self.axis + 1, windows.ndim - 1)
-        made = self._as(windows.permute(*order), False)
+        made = self._as(windows.movedim(-1, self.axis + 1), False)
         made.side_by_side = True
         return made
 

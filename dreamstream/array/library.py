@@ -160,7 +160,9 @@ class Library(Sizes):
         """Return a recognised table as operators take it; compute one that is learned again, with its gradient."""
         return (make() if self.records(keys.shape[2].edge.entry) else found).to(keys.dtype)
 
-    dropped = staticmethod(dropping)  # within it attention drops its weights with a probability
+    def dropped(self, p: float) -> AbstractContextManager[Any]:
+        """Within it attention drops its weights with a probability."""
+        return dropping(p)
 
     def draw(self) -> int:
         """Return a number of the generator that a seed sets."""

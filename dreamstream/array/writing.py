@@ -290,12 +290,11 @@ def forget_views(x: Any) -> None:
 
 def sharing(x: Any, surely: bool = False) -> dict[int, Any]:
     """Return all that shares x's memory, or may share it, by id; `surely`: the views of x and of these alone."""
-    family, waiting = {id(x): x}, [x]
+    family, waiting = dict[int, Any](), [x]
     while waiting:
-        member = waiting.pop()
-        near = [other for other, certain in member._relatives() if certain] if surely else _near(member)
-        waiting += [other for other in near if id(other) not in family]
-        family.update((id(other), other) for other in near)
+        if id(member := waiting.pop()) not in family:
+            family[id(member)] = member
+            waiting += [other for other, certain in member._relatives() if certain] if surely else _near(member)
     return family
 
 
