@@ -148,16 +148,6 @@ def _plane(name: str, x: Tensor, outputs: Callable[[int, int], int]) -> tuple[in
     )
 
 
-def _weighted(name: str, n: int, input: Any, weight: Tensor, bias: Tensor | None, channels: str) -> Tensor:
-    """Return the input of a convolution, whose weight must have n axes behind its channels."""
-    x = checked(name, input)
-    same_types(name, x, weight, bias)
-    if weight.ndim != n + 2:
-        kernel = "kernel" if n == 1 else "kernel_h, kernel_w"
-        raise ShapeError(f"{name}: expected a weight ({channels}, {kernel}), got {weight.shape}")
-    return x
-
-
 def _nothing(x: Tensor, n_out: int) -> Tensor:
     """The outputs where both axes are too short."""
     return Tensor._plain(np.zeros((*x.shape[:-3], n_out, 0, 0), x.dtype), True)
@@ -190,9 +180,13 @@ def conv1d(
     ShapeError
         For arguments that don't fit, and where no window fits T.
     """
-    x = _weighted("conv1d", 1, input, weight, bias, "out, in / groups")
+    x = checked("conv1d", input)
+    same_types("conv1d", x, weight, bias)
+    shape = weight.shape
+    if len(shape) != 3:
+        raise ShapeError(f"conv1d: expected a weight (out, in / groups, kernel), got {shape}")
     step, spread = single(stride, "stride"), single(dilation, "dilation")
-    left, right = window_padding(padding, weight.shape[2], spread, step)
+    left, right = window_padding(padding, shape[2], spread, step)
     if within_frames(x):
         attributes: dict[str, Any] = {
             "stride": [1, step],
@@ -232,7 +226,8 @@ def conv_transpose1d(
     dilation: Ints = 1,
 ) -> Tensor:
     """Return the transposed convolution: each frame adds a window of weights, `stride` apart."""
-    x = _weighted("conv_transpose1d", 1, input, weight, bias, "in, out / groups")
+    x = checked("conv_transpose1d", input)
+    same_types("conv_transpose1d", x, weight, bias)
     numbers = {
         "stride": single(stride, "stride"),
         "padding": single(padding, "padding"),
@@ -277,7 +272,10 @@ def conv2d(
     ShapeError
         For arguments that don't fit, and where no window fits the features of a stream's frame.
     """
-    x = _weighted("conv2d", 2, input, weight, bias, "out, in / groups")
+    x = checked("conv2d", input)
+    same_types("conv2d", x, weight, bias)
+    if weight.ndim != 4:
+        raise ShapeError(f"conv2d: expected a weight (out, in / groups, kernel_h, kernel_w), got {weight.shape}")
     steps, spread = several(stride, 2, "stride"), several(dilation, 2, "dilation")
     pads = plane_padding(padding, weight.shape[2:], spread, steps)
 
@@ -327,7 +325,12 @@ def conv_transpose2d(
     ShapeError
         For arguments that don't fit, and where nothing is left of a stream's frame.
     """
-    x = _weighted("conv_transpose2d", 2, input, weight, bias, "in, out / groups")
+    x = checked("conv_transpose2d", input)
+    same_types("conv_transpose2d", x, weight, bias)
+    if weight.ndim != 4:
+        raise ShapeError(
+            f"conv_transpose2d: expected a weight (in, out / groups, kernel_h, kernel_w), got {weight.shape}"
+        )
     numbers = {
         "stride": several(stride, 2, "stride"),
         "padding": several(padding, 2, "padding"),
