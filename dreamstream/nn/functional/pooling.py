@@ -14,7 +14,7 @@ from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...operations.refusals import ADAPTIVE
 from ...stream.rules import Length
-from .arguments import Ints, checked, frame_dims, several
+from .arguments import Ints, checked, frame_dims, several, single
 from .texts import described, torch_lacks
 
 __all__ = [
@@ -125,7 +125,7 @@ def lp_pool1d(
     if math.isinf(norm_type):
         sign = math.copysign(1.0, norm_type)
         return max_pool1d(x.abs() * sign, kernel_size, stride, 0, 1, ceil_mode) * sign
-    (size,) = several(kernel_size, 1, "kernel_size")
+    size = single(kernel_size, "kernel_size")
     mean = avg_pool1d(x.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     mean = mean.sign() * mean.abs().relu()  # itself, with the gradient 0 at 0
     return (mean * size).pow(1.0 / norm_type)
