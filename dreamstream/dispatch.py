@@ -19,7 +19,7 @@ from . import autograd
 from .array import hook
 from .array.batch_folding import by_lane
 from .array.derivatives import record
-from .array.forward import for_batch, held, is_static
+from .array.forward import for_batch, hold_for, is_static
 from .array.in_place import view_of
 from .array.loops import Body, mixed
 from .array.lowerings import lowered
@@ -257,7 +257,7 @@ def _within_loop(inputs: Sequence[Any], entries: Sequence[Any]) -> Sequence[Any]
     loop, met = body.loop, list(inputs)
     for i, x in enumerate(met):
         if x.edge is not None and x.edge.entry is loop.entry and is_static(x) and "L" not in x.dims:
-            met[i] = loop.input((x.edge, x.value, "once"), partial(held, x, loop.clock, -1))
+            met[i] = loop.input((x.edge, x.value, "once"), partial(hold_for, x, loop.clock, -1))
     if any(x.edge is not None and x.edge.entry is not body for x in met):
         mixed(entries)
     return met
@@ -271,7 +271,7 @@ def _held(tensors: Sequence[StreamTensor]) -> list[StreamTensor]:
     model = max(framed, key=lambda x: len(x.dims))
     at = model.dims.index("L") - len(model.dims)
     once = [is_static(x) and "L" not in x.dims for x in tensors]
-    return [held(x, model.edge, max(len(x.dims) + at, -1)) if o else x for x, o in zip(tensors, once)]
+    return [hold_for(x, model.edge, max(len(x.dims) + at, -1)) if o else x for x, o in zip(tensors, once)]
 
 
 def _brought_together(name: str, tensors: Sequence[Any], elementwise: bool) -> Sequence[Any]:

@@ -3,7 +3,7 @@
  * What is asked for is a key: the function, the lines and dimensions of streams, numbers, sizes, lists, weights by
  * identity, other tensors by type and shape. Under it the call's courses hold a place, a tuple (see PLACE_*): the
  * operators that ran, each a tuple (see LEG_*), and how the result is seen. Which operators run here, and which by the
- * call's own `again`, says replay_leg.c. `dreamstream.torch.forward.places` makes places.
+ * call's own `replay`, says replay_leg.c. `dreamstream.torch.forward.places` makes places.
  *
  * Invariants: attributes are read and set as Python would, slots where they lie, nothing of a call is kept from one to
  * the next, and where an operator fails the call has stepped back behind it. */

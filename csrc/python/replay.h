@@ -11,14 +11,14 @@ enum { SHELL, STREAM, EDGE, LINE, CALL, FORWARD, PLACE, ATOMS, TENSORS, BLANK, G
  * them have values, weights, what runs on frames and with what, its outputs' lines, what gives their counts where they
  * are not the inputs', the operator itself where it sees columns, and two dicts, in evaluation and for training, of what it
  * did where columns had the same key: what runs on windows, or None where it handed its input on. Where an operator has
- * neither what runs on frames nor columns, and where these don't serve, the call's `again` runs it. */
+ * neither what runs on frames nor columns, and where these don't serve, the call's `replay` runs it. */
 enum { LEG, LEG_KEY, LEG_AT, LEG_VALUES, LEG_WEIGHTS, LEG_RUN, LEG_STEP, LEG_LINES, LEG_COUNTS };
 enum { LEG_COLUMNS = LEG_COUNTS + 1, LEG_DONE };
 
 /* clang-format off */
 #define NAMES(X) \
     X(_inner) X(edge) X(dims) X(_names) X(alike) X(value) X(dtype) X(shape) X(requires_grad) X(requires_grad_) \
-    X(start) X(stop) X(step) X(_follow) X(again) X(_step_back) X(keeps_frames) X(training) X(running) X(_rate) \
+    X(start) X(stop) X(step) X(_follow) X(replay) X(_step_back) X(keeps_frames) X(training) X(running) X(_rate) \
     X(__enter__) X(__exit__) X(holds)
 /* Slots of the classes that it is made with: by whose instances they are read and set where they lie. */
 #define SLOTS(X) \

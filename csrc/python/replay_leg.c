@@ -248,7 +248,7 @@ static bool run_any(const work *w)
 {
     PyObject *own = picked(w, w->edges, w->n_inputs), *given = picked(w, w->values, w->n_given);
     PyObject *results = own && given
-                            ? PyObject_CallMethodObjArgs(w->entry, w->r->names[N_again],
+                            ? PyObject_CallMethodObjArgs(w->entry, w->r->names[N_replay],
                                                          part(w, LEG), own, given, w->weights, NULL)
                             : NULL;
     Py_XDECREF(own);

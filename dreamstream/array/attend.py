@@ -195,12 +195,12 @@ def _rows(scores: Any, deferred: Sequence[Any], found: Recognised) -> Any:
         return None
     if scores.within:
         scores._misuse("given scores by position behind tanh")
-    places = products[0]
+    term = products[0]
     try:
-        said, table = rows_by_distance(places, scores.steps, scores.k, found, scores.scale)
+        said, table = rows_by_distance(term, scores.steps, scores.k, found, scores.scale)
     except Unrecognised as error:
         raise unread(error) from None
-    queries, heads = places.queries, scores.picked
+    queries, heads = term.queries, scores.picked
     queries = queries if heads is None or queries.shape[1] == 1 else queries[:, heads]
     table = table if heads is None or table.shape[0] == 1 else table[heads]
     return said, queries if said.factor == 1 else queries * said.factor, table

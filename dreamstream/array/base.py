@@ -295,10 +295,10 @@ class Base(HasShape):
         return _text(self.numpy(), self.requires_grad)
 
     def __copy__(self) -> Self:
-        return self._again(self._array)
+        return self._around(self._array)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        out = self._again(self._array.copy())
+        out = self._around(self._array.copy())
         memo[id(self)] = out
         out.grad = copying.deepcopy(self.grad, memo)
         return out
@@ -306,7 +306,7 @@ class Base(HasShape):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "grad_fn": None, "_hooks": None, "_base": None}
 
-    def _again(self, array: NDArray[Any]) -> Self:
+    def _around(self, array: NDArray[Any]) -> Self:
         """Return a tensor like this one, its own attributes included, around another array."""
         out = object.__new__(type(self))
         out.__dict__.update(self.__dict__)

@@ -16,8 +16,8 @@ import numpy as np
 from ..autograd import follow, source
 from ..errors import NotStreamableError, ShapeError
 from ..stream.fallback import report_fallback
-from ..stream.known import Info, agree, join
 from ..stream.rules import Fallback, require_equal_rates, require_same
+from ..stream.tensor_info import Info, agree, join
 from ..stream.tree import leaves, map_leaves
 from . import creation
 from .dimension_arguments import numbered
@@ -63,9 +63,9 @@ def _span(offsets: Any, row: int) -> Any:
     return np.arange(offsets[row], offsets[row + 1])
 
 
-def _picked(frames: Tensor, places: Sequence[Any]) -> Tensor:
+def _picked(frames: Tensor, indices: Sequence[Any]) -> Tensor:
     """Return frames in another order."""
-    index = np.concatenate(places) if places else np.zeros(0, np.int64)
+    index = np.concatenate(indices) if indices else np.zeros(0, np.int64)
     return made("index_select", frames, index=index, axis=0)
 
 
@@ -185,8 +185,8 @@ def reduce(x: StreamTensor, method: Callable[..., Any], axes: Sequence[int], kee
     else:  # rows of one length at once
         same = [np.flatnonzero(x.lengths == n) for n in np.unique(x.lengths)] or [np.zeros(0, np.int64)]
         spans = np.split(np.arange(len(frames)), x.offsets[1:-1])
-        rows = [_picked(frames, [spans[row] for row in places]) for places in same]
-        sizes = [(len(places), x.lengths[places].max(initial=0)) for places in same]
+        rows = [_picked(frames, [spans[row] for row in indices]) for indices in same]
+        sizes = [(len(indices), x.lengths[indices].max(initial=0)) for indices in same]
         found = [_reduce_rows(x, t.reshape(*n, *x.features), method, over) for t, n in zip(rows, sizes)]
     turn = np.argsort(np.concatenate(same))
     new = [0] if 0 not in order else []
@@ -209,7 +209,7 @@ def _reduce_rows(x: StreamTensor, rows: Any, method: Callable[..., Any], over: t
 
 
 def _of_nothing(x: StreamTensor, method: Callable[..., Any], over: tuple[int, ...], n: int) -> Any:
-    """Return NaN, and -1 for places, in the form of the results of n rows."""
+    """Return NaN, and -1 for indices, in the form of the results of n rows."""
     like = _reduce_rows(x, creation.zeros(n, 1, *x.features, dtype=x.dtype), method, over)
     return map_leaves(like, lambda t: creation.full_like(t, np.nan if t.dtype.kind == "f" else -1))
 
@@ -273,8 +273,8 @@ def frames_of(name: str, x: Any, target: Any) -> tuple[Tensor, Tensor, Shown]:
             f"{name}: classes are dimension 1, which is no feature of {x.names}; transpose them there"
         )
     n_before = isinstance(x.dims[0], int)
-    places = iter(range(1, len(x.dims)))
-    x = x.in_order([0 if i == n_before else next(places) for i in range(len(x.features))])
+    axes = iter(range(1, len(x.dims)))
+    x = x.in_order([0 if i == n_before else next(axes) for i in range(len(x.features))])
     own = x._frames()
     if t.is_floating_point():
         return own, _frames(name, x, t), lambda y: y

@@ -24,10 +24,10 @@ from ..stream.rules import BatchSize, Length
 from ..stream.tree import map_leaves
 from .batch_constants import OfBatch, laid_out
 from .dimension_arguments import LikeOthers
-from .distance_tables import Places, stride_of, strided
+from .distance_tables import DistanceProduct, stride_of, strided
+from .facts import recalled
 from .filled import Shared, Whatever, kept, to_a_copy
 from .frame_numbers import number_in
-from .known import recalled
 from .lengths_as_numbers import MOST, count_of, first_of, frames_at, frames_for
 from .protocol import refuse_the_rest
 from .shape_of import ShapeOf
@@ -277,7 +277,7 @@ class Deferred(OfBatch, Shared, LikeOthers):
 
     @cached_property
     def shape(self) -> tuple[Any, ...]:
-        if isinstance(self.func, Places):
+        if isinstance(self.func, DistanceProduct):
             return tuple(self.args[0].shape)
         if self.is_constant:
             each, axis, rows = self.args

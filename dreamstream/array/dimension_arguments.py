@@ -183,9 +183,8 @@ def solve_sizes(name: str, shape: Shape, sizes: Sequence[Any]) -> Shape:
 
 
 def parts_of(index: Any, ndim: int) -> list[Any]:
-    """Return the parts of an index without its ellipsis."""
+    """Return the parts of an index, one for each dimension and each new one."""
     parts = list(index) if type(index) is tuple else [index]
-    if Ellipsis in [p for p in parts if p is Ellipsis]:
-        at = next(i for i, p in enumerate(parts) if p is Ellipsis)
-        parts[at : at + 1] = [slice(None)] * (ndim - sum(p is not None for p in parts) + 1)
+    at = next((i for i, p in enumerate(parts) if p is Ellipsis), len(parts))
+    parts[at : at + 1] = [slice(None)] * (ndim - sum(p is not None and p is not Ellipsis for p in parts))
     return parts

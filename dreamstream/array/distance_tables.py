@@ -7,6 +7,7 @@ and views are deferred like all that is done to positions (`deferred`); what sta
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -89,7 +90,7 @@ def stride_of(x: Any, dim: int | None = None) -> Any:
 def strided(x: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
     """Return a product of queries and a table by distance as elements at strides of its own."""
     given = (*stride, *([] if storage_offset is None else [storage_offset]))
-    if not isinstance(x.func, Places) or not all(isinstance(s, Stride) for s in given):
+    if not isinstance(x.func, DistanceProduct) or not all(isinstance(s, Stride) for s in given):
         raise NotStreamableError.here(
             "as_strided",
             ": where elements lie in memory is known of products with a table by distance, by stride()",
@@ -107,7 +108,7 @@ def _strided(x: Any, size: Any, stride: Any, start: Any) -> Any:
     return x.contiguous().as_strided(size, [steps(s) for s in stride], steps(start))
 
 
-class Places:
+class DistanceProduct:
     """A function in place of the product, whose values show where each of its elements goes, or how it is scaled.
 
     Parameters
@@ -140,13 +141,13 @@ class Places:
         return self.table.library.array(out)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Places) and (self.dims, self.order) == (other.dims, other.order)
+        return isinstance(other, DistanceProduct) and (self.dims, self.order) == (other.dims, other.order)
 
     def __hash__(self) -> int:
         return hash((self.dims, self.order))
 
 
-def product(x: Any, s: str, table: Any, t: str, out: str) -> tuple[Places, tuple[Any, ...]] | None:
+def product(x: Any, s: str, table: Any, t: str, out: str) -> tuple[DistanceProduct, tuple[Any, ...]] | None:
     """Return the product of queries with a table by positions, and its sizes; None where it is none.
 
     Parameters
@@ -180,11 +181,11 @@ def product(x: Any, s: str, table: Any, t: str, out: str) -> tuple[Places, tuple
     queries = laid(x, [(c,) if c in summed else own[c] for c in s], heads, (QUERIES, summed[0]))
     shape = dict(zip(s, x.shape)) | {rows[0]: sizes[rows[0]]}
     order = [t.index(c) for c in (*[c for c in others if c not in with_heads], *with_heads, rows[0], summed[0])]
-    return Places(queries, table, order, dims), tuple(shape.get(c, 1) for c in out)
+    return DistanceProduct(queries, table, order, dims), tuple(shape.get(c, 1) for c in out)
 
 
 def rows_of(
-    places: Places,
+    term: DistanceProduct,
     found: Recognised,
     scale: float,
     at: Callable[[int], Array],
@@ -195,7 +196,7 @@ def rows_of(
 
     Parameters
     ----------
-    places : Places
+    term : DistanceProduct
         Of the program that gives the term.
     found : Recognised
         What queries see.
@@ -215,17 +216,19 @@ def rows_of(
     n = max(64, 4 * (chunk + (context.right or 0)))
     near, size = table(n), [table(k).shape[1] for k in (n, n + 1)]
     if size[0] == size[1]:
-        return _rows_of_few(places, found, scale, at, max(n, shown))
-    factor, slope, first = _affine(*_by_distance(places, found, at, n))
-    other = _affine(*_by_distance(places, found, at, n + 1))
+        return _rows_of_few(term, found, scale, at, max(n, shown))
+    factor, slope, first = _affine(*_by_distance(term, found, at, n))
+    other = _affine(*_by_distance(term, found, at, n + 1))
     if (factor, slope) != other[:2]:
         raise Unrecognised("its scores by position are of other places at other lengths")
     step = other[2] - first
 
-    def whole(k: int) -> bool:
+    def has_all(k: int) -> bool:
         return bool(table(k).shape[1] == size[0] + (size[1] - size[0]) * (k - n))
 
-    ends = None if whole(FARTHEST) else _last(whole, n, FARTHEST)
+    ends = None  # or the last number of frames of which that holds
+    if not has_all(FARTHEST):
+        ends = bisect_left(range(FARTHEST), True, n + 1, key=lambda frames: not has_all(frames)) - 1
     longest = FARTHEST if ends is None else ends
     back, ahead = _reach(context, longest)
     most = min(longest, max(back, ahead) + 1 + n)
@@ -242,14 +245,16 @@ def rows_of(
     return Rows(factor / scale, most, picked, int(back), _last_frame(context) if ends is None else ends)
 
 
-def _rows_of_few(places: Places, found: Recognised, scale: float, at: Callable[[int], Array], n: int) -> Rows:
+def _rows_of_few(
+    term: DistanceProduct, found: Recognised, scale: float, at: Callable[[int], Array], n: int
+) -> Rows:
     """Return what a product with a table of so many rows is, of which one is taken for each distance.
 
     Beyond what is shown distances go on with the row of the last.
     """
-    _by_distance(places, found, at, min(n, 64))  # which refuses at once what few frames show
-    factor, distances, rows = _by_distance(places, found, at, n)
-    more = _by_distance(places, found, at, n + 1)
+    _by_distance(term, found, at, min(n, 64))  # which refuses at once what few frames show
+    factor, distances, rows = _by_distance(term, found, at, n)
+    more = _by_distance(term, found, at, n + 1)
     known = dict(zip(more[1], more[2]))
     if factor != more[0] or any(known.get(d, row) != row for d, row in zip(distances, rows)):
         raise Unrecognised("its scores by position are of other places at other lengths")
@@ -275,26 +280,18 @@ def _last_frame(context: Context) -> int | None:
     return None if None not in (context.behind, context.right, context.chunk) else FARTHEST
 
 
-def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the last number at which something holds that holds of the first, and not of the last."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
-
-
 def _by_distance(
-    places: Places, found: Recognised, at: Callable[[int], Array], n: int
+    term: DistanceProduct, found: Recognised, at: Callable[[int], Array], n: int
 ) -> tuple[float, Array, Array]:
     """Return by how much a term is scaled, the distances that are seen, and the row of the table at each."""
     said: dict[str, Array] = {}
     seen = expected(found.context, n)
     for what in ("", "one", "h", "i", "m"):
-        places.shows = what
+        term.shows = what
         try:
             said[what] = at(n)[:, seen].astype(np.float64)
         finally:
-            places.shows = ""
+            term.shows = ""
     i, j = (part[seen] for part in np.indices((n, n)))
     factors = said["one"] - said[""]
     beside = np.abs(said[""])
@@ -302,7 +299,7 @@ def _by_distance(
     if not factor or np.abs(factors - factor).max() > 1e-6 * max(abs(factor), beside.max()):
         raise Unrecognised("its scores by position are scaled differently, or lack some that are seen")
     head, query, row = (np.rint((said[c] - said[""]) / factor) for c in ("h", "i", "m"))
-    if not (query == i).all() or ("h" in places.dims and not (head == np.arange(len(head))[:, None]).all()):
+    if not (query == i).all() or ("h" in term.dims and not (head == np.arange(len(head))[:, None]).all()):
         raise Unrecognised("its scores by position are those of other queries or heads")
     distances, first = np.unique(i - j, return_index=True)
     rows = row[0, first].astype(int)

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import NotStreamableError, ShapeError
 from . import derivatives, pair_terms
 from .deferred import Deferred, as_deferred, is_computed, library_of
-from .distance_tables import Places, product
+from .distance_tables import DistanceProduct, product
 from .hook import made
 from .scores import Scores, matrices, paired
 from .shape_of import ShapeOf
@@ -135,19 +135,19 @@ def table_product(name: str, args: Sequence[Any], met: Callable[[], Any]) -> Any
     found = product(operands[0], s, operands[1], others[0], out)
     if found is None:
         return None
-    places, shape = found
-    queries, rows = (shape[places.dims.index(c)] for c in "im")
+    term, shape = found
+    queries, rows = (shape[term.dims.index(c)] for c in "im")
     apart = rows - queries
     if isinstance(apart, int) and apart == 0:  # positions in turn
         try:
             return met()
         except NotStreamableError:
             pass
-    return _deferred(places, shape)
+    return _deferred(term, shape)
 
 
-def _deferred(places: Places, shape: Sequence[Any]) -> Deferred:
-    return Deferred(places.table.library, places, (ShapeOf(shape, None, None),), {})
+def _deferred(term: DistanceProduct, shape: Sequence[Any]) -> Deferred:
+    return Deferred(term.table.library, term, (ShapeOf(shape, None, None),), {})
 
 
 def _of_pairs(x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
@@ -177,8 +177,8 @@ def _of_pairs(x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
     found = product(x, s, Deferred(vectors.library, _itself, (table,), {}), t[1:], out)
     if found is None:
         return None
-    places, shape = found
-    whole = _deferred(places, shape)
+    term, shape = found
+    whole = _deferred(term, shape)
     return Deferred(vectors.library, _taken, (whole, index, out.index(t[0]), out.index(t[1])), {})
 
 
@@ -252,8 +252,8 @@ def spread(x: Any, letters: str, union: Sequence[str]) -> Any:
 def _product(x: Any, letters: str, w: Any, others: str, out: str) -> Any:
     """Return the product of a stream with constant weights that share only what is summed."""
     summed = [c for c in letters if c in others]
-    x = _summed(x, letters, "".join(c for c in letters if c in out or c in others))
-    letters = "".join(c for c in letters if c in out or c in others)
+    left = "".join(c for c in letters if c in out or c in others)
+    x, letters = _summed(x, letters, left), left
     free = [c for c in others if c not in letters and c in out]
     w = _summed(w, others, "".join([*free, *summed]))
     sizes = [w.shape[i] for i in range(len(free))]

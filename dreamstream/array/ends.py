@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import NotStreamableError, ShapeError
 from ..source_line import user_line
 from ..stream.edge import Request
-from ..stream.rules import Length, open_branch
+from ..stream.rules import Length, is_full_slice, open_branch
 from .base import is_number
 from .deferred import as_number, has_formula
 from .dimension_arguments import numbered, parts_of
@@ -48,10 +48,8 @@ def _last_window(x: StreamTensor, count: int) -> StreamTensor:
     if not isinstance(enough := length.compare(count, "ge"), bool):
         enough.require()
     axis = x.dims.index("L")
-    made = last_frame(x.unfold(axis, count, 1))
-    order = list(range(made.ndim - 1))
-    order.insert(axis, made.ndim - 1)
-    return made.permute(*order)
+    made: Any = last_frame(x.unfold(axis, count, 1)).movedim(-1, axis)
+    return made
 
 
 def first_frames(x: StreamTensor, count: int) -> StreamTensor:
@@ -150,7 +148,7 @@ class Later:
             return over(x.to(np.dtype(np.int64)) if x.dtype.kind == "b" else x, kind)
         return over(x, "sum") / over(ones_of(x, x.dtype), "sum")
 
-    def again(self, out: StreamTensor) -> None:
+    def retake(self, out: StreamTensor) -> None:
         """Give the tensor its value."""
         if not isinstance(self.times, int):
             raise NotStreamableError(
@@ -375,10 +373,10 @@ def begun_by(self: Symbolic, index: Any, value: Any) -> Any:
     if type(value) is not StreamTensor or value.roles != tuple(map(str, self.roles)) or self.shares():
         return None
     axis, parts = self.roles.index("L"), parts_of(index, self.ndim)
-    at: Any = parts.pop(axis) if axis < len(parts) else None
+    at: Any = parts.pop(axis)
     own = value.size(axis)
     fits = type(at) is slice and not at.start and at.step in (None, 1) and isinstance(at.stop, Length)
-    if not (fits and (at.stop - own) == 0 and all(type(p) is slice and p == slice(None) for p in parts)):
+    if not (fits and (at.stop - own) == 0 and all(map(is_full_slice, parts))):
         return None
     more, dtype = self.length - own, np.dtype(str(self.dtype).rpartition(".")[2])
     if not isinstance(more, Length) or dtype.kind == "b":

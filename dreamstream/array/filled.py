@@ -65,12 +65,12 @@ class Shared:
         if isinstance(new, Shared):
             self.__dict__ = {**new.__dict__, **own}
         for x in taken:
-            view = x._again(self, *x._source[1:])
+            view = x._retaken(self, *x._source[1:])
             if isinstance(self, StreamTensor):
                 self._views = [(ref(x) if at() is view else at, certain) for at, certain in self._views]
             x._become(view)
 
-    def _again(self, of: Any, *source: Any) -> Any:
+    def _retaken(self, of: Any, *source: Any) -> Any:
         """Return the same view of another tensor."""
         how, args, kwargs = source
         if isinstance(how, str):

@@ -18,12 +18,11 @@ from ..errors import NotStreamableError, ShapeError
 from ..operations import ARITHMETIC, BINARY, OPERATIONS, RELATIONS, UNARY, ours
 from ..source_line import user_line
 from ..stream.edge import Request
-from ..stream.rules import Length
+from ..stream.rules import Length, is_full_slice
 from . import writing
-from .dimension_arguments import numbered, parts_of
+from .dimension_arguments import LikeOthers, numbered, parts_of, sizes_of
 from .ends import bound_of
 from .fades import placed
-from .loop_frames import is_all
 from .loops import Loop
 from .operators import run
 from .protocol import refuse_the_rest
@@ -57,7 +56,7 @@ _AS_IT_IS = frozenset((
 _FILLED = {"zeros_like": "new_zeros", "ones_like": "new_ones", "empty_like": "new_empty"}
 
 
-class FirstFrame:
+class FirstFrame(LikeOthers):
     """``x[:, 0]`` and ``x[:, :k]`` inside a forward.
 
     Parameters
@@ -72,7 +71,7 @@ class FirstFrame:
         How often the first frame stands there, one behind the other.
     count : int
         How many first frames these are, as k of ``x[:, :k]``; a shorter stream has fewer.
-    whole : (StreamTensor, index), optional
+    taken_of : (StreamTensor, index), optional
         What they were taken of, for writing into them.
     """
 
@@ -83,10 +82,10 @@ class FirstFrame:
     """Whether several stand in L's place as features of one frame."""
 
     def __init__(
-        self, stream: StreamTensor, axis: int, keeps: bool, times: int = 1, count: int = 1, whole: Any = None
+        self, stream: StreamTensor, axis: int, keeps: bool, times: int = 1, count: int = 1, taken_of: Any = None
     ) -> None:
         self.stream, self.axis, self.keeps, self.times, self.count = stream, axis, keeps, times, count
-        self.line, self.whole = user_line(), whole
+        self.line, self.taken_of = user_line(), taken_of
 
     # ------------------------------------------------------------------ what it looks like
     @property
@@ -165,7 +164,9 @@ class FirstFrame:
             if any(at < 0 or not isinstance(_shape(x)[at], Length) for at, x in zip(places, streams)):
                 self.refuse(f"{name} of frames that lie elsewhere, and")
             like = next((x for x in streams if type(x) is StreamTensor and x._waiting is None), None)
-            return call(*(_held(x, like) for x in args), **{k: _held(v, like) for k, v in kwargs.items()})
+            return call(
+                *(_beside_frames(x, like) for x in args), **{k: _beside_frames(v, like) for k, v in kwargs.items()}
+            )
         if len({(x.keeps, x.side_by_side, x.times, x.count) for x in firsts}) > 1:
             self.refuse(f"{name} of other numbers")
         if not self.keeps and dims and args[0] is self:
@@ -238,9 +239,7 @@ class FirstFrame:
             self.refuse(f"what is no sum, mean or extreme and goes over more than {_MOST_TOGETHER}")
         _require(self.stream, self.count)
         windows = self.stream.unfold(self.axis, self.count, 1)
-        order = list(range(windows.ndim - 1))
-        order.insert(self.axis + 1, windows.ndim - 1)
-        made = self._as(windows.permute(*order), False)
+        made = self._as(windows.movedim(-1, self.axis + 1), False)
         made.side_by_side = True
         return made
 
@@ -304,25 +303,20 @@ class FirstFrame:
 
     def expand(self, *sizes: Any) -> Any:
         """Return it so many times, one behind the other, or as often as there are frames."""
-        sizes = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
-        own = self.shape
+        sizes, own = sizes_of(sizes), self.shape
         if not self.keeps or len(sizes) != len(own) or self.times * self.count != 1:
             self.refuse("expand")
         same = all(i == self.axis or s is own[i] or s in (-1, own[i]) for i, s in enumerate(sizes))
         times = sizes[self.axis]
         if same and isinstance(times, Length):
-            return self.stream.edge.entry.library.see(held(self))  # type: ignore[union-attr]
+            return self.stream.edge.entry.library.see(for_each_frame(self))  # type: ignore[union-attr]
         if not same or not isinstance(times, int):
             self.refuse("expand")
         return self if times == -1 else FirstFrame(self.stream, self.axis, True, times)
 
-    def expand_as(self, other: Any) -> Any:
-        """Return it as often as another tensor has frames."""
-        return self.expand(other.shape)
-
     def repeat(self, *sizes: Any) -> Any:
         """Return it so many times, one behind the other."""
-        sizes = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+        sizes = sizes_of(sizes)
         once = [isinstance(s, int) and s == 1 for s in sizes]
         if len(sizes) != self.ndim or not all(o or i == self.axis for i, o in enumerate(once)):
             self.refuse("repeat")
@@ -330,7 +324,7 @@ class FirstFrame:
 
     def __getitem__(self, index: Any) -> Any:
         parts = parts_of(index, self.ndim)
-        if not self.keeps and all(p is None or is_all(p) for p in parts) and None in parts:
+        if not self.keeps and all(p is None or is_full_slice(p) for p in parts) and None in parts:
             out: Any = self
             for i in [i for i, p in enumerate(parts) if p is None]:
                 out = out.unsqueeze(i)
@@ -339,7 +333,9 @@ class FirstFrame:
             rest = [slice(None) if i == self.axis else p for i, p in enumerate(parts)]
             return self._as(self._like(self._seen[tuple(rest)]).stream, False)
         before = parts[: self.axis]
-        if not all(map(is_all, before)) or (self.keeps and not all(map(is_all, parts[self.axis : self.axis + 1]))):
+        if not all(map(is_full_slice, before)) or (
+            self.keeps and not all(map(is_full_slice, parts[self.axis : self.axis + 1]))
+        ):
             self.refuse("this index")
         behind = parts[self.axis + self.keeps :]
         own: Any = (*(slice(None),) * (self.axis + 1), *behind)
@@ -404,9 +400,9 @@ def _operator(name: str) -> Callable[..., Any]:
 
 def _in_place(name: str) -> Callable[..., Any]:
     def method(self: FirstFrame, other: Any) -> FirstFrame:
-        if self.whole is None:
+        if self.taken_of is None:
             self.refuse(f"{name} in place")
-        x, index = self.whole
+        x, index = self.taken_of
         x[index] = self._method(f"__{name}__", other)
         return self
 
@@ -467,11 +463,11 @@ def _later(x: StreamTensor, more: int) -> StreamTensor:
     return x._through("slice", {"start": more, "crop": 0, "step": 1})
 
 
-def _held(x: Any, like: Any = None) -> Any:
+def _beside_frames(x: Any, like: Any = None) -> Any:
     """Return a first frame for each frame of its stream, or of another that is some frames longer or shorter."""
     if not isinstance(x, FirstFrame):
         return x
-    library, out = x.stream.edge.entry.library, held(x)  # type: ignore[union-attr]
+    library, out = x.stream.edge.entry.library, for_each_frame(x)  # type: ignore[union-attr]
     more = 0 if like is None else library.length(x.stream.edge) - library.length(like.edge)
     return library.see(_longer(out, -more) if isinstance(more, int) and more else out)
 
@@ -483,7 +479,7 @@ def _longer(x: StreamTensor, more: int) -> StreamTensor:
     return x._through("pad", {"left": more, "right": 0, "mode": "replicate"}) if more else x
 
 
-def held(first: FirstFrame) -> StreamTensor:
+def for_each_frame(first: FirstFrame) -> StreamTensor:
     """Return a first frame for each frame of its stream: a loop that carries it on."""
     if not first.keeps:
         first.refuse("arithmetic with frames")
@@ -524,8 +520,6 @@ def first_frame(x: StreamTensor, index: Any) -> Any:
     parts = parts_of(index, x.ndim)
     axis = x.dims.index("L")
     places = [i for i, p in enumerate(parts) if p is not None]
-    if axis >= len(places):
-        return None
     part = parts[places[axis]]
     ends: tuple[Any, ...] = (part, part, 1)
     if type(part) is slice:
@@ -546,10 +540,10 @@ def first_frame(x: StreamTensor, index: Any) -> Any:
         own = [slice(None)] if keeps else []
         taken = (*parts[: places[axis]], *own, *parts[places[axis] + 1 :])
         return (frame.unsqueeze(axis) if keeps else frame)[taken]
-    if all(map(is_all, parts[:axis] + parts[axis + 1 :])) and not start:
+    if all(map(is_full_slice, parts[:axis] + parts[axis + 1 :])) and not start:
         made = FirstFrame(writing.viewed(x, writing.copied(x), writing.copied, None, (), {}), axis, keeps)
-        made.whole = (x, index)
-    elif len(places) < len(parts) or not all(map(is_all, parts[:axis])):
+        made.taken_of = (x, index)
+    elif len(places) < len(parts) or not all(map(is_full_slice, parts[:axis])):
         return None
     else:
         at: Any = (*parts[:axis], slice(start, None), *parts[axis + 1 :])
@@ -564,7 +558,7 @@ def first_frame(x: StreamTensor, index: Any) -> Any:
 def write_first(x: StreamTensor, index: Any, value: FirstFrame) -> bool:
     """Write first frames into those at an index, and say so; False where they aren't written there."""
     at = first_frame(x, index)
-    if type(at) is not FirstFrame or at.whole is None:
+    if type(at) is not FirstFrame or at.taken_of is None:
         return False
     parts = value.parts(at.axis) if at.keeps else [value]
     if sum(part.count for part in parts) != at.count:

@@ -228,7 +228,7 @@ class ForLoop:
                 return self._see(leaf.frame(self.loop))
             if is_of_body(leaf):
                 dims = inner.dims
-                edge = self.loop.place(self._key(name, path, dims, inner.edge), inner)
+                edge = self.loop.placeholder(self._key(name, path, dims, inner.edge), inner)
                 return self._placed(inner, StreamTensor.inside(None, dims, edge))
             return leaf
 
@@ -250,7 +250,7 @@ class ForLoop:
         dims.insert(constant.batch_axis, "B")
         line = Line(("frame",), self.loop.clock.rate, value.dtype.name, shape)
         key = (name + "".join(f"[{p}]" for p in path), tuple(dims), line.dtype, shape)
-        edge = self.loop.place(key, None, value.constant(), line)
+        edge = self.loop.placeholder(key, None, value.constant(), line)
         return self._placed(constant, StreamTensor.inside(None, tuple(dims), edge))
 
     def _placed(self, of: Any, native: StreamTensor) -> Any:
@@ -356,7 +356,7 @@ class ForLoop:
                     mixed([inner.edge.entry, self.loop.body])
                 if live:
                     key = self._key(name, path, inner.dims, inner.edge)
-                    self.loop.place(key, inner)
+                    self.loop.placeholder(key, inner)
                     carried[key] = inner.edge
                 if name in self.site.later:
                     outputs["last", name, path] = inner.edge

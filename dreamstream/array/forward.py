@@ -22,7 +22,7 @@ from ..stream.rules import (
     IndexParts,
     Length,
     holds,
-    is_whole,
+    is_full_slice,
     open_branch,
     own_sizes,
     parse_index,
@@ -47,7 +47,7 @@ def _refuse(x: StreamTensor, what: str, remedy: str) -> NoReturn:
     raise NotStreamableError.here(f"{what} on a stream {x.roles} inside a forward,", f"; {remedy}")
 
 
-def held(x: StreamTensor, edge: Any, at: int) -> StreamTensor:
+def hold_for(x: StreamTensor, edge: Any, at: int) -> StreamTensor:
     """Repeat what is given once for each frame of another edge: L replaces dimension `at`, of size 1.
 
     Where `at` is -1, it comes first.
@@ -82,7 +82,7 @@ def _spread(x: StreamTensor, sizes: Sequence[Any]) -> tuple[StreamTensor, list[A
     new = len(sizes) - len(x.dims)
     if new > 1 or (new and at):
         _refuse(x, f"expand to {len(sizes)} dimensions", "unsqueeze first")
-    x = held(x, edge, at - new)
+    x = hold_for(x, edge, at - new)
     sizes[at] = -1
     return x, sizes
 
@@ -197,7 +197,7 @@ def _one_by_one(x: StreamTensor, index: Any) -> tuple[Any, Any] | None:
     own = [i for i, item in enumerate(items) if item is not None]
     at = own[x.dims.index("L")]
     frames, items[at] = items[at], slice(None)
-    if all(isinstance(item, slice) and item == slice(None) for item in items):
+    if all(map(is_full_slice, items)):
         return None
     place = sum(not isinstance(item, int) for item in items[:at])
     return tuple(items), (*(slice(None),) * place, frames)
@@ -218,27 +218,27 @@ def getitem(x: StreamTensor, index: Any) -> Any:
         raise NotStreamableError.here("an index by a stream,", f": {PLACES.text}")
     if isinstance(parts, Fallback):
         _refuse(x, f"this index ({parts.reason})", "index one axis at a time with slices")
-    if not is_whole(parts.batch):
+    if not is_full_slice(parts.batch):
         _refuse(x, "an index on the batch", "pick streams outside the forward")
     only_slices = parts.take is None and all(isinstance(i, slice) for i in parts.features)
     if not only_slices:
         x = x.in_order()
-    if "L" in x.dims and not is_whole(parts.length):
+    if "L" in x.dims and not is_full_slice(parts.length):
         branch = open_branch(cast(Any, x.edge).entry)
         begins = only_slices and branch is not None and getattr(parts.length, "start", None) is not None
         if begins and later(last := slice_stream(x, parts.length)) is not None:
             return last
         if branch is not None:
-            if not only_slices or not all(is_whole(i) for i in parts.features):
+            if not only_slices or not all(is_full_slice(i) for i in parts.features):
                 _refuse(x, "an index of features besides, in an if that some streams enter", "index them after it")
             return branch.cropped(x, parts.length, x.size(x.dims.index("L")), slice_stream)
-    if not is_whole(parts.length):
+    if not is_full_slice(parts.length):
         if "L" not in x.dims:
             _refuse(x, "an index on B and L joined", "index before the reshape")
         if is_static(x) and (index := _one_by_one(x, index)) is not None:
             return getitem(x[index[0]], index[1])
         x = slice_stream(x, parts.length)
-    if only_slices and all(map(is_whole, parts.features)):
+    if only_slices and all(map(is_full_slice, parts.features)):
         return x
     if (empty := _emptied(x, parts)) is not None:
         return empty

@@ -46,8 +46,8 @@ def written(x: Any, name: str, value: Any, index: Any = ...) -> None:
     """Say that `value`, a tensor or a number, was written into x at an index."""
     autograd.edited(x._array)
     given = value if hasattr(value, "grad_fn") else None
-    places = autograd.sources([t for t in (x, given) if t is not None])
-    if places is None:
+    sources = autograd.sources([t for t in (x, given) if t is not None])
+    if sources is None:
         return
     like = None if given is None else given.numpy()
 
@@ -56,16 +56,16 @@ def written(x: Any, name: str, value: Any, index: Any = ...) -> None:
         rest[index] = 0
         return [rest, None if like is None else fitted(g[index], like.shape).astype(like.dtype)]
 
-    _set(x, autograd.Record(name, places, back))
+    _set(x, autograd.Record(name, sources, back))
 
 
 def became(x: Any, name: str, value: Any) -> None:
     """Say that all of x was replaced by a tensor that was computed of it, and maybe of others."""
     autograd.edited(x._array)
-    places = autograd.sources([value])
-    if places is not None:
+    sources = autograd.sources([value])
+    if sources is not None:
         shape = value.shape
-        _set(x, autograd.Record(name, places, lambda g: [fitted(g, shape)]))
+        _set(x, autograd.Record(name, sources, lambda g: [fitted(g, shape)]))
 
 
 def _set(x: Any, record: autograd.Record) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any
 
 from ..stream.mask_recognition import Unrecognised
@@ -34,11 +35,7 @@ def first_of(count: Any, n: int) -> int:
         high *= 2
         if high > MOST:
             raise Unrecognised(f"it looks at {n} frames, which no stream has")
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if count.at(middle) < n else (low, middle)
-    return high
+    return bisect_left(range(high), n, high // 2 + 1, key=count.at)
 
 
 def frames_at(length: Length, n: int, keys: Any, given: int) -> int:

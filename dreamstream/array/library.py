@@ -142,8 +142,8 @@ class Library(Sizes):
         """Return a tensor as numbers that may be added to others."""
         return x.double()
 
-    def key(self, tensor: Any, held: list[Any]) -> Any:
-        """Return a constant's cache key; tensors that are compared by identity are appended to `held`."""
+    def key(self, tensor: Any, by_identity: list[Any]) -> Any:
+        """Return a constant's cache key; tensors that are compared by identity are appended to `by_identity`."""
         values = np.ascontiguousarray(tensor.numpy())
         return tensor.shape, values.dtype.str, sha1(values.tobytes()).digest()
 

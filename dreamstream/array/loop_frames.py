@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ..operations.refusals import LOOPS, LOOPS_GROW
-from ..stream.rules import Length
+from ..stream.rules import Length, is_full_slice
 from . import writing
 from .dimension_arguments import parts_of
 from .elementwise import ones_of
@@ -139,28 +139,18 @@ def placed(x: StreamTensor, index: Any, least: int = 0) -> Any:
         return index
     parts = parts_of(index, x.ndim)
     places = [i for i, p in enumerate(parts) if p is not None]
-    axis = x.dims.index("L")
-    if axis >= len(places) or type(parts[places[axis]]) is not int or parts[places[axis]] < least:
+    at = places[x.dims.index("L")]
+    if type(parts[at]) is not int or parts[at] < least:
         return index
     loop.of_one_frame = True
-    parts[places[axis]] = FrameNumber(loop, parts[places[axis]] - loop.position)
+    parts[at] = FrameNumber(loop, parts[at] - loop.position)
     return tuple(parts)
-
-
-def is_all(part: Any) -> bool:
-    """Whether a part of an index takes all of its dimension."""
-    return (
-        type(part) is slice
-        and part.start is None
-        and part.stop is None
-        and (part.step is None or (type(part.step) is int and part.step == 1))
-    )
 
 
 def _of_frame(frame: Any, parts: Sequence[Any], at: int) -> Any:
     """Return what else an index takes of a frame."""
     rest = (*parts[:at], *parts[at + 1 :])
-    return frame if all(map(is_all, rest)) else frame[rest]
+    return frame if all(map(is_full_slice, rest)) else frame[rest]
 
 
 def frame_of(x: StreamTensor, index: Any) -> Any:
@@ -178,7 +168,7 @@ def frame_of(x: StreamTensor, index: Any) -> Any:
     frames: list[Any] = [loop.frame(x, number.off + k).unsqueeze(axis) for k in range(count)]
     frame = frames[0] if count == 1 else frames[0]._cat(frames, axis)
     parts[at] = slice(None, None, part.step)
-    return frame if all(map(is_all, parts)) else frame[tuple(parts)]
+    return frame if all(map(is_full_slice, parts)) else frame[tuple(parts)]
 
 
 def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
@@ -194,7 +184,7 @@ def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
         value = value.squeeze(axis)
     rest = (*parts[:at], *parts[at + 1 :])
     before = loop.frame(y, number.off)
-    whole = all(map(is_all, rest))
+    whole = all(map(is_full_slice, rest))
     if whole and isinstance(value, StreamTensor) and value.roles == before.roles and value.dtype == before.dtype:
         loop.write(y, value.with_dims(value.dims), number.off)
         return

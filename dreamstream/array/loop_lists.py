@@ -40,13 +40,13 @@ class History:
         self.dims, self._line = item.dims, edge.line
         for k in range(1, min(len(loop.rounds), FAR) + 2):
             key = self.slot(k, edge)
-            carried[key], edge = edge, loop.place(key, None, None, edge.line)
+            carried[key], edge = edge, loop.placeholder(key, None, None, edge.line)
 
     def at(self, loop: Loop, k: int) -> Any:
         """Return what was appended k frames before."""
         if self.dims is None or k > FAR:
             refuse(f"a frame that the loop gathered {k} frames before: at most {FAR} are kept, of one real tensor")
-        edge = loop.place(self.slot(k, self._line), None, None, self._line)
+        edge = loop.placeholder(self.slot(k, self._line), None, None, self._line)
         return self._see(StreamTensor.inside(None, self.dims, edge))
 
 

@@ -229,7 +229,9 @@ class Loop:
         self._beside.append((asked, edges, weights, made))
         return made
 
-    def place(self, key: Any, like: StreamTensor | None, first: Any = None, line: Line | None = None) -> Edge:
+    def placeholder(
+        self, key: Any, like: StreamTensor | None, first: Any = None, line: Line | None = None
+    ) -> Edge:
         """Return what stands for something that is carried, in the body."""
         if key not in self.carried:
             assert like is not None or line is not None
@@ -245,7 +247,7 @@ class Loop:
             outputs["written", i] = before
             for k in range(1, min(len(self.rounds) - since, FAR) + 2):
                 key = self._slot(i, k, before)
-                carried[key], before = before, self.place(key, frame)
+                carried[key], before = before, self.placeholder(key, frame)
         for x, key in self._firsts if not self.rounds else ():
             carried[key] = self.frame(x, -self.first).edge  # type: ignore[assignment]
         for edge in (*carried.values(), *outputs.values()):
@@ -315,7 +317,7 @@ class Loop:
                 refuse(f"a frame that the loop wrote {ago} frames before: at most {FAR} are kept")
             if len(self.rounds) - ago >= since:
                 like = self.rounds[-1].outputs["written", i]
-                edge = self.place(self._slot(i, ago, like), None, None, like.line)
+                edge = self.placeholder(self._slot(i, ago, like), None, None, like.line)
                 return StreamTensor.inside(None, numbered([d for d in x.dims if d != "L"]), edge)
             self.of_one_frame = True
         return self.input(*self._read_at(x, off))
@@ -339,7 +341,7 @@ class Loop:
             self.of_one_frame = True
             return self.frame(x, -self.first)
         line = Line(FRAME, x.edge.rate, x.edge.dtype, x.edge.features)  # type: ignore[union-attr]
-        own = self.place(key, None, None, line)
+        own = self.placeholder(key, None, None, line)
         return StreamTensor.inside(None, numbered([d for d in x.dims if d != "L"]), own)
 
     def drawn(self, like: Line, make: Callable[[], StreamTensor]) -> StreamTensor:

@@ -28,7 +28,7 @@ from ..stream.mask_recognition import (
     recognised,
 )
 from .deferred import FEW, LOWEST, Deferred
-from .distance_tables import Places, Rows, rows_of
+from .distance_tables import DistanceProduct, Rows, rows_of
 from .lengths_as_numbers import frames_at, frames_for
 
 #: The most periods' frames between numbers that are tried in place of one that is too great.
@@ -159,21 +159,21 @@ def hide_keys(steps: Sequence[Any], keys: Any) -> bool:
 
 
 def rows_by_distance(
-    places: Places, steps: Sequence[Any], keys: Any, found: Recognised, scale: float
+    term: DistanceProduct, steps: Sequence[Any], keys: Any, found: Recognised, scale: float
 ) -> tuple[Rows, Any]:
     """Return the term that a product of queries and positions is among steps, and its table."""
 
     @lru_cache(maxsize=4)
     def table(n: int) -> Any:
-        return _table(places, n, keys)
+        return _table(term, n, keys)
 
     def made() -> tuple[Rows, Any]:
-        said = rows_of(places, found, scale, lambda n: _added_always(steps, n, keys), table, frames_shown(steps))
+        said = rows_of(term, found, scale, lambda n: _added_always(steps, n, keys), table, frames_shown(steps))
         return said, table(said.keys)[:, said.picked]
 
-    said, rows = answered(("rows", scale), [(places.table,), *steps], keys, made, steps)
-    library = places.table.library
-    return said, library.table(lambda: _table(places, said.keys, keys)[:, said.picked], rows, keys)
+    said, rows = answered(("rows", scale), [(term.table,), *steps], keys, made, steps)
+    library = term.table.library
+    return said, library.table(lambda: _table(term, said.keys, keys)[:, said.picked], rows, keys)
 
 
 def seen_in(context: Context, keys: Any) -> Deferred:
@@ -209,10 +209,12 @@ def _seen_by(library: Any) -> Callable[..., Any]:
     return seen
 
 
-def product_within(x: Any) -> Places | None:
+def product_within(x: Any) -> DistanceProduct | None:
     """Return the product of queries and a table that a deferred value is made of, if there is one."""
     return (
-        next((n.func for n in x.nodes() if isinstance(n.func, Places)), None) if isinstance(x, Deferred) else None
+        next((n.func for n in x.nodes() if isinstance(n.func, DistanceProduct)), None)
+        if isinstance(x, Deferred)
+        else None
     )
 
 
@@ -295,10 +297,10 @@ def answered(
     return first.answered((*what, *(first.key(x, keys, tensors) for x in known)), tensors, make)
 
 
-def _table(places: Places, n: int, keys: Any) -> Any:
+def _table(term: DistanceProduct, n: int, keys: Any) -> Any:
     """Return the table of a product at n keys, ``(heads or 1, rows, features)``."""
     given = frames_for(keys, n)[0]
-    whole = places.table.at(lambda length: frames_at(length, n, keys, given)).permute(*places.order)
+    whole = term.table.at(lambda length: frames_at(length, n, keys, given)).permute(*term.order)
     return whole.reshape(-1, *whole.shape[-2:])
 
 

@@ -50,7 +50,7 @@ class Picked(StandIn):
 
     @property
     def features(self) -> tuple[int, ...]:
-        whole = self.whole
+        whole = self.base
         return tuple(whole.features[cast("int", d)] for d in whole.dims[len(whole.dims) - self.behind :])
 
     @property
@@ -71,23 +71,23 @@ class Picked(StandIn):
         return self.refuse("permute")
 
     def with_dims(self, dims: Any, names: Any = None) -> StreamTensor:
-        return Picked(self.whole, self.mask)
+        return Picked(self.base, self.mask)
 
     def become(self, other: Any) -> None:
         """Hold what is written into all of it."""
-        self.whole = self._given(other, "a write")
+        self.base = self._given(other, "a write")
 
     def _given(self, other: Any, what: str) -> StreamTensor:
         """Return the whole stream of another selection by the same mask."""
         if not isinstance(other, Picked) or not same_mask(self, other):
             self.refuse(what)
-        return other.whole
+        return other.base
 
     def at(self, x: StreamTensor, mask: Any) -> StreamTensor:
         """Return the whole, to be written into x where a mask holds."""
-        if not same_mask(self, Picked(x, mask)) or self.whole.roles != x.roles:
+        if not same_mask(self, Picked(x, mask)) or self.base.roles != x.roles:
             self.refuse("a write by other bools")
-        return self.whole
+        return self.base
 
     def by_element(
         self, run: Any, name: str, attributes: Any, inputs: Sequence[Any], weights: Sequence[Any], dims: Any

@@ -46,26 +46,26 @@ class Merged(StandIn):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        sizes = self.whole.shape
+        sizes = self.base.shape
         return Shape([prod(reversed([sizes[a] for a in g])) for g in self.groups])
 
     def in_order(self, stored: Sequence[int] | None = None) -> StreamTensor:
         return self.refuse("this use")
 
     def with_dims(self, dims: Any, names: Any = None) -> StreamTensor:
-        return Merged(self.whole, self.groups)
+        return Merged(self.base, self.groups)
 
     _clone = in_order
 
     # ------------------------------------------------------------------ what streams
     def reshape(self, *given: Any, shape: Any = (), size: Any = ()) -> Any:
-        return self.whole.reshape(*sizes_of(given, shape or size))
+        return self.base.reshape(*sizes_of(given, shape or size))
 
     view = reshape
 
     def permute(self, *given: Any, dims: Any = ()) -> Any:
         groups = [self.groups[self._axis("permute", d)] for d in sizes_of(given, dims)]
-        whole = self.whole.permute(*(a for g in groups for a in g))
+        whole = self.base.permute(*(a for g in groups for a in g))
         at = iter(range(len(whole.dims)))
         return Merged(whole, [[next(at) for _ in g] for g in groups])
 
@@ -85,18 +85,18 @@ class Merged(StandIn):
         gone = [a for i in axes for a in self.groups[i]]
         if name[:3] == "arg" or name in ("max", "min"):
             self.refuse(name)
-        return getattr(self.whole, name)(dim=gone, keepdim=keepdim, **options)
+        return getattr(self.base, name)(dim=gone, keepdim=keepdim, **options)
 
     def by_element(
         self, run: Any, name: str, attributes: Any, inputs: Sequence[Any], weights: Sequence[Any], dims: Any
     ) -> tuple[Any, ...]:
         """Run an operator that looks at each element by itself."""
         alike = all(
-            type(x) is Merged and x.groups == self.groups and x.whole.roles == self.whole.roles for x in inputs
+            type(x) is Merged and x.groups == self.groups and x.base.roles == self.base.roles for x in inputs
         )
         if dims is not None or not alike or any(w is not None and w.numel() != 1 for w in weights):
             self.refuse(name)
-        whole = run(name, attributes, [x.whole for x in inputs], weights, None)
+        whole = run(name, attributes, [x.base for x in inputs], weights, None)
         return tuple(Merged(y, self.groups) for y in whole)
 
 

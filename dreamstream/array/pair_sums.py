@@ -149,8 +149,8 @@ def recognise(steps: Sequence[Any], keys: Any) -> tuple[Decays, Any, Any]:
     library = deferred[0].library
     learned = learned_in(steps, keys)
 
-    def key(held: list[Any]) -> Any:
-        return "decays", *(deferred[0].key(step, keys, held) for step in steps)
+    def key(by_identity: list[Any]) -> Any:
+        return "decays", *(deferred[0].key(step, keys, by_identity) for step in steps)
 
     def made() -> tuple[Decays, Any, Any]:
         found = now() if learned else _said(steps, deferred, keys)
@@ -158,8 +158,8 @@ def recognise(steps: Sequence[Any], keys: Any) -> tuple[Decays, Any, Any]:
 
     def now() -> Decays:
         """Look at the first frames alone, as long as what is learned leaves the form that was recognised."""
-        held = Whatever()
-        kept = deferred[0].answered(key(held), held, lambda: _said(steps, deferred, keys))
+        by_identity = Whatever()
+        kept = deferred[0].answered(key(by_identity), by_identity, lambda: _said(steps, deferred, keys))
         found = decays(np.asarray(_weights(steps, _FAR + 2 + 2 * abs(kept.ahead), keys).cpu().numpy()))
         return found if found.ahead == kept.ahead and found.power == kept.power else _said(steps, deferred, keys)
 
@@ -285,7 +285,7 @@ def _run(names: Sequence[str], body: Any, streams: Sequence[Any], shape: tuple[i
         frames = [loop.frame(x, 0) for x in streams]
         line = Line(FRAME, loop.clock.rate, streams[0].edge.dtype, shape)
         dims = ("B", *range(len(shape)))
-        given = [StreamTensor.inside(None, dims, loop.place(key, None, None, line)) for key in keys]
+        given = [StreamTensor.inside(None, dims, loop.placeholder(key, None, None, line)) for key in keys]
         *carried, y = (x.in_order() for x in body(*given, *frames))
         loop.end({key: x.edge for key, x in zip(keys, carried)}, {"y": y.edge})
     finally:

@@ -25,7 +25,7 @@ class Terms(Scores):
 
     Parameters
     ----------
-    rows, columns : StreamTensor
+    of_queries, of_keys : StreamTensor
         ``(B, 1 or heads, L, 1)``.
     axes : Axes
     """
@@ -33,9 +33,9 @@ class Terms(Scores):
     #: Whether keys add nothing.
     is_of_queries = False
 
-    def __init__(self, rows: Any, columns: Any, axes: Axes) -> None:
-        super().__init__(ones_of(rows, rows.dtype), ones_of(columns, columns.dtype), axes)
-        self.gates = rows, columns
+    def __init__(self, of_queries: Any, of_keys: Any, axes: Axes) -> None:
+        super().__init__(ones_of(of_queries, of_queries.dtype), ones_of(of_keys, of_keys.dtype), axes)
+        self.gates = of_queries, of_keys
 
     def add(self, other: Any, alpha: float = 1) -> Any:
         if isinstance(other, Terms):
@@ -77,8 +77,8 @@ class Terms(Scores):
         if starts[0] != starts[1] or type(starts[0]) is not int or self.steps:
             return super().__getitem__(index)
         assert self.gates is not None
-        rows, columns = (x[:, :, starts[0] :] for x in self.gates)
-        out = Terms(rows, columns, self.axes)
+        of_queries, of_keys = (x[:, :, starts[0] :] for x in self.gates)
+        out = Terms(of_queries, of_keys, self.axes)
         return out[tuple(slice(None) if i in at else part for i, part in enumerate(parts))]
 
     def expand(self, *given: Any, size: Any = ()) -> Any:
@@ -149,8 +149,8 @@ def of_streams(name: str, a: Any, b: Any) -> Terms | None:
     if sides[0] is None or sides[1] is None:
         return None
     gates = [sides[0][1], -sides[1][1] if name == "sub" else sides[1][1]]
-    rows, columns = gates if at[0] < at[1] else gates[::-1]
-    return Terms(rows, columns, axes)
+    of_queries, of_keys = gates if at[0] < at[1] else gates[::-1]
+    return Terms(of_queries, of_keys, axes)
 
 
 def repeated(x: Any, axis: int) -> Terms | None:
@@ -162,8 +162,8 @@ def repeated(x: Any, axis: int) -> Terms | None:
     found: Any = pair_sums.along(axes, x)
     gates = [found[1], found[1] * 0]
     is_of_queries = at < axis - x.ndim
-    rows, columns = gates if is_of_queries else gates[::-1]
-    out = Terms(rows, columns, axes)
+    of_queries, of_keys = gates if is_of_queries else gates[::-1]
+    out = Terms(of_queries, of_keys, axes)
     out.is_of_queries = is_of_queries
     return out
 

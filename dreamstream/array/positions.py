@@ -17,12 +17,11 @@ import numpy as np
 from .. import operations
 from ..errors import NotStreamableError
 from ..operations import ARITHMETIC, OPERATIONS
-from ..stream.rules import BatchSize, Length
+from ..stream.rules import BatchSize, Length, is_full_slice
 from .deferred import SERVES_FRAMES, Deferred, are_positions, has_formula, is_computed, is_deferred
 from .dimension_arguments import parts_of
 from .lengths_as_numbers import count_of
 from .lengths_of import SAME_ORDER
-from .loop_frames import is_all
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .writing import copied
@@ -270,7 +269,7 @@ def indexed(x: Any, name: str, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         parts = parts_of(at, x.ndim)
         dim = next((i for i, p in enumerate(parts) if isinstance(p, Deferred)), None)
         at = None if dim is None else parts.pop(dim)
-        dim = dim if all(map(is_all, parts)) else None
+        dim = dim if all(map(is_full_slice, parts)) else None
     return dim, at
 
 

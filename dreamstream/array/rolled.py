@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import NotStreamableError
 from ..source_line import user_line
-from ..stream.rules import Length
+from ..stream.rules import Length, is_full_slice
 from ..stream.tree import map_leaves
 from .deferred import Deferred, flat, is_deferred
 from .dimension_arguments import parts_of
@@ -22,7 +22,6 @@ from .elementwise import ones_of, where
 from .ends import later
 from .first_frame import FirstFrame, with_first
 from .lengths_as_numbers import count_of
-from .loop_frames import is_all
 from .protocol import Unread
 from .stream_tensor import StreamTensor
 
@@ -51,15 +50,14 @@ class Rolled:
     def _part(self, index: Any) -> tuple[list[Any], int, Any]:
         """Return the parts of an index, which of them takes frames, and which it takes."""
         parts = parts_of(index, self.of.ndim)
-        places, axis = [i for i, p in enumerate(parts) if p is not None], self.of.dims.index("L")
-        at = places[axis] if axis < len(places) else self.refuse()
+        at = [i for i, p in enumerate(parts) if p is not None][self.of.dims.index("L")]
         part = parts[at]
         return parts, at, slice(part, part + 1 or None) if type(part) is int else part
 
     def write(self, out: StreamTensor, index: Any, value: Any) -> None:
         """Let `out` be the frames with a value in the place of those that aren't known, and maybe of more."""
         parts, at, part = self._part(index)
-        if type(part) is not slice or not all(map(is_all, parts[:at] + parts[at + 1 :])):
+        if type(part) is not slice or not all(map(is_full_slice, parts[:at] + parts[at + 1 :])):
             self.refuse()
         start, stop = part.start or 0, part.stop
         first = type(start) is type(stop) is int and start == 0 and stop >= self.front > 0
@@ -122,7 +120,7 @@ class Rolled:
         # What is written into it is written into the rolled frames.
         return known.with_dims(known.dims, known.names)
 
-    def again(self, out: StreamTensor) -> NoReturn:
+    def retake(self, out: StreamTensor) -> NoReturn:
         """Refuse any other use."""
         self.refuse()
 
@@ -233,7 +231,7 @@ def turned(tensors: Sequence[Any], axis: int) -> StreamTensor | None:
     before = (*front, slice(None, -last.count))
     same = of.dims[axis : axis + 1] == ("L",) and parts_of(args[0], of.ndim)[: axis + 1] == list(before)
     rest = parts_of(args[0], of.ndim)[axis + 1 :]
-    return rolled(of, last.count) if same and all(map(is_all, rest)) else None
+    return rolled(of, last.count) if same and all(map(is_full_slice, rest)) else None
 
 
 def waiting(of: StreamTensor, front: int, back: int) -> StreamTensor:

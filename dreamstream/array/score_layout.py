@@ -45,6 +45,10 @@ class Spread(NamedTuple):
     first: int
     diagonal: bool
 
+    def among(self, axes: Axes) -> Axes:
+        """Return the dimensions of scores of which keys, or queries, stand like this."""
+        return Axes(axes.dims, axes.heads, self, axes.picked)
+
     def continued(self, x: Any, n: int) -> Any:
         """Return pairs ``(*, n, n)`` of a tensor that has those of some frames along its dimension."""
         size = x.shape[-1 if self.along == KEYS else -2]

@@ -15,7 +15,7 @@ from ..stream.mask_recognition import MASKED, Unrecognised
 from . import hook
 from .ends import padded_to
 from .mask_terms import added, answered, deferred_in, frames_shown, frames_shown_at_most, product_within, recognise
-from .score_layout import KEYS, QUERIES, Axes, Spread
+from .score_layout import KEYS, QUERIES, Spread
 from .score_steps import Step, between, require_zeros, unread, with_one
 
 #: What a score is less by where there is no key.
@@ -40,13 +40,15 @@ def at_one_rate(scores: Any, v: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
     if not fits or plain or not masks or is_declared() or any(product_within(x) for x in masks):
         scores._misuse(f"those of {times} queries for a key, without a mask of positions that says which it sees")
     few, many = (scores.k, scores.q) if along == KEYS else (scores.q, scores.k)
-    places = [p for p in _places(along, n) if ((few.shape[2] - 1) * n + p.first < many.shape[2]) is True]
-    spread, blank = answered(("spread", *places), scores.steps, many, lambda: _chosen(scores.steps, places, many))
+    spreads = [p for p in _spreads(along, n) if ((few.shape[2] - 1) * n + p.first < many.shape[2]) is True]
+    spread, blank = answered(
+        ("spread", *spreads), scores.steps, many, lambda: _chosen(scores.steps, spreads, many)
+    )
     if spread is None:
         raise unread(blank)
     if blank is not None:
         require_zeros(scores, blank)
-    steps = [_spread(s, spread) for s in scores.steps]
+    steps = [s.seen(spread.among) for s in scores.steps]
     if along == QUERIES:
         own = scores._copy(q=_so_long(few.repeat_interleave(n, 2), many.shape[2]), steps=steps)
         return own, v, lambda out: out[:, :, spread.first :: n][:, :, : few.shape[2]]
@@ -54,14 +56,14 @@ def at_one_rate(scores: Any, v: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
     return scores._copy(q=q, k=k, steps=steps), _at_frames(v, spread, q.shape[2]), lambda out: out
 
 
-def _chosen(steps: Sequence[Step], places: Sequence[Spread], many: Any) -> tuple[Spread | None, Any]:
+def _chosen(steps: Sequence[Step], spreads: Sequence[Spread], many: Any) -> tuple[Spread | None, Any]:
     """Return the first place at which a mask is recognised, and a query that sees no key but hidden ones.
 
     Where there is no such place: None, and why.
     """
     why: Any = "of keys and queries, the rarer go on when the others have ended"
-    for spread in places:
-        own = [_spread(s, spread) for s in steps]
+    for spread in spreads:
+        own = [s.seen(spread.among) for s in steps]
         try:
             recognise(own, many)
         except Unrecognised as error:
@@ -74,16 +76,11 @@ def _chosen(steps: Sequence[Step], places: Sequence[Spread], many: Any) -> tuple
     return None, why
 
 
-def _places(along: str, n: int) -> Iterator[Spread]:
+def _spreads(along: str, n: int) -> Iterator[Spread]:
     """Give the ways in which one of n frames may stand among them, and pairs between these be continued."""
     for first in range(n):
         for diagonal in (True, False):
             yield Spread(along, n, first, diagonal)
-
-
-def _spread(step: Step, spread: Spread) -> Step:
-    by = tuple(_spread(s, spread) for s in step.by) if step.name == "sum" else step.by
-    return step._replace(by=by, axes=Axes(step.axes.dims, step.axes.heads, spread, step.axes.picked))
 
 
 def _joined(q: Any, k: Any, spread: Spread, scale: float) -> tuple[Any, Any]:

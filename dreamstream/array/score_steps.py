@@ -73,15 +73,10 @@ class Step(NamedTuple):
         found = [self.by.probe(n) for n in (24, 37)]
         return not any(bool((x == 0).any() if self.name == "keep" else (x != 0).any()) for x in found)
 
-    def of_heads(self, picked: slice) -> Step:
-        """Return it for some heads."""
-        by = tuple(s.of_heads(picked) for s in self.by) if self.name == "sum" else self.by
-        return self._replace(by=by, axes=Axes(self.axes.dims, self.axes.heads, picked=picked))
-
-    def turned(self) -> Step:
-        """Return it where queries are keys, and keys queries."""
-        by = tuple(s.turned() for s in self.by) if self.name == "sum" else self.by
-        return self._replace(by=by, axes=turned(self.axes))
+    def seen(self, axes: Callable[[Axes], Axes]) -> Step:
+        """Return it where the scores' dimensions are others, such as those of some heads."""
+        by = tuple(s.seen(axes) for s in self.by) if self.name == "sum" else self.by
+        return self._replace(by=by, axes=axes(self.axes))
 
 
 OTHER = {QUERIES: KEYS, KEYS: QUERIES}
@@ -197,12 +192,12 @@ class Undivided(StandIn):
     def div(self, other: Any, *_: Any, **__: Any) -> Any:
         """Return the attended values."""
         fits = isinstance(other, OverKeys) and other.divides(self._scores, "sum")
-        return self.whole if fits else self.refuse("divided by what is not the sum of their exponentials")
+        return self.base if fits else self.refuse("divided by what is not the sum of their exponentials")
 
     def mul(self, other: Any) -> Any:
         """Return the attended values."""
         fits = isinstance(other, OverKeys) and other.divides(self._scores, "inverse")
-        return self.whole if fits else self.refuse("multiplied")
+        return self.base if fits else self.refuse("multiplied")
 
     __truediv__, __mul__ = div, mul
 
@@ -259,7 +254,7 @@ def of_heads(scores: Any, at: int, part: Any) -> Any:
         q=scores.q[:, own],
         k=k if k.shape[1] == 1 else k[:, own],
         axes=Axes(dims, heads),
-        steps=[s.of_heads(own) for s in scores.steps],
+        steps=[s.seen(lambda axes: Axes(axes.dims, axes.heads, picked=own)) for s in scores.steps],
         sinks=None if scores.sinks is None else scores.sinks[own],
         picked=own,
     )

@@ -16,12 +16,12 @@ import numpy as np
 from ..errors import NotStreamableError, ShapeError
 from ..operations import RELATIONS
 from ..operations.refusals import MASKED, OF_VALUES
-from ..stream.rules import Length
+from ..stream.rules import Length, is_full_slice
 from . import hook, pair_sums
 from .attend import across, seen_by_queries, valued
 from .batch_constants import value_of
 from .deferred import as_deferred, has_formula, is_computed
-from .dimension_arguments import Described, sizes_of
+from .dimension_arguments import Described, parts_of, sizes_of
 from .filled import Shared, kept
 from .mask_terms import before_diagonal
 from .protocol import refuse_the_rest
@@ -168,7 +168,7 @@ class Scores(Described, Shared):
             out._shares(self)
         return out
 
-    def _again(self, of: Any, *_: Any) -> Any:
+    def _retaken(self, of: Any, *_: Any) -> Any:
         return of._copy(axes=self.axes)
 
     def _within(self, of: Any, out: Any, *_: Any) -> Any:
@@ -225,10 +225,7 @@ class Scores(Described, Shared):
         return self._seen([*dims[:first], joined, *dims[last + 1 :]])
 
     def __getitem__(self, index: Any) -> Scores:
-        parts = list(index) if isinstance(index, tuple) else [index]
-        n = sum(p is not None and p is not Ellipsis for p in parts)
-        at = parts.index(Ellipsis) if Ellipsis in parts else len(parts)
-        parts[at : at + 1] = [slice(None)] * (self.ndim - n)
+        parts = parts_of(index, self.ndim)
         inner = [i for i, p in enumerate(parts) if p is not None]
         for i, part, dim in zip(inner, (parts[i] for i in inner), self.axes.dims):
             if dim and dim == self.axes.heads and (isinstance(part, int) or part != slice(None)):
@@ -242,12 +239,10 @@ class Scores(Described, Shared):
             if self.wider and self.soft and dim == (KEYS,) and part == _WITHOUT[self.wider]:
                 rest = (*parts[: len(dims)], slice(None), *parts[len(dims) + 1 :])
                 return self._copy(wider=0)[rest]
-            whole = part is None or (
-                isinstance(part, slice) and part.start in (None, 0) and part.step in (None, 1)
-            )
-            if whole and part is not None and part.stop is not None:
-                whole = isinstance(part.stop, Length) and isinstance(size, Length) and part.stop == size
-            if not whole:
+            stop = part.stop if isinstance(part, slice) else None
+            if isinstance(stop, Length) and isinstance(size, Length) and stop == size:
+                part = slice(part.start, None, part.step)
+            if part is not None and not is_full_slice(part):
                 self._misuse("cut")
             dims.append(dim)
         return self._seen(dims)
@@ -426,21 +421,20 @@ class Scores(Described, Shared):
             return self
         if self.is_exponential and number_of(value) == 0:
             return self._copy(is_exponential=False).masked_fill(mask, -math.inf).exp()
-        if (own := self._of_keys(mask)) is not None:
-            return self._filled(own, number_of(value))
-        if self.soft:
-            return self._hidden(mask, value)
-        return self._with("fill", self._pairs(mask), self._filling(value))
+        return self._put("fill", mask, value)
 
     def filled_where(self, mask: Any, value: Any) -> Scores:
         """Return the scores where a mask holds, a number elsewhere."""
-        if number_of(mask) == 1:
-            return self
+        return self if number_of(mask) == 1 else self._put("keep", mask, value)
+
+    def _put(self, name: str, mask: Any, value: Any) -> Scores:
+        keeps = name == "keep"
         if (own := self._of_keys(mask)) is not None:
-            return self._filled(own._replace(values=~own.values, masks=((*own.masks, "kept"),)), number_of(value))
+            own = own._replace(values=~own.values, masks=((*own.masks, "kept"),)) if keeps else own
+            return self._filled(own, number_of(value))
         if self.soft:
-            return self._hidden(~mask, value)
-        return self._with("keep", self._pairs(mask), self._filling(value))
+            return self._hidden(~mask if keeps else mask, value)
+        return self._with(name, self._pairs(mask), self._filling(value))
 
     def _filling(self, value: Any) -> float:
         number = number_of(value)
@@ -470,7 +464,7 @@ class Scores(Described, Shared):
             q=self.k if times == 1 else self.k.repeat_interleave(times, 1),
             k=self.q,
             axes=turned(self.axes),
-            steps=[s.turned() for s in self.steps],
+            steps=[s.seen(turned) for s in self.steps],
             soft=True,
             terms=terms,
         )

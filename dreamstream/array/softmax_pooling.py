@@ -45,7 +45,7 @@ class Weights(StandIn):
         self._where = "" if scores.edge.entry.buffers else user_line()
 
     # ------------------------------------------------------------------ what it looks like
-    features = property(lambda self: self.whole.features)
+    features = property(lambda self: self.base.features)
 
     @property
     def shape(self) -> tuple[Any, ...]:

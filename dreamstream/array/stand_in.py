@@ -24,16 +24,16 @@ class StandIn(StreamTensor):
     by_element: Callable[..., Any]
 
     def _stand(self, whole: StreamTensor, dims: Dims, names: Sequence[str | None]) -> None:
-        self.whole, self.dims, self._names, self._rate = whole, dims, tuple(names), whole.rate
+        self.base, self.dims, self._names, self._rate = whole, dims, tuple(names), whole.rate
         self._meta = self._starts = None
 
     @property
     def dtype(self) -> Any:
-        return self.whole.dtype
+        return self.base.dtype
 
     @property
     def edge(self) -> Edge | None:  # type: ignore[override]
-        return self.whole.edge
+        return self.base.edge
 
     @property
     def value(self) -> Any:  # type: ignore[override]

@@ -17,7 +17,7 @@ from ..stream.rules import ONE, Names, check_names, default_names, read_rate
 from ..stream.tree import leaves
 from . import dtypes
 from .chunk_values import RowNames, Wanted, read_chunk, read_each
-from .dimension_arguments import in_c_order
+from .dimension_arguments import in_c_order, numbered
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
@@ -271,8 +271,7 @@ def _build(
         value = in_c_order(kept[0])
     else:
         value = _core.joined(kept) if kept else empty
-    features = iter(range(len(names)))
-    dims = tuple(n if n in ("B", "L") else next(features) for n in names)
+    dims = numbered([n if n in ("B", "L") else 0 for n in names])
     made = StreamTensor._make(value, dims, names, meta, None, ONE if rate is None else read_rate(rate), None)
     return _following(made, data, names)
 
@@ -288,8 +287,8 @@ def _following(made: StreamTensor, data: Any, names: Names) -> StreamTensor:
             "stream_tensor: tensors in nested lists would lose their gradients; give a tensor for each row, as "
             "ds.stack() makes them, or .detach() them"
         )
-    places = autograd.sources(tensors)
-    if places is None or made.dtype.kind != "f":
+    sources = autograd.sources(tensors)
+    if sources is None or made.dtype.kind != "f":
         return made
     at, axes = np.cumsum(made.lengths)[:-1], tuple(n for n in names if n != "B")
 
@@ -300,5 +299,5 @@ def _following(made: StreamTensor, data: Any, names: Names) -> StreamTensor:
                 _frames(row, axes)[: len(frames)] = frames
         return out
 
-    made.grad_fn, made.output_nr = autograd.Record("stream_tensor", places, back), 0
+    made.grad_fn, made.output_nr = autograd.Record("stream_tensor", sources, back), 0
     return made

@@ -40,10 +40,8 @@ def _first(self: Any, k: int, axis: int, largest: bool, begin: int = 0) -> Extre
     found = self.sort(axis, largest)
     if 0 < begin == k - 1:
         return Extreme(*(frames_at(y, axis, begin) for y in found))
-    order = list(range(self.ndim - 1))
-    order.insert(axis, self.ndim - 1)
     firsts = (frames_at(y.unfold(axis, k, k), axis, 0).squeeze(axis)[..., begin:] for y in found)
-    return Extreme(*(y.permute(*order) for y in firsts))
+    return Extreme(*(y.movedim(-1, axis) for y in firsts))
 
 
 def _of_enough(self: Any, name: str, k: int, axis: int) -> Any:

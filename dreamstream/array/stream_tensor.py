@@ -22,9 +22,9 @@ from ..autograd import follow, source
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS
 from ..stream.edge import Edge, Request
-from ..stream.known import Info
 from ..stream.metadata import OfStreams, StreamMetadata
 from ..stream.rules import Comparison, Shape, holds, lanes_of
+from ..stream.tensor_info import Info
 from . import hook
 from .dimension_arguments import numbered
 from .operators import run
@@ -152,7 +152,7 @@ class StreamTensor(OfStreams, Tensor):
     # ---------------------------------------------------------------- what it is
     def __getattr__(self, name: str) -> Any:
         if name in _STATE and self._view is not None:
-            self._view.again(self)
+            self._view.retake(self)
             return self.__dict__[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -20,10 +20,10 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError, StreamMismatchError
 from ..operations import ARITHMETIC, RELATIONS, UNARY
-from ..stream.rules import BatchSize, Length, Quotient, Rows, Token, taken, takes_all
+from ..stream.rules import BatchSize, Length, Quotient, Rows, Token, is_full_slice, taken
 from . import hook
 from .deferred import Deferred
-from .dimension_arguments import Described, axis_of, numbered, sizes_of
+from .dimension_arguments import Described, axis_of, numbered, parts_of, sizes_of
 from .filled import Filled, Formula, Shared, formula, gives_several, sharing
 from .formula_types import KINDS, NoFormula, Typed
 from .lengths_of import SAME_ORDER, LengthsOf
@@ -211,20 +211,15 @@ class Symbolic(Typed, Described, Filled, Deferred):
         return self._like(self.value, roles)
 
     def __getitem__(self, index: Any) -> Symbolic:
-        parts = index if isinstance(index, tuple) else (index,)
-        left = self.ndim - sum(p is not None and p is not Ellipsis for p in parts)
+        parts = parts_of(index, self.ndim)
         roles: list[Any] = []
         own = list(self.roles)
         length = self.length
         if self.roles[:1] == ("B",) and type(parts[0]) is builtins.int and parts[0] in (0, -1):
-            return self._like(self.value, self.roles[1:])[parts[1:]]  # each stream by itself
-        for part in (*parts, *([] if any(p is Ellipsis for p in parts) else [Ellipsis])):
-            if part is Ellipsis:
-                roles += own[:left]
-                del own[:left]
-                continue
+            return self._like(self.value, self.roles[1:])[tuple(parts[1:])]  # each stream by itself
+        for part in parts:
             role = 1 if part is None else own.pop(0)
-            whole = part is None or part is SAME_ORDER or (isinstance(part, slice) and takes_all(part))
+            whole = part is None or part is SAME_ORDER or is_full_slice(part)
             if not whole and self.position:
                 return self._otherwise("__getitem__", (index,), {})
             if not (whole or (role != "B" and isinstance(part, (builtins.int, slice)))):

@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import NotStreamableError
 from ..stream.edge import Edge, Request
 from ..stream.rules import Length
-from .dimension_arguments import parts_of
+from .dimension_arguments import numbered, parts_of
 from .ends import in_most_streams
 from .operators import run, weight_of
 from .stream_tensor import StreamTensor
@@ -20,7 +20,6 @@ def table(tensor: Tensor, index: Any) -> Tensor:
     parts = parts_of(index, tensor.ndim)
     parts = [p.settled() if isinstance(p, Length) else p for p in parts]
     parts = [slice(p.start, in_most_streams(p.stop, p.stop), p.step) if type(p) is slice else p for p in parts]
-    parts += [slice(None)] * (tensor.ndim - sum(p is not None for p in parts))
     axes = [i for i, p in enumerate(parts) if isinstance(p, slice) and isinstance(p.stop, Length)]
     if not axes:  # in all but short streams it is a number of rows
         return tensor[tuple(parts)]
@@ -40,6 +39,5 @@ def table(tensor: Tensor, index: Any) -> Tensor:
     edge = length.of
     assert isinstance(edge, Edge)
     ((value, out),) = run(Request("table", {"length": length.steps()}, [edge], [], [weight_of(rows)]))
-    features = iter(range(array.ndim))
-    dims = tuple("L" if i == axis else "B" if i == batch else next(features) for i in range(array.ndim))
+    dims = numbered(["L" if i == axis else "B" if i == batch else 0 for i in range(array.ndim)])
     return of_constant(StreamTensor.inside(value, dims, out))

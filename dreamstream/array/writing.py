@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import DTypeError, NotStreamableError, ShapeError
 from ..source_line import user_line
-from ..stream.rules import Fallback, Length, is_whole, open_branch, stream_slice
+from ..stream.rules import Fallback, Length, is_full_slice, open_branch, stream_slice
 from . import dtypes, elementwise, forward, hook
 from .batch_constants import value_of
 from .deferred import has_formula, is_computed, is_filled
@@ -66,7 +66,7 @@ class View:
         self.of, self.method, self.put, self.args = of, method, put, args
         self.kwargs, self.fill = kwargs, fill
 
-    def again(self, x: StreamTensor) -> None:
+    def retake(self, x: StreamTensor) -> None:
         """Give the tensor its value back."""
         args, kwargs = self.given()
         _set(x, self.method(self.of, *args, **kwargs))
@@ -111,7 +111,7 @@ class _Undecided:
     def __init__(self, line: str) -> None:
         self.line = line
 
-    def again(self, x: StreamTensor) -> NoReturn:
+    def retake(self, x: StreamTensor) -> NoReturn:
         raise NotStreamableError.here(
             "a stream is used",
             f" after a tensor that may share its memory was written into, at {self.line}: torch shares it or "
@@ -201,7 +201,7 @@ def viewing(
     def taken(self: Any, *args: Any, **kwargs: Any) -> Any:
         out = method(self, *args, **kwargs)
         if isinstance(out, Merged) and not isinstance(self, Merged):
-            out.whole = unsure(self, copied(out.whole))
+            out.base = unsure(self, copied(out.base))
         if type(out) is not type(self) or (out._ends is None and self._waiting is None and self.edge is None):
             return out
         if copies(*args, **kwargs):
@@ -305,12 +305,11 @@ def forget_views(x: Any) -> None:
 
 def sharing(x: Any, surely: bool = False) -> dict[int, Any]:
     """Return all that shares x's memory, or may share it, by id; `surely`: the views of x and of these alone."""
-    family, waiting = {id(x): x}, [x]
+    family, waiting = dict[int, Any](), [x]
     while waiting:
-        member = waiting.pop()
-        near = [other for other, certain in member._relatives() if certain] if surely else _near(member)
-        waiting += [other for other in near if id(other) not in family]
-        family.update((id(other), other) for other in near)
+        if id(member := waiting.pop()) not in family:
+            family[id(member)] = member
+            waiting += [other for other, certain in member._relatives() if certain] if surely else _near(member)
     return family
 
 
@@ -350,21 +349,21 @@ def assign(x: StreamTensor, index: Any, value: Any) -> StreamTensor:
     parts = forward.parts_of(x, index)
     if isinstance(parts, Fallback):
         _refuse(x, f"this index ({parts.reason})")
-    if not is_whole(parts.batch):
+    if not is_full_slice(parts.batch):
         _refuse(x, "an index on the batch")
     value = value.beside_frames() if has_formula(value) else value_of(value)
     at = parts.length
-    if "B_L" in x.dims and not is_whole(at):
+    if "B_L" in x.dims and not is_full_slice(at):
         _refuse(x, "an index on B and L joined")
     if isinstance(at, slice):
         at = _counted(x, at)
     if getattr(value, "is_stream", False):
-        if is_whole(at):
+        if is_full_slice(at):
             return _of_stream(x, parts, value)
         s = stream_slice(at)
         return put_frames(x, _of_stream(forward.slice_stream(x, at), parts, value), s.start, s.crop, s.step)
     filled = _of_constant(x, parts, value)
-    return filled if is_whole(at) else _frames(x, filled, at)
+    return filled if is_full_slice(at) else _frames(x, filled, at)
 
 
 def _refuse(x: StreamTensor, what: str) -> NoReturn:
@@ -429,17 +428,17 @@ def _frames(x: StreamTensor, filled: StreamTensor, at: Any) -> StreamTensor:
     return starts if not first else put_frames(x, part(starts, first), first, 0)
 
 
-def _places(x: StreamTensor, parts: Any) -> Any:
+def _indices(x: StreamTensor, parts: Any) -> Any:
     """Return the numbers of a frame's elements that an index picks, in their visible shape."""
-    places = np.arange(int(np.prod(x.features, dtype=int))).reshape(x.features)
+    indices = np.arange(int(np.prod(x.features, dtype=int))).reshape(x.features)
     try:
-        places = places[tuple(parts.features)]
-        return places if parts.take is None else places[(slice(None),) * parts.take[0] + (parts.take[1],)]
+        indices = indices[tuple(parts.features)]
+        return indices if parts.take is None else indices[(slice(None),) * parts.take[0] + (parts.take[1],)]
     except (IndexError, ValueError) as error:
         raise ShapeError.here("assignment", f" to a stream {x.roles}: {error}") from None
 
 
-def _fitted(x: StreamTensor, parts: Any, given: Sequence[Any], places: Any) -> Any:
+def _fitted(x: StreamTensor, parts: Any, given: Sequence[Any], indices: Any) -> Any:
     """Return, for each element that an index picks, the number of that of a value's frame which it becomes.
 
     Parameters
@@ -454,29 +453,29 @@ def _fitted(x: StreamTensor, parts: Any, given: Sequence[Any], places: Any) -> A
     if not met or any(g != 1 for g in given[:extra]):
         raise ShapeError.here(
             f"assignment: a value {tuple(map(str, given))} doesn't fit into "
-            f"{tuple(d if isinstance(d, str) else str(places.shape[d]) for d in dims)}"
+            f"{tuple(d if isinstance(d, str) else str(indices.shape[d]) for d in dims)}"
         )
     sizes = [g for g, d in zip(own, dims) if not isinstance(d, str)]
     numbers = np.arange(int(np.prod(sizes, dtype=int))).reshape(sizes)
     try:
-        return np.broadcast_to(numbers, places.shape)
+        return np.broadcast_to(numbers, indices.shape)
     except ValueError:
-        raise ShapeError.here(f"assignment: features {tuple(sizes)} don't fit into {places.shape}") from None
+        raise ShapeError.here(f"assignment: features {tuple(sizes)} don't fit into {indices.shape}") from None
 
 
 def _of_stream(x: StreamTensor, parts: Any, value: StreamTensor) -> StreamTensor:
     """Return x with frames of another stream among its features."""
     value = value.in_order()
-    places = _places(x, parts)
+    indices = _indices(x, parts)
     given = [d if isinstance(d, str) else value.features[d] for d in value.dims]
     if "L" in parts.dims and "L" not in given:
         _refuse(x, "frames by a value of the whole stream")
-    source = _fitted(x, parts, given, places)
+    source = _fitted(x, parts, given, indices)
     if value.dtype != x.dtype:
         value = value.to(x.dtype)
     n = int(np.prod(x.features, dtype=int))
     index = np.arange(n)
-    index[places.ravel()] = n + source.ravel()
+    index[indices.ravel()] = n + source.ravel()
 
     def flat(y: StreamTensor) -> StreamTensor:
         lead = tuple(d for d in y.dims if isinstance(d, str))
@@ -493,10 +492,10 @@ def _of_stream(x: StreamTensor, parts: Any, value: StreamTensor) -> StreamTensor
 
 def _of_constant(x: StreamTensor, parts: Any, value: Any) -> StreamTensor:
     """Return x with a constant among the features of every frame."""
-    places = _places(x, parts)
+    indices = _indices(x, parts)
     sizes = [1 if isinstance(d, str) else x.features[d] for d in x.dims]
     mask = np.zeros(x.features, bool)
-    mask.ravel()[places.ravel()] = True
+    mask.ravel()[indices.ravel()] = True
     if isinstance(value, np.ndarray) and not value.ndim:
         value = value.item()
     if isinstance(value, (np.ndarray, list, tuple)):
@@ -509,7 +508,7 @@ def _of_constant(x: StreamTensor, parts: Any, value: Any) -> StreamTensor:
         if wide:
             _refuse(x, f"frames by a constant of shape {shape}, whose extent along {wide[0]} must be 1,")
         source = np.zeros(x.features, int)
-        source.ravel()[places.ravel()] = _fitted(x, parts, shape, places).ravel()
+        source.ravel()[indices.ravel()] = _fitted(x, parts, shape, indices).ravel()
         value = value.reshape(-1)[source.ravel()].reshape(sizes).to(x.dtype)
     return elementwise.where(Tensor(mask.reshape(sizes)), value, x).to(x.dtype)  # type: ignore[return-value]
 

@@ -10,7 +10,6 @@ from .batch_norm import *  # noqa: F403
 from .cepstra import *  # noqa: F403
 from .containers import *  # noqa: F403
 from .conv import *  # noqa: F403
-from .conv2d import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .embedding import *  # noqa: F403
 from .experts import *  # noqa: F403

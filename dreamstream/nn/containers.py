@@ -22,32 +22,32 @@ class _Indexed(Module):
     _kind = "modules"
 
     @property
-    def _held(self) -> dict[str, Any]:
+    def _by_key(self) -> dict[str, Any]:
         return self.__dict__[f"_{self._kind}"]
 
     def _register(self, name: str, item: Any) -> None:
         self.register_module(name, item)
 
     def _key(self, index: Any) -> str:
-        keys = list(self._held)
+        keys = list(self._by_key)
         i = operator.index(index)
         if not -len(keys) <= i < len(keys):
             raise StreamIndexError(f"index {i} is out of range for {len(keys)} {self._kind}")
         return keys[i]
 
     def _named_slice(self, index: slice) -> dict[str, Any]:
-        return dict(list(self._held.items())[index])
+        return dict(list(self._by_key.items())[index])
 
     def _renumber(self, items: Iterable[Any]) -> None:
         kept = list(items)
-        self._held.clear()
+        self._by_key.clear()
         for i, item in enumerate(kept):
             self._register(str(i), item)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return type(self)(self._named_slice(index).values())  # type: ignore[call-arg]
-        return self._held[self._key(index)]
+        return self._by_key[self._key(index)]
 
     def __setitem__(self, index: int, item: Any) -> None:
         self._register(self._key(index), item)
@@ -55,15 +55,15 @@ class _Indexed(Module):
     def __delitem__(self, index: int | slice) -> None:
         keys = list(self._named_slice(index)) if isinstance(index, slice) else [self._key(index)]
         for key in keys:
-            del self._held[key]
-        if all(key.isdigit() for key in self._held):
+            del self._by_key[key]
+        if all(key.isdigit() for key in self._by_key):
             self._renumber(list(self))
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._by_key)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._held.values())
+        return iter(self._by_key.values())
 
     def __contains__(self, item: object) -> bool:
         return any(item is each for each in self)

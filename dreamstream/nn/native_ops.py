@@ -112,7 +112,7 @@ OPS = Ops(
     is_stream=is_stream,
     is_symbolic=_symbolic,
     check_experts=check_experts,
-    is_whole=lambda index: index.dtype == array.int64,
+    is_integer=lambda index: index.dtype == array.int64,
     checked=checked,
     tensor=Tensor,
     constant=lambda values, like: Tensor(values.astype(like.dtype)),

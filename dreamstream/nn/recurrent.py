@@ -11,7 +11,7 @@ import numpy as np
 from ..array import Tensor, stack
 from ..array.batch_constants import is_constant
 from ..array.draws import dropping
-from ..array.forward import held, is_static
+from ..array.forward import hold_for, is_static
 from ..dispatch import apply
 from ..errors import DTypeError, NotStreamableError, ShapeError
 from ..operations.refusals import BACKWARDS
@@ -20,7 +20,7 @@ from .functional.arguments import checked
 from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
-from .recurrent_cell import RECURRENT, Cell
+from .recurrent_cell import RECURRENT, Cell, Plain, of_one_state
 
 __all__ = ["GRU", "LSTM", "RNN"]
 
@@ -42,6 +42,28 @@ _described = described(
     bidirectional="Whether every layer also runs backwards.",
     proj_size="Features to which h is projected, less than hidden_size; with 0 it is not.",
 )
+_ONE_STATE = """Attributes
+----------
+weight_ih_l[k], weight_hh_l[k] : Parameter
+    ``({sizes}, inputs)`` and ``({sizes}, hidden_size)`` of layer k{order}; with ``_reverse`` those
+    of the other direction.
+bias_ih_l[k], bias_hh_l[k] : Parameter
+    ``({sizes},)``.
+
+Notes
+-----
+Input ``(L, B, input_size)``, ``(B, L, input_size)`` or ``(L, input_size)``. Returns ``output, h_n``:
+output with D * hidden_size features (D = 2 if bidirectional, else 1), h_n
+``(D * num_layers, B, hidden_size)``, without B for an input without it. `hx` is h_0 of that shape;
+for a stream, ``zeros(D * num_layers, x.size(B), hidden_size)`` or an expanded parameter, which
+applies where a stream starts. h_n of a stream exists at its end.
+
+{more}`load_state_dict` of one layer in one direction also takes a `{layer}Cell`'s weights, without ``_l0``.
+
+**Streaming.** Delay 0; state 4 * num_layers * hidden_size bytes. Bidirectional layers need the whole
+stream.
+
+Source: torch.nn.{layer}."""
 
 
 class Recurrence(Module):
@@ -216,7 +238,7 @@ class Recurrence(Module):
             lead, features = self.num_layers * self._directions, self.hidden_size if name == "c_0" else self._out
             if not is_static(h) or h.roles != (str(lead), "B", str(features)):
                 raise ShapeError(f"{type(self).__name__}: expected {name} ({lead}, B, {features}), got {h.roles}")
-            frames = held(h.transpose(0, 1).flatten(1), x.edge, -1)
+            frames = hold_for(h.transpose(0, 1).flatten(1), x.edge, -1)
             given.append(frames.permute(*[frames.dims.index(d) for d in x.in_order().dims]))
         return given
 
@@ -326,66 +348,23 @@ class _OfOneState(Recurrence):
         return y, h_n
 
 
-@_described
+@of_one_state(
+    _described,
+    _ONE_STATE,
+    "3 * hidden_size",
+    ", gates in the order reset, update, new",
+    "The reset gate applies after the product with h, as in torch. ",
+)
 class GRU(_OfOneState):
-    """Gated recurrent units along the stream.
-
-    Attributes
-    ----------
-    weight_ih_l[k], weight_hh_l[k] : Parameter
-        ``(3 * hidden_size, inputs)`` and ``(3 * hidden_size, hidden_size)`` of layer k, gates in the
-        order reset, update, new; with ``_reverse`` those of the other direction.
-    bias_ih_l[k], bias_hh_l[k] : Parameter
-        ``(3 * hidden_size,)``.
-
-    Notes
-    -----
-    Input ``(L, B, input_size)``, ``(B, L, input_size)`` or ``(L, input_size)``. Returns ``output, h_n``:
-    output with D * hidden_size features (D = 2 if bidirectional, else 1), h_n
-    ``(D * num_layers, B, hidden_size)``, without B for an input without it. `hx` is h_0 of that shape;
-    for a stream, ``zeros(D * num_layers, x.size(B), hidden_size)`` or an expanded parameter, which
-    applies where a stream starts. h_n of a stream exists at its end.
-
-    The reset gate applies after the product with h, as in torch. `load_state_dict` of one layer in one
-    direction also takes a `GRUCell`'s weights, without ``_l0``.
-
-    **Streaming.** Delay 0; state 4 * num_layers * hidden_size bytes. Bidirectional layers need the whole
-    stream.
-
-    Source: torch.nn.GRU.
-    """
+    """Gated recurrent units along the stream."""
 
     _operator = "gru"
     _gates = 3
 
 
-@_described
-class RNN(_OfOneState):
-    """Plain recurrent layers along the stream: tanh or relu of a sum of two products.
-
-    Attributes
-    ----------
-    weight_ih_l[k], weight_hh_l[k] : Parameter
-        ``(hidden_size, inputs)`` and ``(hidden_size, hidden_size)`` of layer k; with ``_reverse`` those
-        of the other direction.
-    bias_ih_l[k], bias_hh_l[k] : Parameter
-        ``(hidden_size,)``.
-
-    Notes
-    -----
-    Input ``(L, B, input_size)``, ``(B, L, input_size)`` or ``(L, input_size)``. Returns ``output, h_n``:
-    output with D * hidden_size features (D = 2 if bidirectional, else 1), h_n
-    ``(D * num_layers, B, hidden_size)``, without B for an input without it. `hx` is h_0 of that shape;
-    for a stream, ``zeros(D * num_layers, x.size(B), hidden_size)`` or an expanded parameter, which
-    applies where a stream starts. h_n of a stream exists at its end.
-
-    `load_state_dict` of one layer in one direction also takes an `RNNCell`'s weights, without ``_l0``.
-
-    **Streaming.** Delay 0; state 4 * num_layers * hidden_size bytes. Bidirectional layers need the whole
-    stream.
-
-    Source: torch.nn.RNN.
-    """
+@of_one_state(_described, _ONE_STATE, "hidden_size")
+class RNN(Plain, _OfOneState):
+    """Plain recurrent layers along the stream: tanh or relu of a sum of two products."""
 
     _operator = "rnn"
     _gates = 1
@@ -403,12 +382,7 @@ class RNN(_OfOneState):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if nonlinearity not in ("tanh", "relu"):
-            raise ShapeError(f"RNN: nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype
         )
-        self.nonlinearity = nonlinearity
-
-    def _attributes(self) -> dict[str, Any]:
-        return {**super()._attributes(), "nonlinearity": self.nonlinearity}
+        self._choose(nonlinearity)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from ..array import Tensor
 from ..array.batch_constants import is_constant
@@ -38,6 +38,36 @@ RECURRENT = {
     "nonlinearity": '"tanh" or "relu".',
 }
 _described = described("", _ERRORS, **RECURRENT)
+_ONE_STATE = """Attributes
+----------
+weight_ih, weight_hh : Parameter
+    ``({sizes}, input_size)`` and ``({sizes}, hidden_size)``{order}.
+bias_ih, bias_hh : Parameter or None
+    ``({sizes},)``.
+
+Notes
+-----
+Input ``(*, input_size)``; `hx` ``(*, hidden_size)``, zeros without it. Returns h of that shape.
+
+**Streaming.** Delay 0, no state: frames know nothing of each other, h of a stream's frames is a
+stream. Along the stream `{layer}` recurs; it loads a cell's weights.
+
+Source: torch.nn.{layer}Cell."""
+
+Layer = TypeVar("Layer", bound=Callable[..., Any])
+
+
+def of_one_state(
+    described: Callable[[Layer], Layer], text: str, sizes: str, order: str = "", more: str = ""
+) -> Callable[[Layer], Layer]:
+    """Add to the docstring of a layer or cell whose state is h alone what all of these have."""
+
+    def add(kind: Layer) -> Layer:
+        words = {"sizes": sizes, "order": order, "more": more, "layer": kind.__name__.removesuffix("Cell")}
+        kind.__doc__ = f"{kind.__doc__}\n\n{text.format(**words)}"
+        return described(kind)
+
+    return add
 
 
 class Cell(Module):
@@ -114,6 +144,21 @@ def _of_frame(x: Any, h: Any) -> Any:
     return repeated(h, x)
 
 
+class Plain:
+    """What a plain RNN and its cell have: the function of the sum of two products."""
+
+    nonlinearity: str
+
+    def _attributes(self) -> dict[str, Any]:
+        own: Any = super()
+        return {**own._attributes(), "nonlinearity": self.nonlinearity}
+
+    def _choose(self, nonlinearity: str) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ShapeError(f"{type(self).__name__}: nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
+        self.nonlinearity = nonlinearity
+
+
 class _OfOneState(Cell):
     def forward(self, input: Tensor, hx: Any = None) -> Tensor:
         """Return the next h."""
@@ -154,52 +199,17 @@ class LSTMCell(Cell):
         return h, c
 
 
-@_described
+@of_one_state(_described, _ONE_STATE, "3 * hidden_size", ", gates in the order reset, update, new")
 class GRUCell(_OfOneState):
-    """One step of a GRU, for every frame by itself.
-
-    Attributes
-    ----------
-    weight_ih, weight_hh : Parameter
-        ``(3 * hidden_size, input_size)`` and ``(3 * hidden_size, hidden_size)``, gates in the order
-        reset, update, new.
-    bias_ih, bias_hh : Parameter or None
-        ``(3 * hidden_size,)``.
-
-    Notes
-    -----
-    Input ``(*, input_size)``; `hx` ``(*, hidden_size)``, zeros without it. Returns h of that shape.
-
-    **Streaming.** Delay 0, no state: frames know nothing of each other, h of a stream's frames is a
-    stream. Along the stream a `GRU` recurs; it loads a cell's weights.
-
-    Source: torch.nn.GRUCell.
-    """
+    """One step of a GRU, for every frame by itself."""
 
     _operator = "gru_cell"
     _gates = 3
 
 
-@_described
-class RNNCell(_OfOneState):
-    """One step of a plain RNN, for every frame by itself.
-
-    Attributes
-    ----------
-    weight_ih, weight_hh : Parameter
-        ``(hidden_size, input_size)`` and ``(hidden_size, hidden_size)``.
-    bias_ih, bias_hh : Parameter or None
-        ``(hidden_size,)``.
-
-    Notes
-    -----
-    Input ``(*, input_size)``; `hx` ``(*, hidden_size)``, zeros without it. Returns h of that shape.
-
-    **Streaming.** Delay 0, no state: frames know nothing of each other, h of a stream's frames is a
-    stream. Along the stream an `RNN` recurs; it loads a cell's weights.
-
-    Source: torch.nn.RNNCell.
-    """
+@of_one_state(_described, _ONE_STATE, "hidden_size")
+class RNNCell(Plain, _OfOneState):
+    """One step of a plain RNN, for every frame by itself."""
 
     _usual: ClassVar = {**Cell._usual, "nonlinearity": "tanh"}
 
@@ -215,10 +225,5 @@ class RNNCell(_OfOneState):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if nonlinearity not in ("tanh", "relu"):
-            raise ShapeError(f"RNNCell: nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
         super().__init__(input_size, hidden_size, bias, device, dtype)
-        self.nonlinearity = nonlinearity
-
-    def _attributes(self) -> dict[str, Any]:
-        return {"nonlinearity": self.nonlinearity}
+        self._choose(nonlinearity)

@@ -111,7 +111,7 @@ class Shared:
 
 def check_forced(ops: Any, name: str, x: Any, index: Any, k: int, n: int) -> None:
     """Refuse experts that are not ``(*, k)`` whole numbers from -1 on, below `n`, for tokens ``(*, features)``."""
-    if not ops.is_whole(index):
+    if not ops.is_integer(index):
         raise DTypeError(f"{name}: expected experts of int64, got {index.dtype}")
     same = ops.is_stream(x) or tuple(index.shape[:-1]) == tuple(x.shape[:-1])
     if index.ndim != x.ndim or index.shape[-1] != k or not same:
@@ -470,5 +470,4 @@ class GShard(_Limited):
 class DC(GShard):
     """GShard, each expert limited by a part of all tokens."""
 
-    def limit(self, n_tokens: int) -> int:
-        return self._part_of(n_tokens)
+    limit = _Limited.limit

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..array.chunk_values import RowNames, Wanted, read_chunk
+from ..array.dimension_arguments import numbered
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
 from ..stream.tree import leaves
 
@@ -147,7 +148,7 @@ class Given:
         return np.stack(rows) if at is None else np.concatenate([np.moveaxis(row, at, 0) for row in rows])
 
     def _nothing(self) -> Any:
-        dtype, features = self.known()
+        dtype, features = self.kind_of_frame()
         return np.zeros((0, *features), dtype)
 
     @property
@@ -165,7 +166,7 @@ class Given:
         """1 where it has frames, else 0."""
         return Fraction("M" in self.roles)
 
-    def known(self) -> tuple[str, tuple[int, ...]]:
+    def kind_of_frame(self) -> tuple[str, tuple[int, ...]]:
         """Return element type and shape of a frame, which somebody knows."""
         assert self.kind is not None
         return self.kind[0], tuple(d for d in self.roles if d != "M")
@@ -173,8 +174,7 @@ class Given:
     @property
     def dims(self) -> tuple[Any, ...]:
         """The dimensions inside the forward."""
-        features = iter(range(len(self.roles)))
-        return ("B", *("L" if d == "M" else next(features) for d in self.roles))
+        return numbered(["B", *("L" if d == "M" else 0 for d in self.roles)])
 
     def lengths(self, ids: Sequence[str]) -> list[int]:
         """Return for each row how many frames of it come now: one, where it has no M."""

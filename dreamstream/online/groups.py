@@ -2,7 +2,7 @@
 
 A call joins the tapes of its rows. Streams that shared a call, or shared one with streams that did, are a
 *group*: under the full-file variants its gradients are whole when all of its streams have ended. Until then a
-backward through what the module returned raises, or the outputs are held back (`Held`).
+backward through what the module returned raises, or the outputs are held back (`HeldBack`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldBack:
     """What one call returned, held back until its group has ended.
 
     Attributes
@@ -52,7 +52,7 @@ class Held:
     ids: tuple[str | None, ...]
     parts: tuple[Part, ...]
 
-    def without(self, ids: frozenset[str]) -> Held:
+    def without(self, ids: frozenset[str]) -> HeldBack:
         """Return the same without some streams."""
         return replace(self, ids=tuple(None if i in ids else i for i in self.ids))
 
@@ -67,24 +67,24 @@ class Group:
         What the calls of the group are known by: a new object for each call that joined no older group.
     live, ended : frozenset of str
         Its streams that have not ended, and those that have.
-    held : tuple of Held
+    held_back : tuple of HeldBack
         Outputs held back, in the order of the calls.
     """
 
     roots: frozenset[Any]
     live: frozenset[str] = frozenset()
     ended: frozenset[str] = frozenset()
-    held: tuple[Held, ...] = ()
+    held_back: tuple[HeldBack, ...] = ()
 
-    def holding(self, outputs: Held) -> Group:
+    def holding(self, outputs: HeldBack) -> Group:
         """Return the group with one more call's outputs held back."""
-        return replace(self, held=(*self.held, outputs))
+        return replace(self, held_back=(*self.held_back, outputs))
 
     def without(self, ids: frozenset[str]) -> Group:
         """Return the group without some streams."""
         if ids.isdisjoint(self.live) and ids.isdisjoint(self.ended):
             return self
-        held = tuple(h.without(ids) for h in self.held)
+        held = tuple(h.without(ids) for h in self.held_back)
         return Group(self.roots, self.live - ids, self.ended - ids, held)
 
 
@@ -92,7 +92,7 @@ class Groups:
     """All groups of a session that have not ended, or whose outputs were not given out; immutable."""
 
     def __init__(self, groups: Iterable[Group] = ()) -> None:
-        self.groups = tuple(g for g in groups if g.live or (g.held and g.ended))
+        self.groups = tuple(g for g in groups if g.live or (g.held_back and g.ended))
 
     @property
     def live(self) -> frozenset[str]:
@@ -102,7 +102,7 @@ class Groups:
     @property
     def waiting(self) -> frozenset[str]:
         """The streams that have ended, but not their groups."""
-        return frozenset().union(*(g.ended for g in self.groups if g.held))
+        return frozenset().union(*(g.ended for g in self.groups if g.held_back))
 
     def without(self, ids: Iterable[str]) -> Groups:
         """Return the groups without some streams: given up, started anew, or cut off from the tape."""
@@ -120,7 +120,7 @@ class Groups:
             frozenset().union(*(g.roots for g in own)) or frozenset([object()]),
             frozenset(meta.ids).union(*(g.live for g in own)) - ended,
             ended.union(*(g.ended for g in own)),
-            tuple(h for g in own for h in g.held),
+            tuple(h for g in own for h in g.held_back),
         )
         return Groups(g for g in before.groups if g not in own), group
 
@@ -152,7 +152,7 @@ def in_mid_file(ids: Iterable[str]) -> ModeError:
 # ---------------------------------------------------------------------- whole files
 def delivered(groups: Sequence[Group], n_parts: int, join: Join) -> tuple[list[str], list[Part]]:
     """Return the streams of ended groups, and all their frames: stream after stream, per part."""
-    held = [h for g in groups for h in g.held]
+    held = [h for g in groups for h in g.held_back]
     ids = list(dict.fromkeys(i for h in held for i in h.ids if i is not None))
     if any(len(h.parts) != n_parts for h in held):
         raise ModeError("the forward returned another number of streams than in earlier calls", ids)

@@ -428,7 +428,7 @@ class Patch:
             if given:
                 call.remember([each.rows for each in given])
             for n, each in enumerate(given):
-                edge = call.input_edge(next(index), *each.known())
+                edge = call.input_edge(next(index), *each.kind_of_frame())
                 entered[id(each)] = StreamTensor.inside(call.given_once(n, each, edge), each.dims, edge)
 
             def enter(x: Any) -> Any:

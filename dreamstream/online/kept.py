@@ -31,7 +31,7 @@ def keeping(model: Any) -> Iterator[Callable[[Sequence[Any]], int]]:
 def _held_back(model: Any) -> list[Any]:
     """Return the outputs that wait for the end of their streams."""
     groups = model.__dict__["_patch"].session.groups.groups
-    return [part.frames for g in groups for held in g.held for part in held.parts]
+    return [part.frames for g in groups for held in g.held_back for part in held.parts]
 
 
 def bytes_of(outputs: Any, own: set[int]) -> int:

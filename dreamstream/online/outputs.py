@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ModeError
 from ..stream.metadata import StreamMetadata
-from .groups import Group, Groups, Held, Part, delivered
+from .groups import Group, Groups, HeldBack, Part, delivered
 
 
 class Outputs:
@@ -70,7 +70,8 @@ class Outputs:
 
     def nothing(self, frames: Any) -> Any:
         """Return no frames, of which a loss has a gradient that goes nowhere."""
-        raise NotImplementedError
+        none = frames.detach()[:0]
+        return none.requires_grad_() if frames.requires_grad else none
 
     def outside(self, inner: Any, values: Sequence[Any], meta: StreamMetadata, starts: Any) -> Any:
         """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""
@@ -109,7 +110,7 @@ class Outputs:
         """Hold the frames back; return those of the files whose groups have ended."""
         assert self._groups is not None and self._group is not None
         parts = [Part(self.frames(p), p.meta.lengths) for i in inner for p in self.parts(i)]
-        own = self._group.holding(Held(tuple(self._call.ids), tuple(parts)))
+        own = self._group.holding(HeldBack(tuple(self._call.ids), tuple(parts)))
         groups = (*self._groups.groups, own)
         ended = [g for g in groups if not g.live]
         if ended:

@@ -13,19 +13,19 @@ class StreamState:
     values that it was given once, where operators don't keep them themselves.
     """
 
-    __slots__ = ("frames", "key", "once", "places", "states")
+    __slots__ = ("frames", "key", "once", "sources", "states")
 
     def __init__(
         self,
         frames: tuple[int, ...],
         states: Any,
-        places: Sequence[Any] = (),
+        sources: Sequence[Any] = (),
         key: int | None = None,
         once: Sequence[Any] = (),
     ) -> None:
         self.frames = frames
         self.states = states
-        self.places = places
+        self.sources = sources
         self.key = key
         self.once = once
 

@@ -113,7 +113,7 @@ class Session:
         self.context_limit = context_limit
         self.script: list[Key] = []
         self.courses: dict[int, Course] = {}
-        self.facts: dict[Any, Any] = {}  # of what a forward computes of lengths (`dreamstream.array.known`)
+        self.facts: dict[Any, Any] = {}  # of what a forward computes of lengths (`dreamstream.array.facts`)
         self.lines = Lines()
         self.rates: tuple[Fraction, ...] = ()
         self.given: dict[str, Any] = {}  # inputs that live streams were given once, with the kind of their values
@@ -304,14 +304,14 @@ class Session:
             raise call.guard.left()
         call.over = True
         states = call.states()
-        places = list(zip(*call.left)) if call.left else [()] * len(call.ids)
+        sources = list(zip(*call.left)) if call.left else [()] * len(call.ids)
         new: dict[str, StreamState | None] = {}
         for row, (stream_id, frames, ended) in enumerate(
             zip(call.ids, call.frames_now.tolist(), call.meta.eos.tolist())
         ):
             key = call.keys[row] if call.keys else None
             once = call.once[row] if call.once else ()
-            new[stream_id] = None if ended else StreamState(tuple(frames), states[row], places[row], key, once)
+            new[stream_id] = None if ended else StreamState(tuple(frames), states[row], sources[row], key, once)
         self.script, self.rates, self.given = call.script, call.rates, call.given  # while streams are live
         self.kinds = call.kinds
         if call.keys is not None:
@@ -477,7 +477,7 @@ class Call(Replayed):
             self.recording.add(leg, request, results)
         return results
 
-    def again(
+    def replay(
         self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
         """Run a leg of a course."""

@@ -47,7 +47,7 @@ class TapedCall(EagerCall):
         Whether gradients of states are handed to the call before.
     anew : bool
         Whether this call computes anew, for all rows, what follows from inputs that are given once alone.
-    held : dict
+    renewed : dict
         What the operator that runs now has kept of these, by input and row.
     noted : dict
         By the identity of arrays the tensors whose constants they are.
@@ -55,7 +55,7 @@ class TapedCall(EagerCall):
 
     hands_on = False
     anew = False
-    held: dict[int, Sequence[Any]]
+    renewed: dict[int, Sequence[Any]]
     replaced: list[Any]
     noted: dict[int, tuple[Any, Any]]
 
@@ -71,7 +71,7 @@ class TapedCall(EagerCall):
     ) -> list[tuple[Any, Edge]]:
         """Run one operator for all rows in one C call, and record it where something wants a gradient."""
         op, ordinal = leg.op, self.n_done - 1
-        old = [s.places[ordinal] if s is not None and s.places else None for s in self.old]
+        old = [s.sources[ordinal] if s is not None and s.sources else None for s in self.old]
         parents = [e.made for e in edges[: len(values)]] + [autograd.of_constant(self.noted, w) for w in weights]
         if not autograd.is_grad_enabled():
             parents, old = [None] * len(parents), [None] * len(old)
@@ -82,7 +82,7 @@ class TapedCall(EagerCall):
                 f"{op.name}: nobody knows what these streams were given once: what is computed of it would "
                 "have its gradient from the first chunk alone; start them anew, or train under a full-file variant"
             )
-        self.held = {}
+        self.renewed = {}
         if self.anew and goes_on and not leg.lines[0].static:
             edges, values = self._known_all_along(op, edges, values)
         taped = not op.constant and (any(wanted) or any(p is not None for p in old))
@@ -93,8 +93,8 @@ class TapedCall(EagerCall):
             back: Any = f"{op.name} has no derivative yet"
             if self.records:
                 back = _back(self.ran[2], wanted, len(values), len(results), len(self.ids), self.hands_on)
-                if self.held:
-                    back = self._back_anew(wanted, len(results), self.held)
+                if self.renewed:
+                    back = self._back_anew(wanted, len(results), self.renewed)
             read = [w for w in weights if id(w) in self.noted]
             n_outputs = len(results) + self.hands_on * len(self.ids)
             record = _OfOperator(op.name, [*parents, *old], back, read, n_outputs)
@@ -132,8 +132,8 @@ class TapedCall(EagerCall):
     ) -> tuple[Sequence[Edge], Sequence[Any]]:
         """Return the inputs of an operator of frames: what is given once is new to rows that start alone.
 
-        To the others it has been known since they started. What they have kept of it is `held` instead, as it is
-        now: by the number of an input its rows' values.
+        To the others it has been known since they started. What they have kept of it is `renewed` instead: by the
+        number of an input its rows' values as they are now.
         """
         edges, values = list(edges), list(values)
         starts = np.array([s is None for s in self.old])
@@ -146,29 +146,29 @@ class TapedCall(EagerCall):
                 edges[i].made = edge.made
                 if i < len(values):
                     rows = np.split(values[i], np.cumsum(given[:, 2])[:-1])
-                    self.held[i] = rows
+                    self.renewed[i] = rows
                     new = [row for row, s in zip(rows, starts) if s]
                     values[i] = np.concatenate(new) if new else values[i][:0]
         inputs: list[Any] = [e.counts for e in edges]
         kept = op.kept(inputs, op.counts(inputs, self.ended, self.ids))
         n_kept = [c[:, 0] - k[:, 0] for c, k in zip(inputs, kept)]
-        self.replaced = self._with_held(super().before(), n_kept, edges)
+        self.replaced = self._with_renewed(super().before(), n_kept, edges)
         return edges, values
 
     def before(self) -> list[Any]:
         """Return the rows' states before the operation that is being computed."""
-        return self.replaced if self.held else super().before()
+        return self.replaced if self.renewed else super().before()
 
-    def _with_held(self, states: list[Any], n_kept: Sequence[Any], edges: Sequence[Edge]) -> list[Any]:
-        """Return states, which have so many frames of each input, with those that are `held` in their place."""
+    def _with_renewed(self, states: list[Any], n_kept: Sequence[Any], edges: Sequence[Edge]) -> list[Any]:
+        """Return states, which have so many frames of each input, with those that are `renewed` in their place."""
         for row, state in enumerate(states):
             if state is None:
                 continue
             content, at = flatten(state) or b"", 0
             for i, n in enumerate(int(n[row]) for n in n_kept):
                 size = n * prod(edges[i].features) * np.dtype(edges[i].dtype).itemsize
-                if i in self.held and n:
-                    new = np.ascontiguousarray(self.held[i][row][-n:]).tobytes()
+                if i in self.renewed and n:
+                    new = np.ascontiguousarray(self.renewed[i][row][-n:]).tobytes()
                     content = content[:at] + new + content[at + size :]
                 at += size
             states[row] = {"": np.frombuffer(content, np.uint8)} if content else None
@@ -286,11 +286,6 @@ class NativeOutputs(Outputs):
         """Return the frames of calls end to end, in an order."""
         out = frames[0] if len(frames) == 1 else cat(list(frames), 0)
         return out if order is None else out.index_select(0, Tensor(order))
-
-    def nothing(self, frames: Any) -> Any:
-        """Return no frames, of which a loss has a gradient that goes nowhere."""
-        none = frames.detach()[:0]
-        return none.requires_grad_() if frames.requires_grad else none
 
     def outside(self, inner: Any, values: Sequence[Any], meta: StreamMetadata, starts: Any) -> StreamTensor:
         """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""

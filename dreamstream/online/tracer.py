@@ -161,7 +161,7 @@ class _While:
         self._open: Loop | None = None
         self._is_known = False
 
-    def again(self, asked: Comparison, site: Site, frame: FrameType, seen: dict[str, Any]) -> bool:
+    def goes_on(self, asked: Comparison, site: Site, frame: FrameType, seen: dict[str, Any]) -> bool:
         """Return whether another round runs."""
         if self._open is not None:
             self._open.end(asked, seen)
@@ -265,7 +265,7 @@ class Tracer(Hooks):
     def _answer(self, w: Comparison, site: Site, seen: dict[str, Any]) -> bool | None:
         """Return the answer that all but short streams give, where the other can't be taken too; else None."""
         lasting = next(iter((*site.escapes, *site.effects)), None) or changed_in_place(site, seen)
-        answer = None if site.again or (site.plain and lasting is None) else trusted(w)
+        answer = None if site.in_while or (site.plain and lasting is None) else trusted(w)
         if answer is not None:
             w.require(answer)
         elif lasting is not None:
@@ -315,7 +315,7 @@ class Tracer(Hooks):
             refuse(LOOPS_WHILE)
         if site.escapes or site.effects or changed_in_place(site, seen) is not None:
             w.refuse()
-        return cast(_While, loop).again(w, site, sys._getframe(1), seen)
+        return cast(_While, loop).goes_on(w, site, sys._getframe(1), seen)
 
     # ------------------------------------------------------------------ callees
     def stands_for(self, f: Any) -> Any:

@@ -75,8 +75,8 @@ class Recording:
 
     def add(self, leg: Leg, request: Request, results: Sequence[tuple[Any, Edge]]) -> None:
         """Append an operator that ran."""
-        places = self.places()
-        sources = tuple([places.get(id(e), -1) for e in request.edges])
+        numbers = self.numbers()
+        sources = tuple([numbers.get(id(e), -1) for e in request.edges])
         if min(sources) < 0 or any(self._values[i] is not v for i, v in zip(sources, request.values)):
             self._whole = False
             return
@@ -90,7 +90,7 @@ class Recording:
             self._values.append(value)
             self._edges.append(edge)
 
-    def places(self) -> dict[int, int]:
+    def numbers(self) -> dict[int, int]:
         """Return the first place of each edge among all, by its id."""
         last = len(self._edges) - 1
         return {id(e): last - i for i, e in enumerate(reversed(self._edges))}
@@ -119,8 +119,8 @@ class Recording:
         known_as : list, optional
             What the script knows the weights by.
         """
-        places = self.places()
-        leaves = [(places.get(id(y.edge), -1), y.dims, y._names) for y in outputs]
+        numbers = self.numbers()
+        leaves = [(numbers.get(id(y.edge), -1), y.dims, y._names) for y in outputs]
         if not self._whole or any(
             i < 0 or y.value is not self._values[i] for (i, _, _), y in zip(leaves, outputs)
         ):
@@ -181,7 +181,7 @@ def repeat(course: Course, entry: Any, inputs: Sequence[Any], weights: Sequence[
     edges, values = list(map(_EDGE, inputs)), list(map(_VALUE, inputs))
     for leg in course.legs:
         own, given = leg.pick(edges), leg.pick(values)
-        for value, edge in entry.again(leg, own, given[: leg.n_values], weights if leg.takes_weights else ()):
+        for value, edge in entry.replay(leg, own, given[: leg.n_values], weights if leg.takes_weights else ()):
             values.append(value)
             edges.append(edge)
     make = type(inputs[0]).inside

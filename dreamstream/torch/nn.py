@@ -137,7 +137,7 @@ _OPS = Ops(
     is_stream=is_stream,
     is_symbolic=_symbolic,
     check_experts=check_experts,
-    is_whole=lambda index: (
+    is_integer=lambda index: (
         not (index.dtype.is_floating_point or index.dtype.is_complex or index.dtype is torch.bool)
     ),
     gelu=torch.nn.GELU,

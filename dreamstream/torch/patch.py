@@ -224,7 +224,7 @@ class TorchPatch(Patch):
             layer = self._layer = Layer(module, 0 if layer is None else layer.number + 1)
         if not layer.is_own or registered_for(kind) is not None:
             return self._inside(module, args, kwargs)
-        return forward.again(self, (*args, *layer.settings), {}, partial(self._inside, module, args, kwargs))
+        return forward.replayed(self, (*args, *layer.settings), {}, partial(self._inside, module, args, kwargs))
 
     def _of_copy(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.strip(module.__dict__)

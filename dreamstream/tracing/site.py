@@ -35,7 +35,7 @@ class Site(NamedTuple):
     """Whether a comprehension is a list of one ``for`` and no ``if``."""
     end: int = 0
     """The last line of what it decides."""
-    again: bool = False
+    in_while: bool = False
     """Whether an if stands within a ``while``."""
     plain: bool = False
     """Whether an if's branches only assign what they pad, crop or compute of numbers, as far as names tell."""

@@ -101,7 +101,7 @@ class Statements(Expressions):
         """Where the condition is undecided, both branches run, with names put back between them."""
         done = Block([ast.If(ast.Constant(True), node.body, node.orelse)], self._elsewhere)
         raises = {"then_raises": always_raises(node.body), "else_raises": always_raises(node.orelse)}
-        more = {"again": self._whiles > 0, "plain": only_amounts([*node.body, *node.orelse])}
+        more = {"in_while": self._whiles > 0, "plain": only_amounts([*node.body, *node.orelse])}
         site = self.site("if", node, node.test, done, **raises, **more)
         names = () if done.escapes and not any(raises.values()) else done.names
         w = self.temporary("w")

@@ -304,9 +304,7 @@ def unlike(name: str, table: dict[str, tuple[set[str], str]] = UNLIKE) -> set[st
 
 
 #: Files of functions without edges: linear ones, those that move or look up elements, and dropout.
-SMOOTH = words(
-    "attention, convolution, convolution2d, dropout, experts, frames, lookup, padding, products, resampling"
-)
+SMOOTH = words("attention, convolution, dropout, experts, frames, lookup, padding, products, resampling")
 #: Others that are linear, move elements, or have no gradient.
 ELSEWHERE = frozenset(
     words(

@@ -13,7 +13,7 @@ from dreamstream.stream.rules import (
     Length,
     index_batch,
     index_length,
-    is_whole,
+    is_full_slice,
     parse_index,
     plan_index,
 )
@@ -202,7 +202,10 @@ def test_untouched_dimensions_keep_the_metadata():
     assert plan.plain == (slice(None), slice(1, None), slice(None))
     assert plan.starts_of([3, 4], meta.lengths) == (3, 4)
     assert (
-        is_whole(slice(0, None, 1)) and is_whole(slice(None)) and not is_whole(slice(1, None)) and not is_whole(0)
+        is_full_slice(slice(0, None, 1))
+        and is_full_slice(slice(None))
+        and not is_full_slice(slice(1, None))
+        and not is_full_slice(0)
     )
 
 
@@ -287,7 +290,7 @@ def test_refusals(index, error):
 def test_tokens_pass_through_slices_only():
     length = Length(Edge())
     parts = parse_index((..., slice(None, length)), ("B", "F", "L"))
-    assert parts.length.stop is length and is_whole(parts.batch)
+    assert parts.length.stop is length and is_full_slice(parts.batch)
     for index in (length, (..., length), BatchSize(Edge())):
         with pytest.raises(ModeError, match="used as an integer"):
             parse_index(index, ("B", "F", "L"))

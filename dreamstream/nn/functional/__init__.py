@@ -14,7 +14,6 @@ from types import FunctionType as _Function
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
 from .convolution import *  # noqa: F403
-from .convolution2d import *  # noqa: F403
 from .ctc import *  # noqa: F403
 from .distance import *  # noqa: F403
 from .dropout import *  # noqa: F403

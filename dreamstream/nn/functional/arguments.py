@@ -76,7 +76,7 @@ def several(value: Ints, n: int, what: str) -> tuple[int, ...]:
     if not isinstance(value, (tuple, list)):
         return (operator.index(value),) * n  # type: ignore[arg-type]
     if len(value) not in (1, n):
-        raise ShapeError(f"{what} must be one integer or {n}, got {tuple(value)}")
+        raise ShapeError(f"{what} must be {'one integer' if n == 1 else f'1 or {n} integers'}, got {tuple(value)}")
     return tuple(map(operator.index, value)) * (n // len(value))
 
 

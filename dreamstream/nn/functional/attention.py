@@ -11,6 +11,7 @@ import numpy as np
 from ...array import Tensor
 from ...array.attend import across, attend, attended, of_all
 from ...array.deferred import has_formula, is_computed
+from ...array.dimension_arguments import numbered
 from ...array.draws import dropping
 from ...array.scores import Scores
 from ...dispatch import apply
@@ -276,8 +277,7 @@ def rotary_embedding(
     x = checked("rotary_embedding", input)
     dims: tuple[Any, ...] = ("B", 0, "L", 1) if x.ndim == 4 else ("B", "L", 0)
     if x.is_stream:
-        features = iter(range(x.ndim))
-        dims = tuple(d if isinstance(d, str) else next(features) for d in x.dims)  # type: ignore[attr-defined]
+        dims = numbered(x.dims)  # type: ignore[attr-defined]
     if len(dims) != x.ndim or isinstance(dims[-1], str):
         raise ShapeError(
             f"rotary_embedding: expected (B, H, L, D) or (B, L, D), got {getattr(x, 'roles', tuple(x.shape))}"

@@ -14,7 +14,7 @@ from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...operations.refusals import ADAPTIVE
 from ...stream.rules import Length
-from .arguments import Ints, checked, frame_dims
+from .arguments import Ints, checked, frame_dims, several, single
 from .texts import described, torch_lacks
 
 __all__ = [
@@ -125,7 +125,7 @@ def lp_pool1d(
     if math.isinf(norm_type):
         sign = math.copysign(1.0, norm_type)
         return max_pool1d(x.abs() * sign, kernel_size, stride, 0, 1, ceil_mode) * sign
-    (size,) = _sizes(kernel_size, 1, "kernel_size")
+    size = single(kernel_size, "kernel_size")
     mean = avg_pool1d(x.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     mean = mean.sign() * mean.abs().relu()  # itself, with the gradient 0 at 0
     return (mean * size).pow(1.0 / norm_type)
@@ -144,14 +144,6 @@ def running_mean(input: Tensor, size: int, dim: int = -1) -> Tensor:
     _, dims = frame_dims("running_mean", checked("running_mean", input), dim)
     window = {"kernel": size, "left": size - 1, "count_include_pad": 0}
     return apply("avg_pool", window, (input,), (), dims)[0]
-
-
-def _sizes(value: Any, n: int, what: str) -> list[int]:
-    """Return n sizes, given one by one or as one for all."""
-    given = list(value) if isinstance(value, (tuple, list)) else [value]
-    if len(given) not in (1, n):
-        raise ShapeError(f"{what} must be {'one integer' if n == 1 else f'1 or {n} integers'}, got {value}")
-    return [operator.index(v) for v in given] * (n // len(given))
 
 
 def _windowed(n: int, op: str, input: Any, given: Sequence[Any], shared: Attributes) -> Tensor:
@@ -182,9 +174,9 @@ def _windows(
         raise NotStreamableError(
             f"{name}: return_indices=True is not supported: positions in a stream have no end; leave it out"
         )
-    sizes = _sizes(kernel, n, "kernel_size")
-    steps = sizes if stride is None or stride in ((), []) else _sizes(stride, n, "stride")
-    out = list(zip(sizes, steps, _sizes(padding, n, "padding"), _sizes(dilation, n, "dilation")))
+    sizes = several(kernel, n, "kernel_size")
+    steps = sizes if stride is None or stride in ((), []) else several(stride, n, "stride")
+    out = list(zip(sizes, steps, several(padding, n, "padding"), several(dilation, n, "dilation")))
     for size, step, pad, spread in out:
         for what, v in (("kernel_size", size), ("stride", step), ("dilation", spread)):
             if v < 1:
@@ -321,7 +313,7 @@ def _adaptive(name: str, kind: str, input: Any, size: Any, n: int, indices: bool
     parts = [0 if v is None else operator.index(v) for v in given]
     if any(v is not None and p < 1 for v, p in zip(given, parts)) or (n == 1 and size is None):
         raise ShapeError(f"{name}: output_size must be at least 1, got {size}")
-    x = checked(name, input)
+    x: Any = checked(name, input)
     roles = _roles(name, x, n, lambda axis: x.shape[axis] > 0)
     at = roles.index("L") - x.ndim if "L" in roles[-n:] else None
     if at is not None and parts[at] > 1:
@@ -332,16 +324,16 @@ def _adaptive(name: str, kind: str, input: Any, size: Any, n: int, indices: bool
     once = x.is_stream and at is not None and parts[at] == 1
     if once and kind == "max" and at == -1:
         x, once = chosen(x, "max", roles.index("L"), True), False
-        roles = x.dims  # type: ignore[attr-defined]
+        roles = x.dims
     frames = parts[at] if at is not None and "L" in roles and not once else 0
-    apart = bool(frames) and kind == "max" and at < -1  # type: ignore[operator]
+    apart = frames and kind == "max" and at != -1  # for the operator reduces frames before features
     for axis in _in_turn(kind, inner):
         bins = {"kind": kind, "frames": 0 if apart else frames, "inner": parts[axis]}
         x = apply("adaptive_pool", bins, (x,), (), _inner_first(roles, axis))[0]
     if frames and (apart or not inner):
         x = apply("adaptive_pool", {"kind": kind, "frames": frames}, (x,), (), _inner_first(roles, None))[0]
     if once:
-        return x.mean(at, keepdim=True) if kind == "avg" else chosen(x, "max", roles.index("L"), True)  # type: ignore[arg-type]
+        return x.mean(at, keepdim=True) if kind == "avg" else chosen(x, "max", roles.index("L"), True)
     return x
 
 

@@ -126,16 +126,16 @@ class _Values:
             return yes
         if not common:
             return no
-        for _, again in reversed(more):
-            a = again(a)
+        for _, retake in reversed(more):
+            a = retake(a)
         return a if a is yes or (yes is not getattr(yes, "_inner", yes) and a is yes._inner) else _wrapped(yes, a)
 
     def _way(self, x: Any) -> list[tuple[Any, Any]]:
         """Return a stream and what it was made of by pads and crops, the last first."""
         way: list[tuple[Any, Any]] = []
         while id(x) in self._edits:
-            _, base, again = self._edits[id(x)]
-            way.append((x, again))
+            _, base, retake = self._edits[id(x)]
+            way.append((x, retake))
             x = base
         return [*way, (x, None)]
 
@@ -219,10 +219,10 @@ class _Open:
         if type(lost) is int and not lost:
             return x
 
-        def again(y: Any) -> Any:
+        def retake(y: Any) -> Any:
             return crop(y, slice(None, y.size(y.dims.index("L")) - lost))
 
-        return self._edited(again(x), x, again)
+        return self._edited(retake(x), x, retake)
 
     def becomes(self, x: Any, new: Any) -> Any:
         """Know a tensor that was made in the branch as the stream that it becomes, and return that."""
@@ -239,9 +239,9 @@ class _Open:
     def _crop(self, amount: Any, whole: Any) -> Any:
         raise NotImplementedError
 
-    def _edited(self, result: Any, base: Any, again: Callable[[Any], Any]) -> Any:
+    def _edited(self, result: Any, base: Any, retake: Callable[[Any], Any]) -> Any:
         if result is not base:
-            self._edits[id(result)] = result, base, again
+            self._edits[id(result)] = result, base, retake
         return result
 
     def _refused(self, does: str) -> NotStreamableError:
@@ -266,7 +266,7 @@ class Branch(_Open):
 
     def __init__(self, asked: Comparison, site: Site, frame: FrameType, seen: Mapping[str, Any]) -> None:
         super().__init__(asked, site, frame)
-        self._may_trust = self.outer is None and not site.again
+        self._may_trust = self.outer is None and not site.in_while
         self._conditions = _conditions(asked, self.outer)
         self._before = seen
         self._after: Mapping[str, Any] = seen

@@ -24,7 +24,7 @@ from .frame_slices import LengthIndex, index_length, read_length_index
 from .names import BATCH, LENGTH, Names, holds
 from .rows import index_batch, read_index, rows_of
 
-__all__ = ["Fallback", "IndexParts", "IndexPlan", "is_whole", "parse_index", "plan_index"]
+__all__ = ["Fallback", "IndexParts", "IndexPlan", "is_full_slice", "parse_index", "plan_index"]
 
 Basic = int | slice | None
 Dims = tuple[int | str, ...]
@@ -134,7 +134,7 @@ class IndexPlan(IndexParts):
         return tuple(None if s is None else s + min(shift, n) for s, n in picked)
 
 
-def is_whole(index: Any) -> bool:
+def is_full_slice(index: Any) -> bool:
     """Return whether an index is a slice that keeps everything as it is, such as ``:``."""
     if not isinstance(index, slice) or index.stop is not None:
         return False
@@ -231,7 +231,7 @@ def parse_index(index: Any, names: Names) -> IndexParts | Fallback:
             name = str(special[0])
             if name in ends:
                 ends[name] = item
-            elif not is_whole(item):
+            elif not is_full_slice(item):
                 return Fallback(f"dimension {name!r} is merged and can't be indexed")
             if not isinstance(item, int):
                 dims.append(name)
@@ -268,11 +268,11 @@ def plan_index(index: Any, names: Names, meta: StreamMetadata, width: int | None
         return parts
     rows: npt.NDArray[np.int64] | None = None
     frames: LengthIndex | None = None
-    if not is_whole(parts.batch):
+    if not is_full_slice(parts.batch):
         rows = rows_of(meta, parts.batch)
     # Frames first: negative numbers and masks are relative to the whole batch's longest row.
     result = meta
-    if not is_whole(parts.length):
+    if not is_full_slice(parts.length):
         frames = read_length_index(parts.length, meta.max_length, width)
         result = index_length(meta, parts.length, width)
     if rows is not None:

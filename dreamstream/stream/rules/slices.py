@@ -13,7 +13,7 @@ from ...errors import NotStreamableError
 from ._ints import as_int, is_integer
 from .lengths import BatchLength, BatchSize, Length
 
-__all__ = ["StreamSlice", "stream_slice", "taken", "takes_all"]
+__all__ = ["StreamSlice", "stream_slice", "taken"]
 
 
 class StreamSlice(NamedTuple):
@@ -109,11 +109,6 @@ def stream_slice(index: Any) -> StreamSlice:
             "use a stop counted from the end (x[..., :-b]) or another tensor's length (x[..., :y.size(L)])",
         )
     return StreamSlice(first, -last, every, None)
-
-
-def takes_all(part: slice) -> bool:
-    """Whether a slice has neither start, stop nor step."""
-    return part.start is None and part.stop is None and part.step is None
 
 
 def taken(length: Length, part: slice) -> Length | None:

@@ -21,7 +21,7 @@ from ..run.kernels import KERNELS, Step, Window
 from ..run.kernels.loops import bodies_of, one_step
 from ..run.kernels.pointwise import TYPES
 from ..run.kernels.positions import traced
-from ..run.kernels.recurrent import as_rows, begun, held, of_rows, split
+from ..run.kernels.recurrent import as_rows, begun, of_rows, over_padding, split
 
 _DOMAIN = "dreamstream"
 
@@ -153,7 +153,7 @@ ORDERS = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
 def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return every frame's h, and the last h and c, as the kernel of the same operators does."""
     frames, lengths, state = as_rows(step, *windows[0].new(), tuple(state))
-    run = _in_onnx if torch.onnx.is_in_onnx_export() else held
+    run = _in_onnx if torch.onnx.is_in_onnx_export() else over_padding
     frames, carried = of_rows(step, *run(step, frames, lengths, begun(step, windows, state), weights))
     return (frames, *(s[:, None] for s in carried)), carried
 

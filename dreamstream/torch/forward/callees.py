@@ -22,7 +22,7 @@ def _of_streams(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     forward = running()
     if forward is None or not args or type(args[0]) is not SHELL:
         return function(*args, **kwargs)
-    return forward.again(function, args, kwargs, partial(function, *args, **kwargs))
+    return forward.replayed(function, args, kwargs, partial(function, *args, **kwargs))
 
 
 def _hint(function: Any, mask: Any, is_causal: bool | None = None, size: Any = None) -> bool:

@@ -17,18 +17,8 @@ from ...errors import NotStreamableError
 from ...nn import functional
 from .constants import Constant
 from .mode import current
-from .names import OWN
+from .names import OWN, function
 from .own import elementwise
-
-
-def _composed(names: str) -> Any:
-    """Enter what torch's functions of these names are made of."""
-
-    def enter(fn: Any) -> Any:
-        OWN.update(dict.fromkeys(names.split(), fn))
-        return fn
-
-    return enter
 
 
 def _constant(x: torch.Tensor) -> Constant:
@@ -42,20 +32,20 @@ def _part(x: Any, dim: int, *at: int | None) -> Any:
 
 
 # ---------------------------------------------------------------------- vectors and matrices
-@_composed("linalg_cross")
+@function("linalg_cross", OWN)
 def _cross(input: Any, other: Any, *, dim: int = -1) -> Any:
     """Return vectors' cross products: a[i + 1] b[i + 2] - a[i + 2] b[i + 1]."""
     a, b = ([x.roll(-n, dim) for n in (1, 2)] for x in (input, other))
     return a[0] * b[1] - a[1] * b[0]
 
 
-@_composed("cross")
+@function("cross", OWN)
 def _cross_of_old(input: Any, other: Any, dim: int | None = None) -> Any:
     """Do what torch.cross does: without dim it goes along the first dimension of three."""
     return _cross(input, other, dim=list(input.shape).index(3) if dim is None else dim)
 
 
-@_composed("tensordot")
+@function("tensordot", OWN)
 def _tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     """Do what torch.tensordot does, as a sum of products by letters."""
     if isinstance(dims, int):
@@ -69,23 +59,23 @@ def _tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     return einsum(f"{''.join(s)},{''.join(t)}->{''.join(out)}", a, b)
 
 
-@_composed("inner")
+@function("inner", OWN)
 def _inner(input: Any, other: Any) -> Any:
     return _tensordot(input, other, dims=([-1], [-1])) if input.ndim and other.ndim else input * other
 
 
-@_composed("pairwise_distance")
+@function("pairwise_distance", OWN)
 def _pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
     return (x1 - x2 + eps).norm(p, -1, keepdim)
 
 
-@_composed("cdist")
+@function("cdist", OWN)
 def _cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
     """Return the distance of each vector to each of another list, by their differences, whatever the mode."""
     return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
 
 
-@_composed("diag_embed")
+@function("diag_embed", OWN)
 def _diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """Return matrices with vectors as a diagonal of theirs."""
     n = input.shape[-1] + abs(offset)
@@ -98,7 +88,7 @@ def _diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> 
     return out.permute(*[places[i] for i in range(rank)])
 
 
-@_composed("matrix_power linalg_matrix_power")
+@function("matrix_power linalg_matrix_power", OWN)
 def _matrix_power(A: Any, n: int) -> Any:
     if n < 1:
         raise NotStreamableError.here(f"a matrix to the power {n}", "; from 1 on it streams, as a product")
@@ -123,19 +113,19 @@ def _areas(y: Any, x: Any, dx: float, dim: int) -> Any:
     return both * (width if x.ndim > 1 else width.reshape(-1, *(1,) * (y.ndim - 1 - dim % y.ndim)))
 
 
-@_composed("trapezoid trapz")
+@function("trapezoid trapz", OWN)
 def _trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
     if x is not None:
         return _areas(y, x, dx, dim).sum(dim) / 2
     return (y.sum(dim) - (y.select(dim, 0) + y.select(dim, -1)) * 0.5) * dx
 
 
-@_composed("cumulative_trapezoid")
+@function("cumulative_trapezoid", OWN)
 def _cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
     return _areas(y, x, dx, dim).cumsum(dim) / 2
 
 
-@_composed("gradient")
+@function("gradient", OWN)
 def _gradient(input: Any, *, spacing: float = 1, dim: Any = None, edge_order: int = 1) -> Any:
     """Return central differences along dimensions, and at either end those of two neighbours."""
     if not isinstance(spacing, (int, float)) or dim is None or edge_order != 1:
@@ -155,7 +145,7 @@ def _slopes(x: Any, spacing: float) -> Any:
     return (after[..., 1:] - before[..., :-1]) / (steps * spacing)
 
 
-@_composed("local_response_norm")
+@function("local_response_norm", OWN)
 def _local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
     """Divide by means of squares of neighbouring channels; zeros stand beyond the last ones."""
     pads = (0, 0) * (input.ndim - 2) + (size // 2, (size - 1) // 2)
@@ -164,14 +154,14 @@ def _local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float
 
 
 # ---------------------------------------------------------------------- elements
-@_composed("isclose")
+@function("isclose", OWN)
 def _isclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     apart = (input - other).abs()
     close = (input == other) | (apart.isfinite() & (apart <= abs(other) * rtol + atol))
     return close | (input.isnan() & other.isnan()) if equal_nan else close
 
 
-@_composed("isin")
+@function("isin", OWN)
 def _isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
     if not getattr(test_elements, "ndim", 0):
         found = elements == test_elements
@@ -188,33 +178,33 @@ OWN["entr"] = elementwise(
 
 
 # ---------------------------------------------------------------------- places of elements
-@_composed("channel_shuffle native_channel_shuffle")
+@function("channel_shuffle native_channel_shuffle", OWN)
 def _channel_shuffle(input: Any, groups: int) -> Any:
     return input.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
 
 
-@_composed("pixel_shuffle")
+@function("pixel_shuffle", OWN)
 def _pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     r, n = upscale_factor, input.ndim - 3
     x = input.unflatten(-3, (-1, r, r)).permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2)
     return x.flatten(-2).flatten(-3, -2)
 
 
-@_composed("pixel_unshuffle")
+@function("pixel_unshuffle", OWN)
 def _pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
     r, n = downscale_factor, input.ndim - 3
     x = input.unflatten(-1, (-1, r)).unflatten(-3, (-1, r))
     return x.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3).flatten(-5, -3)
 
 
-@_composed("select_scatter")
+@function("select_scatter", OWN)
 def _select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
     out = input.clone()
     out[(slice(None),) * (dim % input.ndim) + (index,)] = src
     return out
 
 
-@_composed("slice_scatter")
+@function("slice_scatter", OWN)
 def _slice_scatter(input: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     out = input.clone()
     out[(slice(None),) * (dim % input.ndim) + (slice(start, end, step),)] = src

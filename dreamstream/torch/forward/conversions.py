@@ -57,7 +57,7 @@ def with_value(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor], note: 
     if isinstance(inner, Complex):
         return inner.each(lambda part: with_value(part, fn))
     if isinstance(inner, Picked):
-        return Picked(with_value(inner.whole, fn), inner.mask)
+        return Picked(with_value(inner.base, fn), inner.mask)
     if inner.value is None:
         return in_loop(inner, note)
     return Native.inside(fn(inner.value), inner.dims, inner.edge, inner.names)  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ def _dtype(x: Any) -> torch.dtype:
     if isinstance(x, Constant):
         return x.torch.dtype
     x = x.q if isinstance(x, Scores) else x.scores if isinstance(x, Weights) else x
-    x = x.whole if isinstance(x, Picked) else x
+    x = x.base if isinstance(x, Picked) else x
     types = _types(x)
     if types and x.edge.handle in types:
         return getattr(torch, types[x.edge.handle])

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...array.deferred import Deferred
-from ...array.known import key_of, key_of_stream
+from ...array.facts import key_of, key_of_stream
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
         The native tensors among the arguments.
     edges : list of Edge
         Whose frames the sizes among them count.
-    held : list
+    by_identity : list
         Parameters and buffers, which are compared by identity.
     made : list
         All other tensors, which are compared by type and shape.
@@ -54,7 +54,7 @@ class Asked(NamedTuple):
     key: tuple[Any, ...]
     streams: list[Any]
     edges: list[Edge]
-    held: list[Any]
+    by_identity: list[Any]
     made: list[Any]
     tokens: list[Token]
 

@@ -56,7 +56,8 @@ def _recurrent(kind: Any, twin: type[native.Module]) -> None:
             return _layer_by_layer(module, twin, forward, input, hx)
         options = [getattr(module, name, None) for name in _OPTIONS]
         own = module._parameters
-        weights = [own[name] if name in own else getattr(module, name) for name in _names_of(module)]
+        names = (name for group in _names_of(module) for name in group)
+        weights = [own[name] if name in own else getattr(module, name) for name in names]
         given = (as_stream(input), hx, *options, *weights)
         return repeated(forward, twin, given, {}, lambda: _run(_twin(module, twin, forward), forward, input, hx))
 
@@ -73,33 +74,32 @@ _OPTIONS = (
 _OF_CELLS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
-def _names_of(module: Any) -> Sequence[str]:
-    """Return the names of a layer's or cell's weights."""
-    if not isinstance(module, torch.nn.RNNBase):
-        return _OF_CELLS
-    return [name for group in recurrent_weights(module) for name in group]
+def _names_of(module: Any) -> Sequence[Sequence[str]]:
+    """Return the names of a layer's or cell's weights, cell by cell."""
+    return recurrent_weights(module) if isinstance(module, torch.nn.RNNBase) else [_OF_CELLS]
+
+
+def _native(
+    kind: type[native.Module], options: dict[str, Any], names: Sequence[Sequence[str]], weights: Any
+) -> Any:
+    """Return a native layer with these options, and weights by the names of its parameters, cell by cell."""
+    out: Any = object.__new__(kind)
+    native.Module.__init__(out)
+    out.__dict__.update(options, training=False, _names=names)  # dropout is ours
+    out._parameters.update(zip((name for group in names for name in group), weights))
+    return out
 
 
 def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int | None = None) -> Any:
     """Return a native layer with a module's options and weights, all or those of one of its layers."""
-    out: Any = object.__new__(kind)
-    native.Module.__init__(out)
-    out.__dict__.update({name: getattr(module, name) for name in _OPTIONS if hasattr(module, name)})
-    out.training = False  # dropout is ours
-    if not isinstance(module, torch.nn.RNNBase):
-        for name in _OF_CELLS:
-            value = getattr(module, name)
-            out._parameters[name] = None if value is None else _weight(value, forward)
-        return out
-    names = recurrent_weights(module)
+    options = {name: getattr(module, name) for name in _OPTIONS if hasattr(module, name)}
+    names = _names_of(module)
     if layer is not None:
         per = 2 if module.bidirectional else 1
         names = names[layer * per : (layer + 1) * per]
-        out.__dict__["num_layers"] = 1
-    out.__dict__["_names"] = names
-    for name in (n for group in names for n in group):
-        out._parameters[name] = _weight(getattr(module, name), forward)
-    return out
+        options["num_layers"] = 1
+    values = (getattr(module, name) for group in names for name in group)
+    return _native(kind, options, names, [None if x is None else _weight(x, forward) for x in values])
 
 
 def _weight(value: torch.Tensor, forward: Forward) -> Constant:
@@ -158,15 +158,12 @@ def _by_function(name: str, kind: Any) -> None:
         parts += ["weight_hr"] * (per - len(parts))
         width = params[1].shape[1]
         gates = {"lstm": 4, "gru": 3}.get(name, 1)
-        layer: Any = object.__new__(kind)
-        native.Module.__init__(layer)
-        layer.__dict__.update(
-            input_size=params[0].shape[1], hidden_size=params[0].shape[0] // gates, num_layers=num_layers,
-            bias=has_biases, batch_first=batch_first, dropout=0.0, bidirectional=bidirectional,
-            proj_size=width if "weight_hr" in parts else 0, nonlinearity=name.removeprefix("rnn_"), training=False,
-            _names=[[f"{part}_{cell}" for part in parts] for cell in range(cells)],
-        )  # fmt: skip
-        layer._parameters.update(zip((n for names in layer._names for n in names), params))
+        options = {
+            "input_size": params[0].shape[1], "hidden_size": params[0].shape[0] // gates, "num_layers": num_layers,
+            "bias": has_biases, "batch_first": batch_first, "dropout": 0.0, "bidirectional": bidirectional,
+            "proj_size": width if "weight_hr" in parts else 0, "nonlinearity": name.removeprefix("rnn_"),
+        }  # fmt: skip
+        layer = _native(kind, options, [[f"{part}_{cell}" for part in parts] for cell in range(cells)], params)
         y, ends = layer.forward(input, tuple(hx) if name == "lstm" else hx)
         return (y, *ends) if name == "lstm" else (y, ends)
 

@@ -23,8 +23,8 @@ from ...array.batch_constants import is_constant, lifts, plain_beside
 from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, has_formula, is_deferred, is_filled
 from ...array.dtypes import nominal
 from ...array.einsum import letters_of, spread, table_product
+from ...array.facts import recalled
 from ...array.frame_numbers import number_in
-from ...array.known import recalled
 from ...array.lengths_as_numbers import count_of
 from ...array.library import FEW_BYTES, Library
 from ...array.mask_terms import terms_by_distance
@@ -170,7 +170,7 @@ class TorchLibrary(Library):
     def as_terms(self, x: Any) -> Any:
         return x
 
-    def key(self, tensor: torch.Tensor, held: list[Any]) -> Any:
+    def key(self, tensor: torch.Tensor, by_identity: list[Any]) -> Any:
         """Return a key of what a tensor holds; of a great one on another device, of which it is."""
         kind = tuple(tensor.shape), tensor.dtype, tensor.device
         if tensor.nbytes <= FEW_BYTES or tensor.is_inference():
@@ -178,7 +178,7 @@ class TorchLibrary(Library):
         base = tensor if tensor._base is None else tensor._base  # of what a forward cuts anew in each call
         which = *kind, id(base), base._version, tensor.data_ptr(), tensor.stride()
         if tensor.device.type != "cpu":
-            held.append(base)
+            by_identity.append(base)
             return which
         known = current().sums.get(which)  # each is looked at once in a call
         if known is None or known[0]() is not base:
@@ -193,8 +193,8 @@ class TorchLibrary(Library):
         learned = tensor.requires_grad and torch.is_grad_enabled()
         if learned or tensor.layout != torch.strided or (tensor.is_inference() and tensor.nbytes > FEW_BYTES):
             raise Unknown
-        held: list[torch.Tensor] = []
-        return *self.key(tensor, held), *map(WeakIdRef, held)
+        by_identity: list[torch.Tensor] = []
+        return *self.key(tensor, by_identity), *map(WeakIdRef, by_identity)
 
     def bias(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Constant:
         """Return what is added to scores by distance, with the gradient that it has."""

@@ -250,7 +250,7 @@ class Forward(Repeats, TorchFunctionMode):
             )
         return out
 
-    def again(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], anew: Callable[[], Any]) -> Any:
+    def replayed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], anew: Callable[[], Any]) -> Any:
         """Run a function of torch's, or a layer by its handle, without asking where it did the same before."""
         entry, gradients = self.entry, self.gradients
         watched = n_modes() != self._depth or "call" in self.__dict__  # by another mode, or for what draws numbers

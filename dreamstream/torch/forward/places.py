@@ -24,7 +24,7 @@ from ...array import writing
 from ...array.batch_constants import is_constant
 from ...array.deferred import Deferred
 from ...array.ends import last_frames
-from ...array.known import constant, maker, streams_in
+from ...array.facts import constant, maker, streams_in
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
@@ -149,7 +149,7 @@ class Noted(Recording):
             form = results.form(out)
             if self.converted:
                 form = partial(_converting, form, results.converted(self.converted))
-            return Place(legs, making, partial(_asking, form) if asks else form, self.asked.held)
+            return Place(legs, making, partial(_asking, form) if asks else form, self.asked.by_identity)
         except Unknown:
             return None
 
@@ -181,7 +181,7 @@ class _Recipe:
         tokens: list[Any] = [*asked.tokens] if converts else []
         within = [t for x in tokens if type(x) is Deferred for _, t in x.leaves()]
         self._copies = {id(t): t.detach().clone() for t in within if isinstance(t, torch.Tensor)}
-        self._held = {id(x) for x in (*asked.held, *same)}
+        self._held = {id(x) for x in (*asked.by_identity, *same)}
         self._places = {id(x): i for i, x in enumerate(asked.made)}
         self._made = {id(step[3]): step for step in noted}
         self._n = len(asked.made)
@@ -241,12 +241,12 @@ class _Results:
         shells = [x for x in (*leaves(out), *(of[2] for of in recording.converted)) if isinstance(x, StreamTensor)]
         self._outputs = [part for x in shells for part in parts_of(x._inner)]
         self._deferred = any(type(x._inner) is not NativeStream for x in shells)
-        self._edges = recording.places()
+        self._edges = recording.numbers()
         self._values = recording._values
         self._inputs = recording.asked.streams
         self._given = recording._edges
         self._tokens: list[Any] = recording.asked.tokens
-        self._weighed = bool(recording.asked.made or recording.asked.held)
+        self._weighed = bool(recording.asked.made or recording.asked.by_identity)
 
     def form(self, out: Any) -> Any:
         """Return what makes the same of other values."""
@@ -373,7 +373,7 @@ def _token(at: int, edges: Any, values: Any, streams: Any, tokens: list[Any]) ->
 
 
 def _size(make: Any, edges: list[Any], values: Any, streams: Any, tokens: list[Any]) -> Any:
-    """Return a size, made anew of this call's edges; see `dreamstream.array.known.maker`."""
+    """Return a size, made anew of this call's edges; see `dreamstream.array.facts.maker`."""
     return make(edges, tokens)
 
 
@@ -447,14 +447,14 @@ class Place(NamedTuple):
     result : tuple, list or callable
         ``(edge's number, dims, names, _Shared or None)`` of a stream; a list of those of a tuple; what makes any
         other result, of all edges, their values, and the streams and sizes that were asked about.
-    held : list
+    by_identity : list
         Parameters and buffers by whose identities the place is known.
     """
 
     legs: tuple[Any, ...]
     weights: Callable[[Sequence[torch.Tensor]], list[Any]] | None
     result: Any
-    held: list[Any]
+    by_identity: list[Any]
 
 
 def _leg(leg: Leg, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, ...]:

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from ...operations import ARITHMETIC, BITWISE
-from ...stream import known
+from ...stream import tensor_info
 from ...stream.fallback import report_fallback
-from ...stream.known import Info
 from ...stream.rules import LENGTH, resolve
+from ...stream.tensor_info import Info
 from ...stream.tree import leaves, map_leaves
 from ..private import without_subclass
 from ..tensor import StreamTensor
@@ -84,8 +84,8 @@ def axis_of(x: StreamTensor, dim: Any) -> int:
 
 
 def agree(tensors: Sequence[StreamTensor], what: str) -> Info:
-    """Return what is known of tensors that meet; see `dreamstream.stream.known.agree`."""
-    return known.agree([t._info for t in tensors], what)
+    """Return what is known of tensors that meet; see `dreamstream.stream.tensor_info.agree`."""
+    return tensor_info.agree([t._info for t in tensors], what)
 
 
 def needs_gradient(*trees: Any) -> bool:

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from ...errors import ShapeError, StreamMismatchError
 from ...stream.fallback import report_fallback
-from ...stream.known import Info
 from ...stream.rules import BATCH, LENGTH, require_same
+from ...stream.tensor_info import Info
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from ..tensor.padding import pad, unpad

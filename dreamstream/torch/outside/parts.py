@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from ...errors import ShapeError, StreamIdError, StreamIndexError
-from ...stream import known
-from ...stream.known import JOINED
+from ...stream import tensor_info
 from ...stream.rules import BATCH, LENGTH, Fallback, require_equal_rates
+from ...stream.tensor_info import JOINED
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from ..tensor.padding import pad, runs, to_device, unpad
@@ -56,7 +56,7 @@ def setitem(func: Any, x: Any, index: Any, value: Any) -> None:
         return
     own = _for_torch(found[0], plain(x).device)
     if isinstance(value, StreamTensor):
-        known.agree([found[1], value._info], "an assignment")
+        tensor_info.agree([found[1], value._info], "an assignment")
     run(func, (x, own, plain(value)), {})
 
 
@@ -187,7 +187,7 @@ def cat(func: Any, tensors: Any, dim: Any = 0) -> Any:
 
 
 def _cat_rows(parts: Sequence[StreamTensor], axis: int) -> Any:
-    info = known.join([p._info for p in parts], BATCH)
+    info = tensor_info.join([p._info for p in parts], BATCH)
     length = info.axis(LENGTH)
     values = [plain(p) for p in parts]
     if length is not None:
@@ -198,7 +198,7 @@ def _cat_rows(parts: Sequence[StreamTensor], axis: int) -> Any:
 
 
 def _cat_frames(parts: Sequence[StreamTensor], axis: int) -> Any:
-    info = known.join([p._info for p in parts], LENGTH)
+    info = tensor_info.join([p._info for p in parts], LENGTH)
     if all(p._info.is_full(plain(p).shape[axis]) for p in parts[:-1]):
         return keep(torch.cat([plain(p) for p in parts], axis), info)
     frames = torch.cat([unpad(plain(p), p._info) for p in parts])

@@ -9,7 +9,7 @@ import torch
 
 from ...errors import ShapeError
 from ...operations import OPERATORS, ours
-from ...stream.known import Info
+from ...stream.tensor_info import Info
 from ...stream.tree import leaves, map_leaves
 from ..private import is_pointwise_operator, without_subclass
 from ..tensor import StreamTensor

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from ...operations import OPERATIONS
 from ...stream.fallback import report_fallback
-from ...stream.known import JOINED
 from ...stream.rules import BATCH, LENGTH
+from ...stream.tensor_info import JOINED
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from ..tensor.padding import cleaned, mask_of, padded_sizes, to_device, unpad

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ...stream.known import JOINED
 from ...stream.rules import join, resolve
+from ...stream.tensor_info import JOINED
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from .common import axis_of, fall_back, keep, kept, name_of, plain, rule, run, unknown, viewed

@@ -30,11 +30,11 @@ from ..private import without_functions
 from ..tensor.padding import flat, same, to_device
 from ..train.groups import Guard
 from .kernels import KERNELS, Kernel, Step
-from .kernels.attention import again, drops
+from .kernels.attention import drops, recomputed
 from .rooms import grown
 from .state_bytes import from_bytes, to_bytes
 from .steady import carrying, steady
-from .tables import Gathered, Place, Record, Table, place_of, row_of, rows_index
+from .tables import Gathered, Record, StateRow, Table, row_of, rows_index, state_row_of
 from .windows import AllFrames, Columns, EagerWindow
 
 
@@ -83,10 +83,10 @@ class TorchSession(Session):
         return to_bytes(row_of(states), len(self.script))
 
     def from_parts(self, parts: Sequence[bytes | None]) -> Any:
-        return place_of(from_bytes(parts))
+        return state_row_of(from_bytes(parts))
 
     def copied(self, states: Any) -> Any:
-        return place_of(row_of(states))
+        return state_row_of(row_of(states))
 
 
 class TorchGiven(Given):
@@ -110,7 +110,7 @@ class TorchGiven(Given):
         return torch.cat([row.movedim(at, 0) for row in rows])
 
     def _nothing(self) -> Any:
-        dtype, features = self.known()
+        dtype, features = self.kind_of_frame()
         return torch.zeros((0, *features), dtype=dtype_of(dtype))
 
 
@@ -143,13 +143,13 @@ class TorchCall(Call):
         self.keeps_tape = keeps_tape
         if self.fresh or self.session.table.device != device:  # the module may have been moved
             self.session.table = Table(device)
-        old: list[Place | None] = [None if s is None else s.states for s in self.old]
+        old: list[StateRow | None] = [None if s is None else s.states for s in self.old]
         self.gathered = Gathered(old, device)
         self.store: Table | Record = Record(detach) if keeps_tape else self.session.table
-        self.places = self.store.places(old)
+        self.state_rows = self.store.next_rows(old)
         #: The rows of `store` with the states before the call, None where they are elsewhere (see `Table`).
         self.old_rows = self.gathered.run_in(self.store)
-        self.index = rows_index([p.row for p in self.places], device)
+        self.index = rows_index([p.row for p in self.state_rows], device)
         self.some_end = bool(self.ended.any())
         #: Whether all rows stand at the same place, now and before: then they do so at every operation.
         self.alike = len(self.ids) == 1 or (
@@ -167,14 +167,14 @@ class TorchCall(Call):
 
     def states(self) -> Sequence[Any]:
         """Return where each row's state is after the call."""
-        return self.places
+        return self.state_rows
 
     def give(self, index: int, given: Given, device: torch.device) -> Native:
         """Return an input that is given once as the forward sees it.
 
         In training every call gives it anew, so that what is computed from it has a gradient in every chunk.
         """
-        edge = self.input_edge(index, *given.known())
+        edge = self.input_edge(index, *given.kind_of_frame())
         counts: Any = edge.counts
         self._follow(("given", (), (), (edge.cid,)))
         key = (self.n_done - 1, 0)
@@ -335,7 +335,7 @@ class TorchCall(Call):
                 results = made if isinstance(made, tuple) else (made,)
             else:
                 carried = self._carried(ordinal, plan, kernel, step, inputs, weights, like, static)
-                run = partial(again, kernel.run) if shared and any(step.n) else kernel.run
+                run = partial(recomputed, kernel.run) if shared and any(step.n) else kernel.run
                 results, state = run(step, windows, weights, carried)
                 for k, part in enumerate(() if static else state):
                     self.store.write((ordinal, "carried", k), part, self.index)

@@ -24,12 +24,12 @@ from .windows import Columns, columns_of
 
 #: ``fn(call, value, counts, made, *weights)`` gives a value, or one for each output; None where it can't. `counts`
 #: are the value's, `made` the first output's.
-Again = Callable[..., Any]
+Repeat = Callable[..., Any]
 
 
 def steady(
     kernel: Kernel, step: Step, weights: Sequence[Any], kept: tuple[int, int, int, int], **how: Any
-) -> Again | None:
+) -> Repeat | None:
     """Return what does again what an operator did; None where positions matter.
 
     Parameters
@@ -59,7 +59,7 @@ def _of_windows(
     rows: int,
     whole: bool,
     **_: Any,
-) -> Again:
+) -> Repeat:
     """Return what reads n columns, from an offset on, of rows that get equally many frames.
 
     Parameters
@@ -78,7 +78,7 @@ def _of_windows(
             see = lambda grid: grid.narrow(1, offset, n)  # noqa: E731
     keeps, most, computes = back or tail, max(back, tail), compute is not as_they_are
 
-    def again(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor:
+    def repeat(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor:
         grid = value.unsqueeze(0) if rows == 1 else value.reshape(rows, new, *value.shape[1:])
         if keeps:
             store, key = call.store, (call.n_done - 1, 0)
@@ -100,7 +100,7 @@ def _of_windows(
             return out
         return out.flatten(0, 1) if whole else flat(out, made[:, 2] - made[:, 0])
 
-    return again
+    return repeat
 
 
 def _of_ragged(
@@ -111,7 +111,7 @@ def _of_ragged(
     *,
     lines_up: bool,
     **_: Any,
-) -> Again:
+) -> Repeat:
     """Return what reads n columns, from an offset on, of rows that get unequally many frames.
 
     Parameters
@@ -121,7 +121,7 @@ def _of_ragged(
     """
     (back, tail), (offset, n, fill) = kept[:2], seen
 
-    def again(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor | None:
+    def repeat(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor | None:
         key = call.n_done - 1, 0
         old = call.gathered.rows(key) if back else None
         window = Columns(old, value, 0, back, -1, counts, call.some_end or not lines_up)
@@ -132,7 +132,7 @@ def _of_ragged(
             call.store.write(key, window.tail(tail), call.index)
         return out if out.dim() == 1 + n_features else flat(out, made[:, 2] - made[:, 0])
 
-    return again
+    return repeat
 
 
 def single(value: Tensor, lengths: Ints) -> Tensor | None:
@@ -148,7 +148,7 @@ def carrying(
     n_carried: int,
     new: int,
     nothing: Sequence[Callable[..., Tensor]],
-) -> Again:
+) -> Repeat:
     """Return what goes on by new frames with what rows carry; see `Kernel.onwards`.
 
     Parameters
@@ -163,7 +163,7 @@ def carrying(
     assert kernel.onwards is not None
     on, n_features = kernel.onwards(replace(step), weights), len(step.features[0])
 
-    def again(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Any:
+    def repeat(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Any:
         place, gathered, store = call.n_done - 1, call.gathered, call.store
         keys = [(place, "carried", k) for k in range(n_carried)]
         state = []
@@ -189,4 +189,4 @@ def carrying(
             y = y.flatten(0, 1)
         return (y, *[none(value, (value, *weights)) for none in nothing]) if nothing else y
 
-    return again
+    return repeat

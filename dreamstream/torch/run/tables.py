@@ -33,7 +33,7 @@ class _Slot:
         self._free.append(self.index)
 
 
-class Place:
+class StateRow:
     """Where one stream's state is."""
 
     __slots__ = ("half", "owner", "store")
@@ -56,18 +56,18 @@ class Table:
         self._free: list[int] = []
         self.n_rows = 0  #: How many rows the tensors need, two for every slot.
 
-    def places(self, old: Sequence[Place | None]) -> list[Place]:
+    def next_rows(self, old: Sequence[StateRow | None]) -> list[StateRow]:
         """Return where the states after a call go: the other halves, or new slots."""
         return [self._next(p) for p in old]
 
-    def _next(self, old: Place | None) -> Place:
+    def _next(self, old: StateRow | None) -> StateRow:
         if old is not None and old.store is self:
-            return Place(self, old.owner, 1 - old.half)
+            return StateRow(self, old.owner, 1 - old.half)
         try:
             index = self._free.pop()
         except IndexError:
             index, self.n_rows = self.n_rows // 2, self.n_rows + 2
-        return Place(self, _Slot(index, self._free), 0)
+        return StateRow(self, _Slot(index, self._free), 0)
 
     def get(self, key: Hashable) -> Tensor | None:
         """Return the tensor of a key, with a row for every slot: a new slot may not have been written yet."""
@@ -110,17 +110,17 @@ def rows_index(rows: Sequence[int], device: torch.device) -> Tensor | slice:
     return to_device(np.array(rows, np.int64), device)
 
 
-def row_of(place: Place) -> dict[Hashable, Tensor]:
+def row_of(place: StateRow) -> dict[Hashable, Tensor]:
     """Return one stream's state as tensors ``(1, ...)`` of its own."""
     row = place.row
     return {k: t[row : row + 1].detach().clone() for k, t in place.store.tensors.items()}
 
 
-def place_of(tensors: dict[Hashable, Tensor]) -> Place:
+def state_row_of(tensors: dict[Hashable, Tensor]) -> StateRow:
     """Return the place of a state given as `row_of` gives it."""
     record = Record(detach=True)
     record.tensors.update(tensors)
-    return Place(record, 0, 0)
+    return StateRow(record, 0, 0)
 
 
 class Record:
@@ -137,9 +137,9 @@ class Record:
         self.tensors: dict[Hashable, Tensor | Grown] = {}
         self.detach = detach
 
-    def places(self, old: Sequence[Place | None]) -> list[Place]:
+    def next_rows(self, old: Sequence[StateRow | None]) -> list[StateRow]:
         """Return one place per row."""
-        return [Place(self, row, 0) for row in range(len(old))]
+        return [StateRow(self, row, 0) for row in range(len(old))]
 
     def get(self, key: Hashable) -> Tensor | None:
         """Return the tensor of a key."""
@@ -154,7 +154,7 @@ class Record:
 class Gathered:
     """The states before a call, row by row of its batch."""
 
-    def __init__(self, places: Sequence[Place | None], device: torch.device) -> None:
+    def __init__(self, places: Sequence[StateRow | None], device: torch.device) -> None:
         self.n_rows = len(places)
         self._stores: list[tuple[Any, Ints, Ints]] = []
         self.fresh = np.array([p is None for p in places], bool)

@@ -15,9 +15,9 @@ from ...array.chunk_values import Naming, RowNames, Wanted, check_dense, factor,
 from ...array.stream_creation import meta_of, names_of, require_equal, require_like, row_names
 from ...errors import DTypeError, StreamMismatchError
 from ...stream.collectors import register_arrays
-from ...stream.known import Info, check
 from ...stream.metadata import StreamMetadata
 from ...stream.rules import BATCH, LENGTH, ONE, Names, read_rate
+from ...stream.tensor_info import Info, check
 from .padding import cleaned
 from .stream_tensor import StreamTensor
 

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from ...errors import StreamWarning
 from ...source_line import user_line
-from ...stream.known import JOINED, Info, layout_of
 from ...stream.rules import BATCH, LENGTH
+from ...stream.tensor_info import JOINED, Info, layout_of
 from ...stream.tree import map_leaves
 
 Ints = npt.NDArray[np.int64]
@@ -70,7 +70,7 @@ def as_rows(frames: Tensor, lengths: Ints, width: int | None = None, fill: float
     return _spread(frames, lengths, n, fill)
 
 
-class _Places:
+class _Indices:
     """Where ragged frames stand in rows of a width.
 
     Attributes
@@ -86,30 +86,30 @@ class _Places:
         flat = rows * width + within
         present = np.full(len(lengths) * width, len(flat) - 1)
         present[flat] = np.arange(len(flat))
-        places = (to_device(x, device) for x in (rows, within, flat, present))
-        self.rows, self.within, self.flat, self.present = places
+        indices = (to_device(x, device) for x in (rows, within, flat, present))
+        self.rows, self.within, self.flat, self.present = indices
 
 
 @lru_cache(maxsize=64)
 @torch.inference_mode(False)
-def _places(lengths: bytes, width: int, device: torch.device) -> _Places:
-    return _Places(np.frombuffer(lengths, np.int64), width, device)
+def _indices(lengths: bytes, width: int, device: torch.device) -> _Indices:
+    return _Indices(np.frombuffer(lengths, np.int64), width, device)
 
 
 def _gathered(padded: Tensor, lengths: Ints) -> Tensor:
-    places = _places(lengths.tobytes(), padded.shape[1], padded.device)
+    indices = _indices(lengths.tobytes(), padded.shape[1], padded.device)
     if padded.is_contiguous():
-        return padded.flatten(0, 1).index_select(0, places.flat)
-    return padded[places.rows, places.within]
+        return padded.flatten(0, 1).index_select(0, indices.flat)
+    return padded[indices.rows, indices.within]
 
 
 def _spread(frames: Tensor, lengths: Ints, width: int, fill: float | None) -> Tensor:
-    places, size = _places(lengths.tobytes(), width, frames.device), frames.shape[1:]
+    indices, size = _indices(lengths.tobytes(), width, frames.device), frames.shape[1:]
     if fill is None and len(frames):
-        whole = frames.index_select(0, places.present)
+        whole = frames.index_select(0, indices.present)
     else:
         whole = frames.new_full((len(lengths) * width, *size), fill or 0.0)
-        whole.index_copy_(0, places.flat, frames)
+        whole.index_copy_(0, indices.flat, frames)
     return whole.reshape(len(lengths), width, *size)
 
 

@@ -20,9 +20,9 @@ import torch
 from ...array.symbolic import Symbolic
 from ...errors import ShapeError
 from ...operations import ARITHMETIC, BITWISE, RELATIONS
-from ...stream.known import JOINED, Info, Starts, check
 from ...stream.metadata import OfStreams, StreamMetadata
 from ...stream.rules import BATCH, LENGTH, Names, check_names, order_of, resolve
+from ...stream.tensor_info import JOINED, Info, Starts, check
 from ..private import runs_uncompiled, without_functions, without_subclass
 from .padding import cleaned, pad, unpad
 
@@ -223,39 +223,39 @@ class StreamTensor(OfStreams, torch.Tensor):
 
     # ---------------------------------------------------------------- what it is
     @property
-    def _known(self) -> Info:
+    def _knowledge(self) -> Info:
         """Where meta, starts and rate are found: the native tensor inside a forward."""
         return self._info if self._inner is None else self._inner
 
     @property
     def names(self) -> Any:
         """One name per dimension."""
-        return self._known.names
+        return self._knowledge.names
 
     @property
     def meta(self) -> StreamMetadata:  # type: ignore[override]
         """ids, sos, eos and lengths of the rows."""
-        return self._known.meta
+        return self._knowledge.meta
 
     @property
     def starts(self) -> Starts | None:
         """Absolute position of each row's first frame; None where it is not known."""
-        return self._known.starts
+        return self._knowledge.starts
 
     @property
     def rate(self) -> Fraction:
         """Frames per frame of the reference clock, exactly."""
-        return self._known.rate
+        return self._knowledge.rate
 
     @property
     def restart(self) -> bool:
         """Whether ``sos`` on a live stream starts it anew."""
-        return bool(self._known.restart)
+        return bool(self._knowledge.restart)
 
     @property
     def dims(self) -> tuple[Any, ...]:
         """For each dimension ``"B"``, ``"L"``, ``"B_L"``, or the number of the feature axis."""
-        return self._known.dims
+        return self._knowledge.dims
 
     @property
     def batch_dim(self) -> int | None:

@@ -1,11 +1,10 @@
 """What torch's graphs have to do with groups of streams (`dreamstream.online.groups`).
 
-A backward through what the module returned raises until the group has ended (`guarded`).
+A backward through what the module returned raises until the group has ended (`Exit`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 from weakref import WeakSet, ref
 
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ModeError
-from ...online.groups import Group, Groups, in_mid_file
+from ...online.groups import Groups, in_mid_file
 from ..private import graph_task, will_run
 
 
@@ -54,7 +53,7 @@ class Guard:
         self._checked = task
 
 
-class _Exit(torch.autograd.Function):
+class Exit(torch.autograd.Function):
     """The place where frames leave the module."""
 
     @staticmethod
@@ -69,15 +68,7 @@ class _Exit(torch.autograd.Function):
         return grad, None, None
 
 
-def guarded(frames: Tensor, guard: Guard, group: Group) -> Tensor:
-    """Return frames through which no backward goes before their group has ended."""
-    if not frames.requires_grad:
-        return frames
-    out: Tensor = _Exit.apply(frames, guard, next(iter(group.roots)))
-    return out
-
-
-class _Cut(torch.autograd.Function):
+class Cut(torch.autograd.Function):
     """The place where an evaluation's frames leave a module that trains over whole files."""
 
     @staticmethod
@@ -91,22 +82,3 @@ class _Cut(torch.autograd.Function):
             "this would be the gradient of a file's last chunk alone; call train() on the model, eval() on the "
             "layers that shall not change (dropout, batch norm), or patch with chunk-wise-aligned"
         )
-
-
-def cut_off(frames: Tensor) -> Tensor:
-    """Return frames of an evaluation that refuse a backward."""
-    out: Tensor = _Cut.apply(frames) if frames.requires_grad else frames
-    return out
-
-
-# ---------------------------------------------------------------------- whole files
-def join(frames: Sequence[Tensor], order: Any) -> Tensor:
-    """Return the frames of calls end to end, in an order."""
-    out = frames[0] if len(frames) == 1 else torch.cat(list(frames))
-    return out if order is None else out.index_select(0, torch.from_numpy(order).to(out.device))
-
-
-def nothing(frames: Tensor) -> Tensor:
-    """Return no frames, of which a loss has a gradient that goes nowhere."""
-    none = frames.detach()[:0]
-    return none.requires_grad_() if frames.requires_grad else none

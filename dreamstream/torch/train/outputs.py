@@ -14,7 +14,7 @@ from ...stream.metadata import StreamMetadata
 from ..forward.complex_pair import Complex
 from ..forward.mode import Forward
 from ..tensor import StreamTensor
-from .groups import cut_off, guarded, join, nothing
+from .groups import Cut, Exit
 from .kept import Versions
 
 
@@ -31,8 +31,6 @@ class TorchOutputs(Outputs):
 
     forward: Forward
     versions: AbstractSet[Versions] = frozenset()
-    join = staticmethod(join)
-    nothing = staticmethod(nothing)
 
     def inner(self, x: Any) -> Any:
         """Return the native stream that an output is, which must be of this call; None of all else."""
@@ -56,9 +54,17 @@ class TorchOutputs(Outputs):
 
     def guarded(self, frames: Any, group: Group) -> Any:
         """Return frames through which no backward goes before their group has ended."""
-        return guarded(frames, self._call.session.guard, group)
+        exits = frames.requires_grad
+        return Exit.apply(frames, self._call.session.guard, next(iter(group.roots))) if exits else frames
 
-    cut_off = staticmethod(cut_off)
+    def cut_off(self, frames: Any) -> Any:
+        """Return frames of an evaluation that refuse a backward."""
+        return Cut.apply(frames) if frames.requires_grad else frames
+
+    def join(self, frames: Sequence[Any], order: Any) -> Any:
+        """Return the frames of calls end to end, in an order."""
+        out = frames[0] if len(frames) == 1 else torch.cat(list(frames))
+        return out if order is None else out.index_select(0, torch.from_numpy(order).to(out.device))
 
     def outside(self, inner: Any, values: Sequence[Any], meta: StreamMetadata, starts: Any) -> StreamTensor:
         """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""

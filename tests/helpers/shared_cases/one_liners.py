@@ -80,6 +80,7 @@ LINES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "positions-and-ones-negated": lambda ds, F, x: (
         x * (-ds.arange(x.shape[1]))[None, :, None] - -abs(ds.ones(x.shape[0], x.shape[1], 1))
     ),
+    "ones-from-the-first-on": lambda ds, F, x: x * ds.ones(x.size(0), x.size(1))[0:, 0:, None],
     "rolled-and-zeroed": lambda ds, F, x: x + _zeroed(x.roll(1, 1), 1),
     "rolled-further-and-zeroed": lambda ds, F, x: x - _zeroed(x.roll(3, 1), 3),
     "rolled-without-the-first": lambda ds, F, x: ds.cat([ds.zeros(x.shape[0], 1, 4), x.roll(1, 1)[:, 1:]], 1),

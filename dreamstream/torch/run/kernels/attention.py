@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ....array.draws import factors
 from ....online.draws import kept
 from ....stream.within import within
-from .again import run_again
+from .checkpoint import checkpointed
 from .positions import there
 from .registry import Step, Window, windowed
 
@@ -155,7 +155,7 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     return (out.reshape(rows, n, heads, -1),), state
 
 
-def again(kernel: Callable[..., Any], *given: Any) -> Any:
+def recomputed(kernel: Callable[..., Any], *given: Any) -> Any:
     """Return what a kernel makes, of which a graph keeps the arguments alone."""
     p = _DROPPED.get()
 
@@ -163,7 +163,7 @@ def again(kernel: Callable[..., Any], *given: Any) -> Any:
         with dropping(p):
             return kernel(*given)
 
-    return run_again(run, p > 0, *given)
+    return checkpointed(run, p > 0, *given)
 
 
 def _of_torch(step: Step, a: dict[str, Any], windows: Sequence[Window], weights: Sequence[Any]) -> Tensor | None:

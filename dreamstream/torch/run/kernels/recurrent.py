@@ -168,7 +168,7 @@ def _along(
             after = [torch.where(rows, new, old) for new, old in zip(after, state)]
         return y, after
     if _stands_still(step, frames, lengths):
-        return held(step, frames, lengths, state, weights)
+        return over_padding(step, frames, lengths, state, weights)
     return _packed(step, frames, lengths, state, weights)
 
 
@@ -187,7 +187,7 @@ def _stands_still(step: Step, frames: Tensor, lengths: Tensor) -> bool:
 SURE, SURE_IN_GRAPHS = 1e30, 1e4
 
 
-def held(
+def over_padding(
     step: Step, frames: Tensor, lengths: Tensor, state: Sequence[Tensor], weights: Sequence[Any]
 ) -> tuple[Tensor, State]:
     """Run rows of unequal lengths side by side; nothing is read from the lengths.

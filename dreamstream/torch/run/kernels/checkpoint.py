@@ -14,7 +14,9 @@ from torch import Tensor
 from ...private import without_functions
 
 
-def run_again(kernel: Callable[..., Any], draws: bool, step: Any, windows: Any, weights: Any, state: Any) -> Any:
+def checkpointed(
+    kernel: Callable[..., Any], draws: bool, step: Any, windows: Any, weights: Any, state: Any
+) -> Any:
     """Return what a windowed kernel with one output makes, and its state, through which no gradient goes.
 
     Parameters
@@ -36,11 +38,11 @@ def run_again(kernel: Callable[..., Any], draws: bool, step: Any, windows: Any, 
         states[:] = [now]
         return made[0]
 
-    out: Tensor = _Again.apply(run, draws, *tensors, *weights)
+    out: Tensor = _Checkpointed.apply(run, draws, *tensors, *weights)
     return (out,), states.pop()
 
 
-class _Again(torch.autograd.Function):
+class _Checkpointed(torch.autograd.Function):
     """A function of tensors, of which nothing else is kept."""
 
     @staticmethod

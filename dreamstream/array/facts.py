@@ -18,7 +18,7 @@ from typing import Any
 from ..stream.edge import Edge
 from ..stream.rules import BatchLength, BatchSize, Length, Token
 from ..stream.rules.sums import Unknown, index_of, key_of_length, length_maker
-from .distance_tables import Places
+from .distance_tables import DistanceProduct
 from .filled import Formula, Shared, kept
 from .score_layout import Axes
 from .shape_of import ShapeOf
@@ -71,7 +71,7 @@ def facts_of(x: Any) -> tuple[Facts, list[Any]]:
 
 def _interned(x: Any, edges: list[Any]) -> Facts:
     func, library = x.func, x.library
-    if type(func) is Places:
+    if type(func) is DistanceProduct:
         func = _key_of_product(func, edges, library)
     elif not _lasts(func):
         raise Unknown
@@ -143,12 +143,12 @@ def key_of(x: Any, edges: list[Any], library: Any) -> Any:
     raise Unknown
 
 
-def _key_of_product(x: Places, edges: list[Any], library: Any) -> tuple[Any, ...]:
+def _key_of_product(x: DistanceProduct, edges: list[Any], library: Any) -> tuple[Any, ...]:
     """Return a key of a product with a table by distance; its queries are appended to `edges`."""
     own: list[Any] = []
     queries = key_of_stream(x.queries, own)
     edges += (x.queries.edge, *own)
-    return Places, x.dims, x.order, queries, key_of(x.table, edges, library)
+    return DistanceProduct, x.dims, x.order, queries, key_of(x.table, edges, library)
 
 
 def key_of_stream(x: Any, edges: list[Any]) -> tuple[Any, ...]:
@@ -173,7 +173,7 @@ def _key_of_scores(x: Any, edges: list[Any], library: Any) -> tuple[Any, ...]:
 def streams_in(x: Any) -> list[Any]:
     """Return the streams that a deferred value, or scores of attention, is made of."""
     if hasattr(type(x), "probe"):
-        return [n.func.queries for n in x.nodes() if type(n.func) is Places][:1]
+        return [n.func.queries for n in x.nodes() if type(n.func) is DistanceProduct][:1]
     return [x.q, x.k]
 
 
@@ -284,7 +284,7 @@ def _size_maker(out: Any, edges: Sequence[Edge]) -> Maker:
 
 def _deferred_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Maker:
     facts, own = facts_of(out)
-    product = _product_maker(out.func, edges, given) if type(out.func) is Places else None
+    product = _product_maker(out.func, edges, given) if type(out.func) is DistanceProduct else None
     func = None if product else out.func
     args, kwargs = maker(out.args, edges, given), maker(out.kwargs, edges, given)
     places, share, kind = [index_of(edge, edges) for edge in own], _share_maker(out, edges, given), type(out)
@@ -341,10 +341,10 @@ def _scores_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Maker
     return scores
 
 
-def _product_maker(out: Places, edges: Sequence[Any], given: Sequence[Any]) -> Maker:
+def _product_maker(out: DistanceProduct, edges: Sequence[Any], given: Sequence[Any]) -> Maker:
     """Return what makes a product with a table by distance of other queries."""
     at, table, order, dims = index_of(out.queries, edges), maker(out.table, edges, given), out.order, out.dims
-    return lambda e, g: Places(e[at], table(e, g), order, dims)
+    return lambda e, g: DistanceProduct(e[at], table(e, g), order, dims)
 
 
 def _share_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Callable[..., None] | None:
@@ -352,8 +352,8 @@ def _share_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Calla
     if out._source is None:
         return None
     of, *how = out._source
-    at, again = next((i for i, x in enumerate(given) if x is of), None), maker(tuple(how), edges, given)
+    at, taken = next((i for i, x in enumerate(given) if x is of), None), maker(tuple(how), edges, given)
     if at is not None:
-        return lambda made, e, g: made._shares(g[at], *again(e, g))
+        return lambda made, e, g: made._shares(g[at], *taken(e, g))
     whole = maker(of, edges, given)
-    return lambda made, e, g: made._shares(whole(e, g), *again(e, g))
+    return lambda made, e, g: made._shares(whole(e, g), *taken(e, g))
