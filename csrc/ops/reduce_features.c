@@ -425,13 +425,20 @@ static void slopes_of(const ds_op *op, double *v, size_t n, double g, double y, 
     const int64_t kind = op->attr[KIND].i;
     const double p = op->attr[P].x, div = fmax((double)n - op->attr[CORRECTION].x, 0);
     double sum = 0;
+    bool zero = false;
     switch (kind) {
     case SUM:
     case MEAN:
         for (size_t i = 0; i < n; i++)
             v[i] = kind == MEAN ? g / (double)n : g;
         return;
-    case PROD:
+    case PROD: /* as torch's, which differ in infinities and NaN: y / v, but where one is 0 without a quotient */
+        for (size_t i = 0; i < n; i++)
+            zero = zero || v[i] == 0;
+        for (size_t i = 0; i < n && !zero; i++)
+            v[i] = g * (y / v[i]);
+        if (!zero)
+            return;
         sum = 1;
         for (size_t i = 0; i < n; sum *= v[i++])
             room[i] = sum;
