@@ -262,7 +262,8 @@ DS_FOR_ELEMENT void extreme_back(folded *f, size_t e)
     f->slope[0] = slope;
 }
 
-/* Of the last of the products alone, where one of the frames, or of those to come, is 0: by those of all before each, and of all behind. */
+/* Of the last product alone, where one of the frames, or of those to come, is 0: by those of all before each frame, and
+ * of all behind. */
 DS_FOR_ELEMENT void product_back_by_others(folded *f, size_t e)
 {
     for (int64_t t = f->n; t-- > 0; f->slope[0] *= frame_of(f, t, e)) {
