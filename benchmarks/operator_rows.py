@@ -296,13 +296,13 @@ UNARY = {
     for kind, domains in DOMAINS.items()
 }
 #: Functions that are no methods.
-FUNCTIONS = [row.name for row in operations.UNARY if not row.doc and row.name != "clamp"]
+FUNCTIONS = [row.name for row in operations.UNARY if not row.doc and row.name not in ("clamp", "nan_to_num")]
 BINARY = [row.name for row in operations.BINARY if row.domain in ("any", "ties") and hasattr(ds.Tensor, row.name)]
 BINARY_POSITIVE = [row.name for row in operations.BINARY if row.domain in ("base", "quarters")]
 #: Methods that are made of operators, by the last of these.
 COMPOSED = {
-    "tan": "div", "exp2": "pow", "frac": "sub", "sinc": "where", "deg2rad": "mul", "rad2deg": "mul", "isnan": "ne",
-    "isinf": "eq", "isfinite": "lt", "signbit": "lt", "nan_to_num": "where", "xlogy": "where",
+    "tan": "div", "sinc": "where", "deg2rad": "mul", "rad2deg": "mul", "isnan": "ne",
+    "isinf": "eq", "isfinite": "lt", "signbit": "lt", "xlogy": "where",
     "logaddexp": "where", "heaviside": "where", "fmax": "where", "fmin": "where", "std": "reduce_features",
 }  # fmt: skip
 OF_TWO = ("xlogy", "logaddexp", "heaviside", "fmax", "fmin")
@@ -400,6 +400,7 @@ def rows() -> list[Row]:
             ((128,), (128,))),
         *[method(row.name, "bool", row.operands) for row in operations.LOGICAL],
         same("clamp", "128", lambda x: x.clamp(-1.0, 1.0)),
+        same("nan_to_num", "128", lambda x: x.nan_to_num()),
         same("cast", "to int64, 128", lambda x: x.long()),
         *map(function, FUNCTIONS),
         *[function(name, dim=-1) for name in ("softmax", "log_softmax", "glu")],
@@ -441,20 +442,41 @@ REASONS = {
     ("softplus", "128"): "by doubles, which fix its bits",
     ("logsigmoid", "128"): "by doubles, which fix its bits",
     **dict.fromkeys(
-        [("log", "128"), ("log2", "128"), ("log10", "128"), ("pow", "128"), ("pow", "exp2, 128")],
+        [("log", "128"), ("log2", "128"), ("log10", "128"), ("pow", "128")],
         "by doubles, which fix its bits and keep it within 0.502 units in the last place",
     ),
     **{
         (COMPOSED[name], f"{name}, 128"): "several operators, each a pass over the frames"
-        for name in ("tan", "frac", "sinc", "isinf", "isfinite", "nan_to_num", *OF_TWO)
+        for name in ("tan", "sinc", "isinf", "isfinite", *OF_TWO)
     },
     ("add", "running sums of 128"): "seven additions of rows moved by 1, 2, 4, …, not one after the other",
     ("mul", "running products of 128"): "as running sums",
     ("reduce_features", "product of 128"): "in double, four factors side by side",
-    ("avg_pool", "window 401, 128 at every frame"): "sums are in double, torch's in float",
+    ("reduce_frames", "mean, 128"): "of a single feature: each of its sums in double waits for the one before",
+    ("cumulative", "sum, 128"): "sums are in double, and kept for the next call",
+    **dict.fromkeys(
+        [("topk", "sorted 128"), ("topk", "median of 128")],
+        "comparisons of random numbers, which no processor foresees: an insertion sort alone of 16 takes 0.12 µs",
+    ),
+    **dict.fromkeys(
+        [
+            ("narrow", "128, 32 of them"),
+            ("cat", "128 and 128"),
+            ("max_pool", "window 2, 128"),
+            ("max_pool", "window 3, 128 at every frame"),
+            ("nan_to_num", "128"),
+            ("slice", "every second frame, 128"),
+        ],
+        "MBs of frames leave the cache between the copy from the caller, the operator, and the copy to the caller",
+    ),
+    ("pad_features", "128 and 4 on each side"): "frames are copied one by one: 2 ns for each of a single feature",
     ("gelu", "128"): "torch's error function is coarser: errors up to 1e-6, ours 4e-7",
     ("glu", "128"): "the gate and the product are two passes over each row",
     ("reduce_features", "mean of 128"): "sums are in double, torch's in float",
+    ("reduce_features", "logsumexp of 128"): "of single features: four calls of kernels for up to 64 of them",
+    ("logical_not", "128"): "by vectors of 16 bytes, which every processor has",
+    ("reduce_features", "norm of 128"): "sums are in double, torch's in float",
+    ("log_softmax", "128"): "a frame's sum is folded from sixteen lanes: 20 ns for each, in softmax too",
     ("reduce_features", "channel norm by hand, 128"): "sums are in double, torch's in float",
     ("conv2d", "16 → 16 on 40 rows, kernel 3"): "windows of planes are copied for one product",
     ("conv_transpose2d", "16 → 16 on 40 rows, kernel 3"): "one product for every pair of phases",

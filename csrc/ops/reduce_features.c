@@ -15,6 +15,7 @@
  *
  * Source: torch's functions of these names. */
 #include <math.h>
+#include <string.h>
 
 #include "ops/back.h"
 #include "ops/move.h"
@@ -333,13 +334,22 @@ static int64_t add_axes(const ds_op *op, ds_box *box, bool are_reduced, int64_t 
 static void reduce_rows(const ds_op *op, const ds_run *run, void *y, const char *x, size_t rows,
                         size_t n, size_t inner)
 {
+    const int64_t kind = op->attr[KIND].i;
     const size_t element = ds_op_element(op), beside = inner == 1 ? rows : inner;
     /* results of one element each stand side by side */
     const layout at = inner > 1 ? (layout){n, 1, inner}
                       : n > 1   ? (layout){n, n, 1}
                                 : (layout){1, 1, 2};
-    if (n == 1 && op->attr[KIND].i == NORM) {
+    if (n == 1 && kind == NORM) {
         run->k->unary(DS_UNARY_ABS, y, x, rows * inner, NULL);
+        return;
+    }
+    if (n == 1 && (kind == SUM || kind == MEAN)) { /* which have no sign of zero */
+        run->k->binary(DS_BINARY_ADD, y, x, &(double){0}, rows * inner, 1, 0);
+        return;
+    }
+    if (n == 1 && kind <= MIN) {
+        memcpy(y, x, rows * inner * element);
         return;
     }
     for (size_t done = 0; done < rows * inner; done += beside, x += beside * n * element)
@@ -415,13 +425,20 @@ static void slopes_of(const ds_op *op, double *v, size_t n, double g, double y, 
     const int64_t kind = op->attr[KIND].i;
     const double p = op->attr[P].x, div = fmax((double)n - op->attr[CORRECTION].x, 0);
     double sum = 0;
+    bool zero = false;
     switch (kind) {
     case SUM:
     case MEAN:
         for (size_t i = 0; i < n; i++)
             v[i] = kind == MEAN ? g / (double)n : g;
         return;
-    case PROD:
+    case PROD: /* as torch's, which differ in infinities and NaN: y / v, but where one is 0 without a quotient */
+        for (size_t i = 0; i < n; i++)
+            zero = zero || v[i] == 0;
+        for (size_t i = 0; i < n && !zero; i++)
+            v[i] = g * (y / v[i]);
+        if (!zero)
+            return;
         sum = 1;
         for (size_t i = 0; i < n; sum *= v[i++])
             room[i] = sum;

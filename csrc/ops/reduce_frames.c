@@ -262,17 +262,47 @@ DS_FOR_ELEMENT void extreme_back(folded *f, size_t e)
     f->slope[0] = slope;
 }
 
-/* Products without a frame, by those of all before it and of all behind. */
+/* Of the last product alone, where one of the frames, or of those to come, is 0: by those of all before each frame, and
+ * of all behind. */
+DS_FOR_ELEMENT void product_back_by_others(folded *f, size_t e)
+{
+    for (int64_t t = f->n; t-- > 0; f->slope[0] *= frame_of(f, t, e)) {
+        f->slope[0] += given_slope(f, t, e);
+        add_frame(f, t, f->slope[0] * f->room[t], e);
+    }
+}
+
+/* As torch has it, which shows in infinities and NaN: `reached` are slopes of products times these, of all that a frame
+ * goes into; its own is that, over the frame. Behind a 0 products start again, and only the first 0 has a slope. */
 DS_FOR_ELEMENT void product_back(folded *f, size_t e)
 {
-    double before = f->in ? f->in[0] : 1, behind = f->slope[0];
-    for (int64_t t = 0; t < f->n; before *= frame_of(f, t++, e))
+    const double in = f->in ? f->in[0] : 1;
+    double before = in == 0 && f->each ? 1 : in, behind = f->slope[0];
+    int64_t zero = in == 0 ? -1 : f->n; /* the first */
+    for (int64_t t = 0; t < f->n; t++) {
+        const double x = frame_of(f, t, e);
         f->room[t] = before;
-    for (int64_t t = f->n; t-- > 0; behind *= frame_of(f, t, e)) {
-        behind += given_slope(f, t, e);
-        add_frame(f, t, behind * f->room[t], e);
+        zero = x == 0 && t < zero ? t : zero;
+        before = x == 0 && f->each ? 1 : before * x;
     }
-    f->slope[0] = behind;
+    if (!f->each && (zero < f->n || (!f->g && behind == 0))) {
+        product_back_by_others(f, e);
+        return;
+    }
+    double reached = behind == 0 ? 0 : behind * before;
+    for (int64_t t = f->n; t-- > 0;) {
+        const double x = frame_of(f, t, e), g = given_slope(f, t, e), y = f->room[t] * x;
+        if (x == 0) {
+            add_frame(f, t, t == zero ? (reached + g) * f->room[t] : 0, e);
+            reached = behind = 0;
+            continue;
+        }
+        if (f->g && (f->each || t + 1 == f->n))
+            reached += g * (e == sizeof(float) ? (double)(float)y : y);
+        behind = (behind + g) * x;
+        add_frame(f, t, t < zero ? reached / x : 0, e);
+    }
+    f->slope[0] = f->each && in == in && reached != reached ? reached : behind;
 }
 
 /* Of log(sum of exp): `behind` are slopes times what a frame's share of y has of them. */

@@ -55,6 +55,17 @@ static void softmax_sum_meets(const ds_op *op, size_t *meets)
     }
 }
 
+/* meets NULL: each value meets the score at its place. */
+DS_FOR_ELEMENT int softmax_sum_frame(double *sums, const void *x, size_t n, const double *weight,
+                                     const double *scale, const size_t *meets, size_t e)
+{
+    for (size_t i = 0; i < n && meets == NULL; i++)
+        sums[i] = sums[i] * scale[i] + weight[i] * ds_sums_real(x, e, i);
+    for (size_t i = 0; i < n && meets != NULL; i++)
+        sums[i] = sums[i] * scale[meets[i]] + weight[meets[i]] * ds_sums_real(x, e, i);
+    return 0;
+}
+
 static void softmax_sum_forward(const ds_op *op, const ds_run *run)
 {
     const ds_signature *a = &op->in[SCORES], *x = &op->in[VALUES];
@@ -81,9 +92,8 @@ static void softmax_sum_forward(const ds_op *op, const ds_run *run)
             }
             const void *const frame = ds_at(&run->in[run->n_rows + r], t, n_values * element);
             const size_t at = (size_t)(t - first) * n;
-            for (size_t i = 0; i < n_values; i++)
-                sums[i] = sums[i] * scale[at + meets[i]] +
-                          weight[at + meets[i]] * ds_sums_real(frame, element, i);
+            (void)DS_BY_ELEMENT(softmax_sum_frame, element, sums, frame, n_values, weight + at,
+                                scale + at, n == n_values ? NULL : meets);
         }
         for (size_t i = 0; i < n_values && out->m0 < out->m1; i++)
             ds_sums_set_real(out->data, element, i, end > 0 ? sums[i] / weights[meets[i]] : 0);

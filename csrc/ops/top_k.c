@@ -9,6 +9,8 @@
  *
  * Source: torch.topk, torch.gather. */
 
+#include <string.h>
+
 #include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/order.h"
@@ -120,6 +122,11 @@ static void topk_frames(const ds_op *op, const ds_run *run, void *const *y, cons
     const size_t k = (size_t)(op->attr[K].i - op->attr[FIRST].i);
     const size_t element = ds_op_element(op);
     const size_t n_rows = n_frames * (size_t)ds_signature_elements(in) / n;
+    if (n == 1) {
+        memcpy(y[0], x[0], n_rows * element);
+        memset(y[1], 0, n_rows * sizeof(int64_t));
+        return;
+    }
     for (size_t i = 0; i < n_rows; i++)
         topk_row(op, run->scratch, (char *)y[0] + i * k * element, (int64_t *)y[1] + i * k,
                  (const char *)x[0] + i * n * element, n);

@@ -138,12 +138,12 @@ def nan_to_num(
     if not dtypes.is_float(self.dtype):
         return self
     most = float(np.finfo(self.dtype).max)
-    x: Any = self.clamp(-most, most) if posinf is neginf is None else self
-    x = choose(self.isnan(), 0.0 if nan is None else float(nan), x)
-    if posinf is neginf is None:
-        return x
-    x = choose(self == math.inf, most if posinf is None else float(posinf), x)
-    return choose(self == -math.inf, -most if neginf is None else float(neginf), x)
+    numbers = (
+        0.0 if nan is None else nan,
+        most if posinf is None else posinf,
+        -most if neginf is None else neginf,
+    )
+    return unary("nan_to_num", self, dict(zip(("nan", "posinf", "neginf"), map(float, numbers))))
 
 
 def _unless_nan(self: Tensor, name: str, other: Operand) -> Tensor:
@@ -260,14 +260,12 @@ COMPOSED: dict[str, tuple[str, Callable[..., Any]]] = {
         lambda self: Tensor.copysign(cast(Any, 1.0), _real(self)) < 0,
     ),
     "tan": ("the tangent", lambda self: binary("div", unary("sin", x := _real(self)), unary("cos", x))),
-    "exp2": ("2 ** x", lambda self: binary("pow", 2, _real(self))),
     "clamp_min": ("elements that are at least `min`", lambda self, min: self.clamp(min=min)),
     "clamp_max": ("elements that are at most `max`", lambda self, max: self.clamp(max=max)),
     "heaviside": (
         "0 below zero, `values` at zero, 1 above it",
         lambda self, values: choose(self == 0, values, binary("gt", self, 0).to(self.dtype)),
     ),
-    "frac": ("what trunc takes away", lambda self: binary("sub", self, self.trunc())),
     "sinc": ("sin(pi x) / (pi x), and 1 at 0", lambda self: _sinc(self)),
     "deg2rad": ("degrees as radians", lambda self: binary("mul", _real(self), math.pi / 180)),
     "rad2deg": ("radians as degrees", lambda self: binary("mul", _real(self), 180 / math.pi)),
@@ -351,7 +349,7 @@ def _in_place(compute: Callable[..., Any], name: str, called: str) -> Callable[.
 _KEPT = ("minimum", "maximum", *RELATIONS)
 _OTHERS = (
     *ARITHMETIC.values(), "lerp", "addcmul", "addcdiv", "clamp", "clip", "clamp_min", "clamp_max", "masked_fill",
-    "nan_to_num", "tril", "triu", "cumsum", "cumprod", "logical_xor", "tan", "exp2", "frac",
+    "nan_to_num", "tril", "triu", "cumsum", "cumprod", "logical_xor", "tan",
     "index_add", "index_copy", "index_fill", "scatter", "scatter_add",
 )  # fmt: skip
 

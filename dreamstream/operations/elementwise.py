@@ -113,6 +113,10 @@ def _elu(x: Any, alpha: float, scale: float, input_scale: float) -> Any:
     return np.where(x < 0, alpha * np.expm1(np.minimum(x, 0) * input_scale), scale * x)
 
 
+def _numbers(x: Any, nan: float = 0.0, posinf: float = math.inf, neginf: float = -math.inf) -> Any:
+    return np.where(np.isnan(x), nan, np.where(x == math.inf, posinf, np.where(x == -math.inf, neginf, x)))
+
+
 #: Functions of one operand.
 UNARY = (
     Elementwise(
@@ -194,6 +198,15 @@ UNARY = (
     Elementwise(
         "atanh", np.arctanh, "what has this as its hyperbolic tangent; NaN beyond [-1, 1]",
         domain="unit", onnx="Atanh", aliases=("arctanh",),
+    ),
+    Elementwise("exp2", np.exp2, "2 ** x", onnx=("Pow", 2.0, 0)),
+    Elementwise(
+        "frac", lambda x: x - np.trunc(x), "what trunc takes away", exact=True,
+        onnx=("Where", ("Greater", 0, 0.0), ("Sub", 0, ("Floor", 0)), ("Sub", 0, ("Ceil", 0))),
+    ),
+    Elementwise(
+        "nan_to_num", _numbers, domain="any", exact=True, takes=("nan", "posinf", "neginf"),
+        tries={"nan": (0.0, 1.0, -2.0), "posinf": (math.inf, 3.0), "neginf": (-math.inf, -3.0)},
     ),
     Elementwise("erf", _erf, "the error function"),
     Elementwise("erfc", _erfc, "1 - erf(x), exact for small results", onnx=("Sub", 1.0, ("Erf", 0))),

@@ -79,6 +79,12 @@ def test_a_complex_stream_is_shown_as_a_stream():
         lambda z: (z.real * (2 - 1j)).imag,
         lambda z: torch.angle(z.real - 0.1),
         lambda z: torch.conj(z.real) + torch.real(z) - torch.imag(z),
+        lambda z: (z.real + 1j).imag,
+        lambda z: (z.real + 1j).abs() + (2j - z.imag).angle(),
+        lambda z: (z.real[:, :1] + torch.tensor([1j, 2j])[:, None]).imag,
+        lambda z: (z[:, :1] + z.real).imag,
+        lambda z: torch.complex(z.real[:, :1], torch.ones(3, 1)).imag,
+        lambda z: (z.real - 0j).sqrt().imag,
         written,
     ],
 )

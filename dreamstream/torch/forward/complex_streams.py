@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ...array import Tensor, cat, stack, where, zeros_like
+from ...array import Tensor, cat, ones_like, stack, where, zeros_like
 from ...array.writing import unsure
 from ...errors import NotStreamableError, ShapeError
 from ...nn import functional as F
@@ -107,6 +107,16 @@ def _angle(input: Any) -> Any:
     return input.imag.atan2(input.real)
 
 
+def _ones(x: Any) -> Any:
+    return x._like(noted(torch.ones_like, x.torch)) if isinstance(x, Constant) else ones_like(x)
+
+
+def _complex(real: Any, imag: Any) -> Complex:
+    if any(isinstance(x, Constant) for x in (real, imag)) or real.features != imag.features:
+        real, imag = real * _ones(imag), imag * _ones(real)
+    return Complex(real, imag)
+
+
 def _polar(abs: Any, angle: Any) -> Complex:
     return Complex(abs * angle.cos(), abs * angle.sin())
 
@@ -133,7 +143,7 @@ enter(
             "angle", lambda input: where(input == input, (input < 0).to(input.dtype) * math.pi, input), torch.angle
         ),
         "view_as_complex": lambda input: Complex(input.select(-1, 0), input.select(-1, 1)),
-        "complex": lambda real, imag: Complex(real, imag),
+        "complex": _complex,
         "polar": _polar,
     },
 )
@@ -159,13 +169,11 @@ enter(
 
 # ---------------------------------------------------------------------- arithmetic
 def _sum(a: Any, b: Any, *, alpha: Any = 1) -> Complex:
-    (p, q), (r, s) = _parts(a), _parts(b if alpha == 1 else _product(b, alpha))
-    return Complex(p + r, s if q is None else q if s is None else q + s)
+    return _of_both(lambda p, q: p + q, a, b if alpha == 1 else _product(b, alpha))
 
 
 def _difference(a: Any, b: Any, *, alpha: Any = 1) -> Complex:
-    (p, q), (r, s) = _parts(a), _parts(b if alpha == 1 else _product(b, alpha))
-    return Complex(p - r, q if s is None else -s if q is None else q - s)
+    return _of_both(lambda p, q: p - q, a, b if alpha == 1 else _product(b, alpha))
 
 
 def _bilinear(product: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:

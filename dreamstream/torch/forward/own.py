@@ -112,7 +112,7 @@ _FUNCTIONS = (
     "leaky_relu"
 )
 _METHODS = (
-    "clamp clamp_min clamp_max clip logit nan_to_num sinc tan exp2 frac deg2rad rad2deg fmax fmin logaddexp xlogy "
+    "clamp clamp_min clamp_max clip logit sinc tan deg2rad rad2deg fmax fmin logaddexp xlogy "
     "lerp addcmul addcdiv div"
 )
 
