@@ -290,66 +290,6 @@ def test_hooks_run_and_parametrizations_hold(xs):
     assert seen == ["pre", "post"] and close(y["a"], 2 * F.conv1d(xs[0][None], model[0].weight, model[0].bias)[0])
 
 
-@torch.jit.script
-def gated(x, y, n: int):
-    """What gated networks compute, as their authors script it."""
-    both = x + y
-    return torch.tanh(both[:, :n]) * torch.sigmoid(both[:, n:])
-
-
-@torch.jit.script
-def snake(x: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
-    shape = x.shape
-    x = x.reshape(shape[0], shape[1], -1)
-    if x.size(1) == 2:
-        x = x + (alpha + 1e-9).reciprocal() * torch.sin(alpha * x).pow(2)
-    return x.reshape(shape)
-
-
-class Scripted(nn.Module):
-    """Scripted functions: of a module's, of an attribute, as a method's decorator has it."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv1d(3, 4, 3, padding=1)
-        self.alpha = nn.Parameter(torch.full((1, 2, 1), 1.5))
-        self.activation = snake
-
-    def forward(self, x):
-        y = self.conv(x)
-        return self.activation(gated(y, y=2 * y, n=2), self.alpha)
-
-
-def test_scripted_functions_stream(xs):
-    """By the functions that they were made from."""
-    model = Scripted()
-    wanted = [model(x[None]) for x in xs]
-    slope = torch.autograd.grad(wanted[0].sum(), model.alpha)[0]
-    ds.compile(model.eval(), ("B", 3, "L"))
-    ds.patch_module(model).online()
-    y = model(ds.stream_tensor(xs[:1], ids=["a"], sos=True, eos=True))
-    assert close(y["a"], wanted[0][0])
-    assert close(torch.autograd.grad(y["a"].sum(), model.alpha)[0], slope)
-    assert type(snake) is torch.jit.ScriptFunction
-
-
-def test_traced_functions_are_refused():
-    """They hold what was traced, and not what they were made from; operations come past torch's functions."""
-    doubled = torch.jit.trace(lambda x: x * 2, torch.zeros(1, 3, 5))
-
-    class Traced(nn.Module):
-        def forward(self, x):
-            return doubled(x) + 1
-
-    words = r"aten\.mul.* at test_bridge\.py:\d+ in forward: `return doubled\(x\) \+ 1`.*ds\.register"
-    with pytest.raises(NotStreamableError, match=words):
-        ds.compile(Traced(), ("B", 3, "L"))
-    model = ds.patch_module(Traced()).online()
-    with pytest.raises(NotStreamableError, match=words):
-        model(ds.stream_tensor(torch.zeros(1, 3, 5), ids=["a"], sos=True))
-    assert not model.live_ids
-
-
 def test_in_place_is_seen_by_names_and_through_views():
     def by_name(m, x):
         y = x * 2
