@@ -60,9 +60,7 @@ ds_status ds_length_of_rate(const ds_op *op, int attr, const char *what)
 
 void ds_length_counts(const ds_op *op, ds_program *p)
 {
-    /* Of what is known, since what there would be now may become less: x[:, :T - 3] counts from the end of two. */
-    const ds_attr_value *codes = &op->attr[0];
-    ds_root(p, ds_length_function(p, ds_known(p, 0), codes->ints, codes->n_ints));
+    ds_root(p, ds_length_of(op, 0, p, 0));
     ds_root(p, ds_length_of(op, 0, p, 0));
 }
 

@@ -102,7 +102,8 @@ def _better(value: Any, best: Any, greater: bool) -> Any:
         return value if asked else best
     with suppress(Apart):
         found = chosen(asked, value, best)
-        TRACER.limits |= isinstance(found, Length) and bool(found.in_most())
+        if isinstance(found, Length) and found.in_most():
+            TRACER.settle_lengths()
         return found
     answer = trusted(asked, "soon")
     if answer is None:
@@ -196,13 +197,14 @@ class Tracer(Hooks):
         **for_loops.INSTEAD,
     }
 
-    #: Whether a forward has made a length that is a number in all but short streams.
-    limits = False
+    def settle_lengths(self) -> None:
+        """Give functions of this package numbers, from now on, for lengths that are some in all but short streams."""
+        self.of = self._of_settled  # type: ignore[method-assign]
 
-    def of(self, f: Any) -> Any:
+    def _of_settled(self, f: Any) -> Any:
         found = super().of(f)
-        own = self.limits and found is f and isinstance(f, (FunctionType, MethodType))
-        return partial(_settling, f) if own and f.__module__.startswith(_OURS) else found
+        own = found is f and isinstance(f, (FunctionType, MethodType)) and f.__module__.startswith(_OURS)
+        return partial(_settling, f) if own else found
 
     # ------------------------------------------------------------------ truths
     def symbolic(self, value: Any) -> bool:

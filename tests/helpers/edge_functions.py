@@ -190,7 +190,7 @@ def _pools() -> Iterator[tuple[str, Function]]:
 
 
 def _boxes() -> Iterator[tuple[str, Function]]:
-    for kind, kernel in (("max", (3, 2, 1)), ("max", (2, 1, 0)), ("avg", (2, 1, 1)), ("avg", (2, 2, 0))):
+    for kind, kernel in (("max", (3, 2, 1)), ("max", (2, 1, 0)), ("avg", (2, 1, 0)), ("avg", (2, 2, 0))):
         box, name = getattr(F, f"{kind}_pool3d"), f"{kind}_pool3d: {kernel}"
         yield name, lambda x, f=box, a=kernel: f(x.unflatten(1, (1, 2, -1)), *a)
         yield f"{name} in between", lambda x, f=box, a=kernel: f(x.unflatten(1, (1, 2, -1)).mT, *a)

@@ -106,7 +106,8 @@ FLOAT = {
     "heaviside": REAL["heaviside"],
 }
 
-OF_FLOATS = [r.name for r in UNARY if r.doc and r.integers is None]
+#: torch has frac of floats alone.
+OF_FLOATS = [r.name for r in UNARY if r.doc and r.integers is None and r.name != "frac"]
 INTEGER = {
     name: [lambda d, name=name: _called(d.x, name)]
     for name in ("tan", "exp2", "sinc", "signbit", "deg2rad", *OF_FLOATS)

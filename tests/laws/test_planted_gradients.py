@@ -238,7 +238,7 @@ def known_only_now(monkeypatch):
 
 def weights_as_they_were(monkeypatch):
     """Operators of frames keep what was computed of an input that is given once."""
-    monkeypatch.setattr(taped.TapedCall, "_with_held", lambda self, states, n_kept, edges: states)
+    monkeypatch.setattr(taped.TapedCall, "_with_renewed", lambda self, states, n_kept, edges: states)
 
 
 def mid_file_let_through(monkeypatch):

@@ -116,9 +116,9 @@ def test_kept_is_what_is_freed(kind, variant, chunk, ids):
                 freed, said = [before - storages.n_bytes()], [sum(said)]
     finally:
         gc.enable()
-    # The mask of the last call's frames, which the session has, too; flags of rows that graphs of loops save.
+    # The mask of the last call's frames, which the session has, too.
     if variant != "chunk-wise-aligned":
-        freed[0] += {"cumulative": chunk * len(ids), "loop": 3 * len(ids)}.get(kind, 0)
+        freed[0] += chunk * len(ids) * (kind == "cumulative")
     assert list(said) == freed
 
 

@@ -152,7 +152,7 @@ def test_a_call_interrupted_at_any_line_has_happened_as_a_whole_or_not_at_all(va
         session = model._patch.session
         groups = session.groups
         rows = {i: session.state_of(i).frames for i in sorted(session.live_ids)}
-        return (rows, groups.live, groups.waiting, [len(g.held) for g in groups.groups], float(model.count))
+        return (rows, groups.live, groups.waiting, [len(g.held_back) for g in groups.groups], float(model.count))
 
     x = noise(3, 4)
     happened, total = 0, 0

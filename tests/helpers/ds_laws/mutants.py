@@ -273,7 +273,7 @@ MUTANTS = {
         "ops/reduce_frames.c", "squares[i] += off * (v - mean[i]);", "squares[i] += off * off;"
     ),
     "sums that a larger score does not scale": Mutant(
-        "ops/softmax_sum.c", "sums[i] * scale[at + meets[i]] +", "sums[i] +"
+        "ops/softmax_sum.c", "sums[i] * scale[meets[i]] +", "sums[i] +"
     ),
     "equals that change places in order": Mutant(
         "ops/sort.c", "from[a].key <= from[b].key", "from[a].key < from[b].key"

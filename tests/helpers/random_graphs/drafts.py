@@ -538,7 +538,7 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
         code = "\n".join(d.code)
         loose = [v.name for v in self.values if len(re.findall(rf"\b{v.name}\b", code)) < 2]
         names += [
-            r.choice(loose if r.random() < 0.8 else [v.name for v in self.values])
+            r.choice(loose if loose and r.random() < 0.8 else [v.name for v in self.values])
             for _ in range(r.choice([0, 1, 2, 3]))
         ]
         names = list(dict.fromkeys(names)) + [e for e in self.extra if e.split("[")[0] in self.scope]

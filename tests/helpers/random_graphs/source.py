@@ -84,6 +84,7 @@ UNARY: list[tuple[str, str | None]] = [
     ("abs({x})", None),
     ("-{x}", None),
     ("{x}.abs().pow(1.5)", None),
+    ("{x}.nan_to_num(0.5)", None),
     *((f"{SHOWN[row.domain]}.{row.name}()", None) for row in operations.UNARY if row.doc and row.domain in SHOWN),
     *((text, None) for row in operations.UNARY if not row.doc for text in _calls(row)),
     ("F.selu({x})", None),

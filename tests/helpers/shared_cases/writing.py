@@ -275,7 +275,7 @@ def _shifted_into_zeros(ds: Any, F: Any, x: Any) -> Any:
 # ---------------------------------------------------------------- another order
 @_order
 def _turned(ds: Any, F: Any, x: Any) -> Any:
-    return x.flip(1) + x.roll(1, 1) * 2 + x.index_select(1, ds.tensor([3, 3, 0, 1]))
+    return x.flip(1) + x.roll(1, 1) * 2 + x.index_select(1, ds.tensor([3, 3, 0, 1]).long())
 
 
 @_order

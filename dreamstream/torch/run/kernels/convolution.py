@@ -146,14 +146,15 @@ def as_product(step: Step, frames: Tensor, weight: Tensor, n: int, wanted: int) 
     """Return whether windows of frames ``(B, ., channels)``, n in a row, go faster as the rows of one product.
 
     On the CPU they do where a row is one frame, where they are no larger than a cache, and where few of the n are
-    wanted. For gradients these must not be few, nor is a single window of frames in a row faster.
+    wanted. For gradients these must not be few, nor is a single window of frames in a row faster; and of frames
+    that get none a product does not keep its weight, whose edits before the backward would not be refused.
     """
     a, taps = step.attributes, weight.shape[2]
     if not step.live or a["groups"] > 1 or frames.device.type != "cpu":
         return False
     small = frames.shape[0] * n * (weight.numel() // weight.shape[0]) <= _CACHED
     if step.training:
-        return taps == 1 or (small and (frames.shape[0] * n > 1 or a["dilation"] > 1))
+        return taps == 1 or (small and frames.requires_grad and (frames.shape[0] * n > 1 or a["dilation"] > 1))
     return taps == 1 or small or 4 * wanted <= 3 * n
 
 

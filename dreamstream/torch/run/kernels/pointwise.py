@@ -20,7 +20,12 @@ TYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int6
 
 
 def _clamp(x: Tensor, min: float, max: float) -> Tensor:
-    """Leave out infinite bounds: from torch 2.14 on an infinity has no gradient where a bound is equal to it."""
+    """Leave out infinite bounds: from torch 2.14 on an infinity has no gradient where a bound is equal to it.
+
+    In graphs they stay, since ONNX Runtime takes the greatest finite number for a bound that is absent.
+    """
+    if traced():
+        return torch.clamp(x, min, max)
     low, high = None if min == -inf else min, None if max == inf else max
     return x if low is high is None else torch.clamp(x, low, high)
 

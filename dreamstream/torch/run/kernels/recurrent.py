@@ -122,7 +122,8 @@ def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
         frames, lengths = x.new()
         lengths = None if x.even and frames.shape[1] else lengths
     if whole:
-        state = tuple(s.expand(frames.shape[0], -1, -1) for s in _before(step, weights, frames))
+        rows = (frames.shape[0], lanes_of(step)) if lanes_of(step) else (frames.shape[0],)
+        state = tuple([s.expand(*rows, *s.shape[1:]) for s in _before(step, weights, frames)])
     state = begun(step, windows, state)
     y, after = _onwards(step, weights)(frames, lengths, weights, state)
     return (y, *(s[:, None][:, :n] for s, n in zip(after, step.n[1:]))), () if whole else after
