@@ -10,8 +10,8 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from types import FrameType, FunctionType, MethodType
+from functools import lru_cache, partial
+from types import FrameType, FunctionType
 from typing import Any, ClassVar, NoReturn, cast
 
 from ..array import for_loops
@@ -42,7 +42,8 @@ from . import registered
 #: Frames for which a function is asked whether it makes a tensor.
 _TRIED = 48
 
-_OURS = __name__.partition(".")[0] + "."
+#: Rooms of this package's functions on tensors.
+_OF_TENSORS = tuple(f"{__name__.partition('.')[0]}.{room}." for room in ("array", "nn"))
 #: Kinds of sites, and names, of functions that may make a tensor of lengths as numbers.
 _LOOPS = ("for", "while", "comprehension")
 _MAKERS = frozenset((
@@ -120,10 +121,15 @@ def _registered(instead: Callable[..., Any], original: Any, /, *args: Any, **kwa
     return instead(original, *args, **kwargs)
 
 
-def _settling(f: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Run a function of this package on numbers in the place of lengths that are some in all but short streams."""
-    args, kwargs = settled(f.__name__, args, kwargs)
-    return f(*args, **kwargs)
+@lru_cache(maxsize=256)
+def _settling(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what runs a function on numbers in the place of lengths that are some in all but short streams."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = settled(f.__name__, args, kwargs)
+        return f(*args, **kwargs)
+
+    return run
 
 
 def _asking(original: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -198,13 +204,13 @@ class Tracer(Hooks):
     }
 
     def settle_lengths(self) -> None:
-        """Give functions of this package numbers, from now on, for lengths that are some in all but short streams."""
+        """Give functions on tensors numbers, from now on, for lengths that are some in all but short streams."""
         self.of = self._of_settled  # type: ignore[method-assign]
 
     def _of_settled(self, f: Any) -> Any:
         found = super().of(f)
-        own = found is f and isinstance(f, (FunctionType, MethodType)) and f.__module__.startswith(_OURS)
-        return partial(_settling, f) if own else found
+        own = found is f and type(f) is FunctionType and f.__module__.startswith(_OF_TENSORS)
+        return _settling(f) if own else found
 
     # ------------------------------------------------------------------ truths
     def symbolic(self, value: Any) -> bool:
