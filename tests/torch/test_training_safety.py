@@ -252,7 +252,7 @@ def test_memory_is_flat_where_streams_last(mode):
             if mode != "eval":
                 y.tensor().sum().backward()
 
-    assert grown(run, 500) < 200  # a few hundred calls only warm Python up
+    assert grown(run, 1000) < 400  # Python still warms up; a block in each call would be 500
     assert model.live_ids == ["a", "b"]
 
 
