@@ -388,16 +388,17 @@ class TorchCall(Call):
         if self.keeps_tape and not static:
             begins = begins | np.logical_and.reduce([c[:, 0] == 0 for c in inputs])
             begin = bool(begins.any())
-        made: tuple[Tensor, ...] = ()
-        if begin or plan.n_carried is None:
-            made = tuple(m.expand(rows, *m.shape[1:]) for m in kernel.carries(step, constants, like))
-            plan.n_carried = len(made)
+        if plan.n_carried is None:
+            plan.n_carried = len(kernel.carries(step, constants, like))
+        keys = [(ordinal, "carried", k) for k in range(plan.n_carried)]
+        if not begin:
+            whole = [f for key in keys if (f := gathered.rows(key, copy=True)) is not None]
+            if len(whole) == len(keys):
+                return tuple(whole)
+        made = tuple(m.expand(rows, *m.shape[1:]) for m in kernel.carries(step, constants, like))
         if static or begins.all():
             return made
-        found = [gathered.rows((ordinal, "carried", k), copy=True) for k in range(plan.n_carried or 0)]
-        if not begin and (whole := tuple([f for f in found if f is not None])) and len(whole) == len(found):
-            return whole
-        made = made or tuple(m.expand(rows, *m.shape[1:]) for m in kernel.carries(step, constants, like))
+        found = [gathered.rows(key, copy=True) for key in keys]
         fresh = to_device(begins, self.device)
         return tuple(
             m

@@ -69,9 +69,6 @@ LINES: dict[str, Callable[[Any, Any, Any], Any]] = {
         x * ds.arange(x.shape[1]).to(ds.float32).clamp(max=5.0)[None, :, None]
     ),
     "positions-halved": lambda ds, F, x: x * ((ds.arange(x.shape[1]) >> 1) & 3)[None, :, None],
-    "positions-of-frames-but-the-last": lambda ds, F, x: (
-        x[:, : x.shape[1] - 3] * ds.arange(x[:, : x.shape[1] - 3].shape[1])[None, :, None]
-    ),
     "masks-as-integers": lambda ds, F, x: (
         x * (ds.arange(x.shape[1]) < 3).long()[:, None]
         - (1 - (ds.arange(x.shape[1]) % 2 == 0).long())[None, :, None]
