@@ -19,16 +19,18 @@
 
 void ds_sums_set(double *sum, const void *x, size_t n, ds_dtype dtype)
 {
-    FOR_ALL(sum[i] = (double)((const REAL *)x)[i])
+    FOR_ALL(sum[i] = (double)((const REAL *)x)[i]);
 }
 
 void ds_sums_add(double *sum, const void *x, size_t n, ds_dtype dtype)
 {
-    FOR_ALL(sum[i] += (double)((const REAL *)x)[i])
+    FOR_ALL(sum[i] += (double)((const REAL *)x)[i]);
 }
 
-void ds_sums_write(void *y, const double *sum, size_t n, double divisor,
-                   ds_dtype dtype){FOR_ALL(((REAL *)y)[i] = (REAL)(sum[i] / divisor))}
+void ds_sums_write(void *y, const double *sum, size_t n, double divisor, ds_dtype dtype)
+{
+    FOR_ALL(((REAL *)y)[i] = (REAL)(sum[i] / divisor));
+}
 
 /* The difference of score number i from the largest so far goes to reals[i], what that moved by to reals[all + i]. */
 DS_FOR_ELEMENT double sums_differ(double before, void *reals, const void *scores, size_t i,

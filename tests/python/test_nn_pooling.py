@@ -38,7 +38,7 @@ LONG = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("channels", [1, 8, 40])
+@pytest.mark.parametrize("channels", [1, 3, 8, 17, 40])
 @pytest.mark.parametrize(("layer", "given"), LONG, ids=[f"{c.__name__}{given}" for c, given in LONG])
 def test_long_windows(layer, given, channels, rng):
     """Of one channel and of many; NaN, infinities and zeros of both signs as torch has them."""

@@ -19,8 +19,11 @@ LAYERS = {
     "maximum, ceil": (nn.MaxPool3d((2, 2, 3), 2, ceil_mode=True), ("B", 2, 4, 5, "L"), 2),
     "mean": (nn.AvgPool3d(3, 2, 1), IMAGES, 1),
     "mean of what is there": (nn.AvgPool3d((2, 2, 3), padding=1, count_include_pad=False), IMAGES, 0),
+    "mean of some by a divisor": (
+        nn.AvgPool3d(3, 2, 1, ceil_mode=True, count_include_pad=False, divisor_override=5), IMAGES, 1,
+    ),
     "mean by a divisor": (nn.AvgPool3d((2, 2, 3), divisor_override=5), IMAGES, 1),
-}
+}  # fmt: skip
 
 
 class LipReader(nn.Module):

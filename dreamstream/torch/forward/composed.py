@@ -171,7 +171,7 @@ def _isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inv
 
 
 OWN["ldexp"] = lambda input, other: input * 2.0**other
-OWN["ndtr"] = elementwise("ndtr", lambda x: (1 + (x * math.sqrt(0.5)).erf()) * 0.5, torch.special.ndtr)
+OWN["ndtr"] = elementwise("ndtr", lambda x: (x * -math.sqrt(0.5)).erfc() * 0.5, torch.special.ndtr)
 OWN["entr"] = elementwise(
     "entr", lambda x: (-x * x.log()).where(x > 0, (x * 0).where(x == 0, -math.inf)), torch.special.entr
 )

@@ -67,25 +67,30 @@ def _conv3d(
     return out.movedim(2, at + 2)
 
 
-def _pooled(kind: str, input: Any, numbers: list[Any], *more: Any) -> Any:
+#: The kernel, the stride, the padding and the dilation that leave a dimension as it is.
+_AS_IT_IS = (1, 1, 0, 1)
+
+
+def _pooled(pool: Callable[..., Any], input: Any, numbers: list[Any], *more: Any) -> Any:
     """Pool one dimension after the other, the last one first: of equal elements torch takes the first of a box.
 
-    `numbers` are the kernel, the stride, the padding and what else there is, of each dimension.
+    `pool` is that of planes, `numbers` are the kernel, the stride, the padding and what else there is, of each
+    dimension.
     """
-    at, out = _along(input), input.movedim(_along(input) + 2, 2)
-    along, image = (getattr(functional, f"{kind}_pool{n}d") for n in (1, 2))
-    images = [axis for axis in range(3) if axis != at]
+    at = _along(input)
+    out = input.movedim(at + 2, 2)
+    first = next(axis for axis in range(3) if axis != at)
     for axis in reversed(range(3)):
         own = [_three(n)[axis] for n in numbers]
-        if own[:3] == [1, 1, 0]:
+        down = [*zip(own, _AS_IT_IS)]
+        if all(n == one for n, one in down):
             continue
-        if axis == at:
+        if axis == at:  # a plane of one column
             sizes = out.shape[3:]
-            line = along(out.movedim(2, -1).flatten(1, 3), *own, *more)
+            line = pool(out.movedim(2, -1).flatten(1, 3).unsqueeze(-1), *down, *more).squeeze(-1)
             out = line.unflatten(1, (-1, *sizes)).movedim(-1, 2)
-            continue
-        alone = [(n, 1 - (i == 2)) if axis == images[0] else (1 - (i == 2), n) for i, n in enumerate(own)]
-        out = _of_images(out, image, *alone, *more)
+        else:
+            out = _of_images(out, pool, *(down if axis == first else [(one, n) for n, one in down]), *more)
     return out.movedim(2, at + 2)
 
 
@@ -100,7 +105,7 @@ def _max_pool3d(
     return_indices: bool = False,
 ) -> Any:
     numbers = [kernel_size, stride or kernel_size, padding, dilation]
-    return _pooled("max", input, numbers, ceil_mode, return_indices)
+    return _pooled(functional.max_pool2d, input, numbers, ceil_mode, return_indices)
 
 
 @function("avg_pool3d")
@@ -114,8 +119,6 @@ def _avg_pool3d(
     divisor_override: int | None = None,
 ) -> Any:
     numbers = [kernel_size, stride or kernel_size, padding]
-    out = _pooled("avg", input, numbers, ceil_mode, count_include_pad)
     if divisor_override is None:
-        return out
-    k = _three(kernel_size)
-    return out * (k[0] * k[1] * k[2] / divisor_override)
+        return _pooled(functional.avg_pool2d, input, numbers, ceil_mode, count_include_pad)
+    return _pooled(functional.avg_pool2d, input, numbers, ceil_mode, count_include_pad, 1) / divisor_override

@@ -267,15 +267,15 @@ class TorchCall(Call):
         step, numbers = plan.step, plan.numbers if self.alike else lined_up and plan.lines_up
         if not (self.keeps_frames and outputs[0][1] and isinstance(step.first[0], int)) or not numbers:
             return
-        again = None
+        repeat = None
         if plan.kernel.carries is None:
             whole = same(made[:, 2] - made[:, 0])
-            again = steady(plan.kernel, step, weights, kept, rows=len(made), whole=whole, lines_up=plan.lines_up)
+            repeat = steady(plan.kernel, step, weights, kept, rows=len(made), whole=whole, lines_up=plan.lines_up)
         elif not (any(step.n[1:]) or self.gathered.some_fresh or (made[:, 0] == 0).any()):
             nothing = [partial(_nothing, line) for line in leg.lines[1:]]
-            again = carrying(plan.kernel, step, weights, plan.n_carried or 0, kept[3], nothing)
-        if again is not None:
-            plan.keep(self.keeps_tape, key, again)
+            repeat = carrying(plan.kernel, step, weights, plan.n_carried or 0, kept[3], nothing)
+        if repeat is not None:
+            plan.keep(self.keeps_tape, key, repeat)
 
     def _windowed(
         self,

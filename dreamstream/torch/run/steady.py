@@ -28,7 +28,14 @@ Repeat = Callable[..., Any]
 
 
 def steady(
-    kernel: Kernel, step: Step, weights: Sequence[Any], kept: tuple[int, int, int, int], **how: Any
+    kernel: Kernel,
+    step: Step,
+    weights: Sequence[Any],
+    kept: tuple[int, int, int, int],
+    *,
+    rows: int,
+    whole: bool,
+    lines_up: bool,
 ) -> Repeat | None:
     """Return what does again what an operator did; None where positions matter.
 
@@ -39,15 +46,22 @@ def steady(
     kept : tuple of int
         The position of the first frame that was kept, how many were kept, are kept now, and are new: -1 where rows
         differ in that.
-    how
-        See `_of_windows` and `_of_ragged`.
+    rows : int
+        How many streams are in the call.
+    whole : bool
+        Whether equally many frames are made of all rows.
+    lines_up : bool
+        See `Plan.lines_up`.
     """
     if kernel.sees is None or kernel.period(step, weights) != 1 or min(kept[1:3]) < 0:
         return None
     step = replace(step)  # which others fill anew
     begin, n, fill, compute = kernel.sees(step, weights)
-    make = _of_windows if kept[3] >= 0 else _of_ragged
-    return make(kept[1:], (begin - kept[0], n, fill), compute, len(step.features[0]), **how)
+    back, tail, new = kept[1:]
+    seen, n_features = (begin - kept[0], n, fill), len(step.features[0])
+    if new < 0:
+        return _of_ragged(back, tail, seen, compute, n_features, lines_up)
+    return _of_windows((back, tail, new), seen, compute, n_features, rows, whole)
 
 
 def _of_windows(
@@ -55,20 +69,10 @@ def _of_windows(
     seen: tuple[int, int, float],
     compute: Callable[..., Tensor],
     n_features: int,
-    *,
     rows: int,
     whole: bool,
-    **_: Any,
 ) -> Repeat:
-    """Return what reads n columns, from an offset on, of rows that get equally many frames.
-
-    Parameters
-    ----------
-    rows : int
-        How many streams are in the call.
-    whole : bool
-        Whether equally many frames are made of all rows.
-    """
+    """Return what reads n columns, from an offset on, of rows that get equally many frames; see `steady`."""
     (back, tail, new), (offset, n, fill) = kept, seen
     width = back + new
     see: Callable[[Tensor], Tensor] | None = None
@@ -104,22 +108,15 @@ def _of_windows(
 
 
 def _of_ragged(
-    kept: tuple[int, int, int],
+    back: int,
+    tail: int,
     seen: tuple[int, int, float],
     compute: Callable[..., Tensor],
     n_features: int,
-    *,
     lines_up: bool,
-    **_: Any,
 ) -> Repeat:
-    """Return what reads n columns, from an offset on, of rows that get unequally many frames.
-
-    Parameters
-    ----------
-    lines_up : bool
-        See `Plan.lines_up`.
-    """
-    (back, tail), (offset, n, fill) = kept[:2], seen
+    """Return what reads n columns, from an offset on, of rows that get unequally many frames; see `steady`."""
+    offset, n, fill = seen
 
     def repeat(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor | None:
         key = call.n_done - 1, 0

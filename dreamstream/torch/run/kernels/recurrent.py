@@ -118,12 +118,11 @@ def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
         assert step.ended is not None
         frames = x.run(step.first[0], step.n[0])
         lengths = torch.where(step.ended, x.known, 0)
+        rows = (frames.shape[0], lanes_of(step)) if lanes_of(step) else (frames.shape[0],)
+        state = tuple([s.expand(*rows, *s.shape[1:]) for s in _before(step, weights, frames)])
     else:
         frames, lengths = x.new()
         lengths = None if x.even and frames.shape[1] else lengths
-    if whole:
-        rows = (frames.shape[0], lanes_of(step)) if lanes_of(step) else (frames.shape[0],)
-        state = tuple([s.expand(*rows, *s.shape[1:]) for s in _before(step, weights, frames)])
     state = begun(step, windows, state)
     y, after = _onwards(step, weights)(frames, lengths, weights, state)
     return (y, *(s[:, None][:, :n] for s, n in zip(after, step.n[1:]))), () if whole else after
