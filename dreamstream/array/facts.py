@@ -122,8 +122,10 @@ def key_of(x: Any, edges: list[Any], library: Any) -> Any:
     if kind is slice:
         return (kind, *[key_of(part, edges, library) for part in (x.start, x.stop, x.step)])
     if isinstance(x, (BatchSize, BatchLength)):
-        length = key_of_length(x.length, edges) if isinstance(x, BatchLength) else ()
-        return kind, x.times, length
+        if isinstance(x, BatchLength):
+            return kind, x.times, key_of_length(x.length, edges)
+        edges.append(x.edge)  # any of the forward's, which all have the same streams
+        return kind, x.times
     if isinstance(x, Length):
         return kind, key_of_length(x, edges)
     if hasattr(kind, "probe"):
@@ -234,7 +236,10 @@ def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
         sizes, device, dtype = maker(out.shape, edges, given), out.device, out.dtype
         return lambda e, g: ShapeOf(sizes(e, g), device, dtype)
     if isinstance(out, tuple) or hasattr(out, "edge") or hasattr(out, "shape"):
-        raise Unknown
+        at = next((i for i, x in enumerate(given) if x is out), None)
+        if at is None:
+            raise Unknown
+        return lambda e, g: g[at]
     if hasattr(out, "__dict__") and not callable(out):
         raise Unknown
     return partial(constant, out)

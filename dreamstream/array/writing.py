@@ -174,8 +174,14 @@ def shared(x: StreamTensor, among: Sequence[StreamTensor]) -> Any:
     if near and None not in at:
         return at, own
     family = sharing(x)  # what it was made of by way of others
+    at = [i for i, y in enumerate(among) if id(y) in family]
+    first = x
+    while type(first._view) is View:
+        first = first._view.of
     strange = any(y._view is not None and type(y._view) is not View for y in family.values())
-    return NotImplemented if strange or any(id(y) in family for y in among) else None
+    if at and (strange or any(y is first for y in among)):
+        return NotImplemented
+    return (at, None) if at else None
 
 
 def viewing(

@@ -318,6 +318,16 @@ WRITES = {
     "into a part": lambda x: (y := x * 1, y[:, 1:].mul_(2), y)[-1],
     "into what a view is of": lambda x: (y := x * 1, v := y[:, :2], y.mul_(3), v)[-1],
     "into a slice": lambda x: (y := x * 1, y.__setitem__((slice(None), 0), 0.5), y.permute(0, 2, 1))[-1],
+    "into a slice that others were taken of": lambda x: (
+        y := x * 1,
+        v := y[:, 0],
+        w := y.reshape(*y.shape) * 1,
+        y.__setitem__((slice(None), 0), 2.0),
+        v[:, None] + y + w,
+    )[-1],
+    "of a view into another": lambda x: (y := x * 1, y.__setitem__((slice(None), 0), y[:, 1]), y)[-1],
+    "into what is made of several": lambda x: (y := torch.channel_shuffle(x * 1, 2), y.add_(1), y)[-1],
+    "into zeros": lambda x: (y := x.new_zeros(1, x.shape[1], 1), z := y + 1, x * z + y)[-1],
     "into a view of a view": lambda x: (y := x * 1, y.unsqueeze(1)[:, :, 2].neg_(), y)[-1],
 }
 

@@ -89,6 +89,38 @@ def by_lane(m, x):
     return y.permute(0, 1, 3, 2).reshape(B, 4, L) * m.scale
 
 
+def indexed(m, x):
+    """Features picked by tensors that each call makes, and by one that it holds."""
+    y = x[:, torch.tensor([0, 2, 1])].index_select(1, m.two - 1) + x.index_add(1, torch.tensor([0]), x[:, :1])
+    return y * x.index_fill(1, m.two, 0.5)
+
+
+def filled(m, x):
+    """Constants of as many rows as there are streams, or as many frames, made in each call."""
+    B, C, L = x.shape
+    y = torch.cat([x.new_zeros(B, C, 2), x, torch.ones(B, C, 1)], 2)[:, :, 2:-1]
+    return y * torch.ones(B, 1, L) * torch.full((B, 1, L), 2.0) + torch.zeros(B, C, 1)
+
+
+def attended(m, x):
+    """Attention by hand under a mask of ones, behind positions that turn queries by frequencies made here."""
+    y, L = x.transpose(1, 2), x.shape[2]
+    angles = torch.einsum("i,j->ij", torch.arange(L).float(), 1 / 10 ** (torch.arange(4) / 4))
+    mask = torch.ones(L, L).tril().bool()
+    scores = (y * angles.cos()) @ (y * angles.sin()).transpose(1, 2)
+    return (scores.masked_fill(~mask, float("-inf")).softmax(-1) @ y).transpose(1, 2)
+
+
+def assigned(m, x):
+    """Writes into features, of which others were taken, and functions that are made of others."""
+    y = x.clone()
+    first = y[:, 0]
+    y[:, 0] = x[:, 1] * 2
+    y[:, 1:3] *= 0.5
+    y[:, 3] = 1
+    return torch.channel_shuffle(y, 2) + F.unfold(y[:, :, None], (1, 1)) + first[:, None]
+
+
 #: Forwards; how many calls of torch may ask the native front end again in a warm call, how many Python functions
 #: of this package may run.
 FORWARDS = {
@@ -99,6 +131,10 @@ FORWARDS = {
     "turned by positions": (turned, 4, 1400),
     "cumulative norms": (normalized, 0, 1400),
     "weights for each lane": (by_lane, 0, 500),
+    "indices in tensors": (indexed, 0, 480),
+    "constants made here": (filled, 0, 600),
+    "attention by hand": (attended, 0, 900),
+    "writes into parts": (assigned, 0, 1000),
     "a slice up to a tensor": (lambda m, x: x[:, : m.two[0]] + x.expand_as(x)[:, m.two[0] :], 0, 420),
 }
 
@@ -147,6 +183,17 @@ def test_warm_calls_know_what_calls_before_found(name, training, monkeypatch):
 
 
 NUMBERS = {
+    "an index": lambda m, x: x[:, m.two] * x.index_select(1, m.two),
+    "an index made of it": lambda m, x: x[:, torch.cat([m.two, m.two - 1])],
+    "what is added at an index": lambda m, x: x.index_add(1, m.two, x[:, :1]),
+    "what fills": lambda m, x: x * torch.ones(1, x.shape[2]) * m.two,
+    "frequencies of positions": lambda m, x: (
+        x * torch.einsum("i,j->ji", torch.arange(x.shape[2]).float(), m.two.float()).cos()
+    ),
+    "a term of positions": lambda m, x: x + (torch.arange(x.shape[2])[None] * m.two[:, None]).sin(),
+    "a mask": lambda m, x: x * (torch.arange(x.shape[2]) % m.two == 0),
+    "a number that is written": lambda m, x: (y := x.clone(), y.__setitem__((slice(None), 0), m.two[0]), y)[2],
+    "where is written": lambda m, x: (y := x.clone(), y.__setitem__((slice(None), m.two), 0.5), y)[2],
     "a slice of features": lambda m, x: x[:, None][:, [0], : m.two[0]][:, 0],
     "a number in a list": lambda m, x: F.pad(x, (0, 0, m.two[0], 0)),
     "a number alone": lambda m, x: x.narrow(1, 0, m.two[0]) * 2,

@@ -18,7 +18,7 @@ from ...array.scores import Scores
 from ...array.shape_of import Empty
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
-from ...array.writing import copied
+from ...array.writing import View, copied
 from ...errors import ShapeError
 from ...stream.rules import Quotient, Token
 from ...stream.tree import leaves
@@ -120,6 +120,16 @@ def is_view(args: tuple[Any, ...]) -> bool:
     """Whether what is written into is no stream, or shares another's memory."""
     inner = getattr(args[0], "_inner", None) if args else None
     return type(inner) is not NativeStream or inner._view is not None
+
+
+def takes_copy(args: tuple[Any, ...]) -> bool:
+    """Whether a copy of what is written into can be written into instead: frames meet frames, numbers, tensors."""
+    inner = [x._inner for x in leaves(args) if type(x) is SHELL]
+    return (
+        type(args[0]) is SHELL
+        and all(type(x) is NativeStream and x._ends is None and x._waiting is None for x in inner)
+        and (inner[0]._view is None or type(inner[0]._view) is View)
+    )
 
 
 def apart(result: Any, given: Sequence[Any], new: bool) -> Any:

@@ -28,6 +28,7 @@ from ...array.scores import Scores
 from ...array.softmax_pooling import Weights
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic
+from ...array.tensor import Tensor
 from ...array.writing import unsure
 from ...errors import DTypeError, ModeError, NotStreamableError
 from ...nn import functional as native_functional
@@ -38,7 +39,7 @@ from ...stream.rules import Length, Rows, Token
 from ..run.kernels.weights import looking_up
 from ..tensor import StreamTensor
 from .complex_pair import Complex
-from .constants import Constant, dtype_of
+from .constants import Constant, as_array, dtype_of
 from .mode import current
 from .names import ATTRIBUTES, HANDLERS, enter, function
 from .places import dropping, looked_at
@@ -232,7 +233,7 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         if (length := next((f for f in fills if isinstance(f, Length)), None)) is not None:
             return lengths_in(size, length)
         if any(isinstance(s, Length) for s in size):
-            return Symbolic.filled(size, Constant(make((1,), *rest, **kwargs), forward.arrays))
+            return Symbolic.filled(size, Tensor(as_array(make((1,), *rest, **kwargs))))
         batch = [i for i, s in enumerate(size) if isinstance(s, Rows)]
         shape = [1 if i in batch else s for i, s in enumerate(size)]
         strange = next((s for s in shape if not isinstance(s, int)), None)

@@ -20,6 +20,7 @@ from ...array.symbolic import Symbolic
 from ...stream.edge import Edge
 from ...stream.rules import Shape, Token
 from ...stream.rules.sums import Unknown
+from ..private import without_functions
 from .complex_pair import Complex
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
@@ -57,6 +58,27 @@ class Asked(NamedTuple):
     by_identity: list[Any]
     made: list[Any]
     tokens: list[Token]
+
+    @property
+    def tensors(self) -> list[Any]:
+        """All tensors that are no streams."""
+        return [*self.made, *self.by_identity]
+
+
+#: Bytes up to which what a tensor holds may be in a key.
+_FEW = 1024
+
+
+def is_small(x: torch.Tensor) -> bool:
+    """Whether what a tensor holds may be in a key: it is small and near, and not learned."""
+    learned = x.requires_grad and torch.is_grad_enabled()
+    return x.device.type == "cpu" and x.layout == torch.strided and x.nbytes <= _FEW and not learned
+
+
+def as_bytes(x: torch.Tensor) -> bytes:
+    """Return what a small tensor holds."""
+    with without_functions():
+        return x.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes()
 
 
 def key_of_size(

@@ -28,7 +28,7 @@ from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...array.tensor import Tensor as NativeTensor
-from ...array.writing import write
+from ...array.writing import copied, write
 from ...errors import DreamStreamError, ModeError, NotStreamableError, StreamMismatchError
 from ...nn import functional as native_functional
 from ...source_line import user_line
@@ -54,6 +54,7 @@ from .arguments import (
     is_stream,
     is_view,
     only_symbolic,
+    takes_copy,
     unless_symbolic,
     with_numbers,
 )
@@ -83,7 +84,7 @@ from .names import (
     meaning_of,
     writes,
 )
-from .places import ANEW, REPLAY, Repeats, handled, looked_at, recorded, repeated
+from .places import REPLAY, Anew, Repeats, handled, looked_at, noted, recorded, repeated, same
 
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 
@@ -159,7 +160,7 @@ class Forward(Repeats, TorchFunctionMode):
     def _plainly(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on plain tensors."""
         if self.drawn is None and "out" not in kwargs and only_computes(func):
-            return func(*args, **kwargs)
+            return noted(func, *args, **kwargs)
         if self.held is not None and writes(func.__name__, kwargs):
             looked_at()  # a layer that writes is none that can be repeated
             found = self.held.writes((*args, *kwargs.values()))
@@ -236,7 +237,7 @@ class Forward(Repeats, TorchFunctionMode):
                 return own.shape
             if gradients is None or gradients.quiet:
                 out = REPLAY.call(self, func, args, kwargs)
-                if out is not NotImplemented and out is not ANEW:
+                if out is not NotImplemented and type(out) is not Anew:
                     return out
                 out = self._answer(func, args, kwargs)
             else:
@@ -262,7 +263,7 @@ class Forward(Repeats, TorchFunctionMode):
         except Exception:  # it fails anew, where it is known what that means
             entry.n_done = done
             return anew()
-        if out is ANEW:
+        if type(out) is Anew:
             return anew()
         return recorded(self, func, args, kwargs, anew) if out is NotImplemented else out
 
@@ -291,7 +292,12 @@ class Forward(Repeats, TorchFunctionMode):
         if name != "__setitem__" and (first := first_of(operands, meaning.name in ("cat", "stack"))) is not None:
             return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS or (writes_into and (meaning.shares or is_view(args))):
-            return self._anew(func, meaning, args, kwargs)
+            if meaning.shares or self.entry.courses is None or not takes_copy(args):
+                return self._anew(func, meaning, args, kwargs)
+            looked_at()  # as below
+            whole = repeated(self, (func, "apart"), args, kwargs, self._apart, func, meaning, args, kwargs)
+            self._written(args[0], whole, name)
+            return None if name == "__setitem__" else args[0]
         known_as = (func, "in place") if writes_into else func
         context, _ = declared_here()
         if context is not None and (meaning.name in ATTENTION or Scores in [type(inner_of(x)) for x in args]):
@@ -302,6 +308,12 @@ class Forward(Repeats, TorchFunctionMode):
         out = repeated(self, known_as, args, kwargs, run, self, func, meaning, args, kwargs)
         if writes_into and out is not args[0]:
             return self._written(args[0], out, name)
+        return out
+
+    def _apart(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return a copy of a stream into which is written what is to be written into it."""
+        out = StreamTensor.shell(copied(args[0]._inner))
+        self._anew(func, meaning, (out, *args[1:]), kwargs)
         return out
 
     def _anew(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -509,7 +521,7 @@ class Forward(Repeats, TorchFunctionMode):
             constant: Any = x.value if not x.roles and isinstance(x.value, Length) else x.beside_frames()
             if getattr(constant, "is_stream", True):
                 return constant
-            return Constant(torch.from_numpy(constant.numpy()).to(self.device, x.dtype), self.arrays)
+            return Constant(same(torch.from_numpy(constant.numpy()).to(self.device, x.dtype)), self.arrays)
         if isinstance(x, (list, tuple)):
             if ATOMS.issuperset(map(type, x)):
                 return x

@@ -9,7 +9,7 @@ and which of them share the memory of an argument. So the native front end is as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
@@ -38,7 +38,7 @@ from ..private import without_functions
 from ..run.kernels import attention
 from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
 from .complex_pair import Complex, parts_of
-from .keys import ATOMS, NUMBERS, SIZES, Asked, key_of_size, paths_to
+from .keys import ATOMS, NUMBERS, SIZES, Asked, as_bytes, is_small, key_of_size, paths_to
 
 #: What a result may hold beside streams.
 _RESULTS = (*NUMBERS, float, *ATOMS)
@@ -52,15 +52,15 @@ def noted(function: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> A
     """Run a function of torch on plain tensors, of which operators get weights."""
     out = function(*args, **kwargs)
     noted = _NOTED.get()
-    if noted is not None and isinstance(out, torch.Tensor) and out is not args[0]:
+    if noted is not None and isinstance(out, torch.Tensor) and not (args and out is args[0]):
         noted.steps.append((function, args, kwargs, out))
     return out
 
 
-def looked_at() -> None:
+def looked_at(tensor: torch.Tensor | None = None) -> None:
     """Say that what runs now depends on the numbers of a plain tensor, or on more than its arguments."""
     noted = _NOTED.get()
-    if noted is not None:
+    if noted is not None and not (tensor is not None and noted.reads(tensor)):
         noted.forget()
 
 
@@ -104,6 +104,8 @@ class Noted(Recording):
     converted : list of (Deferred or Symbolic, dtype, stream)
     handled : bool
         Whether it may do more than run operators where it runs none, as ``requires_grad_`` does.
+    read : set of int
+        Which of the tensors that were given it read, so that it does the same with the same numbers only.
     """
 
     def __init__(self, asked: Asked, entry: Any) -> None:
@@ -114,6 +116,7 @@ class Noted(Recording):
         self.same: list[torch.Tensor] = []
         self.converted: list[tuple[Any, Any, Any]] = []
         self.handled = False
+        self.read: set[int] = set()
         self._before = [(x, type(x), vars(x)) for x in asked.tokens if not isinstance(x, Token)]
         self._asked_before = len(declared_here()[1])
         self._token: Any = None
@@ -128,10 +131,23 @@ class Noted(Recording):
     def making(self, make: Callable[[Any], Any], weight: Any) -> Any:
         return noted(make, weight)
 
+    def reads(self, tensor: torch.Tensor) -> bool:
+        """Note that the numbers of a tensor were read; say whether they follow from what can be in a key."""
+        at = next((i for i, x in enumerate(self.asked.tensors) if x is tensor), None)
+        if at is not None and is_small(tensor):
+            self.read.add(at)
+            return True
+        made = next((step for step in self.steps if step[3] is tensor), None)
+        if made is not None:
+            return all(self.reads(x) for x in leaves(made[1:3]) if isinstance(x, torch.Tensor))
+        return any(x is tensor for x in _within(self.asked.tokens))
+
     def place(self, out: Any) -> Place | None:
         """Return the place whose call gave `out`; None where it can't be repeated."""
-        of_lengths = isinstance(out, StreamTensor) and type(out._inner) in (Symbolic, Deferred)
-        if not self._whole or ((self.handled or not (self.asked.streams or of_lengths)) and not self._legs):
+        inner = out._inner if isinstance(out, StreamTensor) else None
+        of_lengths = type(inner) in (Symbolic, Deferred)
+        does_more = self.handled and not (is_constant(inner) and inner.fresh)
+        if not self._whole or ((does_more or not (self.asked.streams or of_lengths)) and not self._legs):
             return None
         if any(type(x) is not kind or vars(x) is not held for x, kind, held in self._before):
             return None  # what it was given has become another
@@ -140,18 +156,22 @@ class Noted(Recording):
         if asks and not (type(func) is tuple and isinstance(func[-1], Context)):
             return None  # what it asks for is no part of the key
         try:
-            recipe = _Recipe(self.asked, self.steps, self.same, self.entry, bool(self.converted))
+            recipe = _Recipe(self.asked, self.steps, self.same, self.entry)
             weights = [recipe.of(each) for each in self._weights]
             del recipe.entry  # which no place keeps
             legs = tuple(map(_leg, self._legs, self._sources, weights))
             making = None if recipe.fixed else partial(recipe.weights, weights)
-            results = _Results(self, out)
-            form = results.form(out)
+            form = (results := _Results(self, out)).form(out)
             if self.converted:
                 form = partial(_converting, form, results.converted(self.converted))
             return Place(legs, making, partial(_asking, form) if asks else form, self.asked.by_identity)
         except Unknown:
             return None
+
+
+def _within(tokens: Iterable[Any]) -> Iterator[Any]:
+    """Give what is in deferred values beside others: what tensors among these hold is in their keys."""
+    return (x for token in tokens if type(token) is Deferred for _, x in token.leaves())
 
 
 class _At:
@@ -174,13 +194,9 @@ class _Recipe:
         Whether there are none, as where all weights are there in every call.
     """
 
-    def __init__(
-        self, asked: Asked, noted: Sequence[Any], same: Sequence[Any], entry: Any, converts: bool
-    ) -> None:
+    def __init__(self, asked: Asked, noted: Sequence[Any], same: Sequence[Any], entry: Any) -> None:
         self.entry = entry
-        tokens: list[Any] = [*asked.tokens] if converts else []
-        within = [t for x in tokens if type(x) is Deferred for _, t in x.leaves()]
-        self._copies = {id(t): t.detach().clone() for t in within if isinstance(t, torch.Tensor)}
+        self._tokens: list[Any] = asked.tokens
         self._held = {id(x) for x in (*asked.by_identity, *same)}
         self._places = {id(x): i for i, x in enumerate(asked.made)}
         self._made = {id(step[3]): step for step in noted}
@@ -200,15 +216,16 @@ class _Recipe:
 
     def _find(self, x: Any) -> Any:
         key = id(x)
-        if key in self._copies:  # whose numbers are in the key
-            return self._copies[key]
         if key in self._held:
             return x
         if key in self._places:
             self.fixed = False
             return _At(self._places[key])
         if key not in self._made:
-            raise Unknown
+            if not any(t is x for t in _within(self._tokens)):
+                raise Unknown
+            self._held.add(id(copy := x.detach().clone()))  # whose numbers are in the key
+            return copy
         function, args, kwargs, _ = self._made[key]
         args, kwargs = (map_leaves(tree, self._argument) for tree in (args, kwargs))
         inner = [kwargs, *(x for x in args if isinstance(x, (list, tuple, dict)))]
@@ -246,7 +263,8 @@ class _Results:
         self._inputs = recording.asked.streams
         self._given = recording._edges
         self._tokens: list[Any] = recording.asked.tokens
-        self._weighed = bool(recording.asked.made or recording.asked.by_identity)
+        self._tensors = recording.asked.tensors
+        self._reads = recording.reads
 
     def form(self, out: Any) -> Any:
         """Return what makes the same of other values."""
@@ -272,12 +290,18 @@ class _Results:
         return out
 
     def _of_stream(self, x: Any) -> Any:
-        if type(x) is Scores or (type(x) in (Symbolic, Deferred) and not (self._weighed or is_constant(x))):
+        if is_constant(x) and self._index(x) is None:
+            self._require_read()
+            each, axis, rows = x.args
+            return partial(_constant, each.detach().clone(), axis, maker(rows, self._given, self._tokens), x.fresh)
+        if type(x) in (Scores, Symbolic, Deferred):
             if (at := self._index(x)) is not None:
                 return partial(_token, at)
+            tensors = [] if type(x) is Scores else self._require_read()
+            copies = [t.detach().clone() for t in tensors]
             more = [y for y in streams_in(x) if all(y is not own for own in self._inputs)]
-            make = maker(x, [*self._given, *self._inputs, *more], self._tokens)
-            return partial(_deferred, make, [*map(self._seen, more)])
+            make = maker(x, [*self._given, *self._inputs, *more], [*self._tokens, *tensors])
+            return partial(_deferred, make, [*map(self._seen, more)], copies)
         if type(x) is Complex:
             at = self._index(x)
             return partial(_complex, [*map(self._of_stream, parts_of(x))]) if at is None else partial(_token, at)
@@ -308,6 +332,12 @@ class _Results:
     def _index(self, x: Any) -> int | None:
         """Return which of the values that were given a result is."""
         return next((i for i, own in enumerate(self._tokens) if own is x), None)
+
+    def _require_read(self) -> list[torch.Tensor]:
+        """Return the tensors that were given, whose numbers a result without streams depends on."""
+        if not all(map(self._reads, self._tensors)):
+            raise Unknown
+        return self._tensors
 
     def _require_value(self, x: Any) -> None:
         """Refuse what is computed where it is used: looking at its edge would be a use."""
@@ -378,11 +408,26 @@ def _size(make: Any, edges: list[Any], values: Any, streams: Any, tokens: list[A
 
 
 def _deferred(
-    make: Any, seen: Sequence[Any], edges: list[Any], values: list[Any], streams: list[Any], tokens: list[Any]
+    make: Any,
+    seen: Sequence[Any],
+    tensors: list[Any],
+    edges: list[Any],
+    values: list[Any],
+    streams: Any,
+    tokens: Any,
 ) -> Any:
-    """Return what is deferred, made anew; `seen` is how streams in it are that a result was made of."""
+    """Return what is deferred, made anew of streams, seen as `seen` says, and of tensors that hold the same."""
     more = map(partial(_stream, edges, values), seen)
-    return StreamTensor.shell(make([*edges, *streams, *more], tokens))
+    return StreamTensor.shell(make([*edges, *streams, *more], [*(tokens or ()), *tensors] if tensors else tokens))
+
+
+def _constant(
+    each: torch.Tensor, axis: int, rows: Any, fresh: bool, edges: list[Any], values: Any, streams: Any, tokens: Any
+) -> Any:
+    """Return what every stream has alike, of as many rows as this call has streams."""
+    with without_functions():
+        own = each.clone() if fresh else each
+    return StreamTensor.shell(edges[0].entry.library.of_batch(own, axis, rows(edges, tokens), fresh))
 
 
 def _made(
@@ -468,8 +513,35 @@ def _leg(leg: Leg, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, ..
     return (leg, leg.key, at, leg.n_values, weights, *own)
 
 
-#: Stands where a function is not repeated; how many places a forward may have beside a few per operation.
-ANEW, _MOST = object(), 1024
+class Anew:
+    """Stands where a function is not repeated.
+
+    Attributes
+    ----------
+    reads : set of int
+        Which of the tensors that it is given it reads: with the same numbers in these it is repeated.
+    """
+
+    def __init__(self, reads: set[int]) -> None:
+        self.reads, self._left = reads, 16
+
+    def known_as(self, forward: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Return what the function is known as with these numbers; None where they differ from call to call."""
+        if not self.reads or not self._left:
+            return None
+        tensors = Asked(*REPLAY.ask(forward, func, args, kwargs)).tensors
+        if not all(is_small(tensors[i]) for i in self.reads):
+            return None
+        numbers = tuple([as_bytes(tensors[i]) for i in self.reads])
+        return (numbers, *func) if type(func) is tuple else (numbers, func)
+
+    def missed(self) -> None:
+        """Note that other numbers were read."""
+        self._left -= 1
+
+
+#: Where nothing is repeated; how many places a forward may have beside a few per operation.
+ANEW, _MOST = Anew(set()), 1024
 
 
 class Repeats:
@@ -492,7 +564,12 @@ def repeated(
     _compute(args)
     _compute(kwargs.values())
     out = REPLAY.call(forward, func, args, kwargs)
-    if out is ANEW:
+    if type(out) is Anew:
+        reading, func = out, out.known_as(forward, func, args, kwargs)
+        out = ANEW if func is None else REPLAY.call(forward, func, args, kwargs)
+        if out is NotImplemented:
+            reading.missed()
+    if type(out) is Anew:
         return run(*given)
     return recorded(forward, func, args, kwargs, run, *given) if out is NotImplemented else out
 
@@ -526,5 +603,15 @@ def recorded(
     courses = entry.courses
     if len(courses) > _MOST + 8 * entry.n_done:  # numbers that differ from call to call
         courses.clear()
-    courses[asked[0]] = recording.place(out) or ANEW
+    place, key = recording.place(out) or ANEW, asked[0]
+    if recording.read and place is not ANEW and not _has_numbers(func):
+        courses[key] = reading = Anew(recording.read)
+        if (known_as := reading.known_as(forward, func, args, kwargs)) is not None:
+            key = REPLAY.ask(forward, known_as, args, kwargs)[0]
+    courses[key] = place
     return out
+
+
+def _has_numbers(func: Any) -> bool:
+    """Whether a function is known as one that reads numbers; see `Anew.known_as`."""
+    return type(func) is tuple and type(func[0]) is tuple
