@@ -166,8 +166,10 @@ class ForLoop:
 
     def _rounds(self) -> Iterator[Any]:
         entry = self.loop.entry
-        entry.courses = None  # what happens within is recorded by the loop
+        entry.courses, self.loop.courses = None, entry.courses  # what happens within is recorded by the loop
         entry.loop = entry.open_loop = self.loop
+        facts: dict[Any, Any] = getattr(entry, "facts", {})
+        known = facts.get(key := (self.site, getattr(entry, "n_done", None)))
         try:
             steady = False
             for _ in range(MOST_ROUNDS):
@@ -182,8 +184,11 @@ class ForLoop:
                 yield self._target(number)
                 seen = variables(sys._getframe(self._depth))
                 again = self._end(seen)
+                if known and again and self.loop.told() == known:
+                    break  # in the call before, one more round did the same
                 needed = self.loop.needed() if steady else ()
                 if steady and self.loop.rounds[-2].does_as(self.loop.rounds[-1], needed):
+                    self.loop.rounds.pop()
                     break
                 differs, steady = steady, again
             else:
@@ -197,7 +202,7 @@ class ForLoop:
                     f"something else happens at each of more than {MOST_ROUNDS - 1} first frames; choose by a "
                     "table, `at = torch.arange(x.size(1))` before the loop, in it `torch.where(at[t] >= k, a, b)`"
                 )
-            self.loop.rounds.pop()
+            facts[key] = self.loop.told()
             if self._is_new:
                 self._require_own_state()
             entry.loop = entry.open_loop = None

@@ -15,6 +15,7 @@ from typing import Any
 from ..autograd import is_grad_enabled, set_grad_enabled
 from ..errors import NotStreamableError
 from ..operations.refusals import LOOPS_ELSEWHERE, LOOPS_WHOLE
+from ..stream.course import Leg
 from ..stream.edge import Edge, Line, Request, lines_of
 from .dimension_arguments import numbered
 from .frame_numbers import FrameNumber, FrameTruth, LoopNumber, refuse
@@ -43,7 +44,7 @@ class Body:
 
     meta = None
     courses: dict[int, Any] | None = None
-    recording = None
+    recording: Any = None
     guard: Any = None
     buffers = False
     buffer_limit: int | None = None
@@ -76,6 +77,8 @@ class Body:
 
     def noted(self, x: StreamTensor, note: str) -> StreamTensor:
         """Return a frame where gradients end, or of which a front end makes something by arithmetic of its own."""
+        if self.recording is not None:
+            self.recording.forget()
         own = x._through("reshape", {"shape": list(x.features)})
         self.notes[len(self.nodes) - 1] = note
         return own
@@ -99,6 +102,8 @@ class Body:
         for line in lines_of(op, edges, len(self.nodes), FRAME):
             out.append((None, self.value(Line(FRAME, line.rate, line.dtype, line.features), self.n_values)))
             self.n_values += 1
+        if self.recording is not None:
+            self.recording.add(Leg(op, (name, request.attributes, request.cid), (), []), request, out)
         return out
 
 
@@ -157,6 +162,8 @@ class Loop:
                 "a loop over frames within another one; keep a fixed number of frames, or use attention with a "
                 "context"
             )
+        #: What calls before did at places of the forward; None where nothing is repeated.
+        self.courses: dict[Any, Any] | None = None
         self.inputs: list[tuple[Any, StreamTensor]] = []
         #: By what is carried: its place, line and first value.
         self.carried: dict[Any, tuple[Line, Any]] = {}
@@ -412,6 +419,11 @@ class Loop:
             if more <= found:
                 return found
             found |= more
+
+    def told(self) -> list[Any]:
+        """Return what the rounds do, to be compared with those of another call."""
+        needed = self.needed()
+        return [r.told(needed) for r in self.rounds]
 
     def run(self, outputs: Sequence[Any]) -> dict[Any, StreamTensor]:
         """Run the loop; return the streams of what it gives."""

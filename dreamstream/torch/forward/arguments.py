@@ -124,12 +124,17 @@ def is_view(args: tuple[Any, ...]) -> bool:
 
 def takes_copy(args: tuple[Any, ...]) -> bool:
     """Whether a copy of what is written into can be written into instead: frames meet frames, numbers, tensors."""
-    inner = [x._inner for x in leaves(args) if type(x) is SHELL]
+    found = leaves(args)
+    inner = [x._inner for x in found if type(x) is SHELL]
     return (
         type(args[0]) is SHELL
+        and all(type(x) in _WRITTEN for x in found)
         and all(type(x) is NativeStream and x._ends is None and x._waiting is None for x in inner)
         and (inner[0]._view is None or type(inner[0]._view) is View)
     )
+
+
+_WRITTEN = frozenset((SHELL, torch.Tensor, torch.nn.Parameter, slice, float, int, bool, type(None), type(...)))
 
 
 def apart(result: Any, given: Sequence[Any], new: bool) -> Any:

@@ -21,6 +21,7 @@ from ...stream.edge import Edge
 from ...stream.rules import Shape, Token
 from ...stream.rules.sums import Unknown
 from ..private import without_functions
+from ..tensor.stream_tensor import SHELL
 from .complex_pair import Complex
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
@@ -151,3 +152,47 @@ def paths_to(x: Any, among: Any) -> Iterable[tuple[Any, ...]]:
 
 
 _POSITIONS = frozenset((Deferred, Symbolic))
+
+
+def asked_in_body(forward: Any, body: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Asked | None:
+    """Return what a call asks for of frames in the body of a loop; None where there is something else in it."""
+    if forward.drawn is not None:
+        return None
+    asked = Asked((), [], [], [], [], [])
+
+    def key(x: Any) -> Any:
+        kind = type(x)
+        if kind is SHELL:
+            inner = x._inner
+            edge = vars(inner).get("edge") if type(inner) is NativeStream else None
+            if edge is None or edge.entry is not body or inner.alike[0] is not None:
+                raise Unknown
+            asked.streams.append(inner)
+            return edge.signature, inner.dims, inner._names
+        if kind is tuple or kind is list:
+            return (kind, *map(key, x))
+        if kind is slice:
+            return kind, key(x.start), key(x.stop), key(x.step)
+        if kind is float:
+            return x.hex()
+        if kind is torch.Tensor or kind is torch.nn.Parameter:
+            if (of := id(x)) in forward._parameters:
+                asked.by_identity.append(x)
+                return of
+            asked.made.append(x)
+            return x.dtype, x.shape, x.requires_grad
+        if kind in NUMBERS or kind in ATOMS:
+            return kind, x
+        raise Unknown
+
+    try:
+        found = (
+            len(body.loop.rounds),
+            len(body.nodes),
+            func,
+            *map(key, args),
+            *[(name, key(x)) for name, x in kwargs.items()],
+        )
+    except Unknown:
+        return None
+    return asked._replace(key=found) if asked.streams else None

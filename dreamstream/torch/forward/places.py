@@ -30,7 +30,7 @@ from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...stream.context import Context, declared_here
 from ...stream.course import Leg, Recording, Replayed
-from ...stream.edge import Edge, Line
+from ...stream.edge import Edge, Line, Request
 from ...stream.rules import Token
 from ...stream.rules.sums import Unknown
 from ...stream.tree import leaves, map_leaves
@@ -38,7 +38,7 @@ from ..private import without_functions
 from ..run.kernels import attention
 from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
 from .complex_pair import Complex, parts_of
-from .keys import ATOMS, NUMBERS, SIZES, Asked, as_bytes, is_small, key_of_size, paths_to
+from .keys import ATOMS, NUMBERS, SIZES, Asked, as_bytes, asked_in_body, is_small, key_of_size, paths_to
 
 #: What a result may hold beside streams.
 _RESULTS = (*NUMBERS, float, *ATOMS)
@@ -210,8 +210,10 @@ class _Recipe:
             [w if w is None else self._array(w) if isinstance(w, np.ndarray) else self._find(w) for w in weights]
         )
 
-    def _array(self, x: Any) -> torch.Tensor:
+    def _array(self, x: Any) -> Any:
         """Return numbers, made of those that were given, as a tensor; what is read of tensors is `looked_at`."""
+        if getattr(self.entry, "open_loop", None) is not None:
+            return x  # a loop tells its weights apart by identity, in each call as in the first
         return self.entry.session.constant(x, torch.empty(0, device=self.entry.device))
 
     def _find(self, x: Any) -> Any:
@@ -591,6 +593,8 @@ def recorded(
 ) -> Any:
     """Run a function by ``run(*given)``, so that the next call of it at this place can repeat what it did."""
     entry = forward.entry
+    if (loop := getattr(entry, "open_loop", None)) is not None:
+        return _in_body(forward, loop, asked_in_body(forward, loop.body, func, args, kwargs), run, *given)
     asked = REPLAY.ask(forward, func, args, kwargs)
     if asked is None or asked[0] in entry.courses:
         return run(*given)
@@ -601,8 +605,7 @@ def recorded(
         finally:
             entry.recording = None
     courses = entry.courses
-    if len(courses) > _MOST + 8 * entry.n_done:  # numbers that differ from call to call
-        courses.clear()
+    _require_room(courses, entry)
     place, key = recording.place(out) or ANEW, asked[0]
     if recording.read and place is not ANEW and not _has_numbers(func):
         courses[key] = reading = Anew(recording.read)
@@ -610,6 +613,42 @@ def recorded(
             key = REPLAY.ask(forward, known_as, args, kwargs)[0]
     courses[key] = place
     return out
+
+
+def _in_body(forward: Any, loop: Any, asked: Asked | None, run: Callable[..., Any], *given: Any) -> Any:
+    """Do what a function did in the body of a loop over frames before, where the same was asked for, or run it."""
+    body, entry, courses = loop.body, forward.entry, loop.courses
+    if courses is None or asked is None or body.recording is not None or entry.recording is not None:
+        return run(*given)
+    place = courses.get(asked.key)
+    if place is ANEW:
+        return run(*given)
+    if place is None:
+        with Noted(asked, entry) as recording:
+            entry.recording = body.recording = recording
+            try:
+                out = run(*given)
+            finally:
+                entry.recording = body.recording = None
+        _require_room(courses, entry)
+        courses[asked.key] = recording.place(out) or ANEW
+        return out
+    edges = [x.edge for x in asked.streams]
+    with without_functions():
+        made = None if place.weights is None else place.weights(asked.made)
+        for i, (leg, _, at, _, weights, *_) in enumerate(place.legs):
+            name, attributes, cid = leg.key
+            own = [edges[j] for j in at]
+            given = weights if made is None else made[i]
+            request = Request(name, attributes, own, [None] * len(own), given, cid=cid, op=leg.op)
+            edges += [edge for _, edge in body.run(request)]
+        return REPLAY.result(place.result, edges, [None] * len(edges), asked.streams, asked.tokens)
+
+
+def _require_room(courses: dict[Any, Any], entry: Any) -> None:
+    """Forget all places where there are more than a forward has: numbers differ from call to call."""
+    if len(courses) > _MOST + 8 * entry.n_done:
+        courses.clear()
 
 
 def _has_numbers(func: Any) -> bool:
