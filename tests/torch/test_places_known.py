@@ -121,6 +121,17 @@ def assigned(m, x):
     return torch.channel_shuffle(y, 2) + F.unfold(y[:, :, None], (1, 1)) + first[:, None]
 
 
+def looped(m, x):
+    """A loop over frames, whose body runs once: it has read one frame anew, and repeats all else."""
+    h, made = x.new_zeros(x.shape[0], 4), []
+    for t in range(x.shape[2]):
+        h = torch.tanh(
+            F.linear(x[:, :, t], m.scale * m.scale.T, m.scale[:, 0]) + 0.5 * h - (1 - h).sigmoid() * 0.1
+        )
+        made.append(h[:, [0, 1, 3, 2]])
+    return torch.stack(made, 2)
+
+
 #: Forwards; how many calls of torch may ask the native front end again in a warm call, how many Python functions
 #: of this package may run.
 FORWARDS = {
@@ -135,6 +146,7 @@ FORWARDS = {
     "constants made here": (filled, 0, 600),
     "attention by hand": (attended, 0, 900),
     "writes into parts": (assigned, 0, 1000),
+    "a loop over frames": (looped, 1, 3000),
     "a slice up to a tensor": (lambda m, x: x[:, : m.two[0]] + x.expand_as(x)[:, m.two[0] :], 0, 420),
 }
 
@@ -182,6 +194,14 @@ def test_warm_calls_know_what_calls_before_found(name, training, monkeypatch):
     assert len(ours) <= most, len(ours)
 
 
+def looped_by(x, factor):
+    h, made = x[:, :, 0] * 0, []
+    for t in range(x.shape[2]):
+        h = h / factor + x[:, :, t] * factor.item()
+        made.append(h)
+    return torch.stack(made, 2)
+
+
 NUMBERS = {
     "an index": lambda m, x: x[:, m.two] * x.index_select(1, m.two),
     "an index made of it": lambda m, x: x[:, torch.cat([m.two, m.two - 1])],
@@ -193,6 +213,7 @@ NUMBERS = {
     "a term of positions": lambda m, x: x + (torch.arange(x.shape[2])[None] * m.two[:, None]).sin(),
     "a mask": lambda m, x: x * (torch.arange(x.shape[2]) % m.two == 0),
     "a number that is written": lambda m, x: (y := x.clone(), y.__setitem__((slice(None), 0), m.two[0]), y)[2],
+    "a number in a loop": lambda m, x: looped_by(x, m.two[0] * 1.0),
     "where is written": lambda m, x: (y := x.clone(), y.__setitem__((slice(None), m.two), 0.5), y)[2],
     "a slice of features": lambda m, x: x[:, None][:, [0], : m.two[0]][:, 0],
     "a number in a list": lambda m, x: F.pad(x, (0, 0, m.two[0], 0)),
