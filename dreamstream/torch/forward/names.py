@@ -80,7 +80,8 @@ ATTENTION = ("scaled_dot_product_attention", "multi_head_attention_forward")
 #: Handlers that do no more than give something.
 QUIET = frozenset((
     "to", "type", "type_as", "float", "double", "arange", "ones", "zeros", "full", "eye", "linspace", "real",
-    "conj", "conj_physical", "resolve_conj", "resolve_neg", "view_as_complex", "complex",
+    "conj", "conj_physical", "resolve_conj", "resolve_neg", "view_as_complex", "complex", "is_complex",
+    "is_floating_point", "new_zeros", "new_ones", "new_full", "new_empty", "empty",
 ))  # fmt: skip
 
 #: What writes by itself in the native front end.

@@ -44,6 +44,8 @@ from .keys import ATOMS, NUMBERS, SIZES, Asked, as_bytes, asked_in_body, is_smal
 _RESULTS = (*NUMBERS, float, *ATOMS)
 
 
+#: Functions of what a tensor is, whatever it holds.
+_OF_KIND = frozenset(("dim", "is_complex", "is_floating_point"))
 #: What a recording of the function that runs now notes.
 _NOTED: ContextVar[Noted | None] = ContextVar("dreamstream_noted", default=None)
 
@@ -144,10 +146,9 @@ class Noted(Recording):
 
     def place(self, out: Any) -> Place | None:
         """Return the place whose call gave `out`; None where it can't be repeated."""
-        inner = out._inner if isinstance(out, StreamTensor) else None
-        of_lengths = type(inner) in (Symbolic, Deferred)
-        does_more = self.handled and not (is_constant(inner) and inner.fresh)
-        if not self._whole or ((does_more or not (self.asked.streams or of_lengths)) and not self._legs):
+        of_lengths = isinstance(out, StreamTensor) and type(out._inner) in (Symbolic, Deferred)
+        known = self.asked.streams or of_lengths or getattr(self.asked.key[0], "__name__", "") in _OF_KIND
+        if not self._whole or ((self.handled or not known) and not self._legs):
             return None
         if any(type(x) is not kind or vars(x) is not held for x, kind, held in self._before):
             return None  # what it was given has become another
