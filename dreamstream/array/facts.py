@@ -303,7 +303,7 @@ def _deferred_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Mak
         made.args, made.kwargs = args(e, g), kwargs(e, g) if fixed is None else fixed
         if says:
             made.value, made.length = made.args
-        made._facts = facts, [e[at] for at in places], records
+        made._facts = facts, list(map(e.__getitem__, places)), records
         if constants:
             made.constants = constants
         if share:

@@ -86,6 +86,12 @@ def length_maker(out: Any, edges: Sequence[Any]) -> Callable[..., Any]:
     rounded = [(times, a, length_maker(a.length, edges)) for times, a in out.terms if hasattr(a, "by")]
     order = [not hasattr(atom, "by") for _, atom in out.terms]
 
+    def length_of_one(e: Sequence[Any], *_: Any) -> Any:
+        made: Any = object.__new__(kind)
+        made.edge, made.plus, ((times, at),) = e[first], plus, whole
+        made.terms = ((times, e[at]),)
+        return made
+
     def length_of(e: Sequence[Any], *_: Any) -> Any:
         made: Any = object.__new__(kind)
         plain = iter([(times, e[at]) for times, at in whole])
@@ -94,7 +100,7 @@ def length_maker(out: Any, edges: Sequence[Any]) -> Callable[..., Any]:
         made.terms = tuple([next(plain if is_edge else others) for is_edge in order])
         return made
 
-    return length_of
+    return length_of_one if order == [True] else length_of
 
 
 #: Facts of lengths that a line holds; a forward whose numbers change from call to call asks for ever others.

@@ -101,7 +101,10 @@ def key_of_size(
     try:
         tokens.append(x)
         key: tuple[Any, ...]
-        if kind is Complex:
+        known = x.__dict__.get("_facts") if kind in _POSITIONS else None
+        if known is not None and known[0] is not None and known[2] is torch.is_grad_enabled():  # as `key_of` says
+            key, own = (known[0],), [*known[1]]
+        elif kind is Complex:
             key = (kind, *key_of_stream(x.real, own), *key_of_stream(x.imag, own))
         else:
             key = (key_of(x, own, entry.library),)
