@@ -236,10 +236,8 @@ def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
         sizes, device, dtype = maker(out.shape, edges, given), out.device, out.dtype
         return lambda e, g: ShapeOf(sizes(e, g), device, dtype)
     if isinstance(out, tuple) or hasattr(out, "edge") or hasattr(out, "shape"):
-        at = next((i for i, x in enumerate(given) if x is out), None)
-        if at is None:
-            raise Unknown
-        return lambda e, g: g[at]
+        place = index_of(out, given)
+        return lambda e, g: g[place]
     if hasattr(out, "__dict__") and not callable(out):
         raise Unknown
     return partial(constant, out)

@@ -560,7 +560,7 @@ class Counting(torch.nn.Module):
 
 
 def test_what_a_loop_does_beside_its_tensors_happens_as_often_as_it_is_traced(capsys):
-    """Twice in a patched module's first call, then once, whatever the number of frames; never in an engine's steps."""
+    """Twice in a patched module's first call, then once, whatever the number of frames; never by an engine."""
     x, model = torch.randn(1, 7, 2), Counting()
     SEEN.clear()
     whole = model(x)

@@ -124,8 +124,8 @@ def is_view(args: tuple[Any, ...]) -> bool:
 
 def takes_copy(args: tuple[Any, ...]) -> bool:
     """Whether a copy of what is written into can be written into instead: frames meet frames, numbers, tensors."""
-    found = leaves(args)
-    inner = [x._inner for x in found if type(x) is SHELL]
+    found: list[Any] = leaves(args)
+    inner = [inner_of(x) for x in found if type(x) is SHELL]
     return (
         type(args[0]) is SHELL
         and all(type(x) in _WRITTEN for x in found)

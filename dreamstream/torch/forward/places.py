@@ -523,24 +523,25 @@ class Anew:
     ----------
     reads : set of int
         Which of the tensors that it is given it reads: with the same numbers in these it is repeated.
+    left : int
+        How often it may still meet other numbers.
     """
 
     def __init__(self, reads: set[int]) -> None:
-        self.reads, self._left = reads, 16
+        self.reads, self.left = reads, 16
 
-    def known_as(self, forward: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Return what the function is known as with these numbers; None where they differ from call to call."""
-        if not self.reads or not self._left:
-            return None
-        tensors = Asked(*REPLAY.ask(forward, func, args, kwargs)).tensors
-        if not all(is_small(tensors[i]) for i in self.reads):
-            return None
+    def known_as(self, asked: Asked) -> Any:
+        """Return what the function is known as with the numbers that are read."""
+        tensors, func = asked.tensors, asked.key[0]
         numbers = tuple([as_bytes(tensors[i]) for i in self.reads])
         return (numbers, *func) if type(func) is tuple else (numbers, func)
 
-    def missed(self) -> None:
-        """Note that other numbers were read."""
-        self._left -= 1
+    def knows(self, forward: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Return what `known_as` does; None where numbers differ from call to call, or can't be in a key."""
+        found = REPLAY.ask(forward, func, args, kwargs) if self.reads and self.left else None
+        if found is None or not all(is_small(Asked(*found).tensors[i]) for i in self.reads):
+            return None
+        return self.known_as(Asked(*found))
 
 
 #: Where nothing is repeated; how many places a forward may have beside a few per operation.
@@ -568,10 +569,10 @@ def repeated(
     _compute(kwargs.values())
     out = REPLAY.call(forward, func, args, kwargs)
     if type(out) is Anew:
-        reading, func = out, out.known_as(forward, func, args, kwargs)
+        reading, func = out, out.knows(forward, func, args, kwargs)
         out = ANEW if func is None else REPLAY.call(forward, func, args, kwargs)
         if out is NotImplemented:
-            reading.missed()
+            reading.left -= 1
     if type(out) is Anew:
         return run(*given)
     return recorded(forward, func, args, kwargs, run, *given) if out is NotImplemented else out
@@ -610,8 +611,7 @@ def recorded(
     place, key = recording.place(out) or ANEW, asked[0]
     if recording.read and place is not ANEW and not _has_numbers(func):
         courses[key] = reading = Anew(recording.read)
-        if (known_as := reading.known_as(forward, func, args, kwargs)) is not None:
-            key = REPLAY.ask(forward, known_as, args, kwargs)[0]
+        key = (reading.known_as(recording.asked), *key[1:])
     courses[key] = place
     return out
 
