@@ -58,17 +58,10 @@ class Body:
         self.firsts: list[int] = []
         self.n_values = 0
 
-    def known_as(self, weight: Any) -> Any:
-        return None
-
     def misuse(self, message: str, rest: str | None = None) -> Exception:
         """Return the exception for a use that streams can't have."""
         error: Exception = self.loop.entry.misuse(message, rest)
         return error
-
-    def homes_of(self, held: Any) -> list[Any]:
-        """Return the places where objects and functions hold values."""
-        return list(self.loop.entry.homes_of(held))
 
     def value(self, line: Line, handle: Any) -> Edge:
         """Return an edge of the body."""
