@@ -63,6 +63,10 @@ class Body:
         error: Exception = self.loop.entry.misuse(message, rest)
         return error
 
+    def homes_of(self, held: Any) -> list[Any]:
+        """Return the places where objects and functions hold values."""
+        return list(self.loop.entry.homes_of(held))
+
     def value(self, line: Line, handle: Any) -> Edge:
         """Return an edge of the body."""
         return Edge(self, line, None, handle)

@@ -202,7 +202,7 @@ def _of_pairs(keys: Any, function: Callable[..., Any], *given: Any) -> Deferred:
 
 @lru_cache(maxsize=16)
 def _as_tensor(library: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that gives the library's tensors: the same in every call, whose answers are found again."""
+    """Return the function that gives the library's tensors: always the same one, whose answers are found again."""
 
     @wraps(function)
     def tensor(*given: Any) -> Any:

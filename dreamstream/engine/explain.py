@@ -220,7 +220,7 @@ class Explanation:
         return first.shape[first.dims.index("L")] if "L" in first.dims else None
 
     def follow(self, f: Any, given: Any, out: Any) -> Any:
-        """Return what was computed of a number of all streams, and know it; of Python's max and min that number."""
+        """Return what was computed of a number of all streams, and know it; of Python's max and min the number."""
         number = next((x for x in given if id(x) in self.of_batch), None)
         if number is not None and f in (max, min):
             return number
