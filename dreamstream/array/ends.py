@@ -43,10 +43,7 @@ def last_frame(x: StreamTensor, behind: int = 1) -> StreamTensor:
 
 def _last_window(x: StreamTensor, count: int) -> StreamTensor:
     """Return the last frames in L's place; streams of fewer are refused."""
-    edge: Any = x.edge
-    length = edge.entry.library.length(edge)
-    if not isinstance(enough := length.compare(count, "ge"), bool):
-        enough.require()
+    x.require_frames(count)
     axis = x.dims.index("L")
     made: Any = last_frame(x.unfold(axis, count, 1)).movedim(-1, axis)
     return made
@@ -223,8 +220,7 @@ def put_last(before: StreamTensor, x: StreamTensor) -> StreamTensor | None:
     if more > 0:
         made = made._through("pad", {"left": more, "right": 0, "mode": "replicate"})
     elif more < 0:
-        if not isinstance(enough := ends.of.size(axis).compare(ends.count - more, "ge"), bool):
-            enough.require()
+        ends.of.require_frames(ends.count - more)
         made = made._through("slice", {"start": -more, "crop": 0, "step": 1})
     whole, v = made.in_order(), before.to(made.dtype).in_order()
     attributes = {"start": 0, "crop": ends.count, "step": 1}

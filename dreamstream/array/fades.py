@@ -36,9 +36,7 @@ def at_an_end(constant: Any, x: StreamTensor, axis: int, last: bool) -> StreamTe
     library = x.edge.entry.library  # type: ignore[union-attr]
     own = constant if isinstance(constant, Tensor) else library.constant(constant)
     count = own.shape[axis - x.ndim]
-    frames = library.length(x.edge)
-    if not isinstance(enough := frames.compare(count, "ge"), bool):
-        enough.require()
+    x.require_frames(count)
     one = ones_of(x, own.dtype)
     sizes = [count if i == axis else 1 if d == "B" else one.features[d] for i, d in enumerate(one.dims)]
     for dim in range(-own.ndim, 0):  # a feature that the constant has once is one of the stream's frames, too

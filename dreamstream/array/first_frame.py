@@ -237,7 +237,7 @@ class FirstFrame(LikeOthers):
             return self
         if self.count > _MOST_TOGETHER or self.times > 1:
             self.refuse(f"what is no sum, mean or extreme and goes over more than {_MOST_TOGETHER}")
-        _require(self.stream, self.count)
+        self.stream.require_frames(self.count)
         windows = self.stream.unfold(self.axis, self.count, 1)
         made = self._as(windows.movedim(-1, self.axis + 1), False)
         made.side_by_side = True
@@ -448,13 +448,6 @@ def _of_one_length(firsts: Sequence[FirstFrame]) -> list[Any]:
     return [library.see(_longer(x.stream, -n)) if n else x._seen for x, n in zip(firsts, crops)]
 
 
-def _require(x: StreamTensor, count: int) -> None:
-    """Refuse streams of fewer frames at their ends."""
-    edge: Any = x.edge
-    if not isinstance(enough := edge.entry.library.length(edge).compare(count, "ge"), bool):
-        enough.require()
-
-
 def _later(x: StreamTensor, more: int) -> StreamTensor:
     """Return for each frame the one so many behind it, or the last."""
     if not more:
@@ -582,7 +575,7 @@ def with_first(frames: Any, first: FirstFrame, behind: int | None = None) -> Any
         first.refuse("cat with frames of another length, and")
     if behind < 0:
         for x, least in ((frames.in_order(), -behind), (whole, first.count)):
-            _require(x, least)  # shorter streams have fewer frames to put before the others
+            x.require_frames(least)  # shorter streams have fewer frames to put before the others
         if first.count > 1:
             return reduce(with_first, reversed(first.one_by_one()), frames)
     whole = _longer(whole, max(-behind, 0))

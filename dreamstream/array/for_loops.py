@@ -427,9 +427,6 @@ class ForLoop:
                 frames = writing.put_frames(y, frames, start, crop)
             writing.write(y, frames, "an assignment to frames")
 
-    def see(self, seen: dict[str, Any]) -> None:
-        """Called behind the loop."""
-
     def after(self, name: str) -> Any:
         """Return what a name holds behind the loop."""
         if ("each", name) in self._made:

@@ -148,8 +148,7 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
             stop = None
         start = bound_of(start.soon(), frames) if isinstance(start, Length) else start
         if isinstance(start, Length) and isinstance(behind := start - frames, int):
-            if not isinstance(enough := start.compare(0, "ge"), bool):
-                enough.require()  # of shorter streams it is counted from the end
+            start.require("ge", 0)  # of shorter streams it is counted from the end
             start = behind
         if isinstance(start, Length):  # counted from the end, so that what is left has another's length
             from_end = frames + start

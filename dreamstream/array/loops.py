@@ -59,9 +59,6 @@ class Body:
         self.firsts: list[int] = []
         self.n_values = 0
 
-    def known_as(self, weight: Any) -> Any:
-        return None
-
     def misuse(self, message: str, rest: str | None = None) -> Exception:
         """Return the exception for a use that streams can't have."""
         error: Exception = self.loop.entry.misuse(message, rest)

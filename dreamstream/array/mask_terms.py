@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import Any
 
 import numpy as np
@@ -178,35 +178,37 @@ def rows_by_distance(
 
 def seen_in(context: Context, keys: Any) -> Deferred:
     """Return whether queries see keys in a context."""
-    length = keys.shape[2]
-    sizes = context.chunk, context.left, context.right, context.keep
-    library = length.edge.entry.library
-    return Deferred(library, _seen_by(library), (length, *sizes), {})
+    return _of_pairs(keys, seen, context.chunk, context.left, context.right, context.keep)
 
 
 def before_diagonal(keys: Any, diagonal: int) -> Deferred:
     """Return whether keys are before a diagonal, or on it."""
-    length = keys.shape[2]
-    library = length.edge.entry.library
-    return Deferred(library, _before(library), (length, diagonal), {})
+    return _of_pairs(keys, before, diagonal)
 
 
-@lru_cache(maxsize=8)
-def _before(library: Any) -> Callable[..., Any]:
-    def before(n: int, diagonal: int) -> Any:
-        return library.array(np.tri(n, k=diagonal, dtype=bool))
-
-    return before
+def before(n: int, diagonal: int) -> Any:
+    return np.tri(n, k=diagonal, dtype=bool)
 
 
-@lru_cache(maxsize=8)
-def _seen_by(library: Any) -> Callable[..., Any]:
-    """Return the function of a length and a context: the same in every call, whose answers are found again."""
+def seen(n: int, *sizes: Any) -> Any:
+    return expected(Context(*sizes), n)
 
-    def seen(n: int, *sizes: Any) -> Any:
-        return library.array(expected(Context(*sizes), n))
 
-    return seen
+def _of_pairs(keys: Any, function: Callable[..., Any], *given: Any) -> Deferred:
+    """Return what a function gives of the number of keys and of others, as a tensor of the library."""
+    library = _library(keys)
+    return Deferred(library, _as_tensor(library, function), (keys.shape[2], *given), {})
+
+
+@lru_cache(maxsize=16)
+def _as_tensor(library: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that gives the library's tensors: always the same one, whose answers are found again."""
+
+    @wraps(function)
+    def tensor(*given: Any) -> Any:
+        return library.array(function(*given))
+
+    return tensor
 
 
 def product_within(x: Any) -> DistanceProduct | None:

@@ -46,11 +46,8 @@ def _first(self: Any, k: int, axis: int, largest: bool, begin: int = 0) -> Extre
 
 def _of_enough(self: Any, name: str, k: int, axis: int) -> Any:
     """Return the stream, of which those of fewer frames are refused."""
-    enough: Any = True
     if _along_frames(self, axis):
-        enough = self.edge.entry.library.length(self.edge).compare(k, "ge")
-    if not isinstance(enough, bool):
-        enough.require()
+        self.require_frames(k)
     return Tensor._of_enough(self, name, k, axis)
 
 

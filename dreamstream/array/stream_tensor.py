@@ -318,6 +318,11 @@ class StreamTensor(OfStreams, Tensor):
         elif not same:
             raise ShapeError.here(f"a stream {self.roles} is never {length!r} long")
 
+    def require_frames(self, count: int) -> None:
+        """Refuse, at the end, streams of fewer frames."""
+        assert self.edge is not None
+        self.edge.entry.library.length(self.edge).require("ge", count)
+
     def of_length(self, length: Any) -> StreamTensor | None:
         """Return a length as a value of whole streams that broadcasts with this one, if it may meet such."""
         if self.edge is None or not (self.edge.rate == 0 or self.edge.may_wait):

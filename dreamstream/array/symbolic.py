@@ -266,8 +266,7 @@ class Symbolic(Typed, Described, Filled, Deferred):
 
     def _require_as_long(self, length: Any, role: Any) -> None:
         if role == "L":
-            same = length == self.length
-            same if isinstance(same, bool) else same.require()
+            length.require("eq", self.length)
 
     def view(self, *given: Any, size: Any = ()) -> Symbolic:
         """Return it with its features in another shape."""

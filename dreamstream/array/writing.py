@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import wraps
-from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 from weakref import ref
 
 import numpy as np
@@ -31,6 +31,7 @@ from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
 
+@dataclass(slots=True, eq=False)
 class View:
     """How a tensor is taken of another one whose memory it shares.
 
@@ -46,25 +47,18 @@ class View:
         Gives both, args and kwargs, when they are needed.
     """
 
-    __slots__ = ("args", "fill", "kwargs", "method", "of", "put")
+    of: Any
+    method: Callable[..., Any]
+    put: Callable[..., Any] | None
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    fill: Callable[[], Any] | None = None
 
     #: Why it can't be written into, where it has no way back.
-    why = (
+    why: ClassVar[str] = (
         "several elements of this stream share memory (expand, unfold), so that it can't be written into; use "
         ".clone() first"
     )
-
-    def __init__(
-        self,
-        of: Any,
-        method: Callable[..., Any],
-        put: Callable[..., Any] | None,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] = MappingProxyType({}),
-        fill: Callable[[], Any] | None = None,
-    ) -> None:
-        self.of, self.method, self.put, self.args = of, method, put, args
-        self.kwargs, self.fill = kwargs, fill
 
     def retake(self, x: StreamTensor) -> None:
         """Give the tensor its value back."""

@@ -219,14 +219,14 @@ class Explanation:
         first = self.capture.inputs[0]
         return first.shape[first.dims.index("L")] if "L" in first.dims else None
 
-    def follow(self, given: Any, out: Any) -> None:
-        """Know what was computed of a number of all streams."""
-        if (
-            any(id(x) in self.of_batch for x in given)
-            and hasattr(out, "ndim")
-            and not _stands_for_frames(_bared(out))
-        ):
+    def follow(self, f: Any, given: Any, out: Any) -> Any:
+        """Return what was computed of a number of all streams, and know it; of Python's max and min the number."""
+        number = next((x for x in given if id(x) in self.of_batch), None)
+        if number is not None and f in (max, min):
+            return number
+        if number is not None and hasattr(out, "ndim") and not _stands_for_frames(_bared(out)):
             self.of_batch[id(out)] = out
+        return out
 
     def all_frames(self) -> Frames:
         """Return the frames of the first input."""
@@ -396,9 +396,9 @@ def _called(f: Callable[..., Any], found: Callable[..., Any], /, *args: Any, **k
     explanation = _CURRENT.get()
     try:
         out = found(*args, **kwargs)
-        if explanation is not None and explanation.of_batch:
-            explanation.follow((getattr(f, "__self__", None), *args), out)
-        return out
+        if explanation is None or not explanation.of_batch:
+            return out
+        return explanation.follow(f, (getattr(f, "__self__", None), *args), out)
     except Exception as error:
         said = explained(error)
         if explanation is None or not isinstance(said, DreamStreamError):

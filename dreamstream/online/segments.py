@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 
+@dataclass(slots=True, eq=False)
 class StreamState:
     """What one stream remembers: frames so far per input, and a state per operation.
 
@@ -13,21 +15,11 @@ class StreamState:
     values that it was given once, where operators don't keep them themselves.
     """
 
-    __slots__ = ("frames", "key", "once", "sources", "states")
-
-    def __init__(
-        self,
-        frames: tuple[int, ...],
-        states: Any,
-        sources: Sequence[Any] = (),
-        key: int | None = None,
-        once: Sequence[Any] = (),
-    ) -> None:
-        self.frames = frames
-        self.states = states
-        self.sources = sources
-        self.key = key
-        self.once = once
+    frames: tuple[int, ...]
+    states: Any
+    sources: Sequence[Any] = ()
+    key: int | None = None
+    once: Sequence[Any] = ()
 
 
 def flatten(state: Any) -> bytes | None:

@@ -157,7 +157,7 @@ class Session:
             unknown = [i for i in gone if i not in known]
             if unknown:
                 raise StreamIdError("no such streams are live", unknown)
-            self.publish(dict.fromkeys(gone), self.forgetting(gone))
+            self.publish(dict.fromkeys(gone), ((self.joined, self.groups.without(gone)),))
 
     @property
     def groups(self) -> Groups:
@@ -168,10 +168,6 @@ class Session:
     def known_ids(self) -> list[str]:
         """Streams that can be forgotten."""
         return list(dict.fromkeys((*self.live_ids, *sorted(self.groups.waiting))))
-
-    def forgetting(self, ids: Sequence[str]) -> Sequence[tuple[Slot, Any]]:
-        """Return what else changes when streams are forgotten, as `publish` takes it."""
-        return ((self.joined, self.groups.without(ids)),)
 
     def state_of(self, stream_id: str) -> StreamState | None:
         """Return a stream's state, or None."""

@@ -26,10 +26,6 @@ MAGIC = b"DSEAGER1"
 MOST_FRAMES = 1 << 60
 
 
-def _script_to_json(script: Sequence[Any]) -> Any:
-    return json.loads(json.dumps(script))
-
-
 def dump(session: Session, ids: Sequence[str] | str | None) -> dict[str, bytes]:
     """Return the states of streams, or of all live ones."""
     with session.hold():
@@ -146,7 +142,7 @@ def load(session: Session, given: Mapping[str, bytes]) -> None:
         if live:
             raise StreamIdError("the streams are live already", live)
         fresh = not session.live_ids
-        own = as_cid(_script_to_json(session.script))
+        own = as_cid(json.loads(json.dumps(session.script)))
         for i, (script, rates, known, _) in read.items():
             if fresh:
                 session.script, session.rates, session.given = list(script), rates, known

@@ -9,6 +9,7 @@ dimensions, with the same arrays as weights, or with ones of the same types and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -143,6 +144,7 @@ def same_entry(inputs: Sequence[Any]) -> bool:
     return len(inputs) == 1 or len(set(map(id, map(_ENTRY, inputs)))) == 1
 
 
+@dataclass(slots=True, eq=False)
 class Course:
     """The operators that one passage ran, to be run again by the next call.
 
@@ -157,23 +159,12 @@ class Course:
         Which edges leave, and how they are seen.
     """
 
-    __slots__ = ("asked", "held", "known_as", "legs", "outputs", "weights")
-
-    def __init__(
-        self,
-        asked: list[Any],
-        held: Sequence[Any],
-        weights: Sequence[Any] | None,
-        legs: list[Leg],
-        outputs: list[tuple[int, Any, Any]],
-        known_as: list[Any] | None = None,
-    ) -> None:
-        self.asked = asked
-        self.known_as = known_as
-        self.held = held
-        self.weights = weights
-        self.legs = legs
-        self.outputs = outputs
+    asked: list[Any]
+    held: Sequence[Any]
+    weights: Sequence[Any] | None
+    legs: list[Leg]
+    outputs: list[tuple[int, Any, Any]]
+    known_as: list[Any] | None = None
 
 
 def repeat(course: Course, entry: Any, inputs: Sequence[Any], weights: Sequence[Any]) -> list[Any]:

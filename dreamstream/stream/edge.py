@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import lru_cache
 from operator import attrgetter
@@ -181,6 +182,7 @@ def _of_lengths(name: str, attributes: Any, *inputs: Any) -> _core.Op:
     return _core.Op(name, dict(attributes), inputs)
 
 
+@dataclass(slots=True, eq=False)
 class Request:
     """One operation inside a forward, and its operands.
 
@@ -200,26 +202,14 @@ class Request:
         Lineage of the output, where it is not what the operator makes of its input's.
     """
 
-    __slots__ = ("attributes", "cid", "edges", "name", "op", "values", "weights")
-
-    def __init__(
-        self,
-        name: str,
-        attributes: Mapping[str, Any],
-        edges: Sequence[Edge],
-        values: Sequence[Any],
-        weights: Sequence[Any] = (),
-        *,
-        cid: Cid | None = None,
-        op: Any = None,
-    ) -> None:
-        self.name = name
-        self.attributes = attributes
-        self.edges = edges
-        self.values = values
-        self.weights = weights
-        self.cid = cid
-        self.op = op
+    name: str
+    attributes: Mapping[str, Any]
+    edges: Sequence[Edge]
+    values: Sequence[Any]
+    weights: Sequence[Any] = ()
+    _: KW_ONLY
+    cid: Cid | None = None
+    op: Any = None
 
 
 class Entry(Protocol):

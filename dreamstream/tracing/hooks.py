@@ -40,9 +40,6 @@ class Loop:
     def after(self, name: str) -> Any:
         raise NotImplementedError
 
-    def see(self, seen: dict[str, Any]) -> None:
-        """Called behind a ``for`` that scans, before ``after``, with the variables as the last round left them."""
-
 
 _LOOP = Loop()
 

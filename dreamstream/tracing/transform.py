@@ -163,9 +163,8 @@ class Statements(Expressions):
             targets = Block([node.target]).names
             begin = put_back([n for n in names if n not in targets], loop, "carried")
             end = put_back(names, loop, "after")
-            see = ast.Expr(method(loop, "see", hook("seen")))
             body = [placed(when(attribute(loop, "scans"), begin), node.iter), *body]
-            orelse = [placed(when(attribute(loop, "scans"), [see, *end]), node.iter), *orelse]
+            orelse = [placed(when(attribute(loop, "scans"), end), node.iter), *orelse]
         new = ast.copy_location(ast.For(self.visit(node.target), over, body, orelse), node)
         return [placed(assign(loop, hook("loop", site)), node.iter), new]
 

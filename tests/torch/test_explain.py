@@ -382,11 +382,13 @@ def test_what_leaves_a_round_for_some_frames_leaves_the_rest_to_be_looked_at(lea
     assert said[-1].startswith("flip at") and not any("stack" in text and "flip" not in text for text in said)
 
 
+@pytest.mark.parametrize("least", [None, 1000])
 @pytest.mark.parametrize("library", [torch, ds])
-def test_an_if_on_a_number_of_all_streams_is_listed(library):
+def test_an_if_on_a_number_of_all_streams_is_listed(library, least):
     class Model(library.nn.Module):
         def forward(self, x):
-            most = x.abs().amax((0, 1, 2)) + 1
+            most = x.abs().amax((0, 1, 2))
+            most = most + 1 if least is None else max(most, least)
             if most > 3:
                 x = x / most
             return x.flip(1)

@@ -476,12 +476,9 @@ class Carries(Loop):
         self.log.append(("carried", name))
         return self.values.get(name, Hooks.unbound)
 
-    def see(self, seen):
-        self.seen = seen
-
     def after(self, name):
         self.log.append(("after", name))
-        return ("after", self.seen[name]) if name in self.seen else Hooks.unbound
+        return ("after", self.values[name]) if name in self.values else Hooks.unbound
 
 
 class Scans(Hooks):

@@ -240,6 +240,11 @@ class Length(Bits):
                 self._misuse(f"compared with {kind}")
         return compared(self, self - other, relation)
 
+    def require(self, relation: str, other: object) -> None:
+        """Refuse streams at their ends whose length does not compare so; one that no stream has is left alone."""
+        if isinstance(asked := self.compare(other, relation), Comparison):
+            asked.require()
+
     def __index__(self) -> int:
         if isinstance(number := self.soon(), int):
             return number

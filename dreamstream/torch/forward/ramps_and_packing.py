@@ -25,9 +25,7 @@ from .names import OF_LENGTHS, function
 # ---------------------------------------------------------------------- ramps and windows
 def _ramp(n: Length, last: Length) -> Any:
     """Return positions, of which that of a frame at `last` is 1; streams of one frame are refused."""
-    enough = (n - 1).compare(1, "ge")
-    if not isinstance(enough, bool):
-        enough.require()
+    (n - 1).require("ge", 1)
     return current().call(torch.arange, (n,), {"dtype": torch.float32}) / last
 
 

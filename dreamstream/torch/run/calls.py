@@ -388,14 +388,16 @@ class TorchCall(Call):
         if self.keeps_tape and not static:
             begins = begins | np.logical_and.reduce([c[:, 0] == 0 for c in inputs])
             begin = bool(begins.any())
-        if plan.n_carried is None:
-            plan.n_carried = len(kernel.carries(step, constants, like))
+        made: tuple[Tensor, ...] = ()
+        if begin or plan.n_carried is None:
+            made = tuple(kernel.carries(step, constants, like))
+            plan.n_carried = len(made)
         keys = [(ordinal, "carried", k) for k in range(plan.n_carried)]
         if not begin:
             whole = [f for key in keys if (f := gathered.rows(key, copy=True)) is not None]
             if len(whole) == len(keys):
                 return tuple(whole)
-        made = tuple(m.expand(rows, *m.shape[1:]) for m in kernel.carries(step, constants, like))
+        made = tuple(m.expand(rows, *m.shape[1:]) for m in made or kernel.carries(step, constants, like))
         if static or begins.all():
             return made
         found = [gathered.rows(key, copy=True) for key in keys]

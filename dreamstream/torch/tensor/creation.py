@@ -190,13 +190,9 @@ def targets_like(y: Any, rows: Sequence[Any], dims: Sequence[Any]) -> Any:
     return type(y).from_frames(value, dims, y.meta, y.starts, y.rate)
 
 
-def _join(arrays: Sequence[Tensor], axis: int) -> Tensor:
-    return torch.cat(list(arrays), axis)
-
-
 def _keep(array: Tensor) -> Tensor:
     """What a collector stores: without a graph its own copy, in training the tensor with its graph."""
     return array if array.requires_grad else array.detach().clone()
 
 
-register_arrays(Tensor, _join, _keep)
+register_arrays(Tensor, lambda arrays, axis: torch.cat(list(arrays), axis), _keep)
