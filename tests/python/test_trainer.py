@@ -1,5 +1,6 @@
 """ChunkTrainer in both front ends: what it takes, what it does around its steps, and what it refuses."""
 
+import functools
 import math
 from collections import namedtuple
 from collections.abc import Mapping
@@ -125,17 +126,22 @@ SOURCES = {
 }
 
 
+@functools.cache
+def trained_on_a_dict(lib, variant):
+    """The losses of two epochs, and the weights behind them."""
+    trainer = trainer_of(lib, model_of(lib, variant=variant), lanes=2)
+    return [trainer.epoch(*arrays()) for _ in range(2)], weights(trainer)
+
+
 @pytest.mark.parametrize("name", SOURCES)
 @pytest.mark.parametrize("variant", VARIANTS[::2])
 def test_all_sources_train_alike(lib, name, variant, monkeypatch):
-    inputs, targets = arrays()
-    wanted = trainer_of(lib, model_of(lib, variant=variant), lanes=2)
-    losses = [wanted.epoch(inputs, targets) for _ in range(2)]
+    (inputs, targets), (losses, wanted) = arrays(), trained_on_a_dict(lib, variant)
     got = trainer_of(lib, model_of(lib, variant=variant))
     monkeypatch.setitem(TOGETHER, "together", variant != VARIANTS[0])
     again = [got.epoch(*SOURCES[name](inputs, targets)) for _ in range(2)]
     assert again == pytest.approx(losses, rel=1e-5)
-    assert_same(weights(got), weights(wanted))
+    assert_same(weights(got), wanted)
 
 
 def test_batches_of_dataloaders(lib):
