@@ -47,7 +47,7 @@ NOT_FAST = {
 #: Folders of which nothing is in the fast tier: not even looked at, for that takes as long as running it.
 NONE_FAST = ("c", "fuzz", "golden", "threads", "torch")
 #: Of alike models of other packages the default tier has one in so many, by turns that follow from their names.
-ONE_IN = {"test_decoders.py": 3, "test_attention_encoders.py": 2}
+ONE_IN = {"test_decoders.py": 4, "test_attention_encoders.py": 3}
 #: What compiles the engine once more, with sanitizers too, comes last: the rest has told what it can by then. What
 #: takes longest of it comes first, so that no process is left alone with it at the end.
 LAST = ("fuzz", "c")

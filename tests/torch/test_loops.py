@@ -119,8 +119,12 @@ def test_modules_stream(name, front, request):
     compare(streamed(compiled(ds.compile(model, ("B", "L", D), verify=False)), xs, 2), wanted, 2e-5)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_engines_stream_as_files_and_snapshots_say(name):
+#: Of each loop one of these in the default tier.
+TURNS = by_turns(CASES, ["engines", "gradients"])
+
+
+@pytest.mark.parametrize(("name", "turn"), TURNS[::2])
+def test_engines_stream_as_files_and_snapshots_say(name, turn):
     """Any chunks have the same bits, and so has what goes on from a file and snapshots in another process."""
     model = Loop(CASES[name]).eval()
     xs = [torch.randn(n, D) for n in LENGTHS]
@@ -134,8 +138,8 @@ def test_engines_stream_as_files_and_snapshots_say(name):
                 assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_gradients_are_those_of_whole_files(name, in_float64):
+@pytest.mark.parametrize(("name", "turn"), TURNS[1::2])
+def test_gradients_are_those_of_whole_files(name, turn, in_float64):
     model = Loop(CASES[name])
     xs = [torch.randn(n, D) for n in (9, 4)]
     loss = sum(y.sin().sum() for x in xs for y in leaves(model(x[None])))
