@@ -123,7 +123,7 @@ def test_no_number_is_read_from_the_device(name):
             continue
         data = {f"s{i}": case.stream(rng) for i in range(3)}
         weights = [None if w is None else w.to("meta") for w in tensors(case.weights)]
-        streams = (Plain, Online)[seed // 2 % 2](case, op, weights)
+        streams = (Online, Plain)[seed // 2 % 2](case, op, weights)
         streams.device = "meta"
         with torch.no_grad():
             for rows, counts, ended in calls_of(case, rng, data, "random"):
