@@ -35,19 +35,21 @@ FAST = ("attacks", "decode", "python", "source", "tracing")
 NOT_FAST = {
     "test_backends.py", "test_benchmarks.py", "test_bulk.py", "test_checkpoints.py", "test_cli.py",
     "test_cli_bench.py", "test_cli_files.py", "test_cli_run.py", "test_cli_transcribe.py", "test_config_flags.py",
-    "test_decode_streams.py", "test_decode_transducer.py", "test_docs.py", "test_doctests.py", "test_draws.py",
-    "test_examples_c.py", "test_examples_foreign.py", "test_faults.py", "test_faults_files.py", "test_files.py",
-    "test_header.py", "test_hostile_clients.py", "test_loader_processes.py", "test_loop_chains.py", "test_mass.py",
-    "test_memory.py", "test_memory_experts.py", "test_memory_files.py", "test_narrow_products.py", "test_optim.py",
-    "test_pickles.py", "test_prepared.py", "test_programs.py", "test_readme.py", "test_relative_attention.py",
-    "test_resample.py", "test_rules_reshape.py", "test_sanitized.py", "test_silero.py", "test_snapshots.py",
-    "test_source.py", "test_stream_loader.py", "test_trainer.py", "test_training.py", "test_training_commands.py",
-    "test_training_digits.py", "test_training_kept.py", "test_wav2letter.py", "test_wav2letter_files.py",
+    "test_decode_peers.py", "test_decode_streams.py", "test_decode_transducer.py", "test_docs.py",
+    "test_doctests.py", "test_draws.py", "test_examples_c.py", "test_examples_foreign.py", "test_faults.py",
+    "test_faults_files.py", "test_files.py", "test_header.py", "test_hostile_clients.py",
+    "test_loader_processes.py", "test_loop_chains.py", "test_mass.py", "test_memory.py", "test_memory_experts.py",
+    "test_memory_files.py", "test_narrow_products.py", "test_optim.py", "test_pickles.py", "test_prepared.py",
+    "test_programs.py", "test_readme.py", "test_relative_attention.py", "test_resample.py",
+    "test_rules_reshape.py", "test_sanitized.py", "test_silero.py", "test_snapshots.py", "test_source.py",
+    "test_stream_loader.py", "test_tensor_gradients.py", "test_trainer.py", "test_training.py",
+    "test_training_commands.py", "test_training_digits.py", "test_training_kept.py", "test_wav2letter.py",
+    "test_wav2letter_files.py",
 }  # fmt: skip
 #: Folders of which nothing is in the fast tier: not even looked at, for that takes as long as running it.
 NONE_FAST = ("c", "fuzz", "golden", "threads", "torch")
 #: Of alike models of other packages the default tier has one in so many, by turns that follow from their names.
-ONE_IN = {"test_decoders.py": 3, "test_attention_encoders.py": 2}
+ONE_IN = {"test_decoders.py": 4, "test_attention_encoders.py": 3}
 #: What compiles the engine once more, with sanitizers too, comes last: the rest has told what it can by then. What
 #: takes longest of it comes first, so that no process is left alone with it at the end.
 LAST = ("fuzz", "c")

@@ -45,6 +45,28 @@ def stepped(engine: ds.Engine) -> Step:
     return step
 
 
+def called(model: Any, names: Any = None, moves: bool = False) -> Step:
+    """Return what calls a copy of a torch model, patched, whose states may go and come between calls."""
+    import torch
+
+    model = ds.patch_module(copy.deepcopy(model)).online()
+
+    def step(rows: Any) -> dict[str, Any]:
+        ids, chunks, _, sos, eos = (list(part) for part in zip(*rows))
+        parts = [torch.from_numpy(c.copy()) for c in chunks]
+        x = ds.stream_tensor(parts, ids=ids, sos=sos, eos=eos, names=names)
+        once = {i: torch.from_numpy(e) for i, _, e, starts, _ in rows if starts}
+        with torch.no_grad():
+            y = model(x, ds.static(once) if once else None)
+        if moves and len(ids) > 1:
+            states = model.get_state(model.live_ids)
+            model.reset()
+            model.set_state(states)
+        return {i: y[i].numpy() for i in ids}
+
+    return step
+
+
 def require_gradients(
     model: Any, given: dict[str, tuple[Any, Any]], axis: int, names: Any, loss_of: Any, variant: str
 ) -> None:

@@ -5,7 +5,7 @@ and stacks say is torch's, as of all shared cases: tests/torch/test_shared_cases
 """
 
 import pytest
-from ds_laws import FAMILIES, GENERATORS, LAWS, MODELS, check, is_default, is_fast, n_cases, of_fast, usual_cases
+from ds_laws import FAMILIES, GENERATORS, LAWS, MODELS, check, is_default, is_fast, n_cases, usual_cases
 
 NAMES = [*GENERATORS, *MODELS]
 
@@ -22,9 +22,8 @@ def test_families_have_their_members():
 @pytest.mark.parametrize(
     ("law", "name"), [pytest.param(law, name, marks=marks(law, name)) for law in LAWS for name in NAMES]
 )
-def test_law(law, name, request):
-    cases = of_fast if request.config.option.markexpr == "fast" else usual_cases
-    for index in cases(law, name):
+def test_law(law, name):
+    for index in usual_cases(law, name):
         check(law, name, 1, index)
 
 

@@ -166,15 +166,15 @@ def padded(n_bytes: int) -> int:
 def test_streams():
     stats: Counter[str] = Counter()
     missing = {o["name"] for o in _core.operators()} - set(ELSEWHERE)
-    numbers = seeds(range(100))
+    numbers = seeds(range(45))
 
     def check(seed: int) -> None:
         missing.difference_update(run(seed, stats).operators)
 
     each(numbers, check)
-    if len(numbers) < 100:
+    if len(numbers) < 45:
         return
-    for seed in range(100, 600):  # those that have an operator which is in none of the first
+    for seed in range(45, 600):  # those that have an operator which is in none of the first
         if not missing:
             break
         if missing & Subject.of(seed).operators:
@@ -201,16 +201,16 @@ def test_streams():
 
 def test_frames_leave_as_soon_as_they_are_final():
     stats: Counter[str] = Counter()
-    numbers = seeds(range(1000, 1050))
+    numbers = seeds(range(1000, 1030))
     each(numbers, lambda seed: finality_of(seed, stats))
     print(dict(stats))
-    if len(numbers) >= 50:
+    if len(numbers) >= 30:
         assert stats["late"] <= 0.02 * stats["probes"]
 
 
 def test_delay_and_receptive_field():
     stats: Counter[str] = Counter()
-    each(seeds(range(2000, 2060)), lambda seed: delay_of(seed, stats))
+    each(seeds(range(2000, 2040)), lambda seed: delay_of(seed, stats))
     print(dict(stats))
 
 
@@ -248,7 +248,7 @@ def test_offline_is_torch():
                 assert not a.size or np.abs(a - b).max() <= 1e-9 * max(1, np.abs(b).max()), f"output {k}"
             stats["compared"] += 1
 
-    numbers = seeds(range(4000, 4100))
+    numbers = seeds(range(4000, 4060))
     each(numbers, check)
     print(dict(stats))
     assert stats["compared"] >= len(numbers)

@@ -485,17 +485,25 @@ def test_what_is_nobodys_fault_passes(error):
     assert engine.ids == ["a"] and engine.position("a") == 4
 
 
-def test_calls_that_are_not_as_live_streams_are():
+@pytest.mark.parametrize("front", ["native", "torch"])
+def test_calls_that_are_not_as_live_streams_are(front):
     """A patched call of other types or features than those of live streams names its own rows, not theirs."""
-    model = ds.patch_module(Features().eval()).online()
+    lib = ds if front == "native" else pytest.importorskip("torch")
+    model = ds.patch_module(lib.nn.Linear(2, 1).eval()).online()
     ok, options = np.ones((3, 2), np.float32), {"names": ("B", "L", None)}
-    model(ds.stream_tensor([ok], ids=["ok"], sos=True, **options))
+
+    def called(rows, ids):
+        rows = rows if lib is ds else [lib.from_numpy(x) for x in rows]
+        return model(ds.stream_tensor(rows, ids=ids, sos=True, **options))
+
+    called([ok], ["ok"])
     for bad in (ok.astype(float), ok.astype(int), ok > 0, np.ones((3, 4), np.float32)):
         error = DTypeError if bad.shape == ok.shape else ShapeError
         for ids in (["b"], ["b", "c"]):
             with pytest.raises(error) as caught:
-                model(ds.stream_tensor([bad] * len(ids), ids=ids, sos=True, **options))
+                called([bad] * len(ids), ids)
             assert caught.value.ids == tuple(ids)
         if error is DTypeError:
-            assert re.match(r"input x: .* float32, and these chunks ", str(caught.value))
+            name = {"native": "float32", "torch": "torch.float32"}[front]
+            assert re.match(rf"input (input|x): .* {name}, and these chunks ", str(caught.value))
     assert model.live_ids == ["ok"]

@@ -533,7 +533,7 @@ def test_inspect_model(program, two_rates):
     assert "DS_ARGUMENT" in run(tool, path, "none", status=1)
 
 
-@pytest.mark.parametrize("how", ["valgrind", "sanitizers"])
+@pytest.mark.parametrize("how", ["sanitizers", pytest.param("valgrind", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["stream_wav.c", "many_streams.c", "inspect_model.c", "dsm_run.c"])
 def test_memory(program, two_rates, features, listener, recording, rng, tmp_path, name, how):
     """No byte is touched that is not the program's, none is read before it was written, none is lost."""

@@ -32,13 +32,19 @@ def patched(**options):
     return ds.patch_module(Model(), **options).online()
 
 
+def under_way():
+    """Two patched models, each with the first frames of a stream."""
+    model, twin = patched(), patched()
+    for m in (model, twin):
+        m(stream(9, sos=True))
+    return model, twin
+
+
 # ---------------------------------------------------------------------- patching
 
 
 def test_patching_twice_changes_nothing():
-    model, twin = patched(), patched()
-    for m in (model, twin):
-        m(stream(9, sos=True))
+    model, twin = under_way()
     before = {n: m.__dict__["_patch"] for n, m in model.named_modules()}
     assert ds.patch_module(model) is model and model.is_online and model.live_ids == ["a"]
     assert {n: m.__dict__["_patch"] for n, m in model.named_modules()} == before
@@ -155,9 +161,7 @@ def test_offline_is_the_untouched_model():
 
 def test_offline_keeps_live_streams():
     """One can validate in mid-file."""
-    model, twin = patched(), patched()
-    for m in (model, twin):
-        m(stream(9, sos=True))
+    model, twin = under_way()
     model.offline()
     x = ds.tensor(frames(30)[None])
     np.testing.assert_allclose(model(x), Model()(x), atol=1e-6)
@@ -178,9 +182,7 @@ def test_weights_can_change_while_streams_live():
 
 def test_a_layer_alone_and_inside():
     """A submodule that is called by itself has streams of its own."""
-    model, twin = patched(), patched()
-    for m in (model, twin):
-        m(stream(9, sos=True))
+    model, twin = under_way()
     model.down(stream(5, 3, sos=True))
     model.down(stream(5, 4))
     assert model.live_ids == ["a"] and model.down.live_ids == ["a"]
@@ -299,9 +301,7 @@ def test_states_go_on_in_a_fresh_process():
 
 
 def test_deep_copies_have_streams_of_their_own():
-    model, twin = patched(), patched()
-    for m in (model, twin):
-        m(stream(9, sos=True))
+    model, twin = under_way()
     other = copy.deepcopy(model)
     assert other.live_ids == ["a"] and other.is_online and other.near.is_online
     other(stream(4, 5, eos=True))
@@ -453,9 +453,7 @@ def test_audit_names_what_cannot_stream():
 
 
 def test_audit_leaves_the_model_alone():
-    model, twin = patched(), patched()
-    for m in (model, twin):
-        m(stream(9, sos=True))
+    model, twin = under_way()
     audit = ds.audit(model, ("B", 3, "L"))
     assert audit.state_size == ds.compile(Model(), ("B", 3, "L")).state_size
     assert [r.path for r in audit.rows] == ["(input)", "down", "near", "", "rnn"]

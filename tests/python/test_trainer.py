@@ -1,5 +1,6 @@
 """ChunkTrainer in both front ends: what it takes, what it does around its steps, and what it refuses."""
 
+import functools
 import math
 from collections import namedtuple
 from collections.abc import Mapping
@@ -19,10 +20,6 @@ VARIANTS = ("chunk-wise-aligned", "full-file-aligned", "full-file-unaligned")
 @pytest.fixture(params=["dreamstream", "torch"])
 def lib(request):
     return ds if request.param == "dreamstream" else pytest.importorskip("torch")
-
-
-def functional(lib):
-    return lib.nn.functional
 
 
 def arrays(seed=1, features=3):
@@ -50,7 +47,7 @@ def model_of(lib, form=lambda y, x: y, variant=VARIANTS[0], seed=0, layers=None)
 def trainer_of(lib, model=None, loss=None, optimizer="SGD", lr=0.1, **options):
     model = model_of(lib) if model is None else model
     made = getattr(lib.optim, optimizer)(model.parameters(), lr=lr)
-    return ChunkTrainer(model, made, loss or functional(lib).mse_loss, **{"chunk": 5, "lanes": 2, **options})
+    return ChunkTrainer(model, made, loss or lib.nn.functional.mse_loss, **{"chunk": 5, "lanes": 2, **options})
 
 
 def weights(trainer):
@@ -125,17 +122,22 @@ SOURCES = {
 }
 
 
+@functools.cache
+def trained_on_a_dict(lib, variant):
+    """The losses of two epochs, and the weights behind them."""
+    trainer = trainer_of(lib, model_of(lib, variant=variant), lanes=2)
+    return [trainer.epoch(*arrays()) for _ in range(2)], weights(trainer)
+
+
 @pytest.mark.parametrize("name", SOURCES)
 @pytest.mark.parametrize("variant", VARIANTS[::2])
 def test_all_sources_train_alike(lib, name, variant, monkeypatch):
-    inputs, targets = arrays()
-    wanted = trainer_of(lib, model_of(lib, variant=variant), lanes=2)
-    losses = [wanted.epoch(inputs, targets) for _ in range(2)]
+    (inputs, targets), (losses, wanted) = arrays(), trained_on_a_dict(lib, variant)
     got = trainer_of(lib, model_of(lib, variant=variant))
     monkeypatch.setitem(TOGETHER, "together", variant != VARIANTS[0])
     again = [got.epoch(*SOURCES[name](inputs, targets)) for _ in range(2)]
     assert again == pytest.approx(losses, rel=1e-5)
-    assert_same(weights(got), weights(wanted))
+    assert_same(weights(got), wanted)
 
 
 def test_batches_of_dataloaders(lib):
@@ -200,7 +202,7 @@ FORMS = {
 def test_forms_of_outputs(lib, form, variant):
     inputs, targets = arrays()
     make, pick = FORMS[form]
-    mse = functional(lib).mse_loss
+    mse = lib.nn.functional.mse_loss
     wanted = trainer_of(lib, model_of(lib, variant=variant))
     got = trainer_of(lib, model_of(lib, make, variant), lambda y, t: mse(pick(y), t))
     assert got.epoch(inputs, targets) == pytest.approx(wanted.epoch(inputs, targets), rel=1e-6)
@@ -230,7 +232,7 @@ def test_a_target_for_each_output(lib, by_name):
 
     def loss(y, target):
         seen.append([float(target[name].mean()) for name in names if target[name].lengths.sum()])
-        parts = [functional(lib).mse_loss(y[n], target[n], reduction="sum") for n in names]
+        parts = [lib.nn.functional.mse_loss(y[n], target[n], reduction="sum") for n in names]
         return sum(parts) / int(y[names[0]].lengths.sum() or 1)
 
     trainer_of(lib, model_of(lib, layers=Two), loss).epoch(inputs, targets)
@@ -250,10 +252,10 @@ def test_outputs_of_whole_streams(lib):
             return self.head(self.conv(x).mean(2))
 
     labels = {i: np.array([k % 3]) for k, i in enumerate(LENGTHS)}
-    trainer = trainer_of(lib, model_of(lib, layers=Pooled), functional(lib).cross_entropy)
+    trainer = trainer_of(lib, model_of(lib, layers=Pooled), lib.nn.functional.cross_entropy)
     model = trainer.model.offline()
     with_frames = [model(lib.tensor(x[None])) for x in inputs.values()]
-    each = [functional(lib).cross_entropy(y, lib.tensor(labels[i])) for i, y in zip(inputs, with_frames)]
+    each = [lib.nn.functional.cross_entropy(y, lib.tensor(labels[i])) for i, y in zip(inputs, with_frames)]
     wanted = float(np.mean([float(e.detach()) for e in each]))
     assert trainer.evaluate(inputs, labels) == pytest.approx(wanted, rel=1e-5)
     first, *_, last = [trainer.epoch(inputs, labels) for _ in range(8)]
@@ -270,7 +272,7 @@ def by_hand(lib, inputs, targets, n, between=lambda model: None, each=1, optimiz
         if lib is not ds:
             x = ds.stream_tensor([lib.from_numpy(np.array(x[i])) for i in x.ids], x.meta)
         y = model(x)
-        waiting.append((functional(lib).mse_loss(y, ds.train.align(y, targets)), int(y.lengths.sum())))
+        waiting.append((lib.nn.functional.mse_loss(y, ds.train.align(y, targets)), int(y.lengths.sum())))
         if len(waiting) == each:
             made.zero_grad()
             n_all = sum(k for _, k in waiting)
@@ -383,9 +385,9 @@ def test_targets_of_whole_streams(lib, variant):
     def ctc(y, target):
         losses = []
         for i, labels in zip(y.ids, target):
-            scores = functional(lib).log_softmax(y[i], -1)
+            scores = lib.nn.functional.log_softmax(y[i], -1)
             losses.append(
-                functional(lib).ctc_loss(scores, labels, lib.tensor(len(scores)), lib.tensor(len(labels)))
+                lib.nn.functional.ctc_loss(scores, labels, lib.tensor(len(scores)), lib.tensor(len(labels)))
             )
         return sum(losses) / len(losses)
 

@@ -202,7 +202,7 @@ CHUNKWISE = {
 }
 
 
-@pytest.mark.parametrize("last", [40, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("last", [25, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("front", ["native", "torch"])
 @pytest.mark.parametrize("recipe", CHUNKWISE)
 def test_the_last_of_many_chunks_keeps_what_the_tenth_keeps(recipe, front, last):

@@ -99,11 +99,16 @@ def _imported_rooms(path: Path, package: Path, order: list[str]) -> Iterator[tup
 
 def _imported_by_name(node: ast.AST, package: Path) -> list[list[str]]:
     """What a call of ``import_module`` names: a text, or a text behind the package's own name."""
-    if not (isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args):
+    if not (isinstance(node, ast.Call) and _called(node).endswith("import_module") and node.args):
         return []
     texts = [c.value for c in ast.walk(node.args[0]) if isinstance(c, ast.Constant) and isinstance(c.value, str)]
     names = [t.strip(".") for t in texts if t.strip(".") and not t.endswith(".")]
     return [[*([] if n.startswith(package.name) else [package.name]), *n.split(".")] for n in names]
+
+
+def _called(node: ast.Call) -> str:
+    """The last name of what is called."""
+    return getattr(node.func, "attr", getattr(node.func, "id", ""))
 
 
 def circles(package: Path) -> list[list[str]]:
@@ -309,7 +314,7 @@ def set_elsewhere(path: Path) -> list[str]:
             names |= {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             found.append((node.value, ast.unparse(node)))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr":
+        if isinstance(node, ast.Call) and _called(node) == "setattr":
             found.append((node.args[0], ast.unparse(node.args[0])))
         left += ast.iter_child_nodes(node)
     return sorted(text for of, text in found if ast.unparse(of).partition(".")[0] in names)

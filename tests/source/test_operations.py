@@ -3,7 +3,6 @@
 import ast
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -101,6 +100,8 @@ def test_page_names_files_that_are_there():
 # ---------------------------------------------------------------------- how often it is said
 #: How many operators keep to their limits; others are words for more than an operator, or have more to say.
 KEEP_TO_IT = 43
+#: What has variables of its own.
+FUNCTIONS = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def said_in(path: Path) -> set[str]:
@@ -114,11 +115,14 @@ def said_in(path: Path) -> set[str]:
         text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
         text = re.sub(r'"((?:\\.|[^"\\\n])*)"', lambda m: listed(m[1]), text)
         return set(re.findall(r"\w+", text.lower() if path.suffix == ".def" else text))
-    tree, said = ast.parse(text), set[str]()
-    prose = {n.value for n in ast.walk(tree) if isinstance(n, ast.Expr)}
-    variables = {n.id for n in inside(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    variables |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
-    for n in ast.walk(tree):
+    nodes, said, inside = list(ast.walk(ast.parse(text))), set[str](), set[ast.AST]()
+    for n in nodes:  # parents first: all that stands within functions and comprehensions
+        if n in inside or isinstance(n, FUNCTIONS):
+            inside.update(ast.iter_child_nodes(n))
+    prose = {n.value for n in nodes if isinstance(n, ast.Expr)}
+    variables = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    variables |= {n.arg for n in nodes if isinstance(n, ast.arg)}
+    for n in nodes:
         if isinstance(n, ast.Name) and n.id not in variables:
             said.add(n.id)
         elif isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.alias)):
@@ -133,12 +137,6 @@ def said_in(path: Path) -> set[str]:
 def listed(text: str) -> str:
     """A text that is no prose: one without spaces, or names with spaces between them; "" for others."""
     return text if re.fullmatch(r"[\w.\s?]*|\S*", text) else ""
-
-
-def inside(tree: ast.AST) -> Iterator[ast.AST]:
-    """All that stands within functions and comprehensions."""
-    own = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-    return (n for within in ast.walk(tree) if isinstance(within, own) for n in ast.walk(within))
 
 
 def paths() -> list[Path]:

@@ -1,6 +1,5 @@
 """Torch's tensors as chunks: of every type, in engines and in patched modules; those that can't be read."""
 
-import re
 import warnings
 
 import numpy as np
@@ -227,21 +226,6 @@ def test_rows_that_differ():
     with pytest.raises(DTypeError, match="arrays and torch's tensors") as caught:
         ds.stream_tensor([wide, wide, wide.numpy()], ids=list("abc"))
     assert caught.value.ids == ("c",)
-
-
-def test_calls_that_are_not_as_live_streams_are():
-    """A call of another type or of other features names its own rows, not the streams that are live."""
-    model = ds.patch_module(nn.Linear(2, 1).eval()).online()
-    ok, options = torch.ones(3, 2), {"names": ("B", "L", None)}
-    model(ds.stream_tensor([ok], ids=["ok"], sos=True, **options))
-    for bad in (ok.double(), ok.long(), ok > 0, torch.ones(3, 4)):
-        error = DTypeError if bad.shape == ok.shape else ShapeError
-        with pytest.raises(error) as caught:
-            model(ds.stream_tensor([bad] * 2, ids=["b", "c"], sos=True, **options))
-        assert caught.value.ids == ("b", "c")
-        if error is DTypeError:
-            assert re.match(r"input input: .* torch.float32, and these chunks ", str(caught.value))
-    assert model.live_ids == ["ok"]
 
 
 class Native(ds.nn.Module):

@@ -42,34 +42,36 @@ def test_every_function_of_the_tables_is_here():
     assert required() <= {name.partition(":")[0] for name in FUNCTIONS}
 
 
-def gradient(outputs, probes, x):
-    """Return the gradient of x where probes meet the outputs; None where torch has none."""
-    met = [(y, p) for y, p in zip(outputs, probes) if y.requires_grad and y.numel()]
+def gradients(outputs, probes, xs):
+    """Return by stream the gradient of x where all probes meet the outputs; nothing where torch has none."""
+    pairs = [pair for i in xs for pair in zip(outputs[i], probes[i])]
+    met = [(y, p) for y, p in pairs if y.requires_grad and y.numel()]
     if not met:
-        return torch.zeros_like(x)
+        return {i: torch.zeros_like(x) for i, x in xs.items()}
     try:
         ys, given = map(list, zip(*met))
-        (found,) = torch.autograd.grad(ys, x, given, retain_graph=True, allow_unused=True)
+        found = torch.autograd.grad(ys, list(xs.values()), given, allow_unused=True)
     except RuntimeError as error:
         assert "not implemented" in str(error)
-        return None
-    return torch.zeros_like(x) if found is None else found
+        return {}
+    return {i: torch.zeros_like(x) if g is None else g for (i, x), g in zip(xs.items(), found)}
 
 
 def offline(function, name):
     """Return by stream what torch gives for it alone, probes and its gradient; nothing where torch raises."""
-    wanted = {}
+    outputs, probes, xs = {}, {}, {}
     for i in STREAMS.keys() - unlike(name) - {"empty"}:
         x = torch.tensor(STREAMS[i], requires_grad=True)
         try:
-            outputs = [y[0] for y in Of(function)(x[None])]
+            outputs[i] = [y[0] for y in Of(function)(x[None])]
         except (RuntimeError, IndexError, ValueError):  # too few frames
             continue
         generator = torch.Generator().manual_seed(1)
-        probes = [torch.randn(y.shape, generator=generator, dtype=torch.double) for y in outputs]
-        same = i not in unlike(name, UNLIKE_GRADIENTS)
-        wanted[i] = (outputs, probes, gradient(outputs, probes, x) if same else None)
-    return wanted
+        probes[i] = [torch.randn(y.shape, generator=generator, dtype=torch.double) for y in outputs[i]]
+        if i not in unlike(name, UNLIKE_GRADIENTS):
+            xs[i] = x
+    slopes = gradients(outputs, probes, xs)
+    return {i: (outputs[i], probes[i], slopes.get(i)) for i in outputs}
 
 
 def sizes(n, way):
@@ -102,14 +104,16 @@ def differ(got, wanted):
 
 def compare(got, wanted, xs):
     """Hold outputs and gradients against torch's, stream by stream."""
-    for i, (outputs, probes, expected) in wanted.items():
+    for i, (outputs, _, _) in wanted.items():
         for a, b in zip(got[i], outputs, strict=True):
             assert a.shape == b.shape, i
             where = differ(a, b)
             assert not where.any(), (i, "values", a[where][:4], b[where][:4])
-        if expected is not None:
-            where = differ(found := gradient(got[i], probes, xs[i]), expected)
-            assert not where.any(), (i, "gradients", xs[i][where][:4], found[where][:4], expected[where][:4])
+    expected = {i: slope for i, (_, _, slope) in wanted.items() if slope is not None}
+    found = gradients(got, {i: w[1] for i, w in wanted.items()}, {i: xs[i] for i in expected})
+    for i, slope in expected.items():
+        where = differ(found[i], slope)
+        assert not where.any(), (i, "gradients", xs[i][where][:4], found[i][where][:4], slope[where][:4])
 
 
 @pytest.mark.parametrize(

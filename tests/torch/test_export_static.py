@@ -66,7 +66,7 @@ def test_operators(name, tmp_path):
     assert (worst is None) == (name in REFUSED), refusals
 
 
-@pytest.mark.parametrize(("name", "frames"), by_turns(MODELS, [1, 6]))
+@pytest.mark.parametrize(("name", "frames"), by_turns(MODELS, [1, 6], one_in=2))
 def test_models(name, frames, tmp_path):
     model, spec, dtype = model_of(name)
     engine = ds.compile(model, spec, dtype=dtype, verify=False)
@@ -79,7 +79,7 @@ def test_models(name, frames, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "way"), by_turns([n for n in CASES if CASES[n].exports and CASES[n].onnx], ["static"], one_in=16)
+    ("name", "way"), by_turns([n for n in CASES if CASES[n].exports and CASES[n].onnx], ["static"], one_in=32)
 )
 def test_shared_cases(name, way, tmp_path):
     case = CASES[name]
@@ -229,8 +229,9 @@ class Averaged(torch.nn.Module):
         return self.causal(torch.nn.functional.pad(y, (2, 0)))
 
 
-@pytest.mark.parametrize("frames", [1, 3, 8])
-@pytest.mark.parametrize("name", ["joined", "vocoder", "strided", "padded", "subsampled", "averaged"])
+@pytest.mark.parametrize(
+    ("name", "frames"), by_turns(["joined", "vocoder", "strided", "padded", "subsampled", "averaged"], [1, 3, 8])
+)
 def test_starts(tmp_path, name, frames):
     """Streams that begin otherwise than they go on: mirrored ones, and those whose first windows are not full."""
     pad, conv, up = torch.nn.ReflectionPad1d, torch.nn.Conv1d, torch.nn.ConvTranspose1d

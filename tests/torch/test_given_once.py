@@ -1,6 +1,5 @@
 """Inputs given once in torch's models, as they are written: patched, compiled, trained."""
 
-import copy
 import inspect
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from given_once import driven, require_gradients, stepped
+from given_once import called, driven, require_gradients, stepped
 from torch import nn
 
 import dreamstream as ds
@@ -149,26 +148,12 @@ def streams(rng: Any, n: int, least: int = 2) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def patched(model: Any) -> Any:
-    model = ds.patch_module(copy.deepcopy(model)).online()
-
-    def call(rows: Any) -> dict[str, Any]:
-        ids, chunks, _, sos, eos = (list(part) for part in zip(*rows))
-        x = ds.stream_tensor([torch.from_numpy(c.copy()) for c in chunks], ids=ids, sos=sos, eos=eos)
-        once = {i: torch.from_numpy(e) for i, _, e, starts, _ in rows if starts}
-        with torch.no_grad():
-            y = model(x, ds.static(once) if once else None)
-        return {i: y[i].numpy() for i in ids}
-
-    return call
-
-
 def compiled(model: Any) -> Any:
     name = list(inspect.signature(model.forward).parameters)[1]
     return stepped(ds.compile(model, {"x": ("B", 8, "L"), name: ("B", 6)}))
 
 
-@pytest.mark.parametrize("form", [patched, compiled])
+@pytest.mark.parametrize("form", [called, compiled])
 @pytest.mark.parametrize("kind", MODELS)
 def test_streams_that_come_and_go(kind: Any, form: Any) -> None:
     torch.manual_seed(0)

@@ -123,16 +123,15 @@ def test_no_number_is_read_from_the_device(name):
             continue
         data = {f"s{i}": case.stream(rng) for i in range(3)}
         weights = [None if w is None else w.to("meta") for w in tensors(case.weights)]
-        for driver in (Plain, Online):
-            streams = driver(case, op, weights)
-            streams.device = "meta"
-            with torch.no_grad():
-                for rows, counts, ended in calls_of(case, rng, data, "random"):
-                    parts = [[x.to("meta") for x in tensors(p)] for p in parts_of(case, op, data, rows)]
-                    outputs = op.counts(counts, ended, [r.id for r in rows])
-                    for y, c, o in zip(streams.call(rows, parts, counts, ended), outputs, op.outputs):
-                        assert y is None or y.is_meta
-                        assert y is None or y.shape == ((c[:, 2] - c[:, 0]).sum(), *o[1])
+        streams = (Online, Plain)[seed // 2 % 2](case, op, weights)
+        streams.device = "meta"
+        with torch.no_grad():
+            for rows, counts, ended in calls_of(case, rng, data, "random"):
+                parts = [[x.to("meta") for x in tensors(p)] for p in parts_of(case, op, data, rows)]
+                outputs = op.counts(counts, ended, [r.id for r in rows])
+                for y, c, o in zip(streams.call(rows, parts, counts, ended), outputs, op.outputs):
+                    assert y is None or y.is_meta
+                    assert y is None or y.shape == ((c[:, 2] - c[:, 0]).sum(), *o[1])
 
 
 @pytest.mark.parametrize("name", MEANS)
@@ -188,7 +187,7 @@ def differentiable(name):
 @pytest.mark.parametrize("name", [n for n in NAMES if differentiable(n)])
 def test_gradients_of_chunks_are_those_of_whole_streams(name):
     """States on the tape: gradients into inputs, weights and starts, however the streams are cut."""
-    for _, case, op, rng in cases(name, "float64"):
+    for seed, case, op, rng in cases(name, "float64"):
         if not op.outputs[0][0].startswith("float"):
             continue
         streams = {f"s{i}": tensors(case.stream(rng)) for i in range(int(rng.integers(1, 4)))}
@@ -206,7 +205,6 @@ def test_gradients_of_chunks_are_those_of_whole_streams(name):
         }
         if probes:
             wanted = gradients(whole, probes, leaves)
-            for driver in (Plain, Online):
-                got = outputs_of(driver, case, op, rng, "random", streams, weights)
-                for a, b in zip(gradients(got, probes, leaves), wanted, strict=True):
-                    near(a.numpy(), b.numpy(), 1e-10)
+            got = outputs_of((Plain, Online)[seed % 2], case, op, rng, "random", streams, weights)
+            for a, b in zip(gradients(got, probes, leaves), wanted, strict=True):
+                near(a.numpy(), b.numpy(), 1e-10)

@@ -1,13 +1,12 @@
 """Memories: inputs given once with a length of their own, and attention to them, as torch's models write it."""
 
-import copy
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from given_once import driven, require_gradients
+from given_once import called, driven, require_gradients
 from torch import nn
 
 import dreamstream as ds
@@ -203,22 +202,7 @@ def streams(rng: Any, n: int, least: int = 2) -> dict[str, tuple[Any, Any]]:
 
 
 def patched(model: Any, path: Any) -> Any:
-    model = ds.patch_module(copy.deepcopy(model)).online()
-
-    def call(rows: Any) -> dict[str, Any]:
-        ids, chunks, _, sos, eos = (list(part) for part in zip(*rows))
-        parts = [torch.from_numpy(c.copy()) for c in chunks]
-        x = ds.stream_tensor(parts, ids=ids, sos=sos, eos=eos, names=("B", "L", None))
-        once = {i: torch.from_numpy(m) for i, _, m, starts, _ in rows if starts}
-        with torch.no_grad():
-            y = model(x, ds.static(once) if once else None)
-        if len(ids) > 1:  # states go and come
-            states = model.get_state(model.live_ids)
-            model.reset()
-            model.set_state(states)
-        return {i: y[i].numpy() for i in ids}
-
-    return call
+    return called(model, ("B", "L", None), moves=True)
 
 
 def compiled(model: Any, path: Any) -> Any:

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn, overrides
 from torch.overrides import TorchFunctionMode
+from torch_batches import streamed
 
 import dreamstream as ds
 from dreamstream import _core
@@ -122,20 +123,6 @@ FORWARDS = {
 }
 
 
-def streamed(model, whole, ids=("a", "b"), begin=0):
-    """Stream rows in chunks; the second has a frame less in every other call."""
-    got, at = {i: [] for i in ids}, [0] * len(ids)
-    for n, size in enumerate(CHUNKS):
-        first, last = n == 0, n == len(CHUNKS) - 1
-        sizes = [whole.shape[2] - a if last else max(size - r * (n % 2), 0) for r, a in enumerate(at)]
-        chunk = [whole[r, :, a : a + s] for r, (a, s) in enumerate(zip(at, sizes))]
-        out = model(ds.stream_tensor(chunk, ids=list(ids), sos=first, eos=last))
-        at = [a + s for a, s in zip(at, sizes)]
-        for i in ids:
-            got[i].append(out[i])
-    return got
-
-
 @pytest.mark.parametrize("training", [False, True], ids=["evaluated", "trained"])
 @pytest.mark.parametrize("name", FORWARDS)
 def test_warm_calls_ask_nothing_again(name, training, monkeypatch):
@@ -151,7 +138,7 @@ def test_warm_calls_ask_nothing_again(name, training, monkeypatch):
     monkeypatch.setattr(Forward, "_anew", lambda self, f, *given: asked.append(f) or anew(self, f, *given))
     for turn in range(2):
         asked.clear()  # the first turn has begun and ended streams, too
-        got = streamed(model, whole)
+        got = streamed(model, whole, CHUNKS)
         axis = 1 if want.shape[1] == whole.shape[2] else -1
         for row, i in enumerate("ab"):
             there = torch.cat(got[i], axis - 1 if axis > 0 else -1)

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch_batches import streamed
 
 import dreamstream as ds
 from dreamstream.torch.forward.mode import Forward
@@ -151,20 +152,6 @@ FORWARDS = {
 }
 
 
-def streamed(model, whole):
-    """Stream two rows in chunks; the second has a frame less in every other call."""
-    got, at = {"a": [], "b": []}, [0, 0]
-    for n, size in enumerate(CHUNKS):
-        first, last = n == 0, n == len(CHUNKS) - 1
-        sizes = [whole.shape[2] - a if last else max(size - r * (n % 2), 0) for r, a in enumerate(at)]
-        chunk = [whole[r, :, a : a + s] for r, (a, s) in enumerate(zip(at, sizes))]
-        out = model(ds.stream_tensor(chunk, ids=["a", "b"], sos=first, eos=last))
-        at = [a + s for a, s in zip(at, sizes)]
-        for i in "ab":
-            got[i].append(out[i])
-    return {i: torch.cat(parts, -1) for i, parts in got.items()}
-
-
 @pytest.mark.parametrize("training", [False, True], ids=["evaluated", "trained"])
 @pytest.mark.parametrize("name", FORWARDS)
 def test_warm_calls_know_what_calls_before_found(name, training, monkeypatch):
@@ -179,7 +166,7 @@ def test_warm_calls_know_what_calls_before_found(name, training, monkeypatch):
     monkeypatch.setattr(Forward, "_anew", lambda self, f, *given: asked.append(f) or anew(self, f, *given))
     for _ in range(2):
         asked.clear()  # the first turn has begun and ended streams, too
-        got = streamed(online, whole)
+        got = {i: torch.cat(parts, -1) for i, parts in streamed(online, whole, CHUNKS).items()}
         assert all(torch.allclose(got[i], want[row], atol=1e-5) for row, i in enumerate("ab"))
     assert len(asked) <= anew_at_most * len(CHUNKS), [f.__name__ for f in asked]
     online(ds.stream_tensor(whole, ids=["a", "b"], sos=True))

@@ -500,7 +500,7 @@ def test_functions_that_make_masks_stay_what_they_are(warm):
 
 
 #: The table in so many parts, a process looked at before and after each: the first of them in the default tier.
-OFTEN = 40
+OFTEN = 80
 BATCHES = [list(SHARED)[k::OFTEN] for k in range(OFTEN)]
 
 

@@ -75,21 +75,13 @@ def strided(rng: Rng, array: Array, dtype: Any = None) -> Array:
     return np.asfortranarray(array) if kind == 3 else array
 
 
-class _Handed:
-    """Arrays handed over in one call, and what they held."""
+#: Arrays handed over in one call, and what they held.
+_Handed = list[tuple[Array, Array]]
 
-    def __init__(self) -> None:
-        self.arrays: list[tuple[Array, Array]] = []
 
-    def own(self, array: Array) -> Array:
-        self.arrays.append((array, array.copy()))
-        return array
-
-    def settle(self) -> None:
-        """Nobody wrote into them; now they are overwritten."""
-        for array, before in self.arrays:
-            assert same(array, before), "a call wrote into its caller's input"
-            spoil(array)
+def _own(array: Array, handed: _Handed) -> Array:
+    handed.append((array, array.copy()))
+    return array
 
 
 def spoil(array: Array) -> None:
@@ -117,7 +109,7 @@ class _Driver:
             options: dict[str, Any] = {"ids": ids, "sos": sos, "eos": eos, "names": names, "rate": given.rate}
             form = self.form or pick(self.rng, "list", "padded", "adopted")
             if form == "adopted" and len(call) == 1:
-                mine = [handed.own(_seen(self.case, p.copy())) for p in parts]  # frames lie one after another
+                mine = [_own(_seen(self.case, p.copy()), handed) for p in parts]  # frames lie one after another
                 out.append(ds.as_stream_tensor(mine, **options))
             elif form == "padded" or not call:
                 width = max([len(p) for p in parts], default=0) + int(self.rng.integers(0, 3))
@@ -126,10 +118,10 @@ class _Driver:
                     if call
                     else (np.zeros((0, width, *given.features), given.dtype))
                 )
-                array = handed.own(_outwards(self.case, array, 1))
+                array = _own(_outwards(self.case, array, 1), handed)
                 out.append(ds.stream_tensor(array, lengths=[len(p) for p in parts], **options))
             else:
-                mine = [handed.own(strided(self.rng, _outwards(self.case, p.copy()), p.dtype)) for p in parts]
+                mine = [_own(strided(self.rng, _outwards(self.case, p.copy()), p.dtype), handed) for p in parts]
                 out.append(ds.stream_tensor(mine, **options))
             out[-1].restart = restart
         return out
@@ -150,15 +142,15 @@ class _Driver:
 
     def call(self, call: Call, data: Data, restart: bool = False) -> Result:
         """Advance the rows' streams."""
-        handed = _Handed()
+        handed: _Handed = []
         tensors = self.tensors(call, data, handed, restart)
         try:
             result = self.send(tensors)
         finally:
-            for array, before in handed.arrays:
+            for array, before in handed:
                 assert same(array, before), "a call wrote into its caller's input"
         out = self.read(result, call)
-        for array, _ in handed.arrays:
+        for array, _ in handed:
             spoil(array)
         return out
 
