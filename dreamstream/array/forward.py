@@ -322,14 +322,10 @@ def so_far(x: StreamTensor, kind: str) -> StreamTensor:
     return (x.to(np.dtype(np.int64)) if x.dtype == np.bool_ else x)._through("cumulative", {"kind": kind})
 
 
-def running(x: StreamTensor, axis: int, combine: str, neutral: float) -> StreamTensor:
-    """Reduce all features so far, at every feature, in steps of twice the width."""
-    n, width = x.features[axis], 1
-    out = x.with_dims(x._straight())
-    while width < n:
-        attributes = {"axis": axis, "left": width, "right": -width, "value": neutral}
-        out = getattr(out, combine)(out._through("pad_features", attributes))
-        width *= 2
+def running(x: StreamTensor, axis: int, kind: str) -> StreamTensor:
+    """Reduce all features so far, at every feature of an axis."""
+    x = x.to(np.dtype(np.int64)) if x.dtype == np.bool_ else x
+    out = x.with_dims(x._straight())._through("cumulative_within", {"kind": kind, "axis": axis})
     return out.with_dims(x.dims, x.names)
 
 

@@ -209,6 +209,10 @@ _ROWS = (
         lanes="axes", chooses="one",
     ),
     Operator(
+        "cumulative_within", kind="frame", written="`x.cumsum(d)`, `x.cumprod(d)`, `x.cummax(d)`, "
+        "`x.logcumsumexp(d)` along features", lanes="axis",
+    ),
+    Operator(
         "narrow", kind="frame", written="`x[..., a:b:k]` along features", lanes="axis",
         named=each("narrow", "narrow", shares=True),
     ),

@@ -75,8 +75,8 @@ def _method(name: str) -> Callable[..., Any]:
     return wraps(getattr(NativeTensor, name))(lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs))
 
 
-def _along(name: str, keeps: bool) -> Callable[..., Any]:
-    """Return what runs torch's function along one dimension of features, which it keeps or not."""
+def _extreme(name: str) -> Callable[..., Any]:
+    """Return what runs torch's extreme along one dimension of features."""
     operator, composed = f"torch.{name}", _method(name)
     signature = inspect.signature(getattr(NativeTensor, name))
     of_frames(operator, getattr(torch, name))
@@ -95,7 +95,7 @@ def _along(name: str, keeps: bool) -> Callable[..., Any]:
         x = x.in_order()
         at = x.dims[axis] - len(x.features)
         outs = hook.apply(operator, {"dim": at, **given}, (x,), (), x.dims)
-        if not (keeps or given.get("keepdim")):
+        if not given.get("keepdim"):
             left = [i for i in range(len(x.dims)) if i != axis]
             dims, names = numbered([x.dims[i] for i in left]), [x.names[i] for i in left]
         else:
@@ -134,6 +134,4 @@ OWN["add"], OWN["sub"] = _scaled("add"), _scaled("sub")
 OWN["pow"] = elementwise("pow", _method("pow"), torch.pow)
 OWN["__pow__"] = elementwise("__pow__", _method("__pow__"), lambda x, other: torch.pow(x, other))
 for _name in ("max", "min"):
-    OWN[_name] = _along(_name, keeps=False)
-for _name in ("cumprod", "cummax", "cummin", "logcumsumexp"):
-    OWN[_name] = _along(_name, keeps=True)
+    OWN[_name] = _extreme(_name)

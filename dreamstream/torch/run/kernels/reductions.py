@@ -40,6 +40,19 @@ def _of_one_axis(kind: str, x: Tensor, axes: list[int], kept: bool) -> Tensor:
     return y
 
 
+@framewise("cumulative_within")
+def cumulative_within(step: Step, x: Tensor) -> Tensor:
+    """Return torch's running reduction along an axis."""
+    kind, axis = step.attributes["kind"], step.attributes["axis"] - step.ranks[0]
+    if kind == "mean":
+        n = torch.arange(1, x.shape[axis] + 1, device=x.device)
+        return x.cumsum(axis) / n.reshape(-1, *(1,) * (-1 - axis))
+    if kind[-3:] in ("max", "min"):
+        return (x.cummax(axis) if kind[-3:] == "max" else x.cummin(axis))[kind.startswith("arg")]
+    name = {"sum": "cumsum", "prod": "cumprod", "logsumexp": "logcumsumexp"}[kind]
+    return getattr(x, name)(axis)  # type: ignore[no-any-return]
+
+
 # ---------------------------------------------------------------------- what frames are folded into
 def _start(kind: str, like: Tensor) -> float:
     """Return what changes nothing in a fold: what there is before the first frame."""
