@@ -32,6 +32,7 @@ _ROWS = (
     *_all("frame", "linear", outside="linear"),
     *_all("frame", "embedding", outside="rows of tables"),
     *_all("frame", "matmul", lanes=""),
+    Operator("bmm", kind="frame", written="`x @ y`, both streams", lanes="as they come"),
     *_all("window", "conv_transpose1d", outside="whole streams"),
     *_all("window", "conv_transpose2d", lanes="", outside="whole streams"),
     Operator(

@@ -58,7 +58,12 @@ def cumulative_within(step: Step, x: Tensor) -> Tensor:
     places = torch.arange(n)
     seen = places <= places[:, None]
     rows = x.transpose(axis, -1)[..., None, :]
-    if kind == "prod":
+    if kind == "prod" and not x.is_floating_point():  # ONNX Runtime's products of a row don't wrap around
+        y, width = x.transpose(axis, -1), 1
+        while width < n:
+            y = torch.cat([y[..., :width], y[..., width:] * y[..., :-width]], -1)
+            width *= 2
+    elif kind == "prod":
         y = torch.where(seen, rows, 1).prod(-1)
     elif kind == "logsumexp":
         y = torch.where(seen, rows, -torch.inf).logsumexp(-1)
