@@ -21,7 +21,7 @@
 #include "ops/move.h"
 #include "ops/registry.h"
 
-enum { BESIDE = 64 /* features whose extremes are taken at a time */, WIDE = 8 };
+enum { BESIDE = 64 /* features whose extremes are taken at a time */ };
 
 #define KIND_ATTR                                                         \
     {"kind", DS_ATTR_CHOICE, .required = true, .doc = "what is computed", \
@@ -110,31 +110,36 @@ static void fold_extreme(const ds_real_kernels *k, bool greatest, double *so_far
 #define REAL(a, operation, b) ((a)operation(b))
 #define WRAPPED(a, operation, b) ((int64_t)((uint64_t)(a)operation(uint64_t)(b)))
 
+/* A statement for each feature: v of a frame, and what there is so far. */
+#define OF_FEATURES(WIDE, ...)                            \
+    for (size_t i = 0; i < n; i++) {                      \
+        const WIDE v = (WIDE)x[i], w = so_far[i];         \
+        (void)w;                                          \
+        __VA_ARGS__;                                      \
+    }
+#define EXTREME(beyond)                                                                \
+    const bool found = v != v ? last || w == w : w == w && (beyond || (last && v == w)); \
+    so_far[i] = found ? v : w;                                                         \
+    if (place)                                                                         \
+        place[i] = found ? t : place[i]
+
 /* Frames number t to end - 1 of n features, one by one; place: of extremes, or NULL; `last`: of equals. */
 #define DEFINE_FOLD(TYPE, WIDE, AS)                                                               \
     static void fold_##TYPE(int64_t kind, bool last, WIDE *so_far, int64_t *place, const TYPE *x, \
                             size_t n, int64_t t, int64_t end)                                     \
     {                                                                                             \
-        const bool greatest = kind == DS_FOLD_MAX || kind == DS_FOLD_ARGMAX;                      \
-        for (; t < end; t++, x += n)                                                              \
-            for (size_t i = 0; i < n; i++) {                                                      \
-                const WIDE v = (WIDE)x[i], w = so_far[i];                                         \
-                if (t == 0) {                                                                     \
-                    so_far[i] = v;                                                                \
-                    if (place)                                                                    \
-                        place[i] = 0;                                                             \
-                } else if (kind == DS_FOLD_SUM || kind == DS_FOLD_MEAN) {                         \
-                    so_far[i] = AS(w, +, v);                                                      \
-                } else if (kind == DS_FOLD_PROD) {                                                \
-                    so_far[i] = AS(w, *, v);                                                      \
-                } else if (v != v ? last || w == w                                                \
-                                  : w == w && (greatest ? v > w || (last && v == w)               \
-                                                        : v < w || (last && v == w))) {           \
-                    so_far[i] = v;                                                                \
-                    if (place)                                                                    \
-                        place[i] = t;                                                             \
-                }                                                                                 \
-            }                                                                                     \
+        for (; t < end; t++, x += n) {                                                            \
+            if (t == 0)                                                                           \
+                OF_FEATURES(WIDE, so_far[i] = v; if (place) place[i] = 0)                         \
+            else if (kind == DS_FOLD_SUM || kind == DS_FOLD_MEAN)                                 \
+                OF_FEATURES(WIDE, so_far[i] = AS(w, +, v))                                        \
+            else if (kind == DS_FOLD_PROD)                                                        \
+                OF_FEATURES(WIDE, so_far[i] = AS(w, *, v))                                        \
+            else if (kind == DS_FOLD_MAX || kind == DS_FOLD_ARGMAX)                               \
+                OF_FEATURES(WIDE, EXTREME(v > w))                                                 \
+            else                                                                                  \
+                OF_FEATURES(WIDE, EXTREME(v < w))                                                 \
+        }                                                                                         \
     }
 DEFINE_FOLD(float, double, REAL)
 DEFINE_FOLD(double, double, REAL)
@@ -217,52 +222,84 @@ static void fold_write(const fold *f, void *y, int64_t n_frames)
                       f->dtype);
 }
 
-/* Sums or products of `wide` features, a constant, each in a register through all frames; y may be x. */
-DS_FOR_ELEMENT void so_far_beside(double *total, void *y, const void *x, size_t n, size_t n_frames,
-                                  const bool product, const size_t wide, size_t e)
+/* What comes of a value and what there is so far, of kinds that a register holds. */
+DS_FOR_ELEMENT double next_of(const int64_t kind, double v, double x)
 {
-    double v[WIDE];
-    memcpy(v, total, wide * sizeof *v);
-    for (size_t f = 0; f < n * n_frames; f += n)
-        for (size_t i = 0; i < wide; i++) {
-            const double next = ds_sums_real(x, e, f + i);
-            v[i] = product ? v[i] * next : v[i] + next;
-            ds_sums_set_real(y, e, f + i, v[i]);
-        }
-    memcpy(total, v, wide * sizeof *v);
+    if (kind == DS_FOLD_SUM || kind == DS_FOLD_PROD)
+        return kind == DS_FOLD_SUM ? v + x : v * x;
+    const bool beyond = kind == DS_FOLD_MAX ? x > v : x < v;
+    return v == v && (beyond || x != x) ? x : v;
 }
 
-DS_FOR_ELEMENT int so_far(double *total, void *y, const void *x, size_t n, size_t n_frames,
-                          const bool product, size_t e)
+/* So many chains, `apart` elements from one to the next, each of `count` values that are `step` apart: what comes of
+ * all so far at each; y may be x. A chain waits for itself, so four go on together. */
+DS_FOR_ELEMENT int chains(double *so_far, void *y, const void *x, size_t n, size_t apart,
+                          size_t step, size_t count, const int64_t kind, size_t e)
 {
     size_t i = 0;
-    for (; i + WIDE <= n; i += WIDE)
-        so_far_beside(total + i, (char *)y + i * e, (const char *)x + i * e, n, n_frames, product,
-                      WIDE, e);
-    for (; i < n; i++)
-        so_far_beside(total + i, (char *)y + i * e, (const char *)x + i * e, n, n_frames, product,
-                      1, e);
+    for (; i + 4 <= n; i += 4) {
+        const size_t at = i * apart;
+        double a = so_far[i], b = so_far[i + 1], c = so_far[i + 2], d = so_far[i + 3];
+        for (size_t f = at; f < at + count * step; f += step) {
+            a = next_of(kind, a, ds_sums_real(x, e, f));
+            b = next_of(kind, b, ds_sums_real(x, e, f + apart));
+            c = next_of(kind, c, ds_sums_real(x, e, f + 2 * apart));
+            d = next_of(kind, d, ds_sums_real(x, e, f + 3 * apart));
+            ds_sums_set_real(y, e, f, a);
+            ds_sums_set_real(y, e, f + apart, b);
+            ds_sums_set_real(y, e, f + 2 * apart, c);
+            ds_sums_set_real(y, e, f + 3 * apart, d);
+        }
+        so_far[i] = a;
+        so_far[i + 1] = b;
+        so_far[i + 2] = c;
+        so_far[i + 3] = d;
+    }
+    for (; i < n; i++) {
+        double a = so_far[i];
+        for (size_t f = i * apart; f < i * apart + count * step; f += step) {
+            a = next_of(kind, a, ds_sums_real(x, e, f));
+            ds_sums_set_real(y, e, f, a);
+        }
+        so_far[i] = a;
+    }
     return 0;
 }
 
 static bool in_registers(const fold *f)
 {
-    return ds_is_real(f->dtype) && (f->kind == DS_FOLD_PROD || f->kind == DS_FOLD_SUM);
+    return ds_is_real(f->dtype) && f->kind <= DS_FOLD_PROD && f->kind != DS_FOLD_MEAN;
+}
+
+/* The chains of f's features; from the first value on, or going on. */
+static void fold_chains(const fold *f, void *y, const void *x, size_t apart, size_t step,
+                        size_t count, bool goes_on)
+{
+    static const double first[] = {[DS_FOLD_SUM] = -0.0, /* with which a number is itself */
+                                   [DS_FOLD_MAX] = -(double)INFINITY,
+                                   [DS_FOLD_MIN] = (double)INFINITY,
+                                   [DS_FOLD_PROD] = 1};
+    double *const so_far = f->so_far;
+    for (size_t i = 0; i < f->n && !goes_on; i++)
+        so_far[i] = first[f->kind];
+#define CHAINS(kind)                                                                            \
+    case kind:                                                                                  \
+        (void)DS_BY_ELEMENT(chains, f->k->element, so_far, y, x, f->n, apart, step, count, kind); \
+        break;
+    switch (f->kind) {
+        CHAINS(DS_FOLD_SUM)
+        CHAINS(DS_FOLD_MAX)
+        CHAINS(DS_FOLD_MIN)
+        CHAINS(DS_FOLD_PROD)
+    }
 }
 
 /* What comes of all so far at each of frames number t to end - 1, from x on, from y on; y may be x. */
 static void fold_each(const fold *f, void *y, const void *x, int64_t t, int64_t end)
 {
     const size_t n = f->n, n_bytes = n * (f->dtype == DS_F32 ? 4 : 8);
-    double *const total = f->so_far;
     if (in_registers(f)) {
-        const bool product = f->kind == DS_FOLD_PROD;
-        for (size_t i = 0; i < n && t == 0; i++)
-            total[i] = product ? 1.0 : -0.0; /* with which a first number is itself */
-        if (product)
-            (void)DS_BY_ELEMENT(so_far, f->k->element, total, y, x, n, (size_t)(end - t), true);
-        else
-            (void)DS_BY_ELEMENT(so_far, f->k->element, total, y, x, n, (size_t)(end - t), false);
+        fold_chains(f, y, x, 1, n, (size_t)(end - t), t > 0);
         return;
     }
     for (; t < end; t++, x = (const char *)x + n_bytes, y = (char *)y + n * out_bytes(f)) {
@@ -392,29 +429,30 @@ static void cumulative_within_frames(const ds_op *op, const ds_run *run, void *y
               .more = op->attr[DS_FOLD_KIND].i >= DS_FOLD_LOGSUMEXP ? more : NULL,
               .k = run->k,
               .scratch = found + side * w.n};
-    const size_t beside = in_registers(&f) ? 1 : w.beside;
     const int64_t in = f.dtype == DS_F32 ? 4 : 8, out = (int64_t)out_bytes(&f),
                   inner = (int64_t)w.inner, n = (int64_t)w.n;
     for (size_t r = 0, many; r < rows; r += many) {
-        many = rows - r < beside ? rows - r : beside;
+        many = rows - r < w.beside ? rows - r : w.beside;
         const int64_t m = (int64_t)many;
         const void *const from = (const char *)x + r * w.n * w.inner * (size_t)in;
         void *const to = (char *)y + r * w.n * w.inner * (size_t)out;
         f.n = many * w.inner;
-        if (many == 1) {
+        if (inner == 1 && in_registers(&f)) {
+            fold_chains(&f, to, from, w.n, 1, w.n, false);
+        } else if (many == 1) {
             fold_each(&f, to, from, 0, n);
-            continue;
+        } else {
+            ds_box there = {.element = (size_t)in}, back = {.element = (size_t)out};
+            ds_box_add(&there, n, m * inner * in, inner * in);
+            ds_box_add(&there, m, inner * in, n * inner * in);
+            ds_box_add(&there, inner, in, in);
+            ds_box_add(&back, m, n * inner * out, inner * out);
+            ds_box_add(&back, n, inner * out, m * inner * out);
+            ds_box_add(&back, inner, out, out);
+            ds_box_copy(&there, values, from);
+            fold_each(&f, found, values, 0, n);
+            ds_box_copy(&back, to, found);
         }
-        ds_box there = {.element = (size_t)in}, back = {.element = (size_t)out};
-        ds_box_add(&there, n, m * inner * in, inner * in);
-        ds_box_add(&there, m, inner * in, n * inner * in);
-        ds_box_add(&there, inner, in, in);
-        ds_box_add(&back, m, n * inner * out, inner * out);
-        ds_box_add(&back, n, inner * out, m * inner * out);
-        ds_box_add(&back, inner, out, out);
-        ds_box_copy(&there, values, from);
-        fold_each(&f, found, values, 0, n);
-        ds_box_copy(&back, to, found);
     }
 }
 DS_FRAMEWISE_FORWARD(cumulative_within)
