@@ -50,10 +50,10 @@ def overlap_add(step: Step, x: Window) -> Tensor:
 
 
 def cumulative_within(step: Step, x: Tensor) -> Tensor:
-    """Return running reductions along an axis: ONNX, which has running sums alone, reduces a row for each of them."""
+    """Return running reductions along an axis: ONNX, which has running sums alone, reduces a row for each."""
     kind, axis = step.attributes["kind"], step.attributes["axis"] - step.ranks[0]
     if kind in ("sum", "mean") or not torch.onnx.is_in_onnx_export():
-        return KERNELS["cumulative_within"].run(step, x)  # type: ignore[no-any-return]
+        return KERNELS["cumulative_within"].run(step, x)
     n = x.shape[axis]
     places = torch.arange(n)
     seen = places <= places[:, None]

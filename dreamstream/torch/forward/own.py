@@ -23,7 +23,7 @@ from ...nn import functional as native_functional
 from ..run.functions import of_elements, of_frames
 from .names import OWN
 
-_NUMBERS = frozenset((int, float, str))
+_NUMBERS = frozenset((bool, int, float, str))
 
 
 def computed(streams: Iterable[Any]) -> bool:
@@ -31,8 +31,10 @@ def computed(streams: Iterable[Any]) -> bool:
     return all(type(x) is Native and is_float(x.dtype) and x.value is not None for x in streams)
 
 
-def of_operands(operator: str, given: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Run a function of single elements that `of_elements` has entered; None where it can't take its arguments.
+def of_operands(
+    operator: str, given: Mapping[str, Any], dims: tuple[Any, ...] | None = None
+) -> tuple[Any, ...] | None:
+    """Run a function that `of_elements`, or with `dims` `of_frames`, has entered; None where it can't take this.
 
     They stand by their names, the first by an empty one.
     """
@@ -46,7 +48,7 @@ def of_operands(operator: str, given: Mapping[str, Any]) -> tuple[Any, ...] | No
     if len({x.dtype for x in (*streams, *constants)}) > 1:
         return None
     order = {"order": [int(not x.is_stream) for x in operands.values()]} if constants else {}
-    return hook.apply(operator, {**options, **order, "named": tuple(operands)}, streams, constants)
+    return hook.apply(operator, {**options, **order, "named": tuple(operands)}, streams, constants, dims)
 
 
 def elementwise(name: str, composed: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,7 +96,7 @@ def _extreme(name: str) -> Callable[..., Any]:
             return composed(x, dim, **given)
         x = x.in_order()
         at = x.dims[axis] - len(x.features)
-        outs = hook.apply(operator, {"dim": at, **given}, (x,), (), x.dims)
+        outs = hook.apply(operator, {"dim": at, **given, "named": ("",)}, (x,), (), x.dims)
         if not given.get("keepdim"):
             left = [i for i in range(len(x.dims)) if i != axis]
             dims, names = numbered([x.dims[i] for i in left]), [x.names[i] for i in left]

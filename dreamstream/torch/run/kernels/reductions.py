@@ -50,7 +50,7 @@ def cumulative_within(step: Step, x: Tensor) -> Tensor:
     if kind[-3:] in ("max", "min"):
         return (x.cummax(axis) if kind[-3:] == "max" else x.cummin(axis))[kind.startswith("arg")]
     name = {"sum": "cumsum", "prod": "cumprod", "logsumexp": "logcumsumexp"}[kind]
-    return getattr(x, name)(axis)  # type: ignore[no-any-return]
+    return getattr(x, name)(axis)
 
 
 # ---------------------------------------------------------------------- what frames are folded into
