@@ -1,6 +1,8 @@
 /* ops/fold.h: values folded one by one, per feature: of frames (reduce_frames.c), and within each frame; their slopes
  * (fold_back.c). */
 #pragma once
+#include <math.h>
+
 #include "ops/back.h"
 #include "ops/framewise.h"
 
@@ -15,6 +17,12 @@ enum {
     DS_FOLD_ARGMAX,
     DS_FOLD_ARGMIN
 };
+
+/* Whether a product so far has met a 0: cumulative gives a NaN that has a sign. */
+static inline bool ds_fold_met_zero(double product)
+{
+    return product == 0 || (product != product && signbit(product));
+}
 
 /* The backward of reduce_frames and cumulative. */
 void ds_fold_backward(const ds_op *op, const ds_back *b);

@@ -75,12 +75,14 @@ DS_FOR_ELEMENT void product_back_by_others(folded *f, size_t e)
 }
 
 /* As torch has it, which shows in infinities and NaN: `reached` are slopes of products times these, of all that a frame
- * goes into; its own is that, over the frame. Behind a 0 products start again, and only the first 0 has a slope. */
+ * goes into; its own is that, over the frame. Behind a 0 products start again, and only the first 0 has a slope.
+ * `reached` is what cumulative hands to the call before: where that has met a 0, it is the slope of what starts again. */
 DS_FOR_ELEMENT void product_back(folded *f, size_t e)
 {
     const double in = f->in ? f->in[0] : 1;
-    double before = in == 0 && f->each ? 1 : in, behind = f->slope[0];
-    int64_t zero = in == 0 ? -1 : f->n; /* the first */
+    const bool met = f->each && ds_fold_met_zero(in);
+    double before = met ? 1 : in, behind = f->slope[0];
+    int64_t zero = in == 0 || met ? -1 : f->n; /* the first */
     for (int64_t t = 0; t < f->n; t++) {
         const double x = frame_of(f, t, e);
         f->room[t] = before;
@@ -91,7 +93,7 @@ DS_FOR_ELEMENT void product_back(folded *f, size_t e)
         product_back_by_others(f, e);
         return;
     }
-    double reached = behind == 0 ? 0 : behind * before;
+    double reached = f->each && zero == f->n ? behind : behind == 0 ? 0 : behind * before;
     for (int64_t t = f->n; t-- > 0;) {
         const double x = frame_of(f, t, e), g = given_slope(f, t, e), y = f->room[t] * x;
         if (x == 0) {
@@ -105,7 +107,7 @@ DS_FOR_ELEMENT void product_back(folded *f, size_t e)
         behind = (behind + g) * x;
         add_frame(f, t, t < zero ? reached / x : 0, e);
     }
-    f->slope[0] = f->each && in == in && reached != reached ? reached : behind;
+    f->slope[0] = f->each ? reached : behind;
 }
 
 /* Of log(sum of exp): `behind` are slopes times what a frame's share of y has of them. */

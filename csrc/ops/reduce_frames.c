@@ -350,18 +350,45 @@ const ds_op_def ds_op_reduce_frames = {
 
 static ds_status cumulative_infer(ds_op *op)
 {
-    return fold_frames_infer(op, "sum");
+    DS_TRY(fold_frames_infer(op, "sum"));
+    if (op->attr[DS_FOLD_KIND].i == DS_FOLD_PROD)
+        op->scratch.per_call = (size_t)ds_signature_elements(&op->in[0]) * sizeof(bool);
+    return DS_OK;
+}
+
+/* Which products have met a 0 once n_frames from x on are in them. */
+DS_FOR_ELEMENT int see_zeros(bool *met, const double *product, const void *x, size_t n,
+                             size_t n_frames, size_t e)
+{
+    for (size_t i = 0; i < n; i++)
+        met[i] = ds_fold_met_zero(product[i]);
+    for (size_t f = 0; f < n * n_frames; f += n)
+        for (size_t i = 0; i < n; i++)
+            met[i] |= ds_sums_real(x, e, f + i) == 0;
+    return 0;
 }
 
 static void cumulative_forward(const ds_op *op, const ds_run *run)
 {
+    bool *const met = op->attr[DS_FOLD_KIND].i == DS_FOLD_PROD && ds_is_real(op->in[0].dtype)
+                          ? run->scratch
+                          : NULL;
     for (size_t r = 0; r < run->n_rows; r++) {
         const fold f = carried_fold(op, run, r);
         const ds_target *out = &run->out[r];
-        if (out->m0 < out->m1)
-            fold_each(&f, out->data,
-                      ds_at(&run->in[r], out->m0, ds_signature_bytes(&op->in[0])), out->m0,
-                      out->m1);
+        const size_t n_frames = (size_t)(out->m1 - out->m0);
+        if (n_frames == 0)
+            continue;
+        const void *const x = ds_at(&run->in[r], out->m0, ds_signature_bytes(&op->in[0]));
+        double *const product = f.so_far;
+        for (size_t i = 0; i < f.n && met && out->m0 == 0; i++)
+            product[i] = 1;
+        if (met)
+            (void)DS_BY_ELEMENT(see_zeros, run->k->element, met, product, x, f.n, n_frames);
+        fold_each(&f, out->data, x, out->m0, out->m1);
+        for (size_t i = 0; i < f.n && met; i++)
+            if (product[i] != product[i])
+                product[i] = copysign((double)NAN, met[i] ? -1 : 1);
     }
 }
 
