@@ -111,16 +111,16 @@ static void fold_extreme(const ds_real_kernels *k, bool greatest, double *so_far
 #define WRAPPED(a, operation, b) ((int64_t)((uint64_t)(a)operation(uint64_t)(b)))
 
 /* A statement for each feature: v of a frame, and what there is so far. */
-#define OF_FEATURES(WIDE, ...)                            \
-    for (size_t i = 0; i < n; i++) {                      \
-        const WIDE v = (WIDE)x[i], w = so_far[i];         \
-        (void)w;                                          \
-        __VA_ARGS__;                                      \
+#define OF_FEATURES(WIDE, ...)                    \
+    for (size_t i = 0; i < n; i++) {              \
+        const WIDE v = (WIDE)x[i], w = so_far[i]; \
+        (void)w;                                  \
+        __VA_ARGS__;                              \
     }
-#define EXTREME(beyond)                                                                \
+#define EXTREME(beyond)                                                                  \
     const bool found = v != v ? last || w == w : w == w && (beyond || (last && v == w)); \
-    so_far[i] = found ? v : w;                                                         \
-    if (place)                                                                         \
+    so_far[i] = found ? v : w;                                                           \
+    if (place)                                                                           \
         place[i] = found ? t : place[i]
 
 /* Frames number t to end - 1 of n features, one by one; place: of extremes, or NULL; `last`: of equals. */
@@ -282,8 +282,8 @@ static void fold_chains(const fold *f, void *y, const void *x, size_t apart, siz
     double *const so_far = f->so_far;
     for (size_t i = 0; i < f->n && !goes_on; i++)
         so_far[i] = first[f->kind];
-#define CHAINS(kind)                                                                            \
-    case kind:                                                                                  \
+#define CHAINS(kind)                                                                              \
+    case kind:                                                                                    \
         (void)DS_BY_ELEMENT(chains, f->k->element, so_far, y, x, f->n, apart, step, count, kind); \
         break;
     switch (f->kind) {
