@@ -11,6 +11,7 @@ from ..errors import NotStreamableError, ShapeError
 from . import derivatives, pair_terms
 from .deferred import Deferred, as_deferred, is_computed, library_of
 from .distance_tables import DistanceProduct, product
+from .dtypes import is_float
 from .hook import made
 from .scores import Scores, matrices, paired
 from .shape_of import ShapeOf
@@ -255,6 +256,8 @@ def _by_matrices(x: Any, s: str, y: Any, t: str, out: str) -> Any:
     """Return a sum of products as one of a frame's matrices with another stream's or a constant's; or None."""
     if not x.is_stream:
         x, s, y, t = y, t, x, s
+    if not is_float(x.dtype):
+        return None
     frames = [c for c, d in zip(s, x.dims) if isinstance(d, str)]
     there = [c for c in frames if c in t]
     batch, summed = ([c for c in s if c in t and c not in there and (c in out) == kept] for kept in (True, False))

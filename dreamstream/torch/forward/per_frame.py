@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ...array.tensor import Tensor as NativeTensor
-from ..private import is_pointwise_operator, without_functions
+from ..private import is_pointwise_operator, is_random_operator, without_functions
 from ..run.functions import of_elements, of_frames
 from .own import computed, of_operands
 
@@ -28,7 +28,7 @@ def run(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Run such a function; None where it is none, or can't take its arguments."""
     function = _function(name)
     given = {"": args[0], **{str(i): x for i, x in enumerate(args[1:], 1)}, **kwargs} if args else {}
-    if function is None or not given:
+    if function is None or not given or is_random_operator(name):
         return None
     if hasattr(torch.special, name) or is_pointwise_operator(name):
         outs = of_operands(_entered(name, function, of_elements), given)
