@@ -73,6 +73,17 @@ class Channels(nn.Module):
         return self.layer(x.movedim(1, -1)).movedim(-1, 1)
 
 
+class Planes(nn.Module):
+    """A layer of (B, C, F, L) on (B, L, F, C), as it has its frames."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x.permute(0, 3, 2, 1)).permute(0, 3, 2, 1)
+
+
 class First(nn.Module):
     """A recurrent layer's first output."""
 
@@ -124,13 +135,19 @@ def conv_transpose1d(a: int, b: int, kernel: int, stride: int) -> Row:
 
 
 def planes(operator: str, ours: type[nn.Module], theirs: type[torch.nn.Module], *args: Any, **kwargs: Any) -> Row:
-    """On (C, F): torch sees (B, C, F, L)."""
+    """On (F, C): torch sees (B, C, F, L)."""
     layer = ours(*args, **kwargs)
     other = twin(layer, theirs, *args, **kwargs)
     last = twin(layer, theirs, *args, **kwargs).to(memory_format=torch.channels_last)
-    label = f"{args[0]} → {args[1]} on 40 rows, kernel {args[2]}"
-    return Row(operator, label, Channels(layer), {CHANNELS: other, "channels last": last}, ((args[0], 40),),
-               past=2 if operator == "conv2d" else 0)  # fmt: skip
+    groups = f", {kwargs['groups']} groups" if kwargs else ""
+    label = f"{args[0]} → {args[1]} on 40 rows, kernel {args[2]}{groups}"
+    ways = {
+        name: lambda x, layer=layer: layer(x.permute(0, 3, 2, 1)).permute(0, 3, 2, 1)
+        for name, layer in ((FRAMES, other), ("frames, channels last", last))
+    }
+    return Row(
+        operator, label, Planes(layer), ways, ((40, args[0]),), past=args[2] - 1 if operator == "conv2d" else 0
+    )
 
 
 def recurrent(operator: str, ours: type[nn.Module], theirs: type[torch.nn.Module], c: int = 256) -> Row:
@@ -160,17 +177,17 @@ def norm(operator: str, ours: nn.Module, theirs: torch.nn.Module, layout: str, c
     return Row(operator, f"{c}", Channels(ours) if layout == CHANNELS else ours, {layout: theirs.eval()}, ((c,),))
 
 
-def groups() -> Row:
+def groups(n: int, c: int) -> Row:
     """By frame: frames are a batch."""
-    layer, other = nn.GroupNorm(8, 256), torch.nn.GroupNorm(8, 256)
+    layer, other = nn.GroupNorm(n, c), torch.nn.GroupNorm(n, c)
 
     def ours(x: Any) -> Any:
-        return layer(x.reshape(-1, 256)).reshape(x.shape[0], -1, 256)
+        return layer(x.reshape(-1, c)).reshape(x.shape[0], -1, c)
 
     def theirs(x: torch.Tensor) -> torch.Tensor:
         return other(x.flatten(0, 1)).view(x.shape)
 
-    return Row("group_norm", "256 in 8 groups, by frame", ours, {FRAMES: theirs}, ((256,),))
+    return Row("group_norm", f"{c} in {n} groups, by frame", ours, {FRAMES: theirs}, ((c,),))
 
 
 def channel_norm(x: Any) -> Any:
@@ -255,6 +272,19 @@ def matmul(n: int) -> Row:
                {FRAMES: lambda x: (x[..., None, :] @ b)[..., 0, :],
                 "heads": lambda x: torch.bmm(x.flatten(0, 1).transpose(0, 1), b).transpose(0, 1).view(x.shape)},
                ((8, n),))  # fmt: skip
+
+
+def bmm(n: int) -> Row:
+    """Of two streams."""
+    return same("bmm", f"{n} × {n}", lambda x, y: x @ y, ((n, n),) * 2)
+
+
+def by_heads() -> Row:
+    """A matrix for each head, by letters."""
+    w = np.random.default_rng(0).standard_normal((8, 16, 16), dtype=np.float32)
+    a, b = ds.tensor(w), torch.from_numpy(w)
+    return Row("matmul", "einsum of 8 heads of 16", lambda x: ds.einsum("blhd,hdo->blho", x, a),
+               {FRAMES: lambda x: torch.einsum("blhd,hdo->blho", x, b)}, ((8, 16),))  # fmt: skip
 
 
 def resample() -> Row:
@@ -353,11 +383,15 @@ def rows() -> list[Row]:
         conv_transpose1d(128, 64, 4, 2),
         conv_transpose1d(512, 1, 512, 128),
         planes("conv2d", nn.Conv2d, torch.nn.Conv2d, 16, 16, 3),
+        planes("conv2d", nn.Conv2d, torch.nn.Conv2d, 1, 16, 3),
+        planes("conv2d", nn.Conv2d, torch.nn.Conv2d, 16, 16, 1),
+        planes("conv2d", nn.Conv2d, torch.nn.Conv2d, 32, 32, 3, groups=32),
         planes("conv_transpose2d", nn.ConvTranspose2d, torch.nn.ConvTranspose2d, 16, 16, 3),
         norm("layer_norm", nn.LayerNorm(256), torch.nn.LayerNorm(256), FRAMES),
         norm("rms_norm", nn.RMSNorm(256), torch.nn.RMSNorm(256), FRAMES),
         norm("batch_norm", nn.BatchNorm1d(256).eval(), torch.nn.BatchNorm1d(256), CHANNELS),
-        groups(),
+        groups(8, 256),
+        groups(1, 1024),
         Row("reduce_features", "channel norm by hand, 128", channel_norm_last,
             {CHANNELS: channel_norm, FRAMES: channel_norm_last}),
         recurrent("lstm", nn.LSTM, torch.nn.LSTM),
@@ -371,6 +405,8 @@ def rows() -> list[Row]:
         embedding(),
         *experts(),
         *map(matmul, (8, 16, 32, 64)),
+        by_heads(),
+        *map(bmm, (4, 8, 16, 64)),
         resample(),
         # frames
         Row("pad", "4 before, 128", lambda x: F.pad(x, (0, 0, 4, 0)),
@@ -380,6 +416,7 @@ def rows() -> list[Row]:
             {FRAMES: lambda x: T.pad(x, (0, 0, 4, 0))[:, : x.shape[1]]}),
         same("frame", "400 samples, 160 apart", lambda x: x.unfold(1, 400, 160).clone(), ((),), past=240,
              unit=160),
+        same("frame", "windows of 3 of 64", lambda x: x.unfold(1, 3, 1).contiguous(), ((64,),), past=2),
         *map(pool, (nn.MaxPool1d, nn.AvgPool1d)),
         *[pool(layer, n, 1) for layer in (nn.MaxPool1d, nn.AvgPool1d) for n in (3, 31, 401)],
         same("repeat_frames", "twice, 128", lambda x: x.repeat_interleave(2, 1)),
@@ -412,7 +449,7 @@ def rows() -> list[Row]:
         # shapes within a frame
         Row("cat", "128 and 128", lambda x, y: ds.cat([x, y], -1), {FRAMES: lambda x, y: torch.cat([x, y], -1)},
             ((128,), (128,))),
-        same("permute", "8 × 32", lambda x: x.transpose(2, 3).clone(), ((8, 32),)),
+        same("permute", "8 × 32", lambda x: x.transpose(2, 3).contiguous(), ((8, 32),)),
         same("reshape", "8 × 32 to 256", lambda x: x.reshape(x.shape[0], -1, 256), ((8, 32),)),
         same("narrow", "128, 32 of them", lambda x: x.narrow(2, 16, 32).clone()),
         same("pick", "128, backwards", lambda x: x.flip(2).clone()),
@@ -431,8 +468,10 @@ def rows() -> list[Row]:
         same("reduce_features", "logsumexp of 128", lambda x: x.logsumexp(-1)),
         same("topk", "median of 128", lambda x: x.median(-1).values),
         same("topk", "sorted 128", lambda x: x.sort(-1).values),
-        same("add", "running sums of 128", lambda x: x.cumsum(-1)),
-        same("mul", "running products of 128", lambda x: x.cumprod(-1)),
+        same("cumulative_within", "sums of 128", lambda x: x.cumsum(-1)),
+        same("cumulative_within", "products of 128", lambda x: x.cumprod(-1)),
+        same("cumulative_within", "largest of 128", lambda x: x.cummax(-1).values),
+        same("cumulative_within", "logcumsumexp of 128", lambda x: x.logcumsumexp(-1)),
     ]  # fmt: skip
 
 
@@ -449,8 +488,6 @@ REASONS = {
         (COMPOSED[name], f"{name}, 128"): "several operators, each a pass over the frames"
         for name in ("tan", "sinc", "isinf", "isfinite", *OF_TWO)
     },
-    ("add", "running sums of 128"): "seven additions of rows moved by 1, 2, 4, …, not one after the other",
-    ("mul", "running products of 128"): "as running sums",
     ("reduce_features", "product of 128"): "in double, four factors side by side",
     ("reduce_frames", "mean, 128"): "of a single feature: each of its sums in double waits for the one before",
     ("cumulative", "sum, 128"): "sums are in double, and kept for the next call",
@@ -486,7 +523,18 @@ REASONS = {
     ): "every score is folded from sixteen lanes, whatever else is asked",
     ("cross_attention", "8 heads of 64, 50 tokens"): "as attention",
     ("softmax_sum", "scores of each, 128"): "sums are in double, frame by frame, so that chunks leave no trace",
-    ("matmul", "8 matrices of 32 × 32"): "each matrix goes through all frames, which leave the cache meanwhile",
+    **dict.fromkeys(
+        [
+            ("matmul", label)
+            for label in (*(f"8 matrices of {n} × {n}" for n in (8, 16, 32)), "einsum of 8 heads of 16")
+        ],
+        "each matrix goes through all frames, which leave the cache meanwhile",
+    ),
+    (
+        "cumulative_within",
+        "logcumsumexp of 128",
+    ): "each value is raised by a call of kernels where there is one frame",
+    ("conv2d", "32 → 32 on 40 rows, kernel 3, 32 groups"): "windows of planes are copied for one product",
     ("cast", "to int64, 128"): "20 MB of them leave the cache before they are copied to the caller",
     ("pick", "128, backwards"): "10 MB of them leave the cache before they are copied to the caller",
     ("reshape", "8 × 32 to 256"): "torch's is a view of its input; a stream's output is the caller's own",

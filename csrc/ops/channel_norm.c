@@ -10,7 +10,7 @@
  * Of group_norm they are those of a group's channels, neighbours in `groups` groups, and of the axes before them,
  * `over` every frame by itself (frame in, frame out) or over all frames of the stream too, which needs the whole
  * stream. The variance is the mean square about the mean; both are sums in double: down each channel, then over the
- * channels of the group in order. Over the stream, of what could be a single value a stream has no statistics and
+ * channels of the group in four lanes. Over the stream, of what could be a single value a stream has no statistics and
  * gives no frame:
  *     total  in.total > 1 ? in.total : 0      where a group has one value per frame
  *
@@ -30,24 +30,33 @@
 enum { MEAN, REST, SCALE, SHIFT, COLUMNS };
 
 /* Element i of an array of reals; `absent` where the array is NULL. */
-static inline double column(const void *array, size_t element, size_t i, double absent)
+DS_FOR_ELEMENT double column(const void *array, size_t element, size_t i, double absent)
 {
     return array == NULL ? absent : ds_sums_real(array, element, i);
 }
 
 /* Writes an element as a real; returns what that leaves. */
-static inline double put(void *array, size_t element, size_t i, double value)
+DS_FOR_ELEMENT double put(void *array, size_t element, size_t i, double value)
 {
     ds_sums_set_real(array, element, i, value);
     return value - ds_sums_real(array, element, i);
 }
 
-static inline void set_column(void *columns, size_t n, size_t element, size_t i, double mean,
-                              double deviation, const void *weight, const void *bias)
+/* Channels first.. of a group, which have one mean and one deviation. */
+DS_FOR_ELEMENT int set_group(void *columns, size_t n, size_t first, size_t per_group, double mean,
+                             double deviation, const void *weight, const void *bias, size_t e)
 {
-    put(columns, element, REST * n + i, put(columns, element, MEAN * n + i, mean));
-    put(columns, element, SCALE * n + i, column(weight, element, i, 1) / deviation);
-    put(columns, element, SHIFT * n + i, column(bias, element, i, 0));
+    const size_t end = first + per_group;
+    const double rest = put(columns, e, MEAN * n + first, mean);
+    for (size_t i = first; i < end; i++) {
+        put(columns, e, MEAN * n + i, mean);
+        put(columns, e, REST * n + i, rest);
+    }
+    for (size_t i = first; i < end; i++)
+        put(columns, e, SCALE * n + i, column(weight, e, i, 1) / deviation);
+    for (size_t i = first; i < end; i++)
+        put(columns, e, SHIFT * n + i, column(bias, e, i, 0));
+    return 0;
 }
 
 /* Applies them to rows of n channels; y may be x. */
@@ -92,9 +101,9 @@ static void batch_norm_prepare(const ds_op *op, void *prepared, const void *cons
     const void *const bias = ds_op_has_weight(op, BATCH_BIAS) ? weights[BATCH_BIAS] : NULL;
     for (size_t i = 0; i < channels(op); i++) {
         const double variance = column(weights[BATCH_VARIANCE], k->element, i, 1);
-        set_column(prepared, channels(op), k->element, i,
-                   column(weights[BATCH_MEAN], k->element, i, 0),
-                   sqrt(variance + op->attr[BATCH_EPS].x), weight, bias);
+        (void)DS_BY_ELEMENT(set_group, k->element, prepared, channels(op), i, 1,
+                            column(weights[BATCH_MEAN], k->element, i, 0),
+                            sqrt(variance + op->attr[BATCH_EPS].x), weight, bias);
     }
 }
 
@@ -190,22 +199,23 @@ static void group_norm_counts(const ds_op *op, ds_program *p)
     ds_root(p, two ? ds_select(p, ds_add_k(p, total, -1), total, ds_const(p, 0)) : total);
 }
 
-/* Gives all of n channels the mean of their group's values, from their channels' sums; several groups at a time,
- * since each sum is a chain. */
+/* Gives all of n channels the mean of their group's values, from their channels' sums; in four lanes, which are chains
+ * of their own, added as `reduce` adds them. */
 static void group_norm_average(double *of_group, const double *sums, size_t n, size_t groups,
                                double n_values)
 {
-    enum { BESIDE = 8 };
     const size_t per_group = n / groups;
-    for (size_t first = 0, beside; first < groups; first += beside) {
-        double sum[BESIDE] = {0};
-        beside = groups - first < BESIDE ? groups - first : BESIDE;
-        for (size_t i = 0; i < per_group; i++)
-            for (size_t g = 0; g < beside; g++)
-                sum[g] += sums[(first + g) * per_group + i];
-        for (size_t g = 0; g < beside; g++)
-            for (size_t i = 0; i < per_group; i++)
-                of_group[(first + g) * per_group + i] = sum[g] / n_values;
+    for (size_t first = 0; first < n; first += per_group) {
+        double lane[4] = {0};
+        size_t i = 0;
+        for (; i + 4 <= per_group; i += 4)
+            for (size_t j = 0; j < 4; j++)
+                lane[j] += sums[first + i + j];
+        for (size_t j = 0; i + j < per_group; j++)
+            lane[j] += sums[first + i + j];
+        const double mean = ((lane[0] + lane[1]) + (lane[2] + lane[3])) / n_values;
+        for (i = 0; i < per_group; i++)
+            of_group[first + i] = mean;
     }
 }
 
@@ -225,12 +235,9 @@ static void group_norm_rows(const ds_op *op, const ds_run *run, void *y, const v
     memset(sums, 0, n * sizeof *sums);
     run->k->column_sums(sums, x, n_rows, n, mean);
     group_norm_average(sums, sums, n, groups, n_values);
-    double deviation = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (i % (n / groups) == 0)
-            deviation = sqrt(sums[i] + op->attr[GROUP_EPS].x);
-        set_column(columns, n, run->k->element, i, mean[i], deviation, weight, bias);
-    }
+    for (size_t i = 0; i < n; i += n / groups)
+        (void)DS_BY_ELEMENT(set_group, run->k->element, columns, n, i, n / groups, mean[i],
+                            sqrt(sums[i] + op->attr[GROUP_EPS].x), weight, bias);
     scale_rows(run->k, y, x, n_rows, n, columns);
 }
 

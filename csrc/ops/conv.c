@@ -159,7 +159,12 @@ static void conv_walk(const ds_op *op, ds_window_product *product, const ds_slop
     const ds_padding along = conv_windows(op, 0), inner = conv_windows(op, 1);
     const ds_run *run = product->run;
     const ds_signature *out = &op->out[0];
-    const size_t n_outputs = (size_t)ds_planes_width(out);
+    const int64_t n_outputs = ds_planes_width(out);
+    const int64_t room = product->shape.width - ds_padding_span(&inner) + inner.left;
+    int64_t begin = (inner.left + inner.stride - 1) / inner.stride; /* of outputs off padding */
+    int64_t end = room < 0 ? 0 : room / inner.stride + 1;
+    begin = begin < n_outputs ? begin : n_outputs;
+    end = end < begin ? begin : end < n_outputs ? end : n_outputs;
     const size_t position_bytes = (size_t)out->shape[out->rank - 1] * product->shape.element;
     for (size_t row = 0; row < run->n_rows; row++) {
         for (int64_t i = 0; i < ds_planes_count(op, run, row); i++) {
@@ -167,10 +172,12 @@ static void conv_walk(const ds_op *op, ds_window_product *product, const ds_slop
             char *y = plane.out.data;
             for (int64_t m = plane.out.m0; m < plane.out.m1; m++) {
                 const ds_window_place at = {m * along.stride - along.left, along.mode, plane.total};
-                for (size_t j = 0; j < n_outputs; j++, y += position_bytes) {
-                    const ds_window_place within = {(int64_t)j * inner.stride - inner.left,
-                                                    inner.mode, product->shape.width};
-                    ds_window_add(product, y, &plane, at, within);
+                for (int64_t j = 0, n; j < n_outputs; j += n, y += (size_t)n * position_bytes) {
+                    const ds_window_place within = {j * inner.stride - inner.left, inner.mode,
+                                                    product->shape.width};
+                    n = j == begin && begin < end ? end - begin : 1;
+                    ds_window_add_run(product, y, position_bytes, (size_t)n, &plane, at, within,
+                                      (size_t)inner.stride);
                 }
             }
         }

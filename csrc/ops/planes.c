@@ -289,6 +289,91 @@ void ds_window_add(ds_window_product *p, void *y, const ds_plane *plane, ds_wind
                               : window_copy(p, in, along, inner);
 }
 
+/* n pieces of a few bytes, each so far behind the one before; from NULL: zeros. */
+static void copy_pieces(char *to, size_t to_step, const char *from, size_t from_step, size_t n,
+                        size_t n_bytes)
+{
+#define PIECES_OF(constant)                                           \
+    case constant:                                                    \
+        for (size_t i = 0; i < n; i++)                                \
+            memcpy(to + i * to_step, from + i * from_step, constant); \
+        return;
+    switch (from ? n_bytes : 0) {
+        PIECES_OF(4)
+        PIECES_OF(8)
+        PIECES_OF(12)
+        PIECES_OF(16)
+        PIECES_OF(24)
+        PIECES_OF(32)
+        PIECES_OF(48)
+        PIECES_OF(64)
+        PIECES_OF(128)
+    default:
+        for (size_t i = 0; i < n && from; i++)
+            memcpy(to + i * to_step, from + i * from_step, n_bytes);
+        for (size_t i = 0; i < n && !from; i++)
+            memset(to + i * to_step, 0, n_bytes);
+    }
+}
+
+/* Copies n windows, `apart` positions from one to the next, whose inner taps touch no padding: tap by tap. */
+static void window_copy_run(const ds_windows *s, char *to, size_t n, const ds_window *in,
+                            ds_window_place along, int64_t first, size_t apart)
+{
+    const size_t position = s->n_in * s->element;
+    const bool together = s->inner_step == 1; /* inner taps */
+    const size_t pieces = together ? 1 : (size_t)s->n_inner;
+    const size_t n_bytes = together ? (size_t)s->n_inner * position : position;
+    for (int64_t t = 0; t < s->n_taps; t++) {
+        const int64_t at =
+            ds_padding_source(along.mode, along.first + t * s->step, along.total);
+        const char *const frame =
+            at < 0 ? NULL : ds_at(in, at, (size_t)s->width * position);
+        for (size_t i = 0; i < pieces; i++, to += n_bytes)
+            copy_pieces(to, s->n_bytes,
+                        frame ? frame + (size_t)(first + (int64_t)i * s->inner_step) * position
+                              : NULL,
+                        apart * position, n, n_bytes);
+    }
+}
+
+void ds_window_add_run(ds_window_product *p, char *y, size_t y_bytes, size_t n,
+                       const ds_plane *plane, ds_window_place along, ds_window_place inner,
+                       size_t apart)
+{
+    const ds_windows *s = &p->shape;
+    const bool as_it_is = s->groups == 1 || (s->depthwise && s->n_out == s->n_in);
+    if (n < 2 || p->turn || !as_it_is) {
+        for (; n-- > 0; y += y_bytes, inner.first += (int64_t)apart)
+            ds_window_add(p, y, plane, along, inner);
+        return;
+    }
+    const bool by_pointer = s->direct && window_inside(along, s->n_taps, s->step);
+    while (n > 0) { /* the first of them finds room */
+        ds_window_add(p, y, plane, along, inner);
+        const size_t room = by_pointer ? n : p->max_copies - p->n_copies + 1;
+        const size_t more = (n < room ? n : room) - 1;
+        const char *x = p->x[p->n - 1];
+        const size_t step = by_pointer ? apart * s->n_in * s->element : s->n_bytes;
+        if (!by_pointer) {
+            window_copy_run(s, p->copies + p->n_copies * s->n_bytes, more, &plane->in, along,
+                            inner.first + (int64_t)apart, apart);
+            p->n_copies += more;
+        }
+        for (size_t i = 0; i < more; i++) {
+            y += y_bytes;
+            x += step;
+            if (p->operands)
+                p->operands[p->n] = ds_run_operand(p->run, plane->row, y);
+            p->y[p->n] = y;
+            p->x[p->n++] = x;
+        }
+        y += y_bytes;
+        inner.first += (int64_t)((more + 1) * apart);
+        n -= more + 1;
+    }
+}
+
 void ds_window_flush(ds_window_product *p)
 {
     const ds_windows *s = &p->shape;

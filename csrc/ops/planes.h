@@ -154,6 +154,11 @@ void ds_window_begin(ds_window_product *p, const ds_windows *s, const ds_op *op,
 /* Adds a window of the plane; padding as in ops/padding.h. */
 void ds_window_add(ds_window_product *p, void *y, const ds_plane *plane, ds_window_place along,
                    ds_window_place inner);
+/* Adds n windows beside each other, outputs of y_bytes each, inner taps `apart` positions from one to the next: none of
+ * these touches padding within the frame. */
+void ds_window_add_run(ds_window_product *p, char *y, size_t y_bytes, size_t n,
+                       const ds_plane *plane, ds_window_place along, ds_window_place inner,
+                       size_t apart);
 /* Computes what has been collected. */
 void ds_window_flush(ds_window_product *p);
 

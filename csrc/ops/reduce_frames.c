@@ -4,6 +4,7 @@
  *                    known  0      total  1      need  never: each call reads its new frames only
  *     cumulative     y[t] = the same of x[0] .. x[t]                                 torch.cumsum, torch.cummax, ...
  *                    frame in, frame out
+ *     cumulative_within   the same along one feature axis of every frame
  *     var_frames     y = sum_t (x[t] - mean)^2 / max(T - correction, 0)                torch.var over L
  *                    counts as reduce_frames'
  *
@@ -16,19 +17,29 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/back.h"
-#include "ops/framewise.h"
+#include "ops/fold.h"
+#include "ops/move.h"
 #include "ops/registry.h"
-#include "ops/sums.h"
 
-enum { KIND };
-enum { SUM, MEAN, MAX, MIN, PROD, LOGSUMEXP, ARGMAX, ARGMIN };
-enum { BESIDE = 64 /* features whose extremes are taken at a time */, FEW = 16 };
+enum { BESIDE = 64 /* features whose extremes are taken at a time */ };
 
-static const ds_attr_def reduce_frames_attrs[] = {
-    {"kind", DS_ATTR_CHOICE, .required = true, .doc = "what is computed",
-     .choices = "sum|mean|max|min|prod|logsumexp|argmax|argmin"},
-    {0}};
+#define KIND_ATTR                                                         \
+    {"kind", DS_ATTR_CHOICE, .required = true, .doc = "what is computed", \
+     .choices = "sum|mean|max|min|prod|logsumexp|argmax|argmin"}
+
+static const ds_attr_def reduce_frames_attrs[] = {KIND_ATTR, {0}};
+
+/* Its types. */
+static ds_status fold_infer(ds_op *op)
+{
+    const int64_t kind = op->attr[DS_FOLD_KIND].i;
+    if (op->in[0].dtype != DS_I64 || kind == DS_FOLD_MEAN || kind == DS_FOLD_LOGSUMEXP)
+        DS_TRY(ds_op_require_real(op));
+    if (kind >= DS_FOLD_ARGMAX)
+        op->out[0].dtype = DS_I64;
+    op->reads = kind == DS_FOLD_SUM || kind == DS_FOLD_MEAN ? 0 : DS_READS_X | DS_READS_CARRIED;
+    return DS_OK;
+}
 
 static void carry(ds_op *op, int i, const char *name, ds_dtype dtype)
 {
@@ -37,36 +48,49 @@ static void carry(ds_op *op, int i, const char *name, ds_dtype dtype)
     op->n_carried = i + 1;
 }
 
-/* What is folded into one array of this name, and perhaps another. */
-static ds_status fold_infer(ds_op *op, const char *name)
+/* What of n features is weighed at a time, in bytes of scratch. */
+static size_t weighing_bytes(const ds_op *op, size_t n)
 {
-    const int64_t kind = op->attr[KIND].i;
-    const bool real = ds_is_real(op->in[0].dtype);
-    op->needs_frames =
-        op->at_end != 0 && (kind == MAX || kind == MIN || kind == ARGMAX || kind == ARGMIN);
-    if (!real && op->in[0].dtype == DS_I64 && kind != MEAN && kind != LOGSUMEXP)
-        carry(op, 0, name, DS_I64);
-    else
-        DS_TRY(ds_op_require_real(op));
-    if (real)
-        carry(op, 0, name, DS_F64);
-    if (kind == ARGMAX || kind == ARGMIN) {
+    return op->attr[DS_FOLD_KIND].i == DS_FOLD_LOGSUMEXP
+               ? ds_sums_weigh_block(n) * DS_SUMS_WEIGH_BYTES
+               : 0;
+}
+
+/* Frames are folded into one array of this name, and perhaps another. */
+static ds_status fold_frames_infer(ds_op *op, const char *name)
+{
+    const int64_t kind = op->attr[DS_FOLD_KIND].i;
+    DS_TRY(fold_infer(op));
+    op->needs_frames = op->at_end != 0 && (kind == DS_FOLD_MAX || kind == DS_FOLD_MIN ||
+                                           kind >= DS_FOLD_ARGMAX);
+    carry(op, 0, name, ds_is_real(op->in[0].dtype) ? DS_F64 : DS_I64);
+    if (kind >= DS_FOLD_ARGMAX)
         carry(op, 1, "place", DS_I64);
-        op->out[0].dtype = DS_I64;
-    }
-    if (kind != SUM && kind != MEAN)
-        op->reads = DS_READS_X | DS_READS_CARRIED;
+    if (kind == DS_FOLD_LOGSUMEXP)
+        carry(op, 1, "weights", DS_F64);
     op->back_scratch.per_in = sizeof(double);
     op->back_scratch.per_out = sizeof(double);
-    if (kind == LOGSUMEXP) {
-        carry(op, 1, "weights", DS_F64);
-        op->scratch.per_call =
-            ds_sums_weigh_block((size_t)ds_signature_elements(&op->in[0])) * DS_SUMS_WEIGH_BYTES;
-    }
+    op->scratch.per_call = weighing_bytes(op, (size_t)ds_signature_elements(&op->in[0]));
     return DS_OK;
 }
 
 /* ---------------------------------------------------------------- folding */
+
+/* What frames of n features are folded into. */
+typedef struct fold {
+    int64_t kind;
+    ds_dtype dtype; /* of the frames */
+    bool last;      /* of equals */
+    size_t n;
+    void *so_far, *more; /* more: NULL, places, or weights */
+    const ds_real_kernels *k;
+    void *scratch;
+} fold;
+
+static size_t out_bytes(const fold *f)
+{
+    return f->kind >= DS_FOLD_ARGMAX || f->dtype != DS_F32 ? 8 : 4;
+}
 
 /* so_far[i] = the extreme of itself and of feature i of n_frames frames. */
 static void fold_extreme(const ds_real_kernels *k, bool greatest, double *so_far, const char *x,
@@ -86,335 +110,232 @@ static void fold_extreme(const ds_real_kernels *k, bool greatest, double *so_far
 #define REAL(a, operation, b) ((a)operation(b))
 #define WRAPPED(a, operation, b) ((int64_t)((uint64_t)(a)operation(uint64_t)(b)))
 
+/* A statement for each feature: v of a frame, and what there is so far. */
+#define OF_FEATURES(WIDE, ...)                    \
+    for (size_t i = 0; i < n; i++) {              \
+        const WIDE v = (WIDE)x[i], w = so_far[i]; \
+        (void)w;                                  \
+        __VA_ARGS__;                              \
+    }
+#define EXTREME(beyond)                                                                  \
+    const bool found = v != v ? last || w == w : w == w && (beyond || (last && v == w)); \
+    so_far[i] = found ? v : w;                                                           \
+    if (place)                                                                           \
+        place[i] = found ? t : place[i]
+
 /* Frames number t to end - 1 of n features, one by one; place: of extremes, or NULL; `last`: of equals. */
 #define DEFINE_FOLD(TYPE, WIDE, AS)                                                               \
     static void fold_##TYPE(int64_t kind, bool last, WIDE *so_far, int64_t *place, const TYPE *x, \
                             size_t n, int64_t t, int64_t end)                                     \
     {                                                                                             \
-        const bool greatest = kind == MAX || kind == ARGMAX;                                      \
-        for (; t < end; t++, x += n)                                                              \
-            for (size_t i = 0; i < n; i++) {                                                      \
-                const WIDE v = (WIDE)x[i], w = so_far[i];                                         \
-                if (t == 0) {                                                                     \
-                    so_far[i] = v;                                                                \
-                } else if (kind == SUM || kind == MEAN) {                                         \
-                    so_far[i] = AS(w, +, v);                                                      \
-                } else if (kind == PROD) {                                                        \
-                    so_far[i] = AS(w, *, v);                                                      \
-                } else if (v != v ? last || w == w                                                \
-                                  : w == w && (greatest ? v > w || (last && v == w)               \
-                                                        : v < w || (last && v == w))) {           \
-                    so_far[i] = v;                                                                \
-                    if (place)                                                                    \
-                        place[i] = t;                                                             \
-                }                                                                                 \
-            }                                                                                     \
+        for (; t < end; t++, x += n) {                                                            \
+            if (t == 0)                                                                           \
+                OF_FEATURES(WIDE, so_far[i] = v; if (place) place[i] = 0)                         \
+            else if (kind == DS_FOLD_SUM || kind == DS_FOLD_MEAN)                                 \
+                OF_FEATURES(WIDE, so_far[i] = AS(w, +, v))                                        \
+            else if (kind == DS_FOLD_PROD)                                                        \
+                OF_FEATURES(WIDE, so_far[i] = AS(w, *, v))                                        \
+            else if (kind == DS_FOLD_MAX || kind == DS_FOLD_ARGMAX)                               \
+                OF_FEATURES(WIDE, EXTREME(v > w))                                                 \
+            else                                                                                  \
+                OF_FEATURES(WIDE, EXTREME(v < w))                                                 \
+        }                                                                                         \
     }
 DEFINE_FOLD(float, double, REAL)
 DEFINE_FOLD(double, double, REAL)
 DEFINE_FOLD(int64_t, int64_t, WRAPPED)
 
-static void fold_weights(const ds_run *run, double *largest, double *weights, const char *x,
-                         size_t n, int64_t t, int64_t end)
+static void fold_weights(const fold *f, const char *x, int64_t t, int64_t end)
 {
-    for (size_t i = 0; i < n && t == 0; i++)
+    double *const largest = f->so_far;
+    for (size_t i = 0; i < f->n && t == 0; i++) {
         largest[i] = -(double)INFINITY;
-    const int64_t most = (int64_t)(ds_sums_weigh_block(n) / n);
-    for (int64_t many; t < end; t += many, x += (size_t)many * n * run->k->element) {
+        ((double *)f->more)[i] = 0;
+    }
+    const int64_t most = (int64_t)(ds_sums_weigh_block(f->n) / f->n);
+    for (int64_t many; t < end; t += many, x += (size_t)many * f->n * f->k->element) {
         many = end - t < most ? end - t : most;
-        ds_sums_weigh(run->k, largest, weights, x, n, (size_t)many, run->scratch);
+        ds_sums_weigh(f->k, largest, f->more, x, f->n, (size_t)many, f->scratch);
     }
 }
 
-static void *carried_of(const ds_op *op, const ds_run *run, size_t r, int i)
+/* Frames number t to end - 1, from x on. */
+static void fold_frames(const fold *f, const char *x, int64_t t, int64_t end)
 {
-    return i < op->n_carried ? ds_run_carried(op, run, r, i) : NULL;
-}
-
-/* Row r's frames number t to end - 1; `last`: of equals. */
-static void fold(const ds_op *op, const ds_run *run, size_t r, int64_t t, int64_t end, bool last)
-{
-    const ds_signature *in = &op->in[0];
-    const size_t n = (size_t)ds_signature_elements(in), n_bytes = ds_signature_bytes(in);
-    const int64_t kind = op->attr[KIND].i;
-    void *const so_far = carried_of(op, run, r, 0), *const more = carried_of(op, run, r, 1);
+    const int64_t kind = f->kind;
+    const size_t n = f->n;
     if (t >= end)
         return;
-    const char *x = ds_at(&run->in[r], t, n_bytes);
-    if (kind == LOGSUMEXP) {
-        fold_weights(run, so_far, more, x, n, t, end);
-    } else if (in->dtype == DS_I64) {
-        fold_int64_t(kind, last, so_far, more, (const void *)x, n, t, end);
-    } else if (kind > MIN) {
-        if (in->dtype == DS_F32)
-            fold_float(kind, last, so_far, more, (const void *)x, n, t, end);
+    if (kind == DS_FOLD_LOGSUMEXP) {
+        fold_weights(f, x, t, end);
+    } else if (f->dtype == DS_I64) {
+        fold_int64_t(kind, f->last, f->so_far, f->more, (const void *)x, n, t, end);
+    } else if (kind > DS_FOLD_MIN) {
+        if (f->dtype == DS_F32)
+            fold_float(kind, f->last, f->so_far, f->more, (const void *)x, n, t, end);
         else
-            fold_double(kind, last, so_far, more, (const void *)x, n, t, end);
+            fold_double(kind, f->last, f->so_far, f->more, (const void *)x, n, t, end);
     } else {
-        if (t == 0) { /* the stream's first frame replaces what is there */
-            ds_sums_set(so_far, x, n, in->dtype);
-            x += n_bytes;
+        if (t == 0) { /* the first frame replaces what is there */
+            ds_sums_set(f->so_far, x, n, f->dtype);
+            x += n * f->k->element;
             t = 1;
         }
-        if (t < end && (kind == SUM || kind == MEAN))
-            run->k->column_sums(so_far, x, (size_t)(end - t), n, NULL);
+        if (t < end && (kind == DS_FOLD_SUM || kind == DS_FOLD_MEAN))
+            f->k->column_sums(f->so_far, x, (size_t)(end - t), n, NULL);
         else if (t < end)
-            fold_extreme(run->k, kind == MAX, so_far, x, n, (size_t)(end - t));
+            fold_extreme(f->k, kind == DS_FOLD_MAX, f->so_far, x, n, (size_t)(end - t));
     }
 }
 
 /* log(weights) + largest, by way of scratch. */
-static void fold_write_log(const ds_run *run, void *y, const double *largest, const double *weights,
-                           size_t n, ds_dtype dtype)
+static void fold_write_log(const fold *f, void *y)
 {
-    void *const logs = run->scratch;
-    double *const sums = (double *)run->scratch + n;
-    ds_sums_write(logs, weights, n, 1.0, dtype);
-    run->k->unary(DS_UNARY_LOG, logs, logs, n, NULL);
-    ds_sums_set(sums, logs, n, dtype);
-    for (size_t i = 0; i < n; i++)
+    void *const logs = f->scratch;
+    const double *const largest = f->so_far;
+    double *const sums = (double *)f->scratch + f->n;
+    ds_sums_write(logs, f->more, f->n, 1.0, f->dtype);
+    f->k->unary(DS_UNARY_LOG, logs, logs, f->n, NULL);
+    ds_sums_set(sums, logs, f->n, f->dtype);
+    for (size_t i = 0; i < f->n; i++)
         sums[i] = isinf(largest[i]) ? largest[i] : largest[i] + sums[i];
-    ds_sums_write(y, sums, n, 1.0, dtype);
+    ds_sums_write(y, sums, f->n, 1.0, f->dtype);
 }
 
 /* What comes of the n_frames folded so far. */
-static void fold_write(const ds_op *op, const ds_run *run, size_t r, void *y, int64_t n_frames)
+static void fold_write(const fold *f, void *y, int64_t n_frames)
 {
-    const size_t n = (size_t)ds_signature_elements(&op->in[0]);
-    const int64_t kind = op->attr[KIND].i;
-    const ds_dtype dtype = op->in[0].dtype;
-    void *const so_far = carried_of(op, run, r, 0);
-    const void *const more = carried_of(op, run, r, 1);
-    if (n_frames == 0 && kind == PROD) { /* of no frames: 1; sums are 0, their logarithms -inf */
-        for (size_t i = 0; i < n; i++)
-            if (dtype == DS_I64)
-                ((int64_t *)so_far)[i] = 1;
+    /* of no frames: 1; sums are 0, their logarithms -inf */
+    if (n_frames == 0 && f->kind == DS_FOLD_PROD) {
+        for (size_t i = 0; i < f->n; i++)
+            if (f->dtype == DS_I64)
+                ((int64_t *)f->so_far)[i] = 1;
             else
-                ((double *)so_far)[i] = 1;
+                ((double *)f->so_far)[i] = 1;
     }
-    if (op->out[0].dtype == DS_I64)
-        memcpy(y, more ? more : so_far, n * sizeof(int64_t));
-    else if (kind == LOGSUMEXP)
-        fold_write_log(run, y, so_far, more, n, dtype);
+    if (f->kind >= DS_FOLD_ARGMAX || f->dtype == DS_I64)
+        memcpy(y, f->more ? f->more : f->so_far, f->n * sizeof(int64_t));
+    else if (f->kind == DS_FOLD_LOGSUMEXP)
+        fold_write_log(f, y);
     else
-        ds_sums_write(y, so_far, n, kind == MEAN ? (double)n_frames : 1.0, dtype);
+        ds_sums_write(y, f->so_far, f->n, f->kind == DS_FOLD_MEAN ? (double)n_frames : 1.0,
+                      f->dtype);
 }
 
-/* ---------------------------------------------------------------- slopes
- *
- * Feature by feature, over the frames [t0, t0 + n) of a call. Both operators are one: a fold gives what it holds at some
- * frames, at each (cumulative) or at the stream's last. Behind a frame the slopes of all that it goes into add up. */
-
-/* One feature of one row's frames. */
-typedef struct folded {
-    int64_t kind, t0, n;  /* t0: the frames folded before */
-    bool each, last;      /* each: gives at every frame; last: of equals */
-    const void *x;        /* NULL: not read */
-    void *dx;             /* NULL: not wanted */
-    const void *g;        /* of every frame, or of the end; NULL: it gives nothing */
-    size_t step, element; /* step: elements from frame to frame */
-    const double *in; /* what was carried in, one for each carried array; NULL where it starts */
-    double *slope;    /* of what is carried: out, then in */
-    double *room;     /* [n]: of what is folded */
-} folded;
-
-/* The slope of what a frame's fold gives; its number among all is t + 1. */
-DS_FOR_ELEMENT double given_slope(const folded *f, int64_t t, size_t e)
+/* What comes of a value and what there is so far, of kinds that a register holds. */
+DS_FOR_ELEMENT double next_of(const int64_t kind, double v, double x)
 {
-    if (!f->g || (!f->each && t + 1 < f->n))
-        return 0;
-    const double g = ds_sums_real(f->g, e, f->each ? (size_t)t * f->step : 0);
-    return f->kind == MEAN ? g / (double)(f->t0 + t + 1) : g;
+    if (kind == DS_FOLD_SUM || kind == DS_FOLD_PROD)
+        return kind == DS_FOLD_SUM ? v + x : v * x;
+    const bool beyond = kind == DS_FOLD_MAX ? x > v : x < v;
+    return v == v && (beyond || x != x) ? x : v;
 }
 
-DS_FOR_ELEMENT double frame_of(const folded *f, int64_t t, size_t e)
+/* So many chains, `apart` elements from one to the next, each of `count` values that are `step` apart: what comes of
+ * all so far at each; y may be x. A chain waits for itself, so four go on together. */
+DS_FOR_ELEMENT int chains(double *so_far, void *y, const void *x, size_t n, size_t apart,
+                          size_t step, size_t count, const int64_t kind, size_t e)
 {
-    return ds_sums_real(f->x, e, (size_t)t * f->step);
-}
-
-DS_FOR_ELEMENT void add_frame(const folded *f, int64_t t, double slope, size_t e)
-{
-    if (f->dx)
-        ds_back_add_real(f->dx, e, (size_t)t * f->step, slope);
-}
-
-/* The extreme so far is some frame's, or was carried in (-1). */
-DS_FOR_ELEMENT void extreme_back(folded *f, size_t e)
-{
-    double most = f->in ? f->in[0] : 0, slope = 0;
-    int64_t place = -1;
-    if (f->n == 0)
-        return;
-    for (int64_t t = 0; t < f->n; t++) {
-        const double v = frame_of(f, t, e);
-        const bool greater = f->kind == MAX ? v > most : v < most, none = f->t0 + t == 0;
-        if (none || (v != v ? f->last || most == most
-                            : most == most && (greater || (f->last && v == most)))) {
-            most = v;
-            place = t;
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        const size_t at = i * apart;
+        double a = so_far[i], b = so_far[i + 1], c = so_far[i + 2], d = so_far[i + 3];
+        for (size_t f = at; f < at + count * step; f += step) {
+            a = next_of(kind, a, ds_sums_real(x, e, f));
+            b = next_of(kind, b, ds_sums_real(x, e, f + apart));
+            c = next_of(kind, c, ds_sums_real(x, e, f + 2 * apart));
+            d = next_of(kind, d, ds_sums_real(x, e, f + 3 * apart));
+            ds_sums_set_real(y, e, f, a);
+            ds_sums_set_real(y, e, f + apart, b);
+            ds_sums_set_real(y, e, f + 2 * apart, c);
+            ds_sums_set_real(y, e, f + 3 * apart, d);
         }
-        const double g = given_slope(f, t, e) + (t + 1 == f->n ? f->slope[0] : 0);
-        if (place < 0)
-            slope += g;
-        else
-            add_frame(f, place, g, e);
+        so_far[i] = a;
+        so_far[i + 1] = b;
+        so_far[i + 2] = c;
+        so_far[i + 3] = d;
     }
-    f->slope[0] = slope;
-}
-
-/* Of the last product alone, where one of the frames, or of those to come, is 0: by those of all before each frame, and
- * of all behind. */
-DS_FOR_ELEMENT void product_back_by_others(folded *f, size_t e)
-{
-    for (int64_t t = f->n; t-- > 0; f->slope[0] *= frame_of(f, t, e)) {
-        f->slope[0] += given_slope(f, t, e);
-        add_frame(f, t, f->slope[0] * f->room[t], e);
-    }
-}
-
-/* As torch has it, which shows in infinities and NaN: `reached` are slopes of products times these, of all that a frame
- * goes into; its own is that, over the frame. Behind a 0 products start again, and only the first 0 has a slope. */
-DS_FOR_ELEMENT void product_back(folded *f, size_t e)
-{
-    const double in = f->in ? f->in[0] : 1;
-    double before = in == 0 && f->each ? 1 : in, behind = f->slope[0];
-    int64_t zero = in == 0 ? -1 : f->n; /* the first */
-    for (int64_t t = 0; t < f->n; t++) {
-        const double x = frame_of(f, t, e);
-        f->room[t] = before;
-        zero = x == 0 && t < zero ? t : zero;
-        before = x == 0 && f->each ? 1 : before * x;
-    }
-    if (!f->each && (zero < f->n || (!f->g && behind == 0))) {
-        product_back_by_others(f, e);
-        return;
-    }
-    double reached = behind == 0 ? 0 : behind * before;
-    for (int64_t t = f->n; t-- > 0;) {
-        const double x = frame_of(f, t, e), g = given_slope(f, t, e), y = f->room[t] * x;
-        if (x == 0) {
-            add_frame(f, t, t == zero ? (reached + g) * f->room[t] : 0, e);
-            reached = behind = 0;
-            continue;
+    for (; i < n; i++) {
+        double a = so_far[i];
+        for (size_t f = i * apart; f < i * apart + count * step; f += step) {
+            a = next_of(kind, a, ds_sums_real(x, e, f));
+            ds_sums_set_real(y, e, f, a);
         }
-        if (f->g && (f->each || t + 1 == f->n))
-            reached += g * (e == sizeof(float) ? (double)(float)y : y);
-        behind = (behind + g) * x;
-        add_frame(f, t, t < zero ? reached / x : 0, e);
-    }
-    f->slope[0] = f->each && in == in && reached != reached ? reached : behind;
-}
-
-/* Of log(sum of exp): `behind` are slopes times what a frame's share of y has of them. */
-DS_FOR_ELEMENT void logarithm_back(folded *f, size_t e)
-{
-    double top = f->in ? f->in[0] : -(double)INFINITY, weights = f->in ? f->in[1] : 0;
-    double y = weights > 0 ? top + log(weights) : -(double)INFINITY;
-    const double first = y, first_weights = weights;
-    for (int64_t t = 0; t < f->n; t++) {
-        const double v = frame_of(f, t, e), now = v > top || v != v ? v : top;
-        weights = (top == now ? weights : weights * exp(top - now)) +
-                  (isinf(now) ? v == now : exp(v - now));
-        top = now;
-        y = isinf(top) ? top : top + log(weights);
-        f->room[t] = y;
-    }
-    double behind = f->slope[1] * weights;
-    for (int64_t t = f->n; t-- > 0;) {
-        const double before = t > 0 ? f->room[t - 1] : first;
-        behind += given_slope(f, t, e);
-        if (behind != 0) {
-            add_frame(f, t, exp(frame_of(f, t, e) - f->room[t]) * behind, e);
-            behind *= before == f->room[t] ? 1 : exp(before - f->room[t]); /* infinite ones */
-        }
-    }
-    f->slope[0] = 0; /* nothing depends on the greatest */
-    f->slope[1] = first_weights > 0 ? behind / first_weights : 0;
-}
-
-DS_FOR_ELEMENT int feature_back(folded *f, size_t e)
-{
-    switch (f->kind) {
-    case SUM:
-    case MEAN:
-        for (int64_t t = f->n; t-- > 0;) {
-            f->slope[0] += given_slope(f, t, e);
-            add_frame(f, t, f->slope[0], e);
-        }
-        break;
-    case PROD:
-        product_back(f, e);
-        break;
-    case LOGSUMEXP:
-        logarithm_back(f, e);
-        break;
-    default:
-        extreme_back(f, e);
+        so_far[i] = a;
     }
     return 0;
 }
 
-static void fold_backward(const ds_op *op, const ds_back *b)
+static bool in_registers(const fold *f)
 {
-    const ds_run *run = b->run;
-    const size_t n = (size_t)ds_signature_elements(&op->in[0]), element = ds_op_element(op);
-    const bool each = op->at_end == 0;
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const ds_counts *count = &run->count[r];
-        const ds_target *out = &run->out[r];
-        const int64_t t0 = each ? out->m0 : count->before.known,
-                      end = each ? out->m1 : count->now.known;
-        const char *const x =
-            run->in[r].data && t0 < end ? ds_at(&run->in[r], t0, n * element) : NULL;
-        char *const dx = t0 < end ? ds_slope_at(&b->dx[r], t0, n * element) : NULL;
-        const bool given = out->m0 < out->m1;
-        for (size_t i = 0; i < n; i++) {
-            double in[2] = {0}, slope[2] = {0};
-            folded f = {.kind = op->attr[KIND].i,
-                        .t0 = t0,
-                        .n = end - t0,
-                        .each = each,
-                        .last = each,
-                        .x = x ? x + i * element : NULL,
-                        .dx = dx ? dx + i * element : NULL,
-                        .g = given ? (const char *)b->dy[r] + i * element : NULL,
-                        .step = n,
-                        .element = element,
-                        .in = t0 > 0 ? in : NULL,
-                        .slope = slope,
-                        .room = b->scratch};
-            double *carried[2];
-            for (int c = 0; c < op->n_carried; c++) {
-                carried[c] = (double *)ds_back_carried(op, b, r, c) + i;
-                slope[c] = *carried[c];
-                in[c] = ((const double *)ds_run_carried(op, run, r, c))[i];
-            }
-            if (end == t0 && given && !each) { /* what was folded before leaves */
-                const double g = ds_sums_real(f.g, element, 0);
-                const int of = f.kind == LOGSUMEXP;
-                slope[of] += f.kind == MEAN ? g / (double)end : f.kind == LOGSUMEXP ? g / in[1] : g;
-            }
-            (void)DS_BY_ELEMENT(feature_back, element, &f);
-            for (int c = 0; c < op->n_carried; c++)
-                *carried[c] = t0 > 0 ? slope[c] : 0;
-        }
+    return ds_is_real(f->dtype) && f->kind <= DS_FOLD_PROD && f->kind != DS_FOLD_MEAN;
+}
+
+/* The chains of f's features; from the first value on, or going on. */
+static void fold_chains(const fold *f, void *y, const void *x, size_t apart, size_t step,
+                        size_t count, bool goes_on)
+{
+    static const double first[] = {[DS_FOLD_SUM] = -0.0, /* with which a number is itself */
+                                   [DS_FOLD_MAX] = -(double)INFINITY,
+                                   [DS_FOLD_MIN] = (double)INFINITY,
+                                   [DS_FOLD_PROD] = 1};
+    double *const so_far = f->so_far;
+    for (size_t i = 0; i < f->n && !goes_on; i++)
+        so_far[i] = first[f->kind];
+#define CHAINS(kind)                                                                              \
+    case kind:                                                                                    \
+        (void)DS_BY_ELEMENT(chains, f->k->element, so_far, y, x, f->n, apart, step, count, kind); \
+        break;
+    switch (f->kind) {
+        CHAINS(DS_FOLD_SUM)
+        CHAINS(DS_FOLD_MAX)
+        CHAINS(DS_FOLD_MIN)
+        CHAINS(DS_FOLD_PROD)
+    }
+}
+
+/* What comes of all so far at each of frames number t to end - 1, from x on, from y on; y may be x. */
+static void fold_each(const fold *f, void *y, const void *x, int64_t t, int64_t end)
+{
+    const size_t n = f->n, n_bytes = n * (f->dtype == DS_F32 ? 4 : 8);
+    if (in_registers(f)) {
+        fold_chains(f, y, x, 1, n, (size_t)(end - t), t > 0);
+        return;
+    }
+    for (; t < end; t++, x = (const char *)x + n_bytes, y = (char *)y + n * out_bytes(f)) {
+        fold_frames(f, x, t, t + 1);
+        fold_write(f, y, t + 1);
     }
 }
 
 /* ---------------------------------------------------------------- reduce_frames */
 
+static fold carried_fold(const ds_op *op, const ds_run *run, size_t r)
+{
+    return (fold){.kind = op->attr[DS_FOLD_KIND].i,
+                  .dtype = op->in[0].dtype,
+                  .last = op->at_end == 0,
+                  .n = (size_t)ds_signature_elements(&op->in[0]),
+                  .so_far = ds_run_carried(op, run, r, 0),
+                  .more = op->n_carried > 1 ? ds_run_carried(op, run, r, 1) : NULL,
+                  .k = run->k,
+                  .scratch = run->scratch};
+}
+
 static ds_status reduce_frames_infer(ds_op *op)
 {
-    return fold_infer(op, "accumulator");
+    return fold_frames_infer(op, "accumulator");
 }
 
 static void reduce_frames_forward(const ds_op *op, const ds_run *run)
 {
     for (size_t r = 0; r < run->n_rows; r++) {
-        const int64_t end = run->count[r].now.known;
-        fold(op, run, r, run->count[r].before.known, end, false);
+        const fold f = carried_fold(op, run, r);
+        const int64_t t = run->count[r].before.known, end = run->count[r].now.known;
+        if (t < end)
+            fold_frames(&f, ds_at(&run->in[r], t, ds_signature_bytes(&op->in[0])), t, end);
         if (run->out[r].m0 < run->out[r].m1)
-            fold_write(op, run, r, run->out[r].data, end);
+            fold_write(&f, run->out[r].data, end);
     }
 }
 
@@ -423,51 +344,51 @@ const ds_op_def ds_op_reduce_frames = {
         reduce_frames,
         "Sum, mean, product, extreme, where that is, or logarithm of a sum of powers of all "
         "frames, at the end of the stream."),
-    .flags = DS_OP_AT_END, .attrs = reduce_frames_attrs, .backward = fold_backward};
+    .flags = DS_OP_AT_END, .attrs = reduce_frames_attrs, .backward = ds_fold_backward};
 
 /* ---------------------------------------------------------------- cumulative */
 
 static ds_status cumulative_infer(ds_op *op)
 {
-    return fold_infer(op, "sum");
+    DS_TRY(fold_frames_infer(op, "sum"));
+    if (op->attr[DS_FOLD_KIND].i == DS_FOLD_PROD)
+        op->scratch.per_call = (size_t)ds_signature_elements(&op->in[0]) * sizeof(bool);
+    return DS_OK;
 }
 
-/* Sums or products of few reals, each in a register through all frames; y may be x. */
-DS_FOR_ELEMENT int so_far(double *total, void *y, const void *x, size_t n, size_t n_frames,
-                          bool product, size_t e)
+/* Which products have met a 0 once n_frames from x on are in them. */
+DS_FOR_ELEMENT int see_zeros(bool *met, const double *product, const void *x, size_t n,
+                             size_t n_frames, size_t e)
 {
-    for (size_t i = 0; i < n; i++) {
-        double v = total[i];
-        for (size_t f = i; f < n * n_frames; f += n) {
-            v = product ? v * ds_sums_real(x, e, f) : v + ds_sums_real(x, e, f);
-            ds_sums_set_real(y, e, f, v);
-        }
-        total[i] = v;
-    }
+    for (size_t i = 0; i < n; i++)
+        met[i] = ds_fold_met_zero(product[i]);
+    for (size_t f = 0; f < n * n_frames; f += n)
+        for (size_t i = 0; i < n; i++)
+            met[i] |= ds_sums_real(x, e, f + i) == 0;
     return 0;
 }
 
 static void cumulative_forward(const ds_op *op, const ds_run *run)
 {
-    const size_t n_bytes = ds_signature_bytes(&op->out[0]);
-    const size_t n = (size_t)ds_signature_elements(&op->in[0]);
-    const bool product = op->attr[KIND].i == PROD;
+    bool *const met = op->attr[DS_FOLD_KIND].i == DS_FOLD_PROD && ds_is_real(op->in[0].dtype)
+                          ? run->scratch
+                          : NULL;
     for (size_t r = 0; r < run->n_rows; r++) {
+        const fold f = carried_fold(op, run, r);
         const ds_target *out = &run->out[r];
-        if (n < FEW && ds_is_real(op->in[0].dtype) && (product || op->attr[KIND].i == SUM) &&
-            out->m0 < out->m1) {
-            double *const total = ds_run_carried(op, run, r, 0);
-            const void *const x = ds_at(&run->in[r], out->m0, n_bytes);
-            for (size_t i = 0; i < n && out->m0 == 0; i++)
-                total[i] = product ? 1.0 : -0.0; /* with which a first number is itself */
-            (void)DS_BY_ELEMENT(so_far, ds_op_element(op), total, out->data, x, n,
-                                (size_t)(out->m1 - out->m0), product);
+        const size_t n_frames = (size_t)(out->m1 - out->m0);
+        if (n_frames == 0)
             continue;
-        }
-        for (int64_t t = out->m0; t < out->m1; t++) {
-            fold(op, run, r, t, t + 1, true);
-            fold_write(op, run, r, ds_to(out, t, n_bytes), t + 1);
-        }
+        const void *const x = ds_at(&run->in[r], out->m0, ds_signature_bytes(&op->in[0]));
+        double *const product = f.so_far;
+        for (size_t i = 0; i < f.n && met && out->m0 == 0; i++)
+            product[i] = 1;
+        if (met)
+            (void)DS_BY_ELEMENT(see_zeros, run->k->element, met, product, x, f.n, n_frames);
+        fold_each(&f, out->data, x, out->m0, out->m1);
+        for (size_t i = 0; i < f.n && met; i++)
+            if (product[i] != product[i])
+                product[i] = copysign((double)NAN, met[i] ? -1 : 1);
     }
 }
 
@@ -476,7 +397,109 @@ const ds_op_def ds_op_cumulative = {
         cumulative,
         "Sum, mean, product, extreme, where that is, or logarithm of a sum of powers of all "
         "frames so far."),
-    .flags = DS_OP_INPLACE, .attrs = reduce_frames_attrs, .backward = fold_backward};
+    .flags = DS_OP_INPLACE, .attrs = reduce_frames_attrs, .backward = ds_fold_backward};
+
+/* ---------------------------------------------------------------- cumulative_within
+ *
+ * A frame is rows of n values, each of `inner` features. Few features of several rows are brought side by side, where
+ * they are folded as more features are. */
+
+enum { WITHIN_AXIS = 1, SIDE_BY_SIDE = 1 << 14 /* values, at most */ };
+
+static const ds_attr_def cumulative_within_attrs[] = {
+    KIND_ATTR,
+    {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0"},
+    {0}};
+
+typedef struct within {
+    size_t rows, n, inner; /* of one frame */
+    size_t beside;         /* rows side by side */
+} within;
+
+static within within_of(const ds_op *op)
+{
+    const int axis = (int)op->attr[WITHIN_AXIS].i;
+    const size_t n = (size_t)op->in[0].shape[axis],
+                 inner = (size_t)ds_signature_stride(&op->in[0], axis),
+                 rows = (size_t)ds_signature_elements(&op->in[0]) / n / inner;
+    const size_t most = SIDE_BY_SIDE / n < BESIDE ? SIDE_BY_SIDE / n : BESIDE;
+    return (within){rows, n, inner, most > inner ? most / inner : 1};
+}
+
+static ds_status cumulative_within_infer(ds_op *op)
+{
+    const int64_t axis = op->attr[WITHIN_AXIS].i;
+    DS_CHECK(axis >= 0 && axis < op->in[0].rank, DS_SHAPE,
+             "cumulative_within: there is no feature dimension %lld, the input has %d",
+             (long long)axis, op->in[0].rank);
+    DS_TRY(fold_infer(op));
+    op->reads &= DS_READS_ALL_X;
+    const within w = within_of(op);
+    const size_t side = w.beside * w.inner;
+    /* what is so far, and more; values, and what comes of them */
+    op->scratch.per_call = side * (2 + 2 * w.n) * sizeof(double) + weighing_bytes(op, side);
+    op->back_scratch.per_call = w.n * sizeof(double);
+    return DS_OK;
+}
+
+static void cumulative_within_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
+                                     size_t n_frames)
+{
+    const within w = within_of(op);
+    const size_t side = w.beside * w.inner, rows = n_frames * w.rows;
+    double *const so_far = run->scratch, *const more = so_far + side, *const values = more + side,
+                  *const found = values + side * w.n;
+    fold f = {.kind = op->attr[DS_FOLD_KIND].i,
+              .dtype = op->in[0].dtype,
+              .last = true,
+              .so_far = so_far,
+              .more = op->attr[DS_FOLD_KIND].i >= DS_FOLD_LOGSUMEXP ? more : NULL,
+              .k = run->k,
+              .scratch = found + side * w.n};
+    const int64_t in = f.dtype == DS_F32 ? 4 : 8, out = (int64_t)out_bytes(&f),
+                  inner = (int64_t)w.inner, n = (int64_t)w.n;
+    for (size_t r = 0, many; r < rows; r += many) {
+        many = rows - r < w.beside ? rows - r : w.beside;
+        const int64_t m = (int64_t)many;
+        const void *const from = (const char *)x + r * w.n * w.inner * (size_t)in;
+        void *const to = (char *)y + r * w.n * w.inner * (size_t)out;
+        f.n = many * w.inner;
+        if (inner == 1 && in_registers(&f)) {
+            fold_chains(&f, to, from, w.n, 1, w.n, false);
+        } else if (many == 1) {
+            fold_each(&f, to, from, 0, n);
+        } else {
+            ds_box there = {.element = (size_t)in}, back = {.element = (size_t)out};
+            ds_box_add(&there, n, m * inner * in, inner * in);
+            ds_box_add(&there, m, inner * in, n * inner * in);
+            ds_box_add(&there, inner, in, in);
+            ds_box_add(&back, m, n * inner * out, inner * out);
+            ds_box_add(&back, n, inner * out, m * inner * out);
+            ds_box_add(&back, inner, out, out);
+            ds_box_copy(&there, values, from);
+            fold_each(&f, found, values, 0, n);
+            ds_box_copy(&back, to, found);
+        }
+    }
+}
+DS_FRAMEWISE_FORWARD(cumulative_within)
+
+static void cumulative_within_slopes(const ds_op *op, const ds_back *b, void *dx, const void *g,
+                                     const void *x, const void *y, size_t n_frames)
+{
+    const within w = within_of(op);
+    (void)y;
+    ds_fold_within_slopes(op, b, dx, g, x, n_frames * w.rows, w.n, w.inner);
+}
+DS_FRAMEWISE_BACKWARD(cumulative_within)
+
+const ds_op_def ds_op_cumulative_within = {
+    DS_OPERATOR(
+        cumulative_within,
+        "Sum, mean, product, extreme, where that is, or logarithm of a sum of powers of all "
+        "so far along a feature dimension."),
+    .flags = DS_OP_INPLACE, .attrs = cumulative_within_attrs,
+    .backward = cumulative_within_backward};
 
 /* ---------------------------------------------------------------- var_frames */
 

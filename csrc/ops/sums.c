@@ -29,7 +29,10 @@ void ds_sums_add(double *sum, const void *x, size_t n, ds_dtype dtype)
 
 void ds_sums_write(void *y, const double *sum, size_t n, double divisor, ds_dtype dtype)
 {
-    FOR_ALL(((REAL *)y)[i] = (REAL)(sum[i] / divisor));
+    if (divisor == 1)
+        FOR_ALL(((REAL *)y)[i] = (REAL)sum[i])
+    else
+        FOR_ALL(((REAL *)y)[i] = (REAL)(sum[i] / divisor))
 }
 
 /* The difference of score number i from the largest so far goes to reals[i], what that moved by to reals[all + i]. */

@@ -258,23 +258,6 @@ def prod(g: Array, y: Array, a: Array, axes: Axes, keepdim: bool) -> Any:
     return g * others.transpose(np.argsort((*rest, *axes)))
 
 
-def backwards(g: Array, axis: int) -> Any:
-    """Return the sum of what comes from each place on: the derivative of the sum so far."""
-    return np.flip(np.flip(g, axis).cumsum(axis, np.float64), axis)
-
-
-def cumprod(g: Array, y: Array, a: Array, axis: int) -> Any:
-    if (a != 0).all():
-        return backwards(g.astype(np.float64) * y, axis) / a
-    g, y, a = (np.moveaxis(v, axis, 0).astype(np.float64) for v in (g, y, a))
-    out, behind = np.zeros_like(a), np.zeros_like(a[0])
-    for t in range(len(a) - 1, -1, -1):
-        behind = behind + g[t]
-        out[t] = behind * y[t - 1] if t else behind
-        behind = behind * a[t]
-    return np.moveaxis(out, 0, axis)
-
-
 def median(g: Array, y: Array, a: Array) -> Any:
     chosen = (a == y) | (np.isnan(a) & np.isnan(y))
     return g * chosen / chosen.sum()

@@ -11,6 +11,7 @@ from ..errors import NotStreamableError, ShapeError
 from . import derivatives, pair_terms
 from .deferred import Deferred, as_deferred, is_computed, library_of
 from .distance_tables import DistanceProduct, product
+from .dtypes import is_float
 from .hook import made
 from .scores import Scores, matrices, paired
 from .shape_of import ShapeOf
@@ -76,6 +77,8 @@ def of_streams(equation: Any, *operands: Any) -> Any:
         x, letters, w, others = (a, s, b, t) if a.is_stream else (b, t, a, s)
         return _product(x, letters, w, others, out)
     union = [*s, *(c for c in t if c not in s)]
+    if (found := _by_matrices(a, s, b, t, out)) is not None:
+        return found
     return _summed(spread(a, s, union) * spread(b, t, union), "".join(union), out)
 
 
@@ -247,6 +250,26 @@ def spread(x: Any, letters: str, union: Sequence[str]) -> Any:
     for axis, c in enumerate(union):
         y = y if c in letters else y.unsqueeze(axis)
     return y
+
+
+def _by_matrices(x: Any, s: str, y: Any, t: str, out: str) -> Any:
+    """Return a sum of products as one of a frame's matrices with another stream's or a constant's; or None."""
+    if not x.is_stream:
+        x, s, y, t = y, t, x, s
+    if not is_float(x.dtype):
+        return None
+    frames = [c for c, d in zip(s, x.dims) if isinstance(d, str)]
+    there = [c for c in frames if c in t]
+    batch, summed = ([c for c in s if c in t and c not in there and (c in out) == kept] for kept in (True, False))
+    rows, columns = ([c for c in own if c not in {*frames, *batch, *summed}] for own in (s, t))
+    if len(rows) > 1 or len(columns) != 1 or len(summed) != 1 or not {*rows, *columns} <= {*out}:
+        return None
+    if there != (frames if y.is_stream else []) or (y.is_stream and not rows):
+        return None
+    a = x.permute([s.index(c) for c in [*frames, *batch, *rows, *summed]])
+    b = y.permute([t.index(c) for c in [*there, *batch, *summed, *columns]])
+    z = a.matmul(b) if rows else a.unsqueeze(-2).matmul(b).squeeze(-2)
+    return z.permute([[*frames, *batch, *rows, *columns].index(c) for c in out])
 
 
 def _product(x: Any, letters: str, w: Any, others: str, out: str) -> Any:

@@ -321,14 +321,10 @@ def so_far(x: StreamTensor, kind: str) -> StreamTensor:
     return (x.to(np.dtype(np.int64)) if x.dtype == np.bool_ else x)._through("cumulative", {"kind": kind})
 
 
-def running(x: StreamTensor, axis: int, combine: str, neutral: float) -> StreamTensor:
-    """Reduce all features so far, at every feature, in steps of twice the width."""
-    n, width = x.features[axis], 1
-    out = x.with_dims(x._straight())
-    while width < n:
-        attributes = {"axis": axis, "left": width, "right": -width, "value": neutral}
-        out = getattr(out, combine)(out._through("pad_features", attributes))
-        width *= 2
+def running(x: StreamTensor, axis: int, kind: str) -> StreamTensor:
+    """Reduce all features so far, at every feature of an axis."""
+    x = x.to(np.dtype(np.int64)) if x.dtype == np.bool_ else x
+    out = x.with_dims(x._straight())._through("cumulative_within", {"kind": kind, "axis": axis})
     return out.with_dims(x.dims, x.names)
 
 
@@ -506,6 +502,17 @@ def extend(tensors: Sequence[Any], axis: int) -> StreamTensor:
     return x._through("pad", pads, weights)
 
 
+def _by_matrices(x: StreamTensor, y: StreamTensor) -> Any:
+    """Return the product of matrices, or vectors, that are both of a frame."""
+    alike = x.ndim == y.ndim > 2 and dtypes.is_float(x.dtype) and not (is_static(x) or is_static(y))
+    if alike:
+        a, b = x.in_order(), y.in_order()
+        alike = a.dims == b.dims and a.features[:-2] == b.features[:-2] and a.features[-1] == b.features[-2]
+        if alike and min(*a.features[-2:], b.features[-1]) > 1:
+            return hook.one("bmm", {}, [a, b], (), (..., 0, 1))
+    return (x.unsqueeze(-1) * y.unsqueeze(-3)).sum(-2)
+
+
 def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
     if (found := hook.lowered("product", x, other, reverse)) is not None:
         return found
@@ -515,7 +522,7 @@ def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
         once = any(is_static(t) and "L" not in t.dims for t in (x, other))
         summed = (*first.dims[-1:], *second.dims[-2:-1])
         if "B" not in axes and ("L" not in axes or (once and "L" not in summed)):  # a frame's, or a stream's, own
-            return (first.unsqueeze(-1) * second.unsqueeze(-3)).sum(-2)
+            return _by_matrices(first, second)
     reason = why_not_matmul(x, other, reverse)
     if reason is not None:
         _refuse(x, f"this matrix product {reason}", "x @ W and W @ x mix features by a constant matrix W")

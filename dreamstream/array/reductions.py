@@ -152,20 +152,14 @@ def _so_far(name: str, kind: str, x: Tensor, dim: int) -> Tensor:
     return one("cumulative", {"kind": kind}, (rows,), (), ("B", "L", 0)).reshape(shape)
 
 
-@derived(d.cumprod)
-def _product_so_far(x: Tensor, axis: int) -> Tensor:
-    return _so_far("cumprod", "prod", x, axis)
-
-
 @each(cumsum="sum", cumprod="product")
 def _running(name: str) -> Any:
+    kind = "sum" if name == "cumsum" else "prod"
+
     def running(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
         """Return the running {} along `dim`."""
         to = _summed(self, dtype)
-        x = _within(self, to)
-        if name == "cumprod" and x.ndim:
-            return _product_so_far(x, x._axis(name, dim)).to(to)
-        return _so_far(name, name[3:], x, dim).to(to)
+        return _so_far(name, kind, _within(self, to), dim).to(to)
 
     return running
 

@@ -24,8 +24,7 @@ from .batch_constants import repeats
 from .creation import cat
 from .deferred import is_filled
 from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
-from .dtypes import require_float
-from .elementwise import repeated, where
+from .elementwise import repeated
 from .ends import continued, end_repeated, ends_repeated, expanded, is_each, parted, put_last, where_counted
 from .first_frame import at_one_frame, first_frame
 from .frame_numbers import number_in
@@ -417,32 +416,25 @@ def _roll(self: Any, shifts: Any, dims: Any = None) -> Any:
     return writing.copied(x)
 
 
-def _so_far(name: str, kind: str, combine: str, neutral: float) -> Callable[..., Any]:
-    """What comes of all so far along a dimension; of features it is combined in pairs."""
+def _reduced_so_far(x: Any, name: str, dim: Any, kind: str) -> Any:
+    """Return what comes of all so far along a dimension, of L or of features."""
+    if x.dims[x._axis(name, dim)] == "L":
+        return forward.so_far(x, kind)
+    x = x.in_order()
+    return forward.running(x, _feature(x, name, dim), kind)
 
+
+def _so_far(name: str, kind: str) -> Callable[..., Any]:
     def own(self: Any, dim: Any, dtype: Any = None) -> Any:
-        x = self if dtype is None else self.to(dtype)
-        if x.dims[x._axis(name, dim)] == "L":
-            return forward.so_far(x, kind)
-        x = x.in_order()
-        return forward.running(x, _feature(x, name, dim), combine, neutral)
+        return _reduced_so_far(self if dtype is None else self.to(dtype), name, dim, kind)
 
     return own
 
 
 def _extreme_so_far(name: str, kind: str) -> Callable[..., Any]:
     def own(self: Any, dim: Any) -> Extreme:
-        at = self._axis(name, dim)
-        if self.dims[at] == "L":
-            values = forward.so_far(self, kind)
-            return Extreme(values.to(self.dtype), forward.so_far(self, f"arg{kind}"))
-        require_float(name, self.dtype)
-        x = self.in_order()
-        axis = _feature(x, name, dim)
-        values = forward.running(x, axis, f"{kind}imum", -math.inf if kind == "max" else math.inf)
-        places = x._plain(np.arange(x.features[axis]).reshape(-1, *(1,) * (x.ndim - at - 1)))
-        equal: Any = where(x.eq(values) | x.ne(x), places, 0)
-        return Extreme(values, forward.running(equal, axis, "maximum", 0.0))
+        values = _reduced_so_far(self, name, dim, kind)
+        return Extreme(values.to(self.dtype), _reduced_so_far(self, name, dim, f"arg{kind}"))
 
     return own
 
@@ -460,9 +452,9 @@ def _index_select(self: Any, dim: Any, index: Any) -> Any:
 
 #: Methods along one dimension that keep it, and what they are inside a forward.
 ALONG: dict[str, Callable[..., Any]] = {
-    "cumsum": _so_far("cumsum", "sum", "add", 0.0),
-    "cumprod": _so_far("cumprod", "prod", "mul", 1.0),
-    "logcumsumexp": _so_far("logcumsumexp", "logsumexp", "logaddexp", -math.inf),
+    "cumsum": _so_far("cumsum", "sum"),
+    "cumprod": _so_far("cumprod", "prod"),
+    "logcumsumexp": _so_far("logcumsumexp", "logsumexp"),
     "cummax": _extreme_so_far("cummax", "max"),
     "cummin": _extreme_so_far("cummin", "min"),
     "flip": _flip,

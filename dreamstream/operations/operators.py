@@ -32,6 +32,7 @@ _ROWS = (
     *_all("frame", "linear", outside="linear"),
     *_all("frame", "embedding", outside="rows of tables"),
     *_all("frame", "matmul", lanes=""),
+    Operator("bmm", kind="frame", written="`x @ y`, both streams", lanes="as they come"),
     *_all("window", "conv_transpose1d", outside="whole streams"),
     *_all("window", "conv_transpose2d", lanes="", outside="whole streams"),
     Operator(
@@ -207,6 +208,10 @@ _ROWS = (
     Operator(
         "reduce_features", kind="frame", written="`x.sum(d)`, `x.mean(d)` and all other reductions along features",
         lanes="axes", chooses="one",
+    ),
+    Operator(
+        "cumulative_within", kind="frame", written="`x.cumsum(d)`, `x.cumprod(d)`, `x.cummax(d)`, "
+        "`x.logcumsumexp(d)` along features", lanes="axis",
     ),
     Operator(
         "narrow", kind="frame", written="`x[..., a:b:k]` along features", lanes="axis",

@@ -49,6 +49,32 @@ def overlap_add(step: Step, x: Window) -> Tensor:
     return y.to(flat.dtype)
 
 
+def cumulative_within(step: Step, x: Tensor) -> Tensor:
+    """Return running reductions along an axis: ONNX, which has running sums alone, reduces a row for each."""
+    kind, axis = step.attributes["kind"], step.attributes["axis"] - step.ranks[0]
+    if kind in ("sum", "mean") or not torch.onnx.is_in_onnx_export():
+        return KERNELS["cumulative_within"].run(step, x)
+    n = x.shape[axis]
+    places = torch.arange(n)
+    seen = places <= places[:, None]
+    rows = x.transpose(axis, -1)[..., None, :]
+    if kind == "prod" and not x.is_floating_point():  # ONNX Runtime's products of a row don't wrap around
+        y, width = x.transpose(axis, -1), 1
+        while width < n:
+            y = torch.cat([y[..., :width], y[..., width:] * y[..., :-width]], -1)
+            width *= 2
+    elif kind == "prod":
+        y = torch.where(seen, rows, 1).prod(-1)
+    elif kind == "logsumexp":
+        y = torch.where(seen, rows, -torch.inf).logsumexp(-1)
+    else:
+        so_far = torch.where(seen, rows, rows[..., :1])  # the first is in all of them
+        y = so_far.amax(-1) if kind.endswith("max") else so_far.amin(-1)
+        if kind.startswith("arg"):  # the last of equals
+            y = torch.where(seen & ((rows == y[..., None]) | (rows != rows)), places, 0).amax(-1)
+    return y.transpose(-1, axis)
+
+
 def softmax_sum(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return sums weighted by scores, which may come in rows of another width than what they weigh."""
     scores, values = windows
@@ -72,6 +98,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     "frame": frame,
     "overlap_add": overlap_add,
     "softmax_sum": softmax_sum,
+    "cumulative_within": cumulative_within,
 }
 
 

@@ -38,6 +38,7 @@ from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused
 from ..private import active_modes, enter_mode, leave_innermost_mode, n_modes, set_gradients
 from ..tensor.stream_tensor import SHELL, StreamTensor
+from . import per_frame
 from .arguments import (
     ATOMS,
     DEFERRED,
@@ -479,6 +480,8 @@ class Forward(Repeats, TorchFunctionMode):
         made = getattr(native_array, name, None)
         if made is not None:
             return made(*args, **kwargs)
+        if (own := per_frame.run(name, args, kwargs)) is not None:
+            return own
         raise NotStreamableError.here(
             f"{resolve_name(func) or name} on a stream inside a forward,",
             f": it is not among the operations that stream; {INSTEAD}",

@@ -23,7 +23,7 @@ from ...nn import functional as native_functional
 from ..run.functions import of_elements, of_frames
 from .names import OWN
 
-_NUMBERS = frozenset((int, float, str))
+_NUMBERS = frozenset((bool, int, float, str))
 
 
 def computed(streams: Iterable[Any]) -> bool:
@@ -31,8 +31,10 @@ def computed(streams: Iterable[Any]) -> bool:
     return all(type(x) is Native and is_float(x.dtype) and x.value is not None for x in streams)
 
 
-def of_operands(operator: str, given: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Run a function of single elements that `of_elements` has entered; None where it can't take its arguments.
+def of_operands(
+    operator: str, given: Mapping[str, Any], dims: tuple[Any, ...] | None = None
+) -> tuple[Any, ...] | None:
+    """Run a function that `of_elements`, or with `dims` `of_frames`, has entered; None where it can't take this.
 
     They stand by their names, the first by an empty one.
     """
@@ -46,7 +48,7 @@ def of_operands(operator: str, given: Mapping[str, Any]) -> tuple[Any, ...] | No
     if len({x.dtype for x in (*streams, *constants)}) > 1:
         return None
     order = {"order": [int(not x.is_stream) for x in operands.values()]} if constants else {}
-    return hook.apply(operator, {**options, **order, "named": tuple(operands)}, streams, constants)
+    return hook.apply(operator, {**options, **order, "named": tuple(operands)}, streams, constants, dims)
 
 
 def elementwise(name: str, composed: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,8 +77,8 @@ def _method(name: str) -> Callable[..., Any]:
     return wraps(getattr(NativeTensor, name))(lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs))
 
 
-def _along(name: str, keeps: bool) -> Callable[..., Any]:
-    """Return what runs torch's function along one dimension of features, which it keeps or not."""
+def _extreme(name: str) -> Callable[..., Any]:
+    """Return what runs torch's extreme along one dimension of features."""
     operator, composed = f"torch.{name}", _method(name)
     signature = inspect.signature(getattr(NativeTensor, name))
     of_frames(operator, getattr(torch, name))
@@ -94,8 +96,8 @@ def _along(name: str, keeps: bool) -> Callable[..., Any]:
             return composed(x, dim, **given)
         x = x.in_order()
         at = x.dims[axis] - len(x.features)
-        outs = hook.apply(operator, {"dim": at, **given}, (x,), (), x.dims)
-        if not (keeps or given.get("keepdim")):
+        outs = hook.apply(operator, {"dim": at, **given, "named": ("",)}, (x,), (), x.dims)
+        if not given.get("keepdim"):
             left = [i for i in range(len(x.dims)) if i != axis]
             dims, names = numbered([x.dims[i] for i in left]), [x.names[i] for i in left]
         else:
@@ -134,6 +136,4 @@ OWN["add"], OWN["sub"] = _scaled("add"), _scaled("sub")
 OWN["pow"] = elementwise("pow", _method("pow"), torch.pow)
 OWN["__pow__"] = elementwise("__pow__", _method("__pow__"), lambda x, other: torch.pow(x, other))
 for _name in ("max", "min"):
-    OWN[_name] = _along(_name, keeps=False)
-for _name in ("cumprod", "cummax", "cummin", "logcumsumexp"):
-    OWN[_name] = _along(_name, keeps=True)
+    OWN[_name] = _extreme(_name)

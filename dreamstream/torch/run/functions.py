@@ -73,21 +73,24 @@ def of_elements(name: str, function: Callable[..., Any]) -> None:
     other arguments by name; the name of the first parameter is empty.
     """
 
-    def run(step: Step, *given: Tensor) -> Any:
-        named = dict(zip(step.attributes["named"], aligned(step, given)))
-        named |= {k: v for k, v in step.attributes.items() if k not in ("order", "named")}
-        return function(named.pop(""), **named)
-
-    _enter(name, run)
+    _enter(name, lambda step, *given: _called(function, step, aligned(step, given)))
 
 
 def of_frames(name: str, function: Callable[..., Any]) -> None:
-    """Enter a function of every frame's features, ``function(*values, **attributes)``; axes count from the end."""
+    """Enter a function of every frame's features, whose axes count from the end; see `of_elements`."""
 
-    def run(step: Step, *values: Tensor) -> Any:
-        return function(*values, **{k: v for k, v in step.attributes.items() if k != "order"})
+    def run(step: Step, *given: Tensor) -> Any:
+        n, order = len(step.ranks), step.attributes["order"]
+        operands = {0: iter(given[:n]), 1: iter(given[n:])}
+        return _called(function, step, [next(operands[kind]) for kind in order or [0] * n])
 
     _enter(name, run)
+
+
+def _called(function: Callable[..., Any], step: Step, operands: Sequence[Any]) -> Any:
+    named = dict(zip(step.attributes["named"], operands))
+    named |= {k: v for k, v in step.attributes.items() if k not in ("order", "named")}
+    return function(named.pop(""), **named)
 
 
 class Stand:

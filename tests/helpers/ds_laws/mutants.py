@@ -266,9 +266,11 @@ MUTANTS = {
         laws=("finality",),
     ),
     "means that begin anew with each chunk": Mutant(
-        "ops/reduce_frames.c", "ds_to(out, t, n_bytes), t + 1)", "ds_to(out, t, n_bytes), t - out->m0 + 1)"
+        "ops/reduce_frames.c", "out->data, x, out->m0, out->m1);", "out->data, x, 0, out->m1 - out->m0);"
     ),
-    "sums of powers that begin anew with each chunk": Mutant("ops/reduce_frames.c", "i < n && t == 0;", "i < n;"),
+    "sums of powers that begin anew with each chunk": Mutant(
+        "ops/reduce_frames.c", "i < f->n && t == 0;", "i < f->n;"
+    ),
     "squares about the mean of the frames before": Mutant(
         "ops/reduce_frames.c", "squares[i] += off * (v - mean[i]);", "squares[i] += off * off;"
     ),
@@ -395,12 +397,12 @@ MUTANTS |= {
         tests="laws/test_gradients.py",
     ),
     "running means' slopes count from the call's start": Mutant(
-        "ops/reduce_frames.c", "g / (double)(f->t0 + t + 1)", "g / (double)(t + 1)", laws=SLOPES
+        "ops/fold_back.c", "g / (double)(f->t0 + t + 1)", "g / (double)(t + 1)", laws=SLOPES
     ),
     "an extreme of an earlier call has no slope": Mutant(
-        "ops/reduce_frames.c",
+        "ops/fold_back.c",
         "double most = f->in ? f->in[0] : 0, slope",
-        "double most = f->kind == MAX ? -(double)INFINITY : (double)INFINITY, slope",
+        "double most = f->kind == DS_FOLD_MAX ? -(double)INFINITY : (double)INFINITY, slope",
         laws=SLOPES,
     ),
     "a greatest score's change is forgotten": Mutant(

@@ -73,6 +73,7 @@ class Norms:
             f"{a.name}.tanh().logsumexp({d}, keepdim=True)",
             f"({a.name}.square() + 0.1).prod({d}, keepdim=True).tanh()",
             f"({a.name}.var({d}, correction=0, keepdim=True) + 0.1).sqrt()",
+            f"{a.name}.tanh().cumsum({d})",
         ]
         hiding = [
             f"{a.name}.amax({d}, keepdim=True)",
@@ -85,8 +86,11 @@ class Norms:
         return Node({}, [f"{name} = {a.name} + {made}"], a.layout, [f"{name} = {a.name} + {twin}"])
 
     def matrix(self, a: Value, name: str) -> Node:
-        """A product with a constant, on either side."""
+        """A product with a constant, on either side, or of matrices that are both of a frame."""
         n = self.some_size()
+        if a.size % 2 == 0 and a.size > 2 and self.random.random() < 0.2:
+            halves = f"{self.at(a, 'BLF')}.unflatten(2, (2, {a.size // 2})).tanh()"
+            return Node({}, [f"{name} = {halves}", f"{name} = ({name}.mT @ {name}).sum(-1)"], "BLF")
         if a.size % 2 == 0 and self.random.random() < 0.3:  # one for each half of the features
             layers = {f"m{name}": f"nn.Parameter(ds.randn(2, {a.size // 2}, {n}))"}
             halves = f"{self.at(a, 'BLF')}.unflatten(2, (2, 1, {a.size // 2}))"

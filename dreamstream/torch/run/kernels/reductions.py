@@ -40,6 +40,19 @@ def _of_one_axis(kind: str, x: Tensor, axes: list[int], kept: bool) -> Tensor:
     return y
 
 
+@framewise("cumulative_within")
+def cumulative_within(step: Step, x: Tensor) -> Tensor:
+    """Return torch's running reduction along an axis."""
+    kind, axis = step.attributes["kind"], step.attributes["axis"] - step.ranks[0]
+    if kind == "mean":
+        n = torch.arange(1, x.shape[axis] + 1, device=x.device)
+        return x.cumsum(axis) / n.reshape(-1, *(1,) * (-1 - axis))
+    if kind[-3:] in ("max", "min"):
+        return (x.cummax(axis) if kind[-3:] == "max" else x.cummin(axis))[kind.startswith("arg")]
+    name = {"sum": "cumsum", "prod": "cumprod", "logsumexp": "logcumsumexp"}[kind]
+    return getattr(x, name)(axis)
+
+
 # ---------------------------------------------------------------------- what frames are folded into
 def _start(kind: str, like: Tensor) -> float:
     """Return what changes nothing in a fold: what there is before the first frame."""
@@ -135,20 +148,74 @@ def _log(largest: Tensor, weights: Tensor, started: Tensor) -> Tensor:
     return torch.where(started, torch.where(started, weights, 1).log() + _centre(largest), -torch.inf)
 
 
+def _products(so_far: Tensor, wide: Tensor, real: Tensor, kind: torch.dtype) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Return products so far, and what is carried; with gradients as torch has them at 0, infinities and NaN."""
+    wide = torch.where(real, wide, 1)
+    if not wide.is_floating_point():
+        y = so_far[:, None] * wide.cumprod(1)
+        return y, (so_far * wide.prod(1),)
+    learns = wide.requires_grad or so_far.requires_grad
+    y, product = _Products.apply(so_far, wide, kind) if learns else _products_of(so_far, wide)
+    return y, (product,)
+
+
+def _products_of(so_far: Tensor, wide: Tensor) -> tuple[Tensor, Tensor]:
+    y, product = so_far[:, None] * wide.cumprod(1), so_far * wide.prod(1)
+    met = (wide == 0).any(1) | _met_zero(so_far)
+    none = torch.full_like(product, torch.nan)
+    return y, torch.where(product == product, product, torch.where(met, -none, none))
+
+
+def _met_zero(product: Tensor) -> Tensor:
+    """Return whether products so far have met a 0: a NaN's sign says so, as in `csrc/ops/fold.h`."""
+    return (product == 0) | (product.isnan() & product.signbit())
+
+
+class _Products(torch.autograd.Function):
+    """Products so far. What goes back to the call before is no slope, but what torch makes slopes of.
+
+    Before the first 0 that is the sum of products times their slopes, behind it the slope of the products from
+    there on; `csrc/ops/fold_back.c` says the same.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, so_far: Tensor, wide: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor]:
+        y, product = _products_of(so_far, wide)
+        ctx.save_for_backward(so_far, wide, y.to(kind).to(y.dtype))
+        return y, product
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, g: Tensor, last: Tensor) -> tuple[Tensor, Tensor, None]:
+        so_far, x, y = ctx.saved_tensors
+        met = _met_zero(so_far)
+        zeros = (x == 0).to(torch.int64).cumsum(1) + met[:, None]
+        before, one = zeros == 0, zeros == 1
+        reached = torch.where(before, g * y, 0)
+        reached[:, -1] += torch.where(before[:, -1], last, 0)
+        reached = reached.flip(1).cumsum(1).flip(1)
+        first = one & (x == 0)
+        run = torch.where(one & ~first, x, 1).cumprod(1)  # from the first 0 on
+        slope = (run * torch.where(one, g, 0)).sum(1) + torch.where(one[:, -1] & (last != 0), last * run[:, -1], 0)
+        left = torch.cat([so_far[:, None], y[:, :-1]], 1)
+        dx = torch.where(before, reached / x, torch.where(first, slope[:, None] * left, 0))
+        return torch.where(met, slope, reached[:, 0]), dx, None
+
+
 @windowed("cumulative", carries=_nothing)
 def cumulative(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return what comes of all frames so far."""
     kind, (x,), (so_far, *more) = step.attributes["kind"], windows, state
     frames, n = x.new()
     wide = frames.to(so_far.dtype)
-    folded = _fold(kind, x, state) if kind[-3:] not in ("max", "min") else ()
+    folded = _fold(kind, x, state) if kind[-3:] not in ("max", "min", "rod") else ()
     if kind in ("sum", "mean"):
         y = so_far[:, None] + wide.cumsum(1)
         if kind == "mean":
             first = step.first[0]
             y = y / spread(first[:, None] + torch.arange(1, frames.shape[1] + 1, device=first.device), y)
     elif kind == "prod":
-        y = so_far[:, None] * wide.cumprod(1)
+        y, folded = _products(so_far, wide, valid(frames, n), frames.dtype)
     elif kind == "logsumexp":
         before = _log(so_far, more[0], more[0] != 0)
         y = torch.cat([before[:, None], wide], 1).logcumsumexp(1)[:, 1:]

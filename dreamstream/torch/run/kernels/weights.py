@@ -25,6 +25,12 @@ def looking_up(padding_idx: int | None, scale_grad_by_freq: bool, sparse: bool) 
     return within(_LOOKED_UP, options)
 
 
+@framewise("bmm")
+def bmm(step: Step, x: Tensor, y: Tensor) -> Tensor:
+    """Return products of matrices."""
+    return x @ y
+
+
 @framewise("matmul")
 def matmul(step: Step, x: Tensor, weight: Tensor) -> Tensor:
     """Return the products with a matrix ``(n, k)`` for each place along the leading feature axes."""

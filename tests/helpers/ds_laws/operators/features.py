@@ -59,6 +59,10 @@ def reduce_features(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return [y]
 
 
+def bmm(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
+    return [x @ y]
+
+
 def matmul(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     (weight,) = w
     leading = weight.ndim - 2
@@ -117,3 +121,9 @@ def _matmul(rng: Rng, dtype: str) -> Case:
     matrices = [n if rng.random() < 0.7 else 1 for n in features[:leading]]
     weight = normal(rng, (*matrices, n_out, features[-1]), dtype)
     return make(rng, "matmul", [Input(features, dtype)], {}, weights=[weight])
+
+
+def _bmm(rng: Rng, dtype: str) -> Case:
+    lead = shape(rng, 0, 2)
+    m, k, n = (int(pick(rng, 1, 3, 8, 17, 40)) for _ in range(3))
+    return make(rng, "bmm", [Input((*lead, m, k), dtype), Input((*lead, k, n), dtype)], {})

@@ -36,6 +36,11 @@ def cumulative(a: dict[str, Any], w: Any, x: Array) -> list[Array]:
     return [FOLDS[a["kind"]](x)]
 
 
+def cumulative_within(a: dict[str, Any], w: Any, x: Array) -> list[Array]:
+    axis = a["axis"] + 1
+    return [y.swapaxes(0, axis) for y in cumulative(a, w, x.swapaxes(0, axis))]
+
+
 def reduce_frames(a: dict[str, Any], w: Any, x: Array) -> list[Array]:
     """Of extremes the first of equals is where they are."""
     kind, one = a["kind"], np.zeros((1, *x.shape[1:]))
@@ -46,15 +51,17 @@ def reduce_frames(a: dict[str, Any], w: Any, x: Array) -> list[Array]:
 
 
 # ---------------------------------------------------------------- random cases
-def _fold(rng: Rng, name: str, dtype: str, sums: Callable[[Array], Array]) -> Case:
+def _fold(
+    rng: Rng, name: str, dtype: str, sums: Callable[[Array], Array], features: Any = None, **more: Any
+) -> Case:
     kind = str(pick(rng, *KINDS, *REAL, "mean"))
     element = dtype if kind in REAL else str(pick(rng, dtype, dtype, "int64"))
     draw = ties if "arg" in kind else far if kind == "logsumexp" else normal
     return make(
         rng,
         name,
-        [Input(shape(rng), element, draw=draw)],
-        {"kind": kind},
+        [Input(features or shape(rng), element, draw=draw)],
+        {"kind": kind, **more},
         exact=kind[-3:] in ("max", "min") or element == "int64",
         depends=lambda x: [sums(x)],
     )
@@ -62,6 +69,13 @@ def _fold(rng: Rng, name: str, dtype: str, sums: Callable[[Array], Array]) -> Ca
 
 def _cumulative(rng: Rng, dtype: str) -> Case:
     return _fold(rng, "cumulative", dtype, lambda x: x.cumsum(0))
+
+
+def _cumulative_within(rng: Rng, dtype: str) -> Case:
+    features = list(shape(rng, 1))
+    axis = int(rng.integers(len(features)))
+    features[axis] = int(pick(rng, features[axis], 1, 9, 70))
+    return _fold(rng, "cumulative_within", dtype, lambda x: x.cumsum(axis + 1), tuple(features), axis=axis)
 
 
 def _reduce_frames(rng: Rng, dtype: str) -> Case:
