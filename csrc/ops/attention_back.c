@@ -56,8 +56,9 @@ void ds_attention_set_back_sizes(ds_op *op)
     const ds_attention s = ds_attention_of(op);
     const size_t d_u = ds_attention_terms(op), n = (BESIDE + 2) * d_u + BESIDE * TILE;
     const size_t reals = (3 * BESIDE + 2 * TILE) * (s.d_key + s.d_value) + 2 * TILE * BESIDE + TILE;
-    op->back_scratch.per_call =
-        n * sizeof(double) + reals * s.element + 20 * (size_t)DS_ALIGNMENT + ds_back_sums_bytes(op);
+    op->back_scratch.per_call = n * sizeof(double) + reals * s.element + 20 * (size_t)DS_ALIGNMENT;
+    if (op->def->member == DS_ATTENTION_ALONG)
+        op->back_scratch.per_call += ds_back_sums_bytes(op);
     op->saved[0] = (ds_saved){DS_PER_OUT, s.heads * s.element};
     op->n_saved = 1;
 }
@@ -492,8 +493,7 @@ void ds_attention_backward(const ds_op *op, const ds_back *b)
     ds_room room = {b->scratch};
     double *sums[DS_SUMMED] = {NULL};
     block a = begin(op, b, &s, &room);
-    if (op->def->member ==
-        DS_ATTENTION_ALONG) /* else slopes of weights are those of keys and values */
+    if (op->def->member == DS_ATTENTION_ALONG) /* else weights are keys and values */
         ds_back_sums_begin(op, b, sums, &room);
     a.dbias = sums[BIAS];
     a.drows = sums[ROWS];

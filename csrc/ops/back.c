@@ -162,7 +162,7 @@ void ds_back_column_sums(const ds_run *run, void *sum, const void *const *g, siz
 size_t ds_back_sums_bytes(const ds_op *op)
 {
     size_t n_bytes = 0;
-    for (int i = 0; i < op->n_weights && i < DS_SUMMED; i++)
+    for (int i = 0; i < op->n_weights; i++)
         if (ds_op_has_weight(op, i))
             n_bytes += ds_aligned((size_t)ds_signature_elements(&op->weight[i]) * sizeof(double));
     return n_bytes;

@@ -47,8 +47,8 @@ void ds_back_outer(const ds_run *run, void *dw, const ds_weight_layout *layout,
 void ds_back_column_sums(const ds_run *run, void *sum, const void *const *g, size_t n_rows,
                          size_t n, ds_room room);
 
-/* Sums of the slopes of weights, in double, from zeros on: of each of the first DS_SUMMED weights, NULL where they are
- * not wanted. At the end they are added to the slopes, rounded once. Room: ds_back_sums_bytes. */
+/* Sums of the slopes of weights, at most DS_SUMMED, in double, from zeros on; NULL where they are not wanted. At the
+ * end they are added to the slopes, rounded once. Room: ds_back_sums_bytes. */
 enum { DS_SUMMED = 4 };
 size_t ds_back_sums_bytes(const ds_op *op);
 void ds_back_sums_begin(const ds_op *op, const ds_back *b, double **sums, ds_room *room);
