@@ -4,7 +4,11 @@
  * reads is an integer with an exponent. Of a number's digits it gets MOST_DIGITS; if any other
  * behind them is not zero, one more, a 1, stands for all of these. That rounds alike: only the
  * sides of doubles and of the middles between two matter, and none of those has as many digits (768
- * at most). */
+ * at most).
+ *
+ * The C locale of C's own isn't used: no printf of Linux takes a locale, uselocale needs newlocale,
+ * which takes memory from elsewhere and may fail, Windows has neither; and a text is neither ended by
+ * a zero nor of any length. */
 #include "codec/decimal.h"
 
 #include <fenv.h>

@@ -22,18 +22,13 @@ bool ds_dtype_of_tensor(ds_dtype *dtype, ds_tensor_type type)
     return false;
 }
 
-ds_tensor_type ds_tensor_of_dtype(ds_dtype dtype)
-{
-    return types[dtype];
-}
-
 static const ds_tensor_type narrow[] = {[DS_STORED_FP16] = DS_TENSOR_F16,
                                         [DS_STORED_BF16] = DS_TENSOR_BF16,
                                         [DS_STORED_INT8] = DS_TENSOR_I8};
 
 ds_tensor_type ds_tensor_of_stored(ds_dtype dtype, ds_stored stored)
 {
-    return stored == DS_STORED_WIDE ? ds_tensor_of_dtype(dtype) : narrow[stored];
+    return stored == DS_STORED_WIDE ? types[dtype] : narrow[stored];
 }
 
 bool ds_stored_of_tensor(ds_stored *stored, ds_tensor_type type)

@@ -9,9 +9,8 @@ ds_status ds_signature_read(ds_signature *signature, ds_json_value object);
 /* Writes these members into the object that is open. */
 void ds_signature_put(ds_json_writer *writer, const ds_signature *signature);
 
-/* The element types of the engine and of the container; false where the engine has none. */
+/* The engine's element type of the container's; false where it has none. */
 bool ds_dtype_of_tensor(ds_dtype *dtype, ds_tensor_type type);
-ds_tensor_type ds_tensor_of_dtype(ds_dtype dtype);
 /* Of a weight that is stored so; in int8 beside "<name>" + DS_MODEL_SCALES, a float for each output channel. */
 ds_tensor_type ds_tensor_of_stored(ds_dtype dtype, ds_stored stored);
 bool ds_stored_of_tensor(ds_stored *stored, ds_tensor_type type);

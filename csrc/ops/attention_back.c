@@ -54,13 +54,11 @@ typedef struct block {
 void ds_attention_set_back_sizes(ds_op *op)
 {
     const ds_attention s = ds_attention_of(op);
-    size_t n = 0;
-    for (int i = BIAS; i <= SINKS && op->def->member == DS_ATTENTION_ALONG; i++)
-        n += ds_op_has_weight(op, i) ? (size_t)ds_signature_elements(&op->weight[i]) : 0;
-    const size_t d_u = ds_attention_terms(op);
-    n += (BESIDE + 2) * d_u + BESIDE * TILE;
+    const size_t d_u = ds_attention_terms(op), n = (BESIDE + 2) * d_u + BESIDE * TILE;
     const size_t reals = (3 * BESIDE + 2 * TILE) * (s.d_key + s.d_value) + 2 * TILE * BESIDE + TILE;
     op->back_scratch.per_call = n * sizeof(double) + reals * s.element + 20 * (size_t)DS_ALIGNMENT;
+    if (op->def->member == DS_ATTENTION_ALONG)
+        op->back_scratch.per_call += ds_back_sums_bytes(op);
     op->saved[0] = (ds_saved){DS_PER_OUT, s.heads * s.element};
     op->n_saved = 1;
 }
@@ -493,14 +491,10 @@ void ds_attention_backward(const ds_op *op, const ds_back *b)
     const ds_attention s = ds_attention_of(op);
     const ds_run *run = b->run;
     ds_room room = {b->scratch};
-    double *sums[SINKS + 1] = {NULL};
+    double *sums[DS_SUMMED] = {NULL};
     block a = begin(op, b, &s, &room);
-    for (int i = BIAS; i <= SINKS && op->def->member == DS_ATTENTION_ALONG; i++)
-        if (ds_op_has_weight(op, i) && b->dweights[i]) {
-            const size_t n = (size_t)ds_signature_elements(&op->weight[i]);
-            sums[i] = ds_room_take(&room, n * sizeof(double));
-            memset(sums[i], 0, n * sizeof(double));
-        }
+    if (op->def->member == DS_ATTENTION_ALONG) /* else weights are keys and values */
+        ds_back_sums_begin(op, b, sums, &room);
     a.dbias = sums[BIAS];
     a.drows = sums[ROWS];
     a.dsinks = sums[SINKS];
@@ -520,8 +514,5 @@ void ds_attention_backward(const ds_op *op, const ds_back *b)
         }
         log_sum += (size_t)(out->m1 - out->m0) * s.heads * s.element;
     }
-    for (int i = BIAS; i <= SINKS; i++)
-        if (sums[i])
-            ds_back_add_sums(run->k, b->dweights[i], sums[i],
-                             (size_t)ds_signature_elements(&op->weight[i]));
+    ds_back_sums_end(op, b, sums);
 }

@@ -69,11 +69,10 @@ static void narrow_pieces(const ds_op *op, const ds_move *move)
                                       op->attr[NARROW_START].i, op->attr[NARROW_STEP].i);
     ds_move_piece(move, &p);
 }
-DS_MOVE_FUNCTIONS(narrow, narrow_pieces, 0)
 
 const ds_op_def ds_op_narrow = {
-    DS_OPERATOR(narrow, "Part of a feature dimension, or every step-th of it."),
-    .attrs = narrow_attrs, .backward = narrow_backward};
+    DS_OPERATOR_OF(narrow, "Part of a feature dimension, or every step-th of it.", 1, 1, 1),
+    .infer = narrow_infer, .attrs = narrow_attrs, DS_MOVED(narrow_pieces, 0)};
 
 /* ---------------------------------------------------------------- pick */
 
@@ -108,11 +107,11 @@ static void pick_pieces(const ds_op *op, const ds_move *move)
         ds_move_piece(move, &p);
     }
 }
-DS_MOVE_FUNCTIONS(pick, pick_pieces, DS_MOVE_WITHIN)
 
 const ds_op_def ds_op_pick = {
-    DS_OPERATOR(pick, "Positions of a feature dimension, by their indices."), .attrs = pick_attrs,
-    .backward = pick_backward, .shapes = "index [n]: int64"};
+    DS_OPERATOR_OF(pick, "Positions of a feature dimension, by their indices.", 1, 1, 1),
+    .infer = pick_infer, .attrs = pick_attrs, DS_MOVED(pick_pieces, DS_MOVE_WITHIN),
+    .shapes = "index [n]: int64"};
 
 /* ---------------------------------------------------------------- cat */
 
@@ -148,12 +147,11 @@ static void cat_pieces(const ds_op *op, const ds_move *move)
         ds_move_piece(move, &p);
     }
 }
-DS_MOVE_FUNCTIONS(cat, cat_pieces, DS_MOVE_WITHIN)
 
 const ds_op_def ds_op_cat = {
     DS_OPERATOR_OF(cat, "Joins streams along a feature dimension.", 2, 1, -1),
     .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC, .attrs = cat_attrs, .infer = cat_infer,
-    DS_MOVED(cat)};
+    DS_MOVED(cat_pieces, DS_MOVE_WITHIN)};
 
 /* ---------------------------------------------------------------- nearest */
 
@@ -211,11 +209,12 @@ static void nearest_pieces(const ds_op *op, const ds_move *move)
         ds_move_piece(move, &p);
     }
 }
-DS_MOVE_FUNCTIONS(nearest, nearest_pieces, DS_MOVE_WITHIN)
 
 const ds_op_def ds_op_nearest = {
-    DS_OPERATOR(nearest, "A feature dimension of another size, by the nearest elements."),
-    .flags = DS_OP_NEEDS_FRAMES, .attrs = nearest_attrs, .backward = nearest_backward};
+    DS_OPERATOR_OF(nearest, "A feature dimension of another size, by the nearest elements.", 1, 1,
+                   1),
+    .infer = nearest_infer, .flags = DS_OP_NEEDS_FRAMES, .attrs = nearest_attrs,
+    DS_MOVED(nearest_pieces, DS_MOVE_WITHIN)};
 
 /* ---------------------------------------------------------------- pad_features */
 
@@ -278,8 +277,8 @@ static void pad_features_pieces(const ds_op *op, const ds_move *move)
     ds_move_piece(move, &own);
     pad_features_end(op, move, left + n, right, ds_padding_source(mode, n, n), step);
 }
-DS_MOVE_FUNCTIONS(pad_features, pad_features_pieces, DS_MOVE_WITHIN)
 
 const ds_op_def ds_op_pad_features = {
-    DS_OPERATOR(pad_features, "Adds elements at both ends of a feature dimension."),
-    .attrs = pad_features_attrs, .backward = pad_features_backward};
+    DS_OPERATOR_OF(pad_features, "Adds elements at both ends of a feature dimension.", 1, 1, 1),
+    .infer = pad_features_infer, .attrs = pad_features_attrs,
+    DS_MOVED(pad_features_pieces, DS_MOVE_WITHIN)};

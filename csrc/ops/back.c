@@ -157,6 +157,36 @@ void ds_back_column_sums(const ds_run *run, void *sum, const void *const *g, siz
     ds_back_add_sums(run->k, sum, sums, n);
 }
 
+/* ---------------------------------------------------------------- sums */
+
+size_t ds_back_sums_bytes(const ds_op *op)
+{
+    size_t n_bytes = 0;
+    for (int i = 0; i < op->n_weights; i++)
+        if (ds_op_has_weight(op, i))
+            n_bytes += ds_aligned((size_t)ds_signature_elements(&op->weight[i]) * sizeof(double));
+    return n_bytes;
+}
+
+void ds_back_sums_begin(const ds_op *op, const ds_back *b, double **sums, ds_room *room)
+{
+    for (int i = 0; i < DS_SUMMED; i++) {
+        const bool wanted = ds_op_has_weight(op, i) && b->dweights[i];
+        const size_t n = wanted ? (size_t)ds_signature_elements(&op->weight[i]) : 0;
+        sums[i] = wanted ? ds_room_take(room, n * sizeof(double)) : NULL;
+        if (wanted)
+            memset(sums[i], 0, n * sizeof(double));
+    }
+}
+
+void ds_back_sums_end(const ds_op *op, const ds_back *b, double *const *sums)
+{
+    for (int i = 0; i < DS_SUMMED; i++)
+        if (sums[i])
+            ds_back_add_sums(b->run->k, b->dweights[i], sums[i],
+                             (size_t)ds_signature_elements(&op->weight[i]));
+}
+
 /* ---------------------------------------------------------------- frames */
 
 size_t ds_back_frames(const ds_op *op, const ds_back *b, size_t r, const void **g, const void **y,

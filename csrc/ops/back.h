@@ -47,6 +47,13 @@ void ds_back_outer(const ds_run *run, void *dw, const ds_weight_layout *layout,
 void ds_back_column_sums(const ds_run *run, void *sum, const void *const *g, size_t n_rows,
                          size_t n, ds_room room);
 
+/* Sums of the slopes of weights, at most DS_SUMMED, in double, from zeros on; NULL where they are not wanted. At the
+ * end they are added to the slopes, rounded once. Room: ds_back_sums_bytes. */
+enum { DS_SUMMED = 4 };
+size_t ds_back_sums_bytes(const ds_op *op);
+void ds_back_sums_begin(const ds_op *op, const ds_back *b, double **sums, ds_room *room);
+void ds_back_sums_end(const ds_op *op, const ds_back *b, double *const *sums);
+
 /* The frames of row r of output o that have slopes: theirs, the windows of value inputs and of their slopes at the
  * first; for operators whose outputs lie in their inputs' places. x and dx: NULL where there are none. */
 size_t ds_back_frames(const ds_op *op, const ds_back *b, size_t r, const void **g, const void **y,
@@ -74,8 +81,8 @@ static inline void ds_back_add_real(void *x, size_t element, size_t i, double va
         ((double *)x)[i] += value;
 }
 
-/* The backward `name_backward` of framewise operators with one input: `name_slopes(op, b, dx, g, x, y, n_frames)` for
- * the n_frames >= 1 frames of every row that has some. dx NULL: not wanted. */
+/* The backward `name_backward` of framewise operators: `name_slopes(op, b, dx, g, x, y, n_frames)` for the n_frames >= 1
+ * frames of every row that has some, with where all outputs and all value inputs are. NULL in dx: not wanted. */
 #define DS_FRAMEWISE_BACKWARD(name)                                \
     static void name##_backward(const ds_op *op, const ds_back *b) \
     {                                                              \
@@ -84,6 +91,6 @@ static inline void ds_back_add_real(void *x, size_t element, size_t i, double va
             const void *x[DS_MAX_INPUTS];                          \
             void *dx[DS_MAX_INPUTS];                               \
             if ((n = ds_back_frames(op, b, r, g, y, x, dx)) > 0)   \
-                name##_slopes(op, b, dx[0], g[0], x[0], y[0], n);  \
+                name##_slopes(op, b, dx, g, x, y, n);              \
         }                                                          \
     }

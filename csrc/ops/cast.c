@@ -61,10 +61,12 @@ static inline int64_t whole_of_int(int64_t x)
         }                                                \
         break;
 
-static void cast_frames(const ds_op *op, const ds_run *run, void *restrict y,
-                        const void *restrict x, size_t n_frames)
+static void cast_frames(const ds_op *op, const ds_run *run, void *const *to,
+                        const void *const *from, size_t n_frames)
 {
     const size_t n = n_frames * (size_t)ds_signature_elements(&op->in[0]);
+    void *const restrict y = to[0];
+    const void *const restrict x = from[0];
     (void)run;
     switch (op->in[0].dtype) {
         FROM(DS_F32, float)
@@ -76,16 +78,16 @@ static void cast_frames(const ds_op *op, const ds_run *run, void *restrict y,
 }
 DS_FRAMEWISE_FORWARD(cast)
 
-static void cast_slopes(const ds_op *op, const ds_back *b, void *dx, const void *g, const void *x,
-                        const void *y, size_t n_frames)
+static void cast_slopes(const ds_op *op, const ds_back *b, void *const *dx, const void *const *g,
+                        const void *const *x, const void *const *y, size_t n_frames)
 {
     const size_t n = n_frames * (size_t)ds_signature_elements(&op->in[0]);
     (void)b;
     (void)x;
     (void)y;
-    for (size_t i = 0; i < n && dx; i++)
-        ds_back_add_real(dx, ds_op_element(op), i,
-                         ds_sums_real(g, ds_dtype_bytes(op->out[0].dtype), i));
+    for (size_t i = 0; i < n && dx[0]; i++)
+        ds_back_add_real(dx[0], ds_op_element(op), i,
+                         ds_sums_real(g[0], ds_dtype_bytes(op->out[0].dtype), i));
 }
 DS_FRAMEWISE_BACKWARD(cast)
 

@@ -107,11 +107,11 @@ static void batch_norm_prepare(const ds_op *op, void *prepared, const void *cons
     }
 }
 
-static void batch_norm_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
-                              size_t n_frames)
+static void batch_norm_frames(const ds_op *op, const ds_run *run, void *const *to,
+                              const void *const *from, size_t n_frames)
 {
     const size_t n = channels(op), per_frame = (size_t)ds_signature_elements(&op->in[0]) / n;
-    scale_rows(run->k, y, x, n_frames * per_frame, n, run->prepared);
+    scale_rows(run->k, to[0], from[0], n_frames * per_frame, n, run->prepared);
 }
 DS_FRAMEWISE_FORWARD(batch_norm)
 
@@ -186,7 +186,7 @@ static ds_status group_norm_infer(ds_op *op)
     op->whole = op->attr[GROUP_OVER].i == STREAM;
     /* torch refuses one frame then. Of none it gives none; but a pad behind would leave before there are two. */
     op->needs_frames = op->whole && group_norm_single(op);
-    op->back_scratch.per_call = 2 * (size_t)n * sizeof(double);
+    op->back_scratch.per_call = ds_back_sums_bytes(op);
     return ds_size_mul(&op->scratch.per_call, (size_t)n,
                        2 * sizeof(double) + COLUMNS * ds_op_element(op));
 }
@@ -264,24 +264,19 @@ static void group_norm_backward(const ds_op *op, const ds_back *b)
                     false,
                     op->attr[GROUP_EPS].x,
                     ds_run_weight(op, b->run, GROUP_WEIGHT)};
-    double *const sums = b->scratch;
-    double *const sums_of[] = {
-        op->n_weights > GROUP_WEIGHT && b->dweights[GROUP_WEIGHT] ? sums : NULL,
-        op->n_weights > GROUP_BIAS && b->dweights[GROUP_BIAS] ? sums + n : NULL};
-    memset(sums, 0, 2 * n * sizeof *sums);
+    ds_room room = {b->scratch};
+    double *sums[DS_SUMMED];
+    ds_back_sums_begin(op, b, sums, &room);
     for (size_t r = 0; r < b->run->n_rows; r++) {
         const ds_target *out = &b->run->out[r];
         const int64_t together = op->whole ? out->m1 - out->m0 : 1;
         norm.n_rows = (size_t)together * positions;
         for (int64_t m = out->m0; m < out->m1; m += together)
-            ds_norm_back(&norm, ds_slope_at(&b->dx[r], m, n_bytes), sums_of[GROUP_WEIGHT],
-                         sums_of[GROUP_BIAS],
-                         (const char *)b->dy[r] + (size_t)(m - out->m0) * n_bytes,
+            ds_norm_back(&norm, ds_slope_at(&b->dx[r], m, n_bytes), sums[GROUP_WEIGHT],
+                         sums[GROUP_BIAS], (const char *)b->dy[r] + (size_t)(m - out->m0) * n_bytes,
                          ds_at(&b->run->in[r], m, n_bytes), ds_op_element(op));
     }
-    for (int i = GROUP_WEIGHT; i <= GROUP_BIAS; i++)
-        if (sums_of[i])
-            ds_back_add_sums(b->run->k, b->dweights[i], sums_of[i], n);
+    ds_back_sums_end(op, b, sums);
 }
 
 const ds_op_def ds_op_group_norm = {

@@ -271,7 +271,7 @@ static void combine_frames(const ds_op *op, const ds_run *run, void *const *to,
         }
     }
 }
-DS_FRAMEWISE_FORWARD_OF_ALL(combine)
+DS_FRAMEWISE_FORWARD(combine)
 
 DS_FOR_ELEMENT int combine_token(void *dx, void *dw, const void *g, const void *x, const void *w,
                                  size_t k, size_t n, size_t element)
@@ -290,23 +290,22 @@ DS_FOR_ELEMENT int combine_token(void *dx, void *dw, const void *g, const void *
     return 0;
 }
 
-static void combine_backward(const ds_op *op, const ds_back *b)
+static void combine_slopes(const ds_op *op, const ds_back *b, void *const *dx, const void *const *g,
+                           const void *const *x, const void *const *y, size_t n_frames)
 {
     const ds_signature *in = op->in, *out = &op->out[0];
     const size_t k = (size_t)in[1].shape[in[1].rank - 1], n = (size_t)out->shape[out->rank - 1];
     const size_t element = ds_op_element(op), row = n * element;
-    for (size_t r = 0; r < b->run->n_rows; r++) {
-        const void *g, *y, *x[2];
-        void *dx[2];
-        const size_t n_tokens =
-            ds_back_frames(op, b, r, &g, &y, x, dx) * (size_t)ds_signature_elements(&in[1]) / k;
-        for (size_t i = 0; i < n_tokens; i++)
-            (void)DS_BY_ELEMENT(combine_token, element, dx[0] ? (char *)dx[0] + i * k * row : NULL,
-                                dx[1] ? (char *)dx[1] + i * k * element : NULL,
-                                (const char *)g + i * row, (const char *)x[0] + i * k * row,
-                                (const char *)x[1] + i * k * element, k, n);
-    }
+    const size_t n_tokens = n_frames * (size_t)ds_signature_elements(&in[1]) / k;
+    (void)b;
+    (void)y;
+    for (size_t i = 0; i < n_tokens; i++)
+        (void)DS_BY_ELEMENT(combine_token, element, dx[0] ? (char *)dx[0] + i * k * row : NULL,
+                            dx[1] ? (char *)dx[1] + i * k * element : NULL,
+                            (const char *)g[0] + i * row, (const char *)x[0] + i * k * row,
+                            (const char *)x[1] + i * k * element, k, n);
 }
+DS_FRAMEWISE_BACKWARD(combine)
 
 const ds_op_def ds_op_combine = {
     DS_OPERATOR_OF(combine, "Sums of what experts gave, weighted, in the order of choices.", 2, 1,

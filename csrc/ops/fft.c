@@ -80,7 +80,7 @@ static void fft_frames(const ds_op *op, const ds_run *run, void *const *y, const
     const ds_signature *in = &op->in[0];
     run->k->fft(&f, y, x, n_frames * (size_t)(ds_signature_elements(in) / in->shape[in->rank - 1]));
 }
-DS_FRAMEWISE_FORWARD_OF_ALL(fft)
+DS_FRAMEWISE_FORWARD(fft)
 
 /* The transpose of a transform is the other of its pair, but for factors: those of what goes in, and of what comes out;
  * a real transform's numbers that stand for two are met twice one way and once the other. */

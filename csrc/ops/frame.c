@@ -93,12 +93,16 @@ static void frame_pieces(const ds_op *op, const ds_move *move)
                           .rank = 2,
                           .axis = {{op->attr[SIZE].i, n, op->attr[DILATION].i * n}, {n, 1, 1}}});
 }
-DS_MOVE_FUNCTIONS(frame, frame_pieces, 0)
 
 const ds_op_def ds_op_frame = {
-    DS_OPERATOR(frame,
-                "Windows of successive frames, each a frame with one more feature dimension."),
-    .attrs = frame_attrs, .backward = frame_backward, DS_COUNTED(frame), DS_CHECKED(frame)};
+    DS_OPERATOR_OF(frame,
+                   "Windows of successive frames, each a frame with one more feature dimension.", 1,
+                   1, 1),
+    .infer = frame_infer,
+    .attrs = frame_attrs,
+    DS_MOVED(frame_pieces, 0),
+    DS_COUNTED(frame),
+    DS_CHECKED(frame)};
 
 /* ---------------------------------------------------------------- unstack, repeat_frames */
 
@@ -145,17 +149,18 @@ static void repeat_frames_pieces(const ds_op *op, const ds_move *move)
         &(ds_piece){
             .m1 = DS_NEVER, .step = n, .hold = op->attr[TIMES].i, .rank = 1, .axis = {{n, 1, 1}}});
 }
-DS_MOVE_FUNCTIONS(repeat_frames, repeat_frames_pieces, 0)
 
 const ds_op_def ds_op_unstack = {
     DS_OPERATOR_OF(unstack,
                    "Lays the first feature dimension out along the stream: k frames for each.", 1,
                    1, 1),
-    .shapes = "[n, ..]", .infer = unstack_infer, DS_COUNTED(repeat_frames), DS_MOVED(ds_same)};
+    .shapes = "[n, ..]", .infer = unstack_infer, DS_COUNTED(repeat_frames),
+    DS_MOVED(ds_same_pieces, 0)};
 
 const ds_op_def ds_op_repeat_frames = {
-    DS_OPERATOR(repeat_frames, "Every frame several times."), .attrs = repeat_frames_attrs,
-    .backward = repeat_frames_backward, DS_COUNTED(repeat_frames)};
+    DS_OPERATOR_OF(repeat_frames, "Every frame several times.", 1, 1, 1),
+    .infer = repeat_frames_infer, .attrs = repeat_frames_attrs, DS_MOVED(repeat_frames_pieces, 0),
+    DS_COUNTED(repeat_frames)};
 
 /* ---------------------------------------------------------------- overlap_add */
 

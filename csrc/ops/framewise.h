@@ -17,21 +17,8 @@
 #define DS_PREPARED(name) .prepared_bytes = name##_prepared_bytes, .prepare = name##_prepare
 
 /* The forward `name_forward`: `name_frames(op, run, y, x, n_frames)` for the n_frames >= 1 frames of every row that
- * has some; y may be x where the operator says so. */
-#define DS_FRAMEWISE_FORWARD(name)                                                      \
-    static void name##_forward(const ds_op *op, const ds_run *run)                      \
-    {                                                                                   \
-        const size_t n_bytes = ds_signature_bytes(&op->in[0]);                          \
-        for (size_t r = 0; r < run->n_rows; r++) {                                      \
-            const ds_target *out = &run->out[r];                                        \
-            if (out->m0 < out->m1)                                                      \
-                name##_frames(op, run, out->data, ds_at(&run->in[r], out->m0, n_bytes), \
-                              (size_t)(out->m1 - out->m0));                             \
-        }                                                                               \
-    }
-
-/* The same of several: `name_frames(op, run, y, x, n_frames)` with where all outputs and all value inputs are. */
-#define DS_FRAMEWISE_FORWARD_OF_ALL(name)                          \
+ * has some, with where all outputs and all value inputs are; y[0] may be x[0] where the operator says so. */
+#define DS_FRAMEWISE_FORWARD(name)                                 \
     static void name##_forward(const ds_op *op, const ds_run *run) \
     {                                                              \
         void *y[DS_MAX_OUTPUTS];                                   \

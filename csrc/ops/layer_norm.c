@@ -7,8 +7,6 @@
  * bias? of that shape, out as in; frame in, frame out.
  *
  * Source: torch.nn.functional.layer_norm, rms_norm. */
-#include <string.h>
-
 #include "ops/framewise.h"
 #include "ops/norm_back.h"
 #include "ops/registry.h"
@@ -46,13 +44,13 @@ static ds_status layer_norm_infer(ds_op *op)
              "%s: axes must be 1 to the rank of the features %s, got %lld", op->def->name,
              DS_SHAPE_TEXT(in), (long long)axes);
     const int64_t *shape = in->shape + (in->rank - axes);
-    op->back_scratch.per_call = 2 * layer_norm_size(op) * sizeof(double);
+    op->back_scratch.per_call = ds_back_sums_bytes(op);
     DS_TRY(ds_require_optional(op, WEIGHT, "weight", (int)axes, shape));
     return ds_require_optional(op, BIAS, "bias", (int)axes, shape);
 }
 
-static void layer_norm_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
-                              size_t n_frames)
+static void layer_norm_frames(const ds_op *op, const ds_run *run, void *const *to,
+                              const void *const *from, size_t n_frames)
 {
     const ds_signature *in = &op->in[0];
     const void *const weight = ds_run_weight(op, run, WEIGHT), *const bias =
@@ -60,9 +58,9 @@ static void layer_norm_frames(const ds_op *op, const ds_run *run, void *y, const
     const size_t n = layer_norm_size(op);
     const size_t n_vectors = n_frames * (size_t)ds_signature_elements(in) / n;
     if (op->def->member == RMS)
-        run->k->rms_norm(y, x, n_vectors, n, weight, op->attr[EPS].x);
+        run->k->rms_norm(to[0], from[0], n_vectors, n, weight, op->attr[EPS].x);
     else
-        run->k->layer_norm(y, x, n_vectors, n, weight, bias, op->attr[EPS].x);
+        run->k->layer_norm(to[0], from[0], n_vectors, n, weight, bias, op->attr[EPS].x);
 }
 DS_FRAMEWISE_FORWARD(layer_norm)
 
@@ -72,22 +70,19 @@ static void layer_norm_backward(const ds_op *op, const ds_back *b)
     const size_t per_frame = (size_t)ds_signature_elements(&op->in[0]) / n;
     const ds_norm norm = {
         1, n, 1, op->def->member == RMS, op->attr[EPS].x, ds_run_weight(op, b->run, WEIGHT)};
-    double *const sums = b->scratch;
-    double *const sums_of[] = {op->n_weights > WEIGHT && b->dweights[WEIGHT] ? sums : NULL,
-                               op->n_weights > BIAS && b->dweights[BIAS] ? sums + n : NULL};
-    memset(sums, 0, 2 * n * sizeof *sums);
+    ds_room room = {b->scratch};
+    double *sums[DS_SUMMED];
+    ds_back_sums_begin(op, b, sums, &room);
     for (size_t r = 0; r < b->run->n_rows; r++) {
         const void *g, *y, *x;
         void *dx;
         const size_t n_vectors = ds_back_frames(op, b, r, &g, &y, &x, &dx) * per_frame;
         for (size_t i = 0; i < n_vectors; i++)
-            ds_norm_back(&norm, dx ? (char *)dx + i * n_bytes : NULL, sums_of[WEIGHT],
-                         sums_of[BIAS], (const char *)g + i * n_bytes,
-                         (const char *)x + i * n_bytes, ds_op_element(op));
+            ds_norm_back(&norm, dx ? (char *)dx + i * n_bytes : NULL, sums[WEIGHT], sums[BIAS],
+                         (const char *)g + i * n_bytes, (const char *)x + i * n_bytes,
+                         ds_op_element(op));
     }
-    for (int i = WEIGHT; i <= BIAS; i++)
-        if (sums_of[i])
-            ds_back_add_sums(b->run->k, b->dweights[i], sums_of[i], n);
+    ds_back_sums_end(op, b, sums);
 }
 
 #define NORM(which)                                                                  \

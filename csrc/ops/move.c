@@ -334,22 +334,20 @@ ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int in
 }
 
 /* back NULL: forward. */
-static void move_rows(const ds_op *op, const ds_run *run, const ds_back *back, ds_move_list list,
-                      unsigned flags)
+static void move_rows(const ds_op *op, const ds_run *run, const ds_back *back)
 {
-    ds_move move = {op,
-                    run,
-                    back,
-                    0,
-                    run->n_rows,
-                    0,
-                    DS_NEVER,
-                    DS_NEVER,
-                    (int64_t)ds_dtype_bytes(op->out[0].dtype),
-                    ds_signature_elements(&op->in[0]),
-                    ds_signature_elements(&op->out[0])};
+    const ds_op_def *def = op->def;
+    ds_move move = {.op = op,
+                    .run = run,
+                    .back = back,
+                    .n_rows = run->n_rows,
+                    .m1 = DS_NEVER,
+                    .total = DS_NEVER,
+                    .element = (int64_t)ds_dtype_bytes(op->out[0].dtype),
+                    .n_in = ds_signature_elements(&op->in[0]),
+                    .n_out = ds_signature_elements(&op->out[0])};
     int64_t most = DS_NEVER, longest = 0;
-    if (flags & DS_MOVE_WITHIN) {
+    if (def->moves & DS_MOVE_WITHIN) {
         most = BLOCK_BYTES / (move.n_out * move.element);
         most = most < 1 ? 1 : most;
     }
@@ -357,8 +355,8 @@ static void move_rows(const ds_op *op, const ds_run *run, const ds_back *back, d
         const int64_t n = run->out[r].m1 - run->out[r].m0;
         longest = n > longest ? n : longest;
     }
-    if (longest <= most && !(flags & DS_MOVE_ENDS)) {
-        list(op, &move);
+    if (longest <= most && !(def->moves & DS_MOVE_ENDS)) {
+        def->pieces(op, &move);
         return;
     }
     for (; move.row < run->n_rows; move.row += move.n_rows) {
@@ -370,56 +368,36 @@ static void move_rows(const ds_op *op, const ds_run *run, const ds_back *back, d
                 move.n_rows++;
             move.m0 = 0;
             move.m1 = DS_NEVER;
-            list(op, &move);
+            def->pieces(op, &move);
             continue;
         }
         for (move.m0 = out->m0; move.m0 < out->m1; move.m0 = move.m1) {
             move.m1 = out->m1 - move.m0 > most ? move.m0 + most : out->m1;
-            list(op, &move);
+            def->pieces(op, &move);
         }
     }
 }
 
-void ds_move_forward(const ds_op *op, const ds_run *run, ds_move_list list, unsigned flags)
+void ds_move_forward(const ds_op *op, const ds_run *run)
 {
-    move_rows(op, run, NULL, list, flags);
+    move_rows(op, run, NULL);
 }
 
-void ds_move_backward(const ds_op *op, const ds_back *b, ds_move_list list, unsigned flags)
+void ds_move_backward(const ds_op *op, const ds_back *b)
 {
-    move_rows(op, b->run, b, list, flags);
+    move_rows(op, b->run, b);
 }
 
-static void same_pieces(const ds_op *op, const ds_move *move)
+void ds_same_pieces(const ds_op *op, const ds_move *move)
 {
     (void)op;
     ds_move_frames(move, 0, 0, DS_NEVER, 0, 1);
 }
 
-static void first_pieces(const ds_op *op, const ds_move *move)
+void ds_first_pieces(const ds_op *op, const ds_move *move)
 {
     (void)op;
     ds_move_frames(move, 0, 0, DS_NEVER, 0, 0);
-}
-
-void ds_same_forward(const ds_op *op, const ds_run *run)
-{
-    ds_move_forward(op, run, same_pieces, 0);
-}
-
-void ds_same_backward(const ds_op *op, const ds_back *b)
-{
-    ds_move_backward(op, b, same_pieces, 0);
-}
-
-void ds_first_forward(const ds_op *op, const ds_run *run)
-{
-    ds_move_forward(op, run, first_pieces, 0);
-}
-
-void ds_first_backward(const ds_op *op, const ds_back *b)
-{
-    ds_move_backward(op, b, first_pieces, 0);
 }
 
 /* ---------------------------------------------------------------- values */

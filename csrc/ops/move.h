@@ -53,16 +53,16 @@ typedef struct ds_move {
     int64_t element, n_in, n_out; /* bytes; elements of a frame of input 0 and of the output */
 } ds_move;
 
-typedef void (*ds_move_list)(const ds_op *op, const ds_move *move);
-
 enum {
     DS_MOVE_ENDS = 1,  /* the pieces depend on the stream's length */
     DS_MOVE_WITHIN = 2 /* a frame has several pieces */
 };
 
-/* The forward of an operator with these pieces, and its backward. */
-void ds_move_forward(const ds_op *op, const ds_run *run, ds_move_list list, unsigned flags);
-void ds_move_backward(const ds_op *op, const ds_back *b, ds_move_list list, unsigned flags);
+/* Forward and backward of an operator that has pieces, and how its definition says which. */
+void ds_move_forward(const ds_op *op, const ds_run *run);
+void ds_move_backward(const ds_op *op, const ds_back *b);
+#define DS_MOVED(list, how) \
+    .pieces = list, .moves = how, .forward = ds_move_forward, .backward = ds_move_backward
 
 /* Adds a piece to the list. */
 void ds_move_piece(const ds_move *move, const ds_piece *piece);
@@ -84,20 +84,6 @@ ds_status ds_move_require_value(const ds_op *op, int attr);
 /* Fills n_bytes, a multiple of pattern_bytes, with copies of the pattern, which lies elsewhere. */
 void ds_move_repeat(void *to, size_t n_bytes, const void *pattern, size_t pattern_bytes);
 
-/* The forwards of those whose elements are input 0's, in its order; and of those all whose frames are its first. */
-void ds_same_forward(const ds_op *op, const ds_run *run);
-void ds_same_backward(const ds_op *op, const ds_back *b);
-void ds_first_forward(const ds_op *op, const ds_run *run);
-void ds_first_backward(const ds_op *op, const ds_back *b);
-
-/* Both functions of an operator with these pieces. */
-#define DS_MOVE_FUNCTIONS(name, list, flags)                       \
-    static void name##_forward(const ds_op *op, const ds_run *run) \
-    {                                                              \
-        ds_move_forward(op, run, list, flags);                     \
-    }                                                              \
-    static void name##_backward(const ds_op *op, const ds_back *b) \
-    {                                                              \
-        ds_move_backward(op, b, list, flags);                      \
-    }
-#define DS_MOVED(name) .forward = name##_forward, .backward = name##_backward
+/* The pieces of those whose elements are input 0's, in its order; and of those all whose frames are its first. */
+void ds_same_pieces(const ds_op *op, const ds_move *move);
+void ds_first_pieces(const ds_op *op, const ds_move *move);

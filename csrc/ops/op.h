@@ -119,6 +119,7 @@ enum {
 enum { DS_FINISHES_STEPS = 1, DS_FINISHES_GLU = 2, DS_FINISHES_ELEMENTS = 4 };
 
 typedef struct ds_op ds_op;
+struct ds_move;
 
 /* One execution for a ragged batch. Arrays over inputs and rows are [input][row]. */
 typedef struct ds_run {
@@ -213,7 +214,10 @@ typedef struct ds_op_def {
     size_t (*ahead)(const ds_op *op);
     /* Adds to slopes, in a fixed order. It can't fail and allocates nothing. It runs where forward ran. */
     void (*backward)(const ds_op *op, const ds_back *b);
-    unsigned reads;             /* op->reads, unless infer says else */
+    unsigned reads; /* op->reads, unless infer says else */
+    /* Of operators that only move elements: lists what goes where (ops/move.h); DS_MOVE_... */
+    void (*pieces)(const ds_op *op, const struct ds_move *move);
+    unsigned moves;
     void (*release)(ds_op *op); /* releases what infer left in `own`; NULL: nothing */
 } ds_op_def;
 

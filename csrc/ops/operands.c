@@ -107,9 +107,7 @@ ds_status ds_operands_infer(ds_op *op, const char *types, char out)
     shape.dtype = out == 'b' ? DS_BOOL : signature_of(op, real)->dtype;
     shape.rate = op->in[0].rate;
     op->out[0] = shape;
-    for (int i = 0; i < op->n_weights; i++)
-        op->back_scratch.per_call +=
-            ds_aligned((size_t)ds_signature_elements(&op->weight[i]) * sizeof(double));
+    op->back_scratch.per_call = ds_back_sums_bytes(op);
     return DS_OK;
 }
 
@@ -367,15 +365,10 @@ void ds_operands_backward(const ds_op *op, const ds_back *b, int n_operands,
     int index[DS_OPERANDS];
     bool weight[DS_OPERANDS];
     int64_t frame[DS_OPERANDS], stride[DS_MAX_RANK][DS_OPERANDS];
-    double *sums[DS_OPERANDS] = {NULL};
+    double *sums[DS_SUMMED];
     ds_room room = {b->scratch};
     walk_form(&form, op, run->k, n_operands, index, weight, frame, stride);
-    for (int i = 0; i < n_operands; i++)
-        if (weight[i] && b->dweights[index[i]]) {
-            const size_t n = (size_t)ds_signature_elements(signature_of(op, i));
-            sums[i] = ds_room_take(&room, n * sizeof(double));
-            memset(sums[i], 0, n * sizeof(double));
-        }
+    ds_back_sums_begin(op, b, sums, &room);
     for (size_t r = 0; r < run->n_rows; r++) {
         const ds_target *target = &run->out[r];
         if (target->m1 <= target->m0)
@@ -386,8 +379,8 @@ void ds_operands_backward(const ds_op *op, const ds_back *b, int n_operands,
         for (int i = 0; i < n_operands; i++) {
             const size_t at = (size_t)index[i] * run->n_rows + r,
                          n_bytes = (size_t)frame[i] * w.x_bytes[i];
-            t.sums[i] = sums[i];
             if (weight[i]) {
+                t.sums[i] = sums[index[i]];
                 t.x[i] = run->weights[index[i]];
             } else {
                 t.x[i] = run->in[at].data ? ds_at(&run->in[at], target->m0, n_bytes) : NULL;
@@ -396,8 +389,5 @@ void ds_operands_backward(const ds_op *op, const ds_back *b, int n_operands,
         }
         walk_back(&w, &t, 0, slopes);
     }
-    for (int i = 0; i < n_operands; i++)
-        if (sums[i])
-            ds_back_add_sums(run->k, b->dweights[index[i]], sums[i],
-                             (size_t)ds_signature_elements(signature_of(op, i)));
+    ds_back_sums_end(op, b, sums);
 }

@@ -165,7 +165,6 @@ static void pad_pieces(const ds_op *op, const ds_move *move)
         }
     }
 }
-DS_MOVE_FUNCTIONS(pad, pad_pieces, DS_MOVE_ENDS)
 
 const ds_op_def ds_op_pad = {
     DS_OPERATOR_OF(pad, "Adds frames at the start and at the end of the stream.", 1, 1, 1),
@@ -173,14 +172,15 @@ const ds_op_def ds_op_pad = {
     .shapes = "[..]; frames? [left+right, ..]: same",
     .infer = pad_infer_frames,
     DS_COUNTED(pad),
-    DS_MOVED(pad)};
+    DS_MOVED(pad_pieces, DS_MOVE_ENDS)};
 
 const ds_op_def ds_op_pad_to_multiple = {
     DS_OPERATOR_OF(pad_to_multiple,
                    "Adds frames at the start and at the end of the stream, there up to a whole "
                    "number of blocks.",
                    1, 1, 1),
-    .attrs = multiple_attrs, .infer = pad_infer, DS_COUNTED(pad), DS_MOVED(pad)};
+    .attrs = multiple_attrs, .infer = pad_infer, DS_COUNTED(pad),
+    DS_MOVED(pad_pieces, DS_MOVE_ENDS)};
 
 /* The last frame is kept for no longer than `longest` says. */
 static void pad_to_check(const ds_op *op, ds_program *p)
@@ -209,4 +209,4 @@ const ds_op_def ds_op_pad_to = {
     .infer = pad_infer,
     DS_COUNTED(pad),
     DS_CHECKED(pad_to),
-    DS_MOVED(pad)};
+    DS_MOVED(pad_pieces, DS_MOVE_ENDS)};

@@ -113,7 +113,7 @@ static ds_status rotary_infer(ds_op *op)
              op->attr[BASE].x);
     const int64_t n = (int64_t)rotary_pairs(op);
     op->scratch.per_call = 2 * (size_t)n * sizeof(double); /* sine and cosine of each pair */
-    op->back_scratch.per_call = 4 * (size_t)n * sizeof(double);
+    op->back_scratch.per_call = ds_aligned(3 * (size_t)n * sizeof(double)) + ds_back_sums_bytes(op);
     op->reads = ds_op_has_weight(op, FREQUENCIES) ? DS_READS_Y : 0;
     return ds_require_optional(op, FREQUENCIES, "frequencies", 1, &n);
 }
@@ -205,10 +205,11 @@ static void rotary_backward(const ds_op *op, const ds_back *b)
     const size_t n_vectors = (size_t)ds_signature_elements(in) / width, element = ds_op_element(op);
     const size_t n_bytes = ds_signature_bytes(in), step = op->attr[FORM].i == PAIRS ? 2 : 1;
     const size_t apart = op->attr[FORM].i == PAIRS ? 1 : n;
-    double *const turns = b->scratch, *const angles = turns + 2 * n, *const sums = angles + n;
-    double *const dangle = op->n_weights > FREQUENCIES && b->dweights[FREQUENCIES] ? sums : NULL;
+    ds_room room = {b->scratch};
+    double *const turns = ds_room_take(&room, 3 * n * sizeof *turns), *const angles = turns + 2 * n;
+    double *sums[DS_SUMMED];
     rotary_prepare(op, angles, b->run->weights, b->run->k);
-    memset(sums, 0, n * sizeof *sums);
+    ds_back_sums_begin(op, b, sums, &room);
     for (size_t r = 0; r < b->run->n_rows; r++) {
         const ds_target *out = &b->run->out[r];
         for (int64_t m = out->m0; m < out->m1; m++) {
@@ -220,15 +221,14 @@ static void rotary_backward(const ds_op *op, const ds_back *b)
                 dsk_turn_far(by * angles[i], &turns[2 * i], &turns[2 * i + 1]);
             for (size_t v = 0; v < n_vectors; v++) {
                 const size_t from = v * width * element, rest = from + 2 * n * element;
-                (void)DS_BY_ELEMENT(rotary_turn, element, dx ? dx + from : NULL, dangle, g + from,
-                                    y ? y + at + from : NULL, turns, n, apart, step, by);
+                (void)DS_BY_ELEMENT(rotary_turn, element, dx ? dx + from : NULL, sums[FREQUENCIES],
+                                    g + from, y ? y + at + from : NULL, turns, n, apart, step, by);
                 if (dx)
                     ds_back_add(b->run->k, dx + rest, g + rest, width - 2 * n);
             }
         }
     }
-    if (dangle)
-        ds_back_add_sums(b->run->k, b->dweights[FREQUENCIES], sums, n);
+    ds_back_sums_end(op, b, sums);
 }
 
 const ds_op_def ds_op_rotary = {

@@ -97,7 +97,6 @@ static void put_pieces(const ds_op *op, const ds_move *move)
         put_steps(op, &one, start, end);
     }
 }
-DS_MOVE_FUNCTIONS(put, put_pieces, DS_MOVE_ENDS)
 
 const ds_op_def ds_op_put = {
     DS_OPERATOR_OF(put, "Replaces frames of a stream by those of another one.", 2, 1, 2),
@@ -105,4 +104,4 @@ const ds_op_def ds_op_put = {
     .shapes = "[..]; [..]: same",
     DS_COUNTED(put),
     DS_CHECKED(put),
-    DS_MOVED(put)};
+    DS_MOVED(put_pieces, DS_MOVE_ENDS)};

@@ -85,7 +85,7 @@ static ds_status resample_infer(ds_op *op)
     DS_TRY(ds_size_mul(&n_bytes, ds_op_element(op), g.channels));
     DS_TRY(ds_size_mul(&n_bytes, n_bytes, g.taps));
     DS_TRY(ds_size_mul(&n_bytes, n_bytes, (size_t)new));
-    op->back_scratch.per_call = (size_t)(new * (2 * width + orig)) * sizeof(double);
+    op->back_scratch.per_call = ds_back_sums_bytes(op);
     return ds_scale_rate(op, new, orig);
 }
 
@@ -214,9 +214,10 @@ static void resample_backward(const ds_op *op, const ds_back *b)
     const geometry g = resample_geometry_of(op);
     const ds_run *run = b->run;
     const size_t element = ds_op_element(op), frame_bytes = g.channels * element,
-                 row = (size_t)(2 * g.width + g.orig), n_taps = (size_t)g.new * row;
-    double *const sums = b->scratch;
-    memset(sums, 0, n_taps * sizeof *sums);
+                 row = (size_t)(2 * g.width + g.orig);
+    ds_room room = {b->scratch};
+    double *sums[DS_SUMMED];
+    ds_back_sums_begin(op, b, sums, &room);
     for (size_t r = 0; r < run->n_rows; r++) {
         const ds_target *out = &run->out[r];
         const int64_t total = run->ended[r] ? run->count[r].now.total : INT64_MAX;
@@ -229,15 +230,14 @@ static void resample_backward(const ds_op *op, const ds_back *b)
                     continue;
                 (void)DS_BY_ELEMENT(resample_tap, element, &g,
                                     ds_slope_at(&b->dx[r], frame, frame_bytes),
-                                    b->dweights[0] ? &sums[tap] : NULL,
+                                    sums[0] ? &sums[0][tap] : NULL,
                                     (const char *)b->dy[r] + (size_t)(m - out->m0) * frame_bytes,
                                     ds_at(&run->in[r], frame, frame_bytes),
                                     ds_sums_real(run->weights[0], element, tap));
             }
         }
     }
-    if (b->dweights[0])
-        ds_back_add_sums(run->k, b->dweights[0], sums, n_taps);
+    ds_back_sums_end(op, b, sums);
 }
 
 const ds_op_def ds_op_resample = {

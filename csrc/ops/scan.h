@@ -72,8 +72,6 @@ void ds_scan_places(const ds_op *op, const ds_real_kernels *k, const void *prepa
 /* Takes what a walk holds of slots, groups, values and what nodes have prepared, and fills the latter; returns how many
  * values a body has at most. */
 size_t ds_scan_rooms(ds_scan_work *w, ds_room *room);
-/* Which of row r's frames are body b's: positions [*from, return value). */
-int64_t ds_scan_range(const ds_scan_work *w, size_t b, size_t r, int64_t *from);
 /* Takes a group of slots: of each row with so many of body b's frames its step-th one, or that from the last one on.
  * Returns whether there was any. */
 bool ds_scan_take_step(ds_scan_work *w, size_t b, int64_t step, bool last_first);

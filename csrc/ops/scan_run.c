@@ -45,7 +45,8 @@ void ds_scan_set_sizes(ds_op *op)
 }
 
 /* ---------------------------------------------------------------- slots */
-int64_t ds_scan_range(const ds_scan_work *w, size_t b, size_t r, int64_t *from)
+/* Which of row r's frames are body b's: positions [*from, return value). */
+static int64_t scan_range(const ds_scan_work *w, size_t b, size_t r, int64_t *from)
 {
     const ds_target *out = &w->run->out[r];
     const bool last = b + 1 == w->s->n_bodies;
@@ -256,7 +257,7 @@ bool ds_scan_take_step(ds_scan_work *w, size_t b, int64_t step, bool last_first)
     const size_t begin = w->n_slots;
     for (size_t r = 0; r < w->run->n_rows; r++) {
         int64_t from;
-        const int64_t to = ds_scan_range(w, b, r, &from);
+        const int64_t to = scan_range(w, b, r, &from);
         if (step < to - from)
             w->slots[w->n_slots++] = (ds_scan_slot){r, last_first ? to - 1 - step : from + step};
     }
@@ -279,7 +280,7 @@ static void run_row_by_row(ds_scan_work *w, size_t b)
 {
     for (size_t r = 0; r < w->run->n_rows; r++) {
         int64_t at;
-        const int64_t to = ds_scan_range(w, b, r, &at);
+        const int64_t to = scan_range(w, b, r, &at);
         while (at < to) {
             if (w->n_slots == w->most_slots)
                 run_block(w);

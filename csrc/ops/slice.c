@@ -78,9 +78,8 @@ static void slice_pieces(const ds_op *op, const ds_move *move)
 {
     ds_move_frames(move, 0, 0, DS_NEVER, op->attr[SLICE_START].i, slice_step(op));
 }
-DS_MOVE_FUNCTIONS(slice, slice_pieces, 0)
 
-#define SLICES .infer = slice_infer, DS_COUNTED(slice), DS_MOVED(slice)
+#define SLICES .infer = slice_infer, DS_COUNTED(slice), DS_MOVED(slice_pieces, 0)
 
 const ds_op_def ds_op_slice = {
     DS_OPERATOR_OF(
@@ -117,11 +116,10 @@ static void delay_pieces(const ds_op *op, const ds_move *move)
     ds_move_fill(move, 0, late, 0);
     ds_move_frames(move, 0, late, DS_NEVER, -late, 1);
 }
-DS_MOVE_FUNCTIONS(delay, delay_pieces, 0)
 
 const ds_op_def ds_op_delay = {
     DS_OPERATOR_OF(delay, "Moves a stream by some frames, without changing its length.", 1, 1, 1),
-    .attrs = delay_attrs, DS_COUNTED(delay), DS_MOVED(delay)};
+    .attrs = delay_attrs, DS_COUNTED(delay), DS_MOVED(delay_pieces, 0)};
 
 /* ---------------------------------------------------------------- table */
 
@@ -155,7 +153,6 @@ static void table_pieces(const ds_op *op, const ds_move *move)
     (void)op;
     ds_move_frames(move, DS_MOVE_WEIGHT, 0, DS_NEVER, 0, 1);
 }
-DS_MOVE_FUNCTIONS(table, table_pieces, 0)
 
 const ds_op_def ds_op_table = {
     DS_OPERATOR_OF(table, "Rows of a constant, by absolute position in the stream.", 1, 1, 0),
@@ -164,4 +161,4 @@ const ds_op_def ds_op_table = {
     .infer = table_infer,
     .counts = ds_length_counts,
     DS_CHECKED(table),
-    DS_MOVED(table)};
+    DS_MOVED(table_pieces, 0)};

@@ -16,12 +16,12 @@ static size_t last_size(const ds_signature *signature)
 
 enum { SOFTMAX, LOG_SOFTMAX };
 
-static void softmax_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
-                           size_t n_frames)
+static void softmax_frames(const ds_op *op, const ds_run *run, void *const *to,
+                           const void *const *from, size_t n_frames)
 {
     const size_t n = last_size(&op->in[0]),
                  n_rows = n_frames * (size_t)ds_signature_elements(&op->in[0]) / n;
-    run->k->softmax(y, x, n_rows, n, op->def->member == LOG_SOFTMAX);
+    run->k->softmax(to[0], from[0], n_rows, n, op->def->member == LOG_SOFTMAX);
 }
 DS_FRAMEWISE_FORWARD(softmax)
 
@@ -41,19 +41,20 @@ DS_FOR_ELEMENT int softmax_row(void *dx, const void *g, const void *y, const voi
     return 0;
 }
 
-static void softmax_slopes(const ds_op *op, const ds_back *b, void *dx, const void *g,
-                           const void *x, const void *y, size_t n_frames)
+static void softmax_slopes(const ds_op *op, const ds_back *b, void *const *dx, const void *const *g,
+                           const void *const *x, const void *const *y, size_t n_frames)
 {
     const size_t n = last_size(&op->in[0]), n_bytes = n * ds_op_element(op);
     const size_t n_rows = n_frames * (size_t)ds_signature_elements(&op->in[0]) / n;
     void *const p = op->def->member == LOG_SOFTMAX ? b->scratch : NULL;
     (void)x;
-    for (size_t i = 0; i < n_rows && dx; i++) {
+    for (size_t i = 0; i < n_rows && dx[0]; i++) {
         const size_t at = i * n_bytes;
+        const char *const made = (const char *)y[0] + at;
         if (p)
-            b->run->k->unary(DS_UNARY_EXP, p, (const char *)y + at, n, NULL);
-        (void)DS_BY_ELEMENT(softmax_row, ds_op_element(op), (char *)dx + at, (const char *)g + at,
-                            (const char *)y + at, p, n);
+            b->run->k->unary(DS_UNARY_EXP, p, made, n, NULL);
+        (void)DS_BY_ELEMENT(softmax_row, ds_op_element(op), (char *)dx[0] + at,
+                            (const char *)g[0] + at, made, p, n);
     }
 }
 DS_FRAMEWISE_BACKWARD(softmax)
@@ -72,32 +73,32 @@ static ds_status glu_infer(ds_op *op)
     return DS_OK;
 }
 
-static void glu_frames(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames)
+static void glu_frames(const ds_op *op, const ds_run *run, void *const *to, const void *const *from,
+                       size_t n_frames)
 {
     const size_t n = last_size(&op->out[0]), n_bytes = n * ds_op_element(op);
     const size_t n_rows = n_frames * (size_t)ds_signature_elements(&op->out[0]) / n;
     for (size_t i = 0; i < n_rows; i++) {
-        const char *const from = (const char *)x + 2 * i * n_bytes;
-        char *const to = (char *)y + i * n_bytes;
-        run->k->unary(DS_UNARY_SIGMOID, to, from + n_bytes, n, NULL);
-        run->k->binary(DS_BINARY_MUL, to, from, to, n, 1, 1);
+        const char *const x = (const char *)from[0] + 2 * i * n_bytes;
+        char *const y = (char *)to[0] + i * n_bytes;
+        run->k->unary(DS_UNARY_SIGMOID, y, x + n_bytes, n, NULL);
+        run->k->binary(DS_BINARY_MUL, y, x, y, n, 1, 1);
     }
 }
 DS_FRAMEWISE_FORWARD(glu)
 
-static void glu_slopes(const ds_op *op, const ds_back *b, void *dx, const void *g, const void *x,
-                       const void *y, size_t n_frames)
+static void glu_slopes(const ds_op *op, const ds_back *b, void *const *dx, const void *const *g,
+                       const void *const *x, const void *const *y, size_t n_frames)
 {
     const ds_real_kernels *k = b->run->k;
     const size_t n = last_size(&op->out[0]), n_bytes = n * ds_op_element(op);
     const size_t n_rows = n_frames * (size_t)ds_signature_elements(&op->out[0]) / n;
     char *const gate = b->scratch, *const product = gate + n_bytes;
     (void)y;
-    for (size_t i = 0; i < n_rows && dx; i++) {
-        const char *const from = (const char *)x + 2 * i * n_bytes, *const slopes =
-                                                                        (const char *)g +
-                                                                        i * n_bytes;
-        char *const to = (char *)dx + 2 * i * n_bytes;
+    for (size_t i = 0; i < n_rows && dx[0]; i++) {
+        const char *const from = (const char *)x[0] + 2 * i * n_bytes;
+        const char *const slopes = (const char *)g[0] + i * n_bytes;
+        char *const to = (char *)dx[0] + 2 * i * n_bytes;
         k->unary(DS_UNARY_SIGMOID, gate, from + n_bytes, n, NULL);
         k->binary(DS_BINARY_MUL, product, slopes, gate, n, 1, 1);
         ds_back_add(k, to, product, n);

@@ -55,7 +55,7 @@ const ds_op_def ds_op_sync = {
         "Lets a stream progress only as far as the others have, for operators that combine them.",
         2, 1, 1),
     .flags = DS_OP_VARIADIC | DS_OP_INPLACE, .counts = sync_counts, DS_CHECKED(sync),
-    DS_MOVED(ds_same)};
+    DS_MOVED(ds_same_pieces, 0)};
 
 /* ---------------------------------------------------------------- limit */
 
@@ -98,7 +98,7 @@ static ds_status limit_fail_check(const ds_op *op, const ds_pair *in)
 
 const ds_op_def ds_op_limit = {
     DS_OPERATOR_OF(limit, "Refuses streams that become longer than a number of frames.", 1, 1, 1),
-    .flags = DS_OP_INPLACE, .attrs = limit_attrs, DS_CHECKED(limit), DS_MOVED(ds_same)};
+    .flags = DS_OP_INPLACE, .attrs = limit_attrs, DS_CHECKED(limit), DS_MOVED(ds_same_pieces, 0)};
 
 /* ---------------------------------------------------------------- unless_empty */
 
@@ -107,7 +107,7 @@ const ds_op_def ds_op_unless_empty = {
                    "A stream as it is; one without frames is refused, as by torch: nothing follows "
                    "from it.",
                    1, 1, 1),
-    .flags = DS_OP_INPLACE | DS_OP_NEEDS_FRAMES, DS_MOVED(ds_same)};
+    .flags = DS_OP_INPLACE | DS_OP_NEEDS_FRAMES, DS_MOVED(ds_same_pieces, 0)};
 
 /* ---------------------------------------------------------------- hold */
 
@@ -133,4 +133,4 @@ static void hold_need(const ds_op *op, ds_program *p)
 const ds_op_def ds_op_hold = {
     DS_OPERATOR_OF(hold, "Gives what comes once, with a stream's start, to each of its frames.", 2,
                    1, 1),
-    .infer = hold_infer, DS_COUNTED(hold), DS_MOVED(ds_first)};
+    .infer = hold_infer, DS_COUNTED(hold), DS_MOVED(ds_first_pieces, 0)};

@@ -131,7 +131,7 @@ static void topk_frames(const ds_op *op, const ds_run *run, void *const *y, cons
         topk_row(op, run->scratch, (char *)y[0] + i * k * element, (int64_t *)y[1] + i * k,
                  (const char *)x[0] + i * n * element, n);
 }
-DS_FRAMEWISE_FORWARD_OF_ALL(topk)
+DS_FRAMEWISE_FORWARD(topk)
 
 /* Adds k slopes of each row to those of the n elements that they were, by their places. */
 static void add_by_place(const ds_real_kernels *real, void *dx, const void *g, const int64_t *index,
@@ -143,20 +143,17 @@ static void add_by_place(const ds_real_kernels *real, void *dx, const void *g, c
                              ds_sums_real(g, real->element, i));
 }
 
-static void topk_backward(const ds_op *op, const ds_back *b)
+static void topk_slopes(const ds_op *op, const ds_back *b, void *const *dx, const void *const *g,
+                        const void *const *x, const void *const *y, size_t n_frames)
 {
     const ds_signature *in = &op->in[0];
     const size_t n = (size_t)in->shape[in->rank - 1];
     const size_t k = (size_t)(op->attr[K].i - op->attr[FIRST].i);
-    const size_t per_frame = (size_t)ds_signature_elements(in) / n;
-    for (size_t r = 0; r < b->run->n_rows; r++) {
-        const void *g[2], *y[2], *x;
-        void *dx;
-        const size_t n_frames = ds_back_frames(op, b, r, g, y, &x, &dx);
-        if (n_frames > 0)
-            add_by_place(b->run->k, dx, g[0], y[1], n_frames * per_frame, n, k);
-    }
+    (void)x;
+    add_by_place(b->run->k, dx[0], g[0], y[1], n_frames * (size_t)ds_signature_elements(in) / n, n,
+                 k);
 }
+DS_FRAMEWISE_BACKWARD(topk)
 
 /* ---------------------------------------------------------------- gather */
 
@@ -186,21 +183,18 @@ static void gather_frames(const ds_op *op, const ds_run *run, void *const *to, c
             ds_fill_nan(y, 1, element);
     }
 }
-DS_FRAMEWISE_FORWARD_OF_ALL(gather)
+DS_FRAMEWISE_FORWARD(gather)
 
-static void gather_backward(const ds_op *op, const ds_back *b)
+static void gather_slopes(const ds_op *op, const ds_back *b, void *const *dx, const void *const *g,
+                          const void *const *x, const void *const *y, size_t n_frames)
 {
     const ds_signature *in = op->in;
     const size_t n = (size_t)in[0].shape[in[0].rank - 1], k = (size_t)in[1].shape[in[1].rank - 1];
-    const size_t per_frame = (size_t)ds_signature_elements(&in[0]) / n;
-    for (size_t r = 0; r < b->run->n_rows; r++) {
-        const void *g, *y, *x[2];
-        void *dx[2];
-        const size_t n_frames = ds_back_frames(op, b, r, &g, &y, x, dx);
-        if (n_frames > 0)
-            add_by_place(b->run->k, dx[0], g, x[1], n_frames * per_frame, n, k);
-    }
+    (void)y;
+    add_by_place(b->run->k, dx[0], g[0], x[1], n_frames * (size_t)ds_signature_elements(in) / n, n,
+                 k);
 }
+DS_FRAMEWISE_BACKWARD(gather)
 
 const ds_op_def ds_op_topk = {
     DS_OPERATOR_OF(topk, "The k greatest elements of the last feature axis, and their places.", 1,

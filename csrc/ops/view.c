@@ -23,7 +23,6 @@ static void view_pieces(const ds_op *op, const ds_move *move)
     }
     ds_move_piece(move, &p);
 }
-DS_MOVE_FUNCTIONS(view, view_pieces, 0)
 
 /* ---------------------------------------------------------------- permute */
 
@@ -51,7 +50,7 @@ static ds_status permute_infer(ds_op *op)
 
 const ds_op_def ds_op_permute = {
     DS_OPERATOR_OF(permute, "Puts the feature dimensions into another order.", 1, 1, 1),
-    .member = PERMUTE, .attrs = permute_attrs, .infer = permute_infer, DS_MOVED(view)};
+    .member = PERMUTE, .attrs = permute_attrs, .infer = permute_infer, DS_MOVED(view_pieces, 0)};
 
 /* ---------------------------------------------------------------- expand, reshape */
 
@@ -91,7 +90,7 @@ static ds_status view_infer(ds_op *op)
 
 const ds_op_def ds_op_expand = {
     DS_OPERATOR_OF(expand, "Repeats feature dimensions of size 1.", 1, 1, 1), .member = EXPAND,
-    .attrs = shape_attrs, .infer = view_infer, DS_MOVED(view)};
+    .attrs = shape_attrs, .infer = view_infer, DS_MOVED(view_pieces, 0)};
 
 const ds_op_def ds_op_reshape = {
     DS_OPERATOR_OF(reshape, "The same elements in a feature shape of another form.", 1, 1, 1),
@@ -99,4 +98,4 @@ const ds_op_def ds_op_reshape = {
     .flags = DS_OP_INPLACE,
     .attrs = shape_attrs,
     .infer = view_infer,
-    DS_MOVED(ds_same)};
+    DS_MOVED(ds_same_pieces, 0)};

@@ -54,7 +54,7 @@ const ds_op_def ds_op_spread = {
     .infer = spread_infer,
     .counts = spread_counts,
     DS_CHECKED(spread),
-    DS_MOVED(ds_first)};
+    DS_MOVED(ds_first_pieces, 0)};
 
 /* ---------------------------------------------------------------- flip */
 
@@ -63,8 +63,7 @@ static void flip_pieces(const ds_op *op, const ds_move *move)
     (void)op;
     ds_move_frames(move, 0, 0, DS_NEVER, move->total - 1, -1);
 }
-DS_MOVE_FUNCTIONS(flip, flip_pieces, DS_MOVE_ENDS)
 
 const ds_op_def ds_op_flip = {
     DS_OPERATOR_OF(flip, "The frames of a stream from its last to its first.", 1, 1, 1),
-    .flags = DS_OP_WHOLE, DS_MOVED(flip)};
+    .flags = DS_OP_WHOLE, DS_MOVED(flip_pieces, DS_MOVE_ENDS)};

@@ -357,10 +357,7 @@ static PyObject *decoding_snapshot(PyObject *self, PyObject *Py_UNUSED(unused))
     PyObject *bytes = status == DS_OK ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n_bytes) : NULL;
     if (bytes)
         status = ds_ctc_snapshot(s->decoder->ctc, &s->stream, PyBytes_AS_STRING(bytes), &n_bytes);
-    if (status == DS_OK)
-        return bytes;
-    Py_XDECREF(bytes);
-    return ds_raise(ds_module_of(Py_TYPE(self)), status, NULL);
+    return ds_unless_failed(ds_module_of(Py_TYPE(self)), status, bytes);
 }
 
 static PyObject *decoding_restore(PyObject *self, PyObject *bytes)
