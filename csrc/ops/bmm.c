@@ -21,8 +21,8 @@ static matrices bmm_sizes(const ds_op *op)
 {
     const ds_signature *x = &op->in[0], *z = &op->in[1];
     const size_t m = (size_t)x->shape[x->rank - 2], k = (size_t)x->shape[x->rank - 1];
-    return (matrices){(size_t)ds_signature_elements(x) / m / k, m, k,
-                      (size_t)z->shape[z->rank - 1], ds_op_element(op)};
+    return (matrices){(size_t)ds_signature_elements(x) / m / k, m, k, (size_t)z->shape[z->rank - 1],
+                      ds_op_element(op)};
 }
 
 /* Rows of a product, for any of them: where they are, factors of 1, terms from `none` to `all`. */
@@ -39,10 +39,8 @@ static size_t rows_bytes(size_t n)
 
 static rows rows_take(ds_room *room, size_t n, size_t element)
 {
-    const rows r = {ds_room_take(room, n * sizeof(void *)),
-                    ds_room_take(room, n * sizeof(double)),
-                    ds_room_take(room, n * sizeof(size_t)),
-                    ds_room_take(room, n * sizeof(size_t))};
+    const rows r = {ds_room_take(room, n * sizeof(void *)), ds_room_take(room, n * sizeof(double)),
+                    ds_room_take(room, n * sizeof(size_t)), ds_room_take(room, n * sizeof(size_t))};
     for (size_t i = 0; i < n; i++)
         ds_sums_set_real(r.ones, element, i, 1);
     memset(r.none, 0, n * sizeof(size_t));
@@ -87,7 +85,7 @@ static void bmm_frames(const ds_op *op, const ds_run *run, void *const *to, cons
         y += s.m * s.n * s.element;
     }
 }
-DS_FRAMEWISE_FORWARD_OF_ALL(bmm)
+DS_FRAMEWISE_FORWARD(bmm)
 
 static void bmm_backward(const ds_op *op, const ds_back *b)
 {

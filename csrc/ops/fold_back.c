@@ -98,7 +98,8 @@ DS_FOR_ELEMENT void product_back(folded *f, size_t e)
         const double x = frame_of(f, t, e), g = given_slope(f, t, e), y = f->room[t] * x;
         if (x == 0) {
             add_frame(f, t, t == zero ? (reached + g) * f->room[t] : 0, e);
-            reached = t == zero ? 0 : 0 * f->room[t]; /* what is behind a 0 counts nothing; NaN stays */
+            reached =
+                t == zero ? 0 : 0 * f->room[t]; /* what is behind a 0 counts nothing; NaN stays */
             behind = 0;
             continue;
         }

@@ -325,10 +325,8 @@ static void window_copy_run(const ds_windows *s, char *to, size_t n, const ds_wi
     const size_t pieces = together ? 1 : (size_t)s->n_inner;
     const size_t n_bytes = together ? (size_t)s->n_inner * position : position;
     for (int64_t t = 0; t < s->n_taps; t++) {
-        const int64_t at =
-            ds_padding_source(along.mode, along.first + t * s->step, along.total);
-        const char *const frame =
-            at < 0 ? NULL : ds_at(in, at, (size_t)s->width * position);
+        const int64_t at = ds_padding_source(along.mode, along.first + t * s->step, along.total);
+        const char *const frame = at < 0 ? NULL : ds_at(in, at, (size_t)s->width * position);
         for (size_t i = 0; i < pieces; i++, to += n_bytes)
             copy_pieces(to, s->n_bytes,
                         frame ? frame + (size_t)(first + (int64_t)i * s->inner_step) * position

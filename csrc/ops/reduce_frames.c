@@ -61,8 +61,8 @@ static ds_status fold_frames_infer(ds_op *op, const char *name)
 {
     const int64_t kind = op->attr[DS_FOLD_KIND].i;
     DS_TRY(fold_infer(op));
-    op->needs_frames = op->at_end != 0 && (kind == DS_FOLD_MAX || kind == DS_FOLD_MIN ||
-                                           kind >= DS_FOLD_ARGMAX);
+    op->needs_frames =
+        op->at_end != 0 && (kind == DS_FOLD_MAX || kind == DS_FOLD_MIN || kind >= DS_FOLD_ARGMAX);
     carry(op, 0, name, ds_is_real(op->in[0].dtype) ? DS_F64 : DS_I64);
     if (kind >= DS_FOLD_ARGMAX)
         carry(op, 1, "place", DS_I64);
@@ -121,7 +121,7 @@ static void fold_extreme(const ds_real_kernels *k, bool greatest, double *so_far
     const bool found = v != v ? last || w == w : w == w && (beyond || (last && v == w)); \
     so_far[i] = found ? v : w;                                                           \
     if (place)                                                                           \
-        place[i] = found ? t : place[i]
+    place[i] = found ? t : place[i]
 
 /* Frames number t to end - 1 of n features, one by one; place: of extremes, or NULL; `last`: of equals. */
 #define DEFINE_FOLD(TYPE, WIDE, AS)                                                               \
