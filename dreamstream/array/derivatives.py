@@ -264,6 +264,8 @@ def backwards(g: Array, axis: int) -> Any:
 
 
 def cumprod(g: Array, y: Array, a: Array, axis: int) -> Any:
+    if a.shape[axis] == 1:
+        return g
     if (a != 0).all():
         return backwards(g.astype(np.float64) * y, axis) / a
     g, y, a = (np.moveaxis(v, axis, 0).astype(np.float64) for v in (g, y, a))
