@@ -38,6 +38,7 @@ def _unit(x: Tensor, other: Tensor, dim: int, eps: float) -> Tensor:
     """Return x / max(its norm, eps), where it is as long along `dim` as the other."""
     while x.ndim < -dim:
         x = x.unsqueeze(0)
-    if other.ndim >= -dim and type(x.shape[dim]) is type(n := other.shape[dim]) is int and x.shape[dim] == 1 != n:
-        x = x.expand(*(n if i == x.ndim + dim else -1 for i in range(x.ndim)))
+    own, wanted = (t.shape[dim] if t.ndim >= -dim else 1 for t in (x, other))
+    if type(own) is type(wanted) is int and own == 1:  # a stream's length is no number
+        x = x.expand(*(wanted if i == x.ndim + dim else -1 for i in range(x.ndim)))
     return x / x.norm(2, dim, keepdim=True).clamp_min(eps)

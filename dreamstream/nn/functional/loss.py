@@ -159,7 +159,8 @@ def binary_cross_entropy(
 
 
 def _require_same_shape(name: str, input: Any, target: Any) -> None:
-    if tuple(input.shape) != np.shape(target):
+    outside = getattr(input, "edge", None) is None
+    if outside and tuple(input.shape) != np.shape(target):
         raise ShapeError(f"{name}: a target of shape {np.shape(target)} for an input of {tuple(input.shape)}")
 
 
