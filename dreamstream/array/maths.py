@@ -191,8 +191,10 @@ def _added(name: str) -> Any:
 
 
 def _like(self: Tensor, other: Operand) -> Operand:
-    """Return a number as a tensor of this one's type, so that it can meet itself."""
-    return Tensor._plain(np.array(other, self.dtype)) if is_number(other) else other
+    """Return a number as a tensor of the type in which it meets this one, so that it can meet itself."""
+    if not is_number(other):
+        return other
+    return Tensor._plain(np.array(other, dtypes.common("", [self.dtype], [other])))
 
 
 # ------------------------------------------------------------------ along a dimension

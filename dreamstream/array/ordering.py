@@ -136,30 +136,24 @@ def quantile(
     interpolation : {"linear", "lower", "higher", "nearest", "midpoint"}
         What stands for a place between two elements.
     """
-    axis, found = _quantile("quantile", self, q, dim, keepdim, interpolation)
-    x = self.flatten() if dim is None else self
-    return where(x.isnan().any(axis, keepdim and dim is not None), float("nan"), found)
+    return _quantile("quantile", self, q, dim, keepdim, interpolation)
 
 
 def nanquantile(
     self: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
     """Return `quantile` of the elements that are no NaN."""
-    return _quantile("nanquantile", self, q, dim, keepdim, interpolation)[1]
+    return _quantile("nanquantile", self, q, dim, keepdim, interpolation)
 
 
-def _quantile(
-    name: str, x: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str
-) -> tuple[int, Tensor]:
-    """Return the dimension, and the quantiles along it of what is no NaN."""
-    dtypes.require_float(name, x.dtype)
+def _quantile(name: str, self: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Tensor:
+    dtypes.require_float(name, self.dtype)
     if interpolation not in ("linear", "lower", "higher", "nearest", "midpoint"):
         raise ValueError(
             f"{name}: interpolation is 'linear', 'lower', 'higher', 'nearest' or 'midpoint', got {interpolation!r}"
         )
-    if dim is None:
-        x, dim, keepdim = x.flatten(), 0, False
-    axis, x = x._axis(name, dim), with_frames(x)
+    whole = self.flatten() if dim is None else self
+    axis, x = whole._axis(name, dim or 0), with_frames(whole)
     parts = q.tolist() if isinstance(q, Tensor) else q
     given = parts if isinstance(parts, list) else [parts]
     if not all(0 <= p <= 1 for p in given):
@@ -168,8 +162,12 @@ def _quantile(
         given = list(q.unbind(0)) if q.ndim else [q]
     values, last = x.sort(axis).values, _last(x, axis).to(x.dtype)
     found = [_between(values, axis, last * p, interpolation) for p in given]
-    found = found if keepdim else [y.squeeze(axis) for y in found]
-    return axis, stack(found, 0) if isinstance(parts, list) else found[0]
+    if name == "quantile":
+        unknown = whole.isnan().any(axis, True)
+        found = [where(unknown, float("nan"), y) for y in found]
+    if not keepdim or dim is None:
+        found = [y.reshape([1] * self.ndim) if keepdim else y.squeeze(axis) for y in found]
+    return stack(found, 0) if isinstance(parts, list) else found[0]
 
 
 def _between(values: Tensor, axis: int, rank: Tensor, interpolation: str) -> Tensor:

@@ -105,7 +105,7 @@ ARRAYS: dict[str, Plain] = {
     "unfold": _view(_windows, d.unfold),
     "gather": _row(lambda a, index, axis: np.take_along_axis(a, index, axis), d.gather),
     "index_select": _row(lambda a, index, axis: np.take(a, index, axis), d.index_select),
-    "fixed_row": _row(lambda a, row: a, lambda g, row: np.where(np.arange(len(g))[:, None] == row, 0, g)),
+    "rows_by_factors": _row(lambda a, factors: a, lambda g, factors: np.where(factors, g * factors, 0)),
     "scatter": _row(_scatter, d.scatter, d.scattered),
     "scatter_add": _row(_scatter_add, lambda g: g, d.scattered),
     "cat": _row(lambda *arrays, axis: np.concatenate(arrays, axis), d.cat),

@@ -177,7 +177,8 @@ def count_nonzero(self: Tensor, dim: Dims = None) -> Tensor:
 
 def nansum(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """Return the sum of the elements that are no NaN."""
-    return self.masked_fill(self.isnan(), 0).sum(dim, keepdim, dtype)
+    x = self.masked_fill(self.isnan(), 0) if dtypes.is_float(self.dtype) else self
+    return x.sum(dim, keepdim, dtype)
 
 
 def nanmean(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import math
 import os
 import re
 import sys
@@ -42,13 +41,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {shown(message, True)} (try {self.prog} --help)\n")
 
 
-def at_least(lowest: float, kind: type) -> Any:
-    """Return a reader of finite numbers that are `lowest` or more."""
+def at_least(lowest: float, kind: type, most: int = 10**9) -> Any:
+    """Return a reader of numbers that are `lowest` or more, and not beyond `most`."""
 
     def read(text: str) -> Any:
         value = kind(text)
-        if not lowest <= value < math.inf:
-            raise argparse.ArgumentTypeError(f"expected {lowest} or more, got {text}")
+        if not lowest <= value <= most:
+            limit = f"at most {most}" if value > most else f"{lowest} or more"
+            raise argparse.ArgumentTypeError(f"expected {limit}, got {text}")
         return value
 
     read.__name__ = "number"
@@ -82,7 +82,10 @@ def add_command(commands: Commands, name: str, about: str, further: str = ".") -
 def add_threads(parser: argparse.ArgumentParser) -> None:
     """Add ``--threads N``."""
     parser.add_argument(
-        "--threads", type=at_least(1, int), metavar="N", help="of the engine; DREAMSTREAM_THREADS or 1 by default"
+        "--threads",
+        type=at_least(1, int, 1024),
+        metavar="N",
+        help="of the engine; DREAMSTREAM_THREADS or 1 by default",
     )
 
 

@@ -88,6 +88,8 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
         files = {"tokens": args.tokens, "lexicon": args.lexicon, "language": args.lm, "hotwords": args.hotwords}
         path = next((path for what, path in files.items() if path and str(error).startswith(what)), None)
         raise error if path is None else FormatError(f"{path}: {error}") from error
+    except OverflowError as error:  # of the number of a blank or of hypotheses
+        raise FormatError(f"an option of the decoder is too large: {error}") from error
     if isinstance(model, Commands):
         return decoder
     output = model.outputs[0]

@@ -282,7 +282,11 @@ def add(commands: Commands) -> None:
         "--words", type=at_least(0, int), default=6, metavar="N", help="that a caller says at most (6)"
     )
     parser.add_argument(
-        "--seed", type=at_least(0, int), default=0, metavar="N", help="of words, chunks, starts and ends (0)"
+        "--seed",
+        type=at_least(0, int, 2**63),
+        default=0,
+        metavar="N",
+        help="of words, chunks, starts and ends (0)",
     )
     add_threads(parser)
     parser.add_argument("--fast", action="store_true", help="also on a terminal as fast as it goes, not live")

@@ -167,7 +167,7 @@ def add(commands: Commands) -> None:
         "models", nargs="+", metavar="MODEL", help="a .dsm, or a model's name; NAME=MODEL gives it another"
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
-    parser.add_argument("--port", type=at_least(0, int), default=8765, help="0: a free one (8765)")
+    parser.add_argument("--port", type=at_least(0, int, 65535), default=8765, help="0: a free one (8765)")
     said = "where streams are kept, so that they survive this process: a folder, or redis://HOST"
     parser.add_argument("--state", metavar="WHERE", help=said)
     said = "flush each record to the disk; of vaults: have it in both"

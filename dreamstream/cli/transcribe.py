@@ -33,7 +33,7 @@ from .run import as_taken, opened, samples_only, seconds_of, steps
 
 def _model_of(args: argparse.Namespace) -> Any:
     """Return the engine of the model that is asked for; without one the package's own, a module."""
-    if args.model is not None and args.tokens is None:
+    if args.model and args.tokens is None:
         beside = tokens_beside(args.model)
         if not beside.exists():
             raise FormatError(f"{args.model} needs --tokens FILE, what its scores stand for; there is no {beside}")

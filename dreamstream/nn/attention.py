@@ -124,6 +124,8 @@ class MultiheadAttention(Module):
                 raise F.attention.unread("MultiheadAttention", hidden)
         if attn_mask is not None and "bool" in str(attn_mask.dtype):
             attn_mask = ~attn_mask  # True hides
+        if isinstance(attn_mask, Tensor) and not attn_mask.is_stream and attn_mask.ndim == 3:
+            attn_mask = attn_mask.unflatten(0, (-1, self.num_heads))  # each row's heads, one after the other
         alike = query is key is value
         query, key, value = map(value_of, (query, key, value))
         given = ((query, self.embed_dim), (key, self.kdim), (value, self.vdim))

@@ -91,4 +91,4 @@ class Embedding(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return ``(*, embedding_dim)`` for an input ``(*)``."""
-        return F.embedding(input, self.weight, self.padding_idx)
+        return F.embedding(input, self.weight, self.padding_idx, scale_grad_by_freq=self.scale_grad_by_freq)

@@ -24,12 +24,14 @@ FLOAT = {
     "kthvalue": [lambda d: d.x.kthvalue(1, -1)[1]],
     "quantile": [
         lambda d: d.x.quantile(0.3),
+        lambda d: d.x.quantile(d.column[:, 0].sigmoid(), keepdim=True),
         lambda d: d.odd.quantile(0.8, 1),
         lambda d: d.x.quantile(d.column[:, 0].sigmoid(), dim=2, keepdim=True),
         *(lambda d, how=how: d.x.quantile(0.6, 0, interpolation=how) for how in ("lower", "higher", "midpoint")),
     ],
     "nanquantile": [
         lambda d: d.odd.nanquantile(0.45, 2, keepdim=True),
+        lambda d: d.odd.nanquantile(0.45, keepdim=True),
         lambda d: d.odd.nanquantile(d.column[:, 0].sigmoid(), interpolation="nearest"),
     ],
 }

@@ -3,6 +3,7 @@
 import operator
 from operator import attrgetter
 
+import dreamstream as ds
 from dreamstream.operations import BINARY, ELEMENTWISE, LOGICAL, UNARY
 
 
@@ -113,7 +114,8 @@ INTEGER = {
     for name in ("tan", "exp2", "sinc", "signbit", "deg2rad", *OF_FLOATS)
 } | {
     **{name: [lambda d, name=name: getattr(d.x, name)(d.y.float())] for name in OF_REALS},
-    "xlogy": [lambda d: d.x.xlogy(d.p)],
+    "xlogy": [lambda d: d.x.xlogy(d.p), lambda d: d.x.xlogy(0.5)],
+    "fmax": [lambda d: d.x.fmax(0.5) if isinstance(d.x, ds.Tensor) else d.x.clamp_min(0.5)],
 }
 INTEGER |= _joined(
     _operators(EXACT, lambda f, d: f(d.x, 0.5), lambda f, d: f(d.x, d.mask + 1)),

@@ -303,6 +303,8 @@ FUNCTIONS: list[Any] = [
     lambda f, x: f.cosine_similarity(x, x.exp()),
     lambda f, x: f.cosine_similarity(x, x[0], -1, 0.5),
     lambda f, x: f.cosine_similarity(x, x[0], 2),
+    lambda f, x: f.cosine_similarity(x, x[:, :1]),
+    lambda f, x: f.cosine_similarity(x[1], x, 0),
     lambda f, x: f.bilinear(x, x.exp()[..., :3], x[:, :, :3].expand(3, 4, 3)[:, [0, 1, 2, 3, 3]]),
     lambda f, x: f.bilinear(x, x, x[:, [0, 1, 2, 3, 3]], x[0, :3, 0]),
     lambda f, x: f.conv1d(x, x[:, :, :2], x[:, 0, 0], padding=1, dilation=2),

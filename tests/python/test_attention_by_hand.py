@@ -194,6 +194,18 @@ def test_causal_attention_to_other_lengths_offline(rng, keys):
         np.testing.assert_allclose(found.numpy(), want.numpy(), atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["bool", "float64"])
+def test_a_mask_for_each_row_and_head_offline(rng, kind):
+    """As torch has it: ``(B * num_heads, L, L)``, a row's heads one after the other."""
+    layer = nn.MultiheadAttention(4, 2, batch_first=True).to("float64")
+    x, mask = rng.standard_normal((3, 5, 4)), rng.standard_normal((6, 5, 5))
+    mask = mask > 1 if kind == "bool" else mask
+    found = layer(*[ds.tensor(x)] * 3, attn_mask=ds.tensor(mask), need_weights=False)[0].numpy()
+    for row, heads in enumerate(mask.reshape(3, 2, 5, 5)):
+        want = layer(*[ds.tensor(x[row : row + 1])] * 3, attn_mask=ds.tensor(heads), need_weights=False)[0]
+        np.testing.assert_allclose(found[row], want.numpy()[0], atol=1e-12)
+
+
 def test_not_of_positions(rng):
     """Only the first position is none; it was every one."""
 

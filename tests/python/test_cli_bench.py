@@ -130,6 +130,7 @@ def test_plot(measure, file, tmp_path):
         (("FILE", "--rate", 10, "--chunk-ms", 5), 1, "5 ms are less than a frame; give a larger --chunk-ms"),
         (("FILE", "--rate", 100, "--beside", "torch"), 1, "--beside needs a model in Python"),
         (("FILE", "--streams", 0), 2, "expected 1 or more"),
+        (("FILE", "--rate", "inf"), 2, "expected at most 1000000000"),
         (("FILE", "--plot", "x.doc"), 1, "--plot writes"),
     ],
 )

@@ -554,6 +554,8 @@ def test_a_mismatch_fails(run, monkeypatch):
         (("a.wav", "a.wav"), 1, "given twice"),
         (("-", "a.wav", "-"), 1, "- is given twice"),
         (("a.wav", "--chunk-ms", "0"), 2, "expected 1 or more"),
+        (("a.wav", "--chunk-ms", "9" * 20), 2, "expected at most 1000000000"),
+        (("a.wav", "--threads", "1025"), 2, "expected at most 1024"),
         (("a.wav", "-o", "out.txt.doc"), 2, "expected a .npy, .npz, .csv, .wav or .jsonl file"),
         ((), 2, "AUDIO"),
     ],

@@ -88,6 +88,7 @@ def test_recordings(call, more):
         ),
         ("{}", ("--blank=-",), "ab cab"),
         ("{}", ("--blank=x",), "--blank x: expected a number, or one of the tokens"),
+        ("{}", ("--blank=99999999999999999999",), "an option of the decoder is too large"),
         ('{"criterionType": "ASG"}', (), "options.json: the decoder is of CTC, not of 'ASG'"),
         ('{"lmweight": 1}', (), "options.json: 'lmweight' is none of beam, "),
         ('{"beamSize": [1]}', (), "options.json: int() argument"),

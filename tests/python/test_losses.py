@@ -69,6 +69,14 @@ def test_weights_of_elements(reduction):
     both("kl_div", [x, t], {"reduction": "batchmean"}, (0, 1))
 
 
+@pytest.mark.parametrize("name", [*dict.fromkeys(name for name, *_ in OF_ELEMENTS), "nll_loss", "cross_entropy"])
+def test_older_arguments_say_the_reduction(name, rng):
+    x, t = rng.random((3, 4)), rng.random((3, 4))
+    t = rng.integers(0, 4, 3) if name in ("nll_loss", "cross_entropy") else t
+    for average, reduce in product((None, True, False), repeat=2):
+        both(name, [x, t], {"size_average": average, "reduce": reduce, "reduction": "sum"}, (0,))
+
+
 CLASSES = [
     {"weight": w, "ignore_index": i, **more}
     for w, i, more in product(
@@ -116,6 +124,8 @@ WRONG = {
     "reduction": (lambda x, t: F.mse_loss(x, x, "max"), ShapeError),
     "class": (lambda x, t: F.cross_entropy(x, t + 4), StreamIndexError),
     "shape": (lambda x, t: F.cross_entropy(x, t[:2]), ShapeError),
+    "shape of chances": (lambda x, t: F.binary_cross_entropy(x.sigmoid(), x[0].sigmoid()), ShapeError),
+    "shape of logits": (lambda x, t: F.binary_cross_entropy_with_logits(x, x[:, :1]), ShapeError),
     "integers": (lambda x, t: F.cross_entropy(t, t), DTypeError),
     "real targets": (lambda x, t: F.nll_loss(x, x), DTypeError),
     "range": (lambda x, t: F.binary_cross_entropy(x + 2, x), ShapeError),
@@ -129,6 +139,15 @@ def test_wrong_arguments(what):
     call, error = WRONG[what]
     with pytest.raises(error):
         call(ds.randn(3, 4), ds.tensor(np.array([0, 1, 3])))
+
+
+@pytest.mark.parametrize("name", F.loss.BROADCASTS)
+def test_shapes_that_are_broadcast_are_warned_of(name, recwarn):
+    getattr(F, name)(ds.zeros(3, 1), ds.zeros(3, 1))
+    assert not recwarn
+    with pytest.warns(UserWarning, match=rf"{name}: the shapes \(3, 1\) and \(3,\) are broadcast") as seen:
+        getattr(F, name)(ds.zeros(3, 1), ds.zeros(3))
+    assert seen[0].filename == __file__
 
 
 # ---------------------------------------------------------------------- streams

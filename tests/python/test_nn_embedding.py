@@ -6,7 +6,7 @@ import pytest
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
-from dreamstream.errors import DTypeError, ModeError, ShapeError, StreamIndexError
+from dreamstream.errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamIndexError
 
 torch = pytest.importorskip("torch")
 TF = torch.nn.functional
@@ -46,6 +46,19 @@ def test_layer_is_torchs(rng, args, kwargs):
     index = rng.integers(0, 6, (2, 5))
     want = theirs(torch.tensor(index)).detach().numpy()
     np.testing.assert_array_equal(ours(ds.tensor(index)).numpy(), want)
+
+
+@pytest.mark.parametrize("padding", [None, 1])
+def test_gradients_by_frequency(rng, padding):
+    options, index = {"scale_grad_by_freq": True, "padding_idx": padding}, rng.integers(0, 6, (4, 5))
+    ours, theirs = nn.Embedding(6, 3, **options, dtype="float64"), torch.nn.Embedding(6, 3, **options).double()
+    g = rng.standard_normal((4, 5, 3))
+    (ours(ds.tensor(index)) * ds.tensor(g)).sum().backward()
+    (theirs(torch.tensor(index)) * torch.tensor(g)).sum().backward()
+    np.testing.assert_allclose(ours.weight.grad.numpy(), theirs.weight.grad.numpy(), rtol=1e-12)
+    model = ds.patch_module(ours).train().online()
+    with pytest.raises(NotStreamableError, match="how often an index occurs"):
+        model(ds.stream_tensor(index[:1], ids=["a"], sos=True))
 
 
 def test_from_pretrained():

@@ -150,6 +150,13 @@ def test_pad_of_integers():
     )
 
 
+@pytest.mark.parametrize("mode", ["constant", "replicate", "reflect", "circular"])
+def test_pads_of_no_rows_have_a_gradient(mode):
+    x = ds.zeros(0, 2, 5, requires_grad=True)
+    F.pad(x, (1, 2), mode).sum().backward()
+    assert x.grad.shape == x.shape
+
+
 def test_delay(rng):
     x, _ = both(rng, 2, 3, 6)
     for n in (0, 1, 4, 9):

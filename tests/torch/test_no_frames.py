@@ -237,3 +237,19 @@ def test_the_last_frame_as_a_slice_is_saved(tmp_path):
 def test_casts_to_half_are_refused_by_an_engine(dtype):
     with pytest.raises(ds.DTypeError, match=r"becomes b?float16 at test_no_frames\.py"):
         ds.compile(Net(lambda m, x: x.to(dtype).float()).eval(), ("B", 3, "L"), verify=False)
+
+
+@pytest.mark.parametrize(
+    "layer", [lambda: nn.Conv1d(2, 2, 3, stride=2), lambda: nn.BatchNorm1d(2).eval()], ids=["conv", "norm"]
+)
+def test_all_weights_have_gradients_where_no_frames_pass(layer):
+    """An optimizer with momentum steps whatever has a gradient, of zeros too; what has none stays."""
+    model = nn.Sequential(nn.AvgPool1d(2), layer(), nn.Conv1d(2, 1, 3, padding=1))
+    online = ds.patch_module(model.train())
+    model[1].eval()
+    online.online()(ds.stream_tensor([torch.randn(2, 8)], ids=["a"], sos=True))
+    y = online(ds.stream_tensor([torch.zeros(2, 0)], ids=["a"], eos=True))
+    assert y.lengths.tolist() == [1]
+    y.tensor().sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+    assert not any(p.grad.any() for p in model[1].parameters())

@@ -13,6 +13,7 @@ from ...array.hook import made
 from ...array.positions import first_row
 from ...dispatch import apply
 from ...errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamIndexError
+from ...operations.refusals import FREQUENCIES
 from .arguments import checked
 from .texts import described
 
@@ -23,11 +24,13 @@ __all__ = ["bucketize", "embedding", "one_hot", "searchsorted"]
 ROWS = {
     "padding_idx": "A row that is zero at first, and has no gradient.",
     "max_norm": "None: Rows are not renormalised.",
-    **dict.fromkeys(("norm_type", "scale_grad_by_freq", "sparse"), "For torch's sake, as it concerns gradients."),
+    **dict.fromkeys(("norm_type", "sparse"), "For torch's sake, as it concerns gradients."),
+    "scale_grad_by_freq": "Whether a row's gradient is divided by how often the row is asked for in the call.",
 }
 ERRORS = {
     "StreamIndexError": "For an index out of range; of streams it names those concerned, and nothing has changed.",
     "ModeError": "For `max_norm`, which would write into the weights.",
+    "NotStreamableError": "For `scale_grad_by_freq` of streams in training.",
 }
 
 
@@ -60,9 +63,18 @@ def embedding(
     require_float("embedding", checked("embedding", weight).dtype)
     if weight.ndim != 2:
         raise ShapeError(f"embedding: expected a weight (num_embeddings, embedding_dim), got {weight.shape}")
-    if padding_idx is not None:
-        row = row_of("embedding", padding_idx, weight.shape[0])
-        weight = made("fixed_row", weight, row=row) if weight.requires_grad else weight
+    row = None if padding_idx is None else row_of("embedding", padding_idx, weight.shape[0])
+    if weight.requires_grad and (row is not None or scale_grad_by_freq):
+        if x.is_stream and scale_grad_by_freq:
+            raise NotStreamableError.here(f"embedding: {FREQUENCIES.text}")
+        factors = np.ones((weight.shape[0], 1), weight.dtype)
+        if scale_grad_by_freq:
+            index = x.numpy()
+            known = index[(index >= 0) & (index < len(factors))]
+            factors /= np.bincount(known, minlength=len(factors)).clip(1)[:, None]
+        if row is not None:
+            factors[row] = 0
+        weight = made("rows_by_factors", weight, factors=factors)
     return apply("embedding", {}, (x,), (weight,), (...,))[0]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,7 @@ from ...array.elementwise import unary
 from ...errors import DTypeError, ShapeError, StreamIndexError
 from .activation import log_softmax
 from .arguments import checked, real
-from .texts import described
+from .texts import Function, described
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div", "l1_loss", "mse_loss",
@@ -26,8 +29,8 @@ _described = described(
     {"ShapeError": "For shapes that don't fit, and another `reduction`."},
     target="What should have come, of the shape of `input`, or indices of classes.",
     reduction='{"mean", "sum", "none"}: What becomes of the losses of all elements.',
-    size_average="For torch's sake; give `reduction`.",
-    reduce="For torch's sake; give `reduction`.",
+    size_average='bool, optional: torch\'s older way to say whether `reduction` is "mean", not "sum".',
+    reduce='bool, optional: torch\'s older way to say whether `reduction` is one of these, not "none".',
     beta="Where the parabola meets the straight line.",
     weight="Factors of the losses, of elements or one for each class.",
     pos_weight="A factor of the losses of positive targets, one for each class.",
@@ -35,6 +38,32 @@ _described = described(
     label_smoothing="Which part of each target is spread over all classes.",
     log_target="Whether the target is a logarithm.",
 )
+
+
+#: Losses whose target may have another shape, which is seldom meant: of (N, 1) and (N,) come N x N differences.
+BROADCASTS = ("mse_loss", "l1_loss", "smooth_l1_loss")
+
+
+def _loss(function: Function) -> Function:
+    """Describe a loss, with torch's older arguments for its `reduction` and its warning of shapes that differ."""
+    arguments = inspect.signature(function)
+
+    @wraps(_described(function))
+    def run(*args: Any, **kwargs: Any) -> Tensor:
+        given = arguments.bind(*args, **kwargs)
+        pair = [given.arguments[name] for name in ("input", "target")]
+        if function.__name__ in BROADCASTS and not any(getattr(x, "is_stream", False) for x in pair):
+            x, target = map(np.shape, pair)
+            if x != target:
+                text = f"{function.__name__}: the shapes {x} and {target} are broadcast"
+                warnings.warn(f"{text}; give a target of the input's shape", stacklevel=2)
+        average, reduce = (given.arguments.get(name) for name in ("size_average", "reduce"))
+        if average is not None or reduce is not None:
+            mean, joined = (flag is None or flag for flag in (average, reduce))
+            given.arguments["reduction"] = "none" if not joined else "mean" if mean else "sum"
+        return function(*given.args, **given.kwargs)
+
+    return run  # type: ignore[return-value]
 
 
 def reduced(name: str, loss: Tensor, reduction: str, shown: Callable[[Any], Any] = lambda y: y) -> Tensor:
@@ -63,7 +92,7 @@ def _of_differences(name: str, losses: Callable[..., Tensor], input: Any, target
 
 
 # ---------------------------------------------------------------------- of elements
-@_described
+@_loss
 def mse_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", *, size_average: Any = None, reduce: Any = None
 ) -> Tensor:
@@ -71,7 +100,7 @@ def mse_loss(
     return _of_differences("mse_loss", lambda x: x.square(), input, target, reduction)
 
 
-@_described
+@_loss
 def l1_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", *, size_average: Any = None, reduce: Any = None
 ) -> Tensor:
@@ -79,7 +108,7 @@ def l1_loss(
     return _of_differences("l1_loss", lambda x: x.abs(), input, target, reduction)
 
 
-@_described
+@_loss
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -111,7 +140,7 @@ def _smooth(x: Tensor, target: Tensor, beta: float) -> Tensor:
 _EPS = np.float32(1e-12)
 
 
-@_described
+@_loss
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -122,10 +151,17 @@ def binary_cross_entropy(
 ) -> Tensor:
     """Return -(target * log(input) + (1 - target) * log(1 - input)), logarithms being at least -100."""
     x = checked("binary_cross_entropy", input)
+    _require_same_shape("binary_cross_entropy", x, target)
     values = x.value if x.is_stream else x.numpy()  # type: ignore[attr-defined]
     if values.size and not (values.min() >= 0 and values.max() <= 1):
         raise ShapeError("binary_cross_entropy: the input's elements must be from 0 to 1")
     return _of_elements("binary_cross_entropy", _entropy, x, target, reduction, weight)
+
+
+def _require_same_shape(name: str, input: Any, target: Any) -> None:
+    outside = getattr(input, "edge", None) is None
+    if outside and tuple(input.shape) != np.shape(target):
+        raise ShapeError(f"{name}: a target of shape {np.shape(target)} for an input of {tuple(input.shape)}")
 
 
 @derived(lambda g, a, b: g * (a - b) / np.maximum((1 - a) * a, _EPS), lambda g, a: g * (np.log1p(-a) - np.log(a)))
@@ -133,7 +169,7 @@ def _entropy(x: Tensor, target: Tensor) -> Tensor:
     return -(target * x.log().clamp_min(-100.0) + (1 - target) * (-x).log1p().clamp_min(-100.0))
 
 
-@_described
+@_loss
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -146,6 +182,7 @@ def binary_cross_entropy_with_logits(
     """Return `binary_cross_entropy` of sigmoid(input), exact for large inputs."""
     name = "binary_cross_entropy_with_logits"
     x = real(name, input)
+    _require_same_shape(name, x, target)
     factors = [w for w in (weight, pos_weight) if w is not None]
     own, (t, *others), shown = of_elements(name, x, [target, *factors])
     low = unary("logsigmoid", own)
@@ -154,7 +191,7 @@ def binary_cross_entropy_with_logits(
     return reduced(name, loss if weight is None else loss * others[0], reduction, shown)
 
 
-@_described
+@_loss
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -175,7 +212,7 @@ def kl_div(
 
 
 # ---------------------------------------------------------------------- of classes
-@_described
+@_loss
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -192,7 +229,7 @@ def nll_loss(
     return _at_classes("nll_loss", x, t, weight, ignore_index, reduction, shown)
 
 
-@_described
+@_loss
 def cross_entropy(
     input: Tensor,
     target: Tensor,

@@ -11,6 +11,7 @@ import numpy as np
 from ...array import Tensor
 from ...array.deferred import is_computed
 from ...array.ends import at_least_before, in_most_streams, last_frames, padded_to
+from ...array.hook import made
 from ...array.scores import Scores
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
@@ -214,7 +215,9 @@ def _pad_nothing(x: Tensor, axis: int, left: int, right: int, mode: str, value: 
     n, shape = x.shape[axis], list(x.shape)
     too_short = (n == 0 and (mode != "constant" or x._missing)) or (mode == "reflect" and n <= max(left, right))
     shape[axis] = 0 if too_short else max(n + left + right, 0)
-    return Tensor._plain(np.full(shape, value, x.dtype), x._missing or too_short)
+    out = made("of_nothing", x, shape=shape, fill_value=value, dtype=x.dtype)
+    out._missing = out._missing or too_short
+    return out
 
 
 def _pad_circular(x: Tensor, axis: int, left: int, right: int) -> Tensor:

@@ -495,7 +495,7 @@ def _nothing(
         reals = [t for t in operands if t is not None and t.is_floating_point()]
         wide = dtype == torch.float64
         dtype = next((t.dtype for t in reals if (t.dtype == torch.float64) == wide), dtype)  # narrower ones stay
-        for tensor in reals:
-            if tensor.requires_grad and torch.is_grad_enabled():
-                return tensor.reshape(-1)[:0].reshape(0, *features).to(dtype)
+        learned = [t.reshape(-1)[:0].to(dtype) for t in reals if t.requires_grad and torch.is_grad_enabled()]
+        if learned:  # an optimizer steps those that have a gradient, of zeros too
+            return torch.cat(learned).reshape(0, *features)
     return like.new_empty(0, *features, dtype=dtype)
