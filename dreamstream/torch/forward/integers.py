@@ -69,6 +69,9 @@ def typed(run: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[
         if has_formula(out):
             return out.to(wanted)
         return HANDLERS["to"](out, wanted) if _is_stream(out) else out
+    if name in _MEETING and len({_is_wide(x) for x in given} - {None}) > 1:
+        wide = _meeting(given[1:] if name == "where_function" else given) == torch.float64
+        args, kwargs = map_leaves((args, kwargs), lambda x: _of_width(x, wide))
     if name in _SUMS and narrow:
         return run(typed(HANDLERS["to"], "to", (first, torch.int64), {}), *args[1:], **kwargs)
     if not narrow or not hasattr(narrow[0].edge.entry, "types"):
@@ -86,6 +89,19 @@ def typed(run: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[
             if _is_stream(x) and x.dtype.kind == "i":
                 _note(x, kind, name in _BEYOND or goes_on)
     return out
+
+
+def _is_wide(x: Any) -> bool | None:
+    """Whether a tensor is of float64; None for what is of no real numbers."""
+    kind = _type(x) if _is_stream(x) or isinstance(x, Constant) else None
+    return None if kind is None or not kind.is_floating_point else kind == torch.float64
+
+
+def _of_width(x: Any, wide: bool) -> Any:
+    """Return a tensor of real numbers as float64 or, where it is of these, as float32; all else as it is."""
+    if _is_wide(x) in (None, wide):
+        return x
+    return HANDLERS["to"](x, torch.float64 if wide else torch.float32)
 
 
 def _wanted(name: str, first: Any, given: Sequence[Any], kwargs: dict[str, Any]) -> torch.dtype | None:
