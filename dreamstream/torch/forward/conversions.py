@@ -16,7 +16,7 @@ from ... import dispatch
 from ...array import baddbmm, where, zeros_like
 from ...array.batch_constants import value_of
 from ...array.creation import lengths_in
-from ...array.deferred import as_number, is_computed, is_deferred
+from ...array.deferred import Deferred, as_number, is_computed, is_deferred
 from ...array.dimension_arguments import sizes_of
 from ...array.dtypes import nominal
 from ...array.einsum import of_streams
@@ -166,6 +166,8 @@ def to(x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> A
             raise NotStreamableError.here(f"a stream is moved to {wanted}", f", but the module runs on {own}")
     if dtype is None or _dtype(x) == dtype:
         return x
+    if isinstance(x, Deferred):  # which is computed by torch
+        return x.to(dtype)
     if dtype.is_complex:
         real = to(x, dtype.to_real())
         return Complex(real, zeros_like(real))

@@ -131,7 +131,7 @@ def _seen(given: Any, kind: torch.dtype | None) -> Any:
 
 def _as_operands(out: Any, given: Sequence[Any]) -> Any:
     """Return a stream in the narrow type of all that it was computed of, also where constants of ours are not."""
-    if not _is_stream(out) or _type(out) != torch.float32:
+    if not _is_stream(out) or out.value is None or _type(out) != torch.float32:
         return out
     kinds = {_type(x) for x in given if _is_stream(x) or (isinstance(x, Constant) and x.ndim)}
     kinds = {kind for kind in kinds if kind.is_floating_point}

@@ -142,7 +142,8 @@ class TorchLibrary(Library):
         return x._like(x.torch.to(wanted)) if isinstance(x, Constant) else with_value(x, lambda v: v.to(wanted))
 
     def as_kind_of(self, x: Any, value: Any) -> Any:
-        return HANDLERS["to"](value, ATTRIBUTES["dtype"](x))
+        kind = ATTRIBUTES["dtype"](x)
+        return value if value.value is None and kind in HALF else HANDLERS["to"](value, kind)
 
     def least(self, x: Any) -> float:
         return max(torch.finfo(ATTRIBUTES["dtype"](x)).min, super().least(x))
