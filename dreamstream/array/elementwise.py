@@ -148,8 +148,8 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
         raise DTypeError("where: expected a bool tensor, then two tensors or numbers")
     dtype = _common("where", operands[1:])
     if dtype == dtypes.bool and _any_stream(operands):
-        mask, x, y = operands
-        return binary("logical_or", binary("logical_and", mask, x), binary("logical_and", ~mask, y))
+        chosen, others = (binary("logical_and", m, o) for m, o in zip((operands[0], ~operands[0]), operands[1:]))
+        return binary("logical_or", chosen, others)
     return _combine("where", operands, [dtypes.bool, dtype, dtype])
 
 

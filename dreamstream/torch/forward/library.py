@@ -85,8 +85,8 @@ class TorchLibrary(Library):
     tensor = torch.Tensor
     batch, length, joined, stride = TorchBatch, TorchLength, TorchBatchLength, TorchStride
     types = {bool: torch.bool, float: torch.float32, int: torch.int64} | {
-        name: getattr(torch, name)
-        for name in "bool float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8".split()
+        str(kind).removeprefix("torch."): kind
+        for kind in (torch.bool, torch.float32, torch.float64, torch.int64, *NARROW, *HALF)
     }
     see = staticmethod(Shell.shell)
     real = staticmethod(torch.get_default_dtype)
