@@ -270,9 +270,8 @@ class TorchLibrary(Library):
         owner = Symbolic(owner, (), owner.over) if isinstance(owner, Quotient) else owner
         if not has_formula(owner):
             length = next(x.length for x in leaves((args, kwargs)) if has_formula(x))
-            plain_tensor = isinstance(owner, torch.Tensor)
-            made = Symbolic(owner.item() if plain_tensor else owner, (), length)
-            owner = made.to(owner.dtype) if plain_tensor else made
+            number, kind = (owner.item(), owner.dtype) if isinstance(owner, torch.Tensor) else (owner, None)
+            owner = Symbolic(number, (), length).to(kind)
         method = getattr(owner, name, None)
         given = {k: v for k, v in kwargs.items() if k not in names.IGNORED and v is not None}
         out = NotImplemented if method is None else method(*rest, **given)
@@ -432,12 +431,6 @@ def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
     return known[key]
 
 
-def _counted(forward: Any, x: Any, wanted: torch.dtype) -> Any:
-    """Return integers of positions as the stream that they are."""
-    to = str(torch.float32 if wanted in HALF else wanted).removeprefix("torch.")
-    return repeated(forward, streamed, (x, to), {}, lambda: forward._wrapped(streamed(x, to))).to(wanted)
-
-
 def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     forward = current()
     if isinstance(x, Deferred) and x.func is torch.nn.functional.one_hot and is_deferred(x.args[0]):
@@ -446,7 +439,9 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     if is_filled(x):
         return forward._wrapped(x.as_stream())
     if (x.dtype in _INTEGERS and not of_masks(x)) or has_formula(x):
-        return _counted(forward, x, wanted or torch.float32)
+        kind = wanted or torch.float32
+        to = str(torch.float32 if kind in HALF else kind).removeprefix("torch.")
+        return repeated(forward, streamed, (x, to), {}, lambda: forward._wrapped(streamed(x, to))).to(kind)
     if sum(isinstance(s, Length) for s in x.shape) != 1:
         raise NotStreamableError.here(f"{x.func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")
     func, name = x.func, x.func.__name__.strip("_")
