@@ -43,6 +43,8 @@ _OF_ONE: dict[str, Callable[[Any], Any]] = {
     "square": lambda x: binary("mul", x, x),
     **{row.name: lambda x: x for row in UNARY if row.integers is np.copy},
 }
+#: What functions of numbers are of bools.
+_OF_BOOLS = {"add": "logical_or", "maximum": "logical_or", "mul": "logical_and", "minimum": "logical_and"}
 DIVIDE = frozenset(("trunc_divide", *(row.name for row in BINARY if row.domain == "quarters")))
 ROOTS = {0.5: "sqrt", -0.5: "rsqrt"}  # powers that are NaN of -inf, as torch's are
 REAL = frozenset(row.name for row in BINARY if row.real)  # of integers too
@@ -102,6 +104,8 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
     if operands is None:
         return NotImplemented
     dtype = _common(name, operands)
+    if dtype == dtypes.bool and _any_stream(operands):
+        name = _OF_BOOLS.get(name, name)
     if name in REAL and not dtypes.is_float(dtype):
         dtype = dtypes.float32
     if name in RELATIONS and not dtypes.is_float(dtype) and _any_stream(operands):
@@ -143,6 +147,9 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
     if operands is None or not isinstance(operands[0], Tensor) or operands[0].dtype != dtypes.bool:
         raise DTypeError("where: expected a bool tensor, then two tensors or numbers")
     dtype = _common("where", operands[1:])
+    if dtype == dtypes.bool and _any_stream(operands):
+        chosen, others = (binary("logical_and", m, o) for m, o in zip((operands[0], ~operands[0]), operands[1:]))
+        return binary("logical_or", chosen, others)
     return _combine("where", operands, [dtypes.bool, dtype, dtype])
 
 

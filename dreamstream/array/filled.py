@@ -172,7 +172,7 @@ class Formula:
         if self.position:
             at = self.roles.index("L")
             out = out + np.arange(length).reshape([-1 if i == at else 1 for i in range(len(self.roles))])
-        return out.astype(np.float32) if out.dtype.kind == "f" else out
+        return out.astype("float64" if self.kind == "float64" else "float32") if out.dtype.kind == "f" else out
 
 
 #: Makes formulas: equal ones are the same.
@@ -194,7 +194,8 @@ class Filled:
     def at(self: Any, count: Callable[[Length], int], rows: int = 1) -> Any:
         """Compute the tensor for so many streams, and for lengths that `count` turns into numbers."""
         value = count(self.value) if isinstance(self.value, Length) else self.value
-        return self.library.array(self.func(value, count(self.length), rows))
+        out = self.library.array(self.func(value, count(self.length), rows))
+        return out if self.kind is None else out.to(self.library.types[self.kind])
 
     def everywhere(self: Any) -> Any:
         """Return the number that all its elements are at every length, or None."""

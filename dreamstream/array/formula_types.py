@@ -13,7 +13,7 @@ from ..stream.rules import Length, Quotient, Token
 TYPES: dict[Any, Any] = {bool: np.dtype(bool), float: np.dtype(np.float32), int: np.dtype(np.int64)}
 KINDS = ("bool", "float32", "float64", "int64")
 #: Types in which lengths are no integers as they are, or wrap around early: with such a one nothing is computed.
-_LAST = ("bool", "float16", "int16", "int8", "uint8")
+_LAST = ("bool", "float16", "bfloat16", "int16", "int8", "uint8")
 _OLD_NAMES = {"FloatTensor": "float32", "DoubleTensor": "float64", "LongTensor": "int64", "BoolTensor": "bool"}
 TYPES.update((name, np.dtype(name)) for name in KINDS)
 
@@ -51,13 +51,13 @@ class Typed:
         if isinstance(self.value, Length):
             named = next((n for n in names if n in self.library.types), None)
             return self if named is None else self._as(self.value, named)
-        kind = next((k for k in ("float", "int", "bool") if any(n.startswith(k) for n in names)), None)
+        kind = next((k for k in ("float", "int", "bool") if any(k in n for n in names)), None)
         if kind is None or isinstance(self.value, Token):
             return self
         if self.position and kind != "int" and not {"float", "float32"} & {*names}:  # another width, or truths
             return self._otherwise("to", args, kwargs)
         value = {"float": float, "int": builtins.int, "bool": builtins.bool}[kind](self.value)
-        widths = self.library.types if kind == "int" and not self.position else KINDS
+        widths = KINDS if self.position else self.library.types
         out = self._as(value, next((n for n in names if n in widths), None))
         return self if (out.dtype, builtins.type(out.value)) == (self.dtype, builtins.type(self.value)) else out
 

@@ -110,6 +110,14 @@ class Library(Sizes):
         """Return numbers made of others in the type of those that they meet, where a library has narrower ones."""
         return x
 
+    def as_kind_of(self, x: Any, value: Any) -> Any:
+        """Return what is written into a stream in the stream's type, where a library has narrower ones."""
+        return value
+
+    def least(self, x: Any) -> float:
+        """Return the least finite number of a stream's type, or of float32."""
+        return float(np.finfo(np.float32).min)
+
     def meeting(self, kind: Any, other: Any) -> str:
         """Return the name of the type in which numbers of one meet those of another, or a number."""
         return str(np.result_type(kind, np.float32 if type(other) is float else other))

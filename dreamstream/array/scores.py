@@ -30,8 +30,6 @@ from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, s
 from .score_steps import OTHER, KeyTerms, OverKeys, Step, filled, number_of, of_heads, read, turned
 from .tensor import Tensor
 
-#: What no score of 32 bits is below.
-_LEAST = float(np.finfo(np.float32).min)
 #: What stands for -inf in a score's place.
 _HIDES = -1e4
 #: What drops a column beside the keys.
@@ -438,7 +436,9 @@ class Scores(Described, Shared):
 
     def _filling(self, value: Any) -> float:
         number = number_of(value)
-        return float(number) - self.shift if number is not None else self._misuse("filled with what is no number")
+        if number is None:
+            self._misuse("filled with what is no number")
+        return -math.inf if number < self.q.edge.entry.library.least(self.q) else float(number) - self.shift
 
     def assigned(self, index: Any, value: Any) -> Scores:
         """Return the scores with a number where a mask of their last dimensions holds."""
@@ -508,7 +508,8 @@ class Scores(Described, Shared):
     def clamp(self, min: Any = None, max: Any = None) -> Scores:
         """Return the scores where the limits are beyond all finite numbers: what is masked stays masked."""
         least, most = -math.inf if min is None else number_of(min), math.inf if max is None else number_of(max)
-        if self.soft or None in (least, most) or least > _LEAST or most < -_LEAST:
+        lowest = self.q.edge.entry.library.least(self.q)
+        if self.soft or None in (least, most) or least > lowest or most < -lowest:
             self._misuse("limited")
         return self
 

@@ -181,8 +181,7 @@ class Symbolic(Typed, Described, Filled, Deferred):
             out: Any = StreamTensor._at_the_end(self.value, np.float32, self.roles[1:])
             out.counts = self.value
             return out
-        array = np.full([1 if isinstance(r, str) else r for r in self.roles], self.value)
-        return Tensor._plain(array.astype(np.float32) if array.dtype.kind == "f" else array)
+        return Tensor._plain(self.func(self.value, 1, 1))
 
     def stream(self, dtype: str, steps: Sequence[builtins.int] = ()) -> StreamTensor:
         """Return positions, and what integers (the operator's steps) make of them, as the stream that they are."""
@@ -338,7 +337,8 @@ class Symbolic(Typed, Described, Filled, Deferred):
             value, own = StreamTensor._at_the_end(value, np.float32), float(own)
             roles = roles if "B" in roles else ("B", *roles)
         made = function(own, value)
-        return Symbolic(made, roles, length, bool(positions), kind if isinstance(made, Length) else None)
+        kept = isinstance(made, Length) or (isinstance(made, float) and kind == "float64")
+        return Symbolic(made, roles, length, bool(positions), kind if kept else None)
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> Any:
         """Return the quotient, rounded as torch does."""

@@ -281,11 +281,12 @@ def _written(x: Any, value: StreamTensor, what: str) -> None:
             raise NotStreamableError.here(f"{what}: {view.why}")
         root, whole = view.of, view.back(view.of, whole)
     has_gradient = getattr(root.value, "requires_grad", root.requires_grad)  # torch's values say so, or the stream
-    if has_gradient and root.edge.entry.library.is_without_gradients():
+    library = root.edge.entry.library
+    if has_gradient and library.is_without_gradients():
         raise NotStreamableError.here(
             f"{what} under no_grad() into a stream that has a gradient", "; write into x.detach().clone()"
         )
-    _set(root, whole)
+    _set(root, library.as_kind_of(root, whole))
     family = sharing(root, surely=True)
     for member in family.values():
         for other, certain in member._relatives():
@@ -293,7 +294,7 @@ def _written(x: Any, value: StreamTensor, what: str) -> None:
                 _undecide(other, family, _Undecided(user_line()))
         if member is not root:
             member.forget()
-    _set(x, value)
+    _set(x, library.as_kind_of(x, value))
 
 
 def forget_views(x: Any) -> None:

@@ -220,6 +220,19 @@ def test_failing_anywhere_changes_nothing(net, xs):
 
 
 # ---------------------------------------------------------------------- states
+def test_states_of_streams_that_have_no_frames_yet(xs):
+    conv = nn.Conv1d(3, 3, 3, padding=1)
+    want = conv(xs[0][None])[0]
+    ds.patch_module(conv).online()
+    for i in "abcd":
+        conv(ds.stream_tensor([xs[0][:, : 4 if i == "a" else 0]], ids=[i], sos=True))
+        state = conv.get_state(i)
+        conv.reset([i])
+        conv.set_state(state)
+    got = conv(ds.stream_tensor([xs[0]] * 3, ids=list("bcd"), eos=True))
+    assert all(close(got[i], want) for i in "bcd")
+
+
 def test_states_as_bytes_copies_and_pickles(net, xs):
     want = [net(x[None])["y"][0] for x in xs]
     ds.patch_module(net).online()

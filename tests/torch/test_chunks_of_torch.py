@@ -299,10 +299,34 @@ NARROW = {
     "integers beside float32": lambda x: x.float() * (x > 0),
     "leaky": lambda x: nn.functional.leaky_relu(x, 0.13) + nn.LeakyReLU(0.3)(x),
     "sums of multiples": lambda x: torch.add(x, x * 0.7, alpha=0.3) - x.sub(x * 0.3, alpha=0.7),
+    "positions": lambda x: x + (torch.arange(x.size(1), dtype=x.dtype) / 3)[:, None],
+    "roots of positions": lambda x: x * (1 / (torch.arange(x.size(1)).to(x) + 3)).sqrt()[:, None],
+    "powers of a tensor": lambda x: x * torch.pow(x.new_tensor(0.9), torch.arange(x.size(1)))[:, None],
+    "one number for all frames": lambda x: x + torch.full((x.size(0), x.size(1), 1), 0.1, dtype=x.dtype).sin(),
+    "sums of one number": lambda x: x * (torch.ones(x.size(1), dtype=x.dtype) * 0.1).sin()[:, None],
+    "a table of numbers": lambda x: x.new_tensor([0.3, 0.1, 0.7]) * x,
+    "filled": lambda x: x + torch.zeros_like(x).fill_(0.1) + x.clone().zero_(),
+    "copied from float32": lambda x: x.clone().copy_(x.float() * 1.7),
+    "float32 added in place": lambda x: x.clone().add_(torch.linspace(0, 1, 3).to(x.dtype)).mul_(x * 1.1),
+    "written into": lambda x: written_into(x.clone(), x.float() * 1.7),
+    "written into where a mask holds": lambda x: x.clone().masked_fill_(x > 0, 0.3).clamp_(-0.7, 0.7),
+    "computed in float32": lambda x: x.softmax(-1, dtype=torch.float32) - x.sum(-1, True, dtype=torch.float32),
+    "like it, in float32": lambda x: torch.empty_like(x, dtype=torch.float32).copy_(x) * 1.7,
+    "between frames": lambda x: nn.functional.interpolate(x.mT, scale_factor=2, mode="linear").mT * 2,
+    "a row for each stream": lambda x: x + torch.ones(x.size(0), 1, 3).to(x) / torch.full((3,), 3).type_as(x),
+    "a step": lambda x: torch.heaviside(x, x.new_tensor(0.3)),
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def written_into(y, z):
+    y[..., 0] = z[..., 1]
+    y[:, 1:] = z[:, :-1]
+    y[..., :2] += torch.tensor([0.1, 0.3], dtype=y.dtype)
+    y[y > 1] = 0.3
+    return y
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("function", NARROW.values(), ids=NARROW)
 def test_numbers_take_the_type_of_frames_in_a_forward(function, dtype):
     class Narrow(nn.Module):

@@ -65,3 +65,20 @@ def test_refused(name):
     with pytest.raises(ds.NotStreamableError, match=r"without softmax behind it|not hidden") as caught:
         streamed(REFUSED[name], torch.ones(1, 23, 3))
     assert "test_scores_and_numbers.py" in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_scores_are_limited_and_filled_in_their_own_type(dtype):
+    class Masked(torch.nn.Module):
+        def forward(self, x):
+            scores, least = x @ x.mT, torch.finfo(x.dtype).min
+            hidden = torch.ones(x.size(1), x.size(1), dtype=torch.bool).triu(1)
+            scores = scores.clamp(min=least).masked_fill(hidden, least)
+            return scores.softmax(-1).masked_fill(hidden, 0.0) @ x
+
+    x, model = torch.randn(1, 9, 4).to(dtype), Masked()
+    expected = model(x)[0]
+    model = ds.patch_module(model).online()
+    y = model(ds.stream_tensor(x, names=("B", "L", None), ids=["a"], sos=True, eos=True))["a"]
+    error = 8 * torch.finfo(dtype).eps
+    torch.testing.assert_close(y, expected, rtol=error, atol=error)

@@ -16,7 +16,7 @@ from ... import dispatch
 from ...array import baddbmm, where, zeros_like
 from ...array.batch_constants import value_of
 from ...array.creation import lengths_in
-from ...array.deferred import as_number, is_computed
+from ...array.deferred import Deferred, as_number, is_computed, is_deferred
 from ...array.dimension_arguments import sizes_of
 from ...array.dtypes import nominal
 from ...array.einsum import of_streams
@@ -167,6 +167,8 @@ def to(x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> A
             raise NotStreamableError.here(f"a stream is moved to {wanted}", f", but the module runs on {own}")
     if dtype is None or _dtype(x) == dtype:
         return x
+    if isinstance(x, Deferred):  # which is computed by torch
+        return x.to(dtype)
     if dtype.is_complex:
         real = to(x, dtype.to_real())
         return Complex(real, zeros_like(real))
@@ -271,6 +273,14 @@ def tensor(data: Any, dtype: Any = None, **_: Any) -> Any:
     if isinstance(data, (list, tuple)) and all(isinstance(s, (int, Token)) for s in data):
         return TensorOfSizes(data)
     raise NotStreamableError.here(f"a tensor made of {data!r}", ": torch.stack or torch.cat put streams together")
+
+
+@function("new_tensor")
+def new_tensor(x: Any, data: Any, dtype: Any = None, **_: Any) -> Any:
+    made = Native.new_tensor(x, data, None if dtype is None else nominal(dtype))
+    if is_deferred(made):
+        return made if dtype is None else made.to(dtype)
+    return Constant(torch.from_numpy(made.numpy()).to(current().device, dtype or _dtype(x)), current().arrays)
 
 
 def _new(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:

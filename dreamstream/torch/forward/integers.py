@@ -63,14 +63,19 @@ def typed(run: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[
         return _cast(run, first, args, kwargs) if noted else run(*args, **kwargs)
     if (wanted := _wanted(name, first, given, kwargs)) is not None:
         args, kwargs = _seen((args, kwargs), None)
+        if name not in _LIKE and _is_stream(first) and _type(first) in HALF:  # it is computed in this type
+            args = (HANDLERS["to"](first, wanted), *args[1:])
         out = run(*args, **kwargs)
         if has_formula(out):
             return out.to(wanted)
-        return HANDLERS["to"](out, wanted) if _is_stream(out) and wanted in NARROW | HALF else out
+        return HANDLERS["to"](out, wanted) if _is_stream(out) else out
+    if name in _MEETING and len({_is_wide(x) for x in given} - {None}) > 1:
+        wide = _meeting(given[1:] if name == "where_function" else given) == torch.float64
+        args, kwargs = map_leaves((args, kwargs), lambda x: _of_width(x, wide))
     if name in _SUMS and narrow:
         return run(typed(HANDLERS["to"], "to", (first, torch.int64), {}), *args[1:], **kwargs)
     if not narrow or not hasattr(narrow[0].edge.entry, "types"):
-        return run(*args, **kwargs)
+        return _as_operands(run(*args, **kwargs), given)
     operands = given[1:] if name == "where_function" else given
     kind = _meeting(operands) if name in _MEETING else _type(narrow[0])
     rests = name in _OF_RESTS and kind in NARROW
@@ -84,6 +89,19 @@ def typed(run: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[
             if _is_stream(x) and x.dtype.kind == "i":
                 _note(x, kind, name in _BEYOND or goes_on)
     return out
+
+
+def _is_wide(x: Any) -> bool | None:
+    """Whether a tensor is of float64; None for what is of no real numbers."""
+    kind = _type(x) if _is_stream(x) or isinstance(x, Constant) else None
+    return None if kind is None or not kind.is_floating_point else kind == torch.float64
+
+
+def _of_width(x: Any, wide: bool) -> Any:
+    """Return a tensor of real numbers as float64 or, where it is of these, as float32; all else as it is."""
+    if _is_wide(x) in (None, wide):
+        return x
+    return HANDLERS["to"](x, torch.float64 if wide else torch.float32)
 
 
 def _wanted(name: str, first: Any, given: Sequence[Any], kwargs: dict[str, Any]) -> torch.dtype | None:
@@ -109,6 +127,15 @@ def _seen(given: Any, kind: torch.dtype | None) -> Any:
         return x if kind is not None and _bits(kind) <= _bits(own) else _within(x, own)
 
     return map_leaves(given, seen)
+
+
+def _as_operands(out: Any, given: Sequence[Any]) -> Any:
+    """Return a stream in the narrow type of all that it was computed of, also where constants of ours are not."""
+    if not _is_stream(out) or out.value is None or _type(out) != torch.float32:
+        return out
+    kinds = {_type(x) for x in given if _is_stream(x) or (isinstance(x, Constant) and x.ndim)}
+    kinds = {kind for kind in kinds if kind.is_floating_point}
+    return HANDLERS["to"](out, *kinds) if len(kinds) == 1 and kinds <= HALF else out
 
 
 def _cast(run: Callable[..., Any], x: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

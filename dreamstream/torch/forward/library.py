@@ -64,6 +64,7 @@ from .constants import HALF, NARROW, Constant
 from .conversions import with_value
 from .integers import typed
 from .mode import current
+from .names import ATTRIBUTES, HANDLERS
 from .places import converted, dropping, noted, repeated, same
 from .sizes import TorchBatch, TorchBatchLength, TorchLength, TorchStride
 
@@ -84,8 +85,8 @@ class TorchLibrary(Library):
     tensor = torch.Tensor
     batch, length, joined, stride = TorchBatch, TorchLength, TorchBatchLength, TorchStride
     types = {bool: torch.bool, float: torch.float32, int: torch.int64} | {
-        name: getattr(torch, name)
-        for name in ("bool", "float32", "float64", "int64", "int32", "int16", "int8", "uint8", "float16")
+        str(kind).removeprefix("torch."): kind
+        for kind in (torch.bool, torch.float32, torch.float64, torch.int64, *NARROW, *HALF)
     }
     see = staticmethod(Shell.shell)
     real = staticmethod(torch.get_default_dtype)
@@ -139,6 +140,13 @@ class TorchLibrary(Library):
         if wanted not in NARROW | HALF:
             return x
         return x._like(x.torch.to(wanted)) if isinstance(x, Constant) else with_value(x, lambda v: v.to(wanted))
+
+    def as_kind_of(self, x: Any, value: Any) -> Any:
+        kind = ATTRIBUTES["dtype"](x)
+        return value if value.value is None and kind in HALF else HANDLERS["to"](value, kind)
+
+    def least(self, x: Any) -> float:
+        return max(torch.finfo(ATTRIBUTES["dtype"](x)).min, super().least(x))
 
     def meeting(self, kind: Any, other: Any) -> str:
         given = torch.empty(1, dtype=other) if isinstance(other, torch.dtype) else other
@@ -262,7 +270,8 @@ class TorchLibrary(Library):
         owner = Symbolic(owner, (), owner.over) if isinstance(owner, Quotient) else owner
         if not has_formula(owner):
             length = next(x.length for x in leaves((args, kwargs)) if has_formula(x))
-            owner = Symbolic(owner.item() if isinstance(owner, torch.Tensor) else owner, (), length)
+            number, kind = (owner.item(), owner.dtype) if isinstance(owner, torch.Tensor) else (owner, None)
+            owner = Symbolic(number, (), length).to(kind)
         method = getattr(owner, name, None)
         given = {k: v for k, v in kwargs.items() if k not in names.IGNORED and v is not None}
         out = NotImplemented if method is None else method(*rest, **given)
@@ -422,11 +431,6 @@ def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
     return known[key]
 
 
-def _counted(forward: Any, x: Any, to: str) -> Any:
-    """Return integers of positions as the stream that they are."""
-    return repeated(forward, streamed, (x, to), {}, lambda: forward._wrapped(streamed(x, to)))
-
-
 def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     forward = current()
     if isinstance(x, Deferred) and x.func is torch.nn.functional.one_hot and is_deferred(x.args[0]):
@@ -435,7 +439,9 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     if is_filled(x):
         return forward._wrapped(x.as_stream())
     if (x.dtype in _INTEGERS and not of_masks(x)) or has_formula(x):
-        return _counted(forward, x, str(wanted or torch.float32).rpartition(".")[2])
+        kind = wanted or torch.float32
+        to = str(torch.float32 if kind in HALF else kind).removeprefix("torch.")
+        return repeated(forward, streamed, (x, to), {}, lambda: forward._wrapped(streamed(x, to))).to(kind)
     if sum(isinstance(s, Length) for s in x.shape) != 1:
         raise NotStreamableError.here(f"{x.func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")
     func, name = x.func, x.func.__name__.strip("_")

@@ -112,8 +112,8 @@ def rows_index(rows: Sequence[int], device: torch.device) -> Tensor | slice:
 
 def row_of(place: StateRow) -> dict[Hashable, Tensor]:
     """Return one stream's state as tensors ``(1, ...)`` of its own."""
-    row = place.row
-    return {k: t[row : row + 1].detach().clone() for k, t in place.store.tensors.items()}
+    row, store = place.row, place.store
+    return {k: store.get(k)[row : row + 1].detach().clone() for k in store.tensors}
 
 
 def state_row_of(tensors: dict[Hashable, Tensor]) -> StateRow:

@@ -192,6 +192,15 @@ def _frames_that_a_mask_picks(ds: Any, F: Any, x: Any) -> Any:
     return y
 
 
+@_write
+def _bools(ds: Any, F: Any, x: Any) -> Any:
+    y = ds.where(x > 0, x > 1, x < -1)
+    y[:, 0] = False
+    y[..., :2] = True
+    y[x > 2] = False
+    return (y + (x > 0.5) * y.masked_fill(x < -0.5, False)).float()
+
+
 # ---------------------------------------------------------------- what is made of sizes
 @_write
 def _zeros_that_are_filled(ds: Any, F: Any, x: Any) -> Any:
