@@ -313,7 +313,7 @@ class Tracer(Hooks):
         return _While() if site.kind == "while" else for_loops.ForLoop(site)
 
     def iterate(self, iterable: Any, site: Site, loop: Any) -> Any:
-        return for_loops.iterate(iterable, site, loop, variables(sys._getframe(1)))
+        return for_loops.iterate(iterable, site, loop, sys._getframe(1))
 
     def gathered(self, made: list[Any]) -> Any:
         return for_loops.gathered(made)

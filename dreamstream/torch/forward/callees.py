@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ...online.tracer import TRACER
+from ...stream.where import passes_on
 from ...tracing.callees import GOES_ON, ORIGINALS
 from ..private import APPLY, CALLS_USERS, CheckpointFunction, detects_causality, original_of
 from ..tensor.stream_tensor import SHELL
@@ -40,7 +41,16 @@ def _apply(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
     return APPLY.__get__(None, cls)(*args, **kwargs)
 
 
+@passes_on
+def _in_turn(modules: Any, input: Any) -> Any:
+    """Call the modules of a `torch.nn.Sequential`: no loop over frames is looked for where modules are gone through."""
+    for module in modules:
+        input = TRACER.of(module)(input)
+    return input
+
+
 TRACER.stand_in(APPLY, _apply)
+TRACER.stand_in(torch.nn.Sequential.forward, _in_turn)
 TRACER.stand_in(detects_causality, partial(_hint, detects_causality))
 
 for _function in [*vars(torch.nn.functional).values()]:
