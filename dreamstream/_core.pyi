@@ -413,13 +413,16 @@ class Replay:
     def result(self, form: Any, edges: list[Any], values: list[Any], streams: Any, tokens: Any, /) -> Any:
         """Return the result of a place, or a part of it."""
 
-def differing(now: list[Any], then: list[Any], /) -> list[int]:
+def differing(now: list[Any], then: list[Any], versions: bytearray = ..., /) -> list[int]:
     """Return where containers no longer hold the very objects that they held, None standing for nothing.
 
-    Dictionaries and lists are compared; one of another kind is among them unless it is empty and was.
+    Dictionaries and lists are compared; one of another kind is among them unless it is empty and was. `versions`,
+    empty at first, keeps which dictionaries were right, so that they are compared again after a change alone.
     """
 
-def finds(places: list[dict[str, Any]], names: list[str], values: list[Any], /) -> bool:
+def finds(
+    places: list[dict[str, Any]], names: list[str], values: list[Any], versions: bytearray, /
+) -> bool:
     """Return whether dictionaries hold these very objects, each under its name, None standing for nothing."""
 
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:

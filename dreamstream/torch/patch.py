@@ -111,6 +111,7 @@ class Layer:
         called = _called_by(kind)
         self._rooms, self._names = [now for now, _, _ in called], [name for _, name, _ in called]
         self._functions = [now.get(name) for now, name, _ in called]
+        self._versions, self._rooms_versions = bytearray(), bytearray()
         own = self._functions == [function for _, _, function in called]
         other = streaming_forward(module) is not None and not is_recurrence(module)
         inside = "forward" in state or state["_modules"] or any(self._hooks) or other
@@ -123,8 +124,8 @@ class Layer:
             module.__dict__ is self._state
             and kind is self.kind
             and kind.forward is self.forward
-            and not _core.differing(self._places, self._before)
-            and _core.finds(self._rooms, self._names, self._functions)
+            and not _core.differing(self._places, self._before, self._versions)
+            and _core.finds(self._rooms, self._names, self._functions, self._rooms_versions)
         )
 
 
