@@ -413,6 +413,28 @@ class Replay:
     def result(self, form: Any, edges: list[Any], values: list[Any], streams: Any, tokens: Any, /) -> Any:
         """Return the result of a place, or a part of it."""
 
+@final
+class Window:
+    """Columns of `rows` rows: `back` that were kept and `added` new ones, of which `seen` are seen from `offset` on.
+
+    Parameters
+    ----------
+    tensor_type : type
+        `torch.Tensor`; others are left alone.
+    rows, back, added, tail, offset, seen : int
+        `tail`: how many of the last columns are kept.
+    """
+
+    def __new__(
+        cls, tensor_type: type, rows: int, back: int, added: int, tail: int, offset: int, seen: int, /
+    ) -> Window: ...
+    def take(self, table: Any, old: Any, next: Any, value: Any, out: Any, /) -> bool:
+        """Fill the tensor `out` with the columns that are seen, and the `next` rows of a table with the last ones.
+
+        The `old` rows hold those that were kept, `value` the new ones. False, and nothing is done, where rows are no
+        slices or a tensor is not plain memory of the processor, of the others' type and as large as it must be.
+        """
+
 def differing(now: list[Any], then: list[Any], versions: bytearray = ..., /) -> list[int]:
     """Return where containers no longer hold the very objects that they held, None standing for nothing.
 

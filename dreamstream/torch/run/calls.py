@@ -26,7 +26,7 @@ from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
 from ..forward.constants import NARROW, Constant, constant_of, dtype_of
 from ..forward.library import TORCH
-from ..private import without_functions
+from ..private import is_watched, without_functions
 from ..tensor.padding import flat, same, to_device
 from ..train.groups import Guard
 from .kernels import KERNELS, Kernel, Step
@@ -141,6 +141,8 @@ class TorchCall(Call):
             session.courses.clear()
         self.parameters = self.session.parameters
         self.keeps_tape = keeps_tape
+        #: Whether values are memory of the processor, of which nothing but the call takes notice.
+        self.plain = device.type == "cpu" and not (torch.is_grad_enabled() or is_watched())
         if self.fresh or self.session.table.device != device:  # the module may have been moved
             self.session.table = Table(device)
         old: list[StateRow | None] = [None if s is None else s.states for s in self.old]

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ... import _core
 from ..tensor.padding import Ints, as_rows, flat, to_device
 from .kernels import Kernel, Step
 from .kernels.registry import as_they_are
@@ -61,50 +62,72 @@ def steady(
     seen, n_features = (begin - kept[0], n, fill), len(step.features[0])
     if new < 0:
         return _of_ragged(back, tail, seen, compute, n_features, lines_up)
-    return _of_windows((back, tail, new), seen, compute, n_features, rows, whole)
+    return _Windows((back, tail, new), seen, compute, n_features, rows, whole).repeat
 
 
-def _of_windows(
-    kept: tuple[int, int, int],
-    seen: tuple[int, int, float],
-    compute: Callable[..., Tensor],
-    n_features: int,
-    rows: int,
-    whole: bool,
-) -> Repeat:
-    """Return what reads n columns, from an offset on, of rows that get equally many frames; see `steady`."""
-    (back, tail, new), (offset, n, fill) = kept, seen
-    width = back + new
-    see: Callable[[Tensor], Tensor] | None = None
-    if (offset, n) != (0, width):
-        see = partial(columns_of, begin=offset, n=n, fill=fill)
-        if 0 <= offset <= width - n:
-            see = lambda grid: grid.narrow(1, offset, n)  # noqa: E731
-    keeps, most, computes = back or tail, max(back, tail), compute is not as_they_are
+class _Windows:
+    """Reads n columns, from an offset on, of rows that get equally many frames; see `steady`."""
 
-    def repeat(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor:
-        grid = value.unsqueeze(0) if rows == 1 else value.reshape(rows, new, *value.shape[1:])
-        if keeps:
-            store, key = call.store, (call.n_done - 1, 0)
-            table = store.tensors.get(key) if call.old_rows is not None else None
-            if table is not None and (table.shape[1] < most or table.shape[0] < store.n_rows):
-                table = None
-            if back:
-                old = call.gathered.rows(key) if table is None else table[call.old_rows]
-                grid = torch.cat((old if old.shape[1] == back else old[:, :back], grid), 1)
-            if tail:
-                last = grid.narrow(1, width - tail, tail)
-                if table is not None and table.shape[1] == tail:
-                    table[call.index] = last.detach() if last.requires_grad else last
-                else:
-                    store.write(key, last, call.index)
-        frames = grid if see is None else see(grid)
-        out: Tensor = compute(frames, *weights) if computes else frames
-        if out.dim() == 1 + n_features:
+    def __init__(
+        self,
+        kept: tuple[int, int, int],
+        seen: tuple[int, int, float],
+        compute: Callable[..., Tensor],
+        n_features: int,
+        rows: int,
+        whole: bool,
+    ) -> None:
+        self._kept, self._seen, self._compute, self._rows, self._whole = kept, seen, compute, rows, whole
+        self._computes, self._rank = compute is not as_they_are, 1 + n_features
+        (back, tail, new), (offset, n, _) = kept, seen
+        columns = rows, back, new, tail, offset, n
+        there = (back or tail) and n and 0 <= offset <= back + new - n
+        self._window = _core.Window(Tensor, *columns) if there else None
+        #: The columns that are seen, which every call writes anew; None while results may share its memory.
+        self._own: Tensor | None = None
+        self._asks = self._computes
+
+    def repeat(self, call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor:
+        """See `Repeat`."""
+        frames = self._copied(call, value) if call.plain and self._window is not None else None
+        out: Tensor
+        if frames is None:
+            out = self._compute(self._joined(call, value), *weights)
+        elif self._computes:
+            out = self._compute(frames, *weights)
+            if self._asks:  # of the first results: whether they are frames' memory, shapes alone say
+                self._asks = False
+                if out.untyped_storage().data_ptr() != frames.untyped_storage().data_ptr():
+                    self._own = frames
+        else:
+            out = frames
+        if out.dim() == self._rank:
             return out
-        return out.flatten(0, 1) if whole else flat(out, made[:, 2] - made[:, 0])
+        return out.flatten(0, 1) if self._whole else flat(out, made[:, 2] - made[:, 0])
 
-    return repeat
+    def _copied(self, call: Any, value: Tensor) -> Tensor | None:
+        """Return the columns as a tensor of their own, the last ones being kept; None where memory isn't plain."""
+        assert self._window is not None
+        table, frames = call.store.tensors.get((call.n_done - 1, 0)), self._own
+        if table is None:
+            return None
+        if frames is None or frames.dtype is not value.dtype:
+            frames = value.new_empty((self._rows, self._seen[1], *value.shape[1:]))
+        return frames if self._window.take(table, call.old_rows, call.index, value, frames) else None
+
+    def _joined(self, call: Any, value: Tensor) -> Tensor:
+        """Return the columns, as torch puts them together, the last ones being kept."""
+        (back, tail, new), (offset, n, fill) = self._kept, self._seen
+        key = call.n_done - 1, 0
+        grid = value.unsqueeze(0) if self._rows == 1 else value.reshape(self._rows, new, *value.shape[1:])
+        if back:
+            old = call.gathered.rows(key)
+            grid = torch.cat((old if old.shape[1] == back else old[:, :back], grid), 1)
+        if tail:
+            call.store.write(key, grid.narrow(1, back + new - tail, tail), call.index)
+        if (offset, n) == (0, back + new):
+            return grid
+        return columns_of(grid, offset, n, fill)
 
 
 def _of_ragged(
