@@ -161,6 +161,36 @@ def single(value: Tensor, lengths: Ints) -> Tensor | None:
     return to_device(rows, value.device) if len(rows) == value.shape[0] else None
 
 
+class _Carried:
+    """Tensor k of those that rows carry: copied in memory where that is plain, else by torch's functions."""
+
+    _windows: tuple[Any, Any] | None = None  # what reads, and what writes
+
+    def __init__(self, k: int) -> None:
+        self._k = k
+
+    def read(self, call: Any) -> Tensor | None:
+        """Return what rows carry; None: nobody has it. The next call may write into it."""
+        self._key = key = call.n_done - 1, "carried", self._k
+        table = self._table = call.store.tensors.get(key) if call.plain else None
+        if table is not None:
+            if self._windows is None:
+                rows, width = call.gathered.n_rows, table.shape[1]
+                self._own, self._none = table.new_empty((rows, *table.shape[1:])), table.new_empty(0)
+                columns = (width, 0, 0, 0, width), (0, width, width, 0, 0)
+                self._windows = tuple([_core.Window(Tensor, rows, *c) for c in columns])
+            if self._windows[0].take(table, call.old_rows, call.index, self._none, self._own):
+                return self._own
+        found: Tensor | None = call.gathered.rows(key, copy=call.keeps_tape)
+        return found
+
+    def write(self, call: Any, part: Tensor) -> None:
+        """Let rows carry this on."""
+        windows, table = self._windows, self._table
+        if table is None or not windows or not windows[1].take(table, call.index, call.index, part, self._none):
+            call.store.write(self._key, part, call.index)
+
+
 def carrying(
     kernel: Kernel,
     step: Step,
@@ -183,17 +213,15 @@ def carrying(
     assert kernel.onwards is not None
     on, n_features = kernel.onwards(replace(step), weights), len(step.features[0])
 
+    states = [_Carried(k) for k in range(n_carried)]
+
     def repeat(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Any:
-        place, gathered, store = call.n_done - 1, call.gathered, call.store
-        keys = [(place, "carried", k) for k in range(n_carried)]
-        state = []
-        for key in keys:
-            part = gathered.rows(key, copy=call.keeps_tape)
-            if part is None:  # of an older version
-                return None
-            state.append(part)
+        found = [s.read(call) for s in states]
+        state = [part for part in found if part is not None]
+        if len(state) < n_carried:  # of an older version
+            return None
         if new >= 0:
-            y, after = on(value.reshape(gathered.n_rows, new, *value.shape[1:]), None, weights, state)
+            y, after = on(value.reshape(call.gathered.n_rows, new, *value.shape[1:]), None, weights, state)
         else:
             lengths = counts[:, 2] - counts[:, 0]
             if (rows := single(value, lengths)) is not None:
@@ -203,8 +231,8 @@ def carrying(
             else:
                 y, after = on(as_rows(value, lengths), torch.from_numpy(lengths), weights, state)
                 y = flat(y, lengths)
-        for key, part in zip(keys, after):
-            store.write(key, part, call.index)
+        for s, part in zip(states, after):
+            s.write(call, part)
         if y.dim() != 1 + n_features:
             y = y.flatten(0, 1)
         return (y, *[none(value, (value, *weights)) for none in nothing]) if nothing else y
