@@ -1,6 +1,7 @@
 """The C engine as Python sees it. Private: names and shapes here may change with any version."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
 from threading import Lock
 from types import TracebackType
 from typing import Any, Literal, final, overload
@@ -383,6 +384,12 @@ class Replay:
         What has itself for a key; tensors that are known by type and shape.
     blank, guard, records, size : callable
         Makes a shell; keeps torch from asking modes; says whether gradients are recorded; gives the key of a size.
+    running : ContextVar
+        Holds the forward that is running, or None.
+    modes : callable
+        Says how many modes torch has.
+    shape : callable
+        What torch asks a mode about where it is asked for a shape.
     """
 
     def __new__(
@@ -400,10 +407,25 @@ class Replay:
         guard: Callable[[], Any],
         records: Callable[[], bool],
         size: Callable[..., tuple[Any, ...] | None],
+        running: ContextVar[Any],
+        modes: Callable[[], int],
+        shape: Any,
         /,
     ) -> Replay: ...
     def call(self, forward: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
         """Do again what a function did when the same was asked for; NotImplemented where that is not known."""
+
+    def mode(self, forward: Any, function: Any, types: Any, args: tuple[Any, ...], kwargs: Any = ..., /) -> Any:
+        """Do it again, or return what the forward's ``asked(function, types, args, kwargs)`` does."""
+
+    def function(self, instead: Callable[..., Any], function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Do a function again where its first argument is a stream, or return ``instead(function, ...)``."""
+
+    def operator(self, instead: Callable[..., Any], function: Any, /, *args: Any) -> Any:
+        """Do an operator of streams again, or return ``instead(...)``."""
+
+    def method(self, function: Callable[..., Any], /) -> Any:
+        """Return what is bound to the instances of a class whose attribute it is, as a function of Python is."""
 
     def ask(
         self, forward: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /

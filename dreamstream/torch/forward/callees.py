@@ -13,6 +13,7 @@ from ..private import APPLY, CALLS_USERS, CheckpointFunction, detects_causality,
 from ..tensor.stream_tensor import SHELL
 from .custom import checkpointed
 from .mode import running
+from .places import REPLAY
 
 GOES_ON.update(CALLS_USERS)
 ORIGINALS.append(original_of)
@@ -56,4 +57,4 @@ TRACER.stand_in(detects_causality, partial(_hint, detects_causality))
 for _function in [*vars(torch.nn.functional).values()]:
     asks = type(_function) is FunctionType and "handle_torch_function" in _function.__code__.co_names
     if asks and TRACER.stands_for(_function) is None:
-        TRACER.stand_in(_function, partial(_of_streams, _function))
+        TRACER.stand_in(_function, partial(REPLAY.function, _of_streams, _function))

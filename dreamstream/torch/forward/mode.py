@@ -83,9 +83,9 @@ from .names import (
     meaning_of,
     writes,
 )
-from .places import ANEW, REPLAY, Repeats, handled, looked_at, recorded, repeated
+from .places import ANEW, REPLAY, RUNNING, Repeats, handled, looked_at, recorded, repeated
 
-_CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
+_CURRENT: ContextVar[Forward | None] = RUNNING
 
 
 running = _CURRENT.get  #: Returns the forward that is running, or None.
@@ -141,15 +141,15 @@ class Forward(Repeats, TorchFunctionMode):
         self._beneath: NotStreamableError | None = None
         self._session = getattr(entry, "session", None)
         self._has_loose: bool = getattr(self._session, "has_loose", False)
-        self._depth = 0
+        self.depth = 0
+        self.watching: Callable[[], None] | None = None  # runs before what is done with streams
 
     @passes_on
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def asked(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer what torch asks the mode where it isn't done again: see `Repeats`."""
         if SHELL in types or concerned(args) or (kwargs and concerned(kwargs)):
-            return self.call(func, args, kwargs or {})
-        kwargs, gradients = kwargs or {}, self.gradients
+            return self.call(func, args, kwargs)
+        gradients = self.gradients
         if gradients is None:
             return self._plainly(func, args, kwargs)
         if func is set_gradients:
@@ -192,7 +192,7 @@ class Forward(Repeats, TorchFunctionMode):
         self.gradients = Gradients(self.entry, self.device) if torch.is_grad_enabled() else None
         self.drawn = None
         enter_mode(self)
-        self._depth = n_modes()
+        self.depth = n_modes()
         return self
 
     def leave(self, *exception: Any) -> None:
@@ -230,6 +230,8 @@ class Forward(Repeats, TorchFunctionMode):
     # ---------------------------------------------------------------- one call
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on streams; whatever it fails with names the user's line."""
+        if self.watching is not None:
+            self.watching()
         try:
             gradients = self.gradients
             if func == SHAPE and type(own := args[0]._inner) is NativeStream:
@@ -253,7 +255,7 @@ class Forward(Repeats, TorchFunctionMode):
     def replayed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], anew: Callable[[], Any]) -> Any:
         """Run a function of torch's, or a layer by its handle, without asking where it did the same before."""
         entry, gradients = self.entry, self.gradients
-        watched = n_modes() != self._depth or "call" in self.__dict__  # by another mode, or for what draws numbers
+        watched = n_modes() != self.depth or self.watching is not None  # another mode is asked first
         if watched or entry.courses is None or not (gradients is None or gradients.quiet):
             return anew()
         done = entry.n_done

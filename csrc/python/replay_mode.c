@@ -1,0 +1,144 @@
+/* python/replay_mode.c: how torch's functions, operators and stand-ins reach what _core.Replay repeats, with no Python
+ * between.
+ *
+ * Whatever isn't repeated here, what fails included, is left to the Python function that is given for it, which runs it
+ * anew. */
+#include "python/replay.h"
+
+/* Whether nothing has a say in what a forward records, and nobody watches its calls; -1 with an exception. */
+static int is_quiet(const replay_object *r, PyObject *forward)
+{
+    PyObject *watching = slot(r, forward, S_FORWARD_watching);
+    PyObject *gradients = slot(r, forward, S_FORWARD_gradients);
+    if (!watching || watching != Py_None || !gradients)
+        return 0;
+    return gradients == Py_None ? 1 : is(r, gradients, N_quiet, Py_True);
+}
+
+/* What a function of torch did at this place, done again; NULL where that can't be, with an exception only if it is none
+ * that Python code may handle. */
+static PyObject *again(const replay_object *r, PyObject *forward, PyObject *func, PyObject *args,
+                       PyObject *kwargs)
+{
+    PyObject *entry = get_slot(r, forward, S_FORWARD_entry), *out = NULL;
+    const bool is_call = entry && PyObject_TypeCheck(entry, (PyTypeObject *)of(r, CALL));
+    PyObject *done = is_call ? Py_XNewRef(slot(r, entry, S_CALL_n_done)) : NULL;
+    if (done && is_quiet(r, forward) == 1) {
+        PyObject *given[] = {forward, func, args, kwargs};
+        out = ds_replay_again(r, given);
+    }
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) {
+        PyErr_Clear();
+        if (done)
+            set_slot(r, entry, S_CALL_n_done, Py_NewRef(done));
+    }
+    Py_XDECREF(done);
+    Py_XDECREF(entry);
+    return out;
+}
+
+/* The shape of a stream, where a function is the attribute's; NULL where it isn't, with or without an exception. */
+static PyObject *shape_of(const replay_object *r, PyObject *func, PyObject *x)
+{
+    PyObject *shape = of(r, SHAPE), *out = NULL;
+    if (!is_of(r, x, SHELL) || Py_TYPE(func) != Py_TYPE(shape) ||
+        PyObject_RichCompareBool(func, shape, Py_EQ) != 1)
+        return NULL;
+    PyObject *inner = get(r, x, N__inner);
+    if (inner && is_of(r, inner, STREAM))
+        out = get(r, inner, N_shape);
+    Py_XDECREF(inner);
+    return out;
+}
+
+/* The forward that is running, or None. */
+static PyObject *running(const replay_object *r)
+{
+    PyObject *forward = NULL;
+    if (PyContextVar_Get(of(r, RUNNING), Py_None, &forward) < 0)
+        return NULL;
+    return forward;
+}
+
+static bool is_forward(const replay_object *r, PyObject *x)
+{
+    return PyObject_TypeCheck(x, (PyTypeObject *)of(r, FORWARD));
+}
+
+PyObject *ds_replay_mode(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+    const replay_object *r = (replay_object *)self;
+    if (n_args < 4 || n_args > 5 || !is_forward(r, args[0]) || !PyTuple_Check(args[2]) ||
+        !PyTuple_Check(args[3]))
+        return PyErr_Format(PyExc_TypeError, "mode(forward, function, types, args, kwargs)");
+    PyObject *given = n_args == 5 && PyDict_Check(args[4]) ? Py_NewRef(args[4]) : PyDict_New();
+    PyObject *out = NULL;
+    bool has_streams = false;
+    if (given && PyTuple_GET_SIZE(args[3]) == 1) /* of what no operator runs for */
+        out = shape_of(r, args[1], PyTuple_GET_ITEM(args[3], 0));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[2]) && !has_streams; i++)
+        has_streams = PyTuple_GET_ITEM(args[2], i) == of(r, SHELL);
+    if (given && !out && has_streams && !PyErr_Occurred())
+        out = again(r, args[0], args[1], args[3], given);
+    if (given && !out && !PyErr_Occurred())
+        out = PyObject_CallMethodObjArgs(args[0], r->names[N_asked], args[1], args[2], args[3],
+                                         given, NULL);
+    Py_XDECREF(given);
+    return out;
+}
+
+PyObject *ds_replay_function(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
+                             PyObject *names)
+{
+    const replay_object *r = (replay_object *)self;
+    enum { INSTEAD, FUNCTION, N_OWN }; /* then come the function's own */
+    if (n_args < N_OWN)
+        return PyErr_Format(PyExc_TypeError, "function(instead, function, ...)");
+    PyObject *forward = running(r), *out = NULL;
+    if (!forward)
+        return NULL;
+    if (n_args > N_OWN && is_of(r, args[N_OWN], SHELL) && is_forward(r, forward)) {
+        PyObject *modes = PyObject_CallNoArgs(of(r, MODES));
+        PyObject *depth = slot(r, forward, S_FORWARD_depth);
+        /* another mode that was entered since is asked first */
+        const int alone = !modes || !depth ? -1 : PyObject_RichCompareBool(modes, depth, Py_EQ);
+        PyObject *given = alone == 1 ? PyTuple_New(n_args - N_OWN) : NULL;
+        PyObject *named = given ? PyDict_New() : NULL;
+        for (Py_ssize_t i = N_OWN; given && i < n_args; i++)
+            PyTuple_SET_ITEM(given, i - N_OWN, Py_NewRef(args[i]));
+        for (Py_ssize_t i = 0; named && names && i < PyTuple_GET_SIZE(names); i++)
+            if (PyDict_SetItem(named, PyTuple_GET_ITEM(names, i), args[n_args + i]) < 0)
+                Py_CLEAR(named);
+        if (named)
+            out = again(r, forward, args[FUNCTION], given, named);
+        Py_XDECREF(named);
+        Py_XDECREF(given);
+        Py_XDECREF(modes);
+    }
+    Py_DECREF(forward);
+    if (!out && !PyErr_Occurred())
+        out = PyObject_Vectorcall(args[INSTEAD], args + 1, (size_t)(n_args - 1), names);
+    return out;
+}
+
+PyObject *ds_replay_operator(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+    const replay_object *r = (replay_object *)self;
+    enum { INSTEAD, FUNCTION, N_OWN };
+    if (n_args < N_OWN)
+        return PyErr_Format(PyExc_TypeError, "operator(instead, function, ...)");
+    PyObject *forward = running(r), *out = NULL;
+    if (forward && is_forward(r, forward)) {
+        PyObject *given = PyTuple_New(n_args - N_OWN), *named = given ? PyDict_New() : NULL;
+        for (Py_ssize_t i = N_OWN; given && i < n_args; i++)
+            PyTuple_SET_ITEM(given, i - N_OWN, Py_NewRef(args[i]));
+        if (named)
+            out = again(r, forward, args[FUNCTION], given, named);
+        Py_XDECREF(named);
+        Py_XDECREF(given);
+    }
+    Py_XDECREF(forward);
+    if (!out && !PyErr_Occurred())
+        out = PyObject_Vectorcall(args[INSTEAD], args + N_OWN, (size_t)(n_args - N_OWN), NULL);
+    return out;
+}
