@@ -450,11 +450,12 @@ class Window:
     def __new__(
         cls, tensor_type: type, rows: int, back: int, added: int, tail: int, offset: int, seen: int, /
     ) -> Window: ...
-    def take(self, table: Any, old: Any, next: Any, value: Any, out: Any, /) -> bool:
+    def take(self, table: Any, old: Any, next: Any, value: Any, counts: Any, out: Any, /) -> bool:
         """Fill the tensor `out` with the columns that are seen, and the `next` rows of a table with the last ones.
 
-        The `old` rows hold those that were kept, `value` the new ones. False, and nothing is done, where rows are no
-        slices or a tensor is not plain memory of the processor, of the others' type and as large as it must be.
+        The `old` rows hold those that were kept, `value` the new ones, `counts` how many they are where `added` is -1.
+        False, and nothing is done, where rows are no slices, where most columns would be empty, and where a tensor is
+        not plain memory of the processor, of the others' type and as large as it must be.
         """
 
 def differing(now: list[Any], then: list[Any], versions: bytearray = ..., /) -> list[int]:

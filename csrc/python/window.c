@@ -1,12 +1,12 @@
 /* _core.Window: puts what was kept of streams and their new frames together, in the memory of torch's tensors.
  *
- * Rows that get equally many frames have in each row `back` kept columns and behind them `added` new ones. Those that an
- * operator sees, `seen` of them from `offset` on, are copied into a tensor of their own; the last `tail` into the row of
- * the table of states that is read in the next call. So no tensor is made of what only moves, which costs more than the
- * few bytes do.
+ * A row has `back` kept columns and behind them `added` new ones, or as many as counts say. Those that an operator sees,
+ * `seen` of them from `offset` on, are copied into a tensor of their own, zeros behind a row's; the last `tail` into the
+ * row of the table of states that is read in the next call. So no tensor is made of what only moves, which costs more
+ * than the few bytes do.
  *
  *     table   [rows][width][frame]   two rows for each stream: one is read, the other written
- *     value   [rows][added][frame]
+ *     value   [frames of all rows][frame]
  *     out     [rows][seen][frame]
  *
  * Invariants: all of it is memory of the processor, of one element type, contiguous and as large as it must be, else
@@ -92,30 +92,63 @@ static bool read_rows(const window_object *w, PyObject *slice, Py_ssize_t *first
     return *first >= 0 && *step > 0 && *first + (w->rows - 1) * *step < w->n_rows;
 }
 
-/* Copies columns from a row's kept and new ones. */
-static char *copy_columns(const window_object *w, char *to, const char *kept, const char *added,
-                          Py_ssize_t begin, Py_ssize_t n)
+/* A row of a call: its kept frames, its new ones, and how many columns both are. */
+typedef struct row {
+    const char *kept, *added;
+    Py_ssize_t back, width;
+} row;
+
+/* Copies columns of a row, zeros behind its last; returns where they end. */
+static char *copy_columns(const window_object *w, char *to, const row *from, Py_ssize_t begin,
+                          Py_ssize_t n)
 {
-    const Py_ssize_t back = w->columns[BACK], end = begin + n;
-    const Py_ssize_t n_kept = begin < back ? (end < back ? end : back) - begin : 0;
     const size_t bytes = (size_t)w->frame_bytes;
-    if (n_kept)
-        memcpy(to, kept + (size_t)begin * bytes, (size_t)n_kept * bytes);
-    if (n > n_kept)
-        memcpy(to + (size_t)n_kept * bytes, added + (size_t)(begin + n_kept - back) * bytes,
-               (size_t)(n - n_kept) * bytes);
+    const Py_ssize_t back = from->back, end = Py_MIN(begin + n, from->width);
+    if (begin < back && begin < end) {
+        const size_t n_kept = (size_t)(Py_MIN(end, back) - begin) * bytes;
+        memcpy(to, from->kept + (size_t)begin * bytes, n_kept);
+    }
+    const Py_ssize_t first = Py_MAX(begin, back);
+    if (first < end)
+        memcpy(to + (size_t)(first - begin) * bytes, from->added + (size_t)(first - back) * bytes,
+               (size_t)(end - first) * bytes);
+    const Py_ssize_t n_there = Py_MAX(end - begin, 0);
+    memset(to + (size_t)n_there * bytes, 0, (size_t)(n - n_there) * bytes);
     return to + (size_t)n * bytes;
 }
 
-/* Whether a tensor of this call is as large as so many frames in each row; -1 with an exception. */
+/* How many frames a row gets. */
+static Py_ssize_t added_to(const window_object *w, const int64_t *counts, Py_ssize_t r)
+{
+    const Py_ssize_t added = w->columns[ADDED];
+    return added < 0 ? (Py_ssize_t)(counts[4 * r + 2] - counts[4 * r]) : added;
+}
+
+/* Counts how many frames there are; whether more than half of the new columns of all rows have one. */
+static bool is_dense(const window_object *w, const int64_t *counts, Py_ssize_t *n_frames)
+{
+    Py_ssize_t most = 0;
+    *n_frames = 0;
+    for (Py_ssize_t r = 0; r < w->rows; r++) {
+        const Py_ssize_t added = added_to(w, counts, r);
+        if (added < 0 || w->columns[BACK] + added < w->columns[TAIL])
+            return false;
+        most = Py_MAX(most, added);
+        *n_frames += added;
+    }
+    return w->rows * most <= 2 * *n_frames || w->rows * most == *n_frames;
+}
+
+/* Whether a tensor of this call is as large as so many frames; -1 with an exception. */
 static int is_as_large(const window_object *w, PyObject *x, Py_ssize_t n)
 {
     const Py_ssize_t n_bytes = number(w, x, N_nbytes, false);
-    return PyErr_Occurred() ? -1 : n_bytes == w->rows * n * w->frame_bytes;
+    return PyErr_Occurred() ? -1 : n_bytes == n * w->frame_bytes;
 }
 
 /* Whether a call's tensors are what is copied here; -1 with an exception. */
-static int fits(window_object *w, PyObject *table, PyObject *value, PyObject *out)
+static int fits(window_object *w, PyObject *table, PyObject *value, Py_ssize_t n_frames,
+                PyObject *out)
 {
     int right = table == w->table ? 1 : learn(w, table);
     if (right == 1)
@@ -125,38 +158,56 @@ static int fits(window_object *w, PyObject *table, PyObject *value, PyObject *ou
     if (right == 1)
         right = gives(w, value, N_dtype, false, w->dtype);
     if (right == 1)
-        right = is_as_large(w, value, w->columns[ADDED]);
-    return right == 1 ? is_as_large(w, out, w->columns[SEEN]) : right;
+        right = is_as_large(w, value, n_frames);
+    return right == 1 ? is_as_large(w, out, w->rows * w->columns[SEEN]) : right;
 }
 
-/* take(table, old, next, value, out): fills `out` and the next rows of the table; false where nothing was done. */
+/* Where a tensor's elements begin; NULL, where there are none or with an exception. */
+static char *memory_of(const window_object *w, PyObject *x)
+{
+    PyObject *address = PyObject_CallMethodNoArgs(x, w->names[N_data_ptr]);
+    char *memory = address ? PyLong_AsVoidPtr(address) : NULL;
+    Py_XDECREF(address);
+    return memory;
+}
+
+/* take(table, old, next, value, counts, out): fills `out` and the next rows of the table; false where nothing was done. */
 static PyObject *window_take(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
     window_object *w = (window_object *)self;
-    if (n_args != 5)
-        return PyErr_Format(PyExc_TypeError, "take(table, old, next, value, out)");
-    PyObject *table = args[0], *value = args[3], *out = args[4];
-    Py_ssize_t old, old_step, next, next_step;
-    const int right = fits(w, table, value, out);
+    enum { TABLE, OLD, NEXT, VALUE, COUNTS, OUT, N_ARGUMENTS };
+    if (n_args != N_ARGUMENTS)
+        return PyErr_Format(PyExc_TypeError, "take(table, old, next, value, counts, out)");
+    PyArrayObject *array = (PyArrayObject *)args[COUNTS];
+    if (w->columns[ADDED] < 0 && !(PyArray_Check(args[COUNTS]) && PyArray_TYPE(array) == NPY_INT64 &&
+                                   PyArray_IS_C_CONTIGUOUS(array) && PyArray_SIZE(array) == 4 * w->rows))
+        return Py_NewRef(Py_False);
+    const int64_t *counts = w->columns[ADDED] < 0 ? PyArray_DATA(array) : NULL;
+    Py_ssize_t n_frames, old, old_step, next, next_step;
+    if (!is_dense(w, counts, &n_frames))
+        return Py_NewRef(Py_False);
+    const int right = fits(w, args[TABLE], args[VALUE], n_frames, args[OUT]);
     if (right < 0)
         return NULL;
-    if (!right || !read_rows(w, args[1], &old, &old_step) || !read_rows(w, args[2], &next, &next_step))
+    if (!right || !read_rows(w, args[OLD], &old, &old_step) ||
+        !read_rows(w, args[NEXT], &next, &next_step))
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
-    char *states = (char *)number(w, table, N_data_ptr, true); // NOLINT(performance-no-int-to-ptr)
-    const char *added = (char *)number(w, value, N_data_ptr, true); // NOLINT(performance-no-int-to-ptr)
-    char *to = (char *)number(w, out, N_data_ptr, true); // NOLINT(performance-no-int-to-ptr)
+    char *states = memory_of(w, args[TABLE]), *to = memory_of(w, args[OUT]);
+    row from = {NULL, memory_of(w, args[VALUE]), w->columns[BACK], 0};
     if (PyErr_Occurred())
         return NULL;
-    const Py_ssize_t *c = w->columns, row_bytes = w->width * w->frame_bytes;
+    const Py_ssize_t tail = w->columns[TAIL], row_bytes = w->width * w->frame_bytes;
     for (Py_ssize_t r = 0; r < w->rows; r++) {
-        const char *kept = states + (old + r * old_step) * row_bytes;
-        char *row = states + (next + r * next_step) * row_bytes;
-        to = copy_columns(w, to, kept, added, c[OFFSET], c[SEEN]);
-        if (c[TAIL]) {
-            char *end = copy_columns(w, row, kept, added, c[BACK] + c[ADDED] - c[TAIL], c[TAIL]);
-            memset(end, 0, (size_t)(row + row_bytes - end));
+        const Py_ssize_t added = added_to(w, counts, r);
+        char *after = states + (next + r * next_step) * row_bytes;
+        from.kept = states + (old + r * old_step) * row_bytes;
+        from.width = from.back + added;
+        to = copy_columns(w, to, &from, w->columns[OFFSET], w->columns[SEEN]);
+        if (tail) {
+            const char *end = copy_columns(w, after, &from, from.width - tail, tail);
+            memset(after + (end - after), 0, (size_t)(row_bytes - (end - after)));
         }
-        added += c[ADDED] * w->frame_bytes;
+        from.added += added * w->frame_bytes;
     }
     return Py_NewRef(Py_True);
 }
@@ -172,9 +223,8 @@ static PyObject *window_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Onnnnnn:Window", keywords, &tensor_type, &rows,
                                      &c[BACK], &c[ADDED], &c[TAIL], &c[OFFSET], &c[SEEN]))
         return NULL;
-    if (rows < 1 || c[BACK] < 0 || c[ADDED] < 0 || c[TAIL] < 0 || c[OFFSET] < 0 || c[SEEN] < 0 ||
-        c[TAIL] > c[BACK] + c[ADDED] || c[OFFSET] + c[SEEN] > c[BACK] + c[ADDED])
-        return PyErr_Format(PyExc_ValueError, "Window: columns beyond those that are there");
+    if (rows < 1 || c[BACK] < 0 || c[TAIL] < 0 || c[OFFSET] < 0 || c[SEEN] < 0)
+        return PyErr_Format(PyExc_ValueError, "Window: no columns are before the first");
     window_object *w = (window_object *)type->tp_alloc(type, 0);
     if (!w)
         return NULL;

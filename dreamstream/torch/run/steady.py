@@ -21,7 +21,7 @@ from ... import _core
 from ..tensor.padding import Ints, as_rows, flat, to_device
 from .kernels import Kernel, Step
 from .kernels.registry import as_they_are
-from .windows import Columns, columns_of
+from .windows import Columns
 
 #: ``fn(call, value, counts, made, *weights)`` gives a value, or one for each output; None where it can't. `counts`
 #: are the value's, `made` the first output's.
@@ -60,13 +60,25 @@ def steady(
     begin, n, fill, compute = kernel.sees(step, weights)
     back, tail, new = kept[1:]
     seen, n_features = (begin - kept[0], n, fill), len(step.features[0])
-    if new < 0:
-        return _of_ragged(back, tail, seen, compute, n_features, lines_up)
-    return _Windows((back, tail, new), seen, compute, n_features, rows, whole).repeat
+    return _Windows((back, tail, new), seen, compute, n_features, rows, whole and new >= 0, lines_up).repeat
 
 
 class _Windows:
-    """Reads n columns, from an offset on, of rows that get equally many frames; see `steady`."""
+    """Reads n columns, from an offset on, of kept and new frames; see `steady`.
+
+    Parameters
+    ----------
+    kept : tuple of int
+        How many frames were kept, are kept now, and are new.
+    seen : tuple
+        Offset, n, and what stands where there is no frame.
+    compute : callable
+        ``fn(frames, *weights)``.
+    n_features : int
+        Of the result's dimensions.
+    rows, whole, lines_up
+        See `steady`.
+    """
 
     def __init__(
         self,
@@ -76,36 +88,34 @@ class _Windows:
         n_features: int,
         rows: int,
         whole: bool,
+        lines_up: bool,
     ) -> None:
         self._kept, self._seen, self._compute, self._rows, self._whole = kept, seen, compute, rows, whole
-        self._computes, self._rank = compute is not as_they_are, 1 + n_features
-        (back, tail, new), (offset, n, _) = kept, seen
+        self._lines_up, self._rank = lines_up, 1 + n_features
+        (back, tail, new), (offset, n, fill) = kept, seen
+        there = offset >= 0 and (fill == 0.0 if new < 0 else offset + n <= back + new)
         columns = rows, back, new, tail, offset, n
-        there = (back or tail) and n and 0 <= offset <= back + new - n
-        self._window = _core.Window(Tensor, *columns) if there else None
+        self._window = _core.Window(Tensor, *columns) if there and n and (back or tail) else None
         #: The columns that are seen, which every call writes anew; None while results may share its memory.
         self._own: Tensor | None = None
-        self._asks = self._computes
+        self._asks = compute is not as_they_are
 
-    def repeat(self, call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor:
+    def repeat(self, call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor | None:
         """See `Repeat`."""
-        frames = self._copied(call, value) if call.plain and self._window is not None else None
-        out: Tensor
+        copied = self._copied(call, value, counts) if call.plain and self._window is not None else None
+        frames = self._joined(call, value, counts) if copied is None else copied
         if frames is None:
-            out = self._compute(self._joined(call, value), *weights)
-        elif self._computes:
-            out = self._compute(frames, *weights)
-            if self._asks:  # of the first results: whether they are frames' memory, shapes alone say
-                self._asks = False
-                if out.untyped_storage().data_ptr() != frames.untyped_storage().data_ptr():
-                    self._own = frames
-        else:
-            out = frames
+            return None
+        out = self._compute(frames, *weights)
+        if self._asks and copied is not None:  # once: whether results are frames' memory follows from shapes
+            self._asks = False
+            if out.untyped_storage().data_ptr() != frames.untyped_storage().data_ptr():
+                self._own = frames
         if out.dim() == self._rank:
             return out
         return out.flatten(0, 1) if self._whole else flat(out, made[:, 2] - made[:, 0])
 
-    def _copied(self, call: Any, value: Tensor) -> Tensor | None:
+    def _copied(self, call: Any, value: Tensor, counts: Any) -> Tensor | None:
         """Return the columns as a tensor of their own, the last ones being kept; None where memory isn't plain."""
         assert self._window is not None
         table, frames = call.store.tensors.get((call.n_done - 1, 0)), self._own
@@ -113,46 +123,21 @@ class _Windows:
             return None
         if frames is None or frames.dtype is not value.dtype:
             frames = value.new_empty((self._rows, self._seen[1], *value.shape[1:]))
-        return frames if self._window.take(table, call.old_rows, call.index, value, frames) else None
+        taken = self._window.take(table, call.old_rows, call.index, value, counts, frames)
+        return frames if taken else None
 
-    def _joined(self, call: Any, value: Tensor) -> Tensor:
-        """Return the columns, as torch puts them together, the last ones being kept."""
+    def _joined(self, call: Any, value: Tensor, counts: Any) -> Tensor | None:
+        """Return the columns as torch puts them together, the last ones being kept; None where rows are too uneven."""
         (back, tail, new), (offset, n, fill) = self._kept, self._seen
         key = call.n_done - 1, 0
-        grid = value.unsqueeze(0) if self._rows == 1 else value.reshape(self._rows, new, *value.shape[1:])
-        if back:
-            old = call.gathered.rows(key)
-            grid = torch.cat((old if old.shape[1] == back else old[:, :back], grid), 1)
-        if tail:
-            call.store.write(key, grid.narrow(1, back + new - tail, tail), call.index)
-        if (offset, n) == (0, back + new):
-            return grid
-        return columns_of(grid, offset, n, fill)
-
-
-def _of_ragged(
-    back: int,
-    tail: int,
-    seen: tuple[int, int, float],
-    compute: Callable[..., Tensor],
-    n_features: int,
-    lines_up: bool,
-) -> Repeat:
-    """Return what reads n columns, from an offset on, of rows that get unequally many frames; see `steady`."""
-    offset, n, fill = seen
-
-    def repeat(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor | None:
-        key = call.n_done - 1, 0
         old = call.gathered.rows(key) if back else None
-        window = Columns(old, value, 0, back, -1, counts, call.some_end or not lines_up)
+        window = Columns(old, value, 0, back, new, counts, call.some_end or not self._lines_up)
         if not (call.keeps_tape or window.is_dense):
             return None
-        out = compute(window.run(offset, n, fill), *weights)
+        frames = window.run(offset, n, fill)
         if tail:
             call.store.write(key, window.tail(tail), call.index)
-        return out if out.dim() == 1 + n_features else flat(out, made[:, 2] - made[:, 0])
-
-    return repeat
+        return frames
 
 
 def single(value: Tensor, lengths: Ints) -> Tensor | None:
@@ -179,7 +164,7 @@ class _Carried:
                 self._own, self._none = table.new_empty((rows, *table.shape[1:])), table.new_empty(0)
                 columns = (width, 0, 0, 0, width), (0, width, width, 0, 0)
                 self._windows = tuple([_core.Window(Tensor, rows, *c) for c in columns])
-            if self._windows[0].take(table, call.old_rows, call.index, self._none, self._own):
+            if self._windows[0].take(table, call.old_rows, call.index, self._none, None, self._own):
                 return self._own
         found: Tensor | None = call.gathered.rows(key, copy=call.keeps_tape)
         return found
@@ -187,7 +172,9 @@ class _Carried:
     def write(self, call: Any, part: Tensor) -> None:
         """Let rows carry this on."""
         windows, table = self._windows, self._table
-        if table is None or not windows or not windows[1].take(table, call.index, call.index, part, self._none):
+        if table is None or not windows or not windows[1].take(
+            table, call.index, call.index, part, None, self._none
+        ):
             call.store.write(self._key, part, call.index)
 
 
