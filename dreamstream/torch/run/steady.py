@@ -123,7 +123,7 @@ class _Windows:
             return None
         if frames is None or frames.dtype is not value.dtype:
             frames = value.new_empty((self._rows, self._seen[1], *value.shape[1:]))
-        taken = self._window.take(table, call.old_rows, call.index, value, counts, frames)
+        taken = self._window.take(table, call.old_rows, call.index, value.contiguous(), counts, frames)
         return frames if taken else None
 
     def _joined(self, call: Any, value: Tensor, counts: Any) -> Tensor | None:
@@ -173,7 +173,7 @@ class _Carried:
         """Let rows carry this on."""
         windows, table = self._windows, self._table
         if table is None or not windows or not windows[1].take(
-            table, call.index, call.index, part, None, self._none
+            table, call.index, call.index, part.contiguous(), None, self._none
         ):
             call.store.write(self._key, part, call.index)
 
