@@ -137,7 +137,6 @@ class Forward(Repeats, TorchFunctionMode):
         self.held: TorchHeld | None = None
         self.gradients: Gradients | None = None
         self.drawn: Drawn | None = None
-        self._stand_in = torch.empty(0, device=device)
         self._beneath: NotStreamableError | None = None
         self._session = getattr(entry, "session", None)
         self._has_loose: bool = getattr(self._session, "has_loose", False)
@@ -495,7 +494,7 @@ class Forward(Repeats, TorchFunctionMode):
         if handler is not None:
             return self._wrapped(handler(inner))
         if what.startswith("is_") or what in ("layout", "itemsize", "nbytes", "output_nr", "_version"):
-            return getattr(self._stand_in, what)
+            return getattr(torch.empty(0, device=self.device), what)
         if hasattr(inner, what):
             return self._wrapped(getattr(inner, what))
         raise NotStreamableError.here(f"{what} of a stream inside a forward")
