@@ -284,7 +284,7 @@ static PyObject *replay_method(PyObject *Py_UNUSED(self), PyObject *function)
 }
 
 static PyMethodDef replay_methods[] = {
-    {"mode", (PyCFunction)(void (*)(void))ds_replay_mode, METH_FASTCALL,
+    {"mode", (PyCFunction)(void (*)(void))ds_replay_mode, METH_FASTCALL | METH_KEYWORDS,
      "mode(forward, function, types, args, kwargs) -> what it did before, done again, else what "
      "the forward's `asked` gives"},
     {"function", (PyCFunction)(void (*)(void))ds_replay_function, METH_FASTCALL | METH_KEYWORDS,

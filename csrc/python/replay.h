@@ -62,7 +62,7 @@ void ds_replay_forget(asked *a);
 /* What a forward's function did at this place, done again; NULL where that isn't known, with or without an exception. */
 PyObject *ds_replay_again(const replay_object *r, PyObject *const *args);
 /* Methods of _core.Replay: see replay_mode.c. */
-PyObject *ds_replay_mode(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
+PyObject *ds_replay_mode(PyObject *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
 PyObject *ds_replay_function(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
                              PyObject *names);
 PyObject *ds_replay_operator(PyObject *self, PyObject *const *args, Py_ssize_t n_args);

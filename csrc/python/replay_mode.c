@@ -47,6 +47,8 @@ static PyObject *shape_of(const replay_object *r, PyObject *func, PyObject *x)
     PyObject *inner = get(r, x, N__inner);
     if (inner && is_of(r, inner, STREAM))
         out = get(r, inner, N_shape);
+    if (!out && PyErr_ExceptionMatches(PyExc_Exception)) /* it fails anew, where it is known what that means */
+        PyErr_Clear();
     Py_XDECREF(inner);
     return out;
 }
@@ -65,25 +67,32 @@ static bool is_forward(const replay_object *r, PyObject *x)
     return PyObject_TypeCheck(x, (PyTypeObject *)of(r, FORWARD));
 }
 
-PyObject *ds_replay_mode(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+PyObject *ds_replay_mode(PyObject *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
     const replay_object *r = (replay_object *)self;
-    if (n_args < 4 || n_args > 5 || !is_forward(r, args[0]) || !PyTuple_Check(args[2]) ||
-        !PyTuple_Check(args[3]))
+    enum { MODE, FUNCTION, TYPES, ARGUMENTS, NAMED, N_ALL };
+    if (!n_args || !is_forward(r, args[MODE]))
         return PyErr_Format(PyExc_TypeError, "mode(forward, function, types, args, kwargs)");
-    PyObject *given = n_args == 5 && PyDict_Check(args[4]) ? Py_NewRef(args[4]) : PyDict_New();
     PyObject *out = NULL;
-    bool has_streams = false;
-    if (given && PyTuple_GET_SIZE(args[3]) == 1) /* of what no operator runs for */
-        out = shape_of(r, args[1], PyTuple_GET_ITEM(args[3], 0));
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[2]) && !has_streams; i++)
-        has_streams = PyTuple_GET_ITEM(args[2], i) == of(r, SHELL);
-    if (given && !out && has_streams && !PyErr_Occurred())
-        out = again(r, args[0], args[1], args[3], given);
-    if (given && !out && !PyErr_Occurred())
-        out = PyObject_CallMethodObjArgs(args[0], r->names[N_asked], args[1], args[2], args[3],
-                                         given, NULL);
-    Py_XDECREF(given);
+    if (!names && (n_args == NAMED || n_args == N_ALL) && PyTuple_Check(args[TYPES]) &&
+        PyTuple_Check(args[ARGUMENTS])) {
+        PyObject *given = args[ARGUMENTS];
+        const bool has_names = n_args == N_ALL && PyDict_Check(args[NAMED]);
+        PyObject *named = has_names ? Py_NewRef(args[NAMED]) : PyDict_New();
+        bool has_streams = false;
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[TYPES]) && !has_streams; i++)
+            has_streams = PyTuple_GET_ITEM(args[TYPES], i) == of(r, SHELL);
+        if (named && has_streams && PyTuple_GET_SIZE(given) == 1)
+            out = shape_of(r, args[FUNCTION], PyTuple_GET_ITEM(given, 0));
+        if (named && has_streams && !out && !PyErr_Occurred())
+            out = again(r, args[MODE], args[FUNCTION], given, named);
+        Py_XDECREF(named);
+    }
+    if (out || PyErr_Occurred())
+        return out;
+    PyObject *instead = get(r, args[MODE], N_asked);
+    out = instead ? PyObject_Vectorcall(instead, args + 1, (size_t)(n_args - 1), names) : NULL;
+    Py_XDECREF(instead);
     return out;
 }
 

@@ -40,6 +40,7 @@ from .forward.drawn import places_of_draws, warn_of_others
 from .forward.held import TorchHeld
 from .forward.layers import is_recurrence, streaming_forward, unstreamable
 from .forward.mode import Forward, current, running
+from .forward.places import REPLAY
 from .outside.attention import DeclaredContext
 from .private import pytree
 from .run import declared as _declared  # noqa: F401  (operators declared in Python take torch tensors)
@@ -225,7 +226,12 @@ class TorchPatch(Patch):
             layer = self._layer = Layer(module, 0 if layer is None else layer.number + 1)
         if not layer.is_own or registered_for(kind) is not None:
             return self._inside(module, args, kwargs)
-        return forward.replayed(self, (*args, *layer.settings), {}, partial(self._inside, module, args, kwargs))
+        return REPLAY.function(TorchPatch._recorded, self, *args, *layer.settings)
+
+    def _recorded(self, x: Any, *settings: Any) -> Any:
+        """Run a layer where its call before isn't known, or isn't repeated."""
+        anew = partial(self._inside, self.module, (x,), {})
+        return current().replayed(self, (x, *settings), {}, anew)
 
     def _of_copy(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.strip(module.__dict__)

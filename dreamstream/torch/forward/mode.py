@@ -144,11 +144,13 @@ class Forward(Repeats, TorchFunctionMode):
         self.watching: Callable[[], None] | None = None  # runs before what is done with streams
 
     @passes_on
-    def asked(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer what torch asks the mode where it isn't done again: see `Repeats`."""
+    def asked(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Answer what torch asks a mode: its ``__torch_function__``, where nothing is done again (see `Repeats`)."""
+        kwargs, gradients = kwargs or {}, self.gradients
         if SHELL in types or concerned(args) or (kwargs and concerned(kwargs)):
             return self.call(func, args, kwargs)
-        gradients = self.gradients
         if gradients is None:
             return self._plainly(func, args, kwargs)
         if func is set_gradients:

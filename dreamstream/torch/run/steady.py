@@ -96,21 +96,13 @@ class _Windows:
         there = offset >= 0 and (fill == 0.0 if new < 0 else offset + n <= back + new)
         columns = rows, back, new, tail, offset, n
         self._window = _core.Window(Tensor, *columns) if there and n and (back or tail) else None
-        #: The columns that are seen, which every call writes anew; None while results may share its memory.
-        self._own: Tensor | None = None
-        self._asks = compute is not as_they_are
 
     def repeat(self, call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor | None:
         """See `Repeat`."""
-        copied = self._copied(call, value, counts) if call.plain and self._window is not None else None
-        frames = self._joined(call, value, counts) if copied is None else copied
-        if frames is None:
+        frames = self._copied(call, value, counts) if call.plain and self._window is not None else None
+        if frames is None and (frames := self._joined(call, value, counts)) is None:
             return None
         out = self._compute(frames, *weights)
-        if self._asks and copied is not None:  # once: whether results are frames' memory follows from shapes
-            self._asks = False
-            if out.untyped_storage().data_ptr() != frames.untyped_storage().data_ptr():
-                self._own = frames
         if out.dim() == self._rank:
             return out
         return out.flatten(0, 1) if self._whole else flat(out, made[:, 2] - made[:, 0])
@@ -118,11 +110,10 @@ class _Windows:
     def _copied(self, call: Any, value: Tensor, counts: Any) -> Tensor | None:
         """Return the columns as a tensor of their own, the last ones being kept; None where memory isn't plain."""
         assert self._window is not None
-        table, frames = call.store.tensors.get((call.n_done - 1, 0)), self._own
+        table = call.store.tensors.get((call.n_done - 1, 0))
         if table is None:
             return None
-        if frames is None or frames.dtype is not value.dtype:
-            frames = value.new_empty((self._rows, self._seen[1], *value.shape[1:]))
+        frames = value.new_empty((self._rows, self._seen[1], *value.shape[1:]))
         taken = self._window.take(table, call.old_rows, call.index, value.contiguous(), counts, frames)
         return frames if taken else None
 
@@ -155,17 +146,18 @@ class _Carried:
         self._k = k
 
     def read(self, call: Any) -> Tensor | None:
-        """Return what rows carry; None: nobody has it. The next call may write into it."""
+        """Return what rows carry; None: nobody has it."""
         self._key = key = call.n_done - 1, "carried", self._k
         table = self._table = call.store.tensors.get(key) if call.plain else None
         if table is not None:
+            rows, shape = call.gathered.n_rows, table.shape[1:]
             if self._windows is None:
-                rows, width = call.gathered.n_rows, table.shape[1]
-                self._own, self._none = table.new_empty((rows, *table.shape[1:])), table.new_empty(0)
-                columns = (width, 0, 0, 0, width), (0, width, width, 0, 0)
+                columns = (shape[0], 0, 0, 0, shape[0]), (0, shape[0], shape[0], 0, 0)
                 self._windows = tuple([_core.Window(Tensor, rows, *c) for c in columns])
-            if self._windows[0].take(table, call.old_rows, call.index, self._none, None, self._own):
-                return self._own
+                self._none = table.new_empty(0)
+            out: Tensor = table.new_empty((rows, *shape))
+            if self._windows[0].take(table, call.old_rows, call.index, self._none, None, out):
+                return out
         found: Tensor | None = call.gathered.rows(key, copy=call.keeps_tape)
         return found
 
