@@ -458,6 +458,17 @@ class Window:
         not plain memory of the processor, of the others' type and as large as it must be.
         """
 
+def callee(
+    known: dict[int, tuple[Any, ...]],
+    converted: type,
+    stand_ins: dict[int, Any],
+    direct: dict[Any, Callable[[Any], Any]],
+    otherwise: Callable[[Any], Any],
+    f: Any,
+    /,
+) -> Any:
+    """Return what `Callees.of` does, by ``otherwise(f)`` where it isn't known yet."""
+
 def differing(now: list[Any], then: list[Any], versions: bytearray = ..., /) -> list[int]:
     """Return where containers no longer hold the very objects that they held, None standing for nothing.
 
