@@ -437,7 +437,7 @@ class Replay:
 
 @final
 class Window:
-    """Columns of `rows` rows: `back` that were kept and `added` new ones, of which `seen` are seen from `offset` on.
+    """Columns of `rows` rows: `back` that were kept and `added` new ones; `seen` are seen from `offset` on.
 
     Parameters
     ----------
@@ -453,9 +453,9 @@ class Window:
     def take(self, table: Any, old: Any, next: Any, value: Any, counts: Any, out: Any, /) -> bool:
         """Fill the tensor `out` with the columns that are seen, and the `next` rows of a table with the last ones.
 
-        The `old` rows hold those that were kept, `value` the new ones, `counts` how many they are where `added` is -1.
-        False, and nothing is done, where rows are no slices, where most columns would be empty, and where a tensor is
-        not plain memory of the processor, of the others' type and as large as it must be.
+        The `old` rows hold those that were kept, `value` the new ones; `counts` say how many these are where
+        `added` is -1. False, and nothing is done, where rows are no slices, where most columns would be empty, and
+        where a tensor is not plain memory of the processor, of the others' type and as large as it must be.
         """
 
 def callee(
@@ -476,9 +476,7 @@ def differing(now: list[Any], then: list[Any], versions: bytearray = ..., /) -> 
     empty at first, keeps which dictionaries were right, so that they are compared again after a change alone.
     """
 
-def finds(
-    places: list[dict[str, Any]], names: list[str], values: list[Any], versions: bytearray, /
-) -> bool:
+def finds(places: list[dict[str, Any]], names: list[str], values: list[Any], versions: bytearray, /) -> bool:
     """Return whether dictionaries hold these very objects, each under its name, None standing for nothing."""
 
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:

@@ -34,8 +34,7 @@ static PyObject *of_object(PyObject *stand_ins, PyObject *direct, PyObject *f)
     const int stands = id ? PyDict_Contains(stand_ins, id) : -1;
     Py_XDECREF(id);
     PyObject *call = stands ? NULL : PyObject_GetAttrString((PyObject *)Py_TYPE(f), "__call__");
-    PyObject *find =
-        call && PyFunction_Check(call) ? PyDict_GetItemWithError(direct, call) : NULL;
+    PyObject *find = call && PyFunction_Check(call) ? PyDict_GetItemWithError(direct, call) : NULL;
     if (find)
         out = PyObject_CallOneArg(find, f);
     Py_XDECREF(call);

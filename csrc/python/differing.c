@@ -45,8 +45,11 @@ static bool same(PyObject *now, PyObject *then)
 static uint64_t version_of(PyObject *x)
 {
 #if PY_VERSION_HEX < 0x030D0000
-    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wdeprecated-declarations\"")
-    return PyDict_Check(x) && !PyODict_Check(x) ? ((PyDictObject *)x)->ma_version_tag : 0;
+    _Pragma("GCC diagnostic push") _Pragma(
+        "GCC diagnostic ignored \"-Wdeprecated-declarations\"") return PyDict_Check(x) &&
+            !PyODict_Check(x)
+        ? ((PyDictObject *)x)->ma_version_tag
+        : 0;
     _Pragma("GCC diagnostic pop")
 #else
     (void)x;

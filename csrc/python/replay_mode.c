@@ -47,7 +47,8 @@ static PyObject *shape_of(const replay_object *r, PyObject *func, PyObject *x)
     PyObject *inner = get(r, x, N__inner);
     if (inner && is_of(r, inner, STREAM))
         out = get(r, inner, N_shape);
-    if (!out && PyErr_ExceptionMatches(PyExc_Exception)) /* it fails anew, where it is known what that means */
+    if (!out && PyErr_ExceptionMatches(
+                    PyExc_Exception)) /* it fails anew, where it is known what that means */
         PyErr_Clear();
     Py_XDECREF(inner);
     return out;

@@ -24,7 +24,8 @@ enum { DS_N_STATUS = 16, DS_MAX_ARENAS = 8 };
     X(graph)        \
     X(engine)       \
     X(live)         \
-    X(stepper) X(stream) X(hold) X(prepared) X(count) X(decoder) X(decoding) X(record) X(replay) X(window)
+    X(stepper)      \
+    X(stream) X(hold) X(prepared) X(count) X(decoder) X(decoding) X(record) X(replay) X(window)
 #define DS_TYPE_MEMBER(name) PyTypeObject *name##_type;
 #define DS_TYPE_SPEC(name) extern PyType_Spec ds_##name##_spec;
 

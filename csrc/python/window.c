@@ -23,9 +23,9 @@ enum { NAMES(NAME_NUMBER) N_NAMES };
 
 typedef struct window_object {
     PyObject_HEAD PyObject *tensor_type;
-    PyObject *names[N_NAMES];              /* interned */
-    Py_ssize_t rows, columns[N_COLUMNS];   /* see above */
-    PyObject *table, *dtype;               /* the table that is known, or NULL, and its element type */
+    PyObject *names[N_NAMES];            /* interned */
+    Py_ssize_t rows, columns[N_COLUMNS]; /* see above */
+    PyObject *table, *dtype; /* the table that is known, or NULL, and its element type */
     Py_ssize_t n_rows, width, frame_bytes; /* of the known table */
 } window_object;
 
@@ -179,8 +179,9 @@ static PyObject *window_take(PyObject *self, PyObject *const *args, Py_ssize_t n
     if (n_args != N_ARGUMENTS)
         return PyErr_Format(PyExc_TypeError, "take(table, old, next, value, counts, out)");
     PyArrayObject *array = (PyArrayObject *)args[COUNTS];
-    if (w->columns[ADDED] < 0 && !(PyArray_Check(args[COUNTS]) && PyArray_TYPE(array) == NPY_INT64 &&
-                                   PyArray_IS_C_CONTIGUOUS(array) && PyArray_SIZE(array) == 4 * w->rows))
+    if (w->columns[ADDED] < 0 &&
+        !(PyArray_Check(args[COUNTS]) && PyArray_TYPE(array) == NPY_INT64 &&
+          PyArray_IS_C_CONTIGUOUS(array) && PyArray_SIZE(array) == 4 * w->rows))
         return Py_NewRef(Py_False);
     const int64_t *counts = w->columns[ADDED] < 0 ? PyArray_DATA(array) : NULL;
     Py_ssize_t n_frames, old, old_step, next, next_step;
@@ -273,7 +274,8 @@ static PyMethodDef window_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-DS_SPEC(window, "Window", window_object, Py_TPFLAGS_HAVE_GC,
-        "Window(tensor_type, rows, back, added, tail, offset, seen): columns of kept and new frames.",
-        {Py_tp_new, window_new}, {Py_tp_traverse, window_traverse}, {Py_tp_clear, window_clear},
-        {Py_tp_dealloc, window_dealloc}, {Py_tp_methods, window_methods});
+DS_SPEC(
+    window, "Window", window_object, Py_TPFLAGS_HAVE_GC,
+    "Window(tensor_type, rows, back, added, tail, offset, seen): columns of kept and new frames.",
+    {Py_tp_new, window_new}, {Py_tp_traverse, window_traverse}, {Py_tp_clear, window_clear},
+    {Py_tp_dealloc, window_dealloc}, {Py_tp_methods, window_methods});

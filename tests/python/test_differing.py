@@ -54,7 +54,11 @@ def test_values_are_found_by_name():
     place, versions = {"a": 1, "b": 2}, bytearray()
     given = [place, place, place], ["a", "b", "c"], [1, 2, None]
     assert _core.finds(*given, versions) and _core.finds(*given, versions)
-    for change, right in ((lambda: place.update(c=3), False), (lambda: place.pop("c"), True), (place.clear, False)):
+    for change, right in (
+        (lambda: place.update(c=3), False),
+        (lambda: place.pop("c"), True),
+        (place.clear, False),
+    ):
         change()
         assert _core.finds(*given, versions) is right
 

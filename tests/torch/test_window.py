@@ -1,4 +1,4 @@
-"""Columns of kept and new frames, put together in memory: the same as torch's `cat`, and nothing where memory isn't plain."""
+"""Kept and new frames are put together in memory as by `cat` of torch, or left alone where it is not plain."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,9 @@ OTHERS = {
     "another type": {"value": torch.randn(9, FEATURES, dtype=torch.float64)},
     "a type of the same size": {"value": torch.zeros(9, FEATURES, dtype=torch.int32)},
     "frames that lie otherwise": {"value": torch.randn(FEATURES, 9).T},
-    "frames to be negated": {"value": torch.complex(torch.randn(9, FEATURES), torch.randn(9, FEATURES)).conj().imag},
+    "frames to be negated": {
+        "value": torch.complex(torch.randn(9, FEATURES), torch.randn(9, FEATURES)).conj().imag
+    },
     "too few frames": {"value": torch.randn(8, FEATURES)},
     "a result that is too small": {"out": torch.empty(ROWS, 4, FEATURES)},
     "a narrow table": {"table": torch.randn(2 * ROWS, 3, FEATURES)},

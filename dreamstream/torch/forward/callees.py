@@ -44,7 +44,7 @@ def _apply(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 @passes_on
 def _in_turn(modules: Any, input: Any) -> Any:
-    """Call the modules of a `torch.nn.Sequential`: no loop over frames is looked for where modules are gone through."""
+    """Run `torch.nn.Sequential`: no loop over frames is looked for where modules are gone through."""
     for module in modules:
         input = TRACER.of(module)(input)
     return input

@@ -147,7 +147,7 @@ class Forward(Repeats, TorchFunctionMode):
     def asked(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Answer what torch asks a mode: its ``__torch_function__``, where nothing is done again (see `Repeats`)."""
+        """Answer what torch asks a mode, where nothing is done again: see `Repeats`."""
         kwargs, gradients = kwargs or {}, self.gradients
         if SHELL in types or concerned(args) or (kwargs and concerned(kwargs)):
             return self.call(func, args, kwargs)

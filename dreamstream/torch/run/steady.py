@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from torch import Tensor
 from ... import _core
 from ..tensor.padding import Ints, as_rows, flat, to_device
 from .kernels import Kernel, Step
-from .kernels.registry import as_they_are
 from .windows import Columns
 
 #: ``fn(call, value, counts, made, *weights)`` gives a value, or one for each output; None where it can't. `counts`
@@ -118,7 +116,7 @@ class _Windows:
         return frames if taken else None
 
     def _joined(self, call: Any, value: Tensor, counts: Any) -> Tensor | None:
-        """Return the columns as torch puts them together, the last ones being kept; None where rows are too uneven."""
+        """Return the columns as torch puts them together, the last ones kept; None where rows are too uneven."""
         (back, tail, new), (offset, n, fill) = self._kept, self._seen
         key = call.n_done - 1, 0
         old = call.gathered.rows(key) if back else None
@@ -164,8 +162,10 @@ class _Carried:
     def write(self, call: Any, part: Tensor) -> None:
         """Let rows carry this on."""
         windows, table = self._windows, self._table
-        if table is None or not windows or not windows[1].take(
-            table, call.index, call.index, part.contiguous(), None, self._none
+        if (
+            table is None
+            or not windows
+            or not windows[1].take(table, call.index, call.index, part.contiguous(), None, self._none)
         ):
             call.store.write(self._key, part, call.index)
 
