@@ -36,7 +36,7 @@ from ...stream.rules.sums import Unknown
 from ...stream.tree import leaves, map_leaves
 from ..private import n_modes, without_functions
 from ..run.kernels import attention
-from ..tensor.stream_tensor import OPERATORS, SHELL, STAND_IN, StreamTensor
+from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
 from .complex_pair import Complex, parts_of
 from .keys import ATOMS, NUMBERS, SIZES, Asked, key_of_size, paths_to
 from .names import SHAPE
@@ -488,11 +488,13 @@ REPLAY = _core.Replay(
     without_functions, torch.is_grad_enabled, key_of_size, RUNNING, n_modes, SHAPE,
 )  # fmt: skip
 
-#: What torch asks of a forward, a mode, and operators of streams: what is done again runs no function of Python.
+#: What torch asks of a forward, a mode: what is done again runs no function of Python.
 Repeats.__torch_function__ = REPLAY.method(REPLAY.mode)  # type: ignore[attr-defined]
-for _name in OPERATORS:
-    _operator = vars(StreamTensor)[_name]
-    setattr(SHELL, _name, REPLAY.method(partial(REPLAY.operator, _operator, getattr(torch.Tensor, _name))))
+
+
+def operator(name: str) -> Any:
+    """Return the method of shells for an operator of Python's, which likewise runs no function of Python."""
+    return REPLAY.method(partial(REPLAY.operator, getattr(StreamTensor, name), getattr(torch.Tensor, name)))
 
 
 def repeated(

@@ -138,7 +138,8 @@ def single(value: Tensor, lengths: Ints) -> Tensor | None:
 class _Carried:
     """Tensor k of those that rows carry: copied in memory where that is plain, else by torch's functions."""
 
-    _windows: tuple[Any, Any] | None = None  # what reads, and what writes
+    _reads: _core.Window | None = None
+    _writes: _core.Window | None = None
 
     def __init__(self, k: int) -> None:
         self._k = k
@@ -147,26 +148,22 @@ class _Carried:
         """Return what rows carry; None: nobody has it."""
         self._key = key = call.n_done - 1, "carried", self._k
         table = self._table = call.store.tensors.get(key) if call.plain else None
-        if table is not None:
+        if table is not None and table.dim() > 1:
             rows, shape = call.gathered.n_rows, table.shape[1:]
-            if self._windows is None:
-                columns = (shape[0], 0, 0, 0, shape[0]), (0, shape[0], shape[0], 0, 0)
-                self._windows = tuple([_core.Window(Tensor, rows, *c) for c in columns])
+            if self._reads is None:
+                self._reads = _core.Window(Tensor, rows, shape[0], 0, 0, 0, shape[0])
+                self._writes = _core.Window(Tensor, rows, 0, shape[0], shape[0], 0, 0)
                 self._none = table.new_empty(0)
             out: Tensor = table.new_empty((rows, *shape))
-            if self._windows[0].take(table, call.old_rows, call.index, self._none, None, out):
+            if self._reads.take(table, call.old_rows, call.index, self._none, None, out):
                 return out
         found: Tensor | None = call.gathered.rows(key, copy=call.keeps_tape)
         return found
 
     def write(self, call: Any, part: Tensor) -> None:
         """Let rows carry this on."""
-        windows, table = self._windows, self._table
-        if (
-            table is None
-            or not windows
-            or not windows[1].take(table, call.index, call.index, part.contiguous(), None, self._none)
-        ):
+        table, index, own = self._table, call.index, self._writes
+        if table is None or not own or not own.take(table, index, index, part.contiguous(), None, self._none):
             call.store.write(self._key, part, call.index)
 
 
