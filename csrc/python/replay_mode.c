@@ -47,8 +47,8 @@ static PyObject *shape_of(const replay_object *r, PyObject *func, PyObject *x)
     PyObject *inner = get(r, x, N__inner);
     if (inner && is_of(r, inner, STREAM))
         out = get(r, inner, N_shape);
-    if (!out && PyErr_ExceptionMatches(
-                    PyExc_Exception)) /* it fails anew, where it is known what that means */
+    /* what fails does so anew, where it is known what that means */
+    if (!out && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
         PyErr_Clear();
     Py_XDECREF(inner);
     return out;
@@ -61,6 +61,14 @@ static PyObject *running(const replay_object *r)
     if (PyContextVar_Get(of(r, RUNNING), Py_None, &forward) < 0)
         return NULL;
     return forward;
+}
+
+static PyObject *tuple_of(PyObject *const *items, Py_ssize_t n)
+{
+    PyObject *tuple = PyTuple_New(n);
+    for (Py_ssize_t i = 0; tuple && i < n; i++)
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(items[i]));
+    return tuple;
 }
 
 static bool is_forward(const replay_object *r, PyObject *x)
@@ -112,10 +120,8 @@ PyObject *ds_replay_function(PyObject *self, PyObject *const *args, Py_ssize_t n
         PyObject *depth = slot(r, forward, S_FORWARD_depth);
         /* another mode that was entered since is asked first */
         const int alone = !modes || !depth ? -1 : PyObject_RichCompareBool(modes, depth, Py_EQ);
-        PyObject *given = alone == 1 ? PyTuple_New(n_args - N_OWN) : NULL;
+        PyObject *given = alone == 1 ? tuple_of(args + N_OWN, n_args - N_OWN) : NULL;
         PyObject *named = given ? PyDict_New() : NULL;
-        for (Py_ssize_t i = N_OWN; given && i < n_args; i++)
-            PyTuple_SET_ITEM(given, i - N_OWN, Py_NewRef(args[i]));
         for (Py_ssize_t i = 0; named && names && i < PyTuple_GET_SIZE(names); i++)
             if (PyDict_SetItem(named, PyTuple_GET_ITEM(names, i), args[n_args + i]) < 0)
                 Py_CLEAR(named);
@@ -139,9 +145,8 @@ PyObject *ds_replay_operator(PyObject *self, PyObject *const *args, Py_ssize_t n
         return PyErr_Format(PyExc_TypeError, "operator(instead, function, ...)");
     PyObject *forward = running(r), *out = NULL;
     if (forward && is_forward(r, forward)) {
-        PyObject *given = PyTuple_New(n_args - N_OWN), *named = given ? PyDict_New() : NULL;
-        for (Py_ssize_t i = N_OWN; given && i < n_args; i++)
-            PyTuple_SET_ITEM(given, i - N_OWN, Py_NewRef(args[i]));
+        PyObject *given = tuple_of(args + N_OWN, n_args - N_OWN);
+        PyObject *named = given ? PyDict_New() : NULL;
         if (named)
             out = again(r, forward, args[FUNCTION], given, named);
         Py_XDECREF(named);
