@@ -1,6 +1,7 @@
 """The C engine as Python sees it. Private: names and shapes here may change with any version."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
 from threading import Lock
 from types import TracebackType
 from typing import Any, Literal, final, overload
@@ -383,6 +384,12 @@ class Replay:
         What has itself for a key; tensors that are known by type and shape.
     blank, guard, records, size : callable
         Makes a shell; keeps torch from asking modes; says whether gradients are recorded; gives the key of a size.
+    running : ContextVar
+        Holds the forward that is running, or None.
+    modes : callable
+        Says how many modes torch has.
+    shape : callable
+        What torch asks a mode about where it is asked for a shape.
     """
 
     def __new__(
@@ -400,10 +407,25 @@ class Replay:
         guard: Callable[[], Any],
         records: Callable[[], bool],
         size: Callable[..., tuple[Any, ...] | None],
+        running: ContextVar[Any],
+        modes: Callable[[], int],
+        shape: Any,
         /,
     ) -> Replay: ...
     def call(self, forward: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
         """Do again what a function did when the same was asked for; NotImplemented where that is not known."""
+
+    def mode(self, forward: Any, function: Any, types: Any, args: tuple[Any, ...], kwargs: Any = ..., /) -> Any:
+        """Do it again, or return what the forward's ``asked(function, types, args, kwargs)`` does."""
+
+    def function(self, instead: Callable[..., Any], function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Do a function again where its first argument is a stream, or return ``instead(function, ...)``."""
+
+    def operator(self, instead: Callable[..., Any], function: Any, /, *args: Any) -> Any:
+        """Do an operator of streams again, or return ``instead(...)``."""
+
+    def method(self, function: Callable[..., Any], /) -> Any:
+        """Return what is bound to the instances of a class whose attribute it is, as a function of Python is."""
 
     def ask(
         self, forward: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /
@@ -413,13 +435,48 @@ class Replay:
     def result(self, form: Any, edges: list[Any], values: list[Any], streams: Any, tokens: Any, /) -> Any:
         """Return the result of a place, or a part of it."""
 
-def differing(now: list[Any], then: list[Any], /) -> list[int]:
-    """Return where containers no longer hold the very objects that they held, None standing for nothing.
+@final
+class Window:
+    """Columns of `rows` rows: `back` that were kept and `added` new ones; `seen` are seen from `offset` on.
 
-    Dictionaries and lists are compared; one of another kind is among them unless it is empty and was.
+    Parameters
+    ----------
+    tensor_type : type
+        `torch.Tensor`; others are left alone.
+    rows, back, added, tail, offset, seen : int
+        `tail`: how many of the last columns are kept.
     """
 
-def finds(places: list[dict[str, Any]], names: list[str], values: list[Any], /) -> bool:
+    def __new__(
+        cls, tensor_type: type, rows: int, back: int, added: int, tail: int, offset: int, seen: int, /
+    ) -> Window: ...
+    def take(self, table: Any, old: Any, next: Any, value: Any, counts: Any, out: Any, /) -> bool:
+        """Fill the tensor `out` with the columns that are seen, and the `next` rows of a table with the last ones.
+
+        The `old` rows hold those that were kept, `value` the new ones; `counts` say how many these are where
+        `added` is -1. False, and nothing is done, where rows are no slices, where most columns would be empty, and
+        where a tensor is not plain memory of the processor, of the others' type and as large as it must be.
+        """
+
+def callee(
+    known: dict[int, tuple[Any, ...]],
+    converted: type,
+    stand_ins: dict[int, Any],
+    direct: dict[Any, Callable[[Any], Any]],
+    otherwise: Callable[[Any], Any],
+    f: Any,
+    /,
+) -> Any:
+    """Return what `Callees.of` does, by ``otherwise(f)`` where it isn't known yet."""
+
+def differing(now: list[Any], then: list[Any], versions: bytearray = ..., /) -> list[int]:
+    """Return where containers no longer hold the very objects that they held, None standing for nothing.
+
+    Dictionaries and lists are compared; one of another kind is among them unless it is empty and was. `versions`,
+    empty at first, keeps which dictionaries were right, so that they are compared again after a change alone.
+    """
+
+def finds(places: list[dict[str, Any]], names: list[str], values: list[Any], versions: bytearray, /) -> bool:
     """Return whether dictionaries hold these very objects, each under its name, None standing for nothing."""
 
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:

@@ -154,10 +154,15 @@ static PyMethodDef methods[] = {
     {"draws", (PyCFunction)(void (*)(void))ds_python_draws, METH_FASTCALL,
      "draws(keys, first, n, width): numbers in [0, 1) by key, frame and place."},
     {"joined", ds_joined, METH_O, "joined(arrays): a new array of them end to end, in C order."},
+    {"callee", (PyCFunction)(void (*)(void))ds_callee, METH_FASTCALL,
+     "callee(known, converted, stand_ins, direct, otherwise, f): what a tracer calls in f's "
+     "place."},
     {"differing", ds_differing, METH_VARARGS,
-     "differing(now, then): which containers no longer hold the very objects that they held."},
+     "differing(now, then, versions): which containers no longer hold the very objects that they "
+     "held."},
     {"finds", ds_finds, METH_VARARGS,
-     "finds(places, names, values): whether dictionaries hold these very objects by name."},
+     "finds(places, names, values, versions): whether dictionaries hold these very objects by "
+     "name."},
     {"check_container", ds_check_container, METH_O, "Whether bytes are a safetensors file."},
     {"read_model", ds_read_model, METH_VARARGS, "A model file: graph, interface, signatures."},
     {"write_model", ds_write_model, METH_VARARGS, "A model file, to a callable."},

@@ -146,6 +146,21 @@ static bool check_arguments(const replay_object *r, PyObject *const *args, Py_ss
     return right;
 }
 
+PyObject *ds_replay_again(const replay_object *r, PyObject *const *args)
+{
+    asked a;
+    if (ds_replay_ask(r, args, &a) != DONE)
+        return NULL;
+    PyObject *place = PyDict_GetItemWithError(slot(r, a.entry, S_CALL_courses), a.key), *out = NULL;
+    if (place && (PyObject *)Py_TYPE(place) == of(r, PLACE)) {
+        Py_INCREF(place);
+        out = replayed_within(&a, place);
+        Py_DECREF(place);
+    }
+    ds_replay_forget(&a);
+    return out;
+}
+
 static PyObject *replay_call(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
     const replay_object *r = (replay_object *)self;
@@ -263,7 +278,22 @@ static PyObject *replay_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return (PyObject *)self;
 }
 
+static PyObject *replay_method(PyObject *Py_UNUSED(self), PyObject *function)
+{
+    return PyInstanceMethod_New(function);
+}
+
 static PyMethodDef replay_methods[] = {
+    {"mode", (PyCFunction)(void (*)(void))ds_replay_mode, METH_FASTCALL | METH_KEYWORDS,
+     "mode(forward, function, types, args, kwargs) -> what it did before, done again, else what "
+     "the forward's `asked` gives"},
+    {"function", (PyCFunction)(void (*)(void))ds_replay_function, METH_FASTCALL | METH_KEYWORDS,
+     "function(instead, function, ...) -> the same of a function of torch, else "
+     "instead(function, ...)"},
+    {"operator", (PyCFunction)(void (*)(void))ds_replay_operator, METH_FASTCALL,
+     "operator(instead, function, stream, ...) -> the same, else instead(stream, ...)"},
+    {"method", replay_method, METH_O,
+     "method(function) -> what is bound to instances as a function of Python is"},
     {"call", (PyCFunction)(void (*)(void))replay_call, METH_FASTCALL,
      "call(forward, function, args, kwargs) -> what it did before, done again; what stands in its "
      "place, or NotImplemented"},

@@ -24,7 +24,8 @@ enum { DS_N_STATUS = 16, DS_MAX_ARENAS = 8 };
     X(graph)        \
     X(engine)       \
     X(live)         \
-    X(stepper) X(stream) X(hold) X(prepared) X(count) X(decoder) X(decoding) X(record) X(replay)
+    X(stepper)      \
+    X(stream) X(hold) X(prepared) X(count) X(decoder) X(decoding) X(record) X(replay) X(window)
 #define DS_TYPE_MEMBER(name) PyTypeObject *name##_type;
 #define DS_TYPE_SPEC(name) extern PyType_Spec ds_##name##_spec;
 
@@ -118,6 +119,7 @@ void ds_give_arena(ds_module *m, ds_arena *arena);
 
 /* Functions of the module: joined.c, model.c. */
 PyObject *ds_joined(PyObject *module, PyObject *arrays);
+PyObject *ds_callee(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
 PyObject *ds_differing(PyObject *module, PyObject *args);
 PyObject *ds_finds(PyObject *module, PyObject *args);
 PyObject *ds_python_draws(PyObject *module, PyObject *const *args, Py_ssize_t n_args);

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -549,12 +550,12 @@ class Comprehension(ForLoop):
         return Gathered(frames, inner.dims, self._see)
 
 
-def iterate(iterable: Any, site: Site, loop: Any, found: dict[str, Any]) -> Any:
-    """Return what a ``for`` or a comprehension goes over."""
+def iterate(iterable: Any, site: Site, loop: Any, frame: FrameType) -> Any:
+    """Return what a ``for`` or a comprehension in a function's frame goes over."""
     frames = frames_in(iterable)
     if frames is None:
         return iterable
-    return (Comprehension(site) if loop is None else loop).begin(frames, found)
+    return (Comprehension(site) if loop is None else loop).begin(frames, variables(frame))
 
 
 def gathered(made: list[Any]) -> Any:

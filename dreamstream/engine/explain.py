@@ -38,7 +38,7 @@ from ..stream.context import Context
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import explained, passes_on
-from ..tracing import Hooks, Site, variables
+from ..tracing import Hooks, Site
 from .capture import as_output, begun
 from .explained_loops import ExplainedComprehension, ExplainedLoop, frames_instead, like, whole
 
@@ -347,10 +347,10 @@ class _Asking:
         return self._tracer.loop(site) if is_other else ExplainedLoop(site, explanation)
 
     def iterate(self, iterable: Any, site: Site, loop: Any) -> Any:
-        explanation, found = _CURRENT.get(), variables(sys._getframe(1))
+        explanation = _CURRENT.get()
         if explanation is not None and loop is None:
             loop = ExplainedComprehension(site, explanation)
-        return iterate(iterable, site, loop, found)
+        return iterate(iterable, site, loop, sys._getframe(1))
 
     def ways(self, w: Any, site: Any, seen: dict[str, Any]) -> Any:
         explanation = _CURRENT.get()

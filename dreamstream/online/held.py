@@ -71,6 +71,7 @@ class Held:
         self._now: list[Home] = []
         self._before: list[Any] = []
         self._places: list[Any] = []
+        self._versions = bytearray()
         self._states: list[tuple[Callable[[Any], Any], Any]] = []
         self._changing: set[int] = set()  # large places that calls change
         self._kept: list[_Kept] = []
@@ -98,11 +99,11 @@ class Held:
         if not first and self._changing:
             noted = [*noted, *(h for h in self._homes if _key(h.of) in self._changing)]
         if noted is self._now:  # what was noted before the last call mostly holds
-            for i in _core.differing(self._places, self._before):
+            for i in _core.differing(self._places, self._before, self._versions):
                 self._before[i] = _read(noted[i])
         else:
             self._before = list(map(_read, noted))
-            self._places = [home.of for home in noted]
+            self._places, self._versions = [home.of for home in noted], bytearray()
         self._now, self._kept_before = noted, self._kept
         self._states = self._settings() if self._generators or self.watched or self._has_settings else []
         self.noted = True
@@ -167,7 +168,7 @@ class Held:
     def _changes(self) -> list[_Kept]:
         """Return what has changed: the place, its key there, and what is there now and was there before."""
         out: list[_Kept] = []
-        for i in _core.differing(self._places, self._before):
+        for i in _core.differing(self._places, self._before, self._versions):
             home, before = self._now[i], self._before[i]
             if not _changed(home.of, before):
                 continue

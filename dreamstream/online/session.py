@@ -427,12 +427,15 @@ class Call(Replayed):
 
     def input_edge(self, index: int, dtype: str, features: tuple[int, ...]) -> Edge:
         """Return the edge of one input."""
+        before, now = self.frames_before, self.frames_now
         counts = np.empty((len(self.ids), 4), np.int64)
-        counts[:, :2] = self.frames_before[:, index : index + 1]
-        counts[:, 2:] = self.frames_now[:, index : index + 1]
+        counts[:, :2] = before[:, index : index + 1]
+        counts[:, 2:] = now[:, index : index + 1]
         # A stream begins with its first frame, or its end.
-        counts[~_any(self.frames_before, 1), 1] = -1
-        counts[~(_any(self.frames_now, 1) | self.ended), 3] = -1
+        if np.count_nonzero(before) < before.size:
+            counts[~_any(before, 1), 1] = -1
+        if np.count_nonzero(now) < now.size:
+            counts[~(_any(now, 1) | self.ended), 3] = -1
         static = index >= self.moving
         return Edge(self, self.session.lines.of_input(index, self.rates[index], dtype, features, static), counts)
 

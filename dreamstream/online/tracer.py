@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 from types import FrameType, FunctionType
 from typing import Any, ClassVar, NoReturn, cast
 
+from .. import _core
 from ..array import for_loops
 from ..array.deferred import Deferred, as_number, has_formula
 from ..array.frame_branches import FrameBranch, one_of, undecided
@@ -36,7 +37,7 @@ from ..stream.rules import (
 from ..stream.tree import leaves, map_leaves
 from ..tracing import Hooks, NoCopy, Site, variables
 from ..tracing.callees import wanted
-from ..tracing.copies import converted
+from ..tracing.copies import Converted, converted
 from . import registered
 
 #: Frames for which a function is asked whether it makes a tensor.
@@ -203,6 +204,11 @@ class Tracer(Hooks):
         **for_loops.INSTEAD,
     }
 
+    def __init__(self) -> None:
+        super().__init__()
+        known = self._known, Converted, self._stand_ins, self.direct
+        self.of = partial(_core.callee, *known, super().of)  # type: ignore[method-assign]
+
     def settle_lengths(self) -> None:
         """Give functions on tensors numbers, from now on, for lengths that are some in all but short streams."""
         self.of = self._of_settled  # type: ignore[method-assign]
@@ -313,7 +319,7 @@ class Tracer(Hooks):
         return _While() if site.kind == "while" else for_loops.ForLoop(site)
 
     def iterate(self, iterable: Any, site: Site, loop: Any) -> Any:
-        return for_loops.iterate(iterable, site, loop, variables(sys._getframe(1)))
+        return for_loops.iterate(iterable, site, loop, sys._getframe(1))
 
     def gathered(self, made: list[Any]) -> Any:
         return for_loops.gathered(made)

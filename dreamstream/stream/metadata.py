@@ -180,12 +180,12 @@ class StreamMetadata:
     @property
     def min_length(self) -> int:
         """Shortest row; 0 on an empty batch."""
-        return int(np.minimum.reduce(self._lengths)) if self._ids else 0
+        return min(self._lengths.tolist(), default=0)
 
     @property
     def max_length(self) -> int:
         """Longest row; 0 on an empty batch."""
-        return int(np.maximum.reduce(self._lengths)) if self._ids else 0
+        return max(self._lengths.tolist(), default=0)
 
     @property
     def any_starting(self) -> bool:
@@ -252,6 +252,8 @@ class StreamMetadata:
 
     def with_lengths(self, lengths: IntArray) -> StreamMetadata:
         """Return metadata of the same rows with other lengths, which are known to be right."""
+        if lengths.tobytes() == self._lengths.tobytes():
+            return self
         meta = object.__new__(StreamMetadata)
         for name in ("_ids", "_sos", "_eos"):
             object.__setattr__(meta, name, getattr(self, name))

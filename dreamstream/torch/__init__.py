@@ -40,10 +40,11 @@ from .forward import (  # noqa: F401  (they enter what torch's functions do)
     random_numbers,
     volumes,
 )
+from .forward.places import operator
 from .patch import FRONT, StreamModule
 from .tensor import StreamTensor
 from .tensor.creation import as_stream_tensor, stream_tensor
-from .tensor.stream_tensor import TAKERS
+from .tensor.stream_tensor import OPERATORS, SHELL, TAKERS
 
 __all__ = [
     "FRONT", "FunctionalModule", "StreamModule", "StreamTensor", "as_stream_tensor", "functionalize",
@@ -52,5 +53,7 @@ __all__ = [
 
 TAKERS.making, TAKERS.outside, TAKERS.inside = as_stream_tensor, outside.call, mode.call
 TAKERS.beneath, TAKERS.aliased = mode.call_beneath, mode.note_alias
+for _name in OPERATORS:
+    setattr(SHELL, _name, operator(_name))
 for _kind in (Quotient, Deferred):
     setattr(_kind, "__torch_function__", mode.CALL_OF_SIZES)  # noqa: B010

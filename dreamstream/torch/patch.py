@@ -40,6 +40,7 @@ from .forward.drawn import places_of_draws, warn_of_others
 from .forward.held import TorchHeld
 from .forward.layers import is_recurrence, streaming_forward, unstreamable
 from .forward.mode import Forward, current, running
+from .forward.places import REPLAY
 from .outside.attention import DeclaredContext
 from .private import pytree
 from .run import declared as _declared  # noqa: F401  (operators declared in Python take torch tensors)
@@ -111,6 +112,7 @@ class Layer:
         called = _called_by(kind)
         self._rooms, self._names = [now for now, _, _ in called], [name for _, name, _ in called]
         self._functions = [now.get(name) for now, name, _ in called]
+        self._versions, self._rooms_versions = bytearray(), bytearray()
         own = self._functions == [function for _, _, function in called]
         other = streaming_forward(module) is not None and not is_recurrence(module)
         inside = "forward" in state or state["_modules"] or any(self._hooks) or other
@@ -123,8 +125,8 @@ class Layer:
             module.__dict__ is self._state
             and kind is self.kind
             and kind.forward is self.forward
-            and not _core.differing(self._places, self._before)
-            and _core.finds(self._rooms, self._names, self._functions)
+            and not _core.differing(self._places, self._before, self._versions)
+            and _core.finds(self._rooms, self._names, self._functions, self._rooms_versions)
         )
 
 
@@ -224,7 +226,12 @@ class TorchPatch(Patch):
             layer = self._layer = Layer(module, 0 if layer is None else layer.number + 1)
         if not layer.is_own or registered_for(kind) is not None:
             return self._inside(module, args, kwargs)
-        return forward.replayed(self, (*args, *layer.settings), {}, partial(self._inside, module, args, kwargs))
+        return REPLAY.function(TorchPatch._recorded, self, *args, *layer.settings)
+
+    def _recorded(self, x: Any, *settings: Any) -> Any:
+        """Run a layer where its call before isn't known, or isn't repeated."""
+        anew = partial(self._inside, self.module, (x,), {})
+        return current().replayed(self, (x, *settings), {}, anew)
 
     def _of_copy(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.strip(module.__dict__)

@@ -3,6 +3,7 @@
 import copy
 import math
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -187,6 +188,42 @@ def looped_by(x, factor):
         h = h / factor + x[:, :, t] * factor.item()
         made.append(h)
     return torch.stack(made, 2)
+
+
+#: Functions, and how many functions of the front end a warm call of one runs, its kernel among them.
+REPEATED = {
+    "a function": (lambda m, x: torch.relu(x), 1),
+    "a function of torch.nn": (lambda m, x: F.relu(x), 1),
+    "an operator": (lambda m, x: x + x, 1),
+    "a layer": (lambda m, x: m.act(x), 4),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", REPEATED)
+def test_what_is_repeated_runs_few_functions_of_python(name):
+    function, most = REPEATED[name]
+    ran = {}
+    for times in (4, 8):
+
+        def forward(m, x, times=times):
+            for _ in range(times):
+                x = function(m, x)
+            return x
+
+        model = Of(forward).eval()
+        model.act = nn.ReLU()
+        ds.patch_module(model).online()
+        for first in (True, *[False] * 9):  # the first are watched for random numbers
+            model(ds.stream_tensor([torch.randn(4, 3)], ids=["a"], sos=first))
+        chunk, seen = ds.stream_tensor([torch.randn(4, 3)], ids=["a"]), []
+        sys.setprofile(partial(lambda seen, frame, event, _: event == "call" and seen.append(frame.f_code), seen))
+        try:
+            model(chunk)
+        finally:
+            sys.setprofile(None)
+        ran[times] = len([code for code in seen if "/dreamstream/torch/" in code.co_filename])
+    assert (ran[8] - ran[4]) / 4 <= most, ran
 
 
 NUMBERS = {

@@ -7,11 +7,13 @@ from typing import Any
 import torch
 
 from ...online.tracer import TRACER
+from ...stream.where import passes_on
 from ...tracing.callees import GOES_ON, ORIGINALS
 from ..private import APPLY, CALLS_USERS, CheckpointFunction, detects_causality, original_of
 from ..tensor.stream_tensor import SHELL
 from .custom import checkpointed
 from .mode import running
+from .places import REPLAY
 
 GOES_ON.update(CALLS_USERS)
 ORIGINALS.append(original_of)
@@ -40,10 +42,19 @@ def _apply(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
     return APPLY.__get__(None, cls)(*args, **kwargs)
 
 
+@passes_on
+def _in_turn(modules: Any, input: Any) -> Any:
+    """Run `torch.nn.Sequential`: no loop over frames is looked for where modules are gone through."""
+    for module in modules:
+        input = TRACER.of(module)(input)
+    return input
+
+
 TRACER.stand_in(APPLY, _apply)
+TRACER.stand_in(torch.nn.Sequential.forward, _in_turn)
 TRACER.stand_in(detects_causality, partial(_hint, detects_causality))
 
 for _function in [*vars(torch.nn.functional).values()]:
     asks = type(_function) is FunctionType and "handle_torch_function" in _function.__code__.co_names
     if asks and TRACER.stands_for(_function) is None:
-        TRACER.stand_in(_function, partial(_of_streams, _function))
+        TRACER.stand_in(_function, partial(REPLAY.function, _of_streams, _function))

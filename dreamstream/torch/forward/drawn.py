@@ -116,19 +116,18 @@ def places_of_draws(forward: Any) -> Iterator[list[str]]:
     It often uses what was drawn.
     """
     lines: list[str] = []
-    before, call = _places(), forward.call
+    before = _places()
 
-    def watching(*args: Any) -> Any:
+    def watching() -> None:
         if not lines and _places() != before:
             lines.append(user_line())
-        return call(*args)
 
-    forward.call = watching
+    forward.watching = watching
     try:
         with forward:
             yield lines
     finally:
-        del forward.call
+        forward.watching = None
 
 
 def warn_of_others(name: str, lines: list[str]) -> None:

@@ -85,9 +85,9 @@ from .names import (
     meaning_of,
     writes,
 )
-from .places import REPLAY, Anew, Repeats, handled, looked_at, noted, recorded, repeated, same
+from .places import REPLAY, RUNNING, Anew, Repeats, handled, looked_at, noted, recorded, repeated, same
 
-_CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
+_CURRENT: ContextVar[Forward | None] = RUNNING
 
 
 running = _CURRENT.get  #: Returns the forward that is running, or None.
@@ -139,19 +139,20 @@ class Forward(Repeats, TorchFunctionMode):
         self.held: TorchHeld | None = None
         self.gradients: Gradients | None = None
         self.drawn: Drawn | None = None
-        self._stand_in = torch.empty(0, device=device)
         self._beneath: NotStreamableError | None = None
         self._session = getattr(entry, "session", None)
         self._has_loose: bool = getattr(self._session, "has_loose", False)
-        self._depth = 0
+        self.depth = 0
+        self.watching: Callable[[], None] | None = None  # runs before what is done with streams
 
     @passes_on
-    def __torch_function__(
+    def asked(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if SHELL in types or concerned(args) or (kwargs and concerned(kwargs)):
-            return self.call(func, args, kwargs or {})
+        """Answer what torch asks a mode, where nothing is done again: see `Repeats`."""
         kwargs, gradients = kwargs or {}, self.gradients
+        if SHELL in types or concerned(args) or (kwargs and concerned(kwargs)):
+            return self.call(func, args, kwargs)
         if gradients is None:
             return self._plainly(func, args, kwargs)
         if func is set_gradients:
@@ -194,7 +195,7 @@ class Forward(Repeats, TorchFunctionMode):
         self.gradients = Gradients(self.entry, self.device) if torch.is_grad_enabled() else None
         self.drawn = None
         enter_mode(self)
-        self._depth = n_modes()
+        self.depth = n_modes()
         return self
 
     def leave(self, *exception: Any) -> None:
@@ -232,6 +233,8 @@ class Forward(Repeats, TorchFunctionMode):
     # ---------------------------------------------------------------- one call
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on streams; whatever it fails with names the user's line."""
+        if self.watching is not None:
+            self.watching()
         try:
             gradients = self.gradients
             if func == SHAPE and type(own := args[0]._inner) is NativeStream:
@@ -255,7 +258,7 @@ class Forward(Repeats, TorchFunctionMode):
     def replayed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], anew: Callable[[], Any]) -> Any:
         """Run a function of torch's, or a layer by its handle, without asking where it did the same before."""
         entry, gradients = self.entry, self.gradients
-        watched = n_modes() != self._depth or "call" in self.__dict__  # by another mode, or for what draws numbers
+        watched = n_modes() != self.depth or self.watching is not None  # another mode is asked first
         if watched or entry.courses is None or not (gradients is None or gradients.quiet):
             return anew()
         done = entry.n_done
@@ -508,7 +511,7 @@ class Forward(Repeats, TorchFunctionMode):
         if handler is not None:
             return self._wrapped(handler(inner))
         if what.startswith("is_") or what in ("layout", "itemsize", "nbytes", "output_nr", "_version"):
-            return getattr(self._stand_in, what)
+            return getattr(torch.empty(0, device=self.device), what)
         if hasattr(inner, what):
             return self._wrapped(getattr(inner, what))
         raise NotStreamableError.here(f"{what} of a stream inside a forward")

@@ -34,11 +34,12 @@ from ...stream.edge import Edge, Line, Request
 from ...stream.rules import Token
 from ...stream.rules.sums import Unknown
 from ...stream.tree import leaves, map_leaves
-from ..private import without_functions
+from ..private import n_modes, without_functions
 from ..run.kernels import attention
 from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
 from .complex_pair import Complex, parts_of
 from .keys import ATOMS, NUMBERS, SIZES, Asked, as_bytes, asked_in_body, is_small, key_of_size, paths_to
+from .names import SHAPE
 
 #: What a result may hold beside streams.
 _RESULTS = (*NUMBERS, float, *ATOMS)
@@ -551,14 +552,25 @@ ANEW, _MOST = Anew(set()), 1024
 class Repeats:
     """What `_core.Replay` reads of a forward, in slots: see `dreamstream.torch.forward.mode.Forward`."""
 
-    __slots__ = ("_parameters", "drawn", "entry", "gradients")
+    __slots__ = ("_parameters", "depth", "drawn", "entry", "gradients", "watching")
 
+
+#: The forward that is running, or None.
+RUNNING: ContextVar[Any] = ContextVar("dreamstream_forward", default=None)
 
 REPLAY = _core.Replay(
     SHELL, NativeStream, Edge, Line, Replayed, Repeats, Place,
     ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)), STAND_IN.as_subclass,
-    without_functions, torch.is_grad_enabled, key_of_size,
+    without_functions, torch.is_grad_enabled, key_of_size, RUNNING, n_modes, SHAPE,
 )  # fmt: skip
+
+#: What torch asks of a forward, a mode: what is done again runs no function of Python.
+Repeats.__torch_function__ = REPLAY.method(REPLAY.mode)  # type: ignore[attr-defined]
+
+
+def operator(name: str) -> Any:
+    """Return the method of shells for an operator of Python's, which likewise runs no function of Python."""
+    return REPLAY.method(partial(REPLAY.operator, getattr(StreamTensor, name), getattr(torch.Tensor, name)))
 
 
 def repeated(

@@ -26,7 +26,7 @@ from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
 from ..forward.constants import NARROW, Constant, constant_of, dtype_of
 from ..forward.library import TORCH
-from ..private import without_functions
+from ..private import is_watched, without_functions
 from ..tensor.padding import flat, same, to_device
 from ..train.groups import Guard
 from .kernels import KERNELS, Kernel, Step
@@ -128,6 +128,7 @@ class TorchCall(Call):
     session: TorchSession
     library: Library = TORCH
     keeps_frames = True
+    plain = False  #: Whether values are memory of the processor, of which nothing but the call takes notice.
     has_converted = False  #: Whether positions have become streams in it.
 
     def begin(self, device: torch.device, keeps_tape: bool, detach: bool) -> None:
@@ -141,6 +142,7 @@ class TorchCall(Call):
             session.courses.clear()
         self.parameters = self.session.parameters
         self.keeps_tape = keeps_tape
+        self.plain = device.type == "cpu" and not (torch.is_grad_enabled() or is_watched())
         if self.fresh or self.session.table.device != device:  # the module may have been moved
             self.session.table = Table(device)
         old: list[StateRow | None] = [None if s is None else s.states for s in self.old]
@@ -150,7 +152,7 @@ class TorchCall(Call):
         #: The rows of `store` with the states before the call, None where they are elsewhere (see `Table`).
         self.old_rows = self.gathered.run_in(self.store)
         self.index = rows_index([p.row for p in self.state_rows], device)
-        self.some_end = bool(self.ended.any())
+        self.some_end = bool(np.count_nonzero(self.ended))
         #: Whether all rows stand at the same place, now and before: then they do so at every operation.
         self.alike = len(self.ids) == 1 or (
             bool(self.ids)

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ... import _core
 from ..tensor.padding import Ints, as_rows, flat, to_device
 from .kernels import Kernel, Step
-from .kernels.registry import as_they_are
-from .windows import Columns, columns_of
+from .windows import Columns
 
 #: ``fn(call, value, counts, made, *weights)`` gives a value, or one for each output; None where it can't. `counts`
 #: are the value's, `made` the first output's.
@@ -59,83 +58,113 @@ def steady(
     begin, n, fill, compute = kernel.sees(step, weights)
     back, tail, new = kept[1:]
     seen, n_features = (begin - kept[0], n, fill), len(step.features[0])
-    if new < 0:
-        return _of_ragged(back, tail, seen, compute, n_features, lines_up)
-    return _of_windows((back, tail, new), seen, compute, n_features, rows, whole)
+    return _Windows((back, tail, new), seen, compute, n_features, rows, whole and new >= 0, lines_up).repeat
 
 
-def _of_windows(
-    kept: tuple[int, int, int],
-    seen: tuple[int, int, float],
-    compute: Callable[..., Tensor],
-    n_features: int,
-    rows: int,
-    whole: bool,
-) -> Repeat:
-    """Return what reads n columns, from an offset on, of rows that get equally many frames; see `steady`."""
-    (back, tail, new), (offset, n, fill) = kept, seen
-    width = back + new
-    see: Callable[[Tensor], Tensor] | None = None
-    if (offset, n) != (0, width):
-        see = partial(columns_of, begin=offset, n=n, fill=fill)
-        if 0 <= offset <= width - n:
-            see = lambda grid: grid.narrow(1, offset, n)  # noqa: E731
-    keeps, most, computes = back or tail, max(back, tail), compute is not as_they_are
+class _Windows:
+    """Reads n columns, from an offset on, of kept and new frames; see `steady`.
 
-    def repeat(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor:
-        grid = value.unsqueeze(0) if rows == 1 else value.reshape(rows, new, *value.shape[1:])
-        if keeps:
-            store, key = call.store, (call.n_done - 1, 0)
-            table = store.tensors.get(key) if call.old_rows is not None else None
-            if table is not None and (table.shape[1] < most or table.shape[0] < store.n_rows):
-                table = None
-            if back:
-                old = call.gathered.rows(key) if table is None else table[call.old_rows]
-                grid = torch.cat((old if old.shape[1] == back else old[:, :back], grid), 1)
-            if tail:
-                last = grid.narrow(1, width - tail, tail)
-                if table is not None and table.shape[1] == tail:
-                    table[call.index] = last.detach() if last.requires_grad else last
-                else:
-                    store.write(key, last, call.index)
-        frames = grid if see is None else see(grid)
-        out: Tensor = compute(frames, *weights) if computes else frames
-        if out.dim() == 1 + n_features:
+    Parameters
+    ----------
+    kept : tuple of int
+        How many frames were kept, are kept now, and are new.
+    seen : tuple
+        Offset, n, and what stands where there is no frame.
+    compute : callable
+        ``fn(frames, *weights)``.
+    n_features : int
+        Of the result's dimensions.
+    rows, whole, lines_up
+        See `steady`.
+    """
+
+    def __init__(
+        self,
+        kept: tuple[int, int, int],
+        seen: tuple[int, int, float],
+        compute: Callable[..., Tensor],
+        n_features: int,
+        rows: int,
+        whole: bool,
+        lines_up: bool,
+    ) -> None:
+        self._kept, self._seen, self._compute, self._rows, self._whole = kept, seen, compute, rows, whole
+        self._lines_up, self._rank = lines_up, 1 + n_features
+        (back, tail, new), (offset, n, fill) = kept, seen
+        there = offset >= 0 and (fill == 0.0 if new < 0 else offset + n <= back + new)
+        columns = rows, back, new, tail, offset, n
+        self._window = _core.Window(Tensor, *columns) if there and n and (back or tail) else None
+
+    def repeat(self, call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor | None:
+        """See `Repeat`."""
+        frames = self._copied(call, value, counts) if call.plain and self._window is not None else None
+        if frames is None and (frames := self._joined(call, value, counts)) is None:
+            return None
+        out = self._compute(frames, *weights)
+        if out.dim() == self._rank:
             return out
-        return out.flatten(0, 1) if whole else flat(out, made[:, 2] - made[:, 0])
+        return out.flatten(0, 1) if self._whole else flat(out, made[:, 2] - made[:, 0])
 
-    return repeat
+    def _copied(self, call: Any, value: Tensor, counts: Any) -> Tensor | None:
+        """Return the columns as a tensor of their own, the last ones being kept; None where memory isn't plain."""
+        assert self._window is not None
+        table = call.store.tensors.get((call.n_done - 1, 0))
+        if table is None:
+            return None
+        frames = value.new_empty((self._rows, self._seen[1], *value.shape[1:]))
+        taken = self._window.take(table, call.old_rows, call.index, value.contiguous(), counts, frames)
+        return frames if taken else None
 
-
-def _of_ragged(
-    back: int,
-    tail: int,
-    seen: tuple[int, int, float],
-    compute: Callable[..., Tensor],
-    n_features: int,
-    lines_up: bool,
-) -> Repeat:
-    """Return what reads n columns, from an offset on, of rows that get unequally many frames; see `steady`."""
-    offset, n, fill = seen
-
-    def repeat(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor | None:
+    def _joined(self, call: Any, value: Tensor, counts: Any) -> Tensor | None:
+        """Return the columns as torch puts them together, the last ones kept; None where rows are too uneven."""
+        (back, tail, new), (offset, n, fill) = self._kept, self._seen
         key = call.n_done - 1, 0
         old = call.gathered.rows(key) if back else None
-        window = Columns(old, value, 0, back, -1, counts, call.some_end or not lines_up)
+        window = Columns(old, value, 0, back, new, counts, call.some_end or not self._lines_up)
         if not (call.keeps_tape or window.is_dense):
             return None
-        out = compute(window.run(offset, n, fill), *weights)
+        frames = window.run(offset, n, fill)
         if tail:
             call.store.write(key, window.tail(tail), call.index)
-        return out if out.dim() == 1 + n_features else flat(out, made[:, 2] - made[:, 0])
-
-    return repeat
+        return frames
 
 
 def single(value: Tensor, lengths: Ints) -> Tensor | None:
     """Return the rows that have a frame, on the frames' device, where none has more; else None."""
     rows = np.flatnonzero(lengths)
     return to_device(rows, value.device) if len(rows) == value.shape[0] else None
+
+
+class _Carried:
+    """Tensor k of those that rows carry: copied in memory where that is plain, else by torch's functions."""
+
+    _reads: _core.Window | None = None
+    _writes: _core.Window | None = None
+
+    def __init__(self, k: int) -> None:
+        self._k = k
+
+    def read(self, call: Any) -> Tensor | None:
+        """Return what rows carry; None: nobody has it."""
+        self._key = key = call.n_done - 1, "carried", self._k
+        table = self._table = call.store.tensors.get(key) if call.plain else None
+        if table is not None and table.dim() > 1:
+            rows, shape = call.gathered.n_rows, table.shape[1:]
+            if self._reads is None:
+                self._reads = _core.Window(Tensor, rows, shape[0], 0, 0, 0, shape[0])
+                self._writes = _core.Window(Tensor, rows, 0, shape[0], shape[0], 0, 0)
+                self._none = table.new_empty(0)
+            out: Tensor = table.new_empty((rows, *shape))
+            if self._reads.take(table, call.old_rows, call.index, self._none, None, out):
+                return out
+        found: Tensor | None = call.gathered.rows(key, copy=call.keeps_tape)
+        return found
+
+    def write(self, call: Any, part: Tensor) -> None:
+        """Let rows carry this on."""
+        table, index, own = self._table, call.index, self._writes
+        if table is None or not own or not own.take(table, index, index, part.contiguous(), None, self._none):
+            call.store.write(self._key, part, call.index)
 
 
 def carrying(
@@ -160,17 +189,15 @@ def carrying(
     assert kernel.onwards is not None
     on, n_features = kernel.onwards(replace(step), weights), len(step.features[0])
 
+    states = [_Carried(k) for k in range(n_carried)]
+
     def repeat(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Any:
-        place, gathered, store = call.n_done - 1, call.gathered, call.store
-        keys = [(place, "carried", k) for k in range(n_carried)]
-        state = []
-        for key in keys:
-            part = gathered.rows(key, copy=call.keeps_tape)
-            if part is None:  # of an older version
-                return None
-            state.append(part)
+        found = [s.read(call) for s in states]
+        state = [part for part in found if part is not None]
+        if len(state) < n_carried:  # of an older version
+            return None
         if new >= 0:
-            y, after = on(value.reshape(gathered.n_rows, new, *value.shape[1:]), None, weights, state)
+            y, after = on(value.reshape(call.gathered.n_rows, new, *value.shape[1:]), None, weights, state)
         else:
             lengths = counts[:, 2] - counts[:, 0]
             if (rows := single(value, lengths)) is not None:
@@ -180,8 +207,8 @@ def carrying(
             else:
                 y, after = on(as_rows(value, lengths), torch.from_numpy(lengths), weights, state)
                 y = flat(y, lengths)
-        for key, part in zip(keys, after):
-            store.write(key, part, call.index)
+        for s, part in zip(states, after):
+            s.write(call, part)
         if y.dim() != 1 + n_features:
             y = y.flatten(0, 1)
         return (y, *[none(value, (value, *weights)) for none in nothing]) if nothing else y

@@ -156,13 +156,16 @@ class Gathered:
 
     def __init__(self, places: Sequence[StateRow | None], device: torch.device) -> None:
         self.n_rows = len(places)
-        self._stores: list[tuple[Any, Ints, Ints]] = []
         self.fresh = np.array([p is None for p in places], bool)
         self.some_fresh = None in places
-        for store in {id(p.store): p.store for p in places if p is not None}.values():
-            found = [(i, p.row) for i, p in enumerate(places) if p is not None and p.store is store]
-            own, rows = np.array(found, np.int64).T
-            self._stores.append((store, rows, own))
+        found: dict[int, tuple[Any, list[int], list[int]]] = {}
+        for i, p in enumerate(places):
+            if p is not None:
+                _, rows, own = found.setdefault(id(p.store), (p.store, [], []))
+                rows.append(p.row)
+                own.append(i)
+        arrays = [(s, np.array(rows, np.int64), np.array(own, np.int64)) for s, rows, own in found.values()]
+        self._stores: list[tuple[Any, Ints, Ints]] = arrays
         self.versions = frozenset[Any]().union(*[s.versions for s, _, _ in self._stores if isinstance(s, Record)])
         self._device = device
         self._indices: dict[tuple[int, bool], Tensor] = {}

@@ -143,7 +143,7 @@ class _AsRows(torch.autograd.Function):
 def unpad(padded: Tensor, info: Info) -> Tensor:
     """Return the frames ``[frames of all rows][features...]``, features as they are seen; differentiable."""
     width, layout = info.width_of(padded.shape), layout_of(info.names)
-    grid = padded.permute(layout.order)
+    grid = padded if layout.order == list(range(padded.dim())) else padded.permute(layout.order)
     rank = len(layout.order) - len(layout.features)
     if rank != 2:
         grid = grid.reshape(len(info.meta), width, *grid.shape[rank:])

@@ -516,7 +516,8 @@ def _operator(name: str) -> Any:
 
 
 _names = [f"{kind}{name}" for name in (*ARITHMETIC, *BITWISE, "matmul") for kind in ("", "r", "i")]
-for _name in (*_names, *RELATIONS):
-    if hasattr(torch.Tensor, f"__{_name}__"):
-        setattr(StreamTensor, f"__{_name}__", _operator(f"__{_name}__"))
+#: The methods of Python's operators.
+OPERATORS = [f"__{name}__" for name in (*_names, *RELATIONS) if hasattr(torch.Tensor, f"__{name}__")]
+for _name in OPERATORS:
+    setattr(StreamTensor, _name, _operator(_name))
 StreamTensor.__hash__ = torch.Tensor.__hash__  # type: ignore[method-assign, assignment]

@@ -1,0 +1,281 @@
+/* _core.Window: puts what was kept of streams and their new frames together, in the memory of torch's tensors.
+ *
+ * A row has `back` kept columns and behind them `added` new ones, or as many as counts say. Those that an operator sees,
+ * `seen` of them from `offset` on, are copied into a tensor of their own, zeros behind a row's; the last `tail` into the
+ * row of the table of states that is read in the next call. So no tensor is made of what only moves, which costs more
+ * than the few bytes do.
+ *
+ *     table   [rows][width][frame]   two rows for each stream: one is read, the other written
+ *     value   [frames of all rows][frame]
+ *     out     [rows][seen][frame]
+ *
+ * Invariants: all of it is memory of the processor, of one element type, contiguous and as large as it must be, else
+ * nothing is touched. Tensors are asked for their memory in every call, and none is kept beyond the table's. */
+#include "python/support.h"
+
+enum { BACK, ADDED, TAIL, OFFSET, SEEN, N_COLUMNS };
+
+/* clang-format off */
+#define NAMES(X) X(data_ptr) X(is_contiguous) X(is_neg) X(is_cpu) X(dtype) X(nbytes) X(shape)
+/* clang-format on */
+#define NAME_NUMBER(name) N_##name,
+enum { NAMES(NAME_NUMBER) N_NAMES };
+
+typedef struct window_object {
+    PyObject_HEAD PyObject *tensor_type;
+    PyObject *names[N_NAMES];            /* interned */
+    Py_ssize_t rows, columns[N_COLUMNS]; /* see above */
+    PyObject *table, *dtype; /* the table that is known, or NULL, and its element type */
+    Py_ssize_t n_rows, width, frame_bytes; /* of the known table */
+} window_object;
+
+/* An attribute that is an integer, or what a method without arguments returns; -1 with an exception. */
+static Py_ssize_t number(const window_object *w, PyObject *x, int name, bool is_method)
+{
+    PyObject *found = is_method ? PyObject_CallMethodNoArgs(x, w->names[name])
+                                : PyObject_GetAttr(x, w->names[name]);
+    const Py_ssize_t n = found ? PyLong_AsSsize_t(found) : -1;
+    Py_XDECREF(found);
+    return n;
+}
+
+/* Whether an attribute is this object, or what a method returns; -1 with an exception. */
+static int gives(const window_object *w, PyObject *x, int name, bool is_method, PyObject *wanted)
+{
+    PyObject *found = is_method ? PyObject_CallMethodNoArgs(x, w->names[name])
+                                : PyObject_GetAttr(x, w->names[name]);
+    Py_XDECREF(found);
+    return found ? found == wanted : -1;
+}
+
+/* Whether a tensor's elements lie in the processor's memory as they are, one behind the other; -1 with an exception. */
+static int lies_plainly(const window_object *w, PyObject *x)
+{
+    if ((PyObject *)Py_TYPE(x) != w->tensor_type)
+        return 0;
+    const int is_cpu = gives(w, x, N_is_cpu, false, Py_True);
+    const int is_plain = is_cpu == 1 ? gives(w, x, N_is_contiguous, true, Py_True) : is_cpu;
+    return is_plain == 1 ? gives(w, x, N_is_neg, true, Py_False) : is_plain;
+}
+
+/* Learns the sizes of a table; whether it can be used, -1 with an exception. */
+static int learn(window_object *w, PyObject *table)
+{
+    const int is_plain = lies_plainly(w, table);
+    PyObject *shape = is_plain == 1 ? PyObject_GetAttr(table, w->names[N_shape]) : NULL;
+    PyObject *dtype = shape ? PyObject_GetAttr(table, w->names[N_dtype]) : NULL;
+    int right = is_plain < 0 || (is_plain && !dtype) ? -1 : 0;
+    if (dtype && PyTuple_Check(shape) && PyTuple_GET_SIZE(shape) > 1) {
+        const Py_ssize_t n_rows = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, 0));
+        const Py_ssize_t width = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, 1));
+        const Py_ssize_t n_bytes = number(w, table, N_nbytes, false);
+        right = PyErr_Occurred() ? -1 : n_rows > 0 && width > 0;
+        if (right == 1) {
+            w->n_rows = n_rows;
+            w->width = width;
+            w->frame_bytes = n_bytes / (n_rows * width);
+            Py_XSETREF(w->dtype, Py_NewRef(dtype));
+            Py_XSETREF(w->table, Py_NewRef(table));
+        }
+    }
+    Py_XDECREF(shape);
+    Py_XDECREF(dtype);
+    return right;
+}
+
+/* Reads which rows of the table are meant: false, with or without an exception, where they don't lie evenly in it. */
+static bool read_rows(const window_object *w, PyObject *slice, Py_ssize_t *first, Py_ssize_t *step)
+{
+    Py_ssize_t stop;
+    if (!PySlice_Check(slice) || PySlice_Unpack(slice, first, &stop, step) < 0)
+        return false;
+    return *first >= 0 && *step > 0 && *first + (w->rows - 1) * *step < w->n_rows;
+}
+
+/* A row of a call: its kept frames, its new ones, and how many columns both are. */
+typedef struct row {
+    const char *kept, *added;
+    Py_ssize_t back, width;
+} row;
+
+/* Copies columns of a row, zeros behind its last; returns where they end. */
+static char *copy_columns(const window_object *w, char *to, const row *from, Py_ssize_t begin,
+                          Py_ssize_t n)
+{
+    const size_t bytes = (size_t)w->frame_bytes;
+    const Py_ssize_t back = from->back, end = Py_MIN(begin + n, from->width);
+    if (begin < back && begin < end) {
+        const size_t n_kept = (size_t)(Py_MIN(end, back) - begin) * bytes;
+        memcpy(to, from->kept + (size_t)begin * bytes, n_kept);
+    }
+    const Py_ssize_t first = Py_MAX(begin, back);
+    if (first < end)
+        memcpy(to + (size_t)(first - begin) * bytes, from->added + (size_t)(first - back) * bytes,
+               (size_t)(end - first) * bytes);
+    const Py_ssize_t n_there = Py_MAX(end - begin, 0);
+    memset(to + (size_t)n_there * bytes, 0, (size_t)(n - n_there) * bytes);
+    return to + (size_t)n * bytes;
+}
+
+/* How many frames a row gets. */
+static Py_ssize_t added_to(const window_object *w, const int64_t *counts, Py_ssize_t r)
+{
+    const Py_ssize_t added = w->columns[ADDED];
+    return added < 0 ? (Py_ssize_t)(counts[4 * r + 2] - counts[4 * r]) : added;
+}
+
+/* Counts how many frames there are; whether more than half of the new columns of all rows have one. */
+static bool is_dense(const window_object *w, const int64_t *counts, Py_ssize_t *n_frames)
+{
+    Py_ssize_t most = 0;
+    *n_frames = 0;
+    for (Py_ssize_t r = 0; r < w->rows; r++) {
+        const Py_ssize_t added = added_to(w, counts, r);
+        if (added < 0 || w->columns[BACK] + added < w->columns[TAIL])
+            return false;
+        most = Py_MAX(most, added);
+        *n_frames += added;
+    }
+    return w->rows * most <= 2 * *n_frames || w->rows * most == *n_frames;
+}
+
+/* Whether a tensor of this call is as large as so many frames; -1 with an exception. */
+static int is_as_large(const window_object *w, PyObject *x, Py_ssize_t n)
+{
+    const Py_ssize_t n_bytes = number(w, x, N_nbytes, false);
+    return PyErr_Occurred() ? -1 : n_bytes == n * w->frame_bytes;
+}
+
+/* Whether a call's tensors are what is copied here; -1 with an exception. */
+static int fits(window_object *w, PyObject *table, PyObject *value, Py_ssize_t n_frames,
+                PyObject *out)
+{
+    int right = table == w->table ? 1 : learn(w, table);
+    if (right == 1)
+        right = w->width >= w->columns[BACK] && w->width >= w->columns[TAIL];
+    if (right == 1)
+        right = lies_plainly(w, value);
+    if (right == 1)
+        right = gives(w, value, N_dtype, false, w->dtype);
+    if (right == 1)
+        right = is_as_large(w, value, n_frames);
+    return right == 1 ? is_as_large(w, out, w->rows * w->columns[SEEN]) : right;
+}
+
+/* Where a tensor's elements begin; NULL, where there are none or with an exception. */
+static char *memory_of(const window_object *w, PyObject *x)
+{
+    PyObject *address = PyObject_CallMethodNoArgs(x, w->names[N_data_ptr]);
+    char *memory = address ? PyLong_AsVoidPtr(address) : NULL;
+    Py_XDECREF(address);
+    return memory;
+}
+
+/* take(table, old, next, value, counts, out): fills `out` and the next rows of the table; false where nothing was done. */
+static PyObject *window_take(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+    window_object *w = (window_object *)self;
+    enum { TABLE, OLD, NEXT, VALUE, COUNTS, OUT, N_ARGUMENTS };
+    if (n_args != N_ARGUMENTS)
+        return PyErr_Format(PyExc_TypeError, "take(table, old, next, value, counts, out)");
+    PyArrayObject *array = (PyArrayObject *)args[COUNTS];
+    if (w->columns[ADDED] < 0 &&
+        !(PyArray_Check(args[COUNTS]) && PyArray_TYPE(array) == NPY_INT64 &&
+          PyArray_IS_C_CONTIGUOUS(array) && PyArray_SIZE(array) == 4 * w->rows))
+        return Py_NewRef(Py_False);
+    const int64_t *counts = w->columns[ADDED] < 0 ? PyArray_DATA(array) : NULL;
+    Py_ssize_t n_frames, old, old_step, next, next_step;
+    if (!is_dense(w, counts, &n_frames))
+        return Py_NewRef(Py_False);
+    const int right = fits(w, args[TABLE], args[VALUE], n_frames, args[OUT]);
+    if (right < 0)
+        return NULL;
+    if (!right || !read_rows(w, args[OLD], &old, &old_step) ||
+        !read_rows(w, args[NEXT], &next, &next_step))
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
+    char *states = memory_of(w, args[TABLE]), *to = memory_of(w, args[OUT]);
+    row from = {NULL, memory_of(w, args[VALUE]), w->columns[BACK], 0};
+    if (PyErr_Occurred())
+        return NULL;
+    const Py_ssize_t tail = w->columns[TAIL], row_bytes = w->width * w->frame_bytes;
+    for (Py_ssize_t r = 0; r < w->rows; r++) {
+        const Py_ssize_t added = added_to(w, counts, r);
+        char *after = states + (next + r * next_step) * row_bytes;
+        from.kept = states + (old + r * old_step) * row_bytes;
+        from.width = from.back + added;
+        to = copy_columns(w, to, &from, w->columns[OFFSET], w->columns[SEEN]);
+        if (tail) {
+            const char *end = copy_columns(w, after, &from, from.width - tail, tail);
+            memset(after + (end - after), 0, (size_t)(row_bytes - (end - after)));
+        }
+        from.added += added * w->frame_bytes;
+    }
+    return Py_NewRef(Py_True);
+}
+
+static PyObject *window_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *keywords[] = {"", "", "", "", "", "", "", NULL};
+    static const char *const names[] = {
+#define NAME_TEXT(name) #name,
+        NAMES(NAME_TEXT)};
+    PyObject *tensor_type;
+    Py_ssize_t rows, c[N_COLUMNS];
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Onnnnnn:Window", keywords, &tensor_type, &rows,
+                                     &c[BACK], &c[ADDED], &c[TAIL], &c[OFFSET], &c[SEEN]))
+        return NULL;
+    if (rows < 1 || c[BACK] < 0 || c[TAIL] < 0 || c[OFFSET] < 0 || c[SEEN] < 0)
+        return PyErr_Format(PyExc_ValueError, "Window: no columns are before the first");
+    window_object *w = (window_object *)type->tp_alloc(type, 0);
+    if (!w)
+        return NULL;
+    w->tensor_type = Py_NewRef(tensor_type);
+    w->rows = rows;
+    memcpy(w->columns, c, sizeof c);
+    for (int i = 0; i < N_NAMES; i++)
+        if (!(w->names[i] = PyUnicode_InternFromString(names[i]))) {
+            Py_DECREF(w);
+            return NULL;
+        }
+    return (PyObject *)w;
+}
+
+static int window_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    window_object *w = (window_object *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(w->tensor_type);
+    Py_VISIT(w->table);
+    Py_VISIT(w->dtype);
+    return 0;
+}
+
+static int window_clear(PyObject *self)
+{
+    window_object *w = (window_object *)self;
+    Py_CLEAR(w->tensor_type);
+    Py_CLEAR(w->table);
+    Py_CLEAR(w->dtype);
+    return 0;
+}
+
+static void window_dealloc(PyObject *self)
+{
+    PyObject_GC_UnTrack(self);
+    window_clear(self);
+    for (int i = 0; i < N_NAMES; i++)
+        Py_XDECREF(((window_object *)self)->names[i]);
+    ds_free_object(self);
+}
+
+static PyMethodDef window_methods[] = {
+    {"take", (PyCFunction)(void (*)(void))window_take, METH_FASTCALL,
+     "Fill a tensor with the columns that are seen, and the next rows of the table."},
+    {NULL, NULL, 0, NULL},
+};
+
+DS_SPEC(
+    window, "Window", window_object, Py_TPFLAGS_HAVE_GC,
+    "Window(tensor_type, rows, back, added, tail, offset, seen): columns of kept and new frames.",
+    {Py_tp_new, window_new}, {Py_tp_traverse, window_traverse}, {Py_tp_clear, window_clear},
+    {Py_tp_dealloc, window_dealloc}, {Py_tp_methods, window_methods});
