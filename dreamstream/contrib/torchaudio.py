@@ -9,7 +9,7 @@ from ..nn.functional.resampling import Resampling
 from ..online.register import register
 from ..online.tracer import own_forward
 from ..torch.forward.constants import Constant, dtype_of
-from ..torch.forward.mode import current
+from ..torch.forward.running import current
 
 
 @register("torchaudio.transforms._transforms.Resample")

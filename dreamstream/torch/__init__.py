@@ -34,13 +34,13 @@ from .forward import (  # noqa: F401  (they enter what torch's functions do)
     conversions,
     joins_and_splits,
     library,
-    mode,
     own,
     ramps_and_packing,
     random_numbers,
+    running,
     volumes,
 )
-from .forward.places import operator
+from .forward.replay import operator
 from .patch import FRONT, StreamModule
 from .tensor import StreamTensor
 from .tensor.creation import as_stream_tensor, stream_tensor
@@ -51,9 +51,9 @@ __all__ = [
     "on_fallback", "stream_tensor",
 ]  # fmt: skip
 
-TAKERS.making, TAKERS.outside, TAKERS.inside = as_stream_tensor, outside.call, mode.call
-TAKERS.beneath, TAKERS.aliased = mode.call_beneath, mode.note_alias
+TAKERS.making, TAKERS.outside, TAKERS.inside = as_stream_tensor, outside.call, running.call
+TAKERS.beneath, TAKERS.aliased = running.call_beneath, running.note_alias
 for _name in OPERATORS:
     setattr(SHELL, _name, operator(_name))
 for _kind in (Quotient, Deferred):
-    setattr(_kind, "__torch_function__", mode.CALL_OF_SIZES)  # noqa: B010
+    setattr(_kind, "__torch_function__", running.CALL_OF_SIZES)  # noqa: B010

@@ -20,7 +20,7 @@ import torch
 
 from ..array import scans
 from ..nn import functional as native
-from .forward.mode import current
+from .forward.running import current
 
 
 def of_streams(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ from ..errors import NotStreamableError, ShapeError
 from ..nn import cepstra, features, functional as native, mixing, routing, routing_models
 from ..nn.native_ops import Ops, first_come, rows_of
 from .forward.conversions import with_value
-from .forward.mode import current
+from .forward.running import current
 from .functional import of_streams
 from .private import without_functions
 from .run.kernels.experts import EXPERTS, check_experts

@@ -39,8 +39,9 @@ from .forward.capture import TorchSource
 from .forward.drawn import places_of_draws, warn_of_others
 from .forward.held import TorchHeld
 from .forward.layers import is_recurrence, streaming_forward, unstreamable
-from .forward.mode import Forward, current, running
-from .forward.places import REPLAY
+from .forward.mode import Forward
+from .forward.replay import REPLAY
+from .forward.running import current, running
 from .outside.attention import DeclaredContext
 from .private import pytree
 from .run import declared as _declared  # noqa: F401  (operators declared in Python take torch tensors)

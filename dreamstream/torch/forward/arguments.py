@@ -25,7 +25,8 @@ from ...stream.tree import leaves
 from ..tensor.stream_tensor import SHELL, StreamTensor
 from .complex_pair import Complex
 from .constants import ComplexConstant, Constant
-from .places import looked_at, repeated
+from .places import repeated
+from .recordings import looked_at
 
 #: What has a say in every function that it is given to.
 DEFERRED = frozenset((Deferred, Scores, Terms, OverKeys, Empty))
@@ -132,6 +133,15 @@ def takes_copy(args: tuple[Any, ...]) -> bool:
         and all(type(x) is NativeStream and x._ends is None and x._waiting is None for x in inner)
         and (inner[0]._view is None or type(inner[0]._view) is View)
     )
+
+
+def written_apart(
+    forward: Any, func: Any, meaning: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> StreamTensor:
+    """Return a copy of a stream into which is written what is to be written into it."""
+    out = StreamTensor.shell(copied(args[0]._inner))
+    forward._anew(func, meaning, (out, *args[1:]), kwargs)
+    return out
 
 
 _WRITTEN = frozenset((SHELL, torch.Tensor, torch.nn.Parameter, slice, float, int, bool, type(None), type(...)))

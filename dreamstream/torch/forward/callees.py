@@ -12,8 +12,8 @@ from ...tracing.callees import GOES_ON, ORIGINALS
 from ..private import APPLY, CALLS_USERS, CheckpointFunction, detects_causality, original_of
 from ..tensor.stream_tensor import SHELL
 from .custom import checkpointed
-from .mode import running
-from .places import REPLAY
+from .replay import REPLAY
+from .running import running
 
 GOES_ON.update(CALLS_USERS)
 ORIGINALS.append(original_of)

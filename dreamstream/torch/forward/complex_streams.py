@@ -20,10 +20,10 @@ from ..run.functions import of_elements
 from .complex_pair import Complex
 from .constants import ComplexConstant, Constant, dtype_of
 from .conversions import with_value
-from .mode import current
 from .names import ATTRIBUTES, COMPLEX, HANDLERS, enter, function
 from .own import elementwise, of_operands
-from .places import noted, same
+from .recordings import noted, same
+from .running import current
 
 #: Linear in what they are given: of each part by itself.
 LINEAR = (

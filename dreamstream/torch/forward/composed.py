@@ -16,9 +16,9 @@ from ...array.einsum import diagonal, einsum
 from ...errors import NotStreamableError
 from ...nn import functional
 from .constants import Constant
-from .mode import current
 from .names import OWN, function
 from .own import elementwise
+from .running import current
 
 
 def _constant(x: torch.Tensor) -> Constant:

@@ -19,7 +19,7 @@ from ...array.loop_frames import row_of
 from ...operations import ARITHMETIC, RELATIONS
 from ...stream.rules import Length, Rows, Token
 from .held import memory_of
-from .places import looked_at, noted
+from .recordings import looked_at, noted
 
 #: The types of integers and of floats that operators take for wider ones.
 NARROW = frozenset((torch.int32, torch.int16, torch.int8, torch.uint8))

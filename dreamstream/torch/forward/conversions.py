@@ -40,9 +40,9 @@ from ..run.kernels.weights import looking_up
 from ..tensor import StreamTensor
 from .complex_pair import Complex
 from .constants import Constant, as_array, dtype_of
-from .mode import current
 from .names import ATTRIBUTES, HANDLERS, enter, function
-from .places import dropping, looked_at
+from .recordings import dropping, looked_at
+from .running import current
 from .sizes import TensorOfSizes
 
 

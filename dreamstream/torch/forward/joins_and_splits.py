@@ -9,8 +9,8 @@ import torch
 
 from ...array.ends import cut_at
 from ...stream.rules import Token
-from .mode import current
 from .names import OF_LENGTHS, enter
+from .running import current
 
 
 def _stacked(axis: int, *least: int) -> Callable[..., Any]:

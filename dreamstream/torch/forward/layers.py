@@ -14,9 +14,10 @@ from ...online.registered import registered_for
 from ..private import recurrent_weights
 from .arguments import as_stream
 from .constants import Constant
-from .mode import Forward, current
+from .mode import Forward
 from .names import HANDLERS, enter
 from .places import repeated
+from .running import current
 
 Reason = tuple[str, str]
 

@@ -63,9 +63,10 @@ from .complex_pair import Complex
 from .constants import HALF, NARROW, Constant
 from .conversions import with_value
 from .integers import typed
-from .mode import current
 from .names import ATTRIBUTES, HANDLERS
-from .places import converted, dropping, noted, repeated, same
+from .places import repeated
+from .recordings import converted, dropping, noted, same
+from .running import current
 from .sizes import TorchBatch, TorchBatchLength, TorchLength, TorchStride
 
 

@@ -9,7 +9,6 @@ gradients. What the native front end does not know does not stream, and says so 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -28,14 +27,14 @@ from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...array.tensor import Tensor as NativeTensor
-from ...array.writing import copied, write
+from ...array.writing import write
 from ...errors import DreamStreamError, ModeError, NotStreamableError, StreamMismatchError
 from ...nn import functional as native_functional
 from ...source_line import user_line
 from ...stream.context import declared_here
 from ...stream.rules import Length, open_branch
 from ...stream.tree import leaves
-from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused
+from ...stream.where import INSTEAD, WRITTEN, is_of_streams, passes_on, refused
 from ..private import active_modes, enter_mode, leave_innermost_mode, n_modes, set_gradients
 from ..tensor.stream_tensor import SHELL, StreamTensor
 from . import per_frame
@@ -58,12 +57,13 @@ from .arguments import (
     takes_copy,
     unless_symbolic,
     with_numbers,
+    written_apart,
 )
 from .complex_pair import Complex
 from .constants import Arrays, Constant, constant_of
 from .custom import Gradients, saving
 from .drawn import Drawn, draws, only_computes
-from .foreign_errors import COMPILED, refusal_of
+from .foreign_errors import refusal_of
 from .held import TorchHeld
 from .integers import typed
 from .names import (
@@ -85,26 +85,10 @@ from .names import (
     meaning_of,
     writes,
 )
-from .places import REPLAY, RUNNING, Anew, Repeats, handled, looked_at, noted, recorded, repeated, same
-
-_CURRENT: ContextVar[Forward | None] = RUNNING
-
-
-running = _CURRENT.get  #: Returns the forward that is running, or None.
-
-
-def current() -> Forward:
-    """Return the forward that is running.
-
-    Raises
-    ------
-    ModeError
-        Where none is.
-    """
-    forward = _CURRENT.get()
-    if forward is None:
-        raise ModeError.here("torch tensors are streams inside an online forward only")
-    return forward
+from .places import Anew, recorded, repeated
+from .recordings import handled, looked_at, noted, same
+from .replay import REPLAY, Repeats
+from .running import RUNNING
 
 
 class Forward(Repeats, TorchFunctionMode):
@@ -190,8 +174,8 @@ class Forward(Repeats, TorchFunctionMode):
             return run(*args, **kwargs)
 
     def __enter__(self) -> Forward:
-        self._outer = _CURRENT.get()
-        _CURRENT.set(self)
+        self._outer = RUNNING.get()
+        RUNNING.set(self)
         self.gradients = Gradients(self.entry, self.device) if torch.is_grad_enabled() else None
         self.drawn = None
         enter_mode(self)
@@ -203,8 +187,8 @@ class Forward(Repeats, TorchFunctionMode):
         modes = active_modes()
         for _ in modes[modes.index(self) :] if self in modes else ():
             leave_innermost_mode()
-        if _CURRENT.get() is self:
-            _CURRENT.set(self._outer)
+        if RUNNING.get() is self:
+            RUNNING.set(self._outer)
 
     __exit__ = leave
 
@@ -299,7 +283,7 @@ class Forward(Repeats, TorchFunctionMode):
             if meaning.shares or self.entry.courses is None or not takes_copy(args):
                 return self._anew(func, meaning, args, kwargs)
             looked_at()  # as below
-            whole = repeated(self, (func, "apart"), args, kwargs, self._apart, func, meaning, args, kwargs)
+            whole = repeated(self, (func, "apart"), args, kwargs, written_apart, self, func, meaning, args, kwargs)
             self._written(args[0], whole, name)
             return None if name == "__setitem__" else args[0]
         known_as = (func, "in place") if writes_into else func
@@ -312,12 +296,6 @@ class Forward(Repeats, TorchFunctionMode):
         out = repeated(self, known_as, args, kwargs, run, self, func, meaning, args, kwargs)
         if writes_into and out is not args[0]:
             return self._written(args[0], out, name)
-        return out
-
-    def _apart(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return a copy of a stream into which is written what is to be written into it."""
-        out = StreamTensor.shell(copied(args[0]._inner))
-        self._anew(func, meaning, (out, *args[1:]), kwargs)
         return out
 
     def _anew(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -578,31 +556,3 @@ class Forward(Repeats, TorchFunctionMode):
             held = isinstance(before, Shared) and not is_constant(before)
             target._inner = before.hold(result) if held else result
         return target
-
-
-def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    """What a stream calls by itself: the forward that is running, if one is."""
-    forward = _CURRENT.get(None)
-    if forward is not None:
-        return forward.call(func, args, kwargs)
-    if func.__name__ == "__get__":  # a debugger that looks at it
-        return getattr(torch.empty(0), func.__self__.__name__, None)
-    raise ModeError.here(f"{func.__name__}: {RETURNED}")
-
-
-def call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    """Refuse what torch's functions are not asked about."""
-    error = NotStreamableError.here(f"{func} on a stream inside a forward,", f": {COMPILED}")
-    forward = _CURRENT.get()
-    if forward is not None:
-        forward._beneath = error
-    raise error
-
-
-def note_alias(x: Any) -> None:
-    if (forward := _CURRENT.get()) is not None and forward.gradients is not None:
-        forward.gradients.require_seen(x)
-
-
-#: ``__torch_function__`` of what stands for sizes and constants of the batch.
-CALL_OF_SIZES = classmethod(lambda cls, func, types, args=(), kwargs=None: call(func, types, args, kwargs or {}))

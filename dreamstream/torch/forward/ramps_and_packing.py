@@ -18,8 +18,8 @@ from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
 from ...stream.rules import Length
 from ..tensor import StreamTensor
-from .mode import current
 from .names import OF_LENGTHS, function
+from .running import current
 
 
 # ---------------------------------------------------------------------- ramps and windows

@@ -20,8 +20,8 @@ from ...errors import NotStreamableError
 from ...nn import functional as native_functional
 from ...operations.refusals import DRAWN
 from .conversions import to, visible, with_value
-from .mode import current
 from .names import HANDLERS, enter
+from .running import current
 
 #: What drops whole channels: for all frames of a file the same ones.
 _CHANNELS = ("dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout")

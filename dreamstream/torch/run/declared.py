@@ -14,7 +14,7 @@ from ...array.stream_tensor import StreamTensor as Native
 from ...errors import ModeError, ShapeError
 from ...online.declared import Op, Window, set_foreign
 from ...stream.edge import Request
-from ..forward.mode import current
+from ..forward.running import current
 from ..tensor import StreamTensor
 from ..tensor.padding import as_rows
 from .kernels import Kernel, Step

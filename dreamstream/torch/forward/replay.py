@@ -1,0 +1,73 @@
+"""What repeats calls of torch functions: the place that one has left, and `_core.Replay`, which runs it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+
+from ... import _core
+from ...array.stream_tensor import StreamTensor as NativeStream
+from ...stream.course import Leg, Replayed
+from ...stream.edge import Edge, Line
+from ..private import n_modes, without_functions
+from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
+from .keys import ATOMS, key_of_size
+from .names import SHAPE
+from .running import RUNNING
+
+
+class Place(NamedTuple):
+    """What one call of a torch function did; `csrc/python/replay.c` does it again.
+
+    Attributes
+    ----------
+    legs : tuple
+        The operators that ran, each as `leg_of` gives it.
+    weights : callable or None
+        Gives the operators' weights, a list, of the tensors that the function is given; None where they stay.
+    result : tuple, list or callable
+        ``(edge's number, dims, names, what notes shared memory)`` of a stream; a list of those of a tuple; what
+        makes any other result, of all edges, their values, and the streams and sizes that were asked about.
+    by_identity : list
+        Parameters and buffers by whose identities the place is known.
+    """
+
+    legs: tuple[Any, ...]
+    weights: Callable[[Sequence[torch.Tensor]], list[Any]] | None
+    result: Any
+    by_identity: list[Any]
+
+
+def leg_of(leg: Leg, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, ...]:
+    """Return an operator as `_core.Replay` runs it: its kernel on frames, or what it did with windows."""
+    plan, op = leg.plan, leg.op
+    own = None, None, leg.lines, None, None, None
+    if plan is not None and plan.of_frames:
+        own = plan.run, plan.step, leg.lines, None if plan.follows else op.counts, None, None
+    elif plan is not None and plan.repeats:
+        own = None, None, leg.lines, op.counts, op, plan.done
+    return (leg, leg.key, at, leg.n_values, weights, *own)
+
+
+class Repeats:
+    """What `_core.Replay` reads of a forward, in slots: see `dreamstream.torch.forward.mode.Forward`."""
+
+    __slots__ = ("_parameters", "depth", "drawn", "entry", "gradients", "watching")
+
+
+REPLAY = _core.Replay(
+    SHELL, NativeStream, Edge, Line, Replayed, Repeats, Place,
+    ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)), STAND_IN.as_subclass,
+    without_functions, torch.is_grad_enabled, key_of_size, RUNNING, n_modes, SHAPE,
+)  # fmt: skip
+
+#: What torch asks of a forward, a mode: what is done again runs no function of Python.
+Repeats.__torch_function__ = REPLAY.method(REPLAY.mode)  # type: ignore[attr-defined]
+
+
+def operator(name: str) -> Any:
+    """Return the method of shells for an operator of Python's, which likewise runs no function of Python."""
+    return REPLAY.method(partial(REPLAY.operator, getattr(StreamTensor, name), getattr(torch.Tensor, name)))

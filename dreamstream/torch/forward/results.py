@@ -1,0 +1,246 @@
+"""How the results of a torch function are seen, so that the next call of it makes the same of other values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+import torch
+
+from ...array import writing
+from ...array.batch_constants import is_constant
+from ...array.deferred import Deferred
+from ...array.ends import last_frames
+from ...array.facts import constant, maker, streams_in
+from ...array.scores import Scores
+from ...array.stream_tensor import StreamTensor as NativeStream
+from ...array.symbolic import Symbolic
+from ...stream.context import declared_here
+from ...stream.rules.sums import Unknown
+from ...stream.tree import leaves
+from ..private import without_functions
+from ..tensor.stream_tensor import StreamTensor
+from .complex_pair import Complex, parts_of
+from .keys import ATOMS, NUMBERS, SIZES, paths_to
+from .replay import REPLAY
+
+#: What a result may hold beside streams.
+_RESULTS = (*NUMBERS, float, *ATOMS)
+
+
+class Results:
+    """How the results of a call are seen."""
+
+    def __init__(self, recording: Any, out: Any) -> None:
+        shells = [x for x in (*leaves(out), *(of[2] for of in recording.converted)) if isinstance(x, StreamTensor)]
+        self._outputs = [part for x in shells for part in parts_of(x._inner)]
+        self._deferred = any(type(x._inner) is not NativeStream for x in shells)
+        self._edges = recording.numbers()
+        self._values = recording._values
+        self._inputs = recording.asked.streams
+        self._given = recording._edges
+        self._tokens: list[Any] = recording.asked.tokens
+        self._tensors = recording.asked.tensors
+        self._reads = recording.reads
+
+    def form(self, out: Any) -> Any:
+        """Return what makes the same of other values."""
+        if isinstance(out, StreamTensor):
+            return self._of_stream(out._inner)
+        if type(out) is tuple or type(out) is list or hasattr(out, "_fields"):
+            parts = [self.form(x) for x in out]
+            return parts if type(out) is tuple else partial(_several, type(out), parts)
+        if type(out) in _RESULTS:
+            return partial(constant, out)
+        if type(out) in SIZES:
+            return partial(_size, maker(out, self._given, self._tokens))
+        raise Unknown
+
+    def converted(self, found: Sequence[tuple[Any, Any, Any]]) -> list[Any]:
+        """Return where among what was given stands what has become a stream, its type, and the stream as seen."""
+        if self._deferred:  # it may be found in a result, too
+            raise Unknown
+        out = []
+        for x, wanted, stream in found:
+            paths = [(i, *path) for i, given in enumerate(self._tokens) for path in paths_to(x, given)]
+            out += [(path, wanted, (*self._seen(stream._inner), None)) for path in paths]
+        return out
+
+    def _of_stream(self, x: Any) -> Any:
+        if is_constant(x) and self._index(x) is None:
+            self._require_read()
+            each, axis, rows = x.args
+            return partial(_constant, each.detach().clone(), axis, maker(rows, self._given, self._tokens), x.fresh)
+        if type(x) in (Scores, Symbolic, Deferred):
+            if (at := self._index(x)) is not None:
+                return partial(_token, at)
+            tensors = [] if type(x) is Scores else self._require_read()
+            copies = [t.detach().clone() for t in tensors]
+            more = [y for y in streams_in(x) if all(y is not own for own in self._inputs)]
+            make = maker(x, [*self._given, *self._inputs, *more], [*self._tokens, *tensors])
+            return partial(_deferred, make, [*map(self._seen, more)], copies)
+        if type(x) is Complex:
+            at = self._index(x)
+            return partial(_complex, [*map(self._of_stream, parts_of(x))]) if at is None else partial(_token, at)
+        if type(x) is not NativeStream or x.alike[0] is not None:
+            raise Unknown
+        if "edge" not in vars(x) and (last := x._ends) is not None:
+            if x._view is not last or not last.is_once or last.given is not None:
+                raise Unknown
+            return partial(_made, self._seen(last.of), partial(last_frames, count=last.count))
+        self._require_value(x)
+        if writing.is_of_constant(x):
+            return partial(_made, self._seen(x), writing.of_constant)
+        for i, own in enumerate(self._inputs):
+            if own is x:  # or has become what was written into it
+                return partial(_given, i) if x.edge is self._given[i] else (*self._seen(x), None)
+        shared = writing.shared(x, [*self._inputs, *(y for y in self._outputs if y is not x)])
+        if shared is NotImplemented or (shared is not None and max(shared[0]) >= len(self._inputs)):
+            raise Unknown
+        return (*self._seen(x), shared if shared is None else self._shared(shared))
+
+    def _shared(self, shared: Any) -> Any:
+        at, view = shared
+        if view is None:
+            return _Shared(at, None, None)
+        edges = self._given[: len(self._inputs)]
+        return _Shared(at, (view.method, view.put), maker(view.given(), edges, self._tokens))
+
+    def _index(self, x: Any) -> int | None:
+        """Return which of the values that were given a result is."""
+        return next((i for i, own in enumerate(self._tokens) if own is x), None)
+
+    def _require_read(self) -> list[torch.Tensor]:
+        """Return the tensors that were given, whose numbers a result without streams depends on."""
+        if not all(map(self._reads, self._tensors)):
+            raise Unknown
+        return self._tensors
+
+    def _require_value(self, x: Any) -> None:
+        """Refuse what is computed where it is used: looking at its edge would be a use."""
+        if "edge" not in vars(x):
+            raise Unknown
+
+    def _seen(self, x: Any) -> tuple[int, Any, Any]:
+        self._require_value(x)
+        at = self._edges.get(id(x.edge), -1)
+        if at < 0 or x.value is not self._values[at]:
+            raise Unknown
+        return at, x.dims, x._names
+
+
+_EDGE = attrgetter("edge")
+
+
+class _Shared:
+    """Notes that a result shares, or may share, the memory of an argument; see `writing.shared`.
+
+    Parameters
+    ----------
+    at : list of int
+        Which streams' memory: one where it is certain.
+    how : (method, put) or None
+        How the result is taken of it; None where it isn't certain that they share memory.
+    given : callable or None
+        Gives the method's arguments, of the edges of streams and of the sizes that were given.
+    """
+
+    __slots__ = ("at", "given", "how")
+
+    def __init__(self, at: list[int], how: Any, given: Any) -> None:
+        self.at, self.how, self.given = at, how, given
+
+    def __call__(self, out: Any, streams: list[Any], tokens: list[Any]) -> None:
+        if self.how is None:
+            for at in self.at:
+                writing.unsure(streams[at], out)
+        else:
+            method, put = self.how
+            if type(self.given) is partial:  # the same in every call
+                args, kwargs = self.given.args[0]
+                writing.viewed(streams[self.at[0]], out, method, put, args, kwargs)
+            else:
+                fill = partial(self.given, [*map(_EDGE, streams)], tokens)
+                writing.viewed(streams[self.at[0]], out, method, put, (), {}, fill)
+
+
+def _given(at: int, edges: Any, values: Any, streams: list[Any], tokens: Any) -> Any:
+    """Return one of the streams that were given itself."""
+    return StreamTensor.shell(streams[at])
+
+
+def _complex(parts: list[Any], *given: Any) -> Any:
+    """Return a complex stream of its parts."""
+    return StreamTensor.shell(Complex(*[REPLAY.result(part, *given)._inner for part in parts]))
+
+
+def _token(at: int, edges: Any, values: Any, streams: Any, tokens: list[Any]) -> Any:
+    """Return what is computed of lengths itself, as it was given."""
+    return StreamTensor.shell(tokens[at])
+
+
+def _size(make: Any, edges: list[Any], values: Any, streams: Any, tokens: list[Any]) -> Any:
+    """Return a size, made anew of this call's edges; see `dreamstream.array.facts.maker`."""
+    return make(edges, tokens)
+
+
+def _deferred(
+    make: Any,
+    seen: Sequence[Any],
+    tensors: list[Any],
+    edges: list[Any],
+    values: list[Any],
+    streams: Any,
+    tokens: Any,
+) -> Any:
+    """Return what is deferred, made anew of streams, seen as `seen` says, and of tensors that hold the same."""
+    more = map(partial(_stream, edges, values), seen)
+    return StreamTensor.shell(make([*edges, *streams, *more], [*(tokens or ()), *tensors] if tensors else tokens))
+
+
+def _constant(
+    each: torch.Tensor, axis: int, rows: Any, fresh: bool, edges: list[Any], values: Any, streams: Any, tokens: Any
+) -> Any:
+    """Return what every stream has alike, of as many rows as this call has streams."""
+    with without_functions():
+        own = each.clone() if fresh else each
+    return StreamTensor.shell(edges[0].entry.library.of_batch(own, axis, rows(edges, tokens), fresh))
+
+
+def _made(
+    of: tuple[int, Any, Any], make: Any, edges: list[Any], values: list[Any], streams: Any, tokens: Any
+) -> Any:
+    """Return what a function makes of a result: last frames, which wait for their use, or a constant's rows."""
+    return StreamTensor.shell(make(_stream(edges, values, of)))
+
+
+def _stream(edges: list[Any], values: list[Any], seen: tuple[int, Any, Any]) -> NativeStream:
+    """Return a stream as a result was seen."""
+    at, dims, names = seen
+    return NativeStream.inside(values[at], dims, edges[at], names)
+
+
+def asking(form: Any, *given: Any) -> Any:
+    """Return a result of attention, which asks for the context that is declared in every call."""
+    declared_here()[1].append(True)
+    return REPLAY.result(form, *given)
+
+
+def converting(form: Any, found: list[Any], edges: list[Any], values: Any, streams: Any, tokens: list[Any]) -> Any:
+    """Return a result, and let positions that were given be the streams that they have become."""
+    edges[0].entry.has_converted = True
+    for (at, *path), wanted, seen in found:
+        x = tokens[at]
+        for step in path:
+            x = step(x)
+        known = x.__dict__.setdefault("_streams", {})
+        known[edges[0].entry, wanted] = REPLAY.result(seen, edges, values, streams, tokens)
+    return REPLAY.result(form, edges, values, streams, tokens)
+
+
+def _several(kind: Any, parts: list[Any], *given: Any) -> Any:
+    """Return a named tuple, or a list, of results."""
+    items = [REPLAY.result(part, *given) for part in parts]
+    return kind(*items) if hasattr(kind, "_fields") else kind(items)
