@@ -54,7 +54,7 @@ def of_streams(equation: Any, *operands: Any) -> Any:
     if not isinstance(equation, str) or not operands:
         raise NotStreamableError.here("einsum: an equation and its operands stream")
     terms, out = derivatives.letters_of(equation, [x.ndim for x in operands])
-    once = list(map(_once, operands, terms))
+    once = list(map(_with_distinct_letters, operands, terms))
     operands, terms = tuple(x for x, _ in once), [letters for _, letters in once]
     _require_letters(equation, operands, terms)
     if len(operands) > 2:
@@ -174,22 +174,22 @@ def _of_pairs(x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
         return None
     if not is_computed(index) or is_computed(table) or len(table.shape) != 2:
         return None
-    found = product(x, s, Deferred(vectors.library, _itself, (table,), {}), t[1:], out)
+    found = product(x, s, Deferred(vectors.library, _identity, (table,), {}), t[1:], out)
     if found is None:
         return None
     term, shape = found
     whole = _deferred(term, shape)
-    return Deferred(vectors.library, _taken, (whole, index, out.index(t[0]), out.index(t[1])), {})
+    return Deferred(vectors.library, _rows_by_key, (whole, index, out.index(t[0]), out.index(t[1])), {})
 
 
-def _itself(table: Any) -> Any:
+def _identity(table: Any) -> Any:
     return table
 
 
 _AS_IT_IS = ("to", "type_as", "float", "contiguous", "clone")
 
 
-def _taken(whole: Any, index: Any, queries: int, rows: int) -> Any:
+def _rows_by_key(whole: Any, index: Any, queries: int, rows: int) -> Any:
     """Return of each query's product that with the row of an index for each key."""
     order = [d for d in range(len(whole.shape)) if d not in (queries, rows)] + [queries, rows]
     back = [order.index(d) for d in range(len(order))]
@@ -210,7 +210,7 @@ def _require_letters(equation: str, operands: Sequence[Any], terms: Sequence[str
         raise ShapeError.here(f"einsum {equation!r}: letters don't fit the operands' dimensions")
 
 
-def _once(x: Any, letters: str) -> tuple[Any, str]:
+def _with_distinct_letters(x: Any, letters: str) -> tuple[Any, str]:
     """Return the diagonal of dimensions that have one letter, and the letters of what is left."""
     twice = next((c for c in letters if letters.count(c) > 1), None)
     if twice is None or len(letters) != x.ndim:
@@ -218,7 +218,7 @@ def _once(x: Any, letters: str) -> tuple[Any, str]:
     first = letters.index(twice)
     second = letters.index(twice, first + 1)
     rest = "".join(c for i, c in enumerate(letters) if i not in (first, second))
-    return _once(diagonal(x, 0, first, second), rest + twice)
+    return _with_distinct_letters(diagonal(x, 0, first, second), rest + twice)
 
 
 def diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:

@@ -33,7 +33,7 @@ from . import dtypes, hook
 from .batch_constants import is_constant, value_of
 from .dimension_arguments import numbered, parts_of as all_parts_of
 from .elementwise import where
-from .ends import bound_of, first_frames, in_most_streams, last_frame, last_frames, later
+from .ends import bound_of, first_frames, in_most_streams, last_frame, last_frames, last_frames_of
 from .feature_reductions import over_features, product, why_not_matmul
 from .merged_dimensions import Merged
 from .over_time import chosen, reduce_stream, require_waiting, spread
@@ -72,7 +72,7 @@ def is_static(x: Any) -> bool:
     return x.edge is not None and x.edge.line.static
 
 
-def _spread(x: StreamTensor, sizes: Sequence[Any]) -> tuple[StreamTensor, list[Any]]:
+def _hold_over_length(x: StreamTensor, sizes: Sequence[Any]) -> tuple[StreamTensor, list[Any]]:
     """Hold what is given once over the length among sizes; return it, and the sizes that are left to do."""
     sizes = list(sizes)
     at = next(i for i, size in enumerate(sizes) if isinstance(size, Length))
@@ -188,7 +188,7 @@ def _emptied(x: StreamTensor, parts: IndexParts) -> Empty | None:
     return Empty([sizes[d] if isinstance(d, int) else x._token(d) for d in parts.dims], x.dtype, said)
 
 
-def _one_by_one(x: StreamTensor, index: Any) -> tuple[Any, Any] | None:
+def _split_off_frames(x: StreamTensor, index: Any) -> tuple[Any, Any] | None:
     """Return an index of all but frames, and the one of these behind it; None where it is of frames alone.
 
     A number of frames of what is given once are features.
@@ -226,7 +226,7 @@ def getitem(x: StreamTensor, index: Any) -> Any:
     if "L" in x.dims and not is_full_slice(parts.length):
         branch = open_branch(cast(Any, x.edge).entry)
         begins = only_slices and branch is not None and getattr(parts.length, "start", None) is not None
-        if begins and later(last := slice_stream(x, parts.length)) is not None:
+        if begins and last_frames_of(last := slice_stream(x, parts.length)) is not None:
             return last
         if branch is not None:
             if not only_slices or not all(is_full_slice(i) for i in parts.features):
@@ -235,7 +235,7 @@ def getitem(x: StreamTensor, index: Any) -> Any:
     if not is_full_slice(parts.length):
         if "L" not in x.dims:
             _refuse(x, "an index on B and L joined", "index before the reshape")
-        if is_static(x) and (index := _one_by_one(x, index)) is not None:
+        if is_static(x) and (index := _split_off_frames(x, index)) is not None:
             return getitem(x[index[0]], index[1])
         x = slice_stream(x, parts.length)
     if only_slices and all(map(is_full_slice, parts.features)):
@@ -255,7 +255,7 @@ def getitem(x: StreamTensor, index: Any) -> Any:
             continue
         size = x.features[axis]
         if isinstance(item, int):
-            at = _within(item, size)
+            at = _from_front(item, size)
             x = _narrow(x, axis, slice(at, at + 1))
         else:
             x = _narrow(x, axis, item)
@@ -396,7 +396,7 @@ def for_batch(x: StreamTensor, axis: int, lanes: int = 1) -> StreamTensor:
 
 def expand(x: StreamTensor, sizes: Sequence[Any]) -> Any:
     if is_static(x) and any(isinstance(s, Length) for s in sizes):
-        x, sizes = _spread(x, sizes)
+        x, sizes = _hold_over_length(x, sizes)
     while len(sizes) > len(x.dims):
         x = x.unsqueeze(0)
     if len(sizes) != len(x.dims):
@@ -553,7 +553,7 @@ def _take(x: StreamTensor, axis: int, array: NDArray[Any]) -> StreamTensor:
     size = math.prod(taken)
     merged = (*before, size, *after)
     x = reshape_features(x, merged, _straight(x, merged))
-    out = picked(x, axis, [_within(int(p), size) for p in picks])
+    out = picked(x, axis, [_from_front(int(p), size) for p in picks])
     shown = (*before, *shape, *after)
     return reshape_features(out, shown, _straight(x, shown))
 
@@ -575,7 +575,7 @@ def constant_index(data: bytes) -> Tensor:
     return Tensor(np.frombuffer(data, np.int64))
 
 
-def _within(index: int, size: int) -> int:
+def _from_front(index: int, size: int) -> int:
     """Return an index of features counted from the front."""
     if not -size <= index < size:
         raise ShapeError.here(f"index {index} is out of range for {size} features")

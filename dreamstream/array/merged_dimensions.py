@@ -107,9 +107,9 @@ def merged(x: StreamTensor, shape: Sequence[Any]) -> Merged | None:
     def taken(size: Any, end: int) -> list[int]:
         """Take the dimensions that make up a size from one end of those that are left; none where none do."""
         group: list[int] = []
-        while left and not (group and _is(size, [sizes[a] for a in group])):
+        while left and not (group and _is_product(size, [sizes[a] for a in group])):
             group = [*group, left.pop(0)] if end == 0 else [left.pop(), *group]
-        return group if _is(size, [sizes[a] for a in group]) else []
+        return group if _is_product(size, [sizes[a] for a in group]) else []
 
     at = next((i for i, size in enumerate(shape) if isinstance(size, int) and size == -1), len(shape))
     front = [taken(size, 0) for size in shape[:at]]
@@ -123,7 +123,7 @@ def merged(x: StreamTensor, shape: Sequence[Any]) -> Merged | None:
     return Merged(x, groups) if any(len(k) > 1 and "L" in k for k in kinds) else None
 
 
-def _is(size: Any, sizes: Sequence[Any]) -> bool:
+def _is_product(size: Any, sizes: Sequence[Any]) -> bool:
     """Whether a size is the product of others, for every stream."""
     tokens = [s for s in sizes if not isinstance(s, int)]
     number = prod(s for s in sizes if isinstance(s, int))

@@ -309,7 +309,7 @@ class ChunkTrainer:
         self._patch.online()
         run, batches = self._begin(loader, known)
         try:
-            with self._through(batches, run.others) as progress:
+            with self._progress(batches, run.others) as progress:
                 for batch in batches:
                     run.n_batches += 1
                     progress.advance(self._call(batch, run))
@@ -368,7 +368,7 @@ class ChunkTrainer:
         return run, batches
 
     @contextmanager
-    def _through(self, batches: Any, others: frozenset[str]) -> Iterator[Progress]:
+    def _progress(self, batches: Any, others: frozenset[str]) -> Iterator[Progress]:
         """Show how far a block is with batches; close them behind it, and give up streams that have not ended."""
         try:
             with Progress(0, self.quiet, "frames") as progress:
@@ -392,7 +392,7 @@ class ChunkTrainer:
             y = self.model(*args, **kwargs)
             n = frames_of(y)
             if n:
-                loss, number, metrics = self._judged(y, run.targets)
+                loss, number, metrics = self._loss_and_metrics(y, run.targets)
                 run.waiting.append((loss, n))
                 run.sums.add(n, number, metrics)
         live = self._live(run.others)
@@ -414,7 +414,7 @@ class ChunkTrainer:
         targets.add(first.ids, given)
         return args, kwargs, first
 
-    def _judged(self, y: Any, targets: Targets) -> tuple[Any, float, dict[str, float]]:
+    def _loss_and_metrics(self, y: Any, targets: Targets) -> tuple[Any, float, dict[str, float]]:
         """Return a loss, the same as a number, and metrics.
 
         Raises
@@ -498,7 +498,7 @@ class ChunkTrainer:
         batches = iter(loader)
         self.model.eval()
         try:
-            with self._through(batches, others) as progress, no_grad_of(self.model)():
+            with self._progress(batches, others) as progress, no_grad_of(self.model)():
                 for batch in batches:
                     args, kwargs, first = self._inputs(batch, known)
                     with self.autocast():
@@ -506,7 +506,7 @@ class ChunkTrainer:
                         y = y if self.aligned else whole.of(y)
                         n = 0 if y is None else frames_of(y)
                         if n:
-                            _, number, metrics = self._judged(y, known)
+                            _, number, metrics = self._loss_and_metrics(y, known)
                             sums.add(n, number, metrics)
                     known.forget(self._live(others))
                     progress.advance(int(first.lengths.sum()))

@@ -31,7 +31,7 @@ from ...array.symbolic import Symbolic
 from ...array.writing import unsure
 from ...errors import DTypeError, ModeError, NotStreamableError
 from ...nn import functional as native_functional
-from ...nn.functional.attention import hides_nothing, of_memory, under_masks, unread, weights_of
+from ...nn.functional.attention import hides_nothing, of_memory, under_masks, unrecognised_mask, weights_of
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
 from ...operations.refusals import FREQUENCIES, GRADIENTS, PLACES, Refusal
 from ...stream.rules import Length, Rows, Token
@@ -474,7 +474,7 @@ def multihead(
         )
     forward, hidden = current(), of_memory(key_padding_mask)
     if key_padding_mask is not None and not hidden and not hides_nothing(key_padding_mask):
-        raise unread("MultiheadAttention", key_padding_mask)
+        raise unrecognised_mask("MultiheadAttention", key_padding_mask)
     linear = native_functional.linear
     query, key, value = map(value_of, (query, key, value))
     if query is key is value and not use_separate_proj_weight:
