@@ -122,13 +122,13 @@ class Base(HasShape):
         return self._array
 
     def _satisfying(self, require: Any) -> Any:
-        """Call `require(array)`, which raises if the values are not allowed; return the tensor itself."""
+        """Return the tensor itself, after ``require(array)``, which raises for forbidden values."""
         require(self.numpy())
         return self
 
     @property
     def _own(self) -> NDArray[Any]:
-        """The values for an operator, which only reads: the same array from call to call until they are replaced."""
+        """The values for an operator, which only reads: the same array in each call until they are replaced."""
         return self._array
 
     @property

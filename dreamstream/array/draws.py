@@ -106,7 +106,7 @@ def is_in_loop(x: Any) -> bool:
 
 
 def in_loop(name: str, x: Any, draw: Callable[..., Array]) -> Any:
-    """Return random numbers of a frame's shape in a loop's body; `draw` makes them for all frames, behind the loop.
+    """Return random numbers of a frame's shape, in a loop's body; `draw` makes those of all frames.
 
     `draw` is `uniform`, `normal` or what takes their arguments.
     """

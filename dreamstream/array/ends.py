@@ -91,7 +91,7 @@ class LastFrames:
         self._everywhere: Any = None
 
     def through(self, call: Callable[..., Any], args: Sequence[Any], of_positions: Any = None) -> Any:
-        """Put off an elementwise function; it runs at once if an argument is neither plain nor as many last frames."""
+        """Put off an elementwise function; it runs at once if an argument has other frames than these."""
         lasts = [getattr(x, "_ends", None) for x in args]
         alike = [v._is_beside(self) for v in lasts if v is not None]
         others = [x for x, v in zip(args, lasts) if v is None]
@@ -131,7 +131,7 @@ class LastFrames:
         return made
 
     def reduced(self, kind: str, dim: Any = None, keepdim: bool = False, **more: Any) -> Any:
-        """Return their sum, mean, amax or amin over L, of all frames of a shorter stream; None for other reductions."""
+        """Return their sum, mean, amax or amin over L, in a shorter stream of all frames; None for others."""
         (dim,) = dim if isinstance(dim, (tuple, list)) and len(dim) == 1 else (dim,)
         if not self.is_once or type(dim) is not int or more or kind not in _NEUTRAL:
             return None
@@ -164,7 +164,7 @@ class LastFrames:
 
 
 def last_frames_of(x: Any) -> LastFrames | None:
-    """Return the last frames that a tensor stands for; None if no stream's, or if a function of them was put off."""
+    """Return the last frames that a tensor stands for; None if it is another, or a function of them."""
     own = x._ends if isinstance(x, StreamTensor) else None
     return own if own is None or own.given is None else None
 
@@ -195,7 +195,7 @@ def expanded(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor | None:
 
 
 def last_frames(x: StreamTensor, count: int, times: Any = 1) -> StreamTensor:
-    """Return a tensor of the last ``count`` frames, put off (`LastFrames`); a shorter stream is refused at its end."""
+    """Return a tensor that stands for the last ``count`` frames; a stream of fewer is refused at its end."""
     return standing_for(LastFrames(x, count, times))
 
 
@@ -208,7 +208,7 @@ def standing_for(ends: LastFrames) -> StreamTensor:
 
 
 def put_last(before: StreamTensor, x: StreamTensor) -> StreamTensor | None:
-    """Return ``cat([before, x])`` of a stream's last frames `x`; None unless the lengths differ by a fixed number."""
+    """Return ``cat([before, x])`` along L, where `x` is a stream's last frames; None where it does not stream."""
     ends = x._ends
     if ends is None or not ends.is_once or before.dims != ends.of.dims:
         return None
@@ -251,7 +251,7 @@ def with_last(x: StreamTensor, index: Any, value: Any) -> StreamTensor | None:
 
 
 def parted(x: Any, axis: int, sizes: Sequence[Any]) -> Any:
-    """Return ``x.split(sizes, axis)``; a place that is a fixed number of frames from the end is counted from there."""
+    """Return ``x.split(sizes, axis)``, with places at a fixed distance from the end counted from there."""
     more, ends = sum(sizes) - x.shape[axis], []
     if isinstance(more, int) and more:
         raise ShapeError.here(f"split: sizes {list(sizes)} don't add up to {x.shape[axis]!r}")
@@ -411,7 +411,7 @@ def is_each(index: Any) -> bool:
 
 
 def where_counted(x: Any, axis: int, place: Any) -> Any:
-    """Return the frames at ``lengths - 1``, each stream's last one; None where `place` is another index along L."""
+    """Return each stream's last frame if `place`, an index along L, is ``lengths - 1``; None for others."""
     at = place.value if has_formula(place) else getattr(place, "counts", None)
     if not isinstance(at, Length) or getattr(place, "position", False):
         return None

@@ -32,7 +32,7 @@ def placed(
 
 
 def at_an_end(constant: Any, x: StreamTensor, axis: int, last: bool) -> StreamTensor:
-    """Return a stream that has the constant's values at the first (or `last`) frames of `x`, and ones at others."""
+    """Return a stream of the constant's values at the first (or `last`) frames of `x`, ones at others."""
     library = x.edge.entry.library  # type: ignore[union-attr]
     own = constant if isinstance(constant, Tensor) else library.constant(constant)
     count = own.shape[axis - x.ndim]

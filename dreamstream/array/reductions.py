@@ -248,7 +248,7 @@ def _extreme_so_far(name: str) -> Any:
 
 
 def _axes_of_extreme(name: str, x: Tensor, dim: Dims) -> tuple[int, ...]:
-    """Return `dim` as axes, counted from the front; raise ShapeError where there are no elements to choose from."""
+    """Return `dim` as axes counted from the front; ShapeError where there is no element to choose."""
     axes = axes_of(name, dim, x.ndim)
     if not all(x.shape[a] for a in axes):
         raise ShapeError(f"{name}: no elements to choose from in a tensor of shape {x.shape}")
@@ -341,7 +341,7 @@ def _summed(x: Tensor, dtype: Any) -> dtypes.DType:
 
 
 def _summand(x: Tensor, to: dtypes.DType) -> Tensor:
-    """Return `x` in the type to sum in, where the sum has type `to`: float64 for a change of floats, else int64."""
+    """Return `x` in the type to sum in, for a sum of type `to`: no element is rounded to float32 first."""
     if dtypes.is_float(to):
         return x if x.dtype == to else x.to(dtypes.float64)
     return x.to(dtypes.int64)

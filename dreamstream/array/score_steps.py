@@ -141,7 +141,7 @@ class OverKeys:
         return OverKeys(self.of, "inverse") if self.what == "sum" and self.is_kept else self._misuse()
 
     def add(self, other: Any, alpha: float = 1) -> OverKeys:
-        """Return itself where a number (an epsilon) is added that leaves float32 sums of at least 1 as they are."""
+        """Return itself if the number added, an epsilon, leaves float32 sums of at least 1 as they are."""
         number = number_of(other)
         small = (
             number is not None and 0 <= number * alpha <= _NOTHING and self.what == "sum" and self.of.is_lowered
