@@ -112,7 +112,7 @@ class Lines:
         return line
 
     def of(self, op: Any, inputs: Sequence[Edge], ordinal: int, own: Cid | None, key: Any) -> list[Line]:
-        """Return the lines of `lines_of`, kept from call to call while the script's `key` and the inputs are equal."""
+        """Return the lines of `lines_of`, kept from call to call while the script's `key` and inputs are equal."""
         asked = key, own, op.outputs, [e.line for e in inputs]
         known = self._known.get(ordinal)
         if known is None or known[0] != asked:
