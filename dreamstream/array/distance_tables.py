@@ -109,9 +109,7 @@ def _strided(x: Any, size: Any, stride: Any, start: Any) -> Any:
 
 
 class DistanceProduct:
-    """The deferred product of queries and a table; its values are probes that show where each element goes.
-
-    A forward's steps on it run on the probes, so that they show which row each key meets, and how it is scaled.
+    """The deferred product of queries and a table; its values are probes, which show where steps move elements.
 
     Parameters
     ----------
