@@ -17,7 +17,7 @@ import numpy.typing as npt
 from . import _core, autograd
 from .array.derivatives import fitted
 from .array.dimension_arguments import in_c_order
-from .array.draws import asked_to_drop, fresh_keys
+from .array.draws import drop_probability, fresh_keys
 from .array.dtypes import name_of
 from .array.operators import operator, weight_of
 from .array.plain import INTEGERS, of_integers
@@ -49,7 +49,7 @@ def run_whole(
     if n_rows != 1:
         inputs, outputs = ([np.repeat(c, n_rows, 0) for c in counts] for counts in (row, out))
     run: Any = op.run
-    p = asked_to_drop(op.name)
+    p = drop_probability(op.name)
     drop = ((p, fresh_keys(n_rows)),) if p else ()
     made = run(values, inputs, outputs, ended, None, weights, True, (), None, record, *drop)
     return made[0], [int(c[0, 3]) for c in out], made[2] if record else None

@@ -17,7 +17,7 @@ from .batch_constants import is_constant
 from .deferred import is_computed
 from .mask_terms import deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
 from .score_layout import KEYS, QUERIES, Axes, Heads, atoms_of, laid, shown, streams_of
-from .score_steps import Step, Undivided, require_zeros, unread, with_terms
+from .score_steps import Step, Undivided, require_zeros, unrecognised_mask, with_terms
 
 
 def attend(
@@ -199,7 +199,7 @@ def _rows(scores: Any, deferred: Sequence[Any], found: Recognised) -> Any:
     try:
         said, table = rows_by_distance(term, scores.steps, scores.k, found, scores.scale)
     except Unrecognised as error:
-        raise unread(error) from None
+        raise unrecognised_mask(error) from None
     queries, heads = term.queries, scores.picked
     queries = queries if heads is None or queries.shape[1] == 1 else queries[:, heads]
     table = table if heads is None or table.shape[0] == 1 else table[heads]
@@ -228,4 +228,4 @@ def seen_by_queries(scores: Any) -> Recognised:
     try:
         return recognise(steps, scores.k)
     except Unrecognised as error:
-        raise unread(error) from None
+        raise unrecognised_mask(error) from None

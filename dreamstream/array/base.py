@@ -50,19 +50,19 @@ class Base(HasShape):
     _wanted: Flag = False
     #: Of a leaf: functions of its gradient.
     _hooks: dict[int, Any] | None = None
-    #: Of a view: the tensor whose memory it shares, and after how many writes into that it was taken of it.
+    #: Of a view: the tensor whose memory it shares, and that one's `_rewritten` when the view was made.
     _base: Any = None
     _base_at: int = 0
-    #: How often what it follows from was replaced by a write.
+    #: How many writes in place have replaced `grad_fn`.
     _rewritten: int = 0
-    #: What decides on frames of a stream that aren't known yet (`array.rolled`); None of all other tensors.
+    #: The `Rolled` that it stands for, whose first or last frames aren't known yet (`array.rolled`); else None.
     _waiting: Any = None
-    #: What computes functions of elements of frames that are taken, or known, later; None of all other tensors.
+    #: The object that puts off elementwise functions of frames that aren't computed yet (`through`); else None.
     _by_elements: Any = None
-    #: What stands for the last frames of a stream (`array.ends`); None of all other tensors.
+    #: The last frames of a stream that it stands for (`array.ends.LastFrames`); else None.
     _ends: Any = None
-    #: Of a plain tensor: torch refuses what it follows from, of too few frames. What follows from it has no frames
-    #: either, pads included; a stream's edge has a total of -1 there.
+    #: Of a plain tensor: it comes of an operator that torch refuses for too few frames. All that follows from it
+    #: has no frames either, pads included, as an edge with a total of -1.
     _missing: Flag = False
 
     def __init__(self, data: NDArray[Any], requires_grad: Flag = False) -> None:
@@ -122,18 +122,18 @@ class Base(HasShape):
         return self._array
 
     def _satisfying(self, require: Any) -> Any:
-        """Return the tensor if `require` lets its values pass, as an array."""
+        """Return the tensor itself, after ``require(array)``, which raises for forbidden values."""
         require(self.numpy())
         return self
 
     @property
     def _own(self) -> NDArray[Any]:
-        """The values for an operator, which writes to none: the same object while nobody replaces them."""
+        """The values for an operator, which only reads: the same array in each call until they are replaced."""
         return self._array
 
     @property
     def _learned(self) -> bool:
-        """Whether a call in training records its gradient."""
+        """Whether a gradient is wanted of it and the code runs in training, so that a tape records it."""
         return self.requires_grad and in_training()
 
     def constant(self) -> Any:

@@ -21,9 +21,9 @@ from .score_layout import QUERIES, STREAMS, Heads, atoms_of, laid
 
 Array = npt.NDArray[Any]
 
-#: The distances of a table that has no end, where a context has none.
+#: How many distances are computed of a table that has no end, where the context has none either.
 FARTHEST = 5000
-#: Up to which rows of a table are equal that are computed for other lengths, of the greatest.
+#: How far a row may differ between two lengths, as a part of the table's greatest element.
 _EXACT = 1e-5
 
 
@@ -33,15 +33,15 @@ class Rows(NamedTuple):
     Attributes
     ----------
     factor : float
-        Of queries.
+        What queries are multiplied by.
     keys : int
-        The number of them at which the table is looked at.
+        The number of keys for which the table is computed.
     picked : ndarray
-        Its rows there, one for each distance.
+        Indices of its rows, one for each distance.
     first : int
-        The distance of the first of them.
+        The distance, query less key, of the first row.
     ends : int or None
-        The most frames that a stream may have.
+        The most frames that a stream may have; None for any number.
     """
 
     factor: float
@@ -52,7 +52,7 @@ class Rows(NamedTuple):
 
 
 class Stride:
-    """How far elements of a product are apart that are next along a dimension: a sum of multiples of these.
+    """A stride of a product of queries and a table, in memory: a sum of multiples of its dimensions' strides.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def stride_of(x: Any, dim: int | None = None) -> Any:
 
 
 def strided(x: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
-    """Return a product of queries and a table by distance as elements at strides of its own."""
+    """Return ``x.as_strided(size, stride, storage_offset)`` of a deferred product, by its own strides alone."""
     given = (*stride, *([] if storage_offset is None else [storage_offset]))
     if not isinstance(x.func, DistanceProduct) or not all(isinstance(s, Stride) for s in given):
         raise NotStreamableError.here(
@@ -109,7 +109,7 @@ def _strided(x: Any, size: Any, stride: Any, start: Any) -> Any:
 
 
 class DistanceProduct:
-    """A function in place of the product, whose values show where each of its elements goes, or how it is scaled.
+    """The deferred product of queries and a table; its values are probes, which show where steps move elements.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class DistanceProduct:
         self.shows = ""
 
     def __call__(self, shape: Any) -> Any:
-        """Return, by `shows`, ones, each element's place along a dimension, or zeros."""
+        """Return the probe that `shows` names: ones, the indices along a dimension, or zeros for ""."""
         sizes = tuple(int(s) for s in shape.shape)
         out = np.full(sizes, np.float32(self.shows == "one"))
         if self.shows in self.dims:
@@ -197,7 +197,7 @@ def rows_of(
     Parameters
     ----------
     term : DistanceProduct
-        Of the program that gives the term.
+        The product within the term.
     found : Recognised
         What queries see.
     scale : float
@@ -207,7 +207,7 @@ def rows_of(
     table : callable
         From a number of keys to the table, ``(heads or 1, rows, features)``.
     shown : int
-        Keys that show all that its numbers say.
+        How many keys suffice to show every number that its steps hold.
     """
     context = found.context
     if found.hides:
@@ -226,7 +226,7 @@ def rows_of(
     def has_all(k: int) -> bool:
         return bool(table(k).shape[1] == size[0] + (size[1] - size[0]) * (k - n))
 
-    ends = None  # or the last number of frames of which that holds
+    ends = None  # or the most frames for which the table has all rows
     if not has_all(FARTHEST):
         ends = bisect_left(range(FARTHEST), True, n + 1, key=lambda frames: not has_all(frames)) - 1
     longest = FARTHEST if ends is None else ends
@@ -248,11 +248,11 @@ def rows_of(
 def _rows_of_few(
     term: DistanceProduct, found: Recognised, scale: float, at: Callable[[int], Array], n: int
 ) -> Rows:
-    """Return what a product with a table of so many rows is, of which one is taken for each distance.
+    """Return the rows that are read of a table whose size does not depend on the length.
 
-    Beyond what is shown distances go on with the row of the last.
+    Greater distances than `n` keys show have the row of the greatest one shown, as a clamp gives them.
     """
-    _by_distance(term, found, at, min(n, 64))  # which refuses at once what few frames show
+    _by_distance(term, found, at, min(n, 64))  # refuses early what few frames show
     factor, distances, rows = _by_distance(term, found, at, n)
     more = _by_distance(term, found, at, n + 1)
     known = dict(zip(more[1], more[2]))
@@ -268,7 +268,7 @@ def _rows_of_few(
 
 
 def _reach(context: Context, longest: int) -> tuple[int, int]:
-    """Return how far back and ahead the first and last key are that a query sees."""
+    """Return the greatest distances at which a query sees keys, backward and forward."""
     chunk = context.chunk or 1
     behind = context.behind
     back = longest - 1 if behind is None or context.chunk is None else min(behind + chunk, longest) - 1
@@ -276,14 +276,14 @@ def _reach(context: Context, longest: int) -> tuple[int, int]:
 
 
 def _last_frame(context: Context) -> int | None:
-    """Return the most frames that a stream may have; None where its queries see few."""
+    """Return the most frames that a stream may have; None for any number, if the context is bounded."""
     return None if None not in (context.behind, context.right, context.chunk) else FARTHEST
 
 
 def _by_distance(
     term: DistanceProduct, found: Recognised, at: Callable[[int], Array], n: int
 ) -> tuple[float, Array, Array]:
-    """Return by how much a term is scaled, the distances that are seen, and the row of the table at each."""
+    """Return a term's factor, the distances that are seen with `n` keys, and the table's row for each."""
     said: dict[str, Array] = {}
     seen = expected(found.context, n)
     for what in ("", "one", "h", "i", "m"):
@@ -309,7 +309,7 @@ def _by_distance(
 
 
 def _affine(factor: float, distances: Array, rows: Array) -> tuple[float, int, int]:
-    """Return the factor, and the row as ``slope * distance + first``."""
+    """Return the factor, slope and first, where each row is ``slope * distance + first``; else raise."""
     slope = int(np.rint((rows[-1] - rows[0]) / (distances[-1] - distances[0] or 1)))
     first = int(rows[0] - slope * distances[0])
     if not (rows == slope * distances + first).all():

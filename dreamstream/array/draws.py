@@ -33,29 +33,29 @@ DROPPING_OPERATORS = frozenset(
     ("attention", "cross_attention", "lstm", "gru", "rnn", "lstm_within", "gru_within", "rnn_within")
 )
 
-#: With which probability operators that run now, and can, drop.
+#: The probability of dropout within operators of `DROPPING_OPERATORS` that run now; 0 outside `dropping`.
 DROPPING: ContextVar[float] = ContextVar("DROPPING", default=0.0)
 
 
 def dropping(p: float) -> AbstractContextManager[float]:
-    """Let operators that run within it, and can, drop with a probability."""
+    """Return a context in which operators of `DROPPING_OPERATORS` drop with probability `p`."""
     return within(DROPPING, p)
 
 
-def asked_to_drop(name: str) -> float:
-    """Return with which probability an operator is to drop."""
+def drop_probability(name: str) -> float:
+    """Return the probability with which the operator `name` drops now; 0 for one that never does."""
     p = DROPPING.get()
     return p if p and name in DROPPING_OPERATORS else 0.0
 
 
 def fresh_keys(n: int) -> NDArray[np.uint64]:
-    """Return new keys of the generator, for plain tensors."""
+    """Draw `n` keys from the generator of `manual_seed`; operators on plain tensors drop by them."""
     return creation.generator().integers(0, 1 << 64, n, np.uint64)
 
 
 # ------------------------------------------------------------------ numbers of streams
 def frames_of(name: str, x: StreamTensor) -> Any:
-    """Return the edge of a stream, or of the frames that a loop goes over; its call must have values and keys."""
+    """Return the edge of `x`, or of the frames its loop goes over; captures, which can't draw, are refused."""
     edge = x.edge
     if edge is not None and isinstance(edge.entry, Body):
         edge = edge.entry.loop.clock
@@ -85,8 +85,8 @@ def normal(name: str, x: StreamTensor, features: Sequence[int]) -> Array:
     return np.sqrt(-2 * np.log1p(-u[..., 0])) * np.cos(2 * np.pi * u[..., 1])
 
 
-def beside(x: Any, value: Any) -> Any:
-    """Return other values of a stream's frames, which follow from no tensor."""
+def with_values(x: Any, value: Any) -> Any:
+    """Return a stream with `value` in place of the values of `x`, off the tape: no gradient goes back to `x`."""
     return StreamTensor.inside(value, x.dims, _drawn_edge(x.edge, x.edge.line), x._names)
 
 
@@ -100,13 +100,13 @@ def _drawn_edge(edge: Edge, like: Line) -> Edge:
 
 
 def is_in_loop(x: Any) -> bool:
-    """Whether a stream is a frame in the body of a loop that has values, if only later."""
+    """Whether a stream is a frame in the body of a loop that runs in a call, not in a capture."""
     body = x.edge.entry if x.edge is not None else None
     return isinstance(body, Body) and hasattr(body.loop.entry, "draw_keys")
 
 
 def in_loop(name: str, x: Any, draw: Callable[..., Array]) -> Any:
-    """Return numbers like a frame in the body of a loop: those of this frame, of all that `draw` gives.
+    """Return random numbers of a frame's shape, in a loop's body; `draw` makes those of all frames.
 
     `draw` is `uniform`, `normal` or what takes their arguments.
     """
@@ -133,7 +133,7 @@ def dropped(name: str, x: Any, p: float, channels: bool, alpha: bool) -> Any:
     channels : bool
         Whether the elements behind the first two dimensions are dropped together.
     alpha : bool
-        Whether dropped elements become what keeps mean and variance of a SELU's output.
+        Whether this is alpha dropout, which keeps mean and variance of a SELU's output.
     """
     if x.is_stream and x.edge is not None:
         if isinstance(x.edge.entry, Body):
@@ -151,7 +151,7 @@ def dropped(name: str, x: Any, p: float, channels: bool, alpha: bool) -> Any:
 
 
 def dropped_in_loop(name: str, x: Any, p: float, channels: bool, alpha: bool) -> Any:
-    """Return a frame in the body of a loop some of whose elements are dropped, others at each frame."""
+    """Return a frame in a loop's body with elements dropped, which are drawn anew for each frame."""
     if channels:
         return loops.in_loop(x, "")
     x = x.in_order()
@@ -164,7 +164,7 @@ def _frames(x: StreamTensor) -> Any:
 
 
 def leaking(x: Any, lower: float, upper: float) -> Any:
-    """Return a tensor whose elements up to zero are each multiplied by a slope of its own between two bounds."""
+    """Return rrelu in training: elements up to 0 times a slope, drawn for each of them between the two bounds."""
     if x.is_stream and x.edge is not None:
         frames_of("rrelu", x)
         if x.value is None:
@@ -178,16 +178,16 @@ def leaking(x: Any, lower: float, upper: float) -> Any:
 
 
 def factors(kept: Any, p: float, alpha: bool) -> tuple[Any, Any]:
-    """Return by what elements are multiplied, and what is added to them; `kept` is 1 for those that stay."""
+    """Return scale and shift (None for none) of dropout's elements; `kept` is 1 for those that stay, else 0."""
     if p == 1 or not alpha:
         return kept * (0.0 if p == 1 else 1 / (1 - p)), None
-    low = -1.7580993408473766  # a SELU's of -inf
+    low = -1.7580993408473766  # SELU(-inf), which dropped elements become
     a = ((1 - p) * (1 + p * low * low)) ** -0.5
     return kept * a, (kept - (1 - p)) * (-a * low)
 
 
 def kept_of_stream(name: str, x: Any, p: float, channels: bool) -> Array:
-    """Return which elements of a stream's frames, as they are stored, are kept."""
+    """Return bools that broadcast to the stream's stored values: True for elements that dropout keeps."""
     frames_of(name, x)
     features = tuple(x.value.shape[1:])
     if not channels:
@@ -206,9 +206,9 @@ def kept_of_stream(name: str, x: Any, p: float, channels: bool) -> Array:
 
 
 def _scaled(name: str, x: Any, scale: Any, shift: Any) -> Any:
-    """Return a stream's frames, scaled and shifted; operations that follow see the same edge."""
+    """Return a stream's frames times `scale` plus `shift` (None: none), with the gradient on the tape."""
     scale, shift = (f if f is None else f.astype(x.dtype) for f in (scale, shift))
-    out = beside(x, x.value * scale if shift is None else x.value * scale + shift)
+    out = with_values(x, x.value * scale if shift is None else x.value * scale + shift)
     out.edge.made = None
     if x.edge.made is not None and autograd.is_grad_enabled():
         out.edge.made = autograd.Record(name, [x.edge.made], lambda g: [g * scale]), 0

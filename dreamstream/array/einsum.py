@@ -55,7 +55,7 @@ def of_streams(equation: Any, *operands: Any) -> Any:
     if not isinstance(equation, str) or not operands:
         raise NotStreamableError.here("einsum: an equation and its operands stream")
     terms, out = derivatives.letters_of(equation, [x.ndim for x in operands])
-    once = list(map(_once, operands, terms))
+    once = list(map(_with_distinct_letters, operands, terms))
     operands, terms = tuple(x for x, _ in once), [letters for _, letters in once]
     _require_letters(equation, operands, terms)
     if len(operands) > 2:
@@ -83,7 +83,7 @@ def of_streams(equation: Any, *operands: Any) -> Any:
 
 
 def _by_pairs(terms: Sequence[str], out: str, operands: Sequence[Any]) -> Any:
-    """Return the sum of several operands: the product of the first stream with each other one in turn."""
+    """Return einsum of three operands or more: the first stream is multiplied by one other after another."""
     first = next(i for i, x in enumerate(operands) if x.is_stream)
     total, letters = operands[first], terms[first]
     left = [(t, x) for i, (t, x) in enumerate(zip(terms, operands)) if i != first]
@@ -96,7 +96,7 @@ def _by_pairs(terms: Sequence[str], out: str, operands: Sequence[Any]) -> Any:
 
 
 def _attention(a: Any, b: Any, s: str, t: str, out: str) -> Any:
-    """Return the scores of queries and keys, or what scores make of values; None of all else."""
+    """Return scores if two streams keep an L each, or attended values if one operand is scores; else None."""
     if isinstance(a, Scores):
         return a.valued(b, t, s, out)
     if isinstance(b, Scores):
@@ -115,7 +115,7 @@ def table_product(name: str, args: Sequence[Any], met: Callable[[], Any]) -> Any
     args : sequence
         Its arguments.
     met : callable
-        Gives the product of each frame with what is computed of its own position, for rows of positions in turn.
+        Computes the product if the table has a row for each frame, at its own position; it may refuse.
     """
     if name == "einsum":
         operands = args[1] if isinstance(args[1], (list, tuple)) else args[1:]
@@ -141,7 +141,7 @@ def table_product(name: str, args: Sequence[Any], met: Callable[[], Any]) -> Any
     term, shape = found
     queries, rows = (shape[term.dims.index(c)] for c in "im")
     apart = rows - queries
-    if isinstance(apart, int) and apart == 0:  # positions in turn
+    if isinstance(apart, int) and apart == 0:  # a row for each frame
         try:
             return met()
         except NotStreamableError:
@@ -156,7 +156,7 @@ def _deferred(term: DistanceProduct, shape: Sequence[Any]) -> Deferred:
 def _of_pairs(x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
     """Return the product of queries with a vector for each pair of query and key, or None where it is none.
 
-    Each vector is a row of a table: the product with all rows is deferred, and what is taken of it.
+    Each vector is a row of a table (``table[index]``): the product with all rows is deferred, and indexed then.
     """
     while is_computed(vectors) and vectors.func.__name__ in (*_AS_IT_IS, "transpose"):
         if vectors.func.__name__ == "transpose":
@@ -177,23 +177,23 @@ def _of_pairs(x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
         return None
     if not is_computed(index) or is_computed(table) or len(table.shape) != 2:
         return None
-    found = product(x, s, Deferred(vectors.library, _itself, (table,), {}), t[1:], out)
+    found = product(x, s, Deferred(vectors.library, _identity, (table,), {}), t[1:], out)
     if found is None:
         return None
     term, shape = found
     whole = _deferred(term, shape)
-    return Deferred(vectors.library, _taken, (whole, index, out.index(t[0]), out.index(t[1])), {})
+    return Deferred(vectors.library, _rows_by_key, (whole, index, out.index(t[0]), out.index(t[1])), {})
 
 
-def _itself(table: Any) -> Any:
+def _identity(table: Any) -> Any:
     return table
 
 
 _AS_IT_IS = ("to", "type_as", "float", "contiguous", "clone")
 
 
-def _taken(whole: Any, index: Any, queries: int, rows: int) -> Any:
-    """Return of each query's product that with the row of an index for each key."""
+def _rows_by_key(whole: Any, index: Any, queries: int, rows: int) -> Any:
+    """Return ``whole[query, index[query, key]]``: each query's product with the row that its key has."""
     order = [d for d in range(len(whole.shape)) if d not in (queries, rows)] + [queries, rows]
     back = [order.index(d) for d in range(len(order))]
     n = index.shape[0]
@@ -202,7 +202,7 @@ def _taken(whole: Any, index: Any, queries: int, rows: int) -> Any:
 
 
 def letters_of(equation: str, operands: Sequence[Any]) -> tuple[list[str], str]:
-    """Return `derivatives.letters_of`, for operands that have no letter twice."""
+    """Return the letters of operands and result; ShapeError where they don't fit or an operand has one twice."""
     terms, out = derivatives.letters_of(equation, [x.ndim for x in operands])
     _require_letters(equation, operands, terms)
     return terms, out
@@ -213,15 +213,15 @@ def _require_letters(equation: str, operands: Sequence[Any], terms: Sequence[str
         raise ShapeError.here(f"einsum {equation!r}: letters don't fit the operands' dimensions")
 
 
-def _once(x: Any, letters: str) -> tuple[Any, str]:
-    """Return the diagonal of dimensions that have one letter, and the letters of what is left."""
+def _with_distinct_letters(x: Any, letters: str) -> tuple[Any, str]:
+    """Return the diagonal of dimensions with the same letter, as "ii", until all letters differ; and these."""
     twice = next((c for c in letters if letters.count(c) > 1), None)
     if twice is None or len(letters) != x.ndim:
         return x, letters
     first = letters.index(twice)
     second = letters.index(twice, first + 1)
     rest = "".join(c for i, c in enumerate(letters) if i not in (first, second))
-    return _once(diagonal(x, 0, first, second), rest + twice)
+    return _with_distinct_letters(diagonal(x, 0, first, second), rest + twice)
 
 
 def diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
@@ -273,7 +273,7 @@ def _by_matrices(x: Any, s: str, y: Any, t: str, out: str) -> Any:
 
 
 def _product(x: Any, letters: str, w: Any, others: str, out: str) -> Any:
-    """Return the product of a stream with constant weights that share only what is summed."""
+    """Return the product of a stream and a constant whose common letters are all summed."""
     summed = [c for c in letters if c in others]
     left = "".join(c for c in letters if c in out or c in others)
     x, letters = _summed(x, letters, left), left

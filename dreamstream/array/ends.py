@@ -27,22 +27,22 @@ from .tensor import Tensor, take
 
 
 def last_frame(x: StreamTensor, behind: int = 1) -> StreamTensor:
-    """Return the frame that so many frames from the end are behind, itself included, once a stream has ended.
+    """Return the `behind`-th frame from the end, 1 being the last: ``(B, ...)``, known once a stream has ended.
 
-    All others are zeros in a sum.
+    It is a sum over L, in which all other frames have been replaced by zeros.
     """
     if behind > 1:
         x = x._through("slice", {"start": 0, "crop": behind - 1, "step": 1})
     x = with_frames(x)
     zeros: Any = where(x.eq(x), 0.0, 0.0)
     behind_all = zeros._through("pad", {"left": 0, "right": 1, "value": 1.0})
-    later = behind_all._through("slice", {"start": 1, "crop": 0, "step": 1})
-    ends: Any = where(later.gt(0.5), x, zeros.to(x.dtype))
+    shifted = behind_all._through("slice", {"start": 1, "crop": 0, "step": 1})
+    ends: Any = where(shifted.gt(0.5), x, zeros.to(x.dtype))
     return ends.sum(x.dims.index("L"))
 
 
 def _last_window(x: StreamTensor, count: int) -> StreamTensor:
-    """Return the last frames in L's place; streams of fewer are refused."""
+    """Return the last `count` frames, with a dimension of that size in L's place; shorter streams are refused."""
     x.require_frames(count)
     axis = x.dims.index("L")
     made: Any = last_frame(x.unfold(axis, count, 1)).movedim(-1, axis)
@@ -50,11 +50,11 @@ def _last_window(x: StreamTensor, count: int) -> StreamTensor:
 
 
 def first_frames(x: StreamTensor, count: int) -> StreamTensor:
-    """Return the first frames of what is given once, `count` of them in L's place: the last, from the last on."""
+    """Return the first `count` frames of a stream that is given once, as the last ones of the flipped stream."""
     return _last_window(x._through("flip", {}), count).flip(x.dims.index("L"))
 
 
-#: What stands before a stream so that functions of its last frames, some of which it has not, don't change.
+#: How a reduction pads streams in front, so that one of fewer than `count` frames is reduced as it is.
 _NEUTRAL: dict[str, dict[str, Any]] = {
     "sum": {"value": 0.0},
     "mean": {"value": 0.0},
@@ -63,22 +63,22 @@ _NEUTRAL: dict[str, dict[str, Any]] = {
 }
 
 
-class Later:
-    """In a view's place: the last frames are computed where they are used, for a model's cache seldom is.
+class LastFrames:
+    """A stream's last frames, as in ``x[:, -3:]``, computed only if they are used: a returned cache seldom is.
 
-    What functions of elements give of them is computed when it is used, too: of all frames, where it stands behind
-    others (`put_last`), else of the last ones alone.
+    Elementwise functions of them are put off, too. They run on the whole stream where their result is put behind
+    other frames (`put_last`), else on the last frames alone.
 
     Parameters
     ----------
     of : StreamTensor
-        The frames, or others that are as many.
+        The stream whose last frames these are; with `given`, one of the same length.
     count : int
-        How many of its frames.
+        How many frames.
     times : int or Length
-        How often they stand there, one behind the other.
+        How often they are repeated along L.
     given : (function, arguments), optional
-        What gives them of others.
+        The elementwise function that was put off; some of its arguments are `LastFrames`.
     """
 
     def __init__(self, of: StreamTensor, count: int, times: Any = 1, given: Any = None) -> None:
@@ -88,7 +88,7 @@ class Later:
         self._everywhere: Any = None
 
     def through(self, call: Callable[..., Any], args: Sequence[Any], of_positions: Any = None) -> Any:
-        """Return what a function of elements gives of these frames and of others that are the last ones."""
+        """Put off an elementwise function; it runs at once if an argument has other frames than these."""
         lasts = [getattr(x, "_ends", None) for x in args]
         alike = [v._is_beside(self) for v in lasts if v is not None]
         others = [x for x, v in zip(args, lasts) if v is None]
@@ -96,39 +96,39 @@ class Later:
         if not plain or not all(alike):
             return call(*[x if v is None else v.taken() for x, v in zip(args, lasts)])
         held = [x if v is None else v.copied() for x, v in zip(args, lasts)]
-        return standing_for(Later(self.of, self.count, 1, (call, held)))
+        return standing_for(LastFrames(self.of, self.count, 1, (call, held)))
 
-    def _is_beside(self, other: Later) -> bool:
+    def _is_beside(self, other: LastFrames) -> bool:
         a, b = self.of, other.of
         same = self.is_once and self.count == other.count and a.dims == b.dims
         return same and (a.edge is b.edge or (a.size(a.dims.index("L")) == b.size(a.dims.index("L"))) is True)
 
-    def copied(self) -> Later:
-        """Return the same, whatever is written into what they are taken of."""
+    def copied(self) -> LastFrames:
+        """Return the same frames, which later writes into their stream don't change."""
         of = self.of.with_dims(self.of.dims, self.of.names)
-        return Later(of, self.count, self.times, self.given)
+        return LastFrames(of, self.count, self.times, self.given)
 
     def everywhere(self) -> StreamTensor:
-        """Return the frames that they are the last ones of."""
+        """Return the whole stream of which these are the last frames; it runs a function that was put off."""
         if self.given is None:
             return self.of
         if self._everywhere is not None:
             return self._everywhere
         (call, args), axis = self.given, self.of.dims.index("L")
-        args = [x.everywhere() if type(x) is Later else x for x in args]
+        args = [x.everywhere() if type(x) is LastFrames else x for x in args]
         self._everywhere = call(*placed(args, self.of, axis, self.count, lambda table: table, last=True))
         return self._everywhere
 
     def taken(self) -> StreamTensor:
-        """Return them in L's place; streams of fewer are refused."""
+        """Return the frames, with a dimension of size `count` in L's place; shorter streams are refused."""
         if self.given is None:
             return _last_window(self.of, self.count)
         call, args = self.given
-        made: StreamTensor = call(*(x.taken() if type(x) is Later else x for x in args))
+        made: StreamTensor = call(*(x.taken() if type(x) is LastFrames else x for x in args))
         return made
 
     def reduced(self, kind: str, dim: Any = None, keepdim: bool = False, **more: Any) -> Any:
-        """Return a sum, a mean or an extreme of these frames, in short streams of all; None for another."""
+        """Return their sum, mean, amax or amin over L, in a shorter stream of all frames; None for others."""
         (dim,) = dim if isinstance(dim, (tuple, list)) and len(dim) == 1 else (dim,)
         if not self.is_once or type(dim) is not int or more or kind not in _NEUTRAL:
             return None
@@ -146,7 +146,7 @@ class Later:
         return over(x, "sum") / over(ones_of(x, x.dtype), "sum")
 
     def retake(self, out: StreamTensor) -> None:
-        """Give the tensor its value."""
+        """Compute the frames and make them the value of `out`, the tensor in whose view these were put off."""
         if not isinstance(self.times, int):
             raise NotStreamableError(
                 f"the last frame, at {self.line}: it is repeated as often as the stream's length says, which is "
@@ -160,15 +160,15 @@ class Later:
         out.value, out.edge, out.dims, out._names = made.value, made.edge, made.dims, made._names
 
 
-def later(x: Any) -> Later | None:
-    """Return what a tensor stands for that is the last frames of a stream, as they are."""
+def last_frames_of(x: Any) -> LastFrames | None:
+    """Return the last frames that a tensor stands for; None if it is another, or a function of them."""
     own = x._ends if isinstance(x, StreamTensor) else None
     return own if own is None or own.given is None else None
 
 
 def end_repeated(x: StreamTensor, times: Sequence[Any]) -> StreamTensor | None:
-    """Return the last frame so often as numbers of repeats say; None where it isn't repeated along L alone."""
-    own = later(x)
+    """Return the last frame repeated as in ``x.repeat(*times)``; None where it isn't repeated along L alone."""
+    own = last_frames_of(x)
     if own is None or own.count != 1 or not own.is_once or len(times) != own.of.ndim:
         return None
     axis = own.of.dims.index("L")
@@ -179,8 +179,8 @@ def end_repeated(x: StreamTensor, times: Sequence[Any]) -> StreamTensor | None:
 
 
 def expanded(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor | None:
-    """Return the last frame as often as sizes to which it is expanded say; None as `end_repeated`."""
-    own = later(x)
+    """Return the last frame repeated as in ``x.expand(*sizes)``; None where `end_repeated` returns None."""
+    own = last_frames_of(x)
     if own is None or len(sizes) != own.of.ndim:
         return None
 
@@ -192,12 +192,12 @@ def expanded(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor | None:
 
 
 def last_frames(x: StreamTensor, count: int, times: Any = 1) -> StreamTensor:
-    """Return the last frames, ``count`` of them in L's place, once a stream of as many has ended."""
-    return standing_for(Later(x, count, times))
+    """Return a tensor that stands for the last ``count`` frames; a stream of fewer is refused at its end."""
+    return standing_for(LastFrames(x, count, times))
 
 
-def standing_for(ends: Later) -> StreamTensor:
-    """Return a tensor in the place of last frames."""
+def standing_for(ends: LastFrames) -> StreamTensor:
+    """Return the tensor that a forward sees in place of last frames that were put off."""
     out = ends.of.with_dims(ends.of.dims, ends.of.names)
     out.forget()
     out._view = out._ends = ends
@@ -205,7 +205,7 @@ def standing_for(ends: Later) -> StreamTensor:
 
 
 def put_last(before: StreamTensor, x: StreamTensor) -> StreamTensor | None:
-    """Return frames with the last ones of a stream behind them, of which that has so many before, or some more."""
+    """Return ``cat([before, x])`` along L, where `x` is a stream's last frames; None where it does not stream."""
     ends = x._ends
     if ends is None or not ends.is_once or before.dims != ends.of.dims:
         return None
@@ -229,7 +229,7 @@ def put_last(before: StreamTensor, x: StreamTensor) -> StreamTensor | None:
 
 
 def with_last(x: StreamTensor, index: Any, value: Any) -> StreamTensor | None:
-    """Return a stream with a value in the place of as many last frames, at an index; None where it is another."""
+    """Return `x` after ``x[:, -n:] = value``, of n last frames; None for another index or value."""
     ends = getattr(value, "_ends", None)
     if ends is None or x.edge is None or "L" not in x.dims:
         return None
@@ -241,13 +241,13 @@ def with_last(x: StreamTensor, index: Any, value: Any) -> StreamTensor | None:
         return None
     if bound_of(at.start, x.size(axis)) != -ends.count:
         return None
-    if ends.of is x and ends.given is None:  # which has been written into them
+    if ends.of is x and ends.given is None:  # its own last frames are written onto themselves
         return x
     return put_last(x[(slice(None),) * axis + (slice(-ends.count),)], value)
 
 
 def parted(x: Any, axis: int, sizes: Sequence[Any]) -> Any:
-    """Return parts of a stream of these sizes, counted from the end that is a number of frames away."""
+    """Return ``x.split(sizes, axis)``, with places at a fixed distance from the end counted from there."""
     more, ends = sum(sizes) - x.shape[axis], []
     if isinstance(more, int) and more:
         raise ShapeError.here(f"split: sizes {list(sizes)} don't add up to {x.shape[axis]!r}")
@@ -258,13 +258,13 @@ def parted(x: Any, axis: int, sizes: Sequence[Any]) -> Any:
 
 
 def cut_at(axis: int, ends: Sequence[Any], take: Callable[[Any], Any]) -> Any:
-    """Return the parts between places along a dimension, each refused only where it is read."""
+    """Return the parts between the places `ends`; one that does not stream is refused only when it is read."""
     slices = map(slice, (None, *ends), (*ends, None))
     return tuple(unless_refused(partial(take, (slice(None),) * axis + (part,))) for part in slices)
 
 
 def padded_to(x: Any, length: Length, left: int, mode: str, value: float, longest: int = 0) -> Any:
-    """Return a stream with frames at its end, until it has a length; by mode "replicate" so many at most."""
+    """Return a stream padded at its end to a length; mode "replicate" adds at most `longest` frames."""
     length = in_most_streams(length, length)
     attributes = {"left": left, "mode": mode, "value": value, "length": length.steps(), "longest": longest}
     of: Any = length.of
@@ -273,7 +273,7 @@ def padded_to(x: Any, length: Length, left: int, mode: str, value: float, longes
 
 
 def continued(x: Any, times: Any, mode: str = "replicate", value: float = 0.0) -> Any:
-    """Return a stream with its last frame, or by mode "constant" a number, so often behind it."""
+    """Return a stream with `times` frames behind it: its last one or, with mode "constant", a number."""
     branch: Any = open_branch(x.edge.entry)
     if branch is not None:
         size = x.size(x.dims.index("L"))
@@ -295,7 +295,7 @@ def _continued(x: Any, times: Any, mode: str, value: float) -> Any:
 
 
 def at_least_before(x: Any, axis: int, more: Length, value: float) -> Any:
-    """Return a stream with a number before it, up to a least length; None where `more` frames are others."""
+    """Return a stream padded in front to a least length; None unless `more` is ``max(least - length, 0)``."""
     size = x.size(axis)
     whole: Any = size + more
     atom: Any
@@ -309,26 +309,26 @@ def at_least_before(x: Any, axis: int, more: Length, value: float) -> Any:
 
 
 def in_most_streams(whole: Any, more: Any) -> Any:
-    """Return by how many frames a stream grows to a whole length.
+    """Return `more`, the frames by which a stream grows to the length `whole`.
 
-    Where that is a function of several lengths it is what it is in all but short streams, which are refused at
+    If `whole` depends on several lengths, this is what `more` is in all but short streams, which are refused at
     their ends.
     """
     return more.soon() if isinstance(whole, Length) and len(whole.of_one().terms) > 1 else more
 
 
 def bound_of(at: Any, frames: Length) -> Any:
-    """Return where a slice of so many frames begins or ends, as a number where that takes the same of all streams.
+    """Return a slice's start or stop as an int, below 0 from the end, where that selects the same in every stream.
 
-    So is what is a number in all but short streams, which are refused at their ends. Another length stays one, and
-    is counted from the first frame.
+    A length that is one number in all but short streams becomes that number; the short ones are refused at their
+    ends. Any other length is returned as it is, counted from the first frame.
     """
     if not isinstance(at := as_number(at), Length):
         return at
     if at.fact("behind", lambda formula: not formula.exceeds(-1)):
         at = frames + at
     if not isinstance(at, Length) or at.fact("short", lambda formula: formula.falls_below(0)):
-        return at  # of some streams it may be counted from the end
+        return at  # below 0 in some streams, where it would be counted from the end
     if not isinstance(behind := at - frames, Length):
         return behind if behind < 0 else frames
     inside, front, back = _inside(at, frames), at.in_most(), behind.in_most()
@@ -344,14 +344,14 @@ def _is_nothing(number: Any) -> bool:
 
 
 def _inside(at: Any, frames: Length) -> Any:
-    """Return a position as slices take it, that of the first frame at least and the end at most."""
+    """Return a position limited to 0 ... `frames`, as Python limits the bounds of a slice."""
     return frames.at_most(at.at_least(0) if isinstance(at, Length) else max(at, 0))
 
 
 def number_beside(tensors: Sequence[Any], dim: int, at: int) -> Symbolic | None:
-    """Return the number that is joined with frames of streams along L, as often as a length says; else None.
+    """Return ``tensors[at]`` if `cat` joins it with streams along L and it is one number, repeated; else None.
 
-    It is the tensor at the place `at`.
+    Such is ``zeros(B, n, C)``, where n is a length.
     """
     x = next((t for t in tensors if type(t) is StreamTensor and t.edge is not None), None)
     number = tensors[at] if tensors else None
@@ -365,7 +365,7 @@ def number_beside(tensors: Sequence[Any], dim: int, at: int) -> Symbolic | None:
 
 
 def begun_by(self: Symbolic, index: Any, value: Any) -> Any:
-    """Return what a number becomes where a shorter stream is written into its first frames; else None."""
+    """Return the stream that ``zeros(B, n, C)`` becomes by ``z[:, :x.size(1)] = x``; None for other writes."""
     if type(value) is not StreamTensor or value.roles != tuple(map(str, self.roles)) or self.shares():
         return None
     axis, parts = self.roles.index("L"), parts_of(index, self.ndim)
@@ -387,10 +387,10 @@ take(Symbolic, begun_by=begun_by)
 
 
 def ends_repeated(tensors: Sequence[Any], axis: int) -> tuple[list[Any], Any]:
-    """Return what is joined along L without a stream's last frame behind it, and how often that stood there."""
+    """Return what `cat` joins along L without repeats of the stream's last frame behind it, and their number."""
     rest, times = list(tensors), 0
-    while len(rest) > 1 and (own := later(rest[-1])) is not None:
-        before = next((t for t in reversed(rest[:-1]) if later(t) is None), None)
+    while len(rest) > 1 and (own := last_frames_of(rest[-1])) is not None:
+        before = next((t for t in reversed(rest[:-1]) if last_frames_of(t) is None), None)
         fits = own.count == 1 and own.of.dims[axis : axis + 1] == ("L",)
         if not fits or getattr(before, "edge", None) is not own.of.edge:
             break
@@ -399,7 +399,7 @@ def ends_repeated(tensors: Sequence[Any], axis: int) -> tuple[list[Any], Any]:
 
 
 def is_each(index: Any) -> bool:
-    """Whether an index of B takes each stream by itself."""
+    """Whether an index of B leaves every stream where it is, as ``arange(B)`` does."""
     if index is SAME_ORDER:
         return True
     first = isinstance(index, Tensor) and not index.is_stream and index.ndim == 1
@@ -407,7 +407,7 @@ def is_each(index: Any) -> bool:
 
 
 def where_counted(x: Any, axis: int, place: Any) -> Any:
-    """Return a stream's last frame, where a place along L, lengths less one, is that; None where it is another."""
+    """Return each stream's last frame if `place`, an index along L, is ``lengths - 1``; None for others."""
     at = place.value if has_formula(place) else getattr(place, "counts", None)
     if not isinstance(at, Length) or getattr(place, "position", False):
         return None

@@ -11,7 +11,7 @@ from .tensor import Tensor
 
 
 def meets(constant: Any, x: StreamTensor, axis: int, count: int) -> bool:
-    """Whether a plain tensor has an element for each of so many frames, more than one, where a stream has L."""
+    """Whether `constant` is a plain tensor of size `count`, above 1, in the dimension where the stream has L."""
     if not isinstance(constant, (Tensor, x.edge.entry.library.tensor)):  # type: ignore[union-attr]
         return False
     sizes, at = constant.shape, axis - x.ndim
@@ -27,19 +27,19 @@ def placed(
     of: Callable[[StreamTensor], Any],
     last: bool = False,
 ) -> list[Any]:
-    """Return arguments with `of(stream)` in the place of constants that meet the first or the last frames."""
+    """Return `args` with ``of(at_an_end(constant))`` in place of each constant that `meets` the frames."""
     return [of(at_an_end(a, x, axis, last)) if meets(a, x, axis, count) else a for a in args]
 
 
 def at_an_end(constant: Any, x: StreamTensor, axis: int, last: bool) -> StreamTensor:
-    """Return a constant at the first or the last frames of a stream, and ones at all others."""
+    """Return a stream of the constant's values at the first (or `last`) frames of `x`, ones at others."""
     library = x.edge.entry.library  # type: ignore[union-attr]
     own = constant if isinstance(constant, Tensor) else library.constant(constant)
     count = own.shape[axis - x.ndim]
     x.require_frames(count)
     one = ones_of(x, own.dtype)
     sizes = [count if i == axis else 1 if d == "B" else one.features[d] for i, d in enumerate(one.dims)]
-    for dim in range(-own.ndim, 0):  # a feature that the constant has once is one of the stream's frames, too
+    for dim in range(-own.ndim, 0):  # where the constant has size 1 so have the ones: it is broadcast later
         if dim != axis - x.ndim and own.shape[dim] == 1 and type(one.dims[dim]) is int:
             one, sizes[dim] = one.narrow(dim, 0, 1), 1
     own = own.expand(*sizes)

@@ -33,7 +33,7 @@ from . import dtypes, hook
 from .batch_constants import is_constant, value_of
 from .dimension_arguments import numbered, parts_of as all_parts_of
 from .elementwise import where
-from .ends import bound_of, first_frames, in_most_streams, last_frame, last_frames, later
+from .ends import bound_of, first_frames, in_most_streams, last_frame, last_frames, last_frames_of
 from .feature_reductions import over_features, product, why_not_matmul
 from .merged_dimensions import Merged
 from .over_time import chosen, reduce_stream, require_waiting, spread
@@ -48,9 +48,9 @@ def _refuse(x: StreamTensor, what: str, remedy: str) -> NoReturn:
 
 
 def hold_for(x: StreamTensor, edge: Any, at: int) -> StreamTensor:
-    """Repeat what is given once for each frame of another edge: L replaces dimension `at`, of size 1.
+    """Repeat a value that is given once for each frame of `edge`: L replaces dimension `at`, of size 1.
 
-    Where `at` is -1, it comes first.
+    With `at` of -1, L is a new first dimension.
     """
     x = x.in_order()
     if at >= 0:
@@ -72,8 +72,8 @@ def is_static(x: Any) -> bool:
     return x.edge is not None and x.edge.line.static
 
 
-def _spread(x: StreamTensor, sizes: Sequence[Any]) -> tuple[StreamTensor, list[Any]]:
-    """Hold what is given once over the length among sizes; return it, and the sizes that are left to do."""
+def _hold_over_length(x: StreamTensor, sizes: Sequence[Any]) -> tuple[StreamTensor, list[Any]]:
+    """Expand a value that is given once along L, to the length in `sizes`; return it and sizes with -1 there."""
     sizes = list(sizes)
     at = next(i for i, size in enumerate(sizes) if isinstance(size, Length))
     edge: Any = sizes[at].of
@@ -95,7 +95,7 @@ def reshape_features(x: StreamTensor, shape: Sequence[int], dims: Any) -> Stream
 
 
 def gather(x: StreamTensor, axis: int, index: StreamTensor) -> StreamTensor:
-    """Return features chosen along a dimension by a stream of places."""
+    """Return ``x.gather(axis, index)`` along a dimension of features; `index` is a stream too."""
     last = axis == len(x.dims) - 1
     given = [x, index] if last else [x.transpose(axis, -1), index.transpose(axis, -1)]
     out = hook.one("gather", {}, given, (), (..., 0))
@@ -103,7 +103,7 @@ def gather(x: StreamTensor, axis: int, index: StreamTensor) -> StreamTensor:
 
 
 def scatter(x: Any, axis: int, index: Any, src: Any, adds: bool = False) -> StreamTensor:
-    """Return features with `src`, a stream or a number, written or added at a stream of places, in their order."""
+    """Return ``x.scatter(axis, index, src)``, or scatter_add, along a dimension of features, in index order."""
     number = isinstance(src, (int, float))
     streams = [x, index] if number else [x, index, src]
     if any(getattr(t, "edge", None) is None for t in streams) or isinstance(x.dims[axis], str):
@@ -123,7 +123,7 @@ def scatter(x: Any, axis: int, index: Any, src: Any, adds: bool = False) -> Stre
 
 
 def _counts_from_the_first(index: Any) -> bool:
-    """Whether an index of frames ends at a number of frames counted from the first."""
+    """Whether an index along L looks at a fixed number of first frames only, as ``x[:, :3]`` and ``x[:, 2]``."""
     at = index.stop if isinstance(index, slice) else index
     return isinstance(at, int) and at >= 0 and (not isinstance(index, slice) or (index.start or 0) >= 0)
 
@@ -169,7 +169,7 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
 
 
 def _emptied(x: StreamTensor, parts: IndexParts) -> Empty | None:
-    """Return what an index keeps where that is none of some features."""
+    """Return an `Empty` of the right shape where a slice keeps no feature, as ``x[..., 2:2]``; else None."""
     own = iter([x.features[d] for d in x.dims if isinstance(d, int)])
     sizes, said = [], ""
     for item in parts.features:
@@ -187,10 +187,10 @@ def _emptied(x: StreamTensor, parts: IndexParts) -> Empty | None:
     return Empty([sizes[d] if isinstance(d, int) else x._token(d) for d in parts.dims], x.dtype, said)
 
 
-def _one_by_one(x: StreamTensor, index: Any) -> tuple[Any, Any] | None:
-    """Return an index of all but frames, and the one of these behind it; None where it is of frames alone.
+def _split_off_frames(x: StreamTensor, index: Any) -> tuple[Any, Any] | None:
+    """Split an index into one of all other dimensions and one of L, to apply after it; None if it is of L alone.
 
-    A number of frames of what is given once are features.
+    The latter may turn L into features, since a value that is given once has its frames at once.
     """
     items = all_parts_of(index, x.ndim)
     own = [i for i, item in enumerate(items) if item is not None]
@@ -203,7 +203,7 @@ def _one_by_one(x: StreamTensor, index: Any) -> tuple[Any, Any] | None:
 
 
 def parts_of(x: StreamTensor, index: Any) -> IndexParts | Fallback:
-    """Lay an index of numbers and constants against a stream's dimensions."""
+    """Return an index's parts by dimension, or a `Fallback` for what is no index of numbers and constants."""
     names = tuple(d if isinstance(d, str) else n for d, n in zip(x.dims, x.names))
     parts = index if isinstance(index, tuple) else (index,)
     return parse_index(tuple(i.numpy() if getattr(i, "is_stream", None) is False else i for i in parts), names)
@@ -225,7 +225,7 @@ def getitem(x: StreamTensor, index: Any) -> Any:
     if "L" in x.dims and not is_full_slice(parts.length):
         branch = open_branch(cast(Any, x.edge).entry)
         begins = only_slices and branch is not None and getattr(parts.length, "start", None) is not None
-        if begins and later(last := slice_stream(x, parts.length)) is not None:
+        if begins and last_frames_of(last := slice_stream(x, parts.length)) is not None:
             return last
         if branch is not None:
             if not only_slices or not all(is_full_slice(i) for i in parts.features):
@@ -234,7 +234,7 @@ def getitem(x: StreamTensor, index: Any) -> Any:
     if not is_full_slice(parts.length):
         if "L" not in x.dims:
             _refuse(x, "an index on B and L joined", "index before the reshape")
-        if is_static(x) and (index := _one_by_one(x, index)) is not None:
+        if is_static(x) and (index := _split_off_frames(x, index)) is not None:
             return getitem(x[index[0]], index[1])
         x = slice_stream(x, parts.length)
     if only_slices and all(map(is_full_slice, parts.features)):
@@ -254,7 +254,7 @@ def getitem(x: StreamTensor, index: Any) -> Any:
             continue
         size = x.features[axis]
         if isinstance(item, int):
-            at = _within(item, size)
+            at = _from_front(item, size)
             x = _narrow(x, axis, slice(at, at + 1))
         else:
             x = _narrow(x, axis, item)
@@ -296,7 +296,7 @@ def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
 
 
 def _planned(x: StreamTensor, shape: Sequence[Any]) -> Any:
-    """Return the plan of a reshape, the same in every call where its sizes are numbers and the tensor's own."""
+    """Return the plan of a reshape, found once if its sizes are numbers and sizes of `x` itself."""
     edge: Any = x.edge
     facts, sizes = edge.line.facts, own_sizes(edge, shape)
     plan = None if sizes is None else facts.get(key := ("reshape", x.dims, x.features, sizes))
@@ -308,7 +308,7 @@ def _planned(x: StreamTensor, shape: Sequence[Any]) -> Any:
 
 
 def _behind_lanes(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
-    """Return a reshape of what lies behind B with its features, each of which keeps what it has."""
+    """Return a reshape to ``(B with its features, *shape[1:])``, where only dimensions behind the first change."""
     apart = (x._token("B"), x.lanes)
     y = reshape(reshape(x, (*apart, *x.shape[1:])), (*apart, *shape[1:]))
     if isinstance(y, Merged):
@@ -317,12 +317,12 @@ def _behind_lanes(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
 
 
 def so_far(x: StreamTensor, kind: str) -> StreamTensor:
-    """Reduce all frames so far, at every frame."""
+    """Return the cumulative sum, product or extreme along L."""
     return (x.to(np.dtype(np.int64)) if x.dtype == np.bool_ else x)._through("cumulative", {"kind": kind})
 
 
 def running(x: StreamTensor, axis: int, kind: str) -> StreamTensor:
-    """Reduce all features so far, at every feature of an axis."""
+    """Return a cumulative reduction along features."""
     x = x.to(np.dtype(np.int64)) if x.dtype == np.bool_ else x
     out = x.with_dims(x._straight())._through("cumulative_within", {"kind": kind, "axis": axis})
     return out.with_dims(x.dims, x.names)
@@ -375,7 +375,7 @@ def repeat_interleave(x: StreamTensor, axis: int, times: Any) -> Any:
 
 
 def for_batch(x: StreamTensor, axis: int, lanes: int = 1) -> StreamTensor:
-    """Return a constant with B, and so many lanes, in place of a feature axis of one element."""
+    """Return a constant with B, and `lanes` features joined with it, in place of a feature axis of size 1."""
     if not any(isinstance(d, str) and holds(d, "B") for d in x.dims):
         if isinstance(x.dims[axis], str) or x.features[x.dims[axis]] != 1:
             return x
@@ -391,7 +391,7 @@ def for_batch(x: StreamTensor, axis: int, lanes: int = 1) -> StreamTensor:
 
 def expand(x: StreamTensor, sizes: Sequence[Any]) -> Any:
     if is_static(x) and any(isinstance(s, Length) for s in sizes):
-        x, sizes = _spread(x, sizes)
+        x, sizes = _hold_over_length(x, sizes)
     while len(sizes) > len(x.dims):
         x = x.unsqueeze(0)
     if len(sizes) != len(x.dims):
@@ -446,7 +446,7 @@ def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, optio
 
 
 _CAT = "F.pad adds frames; cat works along features, and puts first and last frames of streams beside others"
-#: The most streams that one operator takes.
+#: The most streams that the operator `cat` takes.
 _MOST_JOINED = 16
 
 
@@ -472,7 +472,7 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
 
 
 def extend(tensors: Sequence[Any], axis: int) -> StreamTensor:
-    """Return a stream between constants that are joined with it along L: padded with them."""
+    """Return ``cat`` along L of constants, a stream and constants: the stream padded by them."""
     at = [i for i, t in enumerate(tensors) if getattr(t, "is_stream", False)]
     x: StreamTensor = tensors[at[0]]
     if len(at) > 1:
@@ -541,7 +541,7 @@ def _narrow(x: StreamTensor, axis: int, item: slice) -> StreamTensor:
 
 
 def _straight(x: StreamTensor, features: Sequence[int]) -> tuple[Any, ...]:
-    """Return the dimensions of a tensor of such features, those of the stream first."""
+    """Return dimensions for features of these sizes: B and L first, then each feature in order."""
     return (*(d for d in x.dims if isinstance(d, str)), *range(len(features)))
 
 
@@ -559,13 +559,13 @@ def _take(x: StreamTensor, axis: int, array: NDArray[Any]) -> StreamTensor:
     size = math.prod(taken)
     merged = (*before, size, *after)
     x = reshape_features(x, merged, _straight(x, merged))
-    out = picked(x, axis, [_within(int(p), size) for p in picks])
+    out = picked(x, axis, [_from_front(int(p), size) for p in picks])
     shown = (*before, *shape, *after)
     return reshape_features(out, shown, _straight(x, shown))
 
 
 def picked(x: StreamTensor, axis: int, index: Any) -> StreamTensor:
-    """Return positions of a stored feature axis by their indices, from 0 on."""
+    """Return ``x.index_select`` along a stored feature axis; `index` counts from 0."""
     at = np.asarray(index, np.int64)
     if np.array_equal(at, np.arange(x.features[axis])):
         return x
@@ -581,7 +581,7 @@ def constant_index(data: bytes) -> Tensor:
     return Tensor(np.frombuffer(data, np.int64))
 
 
-def _within(index: int, size: int) -> int:
+def _from_front(index: int, size: int) -> int:
     """Return an index of features counted from the front."""
     if not -size <= index < size:
         raise ShapeError.here(f"index {index} is out of range for {size} features")

@@ -1,8 +1,8 @@
-"""Ifs in a loop over frames that some frames answer one way and others another, as ``if t % 2 == 0``.
+"""An ``if`` in a loop over frames that is true for some frames only, as ``if t % 2 == 0``.
 
 Both branches run, one after the other, on the frame that stands for many; what each leaves in a variable is chosen
 by the comparison, frame by frame (`where`). Where that can't be, since a variable has no value yet, or two values
-are no tensors of one shape, the frame is one of a kind of its own, and enters one branch alone.
+are no tensors of one shape, the round is made that frame's own, and enters one branch alone.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from .loop_lists import Grown, has_grown
 from .loop_values import inner_of, is_of_body, walk
 from .protocol import unless_refused
 
-#: First frames that may be of kinds of their own: in all, and for want of values.
+#: How many first frames may have rounds of their own: in all, and because a variable has no value yet.
 _FIRST, _UNSET = 8, 4
 
 
 def undecided(value: Computed) -> Any:
-    """Return the truth of a number of a frame: a bool where the frame is one of a kind, else a comparison."""
+    """Return the truth of a frame's number: a bool in a round of one frame, else a `FrameTruth`."""
     truth, loop = value if isinstance(value, FrameTruth) else value != 0, value.loop
     loop.of_one_frame |= loop.is_unset and len(loop.rounds) < _UNSET
     return bool(truth.at(loop.position)) if loop.of_one_frame else truth
 
 
 def one_of(truth: FrameTruth, yes: Any, no: Any, name: str = "the value", most: int = _FIRST) -> Any:
-    """Return what is `yes` at frames where a comparison holds, and `no` at others.
+    """Return a value that is `yes` at frames where `truth` holds, and `no` at others.
 
-    Where that can't be, the first `most` frames are of kinds of their own.
+    If there is none, the round is made one frame's own; after `most` such rounds that is refused.
     """
     made, loop = _merged(truth, yes, no), truth.loop
     if made is not NotImplemented:
@@ -48,7 +48,7 @@ def _merged(truth: FrameTruth, yes: Any, no: Any) -> Any:
     kind = type(yes)
     if yes is no:
         return yes
-    if kind is not type(no) and Grown in (kind, type(no)):  # a list of before, and a new one
+    if kind is not type(no) and Grown in (kind, type(no)):  # one that the loop appends to, and a new list
         own = [[*list.__iter__(x)] if isinstance(x, list) and not has_grown(x) else None for x in (yes, no)]
         return NotImplemented if None in own else _merged(truth, *own)
     if kind is type(no) and kind in (tuple, list) and len(yes) == len(no):
@@ -75,7 +75,7 @@ def _alike(yes: Any, no: Any) -> bool:
 
 
 class _Choice(Computed):
-    """One of two numbers, by a comparison."""
+    """A number of a frame that is one of two, as ``a if t % 2 else b``."""
 
     __slots__ = ()
 
@@ -98,7 +98,7 @@ class _Choice(Computed):
 
 
 class FrameBranch:
-    """An if that runs both of its branches, first that where its comparison holds.
+    """An ``if`` on a frame's number; both branches run, first the one where it is true.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class FrameBranch:
         truth.loop.within.append((truth, True))
 
     def _require_none(self, lasting: tuple[str, int] | None) -> None:
-        """Refuse what lasts: it would be done at every frame."""
+        """Refuse an effect of a branch, as a method that changes an object: it would happen at every frame."""
         if lasting is not None:
             refuse(
                 f"`{lasting[0]}` in line {lasting[1]} would be done at every frame, not only where "
@@ -126,7 +126,7 @@ class FrameBranch:
             )
 
     def then(self, seen: Mapping[str, Any]) -> None:
-        """Go on with the other branch; `seen` are the variables behind the first."""
+        """Begin the other branch; `seen` are the variables at the end of the first."""
         self._after = seen
         self._truth.loop.within[-1] = (self._truth, False)
 
@@ -135,7 +135,7 @@ class FrameBranch:
         return self._before.get(name, Hooks.unbound)
 
     def merge(self, seen: Mapping[str, Any]) -> None:
-        """Choose between the values of variables; `seen` are those behind the second branch."""
+        """Choose the variables' values after the if; `seen` are those at the end of the second branch."""
         self._truth.loop.within.pop()
         self._require_none(changed_in_place(self._site, self._after) or changed_in_place(self._site, seen))
         if any(list.__len__(v) != n for v, n in self._counts):
@@ -146,8 +146,8 @@ class FrameBranch:
             if name in self._truth.loop.live:
                 self._merged[name] = choose()
             elif self._is_gone(yes) or self._is_gone(no):
-                self._merged[name] = no if self._is_gone(yes) else yes  # it serves in one branch alone
-            else:  # it may serve in each branch alone
+                self._merged[name] = no if self._is_gone(yes) else yes  # only one branch uses it
+            else:  # if no value serves both, it is refused where it is read
                 self._merged[name] = unless_refused(partial(choose, _FIRST - 1))
 
     def _is_gone(self, value: Any) -> bool:
@@ -158,5 +158,5 @@ class FrameBranch:
         return value is Hooks.unbound or any(is_of_body(x) and inner_of(x).edge.entry is not body for x in leaves)
 
     def merged(self, name: str) -> Any:
-        """Return the value of a variable behind the if."""
+        """Return the value of a variable after the if."""
         return self._merged[name]

@@ -1,4 +1,4 @@
-"""Lengths as numbers, for so many frames of a forward's input or of its keys."""
+"""What lengths are as numbers, if a forward's input or attention's keys have a given number of frames."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from ..stream.mask_recognition import Unrecognised
 from ..stream.rules import Length
 from ..stream.tree import map_leaves
 
-#: The most frames that any stream has.
+#: The most frames that any stream is taken to have.
 MOST = 2**40
 
 
 def count_of(length: Length, frames: int) -> int:
-    """Return a length as a number, for so many frames of the forward's input."""
+    """Return what `length` is when the forward's input has `frames` frames."""
     formula = length.formula()
     return length.apply(frames) if formula is None else int(formula.count.at(frames))
 
 
 def frames_for(keys: Any, n: int) -> tuple[int, int, int]:
-    """Return the fewest and most frames of the forward's input that give n keys, or the next number; and that."""
+    """Return the fewest and most frames of the forward's input that give n keys or just above, and that number."""
     formula = keys.shape[2].formula()
     if formula is None:
         return n, n, n
@@ -29,7 +29,7 @@ def frames_for(keys: Any, n: int) -> tuple[int, int, int]:
 
 
 def first_of(count: Any, n: int) -> int:
-    """Return the first number at which a count is n or more."""
+    """Return the least number of input frames at which `count`, which grows, is n or more."""
     high = 1
     while count.at(high) < n:
         high *= 2
@@ -39,7 +39,7 @@ def first_of(count: Any, n: int) -> int:
 
 
 def frames_at(length: Length, n: int, keys: Any, given: int) -> int:
-    """Return a length as a number, where the keys' stream has n frames and the forward's input `given`."""
+    """Return what `length` is when the keys' stream has n frames and the forward's input has `given`."""
     if all(getattr(atom, "cid", None) == keys.edge.cid for _, atom in length.terms):
         return length.plus + n * sum(times for times, _ in length.terms)
     own, of = length.formula(), keys.shape[2].formula()
@@ -52,9 +52,9 @@ def frames_at(length: Length, n: int, keys: Any, given: int) -> int:
 
 
 def settled(name: str, args: Any, kwargs: Any) -> Any:
-    """Return arguments with numbers in the place of lengths that are some in all but short streams.
+    """Replace lengths that are one number in all but short streams by that number, of a function's arguments.
 
-    Slices and pads take such lengths as they are.
+    Bounds of slices and pads stay lengths, which their own rules take.
     """
     if name in ("narrow", "pad"):
         return args, kwargs

@@ -1,4 +1,4 @@
-"""What a loop over frames goes over, indexes and gathers, in its body and behind it."""
+"""What a ``for`` over frames iterates over, and indices by the frame's number in its body."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Numbers(Frames):
 
 
 class EachFrame(Frames):
-    """``x.unbind(L)``, ``x.split(1, L)``, a stream that is iterated along L; ``keeps``: L stays, of one frame."""
+    """``x.unbind(L)``, ``x.split(1, L)``, a stream that is iterated along L; ``keeps``: L stays, of size 1."""
 
     def __init__(self, stream: StreamTensor, axis: int, keeps: bool = False, first: int = 0) -> None:
         self._stream, self._axis, self._keeps, self.first = stream, axis, keeps, first
@@ -55,7 +55,7 @@ class EachFrame(Frames):
         return frame.unsqueeze(self._axis) if self._keeps else frame
 
     def sliced(self) -> EachFrame:
-        """Return the same of a stream that begins with the first of these frames."""
+        """Return the same frames as those of a stream that begins at `first`, so that theirs is 0."""
         if not self.first:
             return self
         rest = self._stream[(slice(None),) * self._axis + (slice(self.first, None),)]
@@ -78,7 +78,7 @@ class EachFrame(Frames):
 
 
 class Counted(Frames):
-    """``enumerate``: positions from a number on."""
+    """``enumerate(frames, start)``."""
 
     def __init__(self, start: int, frames: Frames) -> None:
         self._start, self._frames, self.length, self.first = start, frames, frames.length, frames.first
@@ -107,7 +107,7 @@ class Together(Frames):
 
 # ---------------------------------------------------------------------- indices
 def _read(index: Any, ndim: int) -> tuple[list[Any], int, int, Any, Any]:
-    """Return an index's parts, which of them takes frames of which dimension, that part, and its first frame."""
+    """Return an index's parts, the place of the part that takes frames, its dimension, itself, its first frame."""
     parts = parts_of(index, ndim)
     found = [i for i, p in enumerate(parts) if number_in(p)]
     if len(found) > 1:
@@ -123,16 +123,16 @@ def _read(index: Any, ndim: int) -> tuple[list[Any], int, int, Any, Any]:
 
 
 def _loop_of(number: LoopNumber) -> Loop:
-    """Return the loop that a frame is at; refuse what is computed of its number."""
+    """Return the loop of a frame's number; an index computed of that number, as ``x[:, t // 2]``, is refused."""
     if isinstance(number, Computed):
         number._misuse("used as an index of frames")
     return number.loop
 
 
 def placed(x: StreamTensor, index: Any, least: int = 0) -> Any:
-    """Return an index in which a frame's position, from `least` on, is the number of a frame of the open loop.
+    """Return an index in which an int, at least `least`, is made a frame's number of the open loop.
 
-    A counter is such a position in the loop's first round, and the number of a frame in later ones.
+    A counter (``t = 0; ... t += 1``) is an int in the loop's first round, and a frame's number in later ones.
     """
     loop = getattr(x.edge.entry, "loop", None) if x.edge is not None and "L" in x.dims else None
     if loop is None or x.edge.entry is not loop.entry:  # type: ignore[union-attr]
@@ -148,7 +148,7 @@ def placed(x: StreamTensor, index: Any, least: int = 0) -> Any:
 
 
 def _of_frame(frame: Any, parts: Sequence[Any], at: int) -> Any:
-    """Return what else an index takes of a frame."""
+    """Return a frame indexed by the other parts of an index, all but the one at `at`."""
     rest = (*parts[:at], *parts[at + 1 :])
     return frame if all(map(is_full_slice, rest)) else frame[rest]
 
@@ -194,7 +194,7 @@ def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
 
 
 def put(x: StreamTensor, value: Any, index: Any) -> StreamTensor:
-    """Return what x is after a view of it was written into, which an index takes."""
+    """Return `x` after ``x[index] = value``."""
     if not number_in(index := placed(x, index)):
         return writing.assign(x, index, value)
     set_frame(x, index, value)
@@ -222,7 +222,7 @@ def row_of(table: Tensor, index: Any) -> Any:
         parts[at] = part.start
         return row_of(table, tuple(parts)).unsqueeze(axis)
     loop: Loop = part.loop
-    if loop.of_one_frame:  # which alone has this row, of a table that may have no other
+    if loop.of_one_frame:  # the row is read now: the table may have no others
         parts[at] = loop.position + part.off
         return table[tuple(parts)] if parts[at] >= 0 else refuse("a row before the first")
     start = loop.first + part.off
@@ -243,7 +243,7 @@ def row_of(table: Tensor, index: Any) -> Any:
 
 # ---------------------------------------------------------------------- behind the loop
 def along(frames: StreamTensor, dims: tuple[Any, ...]) -> StreamTensor:
-    """Return the frames of what has these dimensions, with L behind B."""
+    """Return frames of values with dimensions `dims` as a stream, with L right behind B."""
     at = 1 + dims.index("B") if "B" in dims else 0
     return frames.with_dims((*dims[:at], "L", *dims[at:]))
 
@@ -256,7 +256,7 @@ def last_of(frames: StreamTensor, dims: tuple[Any, ...]) -> Any:
 
 
 def from_before(frames: StreamTensor, dims: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-    """Return what is carried, the same from before the first frame on, and where that is not."""
+    """Return what is carried after each frame, what was carried into each, and True where there was one before."""
     stream: Any = along(frames, dims)
     before, there = (x._through("pad", {"left": 1, "right": 0}) for x in (stream, ones_of(stream)))
     return stream, before, there.gt(0.5)

@@ -18,13 +18,13 @@ from .stream_tensor import StreamTensor
 
 
 class Merged(StandIn):
-    """A stream of whose dimensions some neighbours are seen as one.
+    """A stream after ``x.flatten(1)`` and the like: some neighbouring dimensions are shown as one.
 
     Parameters
     ----------
     whole : StreamTensor
     groups : sequence of sequence of int
-        For each dimension those of `whole` that it is, in their order.
+        For each dimension, the dimensions of `whole` that are joined in it, in order.
     """
 
     features = ()
@@ -76,7 +76,7 @@ class Merged(StandIn):
         return self.refuse("squeeze")
 
     def reduced(self, name: str, axes: Sequence[int], keepdim: bool, options: Mapping[str, Any]) -> Any:
-        """Return a reduction over dimensions, some of them of features and frames."""
+        """Return a reduction over dimensions; every merged one must be among them."""
         if keepdim and any(len(self.groups[a]) > 1 for a in axes):
             self.refuse(f"{name} with keepdim=True")
         left = [g for i, g in enumerate(self.groups) if i not in axes]
@@ -101,15 +101,15 @@ class Merged(StandIn):
 
 
 def merged(x: StreamTensor, shape: Sequence[Any]) -> Merged | None:
-    """Return x in another shape that has features and frames in one dimension; None where it has none such."""
+    """Return ``x.reshape(shape)`` if it merges features and frames in one dimension; else None."""
     left, sizes = list(range(len(x.dims))), list(x.shape)
 
     def taken(size: Any, end: int) -> list[int]:
-        """Take the dimensions that make up a size from one end of those that are left; none where none do."""
+        """Take the dimensions whose product is `size` off one end of those left; return [] if there are none."""
         group: list[int] = []
-        while left and not (group and _is(size, [sizes[a] for a in group])):
+        while left and not (group and _is_product(size, [sizes[a] for a in group])):
             group = [*group, left.pop(0)] if end == 0 else [left.pop(), *group]
-        return group if _is(size, [sizes[a] for a in group]) else []
+        return group if _is_product(size, [sizes[a] for a in group]) else []
 
     at = next((i for i, size in enumerate(shape) if isinstance(size, int) and size == -1), len(shape))
     front = [taken(size, 0) for size in shape[:at]]
@@ -123,7 +123,7 @@ def merged(x: StreamTensor, shape: Sequence[Any]) -> Merged | None:
     return Merged(x, groups) if any(len(k) > 1 and "L" in k for k in kinds) else None
 
 
-def _is(size: Any, sizes: Sequence[Any]) -> bool:
+def _is_product(size: Any, sizes: Sequence[Any]) -> bool:
     """Whether a size is the product of others, for every stream."""
     tokens = [s for s in sizes if not isinstance(s, int)]
     number = prod(s for s in sizes if isinstance(s, int))

@@ -1,7 +1,7 @@
-"""Integers that are computed of a frame's position, as the operator of positions counts them.
+"""Integers that a forward computes of ``arange(x.size(L))``, as a stream: the operator `positions`.
 
-It knows sums, products, quotients, rests and limits. What a forward does to ``arange(x.size(L))`` is read off the
-deferred value, and compared with what the functions themselves say of some lengths.
+The operator knows sums, products, quotients, remainders and limits. They are read off the functions of the
+deferred value, and compared with what these give for some lengths.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .writing import copied
 
-#: The operator's codes for sums, products, quotients, rests, the lesser and the greater of two.
+#: The operator's codes for sums, products, quotients, remainders, minimum and maximum.
 _CODES = dict.fromkeys(("add", "radd", "sub"), 0) | dict.fromkeys(("mul", "rmul", "multiply"), 1)
 _CODES |= dict.fromkeys(("floordiv", "floor_divide"), 2) | dict.fromkeys(("mod", "remainder", "fmod"), 3)
 _CODES |= dict.fromkeys(("min", "minimum", "clamp_max"), 4) | dict.fromkeys(("max", "maximum", "clamp_min"), 5)
@@ -45,7 +45,7 @@ SHAPES = (
 
 
 def positions(start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Any:
-    """Return the positions of a stream's frames, from `start` on, or what `arange` gives of lengths otherwise."""
+    """Return ``arange(start, end, step)`` where a bound is a length, as positions or as a deferred value."""
     if isinstance(end, BatchSize) and (start, step, end.times) == (0, 1, 1):
         return SAME_ORDER
     fixed = not isinstance(start, Length) and start == math.floor(start)
@@ -68,24 +68,24 @@ def integers(x: Any) -> bool:
 
 
 def streamed(x: Any, to: str) -> StreamTensor:
-    """Return integers of positions as the stream that they are, of an element type.
+    """Return integers computed of positions as a stream of the element type `to`.
 
     Raises
     ------
     NotStreamableError
-        Where they are nothing that the operator counts.
+        Where the operator has no such function of a position.
     """
     leaf, steps = _compared(x)
     places = Symbolic(leaf.value, ["L" if isinstance(s, Length) else 1 for s in x.shape], leaf.length, True)
     return places.stream(to, steps).expand(*(s if isinstance(s, int) else -1 for s in x.shape))
 
 
-#: Functions of integers that are made of masks, beside those that change types and shapes.
+#: Functions that `of_masks` follows, beside those that change types and shapes.
 _OF_MASKS = frozenset(("add", "radd", "sub", "rsub", "mul", "rmul", "neg"))
 
 
 def of_masks(x: Any) -> bool:
-    """Whether integers of positions are made of masks, as ``mask.long()`` and ``1 - mask.long()`` are."""
+    """Whether deferred integers come of a bool mask, as ``mask.long()`` and ``1 - mask.long()`` do."""
     if type(x) is not Deferred:
         return False
     name, given = x.func.__name__.strip("_"), [a for a in x.arguments() if is_deferred(a)]
@@ -95,7 +95,7 @@ def of_masks(x: Any) -> bool:
 
 
 def is_counted(x: Any) -> bool:
-    """Whether integers of positions are what the operator counts."""
+    """Whether the operator `positions` can compute these deferred integers."""
     try:
         _compared(x)
     except NotStreamableError:
@@ -104,7 +104,7 @@ def is_counted(x: Any) -> bool:
 
 
 def _compared(x: Any) -> tuple[Symbolic, list[int]]:
-    """Return the positions and the steps, held against what the functions say of some lengths."""
+    """Return what `_counted` does, once the functions have given the same for 64 and 65 frames."""
     leaf, steps = _counted(x)
     if not has_formula(x) and not all(_as_counted(x, leaf, steps, n) for n in (64, 65)):
         raise unknown(x)
@@ -112,7 +112,7 @@ def _compared(x: Any) -> tuple[Symbolic, list[int]]:
 
 
 def _counted(x: Any) -> tuple[Symbolic, list[int]]:
-    """Return the positions, and the steps that make integers of them, in the operator's codes."""
+    """Return the positions, and the steps from these to `x`: pairs of the operator's code and an int."""
     if are_positions(x) and isinstance(x.value, (int, float)):
         return x, []
     if isinstance(x, Deferred):
@@ -136,7 +136,7 @@ def _counted(x: Any) -> tuple[Symbolic, list[int]]:
 
 
 def _as_integer(x: Any) -> Any:
-    """Return the integer that a tensor of one element, or one number for all streams, holds; all else as it is."""
+    """Return the int that a tensor of one element, or of one number for all streams, holds; else `x`."""
     number = x.everywhere() if has_formula(x) else None
     if number is not None and ("L" not in x.roles or type(number) is int):
         return number
@@ -145,9 +145,9 @@ def _as_integer(x: Any) -> Any:
 
 
 def number_of_all(x: Any) -> Any:
-    """Return the number that a tensor made for all streams, as ``full((B, 1), 3)``, holds; all else as it is.
+    """Return the number that a tensor made for all streams, as ``full((B, 1), 3)``, holds; else `x`.
 
-    Of several elements, which are features, it returns a tensor.
+    For one with features, as ``full((B, 4), 3)``, it is a tensor of these.
     """
     if not has_formula(x) or "L" in x.roles or x.everywhere() is None:
         return x
@@ -156,7 +156,7 @@ def number_of_all(x: Any) -> Any:
 
 
 def lined_up(func: Any, args: Sequence[Any]) -> tuple[Any, ...]:
-    """Return operands of one function of elements: streams get the first dimensions that constants have alone."""
+    """Return operands of an elementwise function; streams get leading dimensions, as many as constants have."""
     streams = [getattr(x, "is_stream", False) for x in args]
     n = max((x.ndim for x, own in zip(args, streams) if hasattr(x, "ndim") and not own), default=0)
     name = func.__name__.strip("_")
@@ -166,7 +166,7 @@ def lined_up(func: Any, args: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _step(name: str, *given: Any, **named: Any) -> list[int] | None:
-    """Return what a function adds to the steps of its first argument; None where it is none of a position."""
+    """Return the steps of the function `name` with its other arguments; None for one the operator lacks."""
     if name in ("clamp", "clip"):
         limits = dict(zip(("min", "max"), given)) | named
         least, most = limits.get("min"), limits.get("max")
@@ -192,7 +192,7 @@ def _step(name: str, *given: Any, **named: Any) -> list[int] | None:
 
 
 def _chosen(x: Deferred, given: Sequence[Any]) -> tuple[Symbolic, list[int]]:
-    """Return the steps where integers give way to a constant beyond it, as they do within a limit."""
+    """Return the steps of ``where(x > c, c, x)`` and the like, which is a limit."""
     counts = [a for a in given if is_deferred(a) and integers(a)]
     limits = [a for a in given if type(a) is int]
     if len(counts) == 1 and len(limits) == 1:
@@ -205,7 +205,7 @@ def _chosen(x: Deferred, given: Sequence[Any]) -> tuple[Symbolic, list[int]]:
 
 
 def _as_counted(x: Any, leaf: Symbolic, steps: list[int], n: int) -> bool:
-    """Whether positions with these steps are what the functions say of n frames."""
+    """Whether positions with these steps are what the functions give for n frames."""
     with x.library.evaluating():
         wanted = x.probe(n).numpy()
     at = np.arange(wanted.shape[next(i for i, s in enumerate(x.shape) if isinstance(s, Length))])
@@ -217,9 +217,9 @@ def _as_counted(x: Any, leaf: Symbolic, steps: list[int], n: int) -> bool:
 
 
 def first_row(at: Any, repeated: bool = False) -> tuple[int, Length, int, int] | None:
-    """Return the first of positions in turn, their length, how many axes there are and which theirs is.
+    """Return start, length, number of axes and own axis of positions ``start, start + 1, ...``; None for others.
 
-    Where they may be `repeated`, axes beside theirs have any size.
+    With `repeated`, the other axes may have any size, else only 1.
     """
     shape = at.shape
     places = [i for i, s in enumerate(shape) if isinstance(s, Length)]
@@ -239,7 +239,7 @@ def first_row(at: Any, repeated: bool = False) -> tuple[int, Length, int, int] |
 
 
 def unknown(x: Any) -> NotStreamableError:
-    """Return the error for integers that are not counted."""
+    """Return the refusal of integers that the operator `positions` can't compute."""
     if has_formula(x) and not x.position and isinstance(x.value, Length):
         return NotStreamableError.here(
             f"a mask of {x!r} meets frames,",
@@ -253,7 +253,7 @@ def unknown(x: Any) -> NotStreamableError:
 
 
 # ---------------------------------------------------------------------- frames picked by positions
-#: Functions that pick frames, by their names: along which dimension, and by which index.
+#: Functions that index frames, with a function of their arguments that gives dimension and index.
 PICKING: dict[str, Callable[..., tuple[Any, Any]]] = {
     "__getitem__": lambda index: (None, index),
     "index_select": lambda dim, index: (dim, index),
@@ -263,7 +263,7 @@ PICKING: dict[str, Callable[..., tuple[Any, Any]]] = {
 
 
 def indexed(x: Any, name: str, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-    """Return along which dimension a function picks, and by which index; brackets by positions, all else whole."""
+    """Return the dimension and the index of a call; None as dimension where brackets index more than L."""
     dim, at = PICKING[name](*args, **kwargs)
     if name == "__getitem__":
         parts = parts_of(at, x.ndim)
@@ -274,12 +274,12 @@ def indexed(x: Any, name: str, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
 
 
 def picked(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-    """Return the frames that a function takes by positions; None for all other indices.
+    """Return the frames that an index computed of positions selects; None for all other indices.
 
-    So do ``x[:, i]``, ``x.index_select(1, i)`` and ``x.gather(1, i)``, with ``i = (arange(T) - 2).clamp(min=0)``;
-    ``x[:, (i[:, None] + arange(3)).clamp(0, T - 1)]`` takes three for each frame. Limits make frames that a stream
-    doesn't have its first, or its last one. What ``arange(2, T)``, ``arange(0, T, 2)`` and ``arange(2 * T) // 2``
-    take are slices and repeated frames.
+    Such are ``x[:, i]``, ``x.index_select(1, i)``, ``x.gather(1, i)``, with ``i = (arange(T) - 2).clamp(min=0)``;
+    ``x[:, (i[:, None] + arange(3)).clamp(0, T - 1)]`` takes three for each frame. A limit pads by the first or the
+    last frame. What ``arange(2, T)``, ``arange(0, T, 2)`` and ``arange(2 * T) // 2`` take are slices and repeated
+    frames.
 
     Raises
     ------
@@ -316,7 +316,7 @@ def picked(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _for_all(x: Any, sizes: Sequence[Any], widened: bool) -> bool:
-    """Whether an index of these sizes has the dimensions of a stream, of one element where they are widened."""
+    """Whether an index has a stream's sizes but along L; 1 fits for B, and for others if it is `widened`."""
     return len(sizes) == x.ndim and all(
         d == "L" or str(n) == str(m) or (isinstance(n, int) and n == 1 and (widened or d == "B"))
         for n, m, d in zip(sizes, x.shape, x.dims)
@@ -324,10 +324,10 @@ def _for_all(x: Any, sizes: Sequence[Any], widened: bool) -> bool:
 
 
 def _evenly(x: Any, axis: int, at: Any, place: int) -> list[Any] | None:
-    """Return what each column of positions takes, once where all take the same; None where one is uneven."""
+    """Return the frames of each column of an index, or of one if all are equal; None where a distance varies."""
     length, formulas = at.shape[place], [n.formula() for n in (x.shape[axis], *at.lengths())]
     if any(f is None or f.root != formulas[0].root for f in formulas) and not _same(length, x.shape[axis]):
-        return None  # of streams whose lengths nothing joins
+        return None  # the lengths of unrelated streams
     first = 64 + 4 * (at.frames if is_computed(at) else abs(int(at.value)))
     few, many = (_rows_of(at, place, n) for n in (first, 2 * first + 1))
     if all((own == np.arange(len(own))[::-1, None]).all() for own in (few, many)) and _same(length, x.shape[axis]):
@@ -341,10 +341,10 @@ def _evenly(x: Any, axis: int, at: Any, place: int) -> list[Any] | None:
 
 
 def _column(x: Any, axis: int, rows: Any, length: Any, counts: Any) -> Any:
-    """Return every so many frames, each so often, where that is what positions say; else None."""
+    """Return ``x[start::step]`` with each frame repeated, if a column of positions selects that; else None."""
     few, (frames, taken) = rows[0], counts
     jumps = np.flatnonzero(np.diff(few))
-    jumps = jumps[np.searchsorted(jumps, len(few) // 3) :][:2].tolist()  # in whose middle no limit holds
+    jumps = jumps[np.searchsorted(jumps, len(few) // 3) :][:2].tolist()  # in the middle, where no clamp acts
     if len(jumps) < 2:
         return None
     times, step = jumps[1] - jumps[0], int(few[jumps[0] + 1] - few[jumps[0]])
@@ -377,6 +377,6 @@ def _cut(axis: int, x: Any, *part: Any) -> Any:
 
 
 def _rows_of(at: Any, place: int, n: int) -> Any:
-    """Return the positions at so many frames, and what stands beside each."""
+    """Return the index for `n` frames as ``(positions along L, columns)``."""
     rows = np.moveaxis(at.probe(n).numpy(), place, 0)
     return rows.reshape(len(rows), -1)

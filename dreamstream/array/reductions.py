@@ -33,7 +33,7 @@ class Extreme(NamedTuple):
 
 
 # ------------------------------------------------------------------ the operator
-#: Reductions that integers and bools have none of.
+#: Reductions that are refused for integers and bools.
 OF_FLOATS = ("mean", "var", "std", "norm", "logsumexp")
 _OF_NOTHING = {
     "sum": 0, "prod": 1, "mean": math.nan, "var": math.nan, "std": math.nan, "norm": 0, "logsumexp": -math.inf,
@@ -43,7 +43,7 @@ _MOST_AXES = 6  # of an operator's frames
 
 
 def _reduced(name: str, x: Tensor, dim: Dims = None, keepdim: bool = False, /, **options: Any) -> Tensor:
-    """Return a reduction of a plain tensor: all of it is one frame, or what stands before the axes are many.
+    """Return a reduction of a plain tensor, by the operator that reduces a frame's features.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def _reduced(name: str, x: Tensor, dim: Dims = None, keepdim: bool = False, /, *
         dtypes.require_float(name, x.dtype)
     p = attributes_of(name, options).get("p", 0)
     some = name not in _OF_NOTHING or math.isinf(p)
-    axes = _of_some(name, x, dim) if some else axes_of(name, dim, x.ndim)
+    axes = _axes_of_extreme(name, x, dim) if some else axes_of(name, dim, x.ndim)
     if not x.ndim:
         return _reduced(name, x.reshape(1), 0, **options)
     first = min(axes)
@@ -93,7 +93,7 @@ def _total(name: str) -> Any:
     def total(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
         """Return the {}; int64 for integers and bools."""
         to = _summed(self, dtype)
-        x = _within(self, to)
+        x = _summand(self, to)
         if name == "prod":
             return _multiplied(x, axes_of(name, dim, self.ndim), keepdim).to(to)
         return _reduced(name, x, dim, keepdim).to(to)
@@ -144,7 +144,7 @@ def logsumexp(self: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
 
 
 def _so_far(name: str, kind: str, x: Tensor, dim: int) -> Tensor:
-    """Return what comes of all so far along a dimension: the operator that streams have over their frames."""
+    """Return a cumulative sum, product or extreme along `dim`, by the operator that streams have along L."""
     if not x.ndim or not x.numel():
         return x.to(x.dtype, copy=True)
     axis, shape = x._axis(name, dim), x.shape
@@ -159,7 +159,7 @@ def _running(name: str) -> Any:
     def running(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
         """Return the running {} along `dim`."""
         to = _summed(self, dtype)
-        return _so_far(name, kind, _within(self, to), dim).to(to)
+        return _so_far(name, kind, _summand(self, to), dim).to(to)
 
     return running
 
@@ -242,8 +242,8 @@ def _extreme_so_far(name: str) -> Any:
     return so_far
 
 
-def _of_some(name: str, x: Tensor, dim: Dims) -> tuple[int, ...]:
-    """Return the axes of an extreme: there must be elements to choose from."""
+def _axes_of_extreme(name: str, x: Tensor, dim: Dims) -> tuple[int, ...]:
+    """Return `dim` as axes counted from the front; ShapeError where there is no element to choose."""
     axes = axes_of(name, dim, x.ndim)
     if not all(x.shape[a] for a in axes):
         raise ShapeError(f"{name}: no elements to choose from in a tensor of shape {x.shape}")
@@ -251,14 +251,14 @@ def _of_some(name: str, x: Tensor, dim: Dims) -> tuple[int, ...]:
 
 
 def _position(name: str, kind: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
-    """Return where an extreme is, "argmax" or "argmin"; messages call it `name`."""
+    """Return argmax or argmin, as `kind` says; messages call it `name`."""
     if dim is None:
-        _of_some(name, x, None)
+        _axes_of_extreme(name, x, None)
         return _reduced(kind, x, None, keepdim)
     (axis,) = axes_of(name, dim, max(x.ndim, 1))
     if x.ndim == 0:
         return Tensor._plain(np.asarray(0))
-    _of_some(name, x, axis)
+    _axes_of_extreme(name, x, axis)
     choice = None if x.is_stream else CHOICE.get()
     order = None if choice is None else choice.order(np.moveaxis(x.numpy(), axis, -1), kind == "argmax")
     if order is not None:
@@ -335,8 +335,8 @@ def _summed(x: Tensor, dtype: Any) -> dtypes.DType:
     return x.dtype if dtypes.is_float(x.dtype) else dtypes.int64
 
 
-def _within(x: Tensor, to: dtypes.DType) -> Tensor:
-    """Return what is summed up for a sum of an element type: no element is rounded to a float before."""
+def _summand(x: Tensor, to: dtypes.DType) -> Tensor:
+    """Return `x` in the type to sum in, for a sum of type `to`: no element is rounded to float32 first."""
     if dtypes.is_float(to):
         return x if x.dtype == to else x.to(dtypes.float64)
     return x.to(dtypes.int64)

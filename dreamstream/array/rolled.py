@@ -19,7 +19,7 @@ from ..stream.tree import map_leaves
 from .deferred import Deferred, flat, is_deferred
 from .dimension_arguments import parts_of
 from .elementwise import ones_of, where
-from .ends import later
+from .ends import last_frames_of
 from .first_frame import FirstFrame, with_first
 from .lengths_as_numbers import count_of
 from .protocol import Unread
@@ -221,7 +221,7 @@ def rolled(x: StreamTensor, count: int) -> StreamTensor:
 
 def turned(tensors: Sequence[Any], axis: int) -> StreamTensor | None:
     """Return a stream rolled along L, where it is joined of its last frames and those before them; else None."""
-    if len(tensors) != 2 or (last := later(tensors[0])) is None or not last.is_once:
+    if len(tensors) != 2 or (last := last_frames_of(tensors[0])) is None or not last.is_once:
         return None
     view = getattr(tensors[1], "_view", None)
     of, args = getattr(view, "of", None), getattr(view, "args", ())

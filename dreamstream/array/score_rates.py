@@ -16,7 +16,7 @@ from . import hook
 from .ends import padded_to
 from .mask_terms import added, answered, deferred_in, frames_shown, frames_shown_at_most, product_within, recognise
 from .score_layout import KEYS, QUERIES, Spread
-from .score_steps import Step, between, require_zeros, unread, with_one
+from .score_steps import Step, padded_features, require_zeros, unrecognised_mask, with_one
 
 #: What a score is less by where there is no key.
 _HIDDEN = 1e30
@@ -45,7 +45,7 @@ def at_one_rate(scores: Any, v: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
         ("spread", *spreads), scores.steps, many, lambda: _chosen(scores.steps, spreads, many)
     )
     if spread is None:
-        raise unread(blank)
+        raise unrecognised_mask(blank)
     if blank is not None:
         require_zeros(scores, blank)
     steps = [s.seen(spread.among) for s in scores.steps]
@@ -93,7 +93,7 @@ def _joined(q: Any, k: Any, spread: Spread, scale: float) -> tuple[Any, Any]:
 def _at_frames(x: Any, spread: Spread, length: Any) -> Any:
     """Return a stream ``(B, heads, L, features)`` of another's length, with zeros between its frames."""
     behind = spread.times - 1 - spread.first
-    own = between(x.unsqueeze(3), spread.first, behind, 0.0, ("B", 0, "L", 1, 2))
+    own = padded_features(x.unsqueeze(3), spread.first, behind, 0.0, ("B", 0, "L", 1, 2))
     return _so_long(own.flatten(2, 3), length)
 
 

@@ -1,4 +1,4 @@
-"""The steps that are recorded of what is done to scores, and what there is once for each query or each key.
+"""What a forward does to scores, recorded as steps, and values that there are once for each query or each key.
 
 Where keys are given once, a term or a mask may be each key's own. A term s_j is one more feature of key j, which
 meets one more feature of every query: ``q_i k_j + s_j`` is the product of (q_i, 1) and (k_j, s_j). So it is
@@ -26,12 +26,12 @@ from .protocol import refuse_the_rest
 from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of
 from .stand_in import StandIn
 
-#: What added to 1 leaves it as it is, in 32 bits.
+#: The greatest number that leaves 1 as it is when it is added, in float32.
 _NOTHING = 2.0**-25
 
 
 class Step(NamedTuple):
-    """Something that is done to scores.
+    """One operation on scores, recorded until their mask is recognised.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Step(NamedTuple):
     value : float or None
         The factor of an added value, or the number that is filled in.
     axes : Axes
-        What the dimensions are at that time.
+        The scores' dimensions when it was recorded.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Step(NamedTuple):
     axes: Axes
 
     def deferred(self) -> Iterator[Any]:
-        """Give all deferred values in it."""
+        """Yield its deferred values."""
         if self.name == "sum":
             for step in self.by:
                 yield from step.deferred()
@@ -59,7 +59,7 @@ class Step(NamedTuple):
             yield self.by
 
     def exchanged(self, other: Callable[[Deferred], Any]) -> Step:
-        """Return it with what `other` gives in place of its deferred values."""
+        """Return the step with each deferred value `d` replaced by ``other(d)``."""
         if self.name == "sum":
             return self._replace(by=tuple(s.exchanged(other) for s in self.by))
         return self._replace(by=other(self.by)) if isinstance(self.by, Deferred) else self
@@ -68,13 +68,13 @@ class Step(NamedTuple):
         """Whether it is a mask that hides nothing, zeros that are added, or a factor, whatever the lengths."""
         if not isinstance(self.by, Deferred):
             return self.name == "mul"
-        if any(True for _ in self.by.learned()):  # zeros that may become others
+        if any(True for _ in self.by.learned()):  # a parameter may be zeros now and change
             return False
         found = [self.by.probe(n) for n in (24, 37)]
         return not any(bool((x == 0).any() if self.name == "keep" else (x != 0).any()) for x in found)
 
     def seen(self, axes: Callable[[Axes], Axes]) -> Step:
-        """Return it where the scores' dimensions are others, such as those of some heads."""
+        """Return the step for scores with other dimensions, ``axes(old)``, such as those of some heads."""
         by = tuple(s.seen(axes) for s in self.by) if self.name == "sum" else self.by
         return self._replace(by=by, axes=axes(self.axes))
 
@@ -87,10 +87,10 @@ def turned(axes: Axes) -> Axes:
 
 
 class OverKeys:
-    """What there is once for each query: its greatest score, the sum of exponentials, or the logarithm of that.
+    """A statistic of each query's scores, in a softmax that is written out: their amax, or the sum of their exp.
 
-    Subtracting the greatest does not change what softmax gives. Dividing exponentials by their sum makes softmax
-    of scores, as does subtracting its logarithm before.
+    Subtracting the amax does not change a softmax. Dividing exponentials by their sum makes it, as does the exp of
+    scores less logsumexp. Only these uses are known; every other one is refused.
 
     Parameters
     ----------
@@ -108,20 +108,20 @@ class OverKeys:
         self.of, self.what, self.is_kept = of, what, is_kept
 
     def divides(self, scores: Any, what: str) -> bool:
-        """Whether it is the sum of these scores' exponentials, or one over it, with the dimension of keys."""
+        """Whether it is `what` of these very scores, "sum" or "inverse", with the dimension of keys kept."""
         of = self.of
         alike = of.q is scores.q and of.k is scores.k and of.axes is scores.axes
         alike = alike and len(of.steps) == len(scores.steps) and all(map(operator.is_, scores.steps, of.steps))
         return bool(alike and scores.is_exponential and self.what == what and self.is_kept)
 
     def to(self, *_: Any, **__: Any) -> OverKeys:
-        """Return it as it is, of whatever element type."""
+        """Return itself: element types and memory layout make no difference."""
         return self
 
     contiguous = to
 
     def detach(self) -> OverKeys:
-        """Return the greatest, of which softmax has no gradient; a sum has one."""
+        """Return itself if it is the amax, which has no effect on softmax's gradient; a sum's is refused."""
         return self if self.what == "greatest" else self._misuse()
 
     def unsqueeze(self, dim: int) -> OverKeys:
@@ -141,7 +141,7 @@ class OverKeys:
         return OverKeys(self.of, "inverse") if self.what == "sum" and self.is_kept else self._misuse()
 
     def add(self, other: Any, alpha: float = 1) -> OverKeys:
-        """Return it with what changes no sum: beside the exponential of the greatest score, which is 1."""
+        """Return itself if the number added, an epsilon, leaves float32 sums of at least 1 as they are."""
         number = number_of(other)
         small = (
             number is not None and 0 <= number * alpha <= _NOTHING and self.what == "sum" and self.of.is_lowered
@@ -151,7 +151,7 @@ class OverKeys:
     __add__ = __radd__ = add
 
     def clamp(self, min: Any = None, max: Any = None) -> OverKeys:
-        """Return a sum where it is no less than 1."""
+        """Return itself if it is a sum after the amax was subtracted, at least 1, and the limit is at most 1."""
         number = number_of(min)
         fits = self.what == "sum" and self.of.is_lowered and max is None and number is not None and number <= 1
         return self if fits else self._misuse()
@@ -176,12 +176,12 @@ refuse_the_rest(OverKeys, OverKeys._misuse)
 
 
 class Undivided(StandIn):
-    """Values summed by exponentials of scores, which are divided by the sum of these next.
+    """``exp(scores) @ v``, which a forward must divide by the sum of the exponentials before any other use.
 
     Parameters
     ----------
     made : StreamTensor
-        What that gives.
+        The attended values, division included.
     scores : Scores
     """
 
@@ -190,12 +190,12 @@ class Undivided(StandIn):
         self._scores = scores
 
     def div(self, other: Any, *_: Any, **__: Any) -> Any:
-        """Return the attended values."""
+        """Return the attended values, if `other` is the sum of the exponentials."""
         fits = isinstance(other, OverKeys) and other.divides(self._scores, "sum")
         return self.base if fits else self.refuse("divided by what is not the sum of their exponentials")
 
     def mul(self, other: Any) -> Any:
-        """Return the attended values."""
+        """Return the attended values, if `other` is one over that sum."""
         fits = isinstance(other, OverKeys) and other.divides(self._scores, "inverse")
         return self.base if fits else self.refuse("multiplied")
 
@@ -206,14 +206,14 @@ class Undivided(StandIn):
         return self.refuse()
 
     def refuse(self, _: str = "") -> Any:
-        """Say what is missing."""
+        """Refuse any other use: the division is missing."""
         return self._scores._misuse(
             "multiplied before softmax, and not divided by the sum of their exponentials next"
         )
 
 
 def number_of(x: Any) -> Any:
-    """Return the number that a constant is everywhere; None of anything else."""
+    """Return the one number that a constant holds in all of its elements, as a float; else None."""
     x = value_of(x)
     if has_formula(x):
         x = x.everywhere()
@@ -224,14 +224,14 @@ def number_of(x: Any) -> Any:
     return None
 
 
-def unread(error: Unrecognised | str) -> NotStreamableError:
-    """Return what a mask that isn't recognised is refused with."""
+def unrecognised_mask(error: Unrecognised | str) -> NotStreamableError:
+    """Return the refusal of an attention mask that isn't recognised, for the reason `error`."""
     remedy = MASKED.words[1]
     return NotStreamableError.here("the mask of attention", f" does not stream: {error}; {remedy}")
 
 
 def require_zeros(scores: Any, query: int) -> None:
-    """Refuse a query that sees no key, unless zeros are wanted of it."""
+    """Refuse a mask by which `query` sees no key, unless the forward turns the NaN of that into zeros."""
     if not scores.zeros:
         raise NotStreamableError.here(
             f"attention: query {query} sees no key, of which softmax makes NaN; let it see its own frame, or "
@@ -240,7 +240,7 @@ def require_zeros(scores: Any, query: int) -> None:
 
 
 def of_heads(scores: Any, at: int, part: Any) -> Any:
-    """Return the scores of some heads, next to each other; of one by its number without their dimension."""
+    """Return the scores of a slice of heads, ``scores[:, part]``; an int `part` drops the dimension, `at`."""
     whole = scores.axes.n_heads
     picked = range(whole)[slice(part, part + 1 or None) if isinstance(part, int) else part]
     if scores.picked is not None or scores.terms is not None or picked.step != 1 or not picked:
@@ -266,11 +266,11 @@ class KeyTerms(NamedTuple):
     Attributes
     ----------
     values : StreamTensor
-        ``(B, heads or 1, L, 1)``, in the scores' own measure.
+        ``(B, heads or 1, L, 1)``, added to the scores as they are, after any scale.
     along : str
-        `KEYS`, or `QUERIES` while it is not said which of the two is which.
+        `KEYS` or `QUERIES`: which of the scores' dimensions L is.
     masks : tuple
-        What scores were filled by: edges.
+        Edges of the masks by which scores were filled.
     """
 
     values: Any
@@ -278,7 +278,7 @@ class KeyTerms(NamedTuple):
     masks: tuple[Any, ...] = ()
 
     def plus(self, other: KeyTerms | None, factor: float = 1.0) -> KeyTerms | None:
-        """Return the sum with others, multiplied; None where these belong to the other side."""
+        """Return ``self + other * factor``; None where one has terms of keys and the other of queries."""
         if other is None:
             return self
         if other.along != self.along:
@@ -286,15 +286,15 @@ class KeyTerms(NamedTuple):
         return self._replace(values=self.values + other.values * factor, masks=self.masks + other.masks)
 
 
-def read(x: Any, axes: Axes) -> KeyTerms | None:
-    """Return a tensor that follows from what is given once as terms of keys; None where it is none.
+def key_terms_of(x: Any, axes: Axes) -> KeyTerms | None:
+    """Return a tensor that is given once as a term for each key; None for streams and other shapes.
 
     Parameters
     ----------
     x : StreamTensor
         With sizes that broadcast against the scores: one of them is L, of the keys.
     axes : Axes
-        What the scores' dimensions are.
+        The scores' dimensions.
     """
     of = (getattr(x, "edge", None),)
     line = getattr(of[0], "line", None)
@@ -331,7 +331,7 @@ def _sizes(dim: tuple[Any, ...]) -> list[Any]:
 
 
 def filled(k: Any, terms: KeyTerms | None, mask: KeyTerms, value: float) -> tuple[Any, KeyTerms]:
-    """Return keys and terms of scores that are a number where a mask holds."""
+    """Return keys and terms whose scores are `value` for the keys at which `mask` is True."""
     hidden = mask.values
     before = 0.0 if terms is None else terms.values
     if hidden.shape[1] > k.shape[1]:
@@ -342,7 +342,7 @@ def filled(k: Any, terms: KeyTerms | None, mask: KeyTerms, value: float) -> tupl
 
 
 def with_terms(q: Any, k: Any, terms: KeyTerms) -> tuple[Any, Any]:
-    """Return queries and keys with one more feature each, whose products have the terms in them."""
+    """Return queries and keys with one more feature each, so that their product is ``q @ k.mT`` plus the terms."""
     s = terms.values.to(k.dtype)
     n = max(k.shape[1], s.shape[1])
     s, k = (x if x.shape[1] == n else x.repeat_interleave(n // x.shape[1], 1) for x in (s, k))
@@ -351,10 +351,10 @@ def with_terms(q: Any, k: Any, terms: KeyTerms) -> tuple[Any, Any]:
 
 def with_one(x: Any) -> Any:
     """Return a stream ``(B, heads, L, features)`` with one more feature, which is 1."""
-    return between(x, 0, 1, 1.0, ("B", 0, "L", 1))
+    return padded_features(x, 0, 1, 1.0, ("B", 0, "L", 1))
 
 
-def between(x: Any, left: int, right: int, value: float, dims: tuple[Any, ...]) -> Any:
-    """Return a stream with a number before and behind its second axis of features."""
+def padded_features(x: Any, left: int, right: int, value: float, dims: tuple[Any, ...]) -> Any:
+    """Return a stream padded by `value`, `left` and `right`, along its second axis of features."""
     sides = {"axis": 1, "left": left, "right": right, "value": value}
     return hook.one("pad_features", sides, (x,), (), dims)

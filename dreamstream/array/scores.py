@@ -27,7 +27,7 @@ from .mask_terms import before_diagonal
 from .protocol import refuse_the_rest
 from .reductions import Extreme
 from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of
-from .score_steps import OTHER, KeyTerms, OverKeys, Step, filled, number_of, of_heads, read, turned
+from .score_steps import OTHER, KeyTerms, OverKeys, Step, filled, key_terms_of, number_of, of_heads, turned
 from .tensor import Tensor
 
 #: What stands for -inf in a score's place.
@@ -395,7 +395,7 @@ class Scores(Described, Shared):
             if len(lengths) != 1:
                 return None
             x = x.as_stream()
-        return read(x, self.axes)
+        return key_terms_of(x, self.axes)
 
     def _sum(self, terms: KeyTerms, more: KeyTerms | None) -> KeyTerms:
         return terms.plus(more) or self._misuse("given terms by queries and by keys")

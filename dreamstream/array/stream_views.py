@@ -447,7 +447,7 @@ def _index_select(self: Any, dim: Any, index: Any) -> Any:
     places = np.asarray(index.numpy() if isinstance(index, Tensor) else index).reshape(-1)
     if not len(places):
         raise ShapeError.here("index_select: a stream without features can't be; give an index or more")
-    return writing.copied(forward.picked(x, axis, [forward._within(int(i), x.features[axis]) for i in places]))
+    return writing.copied(forward.picked(x, axis, [forward._from_front(int(i), x.features[axis]) for i in places]))
 
 
 #: Methods along one dimension that keep it, and what they are inside a forward.

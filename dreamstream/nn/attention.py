@@ -121,7 +121,7 @@ class MultiheadAttention(Module):
         if hidden is not None:
             hidden = ~hidden if "bool" in str(hidden.dtype) else hidden  # True shows
             if any(x.is_stream for x in (query, key)) and not F.attention.of_memory(hidden):
-                raise F.attention.unread("MultiheadAttention", hidden)
+                raise F.attention.unrecognised_mask("MultiheadAttention", hidden)
         if attn_mask is not None and "bool" in str(attn_mask.dtype):
             attn_mask = ~attn_mask  # True hides
         if isinstance(attn_mask, Tensor) and not attn_mask.is_stream and attn_mask.ndim == 3:

@@ -66,7 +66,7 @@ def _drawn(method: str, of_stream: Any) -> Any:
             return draws.in_loop(name, like, of_stream)
         if is_stream(like) and like.edge is not None and like.value is not None:
             numbers = of_stream(name, like, like.value.shape[1:])
-            return draws.beside(like, numbers.astype(like.value.dtype))
+            return draws.with_values(like, numbers.astype(like.value.dtype))
         return _of_values(like, lambda v: getattr(gate.random, method)(size=v.shape).astype(v.dtype), method)
 
     return draw

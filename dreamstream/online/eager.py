@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..array.draws import DROPPING, asked_to_drop
+from ..array.draws import DROPPING, drop_probability
 from ..stream.course import Leg
 from ..stream.edge import Edge
 from .given import Given
@@ -49,7 +49,7 @@ class EagerCall(Call):
             seen, made = ([np.where(c[:, :1] > 0, 0, c) for c in both] for both in (inputs, outputs))
         else:
             made = outputs = op.counts(inputs, ended, self.ids)
-        p = DROPPING.get() and asked_to_drop(op.name)
+        p = DROPPING.get() and drop_probability(op.name)
         drop = (p, self.draw_keys()) if p else None
         self.ran = op.run(
             values,

@@ -18,7 +18,7 @@ from .records import Record, Store, StoreError, joined
 
 
 class _Entry(NamedTuple):
-    """A stream: of which server, where its records are by number, and when it was looked at."""
+    """A stream: the server that owns it, the places of its records by number, and when it was last used."""
 
     owner: str
     records: dict[int, Any]
@@ -38,7 +38,7 @@ class MemoryStore(Store):
         self._entries: dict[str, _Entry] = {}
 
     def _append(self, records: Mapping[str, Record | None]) -> dict[str, Any]:
-        """Have records, none of them where that fails; return where they are. None: the stream is forgotten."""
+        """Store records, all or none; return their places. None in a record's place: the stream is deleted."""
         return dict(records)
 
     def _read(self, place: Any) -> Record:

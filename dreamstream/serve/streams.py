@@ -25,7 +25,7 @@ from .runner import Row, Runner, State, Stepped, grows
 
 
 class Connection(Protocol):
-    """Where a stream's messages go."""
+    """The way to a stream's client, a WebSocket."""
 
     def send(self, given: str | bytes) -> None:
         """Send a message, text or binary."""
@@ -34,17 +34,17 @@ class Connection(Protocol):
         """Close the connection: a key of `CODES`, and why."""
 
     def pause(self, paused: bool) -> None:
-        """Read no more for now, or again."""
+        """Stop reading from the client, or go on: so a socket fills, and the client waits."""
 
 
-#: Bytes of a stream's records that may be out of date, beside as many as are not.
+#: Bytes of a stream's snapshots that may be out of date beyond twice a whole one's, before one is made anew.
 _STALE = 1 << 20
 LOG = logging.getLogger("dreamstream.serve")
 
 
 @dataclass(slots=True)
 class Unacknowledged:
-    """A message of an output: the position of its end, itself, and when it was sent."""
+    """A message that isn't acknowledged: the frame at which it ends, its bytes, and when it was sent."""
 
     end: int
     message: bytearray
@@ -63,27 +63,27 @@ class Base(NamedTuple):
 
 
 class Live:
-    """One stream.
+    """A live stream: its connection, its input that waits, where it stands, what its client has not acknowledged.
 
     Attributes
     ----------
     connection : Connection or None
-        None while it is detached.
+        None while no client is connected.
     ahead : list of int
-        Frames of each output that the client had when it came back: more than are made, where a record is older.
+        Frames of each output that the client had when it came back; more than `made` if the record was older.
     wanted : int
         The input position that the next message must have.
     host : Host or None
-        Who steps it; None while there is nobody.
+        The host that steps it; None while there is none.
     begins : State or None
-        The state in which its host is to begin; None where the host has it.
+        The state from which its host must begin; None if the host has it already.
     base : Base
         The last state that is known.
     parts : list of bytes
         The last of the `n_parts` of its engine's snapshot: a whole one, and what was new at each later state. All
         of them where the host may be lost (with `past`, the input since then), else those that are not stored yet.
     n_bytes : int
-        Of all parts. Where a good part of them is out of date, the next one is whole.
+        Size of all parts. Once much of it is out of date, the next part is a whole snapshot.
     n_stored, stored : int, int or None
         How many of them are in the store, and the number of the record that has the last; `number` is the last
         record's, and `whole_from` that of the first record of these parts.
@@ -96,15 +96,15 @@ class Live:
     ended : bool
         Whether all of its outputs are made.
     is_stepping : bool
-        Whether a step is at work on it: nobody else may.
+        Whether a step has its frames; no other may take any meanwhile.
     is_leaving : bool
         Whether it goes to another host after this step.
     said : float
-        Where the words end that have left.
+        The end of the last word that was sent, in seconds.
     outputs : list of list of Unacknowledged
-        Of each output what is not acknowledged. Frames that follow soon are added to the last message.
+        Messages of each output that are not acknowledged; frames that follow soon are added to the last one.
     pending : str
-        What was heard behind them, and may change.
+        The text behind the last final word, which may still change.
     """
 
     __slots__ = (
@@ -140,7 +140,7 @@ class Live:
 
     @property
     def n_queued(self) -> int:
-        """Frames that wait for their first step."""
+        """How many frames have come that no step has taken, those that are repeated after a loss left out."""
         return self.wanted - max(self.stepped, self.reached)
 
     @property
@@ -155,7 +155,7 @@ class Live:
         return self.waits(time.monotonic()) > self.model.limits.unacknowledged
 
     def waits(self, now: float) -> float:
-        """Return for how long the oldest output has not been acknowledged."""
+        """Return for how many seconds the oldest unacknowledged output has waited; 0 without one."""
         oldest = now
         for kept in self.outputs:
             if kept and kept[0].sent < oldest:
@@ -196,7 +196,7 @@ class Live:
         self.seen = time.monotonic()
 
     def acknowledge(self, given: Sequence[int]) -> None:
-        """Drop outputs that the client has."""
+        """Drop outputs of which the client has `given` frames each; WireError if that is more than were made."""
         for port, (n, made) in enumerate(zip(given, self.made)):
             if n > max(made, self.ahead[port]):
                 raise WireError("malformed", f"output {port} has {made} frames, {n} are acknowledged")
@@ -213,7 +213,7 @@ class Live:
     def send_out(self, port: int, frames: bytes, n: int, now: float) -> None:
         """Send n frames of an output, and keep them until the client has acknowledged them."""
         made, kept = self.made[port], self.outputs[port]
-        if again := min(made - self.produced[port], n):  # of these the client was sent
+        if again := min(made - self.produced[port], n):  # the client was sent these before
             frames = frames[len(frames) // n * again :]
         self.produced[port] += n
         if again == n:
@@ -230,7 +230,7 @@ class Live:
             self.connection.send(data)
 
     def send_words(self, words: Sequence[Word], pending: str, now: float) -> None:
-        """Send words that are new and final, to be kept as frames are, and what may change behind them."""
+        """Send new final words, kept until acknowledged, and `pending`, the text that may still change."""
         if not words and (pending == self.pending or self.stepped < self.reached):
             return
         self.pending, at = pending, self.made[0]
@@ -262,7 +262,7 @@ class Live:
             self.tell_end()
 
     def told(self) -> dict[str, Any]:
-        """Return what a client must know."""
+        """Return what the message "started" tells the client: the stream's positions and the model's form."""
         model = self.model
         return {
             "stream": self.token,
@@ -287,7 +287,7 @@ class Live:
     # ---------------------------------------------------------------- from where it can go on
     @property
     def may_go(self) -> bool:
-        """Whether its client can give again what its host has, which need not be asked."""
+        """Whether it may be released without a new record: its client sends the input since the last one again."""
         return not self.ended and (self.host is None or self.host.keeps_input)
 
     def rewind(self) -> None:
@@ -299,11 +299,11 @@ class Live:
 
     @property
     def since(self) -> int | None:
-        """The position since which its next state is to have what is new; None: all of it."""
+        """Where its next snapshot begins, which is a difference to the last one; None for a whole one."""
         return self.base.input if self.model.grows and self.n_parts and not self.is_stale else None
 
     def know(self, state: State) -> None:
-        """Note the state in which it is."""
+        """Keep a snapshot as the last known state."""
         if self.since is None:
             self.parts, self.n_parts, self.n_stored, self.stored = [], 0, 0, None
             self.n_bytes, self.is_stale, self.whole_from = 0, False, self.number + 1
@@ -315,13 +315,13 @@ class Live:
         self.base = Base(state.decoder, self.stepped, list(self.produced))
 
     def record(self) -> Record | None:
-        """Return what the stream can be made of again; None where its host can't be asked for its state."""
+        """Return a record by which any server can go on with the stream; None if its host can't give its state."""
         parts, decoder, after = self.parts, b"", None
         if self.ended:
             parts = []
         elif self.stepped < self.reached:  # it repeats outputs
             return None
-        elif self.begins is not None:  # nobody has stepped it since it was restored
+        elif self.begins is not None:  # no step since it was restored
             parts, decoder = [self.begins.engine], self.begins.decoder
         else:
             if self.base.input != self.stepped or not self.n_parts:
@@ -347,7 +347,7 @@ class Live:
         )
 
     def stores(self, record: Record, n_parts: int) -> None:
-        """Note that the store has a record, made when there were so many parts."""
+        """Note that the store has a record, which was made when the stream had `n_parts` parts."""
         self.saved = max(self.saved, record.input)
         if record.number >= self.whole_from and n_parts:
             self.n_stored, self.stored = max(self.n_stored, n_parts), record.number
@@ -355,7 +355,7 @@ class Live:
                 del self.parts[: len(self.parts) - self.n_parts + self.n_stored]
 
     def restore(self, record: Record) -> None:
-        """Become what a record says."""
+        """Take position, outputs and state of a record; WireError if it is another model's."""
         if record.model != self.model.fingerprint:
             raise WireError("retired", "the stream is of another version of the model")
         self.wanted = self.stepped = self.saved = self.reached = record.input
@@ -376,7 +376,7 @@ class Live:
 
 
 class Model:
-    """A model that serves: what clients are told of it, and the steps of its streams.
+    """A model that is served: its description for clients, its hosts, and which streams their steps take.
 
     Parameters
     ----------
@@ -394,9 +394,9 @@ class Model:
     hosts : list of Host
         Those that are there; of them the first `n_active` get streams.
     saves : bool
-        Whether states of live streams are kept: not where the store would be lost with them.
+        Whether live streams are saved regularly; not if the store ends with this process.
     together : float
-        Seconds for which outputs that are not acknowledged are kept as one message.
+        Seconds within which an output's unacknowledged frames are joined to one message.
 
     Raises
     ------
@@ -443,23 +443,23 @@ class Model:
             min(self.hosts[: self.n_active], key=lambda host: len(host.streams)).take(stream)
 
     def close(self) -> None:
-        """Let its hosts end."""
+        """Close the pool, which ends its hosts."""
         if self.pool is not None:
             self.pool.close()
 
     # ---------------------------------------------------------------- one step
     def take(self, host: Host) -> list[tuple[Live, Row]]:
-        """Return what the next step of a host takes: of streams that are ready, as many as a step has."""
+        """Return the rows of a host's next step: ready streams, `limits.rows` at most, without those that wait."""
         now, late = time.monotonic(), self.limits.unacknowledged
         streams = list(host.ready.values())[: self.limits.rows]
         if suspects := [stream for stream in streams if stream.n_lost > 1]:
-            streams = suspects[:1]  # alone, for hosts were lost with it
+            streams = suspects[:1]  # alone, since hosts were lost while they stepped it
         for stream in streams:
             del host.ready[stream.id]
         return [(s, self._next(s)) for s in streams if s.is_ready and s.waits(now) <= late]
 
     def _next(self, stream: Live) -> Row:
-        """Return what a step takes of a stream."""
+        """Take a stream's frames for a step, four chunks at most, and return them as its row."""
         parts, stream.queue, most = stream.queue, [], 4 * self.chunk
         n = sum(map(len, parts))
         while n > most:
@@ -483,9 +483,9 @@ class Model:
         )
 
     def leave(self, host: Host, taken: Sequence[tuple[Live, Row]], stepped: Stepped) -> list[Live]:
-        """Hand on what a step gave; return the streams whose time has come to be stored."""
+        """Send what a step gave to its streams' clients; return the streams that are due to be saved."""
         now, due = time.monotonic(), []
-        taken = [(s, row) for s, row in taken if s.host is host and s.epoch == row.epoch]  # which it still has
+        taken = [(s, row) for s, row in taken if s.host is host and s.epoch == row.epoch]  # not moved since
         going = {stream.id: stream for stream, row in taken if stream.id not in stepped.failed}
         for stream_id, words in stepped.words.items():
             if stream_id in going:

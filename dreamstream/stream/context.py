@@ -87,13 +87,13 @@ CAUSAL = Context()
 #: The whole stream.
 EVERYTHING = Context(chunk=None)
 
-#: What was declared, and a list with an entry for each time that attention has asked for it.
+#: The declared context, and a list with an entry for each time that attention has asked for it.
 _DECLARED: ContextVar[tuple[Context, list[bool]] | None] = ContextVar("dreamstream_context", default=None)
 
 
 @contextmanager
 def declared(context: Context) -> Iterator[list[bool]]:
-    """Let attention that runs meanwhile see that context; the list isn't empty once some has asked."""
+    """Give attention that runs within the block this context; it yields a list, empty if none has asked."""
     asked: list[bool] = []
     token = _DECLARED.set((context, asked))
     try:
@@ -108,7 +108,7 @@ def is_declared() -> bool:
 
 
 def declared_here() -> tuple[Context | None, list[bool]]:
-    """Return the context that is declared around the code that runs, and the list of who has asked for it."""
+    """Return the declared context, or None, and the list that gets an entry when attention asks for it."""
     return _DECLARED.get() or (None, [])
 
 

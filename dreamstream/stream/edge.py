@@ -40,7 +40,7 @@ class Line:
     static : bool
         Whether it follows from inputs alone that are given once, with the start of a stream.
     facts : dict
-        What was found out about its length.
+        Cache of what was derived for this line, as answers about its length.
     """
 
     __slots__ = ("cid", "dtype", "facts", "features", "rate", "signature", "source", "static")
@@ -66,7 +66,7 @@ class Line:
 
     @property
     def alike(self) -> bool:
-        """Whether all streams have the same at a position: tables, positions, what frames of them give."""
+        """Whether the frame at a position is the same in all streams, as that of a table or of `positions`."""
         if self.source is None:
             return False
         op, lines, _ = self.source
@@ -98,7 +98,7 @@ def lines_of(op: Any, inputs: Sequence[Edge], ordinal: int, own: Cid | None = No
 class Lines:
     """The lines of a forward's inputs and operations: the same objects from call to call while these don't change.
 
-    So what follows on an operation that runs anew in each call, as one on what lengths alone say, need not.
+    Operations that follow on one that runs anew in each call find the same lines, and so are repeated.
     """
 
     def __init__(self) -> None:
@@ -106,14 +106,14 @@ class Lines:
         self._inputs: dict[int, Line] = {}
 
     def of_input(self, index: int, rate: Fraction, dtype: str, features: tuple[int, ...], static: bool) -> Line:
-        """Return what holds of an input."""
+        """Return the line of the input `index`."""
         line = self._inputs.get(index)
         if line is None or (line.rate, line.dtype, line.features, line.static) != (rate, dtype, features, static):
             line = self._inputs[index] = Line(entry(index), rate, dtype, features, static=static)
         return line
 
     def of(self, op: Any, inputs: Sequence[Edge], ordinal: int, own: Cid | None, key: Any) -> list[Line]:
-        """Return what `lines_of` does; `key` is what the forward's script knows the operation by."""
+        """Return the lines of `lines_of`, kept from call to call while the script's `key` and inputs are equal."""
         asked = key, own, op.outputs, [e.line for e in inputs]
         known = self._known.get(ordinal)
         if known is None or known[0] != asked:
@@ -122,14 +122,14 @@ class Lines:
 
 
 class Edge:
-    """Where a value stands in a forward.
+    """A value in a forward, without its elements: who computed it, and its counts in this call.
 
     Attributes
     ----------
     entry : Entry
         The run of the forward that it belongs to.
     line : Line
-        What holds of it in every call; its attributes are the edge's, too.
+        What is the same of it in every call; the line's attributes can be read from the edge.
     counts : (rows, 4) int64 or None
         None while a graph is captured.
     handle : int or None
@@ -215,7 +215,7 @@ class Request:
 class Entry(Protocol):
     """One run of a forward on streams: an eager call, or a capture."""
 
-    #: By place in the script what the call before did there; None where nothing is repeated.
+    #: The `Course` of the call before at each place of the script; None where nothing is repeated.
     courses: dict[int, Any] | None
     #: Whether layers that need the whole stream may wait for its end.
     buffers: bool
@@ -225,7 +225,7 @@ class Entry(Protocol):
     context_limit: int | None
     #: The library whose tensors run in the forward (`dreamstream.array.library`).
     library: Any
-    #: The if of the forward whose body pads or crops some streams only, or None.
+    #: The ``if`` on a length that is open, whose branch pads or crops only the streams that take it; or None.
     guard: Any
 
     def run(self, request: Request) -> list[tuple[Any, Edge]]:

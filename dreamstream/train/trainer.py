@@ -59,17 +59,17 @@ class Run:
     Attributes
     ----------
     first_draws : dict
-        The states of generators when it began, of which the source may have drawn its order.
+        States of the random generators at its beginning, from which the source may have drawn its order.
     n_batches : int
-        How many of the source it has had.
+        How many batches it has taken of the source.
     waiting : list of (loss, int)
-        Losses on the tape, and of how many frames: those that a backward has not gone through.
+        Losses that no backward has gone through, and the number of frames of each.
     backwards, frames, first_frames : int
         How many backwards the next step adds up, of how many frames they are, and the first of them.
     ended : bool
         Whether the source has given all of its batches; its place is the beginning of the next epoch then.
     mark : dict or None
-        What a checkpoint has to hold while whole files are on the tape: how all was before they began.
+        State from before the whole files that are on the tape began: what a checkpoint holds meanwhile.
     """
 
     def __init__(self, source: Any, targets: Targets, others: frozenset[str]) -> None:
@@ -309,7 +309,7 @@ class ChunkTrainer:
         self._patch.online()
         run, batches = self._begin(loader, known)
         try:
-            with self._through(batches, run.others) as progress:
+            with self._progress(batches, run.others) as progress:
                 for batch in batches:
                     run.n_batches += 1
                     progress.advance(self._call(batch, run))
@@ -368,8 +368,8 @@ class ChunkTrainer:
         return run, batches
 
     @contextmanager
-    def _through(self, batches: Any, others: frozenset[str]) -> Iterator[Progress]:
-        """Show how far a block is with batches; close them behind it, and give up streams that have not ended."""
+    def _progress(self, batches: Any, others: frozenset[str]) -> Iterator[Progress]:
+        """Show a bar of progress; afterwards close `batches`, and reset streams that have not ended."""
         try:
             with Progress(0, self.quiet, "frames") as progress:
                 yield progress
@@ -385,14 +385,14 @@ class ChunkTrainer:
 
     # ---------------------------------------------------------------- a call
     def _call(self, batch: Any, run: Run) -> int:
-        """Take a batch; return how many frames it has."""
+        """Run the model and the loss on a batch, and step when that is due; return its number of input frames."""
         args, kwargs, first = self._inputs(batch, run.targets)
         self._unsound = "in the midst of a step"
         with self.autocast():
             y = self.model(*args, **kwargs)
             n = frames_of(y)
             if n:
-                loss, number, metrics = self._judged(y, run.targets)
+                loss, number, metrics = self._loss_and_metrics(y, run.targets)
                 run.waiting.append((loss, n))
                 run.sums.add(n, number, metrics)
         live = self._live(run.others)
@@ -414,8 +414,8 @@ class ChunkTrainer:
         targets.add(first.ids, given)
         return args, kwargs, first
 
-    def _judged(self, y: Any, targets: Targets) -> tuple[Any, float, dict[str, float]]:
-        """Return a loss, the same as a number, and metrics.
+    def _loss_and_metrics(self, y: Any, targets: Targets) -> tuple[Any, float, dict[str, float]]:
+        """Return the loss, its value as a float, and metrics by name.
 
         Raises
         ------
@@ -435,7 +435,7 @@ class ChunkTrainer:
         return loss, number, metrics
 
     def _backward(self, run: Run) -> None:
-        """Go back through the losses that wait, as their mean over frames."""
+        """Run backward on the mean over frames of the losses that wait."""
         n = sum(frames for _, frames in run.waiting)
         loss = sum(part * (frames / n) for part, frames in run.waiting)
         run.waiting = []
@@ -450,7 +450,7 @@ class ChunkTrainer:
     def _step(self, run: Run) -> None:
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
-        if run.backwards > 1:  # sums that are weighted by the first one's frames
+        if run.backwards > 1:  # gradients are sums, in units of the first backward's frames
             for p in self.model.parameters():
                 if p.grad is not None:
                     p.grad = p.grad * (run.first_frames / run.frames)
@@ -498,7 +498,7 @@ class ChunkTrainer:
         batches = iter(loader)
         self.model.eval()
         try:
-            with self._through(batches, others) as progress, no_grad_of(self.model)():
+            with self._progress(batches, others) as progress, no_grad_of(self.model)():
                 for batch in batches:
                     args, kwargs, first = self._inputs(batch, known)
                     with self.autocast():
@@ -506,7 +506,7 @@ class ChunkTrainer:
                         y = y if self.aligned else whole.of(y)
                         n = 0 if y is None else frames_of(y)
                         if n:
-                            _, number, metrics = self._judged(y, known)
+                            _, number, metrics = self._loss_and_metrics(y, known)
                             sums.add(n, number, metrics)
                     known.forget(self._live(others))
                     progress.advance(int(first.lengths.sum()))

@@ -58,7 +58,7 @@ def hides_nothing(mask: Any) -> bool:
     return identity(~mask if "bool" in str(mask.dtype) else mask)
 
 
-def unread(name: str, mask: Any) -> NotStreamableError:
+def unrecognised_mask(name: str, mask: Any) -> NotStreamableError:
     """Return the refusal of a mask that says nothing of a stream."""
     return refused(name, OF_VALUES if getattr(mask, "is_stream", False) else MASKED)
 
@@ -128,7 +128,7 @@ def scaled_dot_product_attention(
     inside = [isinstance(getattr(x, "dims", "LL")[-2], int) for x in (q, k)]
     within = q.is_stream and (all(inside) or (any(inside) and attn_mask is None and not is_causal))
     if attn_mask is not None and not deferred and not within and any(x.is_stream for x in (attn_mask, q, k, v)):
-        raise unread(name, attn_mask)
+        raise unrecognised_mask(name, attn_mask)
     if not 0 <= dropout_p <= 1:
         raise ShapeError(f"{name}: a probability lies in [0, 1], got {dropout_p}")
     if (at := _windows_at(q, k, v)) and attn_mask is None:

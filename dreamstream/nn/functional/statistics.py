@@ -11,7 +11,7 @@ import numpy as np
 
 from ... import autograd
 from ...array import Tensor, cat
-from ...array.draws import beside
+from ...array.draws import with_values
 from ...array.dtypes import require_same
 from ...dispatch import apply
 from ...errors import ModeError, NotStreamableError, ShapeError
@@ -220,7 +220,7 @@ def _by_row(x: Any, running: Any, weight: Any, bias: Any, momentum: float, eps: 
         return out[0]
     x.edge.entry.afterwards.append(later)
     whole = cat([y.squeeze(0) for y in out]) if "L" in x.dims[1:] else out[0]
-    made = beside(x, whole.numpy())
+    made = with_values(x, whole.numpy())
     made.edge.made = autograd.source(whole)
     return made
 

@@ -56,8 +56,8 @@ class ReshapePlan:
     ratio : Fraction
         Frames out per frame in; 1 if the frames stay what they are.
     claims : tuple of Length
-        Lengths that the new L was said to equal, where that is not so for every stream: at a stream's end
-        it must be made sure that it is.
+        Lengths that the caller gave for the new L and that not every stream has: each is checked at the
+        stream's end.
     """
 
     steps: tuple[tuple[Any, ...], ...]
@@ -150,7 +150,7 @@ def plan_regroup(
 
 
 def _atoms(dims: tuple[int | str, ...], sizes: Sequence[int], n_lanes: int) -> tuple[list[str | _Run], list[int]]:
-    """Return B, L and runs of features as they are seen, and their stored axes, those of one element left out."""
+    """Return B, L and runs of features in visible order, and the features' stored axes, sizes of 1 left out."""
     lane = iter(range(n_lanes))
     atoms: list[str | _Run] = []
     seen: list[int] = []
@@ -172,7 +172,7 @@ def _atoms(dims: tuple[int | str, ...], sizes: Sequence[int], n_lanes: int) -> t
 
 
 def _taken(atoms: list[str | _Run], letters: set[str], number: int) -> list[str | int] | None:
-    """Take one dimension's parts from the front of what is left."""
+    """Take the parts of one new dimension, `letters` and `number` features, off the front; None if they differ."""
     out: list[str | int] = []
     while letters or number > 1:
         head = atoms[0] if atoms else None

@@ -1,6 +1,6 @@
-"""What of torch has no counterpart in the native front end: devices, element types, gradients, dropout, sizes.
+"""Functions of torch that the native front end lacks: devices, element types, gradients, dropout, sizes.
 
-They change values and leave frames alone, so that they need no operator; a capture has them as in evaluation.
+Most change values frame by frame, so that they need no operator; a capture runs them as in evaluation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ...array.tensor import Tensor
 from ...array.writing import unsure
 from ...errors import DTypeError, ModeError, NotStreamableError
 from ...nn import functional as native_functional
-from ...nn.functional.attention import hides_nothing, of_memory, under_masks, unread, weights_of
+from ...nn.functional.attention import hides_nothing, of_memory, under_masks, unrecognised_mask, weights_of
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
 from ...operations.refusals import FREQUENCIES, GRADIENTS, PLACES, Refusal
 from ...stream.rules import Length, Rows, Token
@@ -54,7 +54,7 @@ class AMinMax(NamedTuple):
 
 
 def with_value(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor], note: str = "") -> Native:
-    """Return the same stream with other values; in a capture itself, and in a loop's body as `note` says."""
+    """Return the stream with ``fn(values)``; without values, in a capture, itself, or `note` in a loop's body."""
     if isinstance(inner, Complex):
         return inner.each(lambda part: with_value(part, fn))
     if isinstance(inner, Picked):
@@ -65,12 +65,12 @@ def with_value(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor], note: 
 
 
 def _types(x: Any) -> Any:
-    """Return the narrow types that a capture knows by edges; None where there is none."""
+    """Return a capture's table of narrow element types by edge; None outside a capture."""
     return getattr(x.edge.entry, "types", None) if isinstance(x, Native) and x.edge is not None else None
 
 
 def _dtype(x: Any) -> torch.dtype:
-    """Return the torch type of what was unwrapped."""
+    """Return the torch element type of a native stream, constant or stand-in."""
     if isinstance(x, Constant):
         return x.torch.dtype
     x = x.q if isinstance(x, Scores) else x.scores if isinstance(x, Weights) else x
@@ -78,7 +78,7 @@ def _dtype(x: Any) -> torch.dtype:
     types = _types(x)
     if types and x.edge.handle in types:
         return getattr(torch, types[x.edge.handle])
-    value = getattr(x, "value", x)  # a complex stream has a torch type of its own
+    value = getattr(x, "value", x)  # a complex stream has no value, but a dtype of torch
     own: Any = x.dtype if value is None else value.dtype
     return own if isinstance(own, torch.dtype) else dtype_of(own.name)
 
@@ -405,7 +405,7 @@ enter(
 
 # ---------------------------------------------------------------------- random numbers
 def visible(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native:
-    """Apply a function of the padded tensor that a caller would see, and take its valid frames."""
+    """Apply `fn` to the padded tensor that a caller would see; return a stream of its valid frames."""
     x = inner.in_order()
 
     def run(value: torch.Tensor) -> torch.Tensor:
@@ -485,7 +485,7 @@ def multihead(
         )
     forward, hidden = current(), of_memory(key_padding_mask)
     if key_padding_mask is not None and not hidden and not hides_nothing(key_padding_mask):
-        raise unread("MultiheadAttention", key_padding_mask)
+        raise unrecognised_mask("MultiheadAttention", key_padding_mask)
     linear = native_functional.linear
     query, key, value = map(value_of, (query, key, value))
     if query is key is value and not use_separate_proj_weight:
@@ -566,10 +566,10 @@ def instance_norm(
 
 
 def _of_whole(name: str, input: Any, operands: Any, run: Callable[..., torch.Tensor]) -> Any:
-    """Normalise streams that start and end in this call; `run` brings running statistics up to date.
+    """Normalise whole streams in training by `run`, which updates running statistics.
 
-    It is given frames with the channels behind these, the operands, and the rows' lengths: None where every
-    frame is a row.
+    `run` is given ``(frames, channels, ...)``, the operands, and the rows' lengths, or None if each frame is
+    a row. Streams that don't start and end in this call are refused.
     """
     forward = current()
     if forward.goes_on:

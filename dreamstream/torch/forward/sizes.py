@@ -70,7 +70,7 @@ class TensorOfSizes:
         )
 
     def tolist(self) -> list[Any]:
-        """Return the sizes."""
+        """Return the sizes as a list: ints, and tokens for B and L."""
         return list(self._sizes)
 
     @classmethod
