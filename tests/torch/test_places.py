@@ -15,7 +15,7 @@ from torch_batches import streamed
 import dreamstream as ds
 from dreamstream import _core
 from dreamstream.online.session import Call
-from dreamstream.torch.forward import places
+from dreamstream.torch.forward import places, replay
 from dreamstream.torch.forward.mode import Forward
 
 CHUNKS = (7, 3, 1, 5, 4)
@@ -570,12 +570,12 @@ def test_what_changed_between_calls_comes_back_when_one_fails():
 def test_replay_refuses_what_it_was_not_made_for():
     with pytest.raises(TypeError, match="Replay takes 16"):
         _core.Replay()
-    forward = places.Repeats()
+    forward = replay.Repeats()
     for given in [(), (forward, len, [], {}), (forward, len, (), None), (None, len, (), {})]:
         with pytest.raises(TypeError, match="a forward, a function, a tuple and a dict"):
-            places.REPLAY.call(*given)
+            replay.REPLAY.call(*given)
     with pytest.raises(AttributeError, match="never set"):
-        places.REPLAY.ask(forward, len, (), {})
+        replay.REPLAY.ask(forward, len, (), {})
     slotless = type("Slotless", (), dict.fromkeys(("entry", "line", "counts", "handle", "made"), 1))
     with pytest.raises(TypeError, match="is no slot"):
         _core.Replay(*[slotless] * 7, frozenset(), frozenset(), *[len] * 7)

@@ -147,7 +147,7 @@ FORWARDS = {
     "indices in tensors": (indexed, 0, 480),
     "constants made here": (filled, 0, 600),
     "attention by hand": (attended, 0, 900),
-    "writes into parts": (assigned, 0, 1000),
+    "writes into parts": (assigned, 0, 1200),
     "a loop over frames": (looped, 1, 3000),
     "a slice up to a tensor": (lambda m, x: x[:, : m.two[0]] + x.expand_as(x)[:, m.two[0] :], 0, 420),
 }
