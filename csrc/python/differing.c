@@ -45,12 +45,11 @@ static bool same(PyObject *now, PyObject *then)
 static uint64_t version_of(PyObject *x)
 {
 #if PY_VERSION_HEX < 0x030D0000
-    _Pragma("GCC diagnostic push") _Pragma(
-        "GCC diagnostic ignored \"-Wdeprecated-declarations\"") return PyDict_Check(x) &&
-            !PyODict_Check(x)
-        ? ((PyDictObject *)x)->ma_version_tag
-        : 0;
-    _Pragma("GCC diagnostic pop")
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    const bool is_plain = PyDict_Check(x) && !PyODict_Check(x);
+    return is_plain ? ((PyDictObject *)x)->ma_version_tag : 0;
+#pragma GCC diagnostic pop
 #else
     (void)x;
     return 0;
