@@ -442,8 +442,8 @@ static ds_status cumulative_within_infer(ds_op *op)
     return DS_OK;
 }
 
-static void cumulative_within_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
-                                     size_t n_frames)
+static void cumulative_within_frames(const ds_op *op, const ds_run *run, void *const *y,
+                                     const void *const *x, size_t n_frames)
 {
     const within w = within_of(op);
     const size_t side = w.beside * w.inner, rows = n_frames * w.rows;
@@ -461,8 +461,8 @@ static void cumulative_within_frames(const ds_op *op, const ds_run *run, void *y
     for (size_t r = 0, many; r < rows; r += many) {
         many = rows - r < w.beside ? rows - r : w.beside;
         const int64_t m = (int64_t)many;
-        const void *const from = (const char *)x + r * w.n * w.inner * (size_t)in;
-        void *const to = (char *)y + r * w.n * w.inner * (size_t)out;
+        const void *const from = (const char *)x[0] + r * w.n * w.inner * (size_t)in;
+        void *const to = (char *)y[0] + r * w.n * w.inner * (size_t)out;
         f.n = many * w.inner;
         if (inner == 1 && in_registers(&f)) {
             fold_chains(&f, to, from, w.n, 1, w.n, false);
@@ -484,12 +484,13 @@ static void cumulative_within_frames(const ds_op *op, const ds_run *run, void *y
 }
 DS_FRAMEWISE_FORWARD(cumulative_within)
 
-static void cumulative_within_slopes(const ds_op *op, const ds_back *b, void *dx, const void *g,
-                                     const void *x, const void *y, size_t n_frames)
+static void cumulative_within_slopes(const ds_op *op, const ds_back *b, void *const *dx,
+                                     const void *const *g, const void *const *x,
+                                     const void *const *y, size_t n_frames)
 {
     const within w = within_of(op);
     (void)y;
-    ds_fold_within_slopes(op, b, dx, g, x, n_frames * w.rows, w.n, w.inner);
+    ds_fold_within_slopes(op, b, dx[0], g[0], x[0], n_frames * w.rows, w.n, w.inner);
 }
 DS_FRAMEWISE_BACKWARD(cumulative_within)
 

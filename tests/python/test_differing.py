@@ -1,6 +1,7 @@
 """What containers held is told from what they hold, whether or not versions of dictionaries are kept."""
 
 from collections import OrderedDict, defaultdict
+from functools import partial
 
 import numpy as np
 import pytest
@@ -28,7 +29,11 @@ class Holder:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.parametrize("kind", [dict, OrderedDict, lambda given: defaultdict(int, given), list, set], ids=str)
+@pytest.mark.parametrize(
+    "kind",
+    [dict, OrderedDict, partial(defaultdict, int), list, set],
+    ids=lambda kind: getattr(kind, "__name__", "defaultdict"),
+)
 def test_changes_are_seen(kind, name):
     holder = Holder()
     now = [kind({"a": 1, "b": 2}), vars(holder), {}, OrderedDict()]
