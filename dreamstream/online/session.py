@@ -43,7 +43,7 @@ from .segments import StreamState, flatten
 
 C = TypeVar("C", bound="Call")
 
-_any = np.logical_or.reduce
+_any, _all = np.logical_or.reduce, np.logical_and.reduce
 
 MOST_PREPARED = 1 << 28
 """Bytes of prepared weights that a session keeps; operations beyond it prepare theirs in every call."""
@@ -432,9 +432,9 @@ class Call(Replayed):
         counts[:, :2] = before[:, index : index + 1]
         counts[:, 2:] = now[:, index : index + 1]
         # A stream begins with its first frame, or its end.
-        if np.count_nonzero(before) < before.size:
+        if not _all(before, None):
             counts[~_any(before, 1), 1] = -1
-        if np.count_nonzero(now) < now.size:
+        if not _all(now, None):
             counts[~(_any(now, 1) | self.ended), 3] = -1
         static = index >= self.moving
         return Edge(self, self.session.lines.of_input(index, self.rates[index], dtype, features, static), counts)

@@ -318,10 +318,13 @@ ELSEWHERE = frozenset(
 )
 
 
+#: What torch computes itself, but for what enters when it is first asked for.
+_OWN = [n.removeprefix("torch.") for n in MAKERS if n.startswith("torch.")]
+
+
 def required() -> set[str]:
     """Return the names of all that the bridge computes, but for `ELSEWHERE`."""
-    own = [n.removeprefix("torch.") for n in MAKERS if n.startswith("torch.")]
-    tables = {*(n.replace("complex_", "complex ") for n in own), *(r.name for r in (*UNARY, *BINARY))}
+    tables = {*(n.replace("complex_", "complex ") for n in _OWN), *(r.name for r in (*UNARY, *BINARY))}
     rows = [r.name for r in OPERATIONS.values() if r.outside in ("reduction", "along", "angles")]
     tables |= {n for n in rows if hasattr(Native, n) or n in HANDLERS}
     modules = [import_module(f"{native_functional.__name__}.{name}") for name in SMOOTH]

@@ -50,7 +50,10 @@ def _loss(function: Function) -> Function:
 
     @wraps(_described(function))
     def run(*args: Any, **kwargs: Any) -> Tensor:
-        given = arguments.bind(*args, **kwargs)
+        try:
+            given = arguments.bind(*args, **kwargs)
+        except TypeError:
+            return function(*args, **kwargs)  # which says what it takes
         pair = [given.arguments[name] for name in ("input", "target")]
         if function.__name__ in BROADCASTS and not any(getattr(x, "is_stream", False) for x in pair):
             x, target = map(np.shape, pair)

@@ -438,8 +438,8 @@ MUTANTS |= {
     ),
     "slopes of an index replace each other": Mutant(
         "ops/embedding.c",
-        "ds_back_add(b->run->k, table + (size_t)x[i] * n_bytes, (const char *)g + i * n_bytes,",
-        "memcpy(table + (size_t)x[i] * n_bytes, (const char *)g + i * n_bytes, b->run->k->element *",
+        "ds_back_add(b->run->k, table + (size_t)index[i] * n_bytes,",
+        "memcpy(table + (size_t)index[i] * n_bytes,",
         laws=SLOPES,
     ),
     "slopes of attention by the call's first query": Mutant(
