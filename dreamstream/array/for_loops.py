@@ -169,8 +169,8 @@ class ForLoop:
         entry = self.loop.entry
         entry.courses, self.loop.courses = None, entry.courses  # what happens within is recorded by the loop
         entry.loop = entry.open_loop = self.loop
-        facts: dict[Any, Any] = getattr(entry, "facts", {})
-        known = facts.get(key := (self.site, getattr(entry, "n_done", None)))
+        facts, key = getattr(entry, "facts", None), (self.site, getattr(entry, "n_done", None))
+        known = facts.get(key) if facts is not None else None
         try:
             steady = False
             for _ in range(MOST_ROUNDS):
@@ -189,7 +189,9 @@ class ForLoop:
                     break  # in the call before, one more round did the same
                 needed = self.loop.needed() if steady else ()
                 if steady and self.loop.rounds[-2].does_as(self.loop.rounds[-1], needed):
-                    self.loop.rounds.pop()
+                    verified = self.loop.rounds.pop()
+                    if facts is not None and self.loop.rounds[-1].has_own_weights_of(verified):
+                        facts[key] = self.loop.told()
                     break
                 differs, steady = steady, again
             else:
@@ -203,7 +205,6 @@ class ForLoop:
                     f"something else happens at each of more than {MOST_ROUNDS - 1} first frames; choose by a "
                     "table, `at = torch.arange(x.size(1))` before the loop, in it `torch.where(at[t] >= k, a, b)`"
                 )
-            facts[key] = self.loop.told()
             if self._is_new:
                 self._require_own_state()
             entry.loop = entry.open_loop = None

@@ -471,8 +471,15 @@ class Round:
         """Whether another round does the same, with the same weights."""
         if self.told(needed) != other.told(needed):
             return False
-        pairs = [(a, b) for r, s in zip(self.body.nodes, other.body.nodes) for a, b in zip(r.weights, s.weights)]
-        return all(_equal(a, b) for a, b in pairs)
+        return all(_equal(a, b) for a, b in self._weights_beside(other))
+
+    def has_own_weights_of(self, other: Round) -> bool:
+        """Whether weights of the model in it are the very ones of another round, and not others that are equal."""
+        own = self.body.loop.entry.known_as
+        return all(a is b for a, b in self._weights_beside(other) if str in (type(own(a)), type(own(b))))
+
+    def _weights_beside(self, other: Round) -> list[tuple[Any, Any]]:
+        return [(a, b) for r, s in zip(self.body.nodes, other.body.nodes) for a, b in zip(r.weights, s.weights)]
 
     def reads(self, carried: Any) -> tuple[set[Any], set[int]]:
         """Return what is read of what is carried, and which nodes run, for the outputs and what is carried on."""

@@ -173,7 +173,7 @@ def shared(x: StreamTensor, among: Sequence[StreamTensor]) -> Any:
     while type(first._view) is View:
         first = first._view.of
     strange = any(y._view is not None and type(y._view) is not View for y in family.values())
-    if at and (strange or any(y is first for y in among)):
+    if strange or (at and any(y is first for y in among)):
         return NotImplemented
     return (at, None) if at else None
 

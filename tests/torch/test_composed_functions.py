@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
+from wrappers import Scaled
 
 import dreamstream as ds
 
@@ -52,18 +53,6 @@ CASES = {
 }  # fmt: skip
 
 
-class Of(torch.nn.Module):
-    """A function, as a module with a weight before it."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-        self.scale = torch.nn.Parameter(torch.tensor([1.5]))
-
-    def forward(self, x):
-        return self.function(x * self.scale)
-
-
 def seen(y):
     return y if isinstance(y, torch.Tensor) else torch.from_numpy(np.asarray(y))
 
@@ -84,14 +73,14 @@ def streamed(step, x):
 
 @pytest.mark.parametrize("name", CASES)
 def test_as_torch(name):
-    x, model = torch.randn(2, 11, 8, generator=torch.Generator().manual_seed(1)), Of(CASES[name])
+    x, model = torch.randn(2, 11, 8, generator=torch.Generator().manual_seed(1)), Scaled(CASES[name])
     wanted = model(x[:1])[0], model(x[1:, :3])[0]
     learns = wanted[0].requires_grad
     if learns:
         sum(w.square().sum() for w in wanted).backward()
         slope = model.scale.grad.clone()
         model.scale.grad = None
-    engine = ds.compile(Of(CASES[name]).eval(), ("B", "L", 8))
+    engine = ds.compile(Scaled(CASES[name]).eval(), ("B", "L", 8))
     chunked = streamed(engine, x.numpy())
     got = streamed(ds.patch_module(model).online(), x)
     for own, whole in ((got, wanted), (chunked, wanted)):

@@ -4,6 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from wrappers import Scaled
+
 import dreamstream as ds
 from dreamstream.errors import NotStreamableError
 
@@ -38,16 +40,6 @@ REFUSED = {
 }
 
 
-class Of(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-        self.scale = torch.nn.Parameter(torch.tensor([1.5]))
-
-    def forward(self, x):
-        return self.function(x * self.scale)
-
-
 def frames():
     drawn = torch.Generator().manual_seed(0)
     return torch.rand(1, 9, 3, 3, generator=drawn) + 2 * torch.eye(3)
@@ -61,7 +53,7 @@ def chunks(x, *ends):
 
 @pytest.mark.parametrize("name", CASES)
 def test_as_torch(name):
-    x, plain, model = frames(), Of(CASES[name]), ds.patch_module(Of(CASES[name])).online()
+    x, plain, model = frames(), Scaled(CASES[name]), ds.patch_module(Scaled(CASES[name])).online()
     wanted = plain(x)
     with torch.no_grad():
         got = torch.cat([model.eval()(c).tensor() for c in chunks(x, 2, 3, 9)], 1)
@@ -76,10 +68,10 @@ def test_as_torch(name):
 def test_refused(name):
     (whole,) = chunks(frames(), 9)
     with pytest.raises(NotStreamableError, match=r"torch.* on a stream inside a forward"):
-        ds.patch_module(Of(REFUSED[name])).eval().online()(whole)
+        ds.patch_module(Scaled(REFUSED[name])).eval().online()(whole)
 
 
 @pytest.mark.parametrize("name", ["lgamma", "inv"])
 def test_an_engine_has_no_operator_for_them(name):
     with pytest.raises(NotStreamableError, match=f"{name} on a stream inside a forward"):
-        ds.compile(Of(CASES[name]).eval(), ("B", "L", 3, 3))
+        ds.compile(Scaled(CASES[name]).eval(), ("B", "L", 3, 3))

@@ -1,6 +1,7 @@
 """What complex streams, numbers in plain tensors and lengths come to is known in warm calls of patched modules."""
 
 import copy
+import itertools
 import math
 import sys
 from functools import partial
@@ -226,7 +227,17 @@ def test_what_is_repeated_runs_few_functions_of_python(name):
     assert (ran[8] - ran[4]) / 4 <= most, ran
 
 
+def looped_at(x, index):
+    h, made = x[:, :, 0] * 0, []
+    for t in range(x.shape[2]):
+        h = h[:, index] * 0.5 + x[:, :, t]
+        made.append(h)
+    return torch.stack(made, 2)
+
+
 NUMBERS = {
+    "an index in a loop": lambda m, x: looped_at(x, torch.cat([m.two, torch.tensor([0, 1, 3])])),
+    "a number in a layer's keywords": lambda m, x: F.relu(input=(x * 1)[:, : m.two[0]], inplace=True),
     "an index": lambda m, x: x[:, m.two] * x.index_select(1, m.two),
     "an index made of it": lambda m, x: x[:, torch.cat([m.two, m.two - 1])],
     "what is added at an index": lambda m, x: x.index_add(1, m.two, x[:, :1]),
@@ -282,3 +293,27 @@ def test_windows_that_leave_samples_uncovered_are_refused_in_warm_calls():
     model.window.zero_()
     with pytest.raises(ds.ShapeError, match="leave samples uncovered"):
         model(ds.stream_tensor([torch.randn(4, 3)], ids=["a"]))
+
+
+def alternating(m, x):
+    cells, h, made = itertools.cycle(m.cells), x[:, :, 0] * 0, []
+    for t in range(x.shape[2]):
+        h = next(cells)(h).tanh() + x[:, :, t]
+        made.append(h)
+    return torch.stack(made, 2)
+
+
+def test_weights_of_frames_that_were_equal_at_first_are_told_apart_later():
+    model = Of(alternating).eval()
+    model.cells = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+    model.cells[1].load_state_dict(model.cells[0].state_dict())
+    x, want = torch.randn(4, 5), None
+    ds.patch_module(model).online()
+    with torch.no_grad():
+        for _ in range(3):
+            y = model(ds.stream_tensor([x], ids=["a"], sos=True, eos=True))["a"]
+            want = y if want is None else want
+            assert torch.equal(y, want)
+        model.cells[1].weight.neg_()
+        with pytest.raises(ds.NotStreamableError, match="for t in range"):
+            model(ds.stream_tensor([x], ids=["a"], sos=True, eos=True))

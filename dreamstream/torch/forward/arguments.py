@@ -123,12 +123,13 @@ def is_view(args: tuple[Any, ...]) -> bool:
     return type(inner) is not NativeStream or inner._view is not None
 
 
-def takes_copy(args: tuple[Any, ...]) -> bool:
+def takes_copy(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a copy of what is written into can be written into instead: frames meet frames, numbers, tensors."""
-    found: list[Any] = leaves(args)
+    found: list[Any] = leaves((args, kwargs))
     inner = [inner_of(x) for x in found if type(x) is SHELL]
     return (
-        type(args[0]) is SHELL
+        bool(args)
+        and type(args[0]) is SHELL
         and all(type(x) in _WRITTEN for x in found)
         and all(type(x) is NativeStream and x._ends is None and x._waiting is None for x in inner)
         and (inner[0]._view is None or type(inner[0]._view) is View)

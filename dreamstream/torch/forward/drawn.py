@@ -31,7 +31,9 @@ _OF_PYTHON = frozenset(
     ("dropout1d", "dropout2d", "dropout3d", "gumbel_softmax", "fractional_max_pool2d", "fractional_max_pool3d")
 )
 #: What makes a number of a tensor.
-_NUMBERS = frozenset(("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__", "is_nonzero"))
+MAKE_NUMBERS = frozenset(
+    ("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__", "is_nonzero")
+)
 
 
 @lru_cache(maxsize=4096)
@@ -64,7 +66,7 @@ class Drawn:
         generator = kwargs.get("generator")
         before = _states(self._device, generator) if draws(func) else []
         line = next((self._held[m][1] for m in map(memory_of, _tensors((args, kwargs))) if m in self._held), None)
-        if line is not None and func.__name__ in _NUMBERS:
+        if line is not None and func.__name__ in MAKE_NUMBERS:
             raise _refusal(line)
         out = func(*args, **kwargs)
         if before and not all(map(torch.equal, before, _states(self._device, generator))):

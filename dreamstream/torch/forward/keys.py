@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...array.deferred import Deferred
-from ...array.facts import key_of, key_of_stream
+from ...array.facts import facts_of, key_of, key_of_stream
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
@@ -31,7 +31,8 @@ ATOMS = frozenset((
 ))  # fmt: skip
 
 SIZES = frozenset((TorchLength, TorchBatch, TorchBatchLength))
-_OF_LENGTHS = SIZES | {Symbolic, Deferred, Scores, Complex}
+_POSITIONS = frozenset((Deferred, Symbolic))
+_OF_LENGTHS = SIZES | _POSITIONS | {Scores, Complex}
 
 
 class Asked(NamedTuple):
@@ -101,9 +102,9 @@ def key_of_size(
     try:
         tokens.append(x)
         key: tuple[Any, ...]
-        known = x.__dict__.get("_facts") if kind in _POSITIONS else None
-        if known is not None and known[0] is not None and known[2] is torch.is_grad_enabled():  # as `key_of` says
-            key, own = (known[0],), [*known[1]]
+        if kind in _POSITIONS:
+            facts, edges_within = facts_of(x)
+            key, own = (facts,), [*edges_within]
         elif kind is Complex:
             key = (kind, *key_of_stream(x.real, own), *key_of_stream(x.imag, own))
         else:
@@ -152,9 +153,6 @@ def paths_to(x: Any, among: Any) -> Iterable[tuple[Any, ...]]:
         for at, part in among.items() if isinstance(among, dict) else enumerate(among):
             for path in paths_to(x, part):
                 yield itemgetter(at), *path
-
-
-_POSITIONS = frozenset((Deferred, Symbolic))
 
 
 def asked_in_body(forward: Any, body: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Asked | None:

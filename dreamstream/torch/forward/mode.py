@@ -62,7 +62,7 @@ from .arguments import (
 from .complex_pair import Complex
 from .constants import Arrays, Constant, constant_of
 from .custom import Gradients, saving
-from .drawn import Drawn, draws, only_computes
+from .drawn import MAKE_NUMBERS, Drawn, draws, only_computes
 from .foreign_errors import refusal_of
 from .held import TorchHeld
 from .integers import typed
@@ -146,6 +146,8 @@ class Forward(Repeats, TorchFunctionMode):
     def _plainly(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on plain tensors."""
         if self.drawn is None and "out" not in kwargs and only_computes(func):
+            if func.__name__ in MAKE_NUMBERS:
+                looked_at(*args[:1])
             return noted(func, *args, **kwargs)
         if self.held is not None and writes(func.__name__, kwargs):
             looked_at()  # a layer that writes is none that can be repeated
@@ -280,7 +282,7 @@ class Forward(Repeats, TorchFunctionMode):
         if name != "__setitem__" and (first := first_of(operands, meaning.name in ("cat", "stack"))) is not None:
             return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS or (writes_into and (meaning.shares or is_view(args))):
-            if meaning.shares or self.entry.courses is None or not takes_copy(args):
+            if meaning.shares or self.entry.courses is None or not takes_copy(args, kwargs):
                 return self._anew(func, meaning, args, kwargs)
             looked_at()  # as below
             whole = repeated(self, (func, "apart"), args, kwargs, written_apart, self, func, meaning, args, kwargs)

@@ -27,31 +27,22 @@ class Anew:
 
     Attributes
     ----------
-    reads : set of int
-        Which of the tensors that it is given it reads: with the same numbers in these it is repeated.
     left : int
-        How often it may still meet other numbers.
+        How often it may still be given other numbers: with the same in all small tensors it is repeated.
     """
 
-    def __init__(self, reads: set[int]) -> None:
-        self.reads, self.left = reads, 16
+    def __init__(self, left: int) -> None:
+        self.left = left
 
-    def known_as(self, asked: Asked) -> Any:
-        """Return what the function is known as with the numbers that are read."""
-        tensors, func = asked.tensors, asked.key[0]
-        numbers = tuple([as_bytes(tensors[i]) for i in self.reads])
-        return (numbers, *func) if type(func) is tuple else (numbers, func)
 
-    def knows(self, forward: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Return what `known_as` does; None where numbers differ from call to call, or can't be in a key."""
-        found = REPLAY.ask(forward, func, args, kwargs) if self.reads and self.left else None
-        if found is None or not all(is_small(Asked(*found).tensors[i]) for i in self.reads):
-            return None
-        return self.known_as(Asked(*found))
+def _with_numbers(asked: Asked) -> Any:
+    """Return what a function is known as with the numbers of the small tensors that it is given."""
+    func, numbers = asked.key[0], tuple([as_bytes(x) if is_small(x) else None for x in asked.tensors])
+    return (numbers, *func) if type(func) is tuple else (numbers, func)
 
 
 #: Where nothing is repeated; how many places a forward may have beside a few per operation.
-ANEW, _MOST = Anew(set()), 1024
+ANEW, _MOST = Anew(0), 1024
 
 
 def repeated(
@@ -61,11 +52,12 @@ def repeated(
     _compute(args)
     _compute(kwargs.values())
     out = REPLAY.call(forward, func, args, kwargs)
-    if type(out) is Anew:
-        reading, func = out, out.knows(forward, func, args, kwargs)
-        out = ANEW if func is None else REPLAY.call(forward, func, args, kwargs)
-        if out is NotImplemented:
-            reading.left -= 1
+    if type(out) is Anew and out.left:
+        asked = REPLAY.ask(forward, func, args, kwargs)
+        assert asked is not None
+        reading, func = out, _with_numbers(Asked(*asked))
+        out = REPLAY.call(forward, func, args, kwargs)
+        reading.left -= out is NotImplemented
     if type(out) is Anew:
         return run(*given)
     return recorded(forward, func, args, kwargs, run, *given) if out is NotImplemented else out
@@ -103,8 +95,8 @@ def recorded(
     _require_room(courses, entry)
     place, key = recording.place(out) or ANEW, asked[0]
     if recording.read and place is not ANEW and not _has_numbers(func):
-        courses[key] = reading = Anew(recording.read)
-        key = (reading.known_as(recording.asked), *key[1:])
+        courses[key] = Anew(16)
+        key = (_with_numbers(recording.asked), *key[1:])
     courses[key] = place
     return out
 
@@ -125,7 +117,8 @@ def _in_body(forward: Any, loop: Any, asked: Asked | None, run: Callable[..., An
             finally:
                 entry.recording = body.recording = None
         _require_room(courses, entry)
-        courses[asked.key] = recording.place(out) or ANEW
+        place = recording.place(out)
+        courses[asked.key] = ANEW if place is None or recording.read else place
         return out
     edges = [x.edge for x in asked.streams]
     with without_functions():
@@ -146,5 +139,5 @@ def _require_room(courses: dict[Any, Any], entry: Any) -> None:
 
 
 def _has_numbers(func: Any) -> bool:
-    """Whether a function is known as one that reads numbers; see `Anew.known_as`."""
+    """Whether a function is known as with numbers; see `_with_numbers`."""
     return type(func) is tuple and type(func[0]) is tuple

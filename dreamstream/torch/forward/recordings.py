@@ -86,8 +86,8 @@ class Noted(Recording):
     converted : list of (Deferred or Symbolic, dtype, stream)
     handled : bool
         Whether it may do more than run operators where it runs none, as ``requires_grad_`` does.
-    read : set of int
-        Which of the tensors that were given it read, so that it does the same with the same numbers only.
+    read : bool
+        Whether it read small tensors that were given, so that it does the same with the same numbers only.
     """
 
     def __init__(self, asked: Asked, entry: Any) -> None:
@@ -98,7 +98,7 @@ class Noted(Recording):
         self.same: list[torch.Tensor] = []
         self.converted: list[tuple[Any, Any, Any]] = []
         self.handled = False
-        self.read: set[int] = set()
+        self.read = False
         self._before = [(x, type(x), vars(x)) for x in asked.tokens if not isinstance(x, Token)]
         self._asked_before = len(declared_here()[1])
         self._token: Any = None
@@ -115,9 +115,8 @@ class Noted(Recording):
 
     def reads(self, tensor: torch.Tensor) -> bool:
         """Note that the numbers of a tensor were read; say whether they follow from what can be in a key."""
-        at = next((i for i, x in enumerate(self.asked.tensors) if x is tensor), None)
-        if at is not None and is_small(tensor):
-            self.read.add(at)
+        if is_small(tensor) and any(x is tensor for x in self.asked.tensors):
+            self.read = True
             return True
         made = next((step for step in self.steps if step[3] is tensor), None)
         if made is not None:
@@ -207,8 +206,7 @@ class _Recipe:
         if key not in self._made:
             if not any(t is x for t in _within(self._tokens)):
                 raise Unknown
-            self._held.add(id(copy := x.detach().clone()))  # whose numbers are in the key
-            return copy
+            return x.detach().clone()  # whose numbers are in the key
         function, args, kwargs, _ = self._made[key]
         args, kwargs = (map_leaves(tree, self._argument) for tree in (args, kwargs))
         inner = [kwargs, *(x for x in args if isinstance(x, (list, tuple, dict)))]
