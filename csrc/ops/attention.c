@@ -269,7 +269,21 @@ typedef struct beside {
     void *y[BESIDE], *logs[BESIDE];
     const void *q[BESIDE], *u[BESIDE];
     int64_t position[BESIDE], from[BESIDE], to[BESIDE];
+    ds_ahead keys_ahead, values_ahead;
 } beside;
+
+/* A group's part of what the next row has of keys, or values. */
+static ds_ahead ahead_of(const attention_tasks *t, int i, size_t row, size_t group)
+{
+    if (t->op->n_inputs <= i || row + 1 == t->run->n_rows)
+        return (ds_ahead){0};
+    const ds_window next = seen_window(t->op, t->run, i, row + 1);
+    const size_t each = (i == K ? t->s.d_key : t->s.d_value) * t->s.element,
+                 n_bytes = (size_t)next.n * each;
+    return (ds_ahead){.at = (const char *)next.data + group * n_bytes,
+                      .n_bytes = n_bytes,
+                      .per_key = (each * t->s.groups + t->s.heads - 1) / t->s.heads};
+}
 
 /* What all heads of a group have in common. */
 static void attention_begin(const attention_tasks *t, size_t row, size_t group, beside *b)
@@ -279,6 +293,8 @@ static void attention_begin(const attention_tasks *t, size_t row, size_t group, 
                     values = seen_window(t->op, t->run, V, row);
     const size_t key_bytes = s->d_key * s->element, value_bytes = s->d_value * s->element;
     const bool along = t->op->def->member == ALONG;
+    b->keys_ahead = ahead_of(t, K, row, group);
+    b->values_ahead = ahead_of(t, V, row, group);
     b->a = (ds_attend){.y = b->y,
                        .logs = t->run->saved ? b->logs : NULL,
                        .drop = t->run->drop,
@@ -288,6 +304,8 @@ static void attention_begin(const attention_tasks *t, size_t row, size_t group, 
                        .from = b->from,
                        .to = b->to,
                        .at = keys.at > values.at ? keys.at : values.at,
+                       .keys_ahead = &b->keys_ahead,
+                       .values_ahead = &b->values_ahead,
                        .kept_keys = s->n_kept > 0 ? kept_of(t, K, row, group) : NULL,
                        .kept_values = s->n_kept > 0 ? kept_of(t, V, row, group) : NULL,
                        .n_kept = s->n_kept,
