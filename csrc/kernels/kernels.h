@@ -268,12 +268,6 @@ typedef struct ds_distance_turns {
     size_t d;             /* even */
 } ds_distance_turns;
 
-/* Memory that is looked at soon, and how much of it is fetched beside each key. */
-typedef struct ds_ahead {
-    const char *at;
-    size_t n_bytes, per_key;
-} ds_ahead;
-
 /* Attention of queries to the keys of one head, which lie along a stream. Query i, at a position of its own, sees keys
  * [from[i], to[i]): y = sum over j of softmax(scale (q . k_j + u . row(position - j)) + bias(position - j)) v_j, zeros
  * where it sees none. With a softcap c, c tanh(s / c) stands for what is before the bias; a sink is the score of one
@@ -292,7 +286,7 @@ typedef struct ds_attend {
     size_t n_queries;
     const void *keys, *values; /* those of position `at` */
     int64_t at;
-    ds_ahead *keys_ahead, *values_ahead; /* those of the next stream, counted as they are fetched */
+    ds_fetch *keys_ahead, *values_ahead; /* what is read next; NULL: none is fetched */
     const void *kept_keys, *kept_values; /* those of position 0 */
     int64_t n_kept;                      /* 0: none */
     size_t key_step, value_step;         /* elements from one to the next */

@@ -229,6 +229,7 @@ typedef struct attention_tasks {
     const ds_op *op;
     const ds_run *run;
     ds_attention s;
+    bool in_turn; /* one thread does them all */
 } attention_tasks;
 
 /* Keys or values of a row: frames, or what all rows have. */
@@ -269,20 +270,20 @@ typedef struct beside {
     void *y[BESIDE], *logs[BESIDE];
     const void *q[BESIDE], *u[BESIDE];
     int64_t position[BESIDE], from[BESIDE], to[BESIDE];
-    ds_ahead keys_ahead, values_ahead;
+    const char *ahead[2]; /* of keys and values that are fetched */
+    ds_fetch fetch[2];
 } beside;
 
-/* A group's part of what the next row has of keys, or values. */
-static ds_ahead ahead_of(const attention_tasks *t, int i, size_t row, size_t group)
+/* Lists a group's part of what the next row has of keys, or values: a query reads much for what it computes, and rows
+ * are far apart, so that memory would be waited for. The list is as it lies in memory, not as heads read it. */
+static void list_ahead(const attention_tasks *t, int i, size_t row, size_t group, const char **from,
+                       ds_fetch *ahead)
 {
-    if (t->op->n_inputs <= i || row + 1 == t->run->n_rows)
-        return (ds_ahead){0};
-    const ds_window next = seen_window(t->op, t->run, i, row + 1);
-    const size_t each = (i == K ? t->s.d_key : t->s.d_value) * t->s.element,
-                 n_bytes = (size_t)next.n * each;
-    return (ds_ahead){.at = (const char *)next.data + group * n_bytes,
-                      .n_bytes = n_bytes,
-                      .per_key = (each * t->s.groups + t->s.heads - 1) / t->s.heads};
+    const bool any = t->in_turn && t->op->n_inputs > i && row + 1 < t->run->n_rows;
+    const ds_window next = any ? seen_window(t->op, t->run, i, row + 1) : (ds_window){0};
+    const size_t n_bytes = (size_t)next.n * (i == K ? t->s.d_key : t->s.d_value) * t->s.element;
+    *from = (const char *)next.data + group * n_bytes;
+    *ahead = (ds_fetch){.rows = from, .n_rows = n_bytes > 0, .bytes = n_bytes};
 }
 
 /* What all heads of a group have in common. */
@@ -293,8 +294,8 @@ static void attention_begin(const attention_tasks *t, size_t row, size_t group, 
                     values = seen_window(t->op, t->run, V, row);
     const size_t key_bytes = s->d_key * s->element, value_bytes = s->d_value * s->element;
     const bool along = t->op->def->member == ALONG;
-    b->keys_ahead = ahead_of(t, K, row, group);
-    b->values_ahead = ahead_of(t, V, row, group);
+    for (int i = K; i <= V; i++)
+        list_ahead(t, i, row, group, &b->ahead[i - K], &b->fetch[i - K]);
     b->a = (ds_attend){.y = b->y,
                        .logs = t->run->saved ? b->logs : NULL,
                        .drop = t->run->drop,
@@ -304,8 +305,8 @@ static void attention_begin(const attention_tasks *t, size_t row, size_t group, 
                        .from = b->from,
                        .to = b->to,
                        .at = keys.at > values.at ? keys.at : values.at,
-                       .keys_ahead = &b->keys_ahead,
-                       .values_ahead = &b->values_ahead,
+                       .keys_ahead = &b->fetch[0],
+                       .values_ahead = &b->fetch[1],
                        .kept_keys = s->n_kept > 0 ? kept_of(t, K, row, group) : NULL,
                        .kept_values = s->n_kept > 0 ? kept_of(t, V, row, group) : NULL,
                        .n_kept = s->n_kept,
@@ -420,8 +421,9 @@ static void attention_forward(const ds_op *op, const ds_run *run)
         }
     }
     work *= (double)t.s.heads * (double)(t.s.d_key + t.s.d_value + ds_attention_terms(op));
-    ds_pool_run(work < 2 * WORTH_SPLITTING ? NULL : run->pool, attention_task, &t,
-                run->n_rows * t.s.groups);
+    ds_pool *const pool = work < 2 * WORTH_SPLITTING ? NULL : run->pool;
+    t.in_turn = ds_pool_threads(pool) == 1;
+    ds_pool_run(pool, attention_task, &t, run->n_rows * t.s.groups);
 }
 
 const ds_op_def ds_op_attention = {
