@@ -77,14 +77,6 @@ static void bmm_frames(const ds_op *op, const ds_run *run, void *const *to, cons
     const rows r = rows_take(&room, s.m, s.element);
     const char *x = from[0], *z = from[1];
     char *y = to[0];
-    if (s.k ==
-        1) { /* a column and a row: a product of each pair, without the sign of a zero, as of sums */
-        for (size_t i = 0; i < n_frames * s.number * s.m; i++)
-            run->k->binary(DS_BINARY_MUL, y + i * s.n * s.element, x + i * s.element,
-                           z + i / s.m * s.n * s.element, s.n, 0, 1);
-        run->k->binary(DS_BINARY_ADD, y, y, &(double){0}, n_frames * s.number * s.m * s.n, 1, 0);
-        return;
-    }
     memset(y, 0, n_frames * s.number * s.m * s.n * s.element);
     for (size_t i = 0; i < n_frames * s.number; i++) {
         add_product(run->k, &r, y, s.m, x, s.k, 1, z, s.k, s.n);
