@@ -142,8 +142,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < n; i++)
         inputs[i] = (ds_input){chunk, n_frames, 0};
     const double begin = now();
-    for (int i = 0; i < 300 && now() - begin < 4e9;
-         i++) /* until all that is kept is there, all room is made */
+    /* until all that is kept is there, all room is made */
+    for (int i = 0; i < 300 && now() - begin < 4e9; i++)
         for (int k = 0; k < 2; k++)
             (void)step(&sides[k], inputs, n);
 

@@ -46,6 +46,7 @@ enum { CONSTANT, LINEAR };
 enum { UNBOUNDED = -1 };
 enum {
     BESIDE = 32,              /* queries of a call of the kernel */
+    MOST_AHEAD = 1 << 19,     /* bytes of a row's keys that a cache holds until they are read */
     WORTH_SPLITTING = 1 << 15 /* multiplications of a task, below which waking others costs more */
 };
 
@@ -274,16 +275,17 @@ typedef struct beside {
     ds_fetch fetch[2];
 } beside;
 
-/* Lists a group's part of what the next row has of keys, or values: a query reads much for what it computes, and rows
- * are far apart, so that memory would be waited for. The list is as it lies in memory, not as heads read it. */
+/* Lists a group's part of the keys, or values, of the next row. Few queries read much for what they compute, and rows
+ * are far apart: without this most of the time they would wait for memory. */
 static void list_ahead(const attention_tasks *t, int i, size_t row, size_t group, const char **from,
                        ds_fetch *ahead)
 {
     const bool any = t->in_turn && t->op->n_inputs > i && row + 1 < t->run->n_rows;
     const ds_window next = any ? seen_window(t->op, t->run, i, row + 1) : (ds_window){0};
     const size_t n_bytes = (size_t)next.n * (i == K ? t->s.d_key : t->s.d_value) * t->s.element;
+    const bool fits = n_bytes > 0 && n_bytes * t->s.groups <= MOST_AHEAD;
     *from = (const char *)next.data + group * n_bytes;
-    *ahead = (ds_fetch){.rows = from, .n_rows = n_bytes > 0, .bytes = n_bytes};
+    *ahead = (ds_fetch){.rows = from, .n_rows = fits, .bytes = n_bytes};
 }
 
 /* What all heads of a group have in common. */
