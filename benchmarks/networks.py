@@ -48,6 +48,24 @@ class Stack(nn.Module):
         return x
 
 
+class Attending(nn.Module):
+    """(B, L, C) -> (B, L, C): layers of causal attention with 4 heads over so many frames, with residuals."""
+
+    def __init__(self, layers: int, c: int, window: int) -> None:
+        super().__init__()
+        context = ds.Context(chunk=1, left=window - 1)
+        self.norms = nn.ModuleList([nn.LayerNorm(c) for _ in range(layers)])
+        self.layers = nn.ModuleList(
+            [nn.MultiheadAttention(c, 4, batch_first=True, context=context) for _ in range(layers)]
+        )
+
+    def forward(self, x: Any) -> Any:
+        for norm, attention in zip(self.norms, self.layers):
+            y = norm(x)
+            x = x + attention(y, y, y)[0]
+        return x
+
+
 class Small(nn.Module):
     """(B, 64, L): four causal convolutions and a GRU."""
 
@@ -245,6 +263,8 @@ NETWORKS = {
     "u2": Network(u2, ("B", "L", 80), 100, 4),
     "stack-64": Network(lambda: Stack(12, 64), ("B", "L", 64), 100),
     "stack-256": Network(lambda: Stack(12, 256), ("B", "L", 256), 100),
+    "attention-64": Network(lambda: Attending(4, 64, 64), ("B", "L", 64), 100),
+    "attention-256": Network(lambda: Attending(4, 256, 64), ("B", "L", 256), 100),
     "stack-96-raw": Network(lambda: Stack(96, 16, raw=True), SAMPLES, 16000, 160),
     "small": Network(Small, ("B", 64, "L"), 100),
     "conv": Network(Conv, ("B", 80, "L"), 100),

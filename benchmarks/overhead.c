@@ -142,11 +142,10 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < n; i++)
         inputs[i] = (ds_input){chunk, n_frames, 0};
     const double begin = now();
-    for (int i = 0; i < 300 && now() - begin < 4e9;
-         i++) /* until all that is kept is there, all room is made */
-        (void)step(&sides[1], inputs, n);
-    for (int i = 0; i < TURN; i++)
-        (void)step(&sides[0], inputs, n);
+    /* until all that is kept is there, all room is made */
+    for (int i = 0; i < 300 && now() - begin < 4e9; i++)
+        for (int k = 0; k < 2; k++)
+            (void)step(&sides[k], inputs, n);
 
     enum { STEPS = 16 }; /* what is moved now and then counts by its share */
     n_skipped = n_moved = 0;

@@ -286,6 +286,7 @@ typedef struct ds_attend {
     size_t n_queries;
     const void *keys, *values; /* those of position `at` */
     int64_t at;
+    ds_fetch *keys_ahead, *values_ahead; /* what is read next; NULL: none is fetched */
     const void *kept_keys, *kept_values; /* those of position 0 */
     int64_t n_kept;                      /* 0: none */
     size_t key_step, value_step;         /* elements from one to the next */

@@ -46,6 +46,7 @@ enum { CONSTANT, LINEAR };
 enum { UNBOUNDED = -1 };
 enum {
     BESIDE = 32,              /* queries of a call of the kernel */
+    MOST_AHEAD = 1 << 19,     /* bytes of a row's keys that a cache holds until they are read */
     WORTH_SPLITTING = 1 << 15 /* multiplications of a task, below which waking others costs more */
 };
 
@@ -229,6 +230,7 @@ typedef struct attention_tasks {
     const ds_op *op;
     const ds_run *run;
     ds_attention s;
+    bool in_turn; /* one thread does them all */
 } attention_tasks;
 
 /* Keys or values of a row: frames, or what all rows have. */
@@ -269,7 +271,22 @@ typedef struct beside {
     void *y[BESIDE], *logs[BESIDE];
     const void *q[BESIDE], *u[BESIDE];
     int64_t position[BESIDE], from[BESIDE], to[BESIDE];
+    const char *ahead[2]; /* of keys and values that are fetched */
+    ds_fetch fetch[2];
 } beside;
+
+/* Lists a group's part of the keys, or values, of the next row. Few queries read much for what they compute, and rows
+ * are far apart: without this most of the time they would wait for memory. */
+static void list_ahead(const attention_tasks *t, int i, size_t row, size_t group, const char **from,
+                       ds_fetch *ahead)
+{
+    const bool any = t->in_turn && t->op->n_inputs > i && row + 1 < t->run->n_rows;
+    const ds_window next = any ? seen_window(t->op, t->run, i, row + 1) : (ds_window){0};
+    const size_t n_bytes = (size_t)next.n * (i == K ? t->s.d_key : t->s.d_value) * t->s.element;
+    const bool fits = n_bytes > 0 && n_bytes * t->s.groups <= MOST_AHEAD;
+    *from = (const char *)next.data + group * n_bytes;
+    *ahead = (ds_fetch){.rows = from, .n_rows = fits, .bytes = n_bytes};
+}
 
 /* What all heads of a group have in common. */
 static void attention_begin(const attention_tasks *t, size_t row, size_t group, beside *b)
@@ -279,6 +296,8 @@ static void attention_begin(const attention_tasks *t, size_t row, size_t group, 
                     values = seen_window(t->op, t->run, V, row);
     const size_t key_bytes = s->d_key * s->element, value_bytes = s->d_value * s->element;
     const bool along = t->op->def->member == ALONG;
+    for (int i = K; i <= V; i++)
+        list_ahead(t, i, row, group, &b->ahead[i - K], &b->fetch[i - K]);
     b->a = (ds_attend){.y = b->y,
                        .logs = t->run->saved ? b->logs : NULL,
                        .drop = t->run->drop,
@@ -288,6 +307,8 @@ static void attention_begin(const attention_tasks *t, size_t row, size_t group, 
                        .from = b->from,
                        .to = b->to,
                        .at = keys.at > values.at ? keys.at : values.at,
+                       .keys_ahead = &b->fetch[0],
+                       .values_ahead = &b->fetch[1],
                        .kept_keys = s->n_kept > 0 ? kept_of(t, K, row, group) : NULL,
                        .kept_values = s->n_kept > 0 ? kept_of(t, V, row, group) : NULL,
                        .n_kept = s->n_kept,
@@ -402,8 +423,9 @@ static void attention_forward(const ds_op *op, const ds_run *run)
         }
     }
     work *= (double)t.s.heads * (double)(t.s.d_key + t.s.d_value + ds_attention_terms(op));
-    ds_pool_run(work < 2 * WORTH_SPLITTING ? NULL : run->pool, attention_task, &t,
-                run->n_rows * t.s.groups);
+    ds_pool *const pool = work < 2 * WORTH_SPLITTING ? NULL : run->pool;
+    t.in_turn = ds_pool_threads(pool) == 1;
+    ds_pool_run(pool, attention_task, &t, run->n_rows * t.s.groups);
 }
 
 const ds_op_def ds_op_attention = {

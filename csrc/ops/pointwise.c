@@ -61,13 +61,33 @@ enum {
 #define WHOLE(op_name, ID, text, ...) UNARY(op_name, ID, (), text)
 #include "kernels/pointwise.def"
 
+/* Bools by way of a block of its own: compilers can't see that what is written is read no more. */
+#define BOOLS(name, ...)                                                                \
+    static void name##_bools(uint8_t *to, const uint8_t *a, const uint8_t *b, size_t n, \
+                             size_t a_step, size_t b_step)                              \
+    {                                                                                   \
+        enum { BLOCK = 64 };                                                            \
+        uint8_t block[BLOCK];                                                           \
+        size_t done = 0;                                                                \
+        for (; a_step == 1 && b_step == 1 && n - done >= BLOCK; done += BLOCK) {        \
+            for (size_t i = 0; i < BLOCK; i++) {                                        \
+                const uint8_t u = a[done + i], v = b[done + i];                         \
+                block[i] = (uint8_t)(__VA_ARGS__);                                      \
+            }                                                                           \
+            memcpy(to + done, block, BLOCK);                                            \
+        }                                                                               \
+        for (; done < n; done++) {                                                      \
+            const uint8_t u = a[done * a_step], v = b[done * b_step];                   \
+            to[done] = (uint8_t)(__VA_ARGS__);                                          \
+        }                                                                               \
+    }
+BOOLS(not, (u == 0) & (v == 0))
+
 static void logical_not_frames(const ds_op *op, const ds_run *run, void *const *to,
                                const void *const *from, size_t n_frames)
 {
-    const size_t n = n_frames * (size_t)ds_signature_elements(&op->in[0]);
     (void)run;
-    for (size_t i = 0; i < n; i++)
-        ((uint8_t *)to[0])[i] = ((const uint8_t *)from[0])[i] == 0;
+    not_bools(to[0], from[0], from[0], n_frames * (size_t)ds_signature_elements(&op->in[0]), 1, 1);
 }
 DS_FRAMEWISE_FORWARD(logical_not)
 
@@ -231,30 +251,15 @@ KIND(where, "bnn", 'n')
              .reads = BINARY_READS_##ID ? DS_READS_ALL_X : 0)
 #define COMPARE(op_name, ID, text, ...) \
     OPERANDS(op_name, text, compare, DS_COMPARE_##ID, DS_OP_CONSTANT, .backward = NULL)
-/* By way of a block of its own: compilers can't see that what is written is read no more. */
-#define LOGICAL(op_name, text, ...)                                              \
-    VISITOR(op_name)                                                             \
-    {                                                                            \
-        enum { BLOCK = 64 };                                                     \
-        const uint8_t *const a = x[0], *const b = x[1];                          \
-        const size_t a_step = step[0], b_step = step[1];                         \
-        uint8_t *const to = y, block[BLOCK];                                     \
-        size_t done = 0;                                                         \
-        (void)op;                                                                \
-        (void)k;                                                                 \
-        for (; a_step == 1 && b_step == 1 && n - done >= BLOCK; done += BLOCK) { \
-            for (size_t i = 0; i < BLOCK; i++) {                                 \
-                const uint8_t u = a[done + i], v = b[done + i];                  \
-                block[i] = (uint8_t)(__VA_ARGS__);                               \
-            }                                                                    \
-            memcpy(to + done, block, BLOCK);                                     \
-        }                                                                        \
-        for (; done < n; done++) {                                               \
-            const uint8_t u = a[done * a_step], v = b[done * b_step];            \
-            to[done] = (uint8_t)(__VA_ARGS__);                                   \
-        }                                                                        \
-    }                                                                            \
-    KIND(op_name, "bb", 'b')                                                     \
+#define LOGICAL(op_name, text, ...)                          \
+    BOOLS(op_name, __VA_ARGS__)                              \
+    VISITOR(op_name)                                         \
+    {                                                        \
+        (void)op;                                            \
+        (void)k;                                             \
+        op_name##_bools(y, x[0], x[1], n, step[0], step[1]); \
+    }                                                        \
+    KIND(op_name, "bb", 'b')                                 \
     OPERANDS(op_name, text, op_name, 0, DS_OP_INPLACE | DS_OP_CONSTANT, .backward = NULL)
 #include "kernels/pointwise.def"
 OPERANDS(where, "Elements of a where the condition holds, else of b.", where, 0, 0,

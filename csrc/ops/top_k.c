@@ -88,7 +88,7 @@ static ds_status topk_infer(ds_op *op)
 DEFINE_ORDER(uint64_t, LESS_NUMBER)
 DEFINE_ORDER(ds_order_pair, ds_order_less)
 
-/* A row: of floats the key and the place are one number. */
+/* A row: where keys take 32 bits, as of floats and most integers, a key and its place are one number. */
 static void topk_row(const ds_op *op, void *room, char *values, int64_t *indices, const char *x,
                      size_t n)
 {
@@ -96,12 +96,19 @@ static void topk_row(const ds_op *op, void *room, char *values, int64_t *indices
     const uint64_t turn = op->attr[SMALLEST].i == 1 ? 0 : UINT64_MAX;
     const ds_dtype dtype = op->in[0].dtype;
     const size_t element = ds_op_element(op);
-    const bool one = dtype == DS_F32 && n < UINT32_MAX;
+    const uint64_t least = dtype == DS_I64 ? ((uint64_t)1 << 63) - ((uint64_t)1 << 31) : 0;
+    const bool floats = dtype == DS_F32;
+    bool one = dtype != DS_F64 && n < UINT32_MAX;
     uint64_t *const numbers = room;
     ds_order_pair *const pairs = room;
-    for (size_t i = 0; i < n && one; i++)
+    for (size_t i = 0; i < n && one && floats; i++)
         numbers[i] =
             ((ds_order_key(x + i * sizeof(float), DS_F32) ^ turn) & ~(uint64_t)UINT32_MAX) | i;
+    for (size_t i = 0; i < n && one && !floats; i++) {
+        const uint64_t key = ds_order_key(x + i * element, dtype) - least;
+        numbers[i] = ((key << 32 ^ turn) & ~(uint64_t)UINT32_MAX) | i;
+        one = key >> 32 == 0;
+    }
     for (size_t i = 0; i < n && !one; i++)
         pairs[i] = (ds_order_pair){ds_order_key(x + i * element, dtype) ^ turn, (int64_t)i};
     if (one)

@@ -28,6 +28,16 @@ class TestOperators:
         assert indices.numpy().tolist() == [[1, 3]] and values.numpy().tolist() == [[3, 3]]
         assert F.topk(ds.tensor(np.float32([[1, np.nan, 2]])), 2).indices.numpy().tolist() == [[1, 2]]
 
+    @pytest.mark.parametrize("limit", [2, 2**31, 2**31 + 2, 2**62])
+    def test_integers_of_any_size(self, rng, limit):
+        """Those of 32 bits are put in order otherwise than others: at both ends, and beyond."""
+        x = rng.integers(-limit, limit, (20, 9))
+        x[0, :4] = -limit, limit - 1, limit - 1, -limit
+        at = np.argsort(-x, axis=-1, kind="stable")
+        values, places = F.topk(ds.tensor(x), 5)
+        assert np.array_equal(places.numpy(), at[:, :5])
+        assert np.array_equal(values.numpy(), np.take_along_axis(x, at[:, :5], -1))
+
     def test_other_dimensions(self):
         x = tensor(4, 5)
         values, _ = F.topk(x, 2, dim=0, largest=False)
