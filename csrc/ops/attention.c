@@ -284,7 +284,7 @@ static void list_ahead(const attention_tasks *t, int i, size_t row, size_t group
     const ds_window next = any ? seen_window(t->op, t->run, i, row + 1) : (ds_window){0};
     const size_t n_bytes = (size_t)next.n * (i == K ? t->s.d_key : t->s.d_value) * t->s.element;
     const bool fits = n_bytes > 0 && n_bytes * t->s.groups <= MOST_AHEAD;
-    *from = (const char *)next.data + group * n_bytes;
+    *from = fits ? (const char *)next.data + group * n_bytes : NULL;
     *ahead = (ds_fetch){.rows = from, .n_rows = fits, .bytes = n_bytes};
 }
 
