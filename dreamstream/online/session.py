@@ -43,8 +43,6 @@ from .segments import StreamState, flatten
 
 C = TypeVar("C", bound="Call")
 
-_any, _all = np.logical_or.reduce, np.logical_and.reduce
-
 MOST_PREPARED = 1 << 28
 """Bytes of prepared weights that a session keeps; operations beyond it prepare theirs in every call."""
 LEAST_VERSIONED = 1 << 15
@@ -270,21 +268,18 @@ class Session:
             raise StreamMismatchError(
                 f"the inputs' number or rates changed while streams are live: {self.rates} before, {rates} now"
             )
-        n_inputs = len(rates)
-        before = np.array([s.frames if s else (0,) * n_inputs for s in states], np.int64)
-        before = before.reshape(len(ids), n_inputs)
-        now = before + np.array(lengths, np.int64).reshape(n_inputs, len(ids)).T
+        counts = _core.input_counts([None if s is None else s.frames for s in states], lengths, meta.eos)
         if moving > 1 and len(ids):
             fits = _core.together(
                 tuple((r.numerator, r.denominator) for r in rates[:moving]),
-                np.ascontiguousarray(now[:, :moving]),
+                np.ascontiguousarray(counts[:moving, :, 2].T),
                 self.skew,
             )
             if not fits.all():
                 raise StreamMismatchError(
                     "the inputs are further apart than the skew allows", [i for i, f in zip(ids, fits) if not f]
                 )
-        call = kind(self, meta, rates, before, now, states, [] if fresh else self.script, fresh, names)
+        call = kind(self, meta, rates, counts, states, [] if fresh else self.script, fresh, names)
         call.moving = moving
         call.given = kinds
         return call
@@ -359,8 +354,7 @@ class Call(Replayed):
         session: Session,
         meta: StreamMetadata,
         rates: tuple[Fraction, ...],
-        before: Any,
-        now: Any,
+        counts: Counts,
         states: Sequence[StreamState | None],
         script: list[Key],
         fresh: bool,
@@ -374,9 +368,11 @@ class Call(Replayed):
         self.context_limit = session.context_limit
         self.meta = meta
         self.ids = meta.ids
-        self.ended = np.ascontiguousarray(meta.eos)
+        self.ended = meta.eos
         self.rates = rates
-        self.frames_before, self.frames_now = before, now
+        self.input_counts = counts  # (inputs, rows, 4)
+        #: How many frames of each input the rows had before, and have now: (rows, inputs).
+        self.frames_before, self.frames_now = counts[:, :, 0].T, counts[:, :, 2].T
         self.old = states
         self.script = script
         self.fresh = fresh
@@ -427,17 +423,9 @@ class Call(Replayed):
 
     def input_edge(self, index: int, dtype: str, features: tuple[int, ...]) -> Edge:
         """Return the edge of one input."""
-        before, now = self.frames_before, self.frames_now
-        counts = np.empty((len(self.ids), 4), np.int64)
-        counts[:, :2] = before[:, index : index + 1]
-        counts[:, 2:] = now[:, index : index + 1]
-        # A stream begins with its first frame, or its end.
-        if not _all(before, None):
-            counts[~_any(before, 1), 1] = -1
-        if not _all(now, None):
-            counts[~(_any(now, 1) | self.ended), 3] = -1
         static = index >= self.moving
-        return Edge(self, self.session.lines.of_input(index, self.rates[index], dtype, features, static), counts)
+        line = self.session.lines.of_input(index, self.rates[index], dtype, features, static)
+        return Edge(self, line, self.input_counts[index])
 
     @property
     def committed(self) -> bool:

@@ -92,6 +92,8 @@ def has_lost_what_it_saved(node: Any) -> bool:
 enter_mode = torch._C._push_on_torch_function_stack
 leave_innermost_mode = torch._C._pop_torch_function_stack
 n_modes: Callable[[], int] = torch._C._len_torch_function_stack
+_n_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+_transformation: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 
 #: Returns what is called with tensors that are saved for a backward, or None.
 saved_tensors_hooks_on_top = torch._C._autograd._top_saved_tensors_default_hooks
@@ -124,8 +126,8 @@ def is_traced() -> bool:
 
 def is_watched() -> bool:
     """Return whether a mode, a transformation of `torch.func` or forward differentiation sees what runs."""
-    modes = n_modes() + torch._C._len_torch_dispatch_stack()
-    return modes > 0 or forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None
+    modes = n_modes() or _n_dispatch_modes()
+    return modes > 0 or forward_ad._current_level >= 0 or _transformation() is not None
 
 
 #: A PReLU of any operands that broadcast; `torch.prelu` wants the channels in the second dimension.

@@ -152,7 +152,7 @@ class TorchCall(Call):
         #: The rows of `store` with the states before the call, None where they are elsewhere (see `Table`).
         self.old_rows = self.gathered.run_in(self.store)
         self.index = rows_index([p.row for p in self.state_rows], device)
-        self.some_end = bool(np.count_nonzero(self.ended))
+        self.some_end = True in self.ended.tolist()
         #: Whether all rows stand at the same place, now and before: then they do so at every operation.
         self.alike = len(self.ids) == 1 or (
             bool(self.ids)
