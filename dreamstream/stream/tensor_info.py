@@ -46,8 +46,10 @@ class Layout(NamedTuple):
         All others.
     dims : tuple
         For each dimension ``"B"``, ``"L"``, ``"B_L"``, or the number of the feature axis.
-    order, back : list of int
-        What brings B, L and then the features to the front, and what undoes it.
+    order, back : list of int or None
+        What brings B, L and then the features to the front, and what undoes it; None where they stand so.
+    n_roles : int
+        How many dimensions are no features.
     """
 
     batch: int | None
@@ -55,8 +57,9 @@ class Layout(NamedTuple):
     joined: int | None
     features: list[int]
     dims: tuple[Any, ...]
-    order: list[int]
-    back: list[int]
+    order: list[int] | None
+    back: list[int] | None
+    n_roles: int
 
 
 @lru_cache(maxsize=256)
@@ -66,9 +69,11 @@ def layout_of(names: Names) -> Layout:
     features = [i for i, name in enumerate(names) if name not in _ROLES]
     numbers = iter(range(len(features)))
     dims = tuple([name if name in _ROLES else next(numbers) for name in names])
-    order = [axes[role] for role in _ROLES if role in axes] + features
-    back = sorted(range(len(order)), key=order.__getitem__)
-    return Layout(axes.get(BATCH), axes.get(LENGTH), axes.get(JOINED), features, dims, order, back)
+    order: list[int] | None = [axes[role] for role in _ROLES if role in axes] + features
+    back: list[int] | None = sorted(range(len(names)), key=order.__getitem__)
+    if order == back == list(range(len(names))):
+        order = back = None
+    return Layout(axes.get(BATCH), axes.get(LENGTH), axes.get(JOINED), features, dims, order, back, len(axes))
 
 
 @dataclass(frozen=True, eq=False)

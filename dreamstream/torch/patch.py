@@ -308,7 +308,7 @@ class TorchPatch(Patch):
         if self.backend in BACKENDS and (evaluated := self._evaluated(module, args, kwargs, meta.ids)):
             return evaluated[0]
         session: Any = self.session
-        values = [unpad(x._plain(), x._info) for x in tensors]
+        values = [unpad(x, x._info) for x in tensors]
         with session.hold(meta.ids):
             args, kwargs, given = session.take_given(module, args, kwargs, TorchGiven)
             names = self._tensor_names(module, session)  # which looks at the types in every call
@@ -400,7 +400,7 @@ class TorchPatch(Patch):
     def to_native(self, x: Any) -> Native | None:
         if not isinstance(x, StreamTensor) or x._info is None:
             return None
-        info, value = x._info, unpad(x._plain(), x._info)
+        info, value = x._info, unpad(x, x._info)
         if value.requires_grad and torch.is_grad_enabled():
             raise ModeError(
                 'gradients of an input are recorded, which an engine has not: use online(backend="auto")', x.ids

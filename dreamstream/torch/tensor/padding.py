@@ -23,6 +23,7 @@ from ...source_line import user_line
 from ...stream.rules import BATCH, LENGTH
 from ...stream.tensor_info import JOINED, Info, layout_of
 from ...stream.tree import map_leaves
+from ..private import without_subclass
 
 Ints = npt.NDArray[np.int64]
 
@@ -142,14 +143,13 @@ class _AsRows(torch.autograd.Function):
 # ---------------------------------------------------------------------- dimensions, by their names
 def unpad(padded: Tensor, info: Info) -> Tensor:
     """Return the frames ``[frames of all rows][features...]``, features as they are seen; differentiable."""
-    width, layout = info.width_of(padded.shape), layout_of(info.names)
-    grid = padded if layout.order == list(range(padded.dim())) else padded.permute(layout.order)
-    rank = len(layout.order) - len(layout.features)
-    if rank != 2:
-        grid = grid.reshape(len(info.meta), width, *grid.shape[rank:])
-    if info.is_full(width):
-        return grid.reshape(grid.shape[0] * width, *grid.shape[2:])
-    return flat(grid, info.meta.lengths)
+    layout = layout_of(info.names)
+    with without_subclass():
+        width = info.width_of(padded.shape)
+        grid = padded if layout.order is None else padded.permute(layout.order)
+        if layout.n_roles != 2:
+            grid = grid.reshape(len(info.meta), width, *grid.shape[layout.n_roles :])
+        return grid.flatten(0, 1) if info.is_full(width) else flat(grid, info.meta.lengths)
 
 
 def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:
@@ -157,20 +157,17 @@ def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:
 
     Zeros stand behind each row's frames. Where there is no L, rows without a frame are NaN (0 for integers).
     """
-    layout = layout_of(info.names)
-    framed = layout.length is not None or layout.joined is not None
+    layout, n = layout_of(info.names), len(info.meta)
     if width is None:
-        width = info.meta.max_length if framed else 1
-    n = len(info.meta)
+        width = info.meta.max_length if info.has_frames else 1
     if info.is_full(width):
-        grid = value.reshape(n, width, *value.shape[1:])
+        grid = value.unsqueeze(0) if n == 1 else value.reshape(n, width, *value.shape[1:])
     else:
-        fill = 0.0 if framed or not value.is_floating_point() else torch.nan
+        fill = 0.0 if info.has_frames or not value.is_floating_point() else torch.nan
         grid = as_rows(value, info.meta.lengths, width, fill)
-    rank = len(layout.order) - len(layout.features)
-    if rank != 2:
-        grid = grid.reshape((n * width,) * rank + value.shape[1:])
-    return grid if layout.back == list(range(grid.dim())) else grid.permute(layout.back)
+    if layout.n_roles != 2:
+        grid = grid.reshape((n * width,) * layout.n_roles + value.shape[1:])
+    return grid if layout.back is None else grid.permute(layout.back)
 
 
 def mask_of(info: Info, shape: Sequence[int], device: torch.device) -> Tensor:

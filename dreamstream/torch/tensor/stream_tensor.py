@@ -323,7 +323,7 @@ class StreamTensor(OfStreams, torch.Tensor):
     def frames(self) -> torch.Tensor:
         """Return the frames of all rows, ``(frames, *features)``, features as they are seen; differentiable."""
         info = self._require_outside("the frames")
-        return unpad(self._plain(), info)
+        return unpad(self, info)
 
     def stream(self, stream_id: str) -> torch.Tensor:
         """Return one stream's frames without padding and without B, sharing storage."""
