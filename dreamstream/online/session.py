@@ -117,6 +117,7 @@ class Session:
         self.given: dict[str, Any] = {}  # inputs that live streams were given once, with the kind of their values
         self.kinds: Sequence[Kind] = ()  # of the frames of live streams, by input
         self.held: Any = None  # what the module holds besides
+        self.arrival: Any = None  # of the last call, until anything else is published
         self.joined = Slot(Groups())
         self.draws = Draws()
         self._slots: dict[str, Slot] = {}
@@ -181,7 +182,7 @@ class Session:
         """
         if self._dirty:
             self._tidy()
-        transaction = _Transaction()
+        transaction, self.arrival = _Transaction(), None
         self._dirty = True
         for stream_id, new in states.items():
             slot = self._slots.get(stream_id)
@@ -269,23 +270,25 @@ class Session:
                 f"the inputs' number or rates changed while streams are live: {self.rates} before, {rates} now"
             )
         counts = _core.input_counts([None if s is None else s.frames for s in states], lengths, meta.eos)
-        if moving > 1 and len(ids):
-            fits = _core.together(
-                tuple((r.numerator, r.denominator) for r in rates[:moving]),
-                np.ascontiguousarray(counts[:moving, :, 2].T),
-                self.skew,
-            )
-            if not fits.all():
-                raise StreamMismatchError(
-                    "the inputs are further apart than the skew allows", [i for i, f in zip(ids, fits) if not f]
-                )
+        self.require_together(rates[:moving], counts, ids)
         call = kind(self, meta, rates, counts, states, [] if fresh else self.script, fresh, names)
         call.moving = moving
         call.given = kinds
         return call
 
-    def commit(self, call: Call) -> None:
-        """Publish a call's states: the last assignment but the tidying up does it."""
+    def require_together(self, rates: Sequence[Fraction], counts: Counts, ids: Sequence[str]) -> None:
+        """Refuse inputs of these rates, the first of those that are counted, that the skew doesn't allow."""
+        if len(rates) < 2 or not ids:
+            return
+        numbers = tuple((r.numerator, r.denominator) for r in rates)
+        fits = _core.together(numbers, np.ascontiguousarray(counts[: len(rates), :, 2].T), self.skew)
+        if not fits.all():
+            raise StreamMismatchError(
+                "the inputs are further apart than the skew allows", [i for i, f in zip(ids, fits) if not f]
+            )
+
+    def commit(self, call: Call) -> Mapping[str, StreamState | None]:
+        """Publish a call's states, and return them: the last assignment but the tidying up does it."""
         if call.n_done != len(call.script):
             raise ModeError(
                 f"the forward ran {call.n_done} streaming operations, but {len(call.script)} while these "
@@ -310,6 +313,7 @@ class Session:
         self.publish(new, (*call.also, (call.done, True)))
         for change in call.afterwards:
             change()
+        return new
 
     # ---------------------------------------------------------------- bytes and copies
     def to_parts(self, states: Any) -> list[bytes | None]:

@@ -274,15 +274,13 @@ class StreamMetadata:
             return True
         if not isinstance(other, StreamMetadata):
             return NotImplemented
-        return (
-            self._ids == other._ids
-            and np.array_equal(self._sos, other._sos)
-            and np.array_equal(self._eos, other._eos)
-            and np.array_equal(self._lengths, other._lengths)
-        )
+        return self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((self._ids, self._sos.tobytes(), self._eos.tobytes(), self._lengths.tobytes()))
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        return self._ids, self._sos.tobytes(), self._eos.tobytes(), self._lengths.tobytes()
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError("StreamMetadata is immutable; replace(...) returns a changed one")

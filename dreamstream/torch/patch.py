@@ -18,7 +18,6 @@ import torch
 from torch.nn.utils import parametrize
 
 from .. import _core
-from ..array.dtypes import name_of, nominal
 from ..array.first_frame import FirstFrame
 from ..array.lengths_of import LengthsOf
 from ..array.loop_lists import Gathered
@@ -27,11 +26,11 @@ from ..array.symbolic import as_symbolic, measured
 from ..errors import DreamStreamError, ModeError, StreamMismatchError
 from ..online.front import BACKENDS, CONVOLUTIONS
 from ..online.given import Given, Static, forgotten, input_names
-from ..online.handle import VALUES, Patch
+from ..online.handle import VALUES, VARIANTS, Patch
 from ..online.patch import PatchesItself
 from ..online.registered import registered_for
 from ..online.tracer import TRACER
-from ..stream.rules import Length, require_same_streams
+from ..stream.rules import Length
 from ..stream.where import offline_error, passes_on, raise_explained, runs_forward
 from . import private
 from .forward import gathering  # noqa: F401  (functions that forwards' copies call)
@@ -45,7 +44,8 @@ from .forward.running import current, running
 from .outside.attention import DeclaredContext
 from .private import pytree
 from .run import declared as _declared  # noqa: F401  (operators declared in Python take torch tensors)
-from .run.calls import TorchCall, TorchGiven, TorchSession
+from .run.arrivals import NARROW, Arrival
+from .run.calls import TorchGiven, TorchSession
 from .tensor import StreamTensor
 from .tensor.padding import unpad
 from .tensor.stream_tensor import SHELL
@@ -58,8 +58,6 @@ _CALLED, _CALLER = "_compiled_call_impl", "_wrapped_call_impl"
 _IGNORED = "__jit_ignored_attributes__"
 
 runs_forward(private.runs_modules)
-
-_NARROW = frozenset((torch.float16, torch.bfloat16))  # taken by modules of float32, exactly
 
 
 class Ignored(list[str]):
@@ -301,41 +299,29 @@ class TorchPatch(Patch):
     def _outermost(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Any]
     ) -> Any:
-        infos = [x._info for x in tensors]
-        meta = infos[0].meta
-        if len(infos) > 1:
-            require_same_streams([i.meta for i in infos])
-        if self.backend in BACKENDS and (evaluated := self._evaluated(module, args, kwargs, meta.ids)):
+        if self.backend in BACKENDS and (evaluated := self._evaluated(module, args, kwargs, tensors[0].ids)):
             return evaluated[0]
         session: Any = self.session
-        values = [unpad(x, x._info) for x in tensors]
-        with session.hold(meta.ids):
+        with session.hold(tensors[0].ids):
             args, kwargs, given = session.take_given(module, args, kwargs, TorchGiven)
             names = self._tensor_names(module, session)  # which looks at the types in every call
-            if self._is_single and not _NARROW.isdisjoint([v.dtype for v in values]):
-                values = [v.float() if v.dtype in _NARROW else v for v in values]
+            taped, detach = module.training and torch.is_grad_enabled(), self.train_variant == VARIANTS[0]
+            arrival: Arrival = session.arrival
+            if arrival is None or given or not arrival.serves(tensors, self._is_single, taped, detach):
+                arrival = Arrival(tensors, self._is_single, taped, detach)
+            values = arrival.frames(tensors)
             device = self._device(module, tensors, values)
-            rates, lengths, restarts = zip(*[(i.rate, i.meta.lengths, i.restart) for i in infos])
-            call = session.admit(meta, rates, lengths, True in restarts, lambda: names, TorchCall, given)
-            call.kinds = [(str(v.dtype), v.shape[1:]) for v in values]
-            if call.kinds != session.kinds:
-                call.require_kinds(input_names(module, args, kwargs, tensors))
-            taped = module.training and torch.is_grad_enabled()
-            call.begin(device, taped, self.options.train_variant == "chunk-wise-aligned")
+            inputs = partial(input_names, module, args, kwargs, tensors)
+            call = arrival.call(session, values, device, lambda: names, given, inputs)
             outputs = TorchOutputs(call, self.options.train_variant, module.training, taped)
             if taped:
-                whole_files = self.options.train_variant != "chunk-wise-aligned"
-                self._versions = self._versions.of_now(whole_files)
+                self._versions = self._versions.of_now(not detach)
                 outputs.versions = call.on_tape(self._versions)
             forward = outputs.forward = Forward(call, device)
             held = forward.held = session.held = session.held or TorchHeld(module)
             held.noted = False
-            inner = {}
-            for n, each in enumerate(given, len(tensors)):
-                inner[id(each)] = call.give(n, each, device)
-            for n, (x, value, info) in enumerate(zip(tensors, values, infos)):
-                edge = call.input_edge(n, name_of(nominal(value.dtype)), tuple(value.shape[1:]))
-                inner[id(x)] = Native.inside(value, info.dims, edge, info.names)
+            inner = {id(each): call.give(n, each, device) for n, each in enumerate(given, len(tensors))}
+            inner |= zip(map(id, tensors), arrival.inside(call, values))
 
             def enter(x: Any) -> Any:
                 if isinstance(x, LengthsOf):
@@ -367,7 +353,7 @@ class TorchPatch(Patch):
                         found, structure = pytree.tree_flatten(result)
                         rebuilt = structure.unflatten
                     result = rebuilt(outputs.given([_measured(x) for x in found]))
-                session.commit(call)
+                arrival.follow(call, session.commit(call).values())
             except BaseException as error:
                 forward.leave()
                 if not call.committed:
@@ -406,7 +392,7 @@ class TorchPatch(Patch):
                 'gradients of an input are recorded, which an engine has not: use online(backend="auto")', x.ids
             )
         value = value.detach()
-        value = (value.float() if value.dtype in _NARROW else value).cpu().contiguous()
+        value = (value.float() if value.dtype in NARROW else value).cpu().contiguous()
         out = Native._make(value.numpy(), info.dims, info.names, info.meta, info.starts, info.rate, None)
         out.restart = info.restart
         return out

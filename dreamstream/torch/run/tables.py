@@ -148,28 +148,35 @@ class Record:
 
 
 class Gathered:
-    """The states before a call, row by row of its batch."""
+    """The states of a batch, row by row, where they are, or go.
+
+    Attributes
+    ----------
+    places : sequence of (StateRow or None)
+        None where a stream begins.
+    index : slice, Tensor or None
+        What picks them of their store, if they all have the same.
+    """
 
     def __init__(self, places: Sequence[StateRow | None], device: torch.device) -> None:
-        self.n_rows, self._places, self._device = len(places), places, device
+        self.n_rows, self.places, self._device = len(places), places, device
         self.some_fresh = None in places
         self._indices: dict[tuple[int, bool], Tensor] = {}
-        self._run: slice | None = None  # where all rows lie evenly in one store
-        self._store = None if self.some_fresh or not places else places[0].store
-        if self._store is not None and all([p.store is self._store for p in places]):
-            index = rows_index([p.row for p in places], device)
-            self._run = index if isinstance(index, slice) else None
+        found = [p for p in places if p is not None]
+        self._store = found[0].store if found and not self.some_fresh else None
+        is_one = all([p.store is self._store for p in found])
+        self.index = rows_index([p.row for p in found], device) if is_one else None
 
     @cached_property
     def fresh(self) -> npt.NDArray[np.bool_]:
         """Which rows begin."""
-        return np.array([p is None for p in self._places], bool)
+        return np.array([p is None for p in self.places], bool)
 
     @cached_property
     def _stores(self) -> list[tuple[Any, Ints, Ints]]:
         """The stores, each with the rows there and those of the batch that have them."""
         found: dict[int, tuple[Any, list[int], list[int]]] = {}
-        for i, p in enumerate(self._places):
+        for i, p in enumerate(self.places):
             if p is not None:
                 _, rows, own = found.setdefault(id(p.store), (p.store, [], []))
                 rows.append(p.row)
@@ -183,17 +190,17 @@ class Gathered:
 
     def run_in(self, store: Any) -> slice | None:
         """Return where all rows lie evenly in this store, None where they don't."""
-        return self._run if self._store is store else None
+        return self.index if self._store is store and isinstance(self.index, slice) else None
 
     def rows(self, key: Hashable, copy: bool = False) -> Tensor | None:
         """Return ``(B, ...)`` of a key; what new streams have there is anything. None: nobody has it.
 
         Without `copy` it may share the store's memory, which the call after the next overwrites.
         """
-        if self._run is not None:
+        if self._store is not None and isinstance(self.index, slice):
             whole = self._store.get(key)
             if whole is not None and whole.device == self._device:
-                part: Tensor = whole[self._run]
+                part: Tensor = whole[self.index]
                 return part.clone() if copy else part
         found = [(store.get(key), rows, own) for store, rows, own in self._stores]
         parts = [(tensor.to(self._device), rows, own) for tensor, rows, own in found if tensor is not None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
@@ -143,13 +143,24 @@ class _AsRows(torch.autograd.Function):
 # ---------------------------------------------------------------------- dimensions, by their names
 def unpad(padded: Tensor, info: Info) -> Tensor:
     """Return the frames ``[frames of all rows][features...]``, features as they are seen; differentiable."""
-    layout = layout_of(info.names)
     with without_subclass():
-        width = info.width_of(padded.shape)
-        grid = padded if layout.order is None else padded.permute(layout.order)
-        if layout.n_roles != 2:
-            grid = grid.reshape(len(info.meta), width, *grid.shape[layout.n_roles :])
-        return grid.flatten(0, 1) if info.is_full(width) else flat(grid, info.meta.lengths)
+        shape = padded.shape
+    return unpadding(info, shape)(padded)
+
+
+def unpadding(info: Info, shape: torch.Size) -> Callable[[Tensor], Tensor]:
+    """Return what gives the frames of padded tensors of this shape, of which the same is known."""
+    layout, width = layout_of(info.names), info.width_of(shape)
+    n, lengths = len(info.meta), None if info.is_full(width) else info.meta.lengths
+
+    def frames(padded: Tensor) -> Tensor:
+        with without_subclass():
+            grid = padded if layout.order is None else padded.permute(layout.order)
+            if layout.n_roles != 2:
+                grid = grid.reshape(n, width, *grid.shape[layout.n_roles :])
+            return grid.flatten(0, 1) if lengths is None else flat(grid, lengths)
+
+    return frames
 
 
 def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:

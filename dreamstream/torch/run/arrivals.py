@@ -1,0 +1,117 @@
+"""What a call need not find out again that brings frames as the call before did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _core
+from ...array.dtypes import name_of, nominal
+from ...array.stream_tensor import StreamTensor as Native
+from ...online.given import Given
+from ...stream.rules import require_same_streams
+from ..private import without_subclass
+from ..tensor import StreamTensor
+from ..tensor.padding import unpadding
+from .calls import TorchCall
+from .tables import Gathered
+
+NARROW = frozenset((torch.float16, torch.bfloat16))  #: Taken by modules of float32, exactly.
+
+
+class Arrival:
+    """How the frames of a call arrive, and of those that follow it and bring the like.
+
+    It serves calls that get as many frames of the same streams as the one before, in tensors of the same names,
+    rates, sizes, types and device, in the same mode, where no stream begins or ends, and where nothing but such a
+    call has changed the session since (`Session.publish` forgets it). These need not look at names, sizes and types
+    again, nor at ids and progress; their counts are those of the call before, each so many frames later, and their
+    states lie where those of the call before the last lay.
+
+    Parameters
+    ----------
+    tensors : sequence of StreamTensor
+    single : bool
+        Whether the module's parameters are float32, so that narrower frames become float32.
+    taped, detach : bool
+        Whether states stay on the tape, and whether they are cut off from it.
+
+    Raises
+    ------
+    StreamMismatchError
+        Inputs of different streams.
+    """
+
+    def __init__(self, tensors: Sequence[StreamTensor], single: bool, taped: bool, detach: bool) -> None:
+        self._infos = [x._info for x in tensors]
+        self.meta = self._infos[0].meta
+        if len(tensors) > 1:
+            require_same_streams([i.meta for i in self._infos])
+        with without_subclass():
+            self._kinds = [(x.dtype, x.shape, x.device) for x in tensors]
+        self._mode = single, taped, detach
+        #: What gives each input's frames, and whether these are made wider.
+        self._frames = [unpadding(i, kind[1]) for i, kind in zip(self._infos, self._kinds)]
+        self._widened = [single and kind[0] in NARROW for kind in self._kinds]
+        self._types: list[tuple[str, tuple[int, ...]]] = []
+        self._lengths = [i.meta.lengths for i in self._infos]
+        #: Behind a call that others may follow: the states that it left, and where they are.
+        self._states: list[Any] = []
+        self._places: tuple[Gathered, Gathered | None, bool] | None = None
+
+    def serves(self, tensors: Sequence[StreamTensor], single: bool, taped: bool, detach: bool) -> bool:
+        """Whether it is right for the next call; see above."""
+        if len(tensors) != len(self._infos) or self._mode != (single, taped, detach):
+            return False
+        with without_subclass():
+            kinds = [(x.dtype, x.shape, x.device) for x in tensors]
+        return kinds == self._kinds and all([x._info.comes_as(i) for x, i in zip(tensors, self._infos)])
+
+    def frames(self, tensors: Sequence[StreamTensor]) -> list[Tensor]:
+        """Return each input's frames."""
+        values = [frames(x) for frames, x in zip(self._frames, tensors)]
+        if True in self._widened:
+            values = [v.float() if wide else v for v, wide in zip(values, self._widened)]
+        return values
+
+    def call(
+        self,
+        session: Any,
+        values: Sequence[Tensor],
+        device: torch.device,
+        names: Callable[[], Mapping[int, str]],
+        given: Sequence[Given],
+        inputs: Callable[[], Sequence[str]],
+    ) -> TorchCall:
+        """Begin the call; `inputs` gives the names of its inputs, where they are wrong."""
+        _, taped, detach = self._mode
+        if self._places is None:
+            rates, restarts = zip(*[(i.rate, i.restart) for i in self._infos])
+            call = session.admit(self.meta, rates, self._lengths, True in restarts, names, TorchCall, given)
+            call.kinds = [(str(v.dtype), v.shape[1:]) for v in values]
+            if call.kinds != session.kinds:
+                call.require_kinds(inputs())
+            self._types = [(name_of(nominal(v.dtype)), tuple(v.shape[1:])) for v in values]
+        else:
+            counts = _core.input_counts([s.frames for s in self._states], self._lengths, self.meta.eos)
+            session.require_together(session.rates, counts, self.meta.ids)
+            call = TorchCall(session, self.meta, session.rates, counts, self._states, session.script, False, names)
+            call.kinds = session.kinds
+        call.begin(device, taped, detach, self._places)
+        return call
+
+    def inside(self, call: TorchCall, values: Sequence[Tensor]) -> list[Native]:
+        """Return the inputs as the forward sees them."""
+        edges = [call.input_edge(n, *kind) for n, kind in enumerate(self._types)]
+        return [Native.inside(v, i.dims, e, i.names) for v, i, e in zip(values, self._infos, edges)]
+
+    def follow(self, call: TorchCall, states: Iterable[Any]) -> None:
+        """Let calls that bring the like follow one that has left these states."""
+        if call.given or self.meta.any_starting_or_ending:
+            return
+        self._states = list(states)
+        self._places = call.written, None if call.keeps_tape else call.gathered, call.alike
+        call.session.arrival = self
