@@ -77,6 +77,11 @@ class Outputs:
         """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""
         raise NotImplementedError
 
+    def now(self, inner: Any, values: Sequence[Any]) -> Any:
+        """Return this call's frames of an output as such a tensor."""
+        first = self.parts(inner)[0]
+        return self.outside(inner, values, first.meta, first.starts)
+
     # ---------------------------------------------------------------- what leaves
     def given(self, found: Sequence[Any]) -> list[Any]:
         """Return what a forward returned as its caller sees it; the call then publishes the groups."""
@@ -104,7 +109,7 @@ class Outputs:
             values = [self.guarded(v, self._group) for v in values]
         elif self._groups is not None and any(s is not None for s in self._call.old):
             values = list(map(self.cut_off, values))
-        return self.outside(inner, values, parts[0].meta, parts[0].starts)
+        return self.now(inner, values)
 
     def _whole(self, inner: Sequence[Any]) -> tuple[Groups, list[Any]]:
         """Hold the frames back; return those of the files whose groups have ended."""

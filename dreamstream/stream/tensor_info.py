@@ -76,7 +76,7 @@ def layout_of(names: Names) -> Layout:
     return Layout(axes.get(BATCH), axes.get(LENGTH), axes.get(JOINED), features, dims, order, back, len(axes))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Info:
     """Names of the dimensions, streams of the rows, and where their frames stand.
 

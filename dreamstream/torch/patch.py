@@ -45,7 +45,7 @@ from .outside.attention import DeclaredContext
 from .private import pytree
 from .run import declared as _declared  # noqa: F401  (operators declared in Python take torch tensors)
 from .run.arrivals import NARROW, Arrival
-from .run.calls import TorchGiven, TorchSession
+from .run.calls import Mode, TorchGiven, TorchSession
 from .tensor import StreamTensor
 from .tensor.padding import unpad
 from .tensor.stream_tensor import SHELL
@@ -305,10 +305,12 @@ class TorchPatch(Patch):
         with session.hold(tensors[0].ids):
             args, kwargs, given = session.take_given(module, args, kwargs, TorchGiven)
             names = self._tensor_names(module, session)  # which looks at the types in every call
-            taped, detach = module.training and torch.is_grad_enabled(), self.train_variant == VARIANTS[0]
+            recorded = torch.is_grad_enabled()
+            taped, detach = module.training and recorded, self.train_variant == VARIANTS[0]
+            mode = Mode(taped, detach, not (recorded or private.is_watched()), self._is_single)
             arrival: Arrival = session.arrival
-            if arrival is None or given or not arrival.serves(tensors, self._is_single, taped, detach):
-                arrival = Arrival(tensors, self._is_single, taped, detach)
+            if arrival is None or given or not arrival.serves(tensors, mode):
+                arrival = Arrival(tensors, mode)
             values = arrival.frames(tensors)
             device = self._device(module, tensors, values)
             inputs = partial(input_names, module, args, kwargs, tensors)

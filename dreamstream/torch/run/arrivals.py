@@ -16,7 +16,7 @@ from ...stream.rules import require_same_streams
 from ..private import without_subclass
 from ..tensor import StreamTensor
 from ..tensor.padding import unpadding
-from .calls import TorchCall
+from .calls import Mode, TorchCall
 from .tables import Gathered
 
 NARROW = frozenset((torch.float16, torch.bfloat16))  #: Taken by modules of float32, exactly.
@@ -34,10 +34,7 @@ class Arrival:
     Parameters
     ----------
     tensors : sequence of StreamTensor
-    single : bool
-        Whether the module's parameters are float32, so that narrower frames become float32.
-    taped, detach : bool
-        Whether states stay on the tape, and whether they are cut off from it.
+    mode : Mode
 
     Raises
     ------
@@ -45,26 +42,27 @@ class Arrival:
         Inputs of different streams.
     """
 
-    def __init__(self, tensors: Sequence[StreamTensor], single: bool, taped: bool, detach: bool) -> None:
+    def __init__(self, tensors: Sequence[StreamTensor], mode: Mode) -> None:
         self._infos = [x._info for x in tensors]
         self.meta = self._infos[0].meta
         if len(tensors) > 1:
             require_same_streams([i.meta for i in self._infos])
         with without_subclass():
             self._kinds = [(x.dtype, x.shape, x.device) for x in tensors]
-        self._mode = single, taped, detach
+        self._mode = mode
         #: What gives each input's frames, and whether these are made wider.
-        self._frames = [unpadding(i, kind[1]) for i, kind in zip(self._infos, self._kinds)]
-        self._widened = [single and kind[0] in NARROW for kind in self._kinds]
+        self._frames = [unpadding(i, kind[1], mode.plain) for i, kind in zip(self._infos, self._kinds)]
+        self._widened = [mode.single and kind[0] in NARROW for kind in self._kinds]
         self._types: list[tuple[str, tuple[int, ...]]] = []
+        self._outputs: dict[Any, Any] = {}  # what makes outputs of frames; see `TorchOutputs.now`
         self._lengths = [i.meta.lengths for i in self._infos]
         #: Behind a call that others may follow: the states that it left, and where they are.
         self._states: list[Any] = []
         self._places: tuple[Gathered, Gathered | None, bool] | None = None
 
-    def serves(self, tensors: Sequence[StreamTensor], single: bool, taped: bool, detach: bool) -> bool:
+    def serves(self, tensors: Sequence[StreamTensor], mode: Mode) -> bool:
         """Whether it is right for the next call; see above."""
-        if len(tensors) != len(self._infos) or self._mode != (single, taped, detach):
+        if len(tensors) != len(self._infos) or self._mode != mode:
             return False
         with without_subclass():
             kinds = [(x.dtype, x.shape, x.device) for x in tensors]
@@ -87,7 +85,6 @@ class Arrival:
         inputs: Callable[[], Sequence[str]],
     ) -> TorchCall:
         """Begin the call; `inputs` gives the names of its inputs, where they are wrong."""
-        _, taped, detach = self._mode
         if self._places is None:
             rates, restarts = zip(*[(i.rate, i.restart) for i in self._infos])
             call = session.admit(self.meta, rates, self._lengths, True in restarts, names, TorchCall, given)
@@ -100,7 +97,7 @@ class Arrival:
             session.require_together(session.rates, counts, self.meta.ids)
             call = TorchCall(session, self.meta, session.rates, counts, self._states, session.script, False, names)
             call.kinds = session.kinds
-        call.begin(device, taped, detach, self._places)
+        call.begin(device, self._mode, self._places, self._outputs)
         return call
 
     def inside(self, call: TorchCall, values: Sequence[Tensor]) -> list[Native]:

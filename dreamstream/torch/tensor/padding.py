@@ -148,10 +148,23 @@ def unpad(padded: Tensor, info: Info) -> Tensor:
     return unpadding(info, shape)(padded)
 
 
-def unpadding(info: Info, shape: torch.Size) -> Callable[[Tensor], Tensor]:
-    """Return what gives the frames of padded tensors of this shape, of which the same is known."""
-    layout, width = layout_of(info.names), info.width_of(shape)
-    n, lengths = len(info.meta), None if info.is_full(width) else info.meta.lengths
+def unpadding(info: Info, shape: Sequence[int], plain: bool = False) -> Callable[[Tensor], Tensor]:
+    """Return what gives the frames of padded tensors of this shape, of which the same is known.
+
+    With `plain` nothing but the values counts: no gradient, and no mode that sees how they are taken.
+    """
+    layout, width, n = layout_of(info.names), info.width_of(shape), len(info.meta)
+    lengths = None if info.is_full(width) else info.meta.lengths
+    if plain and n == 1 and lengths is None and layout.n_roles:
+        axes = (layout.order or range(len(shape)))[-1 - len(layout.features) :]
+        sizes = [shape[axis] for axis in axes]
+
+        def view(padded: Tensor) -> Tensor:
+            with without_subclass():
+                strides = padded.stride()
+                return padded.as_strided(sizes, [strides[axis] for axis in axes])
+
+        return view
 
     def frames(padded: Tensor) -> Tensor:
         with without_subclass():
@@ -168,17 +181,41 @@ def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:
 
     Zeros stand behind each row's frames. Where there is no L, rows without a frame are NaN (0 for integers).
     """
-    layout, n = layout_of(info.names), len(info.meta)
+    return padding(info, value.shape[1:], width)(value)
+
+
+def padding(
+    info: Info, features: Sequence[int], width: int | None = None, plain: bool = False
+) -> Callable[[Tensor], Tensor]:
+    """Return what gives the padded tensors, as `pad` does; `plain`: see `unpadding`."""
+    layout, n, meta, framed = layout_of(info.names), len(info.meta), info.meta, info.has_frames
     if width is None:
-        width = info.meta.max_length if info.has_frames else 1
-    if info.is_full(width):
-        grid = value.unsqueeze(0) if n == 1 else value.reshape(n, width, *value.shape[1:])
-    else:
-        fill = 0.0 if info.has_frames or not value.is_floating_point() else torch.nan
-        grid = as_rows(value, info.meta.lengths, width, fill)
-    if layout.n_roles != 2:
-        grid = grid.reshape((n * width,) * layout.n_roles + value.shape[1:])
-    return grid if layout.back is None else grid.permute(layout.back)
+        width = meta.max_length if framed else 1
+    full = info.is_full(width)
+    if plain and full and layout.n_roles:
+        roles = (n, width) if layout.n_roles == 2 else (n * width,)
+        order = layout.back or range(layout.n_roles + len(features))
+        sizes = [(*roles, *features)[axis] for axis in order]
+
+        def view(value: Tensor) -> Tensor:
+            strides = value.stride()
+            own = (width * strides[0], *strides) if layout.n_roles == 2 else strides
+            return value.as_strided(sizes, [own[axis] for axis in order])
+
+        return view
+
+    def padded(value: Tensor) -> Tensor:
+        if full:
+            grid = value.unsqueeze(0) if n == 1 else value.reshape(n, width, *features)
+        else:
+            grid = as_rows(
+                value, meta.lengths, width, 0.0 if framed or not value.is_floating_point() else torch.nan
+            )
+        if layout.n_roles != 2:
+            grid = grid.reshape((n * width,) * layout.n_roles + tuple(features))
+        return grid if layout.back is None else grid.permute(layout.back)
+
+    return padded
 
 
 def mask_of(info: Info, shape: Sequence[int], device: torch.device) -> Tensor:
