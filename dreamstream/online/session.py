@@ -300,12 +300,11 @@ class Session:
         states = call.states()
         sources = list(zip(*call.left)) if call.left else [()] * len(call.ids)
         new: dict[str, StreamState | None] = {}
-        for row, (stream_id, frames, ended) in enumerate(
-            zip(call.ids, call.frames_now.tolist(), call.meta.eos.tolist())
-        ):
+        frames = list(zip(*call.input_counts[:, :, 2].tolist()))
+        for row, (stream_id, ended) in enumerate(zip(call.ids, call.ended.tolist())):
             key = call.keys[row] if call.keys else None
             once = call.once[row] if call.once else ()
-            new[stream_id] = None if ended else StreamState(tuple(frames), states[row], sources[row], key, once)
+            new[stream_id] = None if ended else StreamState(frames[row], states[row], sources[row], key, once)
         self.script, self.rates, self.given = call.script, call.rates, call.given  # while streams are live
         self.kinds = call.kinds
         if call.keys is not None:
@@ -352,6 +351,12 @@ class Call(Replayed):
     """
 
     library: Library = NATIVE
+    misused: NotStreamableError | None = None
+    _named: Mapping[int, str] | None = None
+    keys: list[int] | None = None  #: By which the rows draw, once one has drawn.
+    _drawn = 0, 0  # the place of the last that drew, and how many did so there
+    kinds: Sequence[Kind] = ()
+    also: Sequence[tuple[Slot, Any]] = ()  #: What else its commit publishes.
 
     def __init__(
         self,
@@ -367,7 +372,6 @@ class Call(Replayed):
         self.session = session
         self.buffers = session.buffers
         self.guard: Any = None
-        self.misused: NotStreamableError | None = None
         self.buffer_limit = session.buffer_limit
         self.context_limit = session.context_limit
         self.meta = meta
@@ -375,8 +379,6 @@ class Call(Replayed):
         self.ended = meta.eos
         self.rates = rates
         self.input_counts = counts  # (inputs, rows, 4)
-        #: How many frames of each input the rows had before, and have now: (rows, inputs).
-        self.frames_before, self.frames_now = counts[:, :, 0].T, counts[:, :, 2].T
         self.old = states
         self.script = script
         self.fresh = fresh
@@ -384,21 +386,26 @@ class Call(Replayed):
         self.facts = session.facts
         self.recording: Recording | None = None
         self._names = names
-        self._named: Mapping[int, str] | None = None
         self.new: list[Sequence[Any]] = []
         self.left: list[Sequence[Any]] = []  # per operation where gradients of the rows' states go, if anywhere
         self.n_done = 0
-        self.keys: list[int] | None = None  # by which the rows draw, once one has drawn
-        self._drawn = 0, 0  # the place of the last that drew, and how many did so there
         self.afterwards: list[Callable[[], None]] = []  # what changes when the call has succeeded
         self.over = False  # the forward has returned
-        self.kinds: Sequence[Kind] = ()
         self.given: dict[str, Any] = {}  # see Session.given
         self.moving = len(rates)  # inputs before those that are given once
         self.once: list[Sequence[Any]] = []  # per row their values
         self.done = Slot(False)
-        self.also: Sequence[tuple[Slot, Any]] = ()  # what else its commit publishes
         self.fail_at: int | None = None
+
+    @property
+    def frames_before(self) -> Any:
+        """How many frames of each input the rows had before the call, ``(rows, inputs)``."""
+        return self.input_counts[:, :, 0].T
+
+    @property
+    def frames_now(self) -> Any:
+        """How many they have now."""
+        return self.input_counts[:, :, 2].T
 
     def require_kinds(self, names: Sequence[str]) -> None:
         """Refuse inputs of types that no operator takes, or other than those of live streams (DTypeError)."""

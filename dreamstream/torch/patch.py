@@ -302,7 +302,7 @@ class TorchPatch(Patch):
         if self.backend in BACKENDS and (evaluated := self._evaluated(module, args, kwargs, tensors[0].ids)):
             return evaluated[0]
         session: Any = self.session
-        with session.hold(tensors[0].ids):
+        with session.hold(tensors[0]._info.meta.ids):
             args, kwargs, given = session.take_given(module, args, kwargs, TorchGiven)
             names = self._tensor_names(module, session)  # which looks at the types in every call
             recorded = torch.is_grad_enabled()
@@ -422,7 +422,7 @@ class TorchPatch(Patch):
         ModeError
             Where element types have changed while streams are live.
         """
-        if self._names is None or not session.is_live:
+        if self._names is None or (session.arrival is None and not session.is_live):
             named = [*module.named_parameters(), *module.named_buffers()]
             self._names = {id(t): n for n, t in named}
             self._named = [t for _, t in named]  # so that no other tensor takes their place in memory

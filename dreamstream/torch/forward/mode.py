@@ -106,6 +106,13 @@ class Forward(Repeats, TorchFunctionMode):
         In a capture: the modules' paths by identity.
     """
 
+    held: TorchHeld | None = None
+    gradients: Gradients | None
+    drawn: Drawn | None
+    watching: Callable[[], None] | None  # runs before what is done with streams
+    _outer: Forward | None = None
+    _beneath: NotStreamableError | None = None
+
     def __init__(
         self,
         entry: Any,
@@ -114,20 +121,14 @@ class Forward(Repeats, TorchFunctionMode):
         paths: Mapping[int, str] | None = None,
     ) -> None:
         super().__init__()
-        self.entry = entry
-        self.device = device
-        self.arrays = arrays
-        self.paths, self.sums = paths or {}, dict[Any, Any]()  # `sums` is of what great tensors hold
+        self.entry, self.device = entry, device
+        self.arrays, self.paths = arrays, paths or {}
+        self.sums: dict[Any, Any] = {}  # of what great tensors hold
         self._parameters: dict[int, Constant] = getattr(entry, "parameters", {})
-        self._outer: Forward | None = None
-        self.held: TorchHeld | None = None
-        self.gradients: Gradients | None = None
-        self.drawn: Drawn | None = None
-        self._beneath: NotStreamableError | None = None
+        self.gradients, self.drawn, self.watching = None, None, None
         self._session = getattr(entry, "session", None)
         self._has_loose: bool = getattr(self._session, "has_loose", False)
         self.depth = 0
-        self.watching: Callable[[], None] | None = None  # runs before what is done with streams
 
     @passes_on
     def asked(

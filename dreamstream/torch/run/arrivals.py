@@ -107,7 +107,7 @@ class Arrival:
 
     def follow(self, call: TorchCall, states: Iterable[Any]) -> None:
         """Let calls that bring the like follow one that has left these states."""
-        if call.given or self.meta.any_starting_or_ending:
+        if self._places is None and (call.given or self.meta.any_starting_or_ending):
             return
         self._states = list(states)
         self._places = call.written, None if call.keeps_tape else call.gathered, call.alike
