@@ -29,7 +29,7 @@ __all__ = [
     "APPLY", "CALLS_USERS", "BackwardHookFunction", "CheckpointFunction", "active_modes", "current_node",
     "detects_causality", "enter_mode", "graph_task", "has_hooks", "has_lost_what_it_saved",
     "hooks_of", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed",
-    "is_watched", "keep", "kept_by_checkpoint", "leave_innermost_mode", "n_modes", "onnx_type", "original_of",
+    "is_watched", "keep", "kept_by_checkpoint", "leave_innermost_mode", "mode_at", "n_modes", "onnx_type", "original_of",
     "own_buffers", "own_tensors", "prelu_kernel", "pytree", "recurrent_function", "recurrent_weights",
     "runs_modules", "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler", "set_gradients",
     "uncompiled", "will_run", "without_functions", "without_subclass",
@@ -92,6 +92,7 @@ def has_lost_what_it_saved(node: Any) -> bool:
 enter_mode = torch._C._push_on_torch_function_stack
 leave_innermost_mode = torch._C._pop_torch_function_stack
 n_modes: Callable[[], int] = torch._C._len_torch_function_stack
+mode_at: Callable[[int], Any] = torch._C._get_function_stack_at  # from the outermost on
 _n_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _transformation: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 

@@ -35,7 +35,7 @@ from ...stream.context import declared_here
 from ...stream.rules import Length, open_branch
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, WRITTEN, is_of_streams, passes_on, refused
-from ..private import active_modes, enter_mode, leave_innermost_mode, n_modes, set_gradients
+from ..private import active_modes, enter_mode, leave_innermost_mode, mode_at, n_modes, set_gradients
 from ..tensor.stream_tensor import SHELL, StreamTensor
 from . import per_frame
 from .arguments import (
@@ -187,7 +187,10 @@ class Forward(Repeats, TorchFunctionMode):
 
     def leave(self, *exception: Any) -> None:
         """Be active no more, however far a with statement that was interrupted had come."""
-        modes = active_modes()
+        if self.depth and n_modes() == self.depth and mode_at(self.depth - 1) is self:
+            modes = [self]
+        else:
+            modes = active_modes()
         for _ in modes[modes.index(self) :] if self in modes else ():
             leave_innermost_mode()
         if RUNNING.get() is self:

@@ -49,7 +49,8 @@ class Arrival:
             require_same_streams([i.meta for i in self._infos])
         with without_subclass():
             self._kinds = [(x.dtype, x.shape, x.device) for x in tensors]
-        self._mode = mode
+        self._mode, self._plain = mode, mode.plain and self._kinds[0][2].type == "cpu"
+        self._dims = [(i.dims, i.names) for i in self._infos]
         #: What gives each input's frames, and whether these are made wider.
         self._frames = [unpadding(i, kind[1], mode.plain) for i, kind in zip(self._infos, self._kinds)]
         self._widened = [mode.single and kind[0] in NARROW for kind in self._kinds]
@@ -97,13 +98,13 @@ class Arrival:
             session.require_together(session.rates, counts, self.meta.ids)
             call = TorchCall(session, self.meta, session.rates, counts, self._states, session.script, False, names)
             call.kinds = session.kinds
-        call.begin(device, self._mode, self._places, self._outputs)
+        call.begin(device, self._mode, self._plain, self._places, self._outputs)
         return call
 
     def inside(self, call: TorchCall, values: Sequence[Tensor]) -> list[Native]:
         """Return the inputs as the forward sees them."""
         edges = [call.input_edge(n, *kind) for n, kind in enumerate(self._types)]
-        return [Native.inside(v, i.dims, e, i.names) for v, i, e in zip(values, self._infos, edges)]
+        return [Native.inside(v, dims, e, names) for v, (dims, names), e in zip(values, self._dims, edges)]
 
     def follow(self, call: TorchCall, states: Iterable[Any]) -> None:
         """Let calls that bring the like follow one that has left these states."""

@@ -150,10 +150,12 @@ class TorchCall(Call):
     plain = False  #: Whether values are memory of the processor, of which nothing but the call takes notice.
     has_converted = False  #: Whether positions have become streams in it.
 
-    def begin(self, device: torch.device, mode: Mode, places: Any = None, outputs: Any = None) -> None:
+    def begin(
+        self, device: torch.device, mode: Mode, plain: bool, places: Any = None, outputs: Any = None
+    ) -> None:
         """Say where and how this call computes, and find the rows' states.
 
-        `places` are known behind a call that brought the like: where the states are, where they go, if into a
+        `plain` is the attribute. `places` are known behind a call that brought the like: where the states are, where they go, if into a
         table, and whether rows are alike; `outputs` is what makes outputs of frames, where that is known.
         """
         self.device, session = device, self.session
@@ -161,7 +163,7 @@ class TorchCall(Call):
             session.real = real
             session.courses.clear()
         self.parameters = self.session.parameters
-        self.keeps_tape, self.plain = mode.taped, mode.plain and device.type == "cpu"
+        self.keeps_tape, self.plain = mode.taped, plain
         self.outputs = {} if outputs is None else outputs
         if self.fresh or self.session.table.device != device:  # the module may have been moved
             self.session.table = Table(device)

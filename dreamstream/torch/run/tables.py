@@ -186,7 +186,8 @@ class Gathered:
     @property
     def versions(self) -> frozenset[Any]:
         """Those of the parameters on whose tape the rows go on."""
-        return frozenset[Any]().union(*[s.versions for s, _, _ in self._stores if isinstance(s, Record)])
+        stores = {p.store for p in self.places if p is not None}
+        return frozenset[Any]().union(*[s.versions for s in stores if isinstance(s, Record)])
 
     def run_in(self, store: Any) -> slice | None:
         """Return where all rows lie evenly in this store, None where they don't."""

@@ -7,10 +7,14 @@ from typing import Any
 
 import torch
 
+from ...array.first_frame import FirstFrame
+from ...array.loop_lists import Gathered
+from ...array.symbolic import measured
 from ...errors import StreamMismatchError
 from ...online.groups import Group
 from ...online.outputs import Outputs
 from ...stream.metadata import StreamMetadata
+from ...stream.rules import Length
 from ..forward.complex_pair import Complex
 from ..forward.mode import Forward
 from ..tensor import StreamTensor
@@ -33,10 +37,16 @@ class TorchOutputs(Outputs):
     versions: AbstractSet[Versions] = frozenset()
 
     def inner(self, x: Any) -> Any:
-        """Return the native stream that an output is, which must be of this call; None of all else."""
-        if not isinstance(x, StreamTensor):
+        """Return the native stream that an output is, which must be of this call; None of all else.
+
+        Lengths become streams.
+        """
+        if isinstance(x, StreamTensor):
+            inner = measured(self.forward.unwrap(x))  # which refuses what is no stream
+        elif isinstance(x, (Length, Gathered, FirstFrame)):
+            inner = measured(x)
+        else:
             return None
-        inner = self.forward.unwrap(x)
         edge = self.parts(inner)[0].edge
         if edge is None or edge.entry is not self.forward.entry:
             raise StreamMismatchError("the forward returned a tensor of another call")
