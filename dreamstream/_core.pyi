@@ -498,8 +498,8 @@ def input_counts(
 ) -> NDArray[np.int64]:
     """Return the counts ``(inputs, rows, 4)`` of a call's inputs, known and total before and now.
 
-    `frames` has those that each row had of every input, or None where it starts, `lengths` the new ones. A total is
-    -1 until the stream begins, with its first frame of any input or with its end.
+    `frames` has those that each row had of every input, or None where it starts, `lengths` the new ones. A total
+    is -1 until the stream begins, with its first frame of any input or with its end.
     """
 
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:

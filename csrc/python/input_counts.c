@@ -11,8 +11,7 @@ static bool read_before(PyObject *row, ds_counts *counts, Py_ssize_t n_rows, Py_
     if (frames && PySequence_Fast_GET_SIZE(frames) != n_inputs)
         PyErr_Format(PyExc_ValueError, "expected frames of %zd inputs", n_inputs);
     for (Py_ssize_t i = 0; !PyErr_Occurred() && i < n_inputs; i++)
-        counts[i * n_rows].before.known =
-            PyLong_AsLongLong(PySequence_Fast_GET_ITEM(frames, i));
+        counts[i * n_rows].before.known = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(frames, i));
     Py_XDECREF(frames);
     return !PyErr_Occurred();
 }
@@ -25,8 +24,8 @@ static void count_row(ds_counts *counts, Py_ssize_t n_rows, const int64_t *const
     bool begun = false, begins = ended;
     for (Py_ssize_t i = 0; i < n_inputs; i++) {
         ds_counts *own = &counts[i * n_rows + r];
-        own->now.known =
-            (int64_t)((uint64_t)own->before.known + (uint64_t)lengths[i][r]); /* wraps, as NumPy's */
+        own->now.known = (int64_t)((uint64_t)own->before.known +
+                                   (uint64_t)lengths[i][r]); /* wraps, as NumPy's */
         begun = begun || own->before.known != 0;
         begins = begins || own->now.known != 0;
     }

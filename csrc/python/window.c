@@ -265,8 +265,7 @@ static PyObject *window_take(PyObject *self, PyObject *const *args, Py_ssize_t n
     if (!is_dense(w, counts, &n_frames))
         return Py_NewRef(Py_False);
     row from = {.back = w->columns[BACK]};
-    const int right =
-        fits(w, args[TABLE], args[VALUE], n_frames, args[OUT], &from.of_added);
+    const int right = fits(w, args[TABLE], args[VALUE], n_frames, args[OUT], &from.of_added);
     if (right < 0)
         return NULL;
     if (!right || !read_rows(w, args[OLD], &old, &old_step) ||
@@ -357,8 +356,8 @@ static PyMethodDef window_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-DS_SPEC(
-    window, "Window", window_object, Py_TPFLAGS_HAVE_GC,
-    "Window(tensor_type, rows, back, added, tail, offset, seen, taps, stride, dilation): columns of kept and new frames.",
-    {Py_tp_new, window_new}, {Py_tp_traverse, window_traverse}, {Py_tp_clear, window_clear},
-    {Py_tp_dealloc, window_dealloc}, {Py_tp_methods, window_methods});
+DS_SPEC(window, "Window", window_object, Py_TPFLAGS_HAVE_GC,
+        "Window(tensor_type, rows, back, added, tail, offset, seen, taps, stride, dilation): "
+        "columns of kept and new frames.",
+        {Py_tp_new, window_new}, {Py_tp_traverse, window_traverse}, {Py_tp_clear, window_clear},
+        {Py_tp_dealloc, window_dealloc}, {Py_tp_methods, window_methods});

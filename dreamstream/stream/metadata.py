@@ -274,13 +274,15 @@ class StreamMetadata:
             return True
         if not isinstance(other, StreamMetadata):
             return NotImplemented
-        return self._key() == other._key()
+        return (
+            self._ids == other._ids
+            and self._sos.tobytes() == other._sos.tobytes()
+            and self._eos.tobytes() == other._eos.tobytes()
+            and self._lengths.tobytes() == other._lengths.tobytes()
+        )
 
     def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[object, ...]:
-        return self._ids, self._sos.tobytes(), self._eos.tobytes(), self._lengths.tobytes()
+        return hash((self._ids, self._sos.tobytes(), self._eos.tobytes(), self._lengths.tobytes()))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError("StreamMetadata is immutable; replace(...) returns a changed one")

@@ -69,11 +69,10 @@ def layout_of(names: Names) -> Layout:
     features = [i for i, name in enumerate(names) if name not in _ROLES]
     numbers = iter(range(len(features)))
     dims = tuple([name if name in _ROLES else next(numbers) for name in names])
-    order: list[int] | None = [axes[role] for role in _ROLES if role in axes] + features
-    back: list[int] | None = sorted(range(len(names)), key=order.__getitem__)
-    if order == back == list(range(len(names))):
-        order = back = None
-    return Layout(axes.get(BATCH), axes.get(LENGTH), axes.get(JOINED), features, dims, order, back, len(axes))
+    order = [axes[role] for role in _ROLES if role in axes] + features
+    back = sorted(range(len(order)), key=order.__getitem__)
+    ways = (order, back) if order != sorted(order) else (None, None)
+    return Layout(axes.get(BATCH), axes.get(LENGTH), axes.get(JOINED), features, dims, ways[0], ways[1], len(axes))
 
 
 @dataclass(slots=True, eq=False)

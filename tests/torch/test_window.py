@@ -10,7 +10,7 @@ ROWS, BACK, TAIL, WIDTH, FEATURES = 3, 4, 5, 6, 2
 
 
 def asked(added, offset=1, seen=5, taps=(1, 1, 1), **other):
-    """A window, and what its `take` is given; `added` frames come to each row; `taps`, with stride and dilation."""
+    """A window, and what its `take` is given; `added` frames come to each row; `taps`, stride and dilation."""
     generator, span = torch.Generator().manual_seed(len(added)), (taps[0] - 1) * taps[2] + 1
     table = torch.randn(2 * ROWS, WIDTH, FEATURES, generator=generator)
     counts = np.array([[9, -1, 9 + n, -1] for n in added])

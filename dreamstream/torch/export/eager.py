@@ -52,7 +52,7 @@ class EagerCall(TorchCall):
         self.index = slice(None)
         frames = [None if starts else n for starts, n in zip(sos.tolist(), states[0].tolist())]
         counts = _core.input_counts(frames, [n.numpy() for n in lengths], self.ended)
-        self.alike = all(same(c) for each in counts for c in each.T) and same(self.ended) and same(self.fresh)
+        self.alike = all(same(c) for each in counts for c in each.T) and same(self.ended) and same(sos.numpy())
         self.widths = [x.shape[port.dims.index("L")] for port, x in zip(module.inputs, xs)]
         self.counts: dict[int, Counts] = dict(zip(self.graph.inputs, counts))
         self.values: dict[int, Tensor] = {}

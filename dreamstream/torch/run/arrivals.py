@@ -27,9 +27,9 @@ class Arrival:
 
     It serves calls that get as many frames of the same streams as the one before, in tensors of the same names,
     rates, sizes, types and device, in the same mode, where no stream begins or ends, and where nothing but such a
-    call has changed the session since (`Session.publish` forgets it). These need not look at names, sizes and types
-    again, nor at ids and progress; their counts are those of the call before, each so many frames later, and their
-    states lie where those of the call before the last lay.
+    call has changed the session since (`Session.publish` forgets it). What `serves` compares is all that such a
+    call need look at of its inputs. It is spared how names and sizes say where frames are, types and ids, whether
+    streams are live, where their states are (two rows of a table take turns), and how outputs are made of frames.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Arrival:
             return False
         with without_subclass():
             kinds = [(x.dtype, x.shape, x.device) for x in tensors]
-        return kinds == self._kinds and all([x._info.comes_as(i) for x, i in zip(tensors, self._infos)])
+        return kinds == self._kinds and all(x._info.comes_as(i) for x, i in zip(tensors, self._infos))
 
     def frames(self, tensors: Sequence[StreamTensor]) -> list[Tensor]:
         """Return each input's frames."""
@@ -111,5 +111,6 @@ class Arrival:
         if self._places is None and (call.given or self.meta.any_starting_or_ending):
             return
         self._states = list(states)
-        self._places = call.written, None if call.keeps_tape else call.gathered, call.alike
+        turns = call.gathered.store is call.store  # then the next call writes where this one has read
+        self._places = call.written, call.gathered if turns else None, call.alike
         call.session.arrival = self

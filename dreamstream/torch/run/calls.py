@@ -155,8 +155,8 @@ class TorchCall(Call):
     ) -> None:
         """Say where and how this call computes, and find the rows' states.
 
-        `plain` is the attribute. `places` are known behind a call that brought the like: where the states are, where they go, if into a
-        table, and whether rows are alike; `outputs` is what makes outputs of frames, where that is known.
+        `plain` is the attribute. Behind a call that brought the like `places` are known: where states are, where
+        they go, if into a table, and whether rows are alike; `outputs` is what makes outputs of frames, if known.
         """
         self.device, session = device, self.session
         if session.real is not (real := torch.get_default_dtype()):  # what lengths say has another type

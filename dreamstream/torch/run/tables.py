@@ -154,8 +154,10 @@ class Gathered:
     ----------
     places : sequence of (StateRow or None)
         None where a stream begins.
+    store : Table, Record or None
+        Where all of them are; None where that differs, where a stream begins, and of no rows.
     index : slice, Tensor or None
-        What picks them of their store, if they all have the same.
+        What picks them of the store.
     """
 
     def __init__(self, places: Sequence[StateRow | None], device: torch.device) -> None:
@@ -163,9 +165,10 @@ class Gathered:
         self.some_fresh = None in places
         self._indices: dict[tuple[int, bool], Tensor] = {}
         found = [p for p in places if p is not None]
-        self._store = found[0].store if found and not self.some_fresh else None
-        is_one = all([p.store is self._store for p in found])
-        self.index = rows_index([p.row for p in found], device) if is_one else None
+        stores = {p.store for p in found}
+        is_one = len(stores) < 2 and not self.some_fresh
+        self.store: Any = found[0].store if found and is_one else None
+        self.index: Any = rows_index([p.row for p in found], device) if is_one else None
 
     @cached_property
     def fresh(self) -> npt.NDArray[np.bool_]:
@@ -191,15 +194,15 @@ class Gathered:
 
     def run_in(self, store: Any) -> slice | None:
         """Return where all rows lie evenly in this store, None where they don't."""
-        return self.index if self._store is store and isinstance(self.index, slice) else None
+        return self.index if self.store is store and isinstance(self.index, slice) else None
 
     def rows(self, key: Hashable, copy: bool = False) -> Tensor | None:
         """Return ``(B, ...)`` of a key; what new streams have there is anything. None: nobody has it.
 
         Without `copy` it may share the store's memory, which the call after the next overwrites.
         """
-        if self._store is not None and isinstance(self.index, slice):
-            whole = self._store.get(key)
+        if self.store is not None and isinstance(self.index, slice):
+            whole = self.store.get(key)
             if whole is not None and whole.device == self._device:
                 part: Tensor = whole[self.index]
                 return part.clone() if copy else part

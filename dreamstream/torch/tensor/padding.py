@@ -34,7 +34,7 @@ def to_device(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     return tensor if device.type == "cpu" else tensor.to(device, non_blocking=True)
 
 
-def same(numbers: Ints) -> bool:
+def same(numbers: npt.NDArray[Any]) -> bool:
     """Whether all numbers are equal."""
     raw, size = numbers.tobytes(), numbers.itemsize
     return raw[size:] == raw[:-size]
@@ -156,7 +156,7 @@ def unpadding(info: Info, shape: Sequence[int], plain: bool = False) -> Callable
     layout, width, n = layout_of(info.names), info.width_of(shape), len(info.meta)
     lengths = None if info.is_full(width) else info.meta.lengths
     if plain and n == 1 and lengths is None and layout.n_roles:
-        axes = (layout.order or range(len(shape)))[-1 - len(layout.features) :]
+        axes = (layout.order or range(len(shape)))[layout.n_roles - 1 :]  # the last of B and L, and features
         sizes = [shape[axis] for axis in axes]
 
         def view(padded: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ def unpadding(info: Info, shape: Sequence[int], plain: bool = False) -> Callable
 
     def frames(padded: Tensor) -> Tensor:
         with without_subclass():
-            grid = padded if layout.order is None else padded.permute(layout.order)
+            grid = padded.as_subclass(Tensor) if layout.order is None else torch.permute(padded, layout.order)
             if layout.n_roles != 2:
                 grid = grid.reshape(n, width, *grid.shape[layout.n_roles :])
             return grid.flatten(0, 1) if lengths is None else flat(grid, lengths)

@@ -78,7 +78,7 @@ class TorchOutputs(Outputs):
 
     def outside(self, inner: Any, values: Sequence[Any], meta: StreamMetadata, starts: Any) -> StreamTensor:
         """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""
-        return self._seen(inner, values, StreamTensor.making(*self._known_of(inner, meta, values)), starts)
+        return self._seen(values, self._making(inner, values, meta, False), starts)
 
     def now(self, inner: Any, values: Sequence[Any]) -> StreamTensor:
         """Return the same of this call's frames; calls that bring the like give as many of the same dimensions."""
@@ -88,15 +88,14 @@ class TorchOutputs(Outputs):
         key = first.dims, first._names, first.edge.line, values[0].shape, *[row[2] - row[0] for row in counts]
         make = call.outputs.get(key)
         if make is None:
-            known = self._known_of(inner, first.meta, values)
-            make = call.outputs[key] = StreamTensor.making(*known, plain=call.plain)
-        return self._seen(inner, values, make, starts)
+            make = call.outputs[key] = self._making(inner, values, first.meta, call.plain)
+        return self._seen(values, make, starts)
 
-    def _known_of(self, inner: Any, meta: StreamMetadata, values: Sequence[Any]) -> tuple[Any, ...]:
-        first = self.parts(inner)[0]
-        return first.dims, meta, first.rate, first.names, values[0].shape[1:]
+    def _making(self, inner: Any, values: Sequence[Any], meta: StreamMetadata, plain: bool) -> Callable[..., Any]:
+        first, features = self.parts(inner)[0], values[0].shape[1:]
+        return StreamTensor.making(first.dims, meta, first.rate, first.names, features, plain)
 
-    def _seen(self, inner: Any, values: Sequence[Any], make: Callable[..., Any], starts: Any) -> StreamTensor:
+    def _seen(self, values: Sequence[Any], make: Callable[..., Any], starts: Any) -> Any:
         if len(values) == 1:
             return make(values[0], starts)
         real, imag = [make(v, starts) for v in values]

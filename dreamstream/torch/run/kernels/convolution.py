@@ -51,7 +51,7 @@ class _KnownWay:
         return way(frames, weight, bias)
 
     def windows(self, rows: int, weights: Sequence[Any]) -> tuple[int, int, int] | None:
-        """Return taps, stride and dilation where an evaluation takes windows of so many rows, laid side by side."""
+        """Return taps, stride and dilation where an evaluation takes so many rows' windows, laid side by side."""
         a, n = self._step.attributes, rows * self._step.n[0]
         weight = weights[0]
         if len(self._step.features[0]) > 1 or a["groups"] > 1 or n * weight[0].numel() > _CACHED:
