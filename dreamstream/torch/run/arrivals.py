@@ -55,7 +55,7 @@ class Arrival:
         self._frames = [unpadding(i, kind[1], mode.plain) for i, kind in zip(self._infos, self._kinds)]
         self._widened = [mode.single and kind[0] in NARROW for kind in self._kinds]
         self._types: list[tuple[str, tuple[int, ...]]] = []
-        self._outputs: dict[Any, Any] = {}  # what makes outputs of frames; see `TorchOutputs.now`
+        self._outputs: dict[Any, Any] = {}  # what makes outputs of frames; see `TorchOutputs.outside`
         self._lengths = [i.meta.lengths for i in self._infos]
         #: Behind a call that others may follow: the states that it left, and where they are.
         self._states: list[Any] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,17 +27,6 @@ Repeat = Callable[..., Any]
 
 #: Elements up to which frames that don't lie one behind the other are copied one by one.
 _FEW = 2**12
-
-
-@runtime_checkable
-class LaysWindows(Protocol):
-    """Arithmetic on frames that is, in an evaluation of few enough, a product of windows laid side by side."""
-
-    def windows(self, rows: int, weights: Sequence[Any]) -> tuple[int, int, int] | None:
-        """Return taps, stride and dilation of the windows; None where frames are better."""
-
-    def of_windows(self, windows: Tensor, *weights: Any) -> Tensor:
-        """Return the products with windows ``(all rows' windows, elements * taps)``."""
 
 
 def steady(
@@ -72,7 +61,7 @@ def steady(
     begin, n, fill, compute = kernel.sees(step, weights)
     back, tail, new = kept[1:]
     seen, shape = (begin - kept[0], n, fill), (rows, step.n[0], len(step.features[0]))
-    laid = compute.windows(rows, weights) if isinstance(compute, LaysWindows) else None
+    laid = compute.windows(rows, weights) if hasattr(compute, "windows") else None
     return _Windows((back, tail, new), seen, compute, laid, shape, whole and new >= 0, lines_up).repeat
 
 
@@ -86,9 +75,9 @@ class _Windows:
     seen : tuple
         Offset, n, and what stands where there is no frame.
     compute : callable
-        ``fn(frames, *weights)``; a `LaysWindows` where `laid` is given.
+        ``fn(frames, *weights)``.
     laid : tuple of int or None
-        Taps, stride and dilation of windows that are laid side by side for `compute`; see `LaysWindows`.
+        Taps, stride and dilation of windows that are laid side by side for ``compute.of_windows``.
     shape : tuple of int
         Rows, the most frames that one makes, and how many dimensions a frame of the result has.
     whole, lines_up

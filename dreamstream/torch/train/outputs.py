@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set as AbstractSet
+from collections.abc import Sequence, Set as AbstractSet
 from typing import Any
 
 import torch
@@ -13,7 +13,6 @@ from ...array.symbolic import measured
 from ...errors import StreamMismatchError
 from ...online.groups import Group
 from ...online.outputs import Outputs
-from ...stream.metadata import StreamMetadata
 from ...stream.rules import Length
 from ..forward.complex_pair import Complex
 from ..forward.mode import Forward
@@ -76,27 +75,21 @@ class TorchOutputs(Outputs):
         out = frames[0] if len(frames) == 1 else torch.cat(list(frames))
         return out if order is None else out.index_select(0, torch.from_numpy(order).to(out.device))
 
-    def outside(self, inner: Any, values: Sequence[Any], meta: StreamMetadata, starts: Any) -> StreamTensor:
+    def outside(self, inner: Any, values: Sequence[Any], meta: Any = None, starts: Any = None) -> StreamTensor:
         """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""
-        return self._seen(values, self._making(inner, values, meta, False), starts)
-
-    def now(self, inner: Any, values: Sequence[Any]) -> StreamTensor:
-        """Return the same of this call's frames; calls that bring the like give as many of the same dimensions."""
-        first, call = self.parts(inner)[0], self._call
-        counts = first.edge.counts.tolist()
-        starts = tuple([before for before, *_ in counts])
-        key = first.dims, first._names, first.edge.line, values[0].shape, *[row[2] - row[0] for row in counts]
+        first, call, rows = self.parts(inner)[0], self._call, meta
+        if meta is None:
+            counts = first.edge.counts.tolist()
+            starts = tuple([before for before, _, _, _ in counts])
+            rows = tuple([now - before for before, _, now, _ in counts])
+        key = first.dims, first._names, first.edge.line, values[0].shape[1:], rows
         make = call.outputs.get(key)
         if make is None:
-            make = call.outputs[key] = self._making(inner, values, first.meta, call.plain)
-        return self._seen(values, make, starts)
-
-    def _making(self, inner: Any, values: Sequence[Any], meta: StreamMetadata, plain: bool) -> Callable[..., Any]:
-        first, features = self.parts(inner)[0], values[0].shape[1:]
-        return StreamTensor.making(first.dims, meta, first.rate, first.names, features, plain)
-
-    def _seen(self, values: Sequence[Any], make: Callable[..., Any], starts: Any) -> Any:
-        if len(values) == 1:
-            return make(values[0], starts)
-        real, imag = [make(v, starts) for v in values]
+            dims, names, line, features, _ = key
+            own = first.meta if meta is None else meta
+            make = call.outputs[key] = StreamTensor.making(dims, own, line.rate, names, features, call.plain)
+        seen = [make(v, starts) for v in values]
+        if len(seen) == 1:
+            return seen[0]
+        real, imag = seen
         return StreamTensor.of(torch.complex(real.tensor(), imag.tensor()), real._info)
