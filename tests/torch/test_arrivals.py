@@ -9,6 +9,9 @@ from torch import nn
 
 import dreamstream as ds
 import dreamstream.torch
+from dreamstream.stream.metadata import StreamMetadata
+from dreamstream.stream.tensor_info import Info
+from dreamstream.torch.tensor.padding import padding, unpadding
 
 N = 4
 
@@ -147,6 +150,31 @@ def test_outputs_stand_where_their_own_call_has_put_them():
     made = [0, *torch.tensor([int(y.lengths[0]) for y in ys]).cumsum(0).tolist()]
     assert [y.starts[0] for y in ys] == made[:-1]
     assert [y.sos[0] for y in ys] == [True, *[False] * 5] and [y.eos[0] for y in ys] == [*[False] * 5, True]
+
+
+#: Names of dimensions, sizes of the features, and whether there is one row alone.
+SEEN = [
+    (("B", "L", None), (2,), False), (("L", "B", None), (2,), False), (("B", None, "L"), (2,), False),
+    ((None, "B", "L", None), (2, 3), False), (("B_L", None), (2,), False), ((None, "B_L"), (2,), False),
+    (("B", None), (2,), False), (("B", "L"), (), False), (("L", None), (2,), True), ((None, "L"), (2,), True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("case", SEEN, ids=str)
+def test_frames_and_padded_tensors_are_the_same_by_views(case, rows):
+    names, features, single = case
+    n = 4 if any(name in ("L", "B_L") for name in names) else 1
+    rows = 1 if single else rows
+    info = Info(names, StreamMetadata([str(r) for r in range(rows)], False, False, n))
+    sizes, left = {"B": rows, "L": n, "B_L": rows * n}, iter(features)
+    padded = torch.randn([sizes.get(name) or next(left) for name in names]).transpose(0, -1).contiguous()
+    padded = padded.transpose(0, -1)
+    frames = unpadding(info, padded.shape)(padded)
+    assert torch.equal(unpadding(info, padded.shape, plain=True)(padded), frames)
+    assert torch.equal(padding(info, frames.shape[1:])(frames), padded)
+    by_view = padding(info, frames.shape[1:], plain=True)(frames)
+    assert torch.equal(by_view, padded) and by_view.shape == padded.shape
 
 
 @torch.no_grad()

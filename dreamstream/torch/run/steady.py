@@ -99,6 +99,7 @@ class _Windows:
         self._lines_up, self._rank = lines_up, 1 + n_features
         (back, tail, new), (offset, n, fill) = kept, seen
         there = offset >= 0 and (fill == 0.0 if new < 0 else offset + n <= back + new)
+        self._room: Tensor | None = None
         columns = self._rows, back, new, tail, offset, n
         is_copied = there and n > 0 and (back or tail)
         self._window = _core.Window(Tensor, *columns, *(laid or ())) if is_copied else None
@@ -126,13 +127,21 @@ class _Windows:
         if self._laid is None:
             frames = value.new_empty((self._rows, self._seen[1], *value.shape[1:]))
         else:
-            frames = value.new_empty((self._rows * self._made, value.shape[1] * self._laid[0]))
+            frames = self._room_for(value, self._laid[0])
         if not self._window.take(table, call.old_rows, call.index, value, counts, frames):
             return None
         if self._laid is None:
             return self._compute(frames, *weights)
         out = self._compute.of_windows(frames, *weights)
         return out if self._whole else out.reshape(self._rows, self._made, -1)
+
+    def _room_for(self, value: Tensor, taps: int) -> Tensor:
+        """Return where windows are laid; no product is a view of that, so that every call may have the same."""
+        room = self._room
+        if room is None or room.dtype is not value.dtype:
+            room = value.new_empty((self._rows * self._made, value.shape[1] * taps))
+            self._room = room if room.numel() <= _FEW else None
+        return room
 
     def _joined(self, call: Any, value: Tensor, counts: Any) -> Tensor | None:
         """Return the columns as torch puts them together, the last ones kept; None where rows are too uneven."""
