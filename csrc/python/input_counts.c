@@ -44,9 +44,11 @@ PyObject *ds_input_counts(PyObject *module, PyObject *const *args, Py_ssize_t n_
     if (n_args != 3 || !PyList_Check(args[0]) || !PySequence_Check(args[1]))
         return PyErr_Format(PyExc_TypeError, "input_counts(frames, lengths, ended)");
     const Py_ssize_t n_rows = PyList_GET_SIZE(args[0]), n_inputs = PySequence_Size(args[1]);
+    if (n_inputs < 0 || n_inputs > DS_MAX_INPUTS)
+        return n_inputs < 0 ? NULL : PyErr_Format(PyExc_ValueError, "too many inputs");
     const bool *ended = ds_parse_ended(m, args[2], n_rows);
-    if (!ended || n_inputs > DS_MAX_INPUTS)
-        return ended ? PyErr_Format(PyExc_ValueError, "too many inputs") : NULL;
+    if (!ended)
+        return NULL;
     PyObject *arrays[DS_MAX_INPUTS] = {NULL};
     const int64_t *lengths[DS_MAX_INPUTS];
     npy_intp shape[] = {n_inputs, n_rows, 4};

@@ -95,7 +95,7 @@ static int learn(window_object *w, PyObject *table)
         const Py_ssize_t width = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, 1));
         const Py_ssize_t n_bytes = number(w, table, N_nbytes, false);
         const Py_ssize_t element_bytes = number(w, table, N_itemsize, false);
-        right = PyErr_Occurred() ? -1 : n_rows > 0 && width > 0;
+        right = PyErr_Occurred() ? -1 : n_rows > 0 && width > 0 && n_bytes > 0;
         if (right == 1) {
             w->n_rows = n_rows;
             w->width = width;
@@ -173,16 +173,21 @@ static void copy_columns(const window_object *w, char *to, steps t, const row *f
     }
 }
 
-/* Copies what a row's windows see; returns where they end. */
+/* Copies what a row's windows see, some windows at a time, whose memory stays in a cache; returns where they end. */
 static char *copy_windows(const window_object *w, char *to, const row *from)
 {
+    enum { CACHED = 1 << 14 };
     const Py_ssize_t *c = w->columns, taps = c[TAPS];
     const Py_ssize_t span = (taps - 1) * c[DILATION] + 1, n = (c[SEEN] - span) / c[STRIDE] + 1;
     const steps apart = {taps * w->frame_bytes, taps * w->element_bytes};
-    for (Py_ssize_t k = 0; k < taps; k++)
-        copy_columns(w, to + k * w->element_bytes, apart, from, c[OFFSET] + k * c[DILATION], n,
-                     c[STRIDE]);
-    return to + n * apart.frame;
+    const Py_ssize_t most = taps > 1 ? Py_MAX(CACHED / apart.frame, 1) : n;
+    for (Py_ssize_t i = 0, some; i < n; i += some, to += some * apart.frame) {
+        some = Py_MIN(most, n - i);
+        for (Py_ssize_t k = 0; k < taps; k++)
+            copy_columns(w, to + k * w->element_bytes, apart, from,
+                         c[OFFSET] + i * c[STRIDE] + k * c[DILATION], some, c[STRIDE]);
+    }
+    return to;
 }
 
 /* How many frames a row gets. */

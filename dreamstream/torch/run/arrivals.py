@@ -108,7 +108,7 @@ class Arrival:
 
     def follow(self, call: TorchCall, states: Iterable[Any]) -> None:
         """Let calls that bring the like follow one that has left these states."""
-        if self._places is None and (call.given or self.meta.any_starting_or_ending):
+        if self._places is None and (call.given or not call.ids or self.meta.any_starting_or_ending):
             return
         self._states = list(states)
         turns = call.gathered.store is call.store  # then the next call writes where this one has read
