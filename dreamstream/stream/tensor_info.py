@@ -168,10 +168,6 @@ class Info:
         n = self.meta.min_length
         return n >= width or not len(self.meta)
 
-    def comes_as(self, other: Info) -> bool:
-        """Return whether a tensor is of the same streams, with as many frames of each, dimensions and rate."""
-        return (self.names, self.rate, self.meta) == (other.names, other.rate, other.meta)
-
     def fits(self, shape: Sequence[int]) -> str | None:
         """Return what a padded tensor of this shape contradicts, None if nothing."""
         n, (batch, _, joined, *_) = len(self.meta), layout_of(self.names)

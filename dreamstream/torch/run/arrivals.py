@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from ... import _core
 from ...array.dtypes import name_of, nominal
 from ...array.stream_tensor import StreamTensor as Native
 from ...online.given import Given
+from ...stream.metadata import StreamMetadata
 from ...stream.rules import require_same_streams
 from ..private import without_subclass
 from ..tensor import StreamTensor
@@ -20,6 +22,23 @@ from .calls import Mode, TorchCall
 from .tables import Gathered
 
 NARROW = frozenset((torch.float16, torch.bfloat16))  #: Taken by modules of float32, exactly.
+
+
+class Seen(NamedTuple):
+    """What of an input says how its frames arrive."""
+
+    dtype: torch.dtype
+    shape: torch.Size
+    device: torch.device
+    names: Any
+    rate: Fraction
+    meta: StreamMetadata
+
+
+def _seen(tensors: Sequence[StreamTensor]) -> list[Seen]:
+    with without_subclass():
+        infos = [x._info for x in tensors]
+        return [Seen(x.dtype, x.shape, x.device, i.names, i.rate, i.meta) for x, i in zip(tensors, infos)]
 
 
 class Arrival:
@@ -43,31 +62,27 @@ class Arrival:
     """
 
     def __init__(self, tensors: Sequence[StreamTensor], mode: Mode) -> None:
-        self._infos = [x._info for x in tensors]
-        self.meta = self._infos[0].meta
+        self._seen, self._mode = _seen(tensors), mode
+        infos = [x._info for x in tensors]
+        self.meta = infos[0].meta
         if len(tensors) > 1:
-            require_same_streams([i.meta for i in self._infos])
-        with without_subclass():
-            self._kinds = [(x.dtype, x.shape, x.device) for x in tensors]
-        self._mode, self._plain = mode, mode.plain and self._kinds[0][2].type == "cpu"
-        self._dims = [(i.dims, i.names) for i in self._infos]
+            require_same_streams([i.meta for i in infos])
+        self._plain = mode.plain and self._seen[0].device.type == "cpu"
+        self._rates, self._restart = tuple([i.rate for i in infos]), True in [i.restart for i in infos]
+        self._lengths = [i.meta.lengths for i in infos]
+        self._dims = [(i.dims, i.names) for i in infos]
         #: What gives each input's frames, and whether these are made wider.
-        self._frames = [unpadding(i, kind[1], mode.plain) for i, kind in zip(self._infos, self._kinds)]
-        self._widened = [mode.single and kind[0] in NARROW for kind in self._kinds]
+        self._frames = [unpadding(i, x.shape, mode.plain) for i, x in zip(infos, self._seen)]
+        self._widened = [mode.single and x.dtype in NARROW for x in self._seen]
         self._types: list[tuple[str, tuple[int, ...]]] = []
         self._outputs: dict[Any, Any] = {}  # what makes outputs of frames; see `TorchOutputs.outside`
-        self._lengths = [i.meta.lengths for i in self._infos]
         #: Behind a call that others may follow: the states that it left, and where they are.
         self._states: list[Any] = []
         self._places: tuple[Gathered, Gathered | None, bool] | None = None
 
     def serves(self, tensors: Sequence[StreamTensor], mode: Mode) -> bool:
         """Whether it is right for the next call; see above."""
-        if len(tensors) != len(self._infos) or self._mode != mode:
-            return False
-        with without_subclass():
-            kinds = [(x.dtype, x.shape, x.device) for x in tensors]
-        return kinds == self._kinds and all(x._info.comes_as(i) for x, i in zip(tensors, self._infos))
+        return self._mode == mode and self._seen == _seen(tensors)
 
     def frames(self, tensors: Sequence[StreamTensor]) -> list[Tensor]:
         """Return each input's frames."""
@@ -87,8 +102,7 @@ class Arrival:
     ) -> TorchCall:
         """Begin the call; `inputs` gives the names of its inputs, where they are wrong."""
         if self._places is None:
-            rates, restarts = zip(*[(i.rate, i.restart) for i in self._infos])
-            call = session.admit(self.meta, rates, self._lengths, True in restarts, names, TorchCall, given)
+            call = session.admit(self.meta, self._rates, self._lengths, self._restart, names, TorchCall, given)
             call.kinds = [(str(v.dtype), v.shape[1:]) for v in values]
             if call.kinds != session.kinds:
                 call.require_kinds(inputs())
