@@ -204,7 +204,7 @@ class Gathered:
         if self.store is not None and isinstance(self.index, slice):
             whole = self.store.get(key)
             if whole is not None and whole.device == self._device:
-                part: Tensor = whole[self.index]
+                part: Tensor = whole if whole.shape[0] == self.n_rows else whole[self.index]
                 return part.clone() if copy else part
         found = [(store.get(key), rows, own) for store, rows, own in self._stores]
         parts = [(tensor.to(self._device), rows, own) for tensor, rows, own in found if tensor is not None]
