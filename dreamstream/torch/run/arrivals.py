@@ -24,7 +24,7 @@ from .tables import Gathered
 NARROW = frozenset((torch.float16, torch.bfloat16))  #: Taken by modules of float32, exactly.
 
 
-class Seen(NamedTuple):
+class Form(NamedTuple):
     """What of an input says how its frames arrive."""
 
     dtype: torch.dtype
@@ -35,10 +35,10 @@ class Seen(NamedTuple):
     meta: StreamMetadata
 
 
-def _seen(tensors: Sequence[StreamTensor]) -> list[Seen]:
+def _forms(tensors: Sequence[StreamTensor]) -> list[Form]:
     with without_subclass():
         infos = [x._info for x in tensors]
-        return [Seen(x.dtype, x.shape, x.device, i.names, i.rate, i.meta) for x, i in zip(tensors, infos)]
+        return [Form(x.dtype, x.shape, x.device, i.names, i.rate, i.meta) for x, i in zip(tensors, infos)]
 
 
 class Arrival:
@@ -62,18 +62,18 @@ class Arrival:
     """
 
     def __init__(self, tensors: Sequence[StreamTensor], mode: Mode) -> None:
-        self._seen, self._mode = _seen(tensors), mode
+        self._forms, self._mode = _forms(tensors), mode
         infos = [x._info for x in tensors]
         self.meta = infos[0].meta
         if len(tensors) > 1:
             require_same_streams([i.meta for i in infos])
-        self._plain = mode.plain and self._seen[0].device.type == "cpu"
+        self._plain = mode.plain and self._forms[0].device.type == "cpu"
         self._rates, self._restart = tuple([i.rate for i in infos]), True in [i.restart for i in infos]
         self._lengths = [i.meta.lengths for i in infos]
         self._dims = [(i.dims, i.names) for i in infos]
         #: What gives each input's frames, and whether these are made wider.
-        self._frames = [unpadding(i, x.shape, mode.plain) for i, x in zip(infos, self._seen)]
-        self._widened = [mode.single and x.dtype in NARROW for x in self._seen]
+        self._frames = [unpadding(i, x.shape, mode.plain) for i, x in zip(infos, self._forms)]
+        self._widened = [mode.single and x.dtype in NARROW for x in self._forms]
         self._types: list[tuple[str, tuple[int, ...]]] = []
         self._outputs: dict[Any, Any] = {}  # what makes outputs of frames; see `TorchOutputs.outside`
         #: Behind a call that others may follow: the states that it left, and where they are.
@@ -82,7 +82,7 @@ class Arrival:
 
     def serves(self, tensors: Sequence[StreamTensor], mode: Mode) -> bool:
         """Whether it is right for the next call; see above."""
-        return self._mode == mode and self._seen == _seen(tensors)
+        return self._mode == mode and self._forms == _forms(tensors)
 
     def frames(self, tensors: Sequence[StreamTensor]) -> list[Tensor]:
         """Return each input's frames."""
