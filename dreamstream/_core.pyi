@@ -445,17 +445,31 @@ class Window:
         `torch.Tensor`; others are left alone.
     rows, back, added, tail, offset, seen : int
         `tail`: how many of the last columns are kept.
+    taps, stride, dilation : int
+        Of the windows that what is seen is laid out as, ``(rows, windows, elements, taps)``.
     """
 
     def __new__(
-        cls, tensor_type: type, rows: int, back: int, added: int, tail: int, offset: int, seen: int, /
+        cls,
+        tensor_type: type,
+        rows: int,
+        back: int,
+        added: int,
+        tail: int,
+        offset: int,
+        seen: int,
+        taps: int = 1,
+        stride: int = 1,
+        dilation: int = 1,
+        /,
     ) -> Window: ...
     def take(self, table: Any, old: Any, next: Any, value: Any, counts: Any, out: Any, /) -> bool:
         """Fill the tensor `out` with the columns that are seen, and the `next` rows of a table with the last ones.
 
         The `old` rows hold those that were kept, `value` the new ones; `counts` say how many these are where
         `added` is -1. False, and nothing is done, where rows are no slices, where most columns would be empty, and
-        where a tensor is not plain memory of the processor, of the others' type and as large as it must be.
+        where a tensor is not plain memory of the processor, of the others' type and as large as it must be. New
+        frames may lie otherwise than one behind the other where each is one row of elements.
         """
 
 def callee(
@@ -478,6 +492,15 @@ def differing(now: list[Any], then: list[Any], versions: bytearray = ..., /) -> 
 
 def finds(places: list[dict[str, Any]], names: list[str], values: list[Any], versions: bytearray, /) -> bool:
     """Return whether dictionaries hold these very objects, each under its name, None standing for nothing."""
+
+def input_counts(
+    frames: list[Any], lengths: Sequence[NDArray[np.int64]], ended: NDArray[np.bool_], /
+) -> NDArray[np.int64]:
+    """Return the counts ``(inputs, rows, 4)`` of a call's inputs, known and total before and now.
+
+    `frames` has those that each row had of every input, or None where it starts, `lengths` the new ones. A total
+    is -1 until the stream begins, with its first frame of any input or with its end.
+    """
 
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:
     """A new array of these end to end along their first axis, in C order."""

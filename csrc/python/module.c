@@ -163,6 +163,8 @@ static PyMethodDef methods[] = {
     {"finds", ds_finds, METH_VARARGS,
      "finds(places, names, values, versions): whether dictionaries hold these very objects by "
      "name."},
+    {"input_counts", (PyCFunction)(void (*)(void))ds_input_counts, METH_FASTCALL,
+     "input_counts(frames, lengths, ended): (inputs, rows, 4), of frames before and now."},
     {"check_container", ds_check_container, METH_O, "Whether bytes are a safetensors file."},
     {"read_model", ds_read_model, METH_VARARGS, "A model file: graph, interface, signatures."},
     {"write_model", ds_write_model, METH_VARARGS, "A model file, to a callable."},

@@ -122,6 +122,7 @@ PyObject *ds_joined(PyObject *module, PyObject *arrays);
 PyObject *ds_callee(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
 PyObject *ds_differing(PyObject *module, PyObject *args);
 PyObject *ds_finds(PyObject *module, PyObject *args);
+PyObject *ds_input_counts(PyObject *module, PyObject *const *args, Py_ssize_t n_args);
 PyObject *ds_python_draws(PyObject *module, PyObject *const *args, Py_ssize_t n_args);
 PyObject *ds_python_adam(PyObject *module, PyObject *const *args, Py_ssize_t n_args);
 PyObject *ds_python_sgd(PyObject *module, PyObject *const *args, Py_ssize_t n_args);

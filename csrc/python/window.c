@@ -3,20 +3,22 @@
  * A row has `back` kept columns and behind them `added` new ones, or as many as counts say. Those that an operator sees,
  * `seen` of them from `offset` on, are copied into a tensor of their own, zeros behind a row's; the last `tail` into the
  * row of the table of states that is read in the next call. So no tensor is made of what only moves, which costs more
- * than the few bytes do.
+ * than the few bytes do. For products of windows these are laid side by side at once: window i has the columns from
+ * i * `stride` on, `taps` of them, `dilation` apart.
  *
- *     table   [rows][width][frame]   two rows for each stream: one is read, the other written
- *     value   [frames of all rows][frame]
- *     out     [rows][seen][frame]
+ *     table   [rows][width][elements]   two rows for each stream: one is read, the other written
+ *     value   [frames of all rows][elements]
+ *     out     [rows][windows][elements][taps]; [rows][seen][elements] where each column is a window
  *
- * Invariants: all of it is memory of the processor, of one element type, contiguous and as large as it must be, else
- * nothing is touched. Tensors are asked for their memory in every call, and none is kept beyond the table's. */
+ * Invariants: all of it is memory of the processor, of one element type and as large as it must be, else nothing is
+ * touched. Table and out are contiguous; value may be so, or any plane. Tensors are asked for their memory in every
+ * call, and none is kept beyond the table's. */
 #include "python/support.h"
 
-enum { BACK, ADDED, TAIL, OFFSET, SEEN, N_COLUMNS };
+enum { BACK, ADDED, TAIL, OFFSET, SEEN, TAPS, STRIDE, DILATION, N_COLUMNS };
 
 /* clang-format off */
-#define NAMES(X) X(data_ptr) X(is_contiguous) X(is_neg) X(is_cpu) X(dtype) X(nbytes) X(shape)
+#define NAMES(X) X(data_ptr) X(is_contiguous) X(is_neg) X(is_cpu) X(dtype) X(nbytes) X(itemsize) X(shape) X(stride)
 /* clang-format on */
 #define NAME_NUMBER(name) N_##name,
 enum { NAMES(NAME_NUMBER) N_NAMES };
@@ -26,8 +28,13 @@ typedef struct window_object {
     PyObject *names[N_NAMES];            /* interned */
     Py_ssize_t rows, columns[N_COLUMNS]; /* see above */
     PyObject *table, *dtype; /* the table that is known, or NULL, and its element type */
-    Py_ssize_t n_rows, width, frame_bytes; /* of the known table */
+    Py_ssize_t n_rows, width, frame_bytes, element_bytes; /* of the known table */
 } window_object;
+
+/* By how many bytes frames, and elements of a frame, lie apart. */
+typedef struct steps {
+    Py_ssize_t frame, element;
+} steps;
 
 /* An attribute that is an integer, or what a method without arguments returns; -1 with an exception. */
 static Py_ssize_t number(const window_object *w, PyObject *x, int name, bool is_method)
@@ -48,20 +55,38 @@ static int gives(const window_object *w, PyObject *x, int name, bool is_method, 
     return found ? found == wanted : -1;
 }
 
-/* Whether a tensor's elements lie in the processor's memory as they are, one behind the other; -1 with an exception. */
+/* Whether a tensor's elements lie in the processor's memory as they are; -1 with an exception. */
 static int lies_plainly(const window_object *w, PyObject *x)
 {
     if ((PyObject *)Py_TYPE(x) != w->tensor_type)
         return 0;
     const int is_cpu = gives(w, x, N_is_cpu, false, Py_True);
-    const int is_plain = is_cpu == 1 ? gives(w, x, N_is_contiguous, true, Py_True) : is_cpu;
-    return is_plain == 1 ? gives(w, x, N_is_neg, true, Py_False) : is_plain;
+    return is_cpu == 1 ? gives(w, x, N_is_neg, true, Py_False) : is_cpu;
+}
+
+/* Finds how frames lie: one behind the other, or in a plane; 0 where otherwise, -1 with an exception. */
+static int find_steps(const window_object *w, PyObject *x, steps *s)
+{
+    *s = (steps){w->frame_bytes, w->element_bytes};
+    const int is_contiguous = gives(w, x, N_is_contiguous, true, Py_True);
+    if (is_contiguous != 0)
+        return is_contiguous;
+    PyObject *found = PyObject_CallMethodNoArgs(x, w->names[N_stride]);
+    const bool is_plane = found && PyTuple_Check(found) && PyTuple_GET_SIZE(found) == 2;
+    if (is_plane) {
+        s->frame = PyLong_AsSsize_t(PyTuple_GET_ITEM(found, 0)) * w->element_bytes;
+        s->element = PyLong_AsSsize_t(PyTuple_GET_ITEM(found, 1)) * w->element_bytes;
+    }
+    Py_XDECREF(found);
+    return PyErr_Occurred() ? -1 : is_plane;
 }
 
 /* Learns the sizes of a table; whether it can be used, -1 with an exception. */
 static int learn(window_object *w, PyObject *table)
 {
-    const int is_plain = lies_plainly(w, table);
+    int is_plain = lies_plainly(w, table);
+    if (is_plain == 1)
+        is_plain = gives(w, table, N_is_contiguous, true, Py_True);
     PyObject *shape = is_plain == 1 ? PyObject_GetAttr(table, w->names[N_shape]) : NULL;
     PyObject *dtype = shape ? PyObject_GetAttr(table, w->names[N_dtype]) : NULL;
     int right = is_plain < 0 || (is_plain && !dtype) ? -1 : 0;
@@ -69,11 +94,13 @@ static int learn(window_object *w, PyObject *table)
         const Py_ssize_t n_rows = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, 0));
         const Py_ssize_t width = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, 1));
         const Py_ssize_t n_bytes = number(w, table, N_nbytes, false);
-        right = PyErr_Occurred() ? -1 : n_rows > 0 && width > 0;
+        const Py_ssize_t element_bytes = number(w, table, N_itemsize, false);
+        right = PyErr_Occurred() ? -1 : n_rows > 0 && width > 0 && n_bytes > 0;
         if (right == 1) {
             w->n_rows = n_rows;
             w->width = width;
             w->frame_bytes = n_bytes / (n_rows * width);
+            w->element_bytes = element_bytes;
             Py_XSETREF(w->dtype, Py_NewRef(dtype));
             Py_XSETREF(w->table, Py_NewRef(table));
         }
@@ -92,29 +119,75 @@ static bool read_rows(const window_object *w, PyObject *slice, Py_ssize_t *first
     return *first >= 0 && *step > 0 && *first + (w->rows - 1) * *step < w->n_rows;
 }
 
-/* A row of a call: its kept frames, its new ones, and how many columns both are. */
+/* A row of a call: its kept frames, its new ones and how these lie, and how many columns both are. */
 typedef struct row {
     const char *kept, *added;
+    steps of_added;
     Py_ssize_t back, width;
 } row;
 
-/* Copies columns of a row, zeros behind its last; returns where they end. */
-static char *copy_columns(const window_object *w, char *to, const row *from, Py_ssize_t begin,
-                          Py_ssize_t n)
+/* Copies n elements that lie apart, zeros where they come from nowhere. */
+static inline void copy_apart(char *to, Py_ssize_t step, const char *from, Py_ssize_t from_step,
+                              Py_ssize_t n, size_t size)
 {
-    const size_t bytes = (size_t)w->frame_bytes;
-    const Py_ssize_t back = from->back, end = Py_MIN(begin + n, from->width);
-    if (begin < back && begin < end) {
-        const size_t n_kept = (size_t)(Py_MIN(end, back) - begin) * bytes;
-        memcpy(to, from->kept + (size_t)begin * bytes, n_kept);
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (from)
+            memcpy(to + i * step, from + i * from_step, size);
+        else
+            memset(to + i * step, 0, size);
+}
+
+/* Copies n frames, zeros where they come from nowhere. */
+static void copy_frames(const window_object *w, char *to, steps t, const char *from, steps f,
+                        Py_ssize_t n)
+{
+    const Py_ssize_t size = w->element_bytes, n_elements = w->frame_bytes / size;
+    const bool is_run = t.element == size && t.frame == w->frame_bytes;
+    if (is_run && !from) {
+        memset(to, 0, (size_t)(n * w->frame_bytes));
+    } else if (is_run && f.element == size && f.frame == w->frame_bytes) {
+        memcpy(to, from, (size_t)(n * w->frame_bytes));
+    } else {
+        for (Py_ssize_t e = 0; e < n_elements; e++, to += t.element, from += from ? f.element : 0)
+            if (size == sizeof(float)) /* a constant: the copy of one is a move */
+                copy_apart(to, t.frame, from, f.frame, n, sizeof(float));
+            else
+                copy_apart(to, t.frame, from, f.frame, n, (size_t)size);
     }
-    const Py_ssize_t first = Py_MAX(begin, back);
-    if (first < end)
-        memcpy(to + (size_t)(first - begin) * bytes, from->added + (size_t)(first - back) * bytes,
-               (size_t)(end - first) * bytes);
-    const Py_ssize_t n_there = Py_MAX(end - begin, 0);
-    memset(to + (size_t)n_there * bytes, 0, (size_t)(n - n_there) * bytes);
-    return to + (size_t)n * bytes;
+}
+
+/* Copies n columns of a row, `apart` from each other, zeros behind its last. */
+static void copy_columns(const window_object *w, char *to, steps t, const row *from,
+                         Py_ssize_t begin, Py_ssize_t n, Py_ssize_t apart)
+{
+    const steps kept = {w->frame_bytes, w->element_bytes};
+    for (Py_ssize_t done = 0, more; done < n; done += more, to += more * t.frame) {
+        const Py_ssize_t at = begin + done * apart, back = from->back;
+        const Py_ssize_t end = at < back ? back : at < from->width ? from->width : PY_SSIZE_T_MAX;
+        const char *source = at < back          ? from->kept + at * kept.frame
+                             : at < from->width ? from->added + (at - back) * from->of_added.frame
+                                                : NULL;
+        const steps own = at < back ? kept : from->of_added;
+        more = Py_MIN(n - done, (end - at - 1) / apart + 1);
+        copy_frames(w, to, t, source, (steps){own.frame * apart, own.element}, more);
+    }
+}
+
+/* Copies what a row's windows see, some windows at a time, whose memory stays in a cache; returns where they end. */
+static char *copy_windows(const window_object *w, char *to, const row *from)
+{
+    enum { CACHED = 1 << 14 };
+    const Py_ssize_t *c = w->columns, taps = c[TAPS];
+    const Py_ssize_t span = (taps - 1) * c[DILATION] + 1, n = (c[SEEN] - span) / c[STRIDE] + 1;
+    const steps apart = {taps * w->frame_bytes, taps * w->element_bytes};
+    const Py_ssize_t most = taps > 1 ? Py_MAX(CACHED / apart.frame, 1) : n;
+    for (Py_ssize_t i = 0, some; i < n; i += some, to += some * apart.frame) {
+        some = Py_MIN(most, n - i);
+        for (Py_ssize_t k = 0; k < taps; k++)
+            copy_columns(w, to + k * w->element_bytes, apart, from,
+                         c[OFFSET] + i * c[STRIDE] + k * c[DILATION], some, c[STRIDE]);
+    }
+    return to;
 }
 
 /* How many frames a row gets. */
@@ -139,6 +212,13 @@ static bool is_dense(const window_object *w, const int64_t *counts, Py_ssize_t *
     return w->rows * most <= 2 * *n_frames || w->rows * most == *n_frames;
 }
 
+/* How many frames `out` has room for. */
+static Py_ssize_t room_of(const window_object *w)
+{
+    const Py_ssize_t *c = w->columns, span = (c[TAPS] - 1) * c[DILATION] + 1;
+    return w->rows * c[TAPS] * (c[SEEN] ? (c[SEEN] - span) / c[STRIDE] + 1 : 0);
+}
+
 /* Whether a tensor of this call is as large as so many frames; -1 with an exception. */
 static int is_as_large(const window_object *w, PyObject *x, Py_ssize_t n)
 {
@@ -148,7 +228,7 @@ static int is_as_large(const window_object *w, PyObject *x, Py_ssize_t n)
 
 /* Whether a call's tensors are what is copied here; -1 with an exception. */
 static int fits(window_object *w, PyObject *table, PyObject *value, Py_ssize_t n_frames,
-                PyObject *out)
+                PyObject *out, steps *of_value)
 {
     int right = table == w->table ? 1 : learn(w, table);
     if (right == 1)
@@ -159,7 +239,9 @@ static int fits(window_object *w, PyObject *table, PyObject *value, Py_ssize_t n
         right = gives(w, value, N_dtype, false, w->dtype);
     if (right == 1)
         right = is_as_large(w, value, n_frames);
-    return right == 1 ? is_as_large(w, out, w->rows * w->columns[SEEN]) : right;
+    if (right == 1)
+        right = find_steps(w, value, of_value);
+    return right == 1 ? is_as_large(w, out, room_of(w)) : right;
 }
 
 /* Where a tensor's elements begin; NULL, where there are none or with an exception. */
@@ -187,45 +269,50 @@ static PyObject *window_take(PyObject *self, PyObject *const *args, Py_ssize_t n
     Py_ssize_t n_frames, old, old_step, next, next_step;
     if (!is_dense(w, counts, &n_frames))
         return Py_NewRef(Py_False);
-    const int right = fits(w, args[TABLE], args[VALUE], n_frames, args[OUT]);
+    row from = {.back = w->columns[BACK]};
+    const int right = fits(w, args[TABLE], args[VALUE], n_frames, args[OUT], &from.of_added);
     if (right < 0)
         return NULL;
     if (!right || !read_rows(w, args[OLD], &old, &old_step) ||
         !read_rows(w, args[NEXT], &next, &next_step))
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
     char *states = memory_of(w, args[TABLE]), *to = memory_of(w, args[OUT]);
-    row from = {NULL, memory_of(w, args[VALUE]), w->columns[BACK], 0};
+    from.added = memory_of(w, args[VALUE]);
     if (PyErr_Occurred())
         return NULL;
     const Py_ssize_t tail = w->columns[TAIL], row_bytes = w->width * w->frame_bytes;
+    const steps of_table = {w->frame_bytes, w->element_bytes};
     for (Py_ssize_t r = 0; r < w->rows; r++) {
         const Py_ssize_t added = added_to(w, counts, r);
-        char *after = states + (next + r * next_step) * row_bytes;
         from.kept = states + (old + r * old_step) * row_bytes;
         from.width = from.back + added;
-        to = copy_columns(w, to, &from, w->columns[OFFSET], w->columns[SEEN]);
-        if (tail) {
-            const char *end = copy_columns(w, after, &from, from.width - tail, tail);
-            memset(after + (end - after), 0, (size_t)(row_bytes - (end - after)));
-        }
-        from.added += added * w->frame_bytes;
+        if (w->columns[SEEN])
+            to = copy_windows(w, to, &from);
+        if (tail) /* zeros behind it: the row is as wide as any call's tail */
+            copy_columns(w, states + (next + r * next_step) * row_bytes, of_table, &from,
+                         from.width - tail, w->width, 1);
+        from.added += added * from.of_added.frame;
     }
     return Py_NewRef(Py_True);
 }
 
 static PyObject *window_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = {"", "", "", "", "", "", "", NULL};
+    static char *keywords[] = {"", "", "", "", "", "", "", "", "", "", NULL};
     static const char *const names[] = {
 #define NAME_TEXT(name) #name,
         NAMES(NAME_TEXT)};
     PyObject *tensor_type;
-    Py_ssize_t rows, c[N_COLUMNS];
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Onnnnnn:Window", keywords, &tensor_type, &rows,
-                                     &c[BACK], &c[ADDED], &c[TAIL], &c[OFFSET], &c[SEEN]))
+    Py_ssize_t rows, c[N_COLUMNS] = {[TAPS] = 1, [STRIDE] = 1, [DILATION] = 1};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Onnnnnn|nnn:Window", keywords, &tensor_type,
+                                     &rows, &c[BACK], &c[ADDED], &c[TAIL], &c[OFFSET], &c[SEEN],
+                                     &c[TAPS], &c[STRIDE], &c[DILATION]))
         return NULL;
     if (rows < 1 || c[BACK] < 0 || c[TAIL] < 0 || c[OFFSET] < 0 || c[SEEN] < 0)
         return PyErr_Format(PyExc_ValueError, "Window: no columns are before the first");
+    if (c[TAPS] < 1 || c[STRIDE] < 1 || c[DILATION] < 1 ||
+        (c[SEEN] && (c[SEEN] - 1) / c[DILATION] < c[TAPS] - 1))
+        return PyErr_Format(PyExc_ValueError, "Window: its taps must be within what is seen");
     window_object *w = (window_object *)type->tp_alloc(type, 0);
     if (!w)
         return NULL;
@@ -274,8 +361,8 @@ static PyMethodDef window_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-DS_SPEC(
-    window, "Window", window_object, Py_TPFLAGS_HAVE_GC,
-    "Window(tensor_type, rows, back, added, tail, offset, seen): columns of kept and new frames.",
-    {Py_tp_new, window_new}, {Py_tp_traverse, window_traverse}, {Py_tp_clear, window_clear},
-    {Py_tp_dealloc, window_dealloc}, {Py_tp_methods, window_methods});
+DS_SPEC(window, "Window", window_object, Py_TPFLAGS_HAVE_GC,
+        "Window(tensor_type, rows, back, added, tail, offset, seen, taps, stride, dilation): "
+        "columns of kept and new frames.",
+        {Py_tp_new, window_new}, {Py_tp_traverse, window_traverse}, {Py_tp_clear, window_clear},
+        {Py_tp_dealloc, window_dealloc}, {Py_tp_methods, window_methods});

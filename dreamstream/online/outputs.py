@@ -73,8 +73,11 @@ class Outputs:
         none = frames.detach()[:0]
         return none.requires_grad_() if frames.requires_grad else none
 
-    def outside(self, inner: Any, values: Sequence[Any], meta: StreamMetadata, starts: Any) -> Any:
-        """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""
+    def outside(self, inner: Any, values: Sequence[Any], meta: Any = None, starts: Any = None) -> Any:
+        """Return frames as a tensor outside forwards, with the dimensions that the forward gave it.
+
+        They are this call's of its rows, if not of those of `meta`, each beginning at its entry of `starts`.
+        """
         raise NotImplementedError
 
     # ---------------------------------------------------------------- what leaves
@@ -104,7 +107,7 @@ class Outputs:
             values = [self.guarded(v, self._group) for v in values]
         elif self._groups is not None and any(s is not None for s in self._call.old):
             values = list(map(self.cut_off, values))
-        return self.outside(inner, values, parts[0].meta, parts[0].starts)
+        return self.outside(inner, values)
 
     def _whole(self, inner: Sequence[Any]) -> tuple[Groups, list[Any]]:
         """Hold the frames back; return those of the files whose groups have ended."""

@@ -43,8 +43,6 @@ from .segments import StreamState, flatten
 
 C = TypeVar("C", bound="Call")
 
-_any, _all = np.logical_or.reduce, np.logical_and.reduce
-
 MOST_PREPARED = 1 << 28
 """Bytes of prepared weights that a session keeps; operations beyond it prepare theirs in every call."""
 LEAST_VERSIONED = 1 << 15
@@ -119,6 +117,7 @@ class Session:
         self.given: dict[str, Any] = {}  # inputs that live streams were given once, with the kind of their values
         self.kinds: Sequence[Kind] = ()  # of the frames of live streams, by input
         self.held: Any = None  # what the module holds besides
+        self.arrival: Any = None  # of the last call, until anything else is published
         self.joined = Slot(Groups())
         self.draws = Draws()
         self._slots: dict[str, Slot] = {}
@@ -183,7 +182,7 @@ class Session:
         """
         if self._dirty:
             self._tidy()
-        transaction = _Transaction()
+        transaction, self.arrival = _Transaction(), None
         self._dirty = True
         for stream_id, new in states.items():
             slot = self._slots.get(stream_id)
@@ -270,27 +269,26 @@ class Session:
             raise StreamMismatchError(
                 f"the inputs' number or rates changed while streams are live: {self.rates} before, {rates} now"
             )
-        n_inputs = len(rates)
-        before = np.array([s.frames if s else (0,) * n_inputs for s in states], np.int64)
-        before = before.reshape(len(ids), n_inputs)
-        now = before + np.array(lengths, np.int64).reshape(n_inputs, len(ids)).T
-        if moving > 1 and len(ids):
-            fits = _core.together(
-                tuple((r.numerator, r.denominator) for r in rates[:moving]),
-                np.ascontiguousarray(now[:, :moving]),
-                self.skew,
-            )
-            if not fits.all():
-                raise StreamMismatchError(
-                    "the inputs are further apart than the skew allows", [i for i, f in zip(ids, fits) if not f]
-                )
-        call = kind(self, meta, rates, before, now, states, [] if fresh else self.script, fresh, names)
+        counts = _core.input_counts([None if s is None else s.frames for s in states], lengths, meta.eos)
+        self.require_together(rates[:moving], counts, ids)
+        call = kind(self, meta, rates, counts, states, [] if fresh else self.script, fresh, names)
         call.moving = moving
         call.given = kinds
         return call
 
-    def commit(self, call: Call) -> None:
-        """Publish a call's states: the last assignment but the tidying up does it."""
+    def require_together(self, rates: Sequence[Fraction], counts: Counts, ids: Sequence[str]) -> None:
+        """Refuse inputs of these rates, the first of those that are counted, that the skew doesn't allow."""
+        if len(rates) < 2 or not ids:
+            return
+        numbers = tuple((r.numerator, r.denominator) for r in rates)
+        fits = _core.together(numbers, np.ascontiguousarray(counts[: len(rates), :, 2].T), self.skew)
+        if not fits.all():
+            raise StreamMismatchError(
+                "the inputs are further apart than the skew allows", [i for i, f in zip(ids, fits) if not f]
+            )
+
+    def commit(self, call: Call) -> Mapping[str, StreamState | None]:
+        """Publish a call's states, and return them: the last assignment but the tidying up does it."""
         if call.n_done != len(call.script):
             raise ModeError(
                 f"the forward ran {call.n_done} streaming operations, but {len(call.script)} while these "
@@ -302,12 +300,11 @@ class Session:
         states = call.states()
         sources = list(zip(*call.left)) if call.left else [()] * len(call.ids)
         new: dict[str, StreamState | None] = {}
-        for row, (stream_id, frames, ended) in enumerate(
-            zip(call.ids, call.frames_now.tolist(), call.meta.eos.tolist())
-        ):
+        frames = list(zip(*call.input_counts[:, :, 2].tolist()))
+        for row, (stream_id, ended) in enumerate(zip(call.ids, call.ended.tolist())):
             key = call.keys[row] if call.keys else None
             once = call.once[row] if call.once else ()
-            new[stream_id] = None if ended else StreamState(tuple(frames), states[row], sources[row], key, once)
+            new[stream_id] = None if ended else StreamState(frames[row], states[row], sources[row], key, once)
         self.script, self.rates, self.given = call.script, call.rates, call.given  # while streams are live
         self.kinds = call.kinds
         if call.keys is not None:
@@ -315,6 +312,7 @@ class Session:
         self.publish(new, (*call.also, (call.done, True)))
         for change in call.afterwards:
             change()
+        return new
 
     # ---------------------------------------------------------------- bytes and copies
     def to_parts(self, states: Any) -> list[bytes | None]:
@@ -353,14 +351,19 @@ class Call(Replayed):
     """
 
     library: Library = NATIVE
+    misused: NotStreamableError | None = None
+    _named: Mapping[int, str] | None = None
+    keys: list[int] | None = None  #: By which the rows draw, once one has drawn.
+    _drawn = 0, 0  # the place of the last that drew, and how many did so there
+    kinds: Sequence[Kind] = ()
+    also: Sequence[tuple[Slot, Any]] = ()  #: What else its commit publishes.
 
     def __init__(
         self,
         session: Session,
         meta: StreamMetadata,
         rates: tuple[Fraction, ...],
-        before: Any,
-        now: Any,
+        counts: Counts,
         states: Sequence[StreamState | None],
         script: list[Key],
         fresh: bool,
@@ -369,14 +372,13 @@ class Call(Replayed):
         self.session = session
         self.buffers = session.buffers
         self.guard: Any = None
-        self.misused: NotStreamableError | None = None
         self.buffer_limit = session.buffer_limit
         self.context_limit = session.context_limit
         self.meta = meta
         self.ids = meta.ids
-        self.ended = np.ascontiguousarray(meta.eos)
+        self.ended = meta.eos
         self.rates = rates
-        self.frames_before, self.frames_now = before, now
+        self.input_counts = counts  # (inputs, rows, 4)
         self.old = states
         self.script = script
         self.fresh = fresh
@@ -384,21 +386,26 @@ class Call(Replayed):
         self.facts = session.facts
         self.recording: Recording | None = None
         self._names = names
-        self._named: Mapping[int, str] | None = None
         self.new: list[Sequence[Any]] = []
         self.left: list[Sequence[Any]] = []  # per operation where gradients of the rows' states go, if anywhere
         self.n_done = 0
-        self.keys: list[int] | None = None  # by which the rows draw, once one has drawn
-        self._drawn = 0, 0  # the place of the last that drew, and how many did so there
         self.afterwards: list[Callable[[], None]] = []  # what changes when the call has succeeded
         self.over = False  # the forward has returned
-        self.kinds: Sequence[Kind] = ()
         self.given: dict[str, Any] = {}  # see Session.given
         self.moving = len(rates)  # inputs before those that are given once
         self.once: list[Sequence[Any]] = []  # per row their values
         self.done = Slot(False)
-        self.also: Sequence[tuple[Slot, Any]] = ()  # what else its commit publishes
         self.fail_at: int | None = None
+
+    @property
+    def frames_before(self) -> Any:
+        """How many frames of each input the rows had before the call, ``(rows, inputs)``."""
+        return self.input_counts[:, :, 0].T
+
+    @property
+    def frames_now(self) -> Any:
+        """How many they have now."""
+        return self.input_counts[:, :, 2].T
 
     def require_kinds(self, names: Sequence[str]) -> None:
         """Refuse inputs of types that no operator takes, or other than those of live streams (DTypeError)."""
@@ -427,17 +434,9 @@ class Call(Replayed):
 
     def input_edge(self, index: int, dtype: str, features: tuple[int, ...]) -> Edge:
         """Return the edge of one input."""
-        before, now = self.frames_before, self.frames_now
-        counts = np.empty((len(self.ids), 4), np.int64)
-        counts[:, :2] = before[:, index : index + 1]
-        counts[:, 2:] = now[:, index : index + 1]
-        # A stream begins with its first frame, or its end.
-        if not _all(before, None):
-            counts[~_any(before, 1), 1] = -1
-        if not _all(now, None):
-            counts[~(_any(now, 1) | self.ended), 3] = -1
         static = index >= self.moving
-        return Edge(self, self.session.lines.of_input(index, self.rates[index], dtype, features, static), counts)
+        line = self.session.lines.of_input(index, self.rates[index], dtype, features, static)
+        return Edge(self, line, self.input_counts[index])
 
     @property
     def committed(self) -> bool:

@@ -287,9 +287,11 @@ class NativeOutputs(Outputs):
         out = frames[0] if len(frames) == 1 else cat(list(frames), 0)
         return out if order is None else out.index_select(0, Tensor(order))
 
-    def outside(self, inner: Any, values: Sequence[Any], meta: StreamMetadata, starts: Any) -> StreamTensor:
+    def outside(self, inner: Any, values: Sequence[Any], meta: Any = None, starts: Any = None) -> StreamTensor:
         """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""
         (frames,) = values
+        if meta is None:
+            meta, starts = inner.meta, inner.starts
         made = _outside(inner, frames.numpy(), meta, starts)
         out: StreamTensor = autograd.follow(made, autograd.source(frames), "frames")
         return out

@@ -276,9 +276,9 @@ class StreamMetadata:
             return NotImplemented
         return (
             self._ids == other._ids
-            and np.array_equal(self._sos, other._sos)
-            and np.array_equal(self._eos, other._eos)
-            and np.array_equal(self._lengths, other._lengths)
+            and self._sos.tobytes() == other._sos.tobytes()
+            and self._eos.tobytes() == other._eos.tobytes()
+            and self._lengths.tobytes() == other._lengths.tobytes()
         )
 
     def __hash__(self) -> int:

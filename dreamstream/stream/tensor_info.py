@@ -46,8 +46,10 @@ class Layout(NamedTuple):
         All others.
     dims : tuple
         For each dimension ``"B"``, ``"L"``, ``"B_L"``, or the number of the feature axis.
-    order, back : list of int
-        What brings B, L and then the features to the front, and what undoes it.
+    order, back : list of int or None
+        What brings B, L and then the features to the front, and what undoes it; None where they stand so.
+    n_roles : int
+        How many dimensions are no features.
     """
 
     batch: int | None
@@ -55,8 +57,9 @@ class Layout(NamedTuple):
     joined: int | None
     features: list[int]
     dims: tuple[Any, ...]
-    order: list[int]
-    back: list[int]
+    order: list[int] | None
+    back: list[int] | None
+    n_roles: int
 
 
 @lru_cache(maxsize=256)
@@ -68,10 +71,11 @@ def layout_of(names: Names) -> Layout:
     dims = tuple([name if name in _ROLES else next(numbers) for name in names])
     order = [axes[role] for role in _ROLES if role in axes] + features
     back = sorted(range(len(order)), key=order.__getitem__)
-    return Layout(axes.get(BATCH), axes.get(LENGTH), axes.get(JOINED), features, dims, order, back)
+    ways = (order, back) if order != sorted(order) else (None, None)
+    return Layout(axes.get(BATCH), axes.get(LENGTH), axes.get(JOINED), features, dims, ways[0], ways[1], len(axes))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Info:
     """Names of the dimensions, streams of the rows, and where their frames stand.
 

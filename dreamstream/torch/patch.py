@@ -18,20 +18,16 @@ import torch
 from torch.nn.utils import parametrize
 
 from .. import _core
-from ..array.dtypes import name_of, nominal
-from ..array.first_frame import FirstFrame
 from ..array.lengths_of import LengthsOf
-from ..array.loop_lists import Gathered
 from ..array.stream_tensor import StreamTensor as Native
-from ..array.symbolic import as_symbolic, measured
+from ..array.symbolic import as_symbolic
 from ..errors import DreamStreamError, ModeError, StreamMismatchError
 from ..online.front import BACKENDS, CONVOLUTIONS
 from ..online.given import Given, Static, forgotten, input_names
-from ..online.handle import VALUES, Patch
+from ..online.handle import VALUES, VARIANTS, Patch
 from ..online.patch import PatchesItself
 from ..online.registered import registered_for
 from ..online.tracer import TRACER
-from ..stream.rules import Length, require_same_streams
 from ..stream.where import offline_error, passes_on, raise_explained, runs_forward
 from . import private
 from .forward import gathering  # noqa: F401  (functions that forwards' copies call)
@@ -45,7 +41,8 @@ from .forward.running import current, running
 from .outside.attention import DeclaredContext
 from .private import pytree
 from .run import declared as _declared  # noqa: F401  (operators declared in Python take torch tensors)
-from .run.calls import TorchCall, TorchGiven, TorchSession
+from .run.arrivals import NARROW, Arrival
+from .run.calls import Mode, TorchGiven, TorchSession
 from .tensor import StreamTensor
 from .tensor.padding import unpad
 from .tensor.stream_tensor import SHELL
@@ -58,8 +55,6 @@ _CALLED, _CALLER = "_compiled_call_impl", "_wrapped_call_impl"
 _IGNORED = "__jit_ignored_attributes__"
 
 runs_forward(private.runs_modules)
-
-_NARROW = frozenset((torch.float16, torch.bfloat16))  # taken by modules of float32, exactly
 
 
 class Ignored(list[str]):
@@ -301,41 +296,31 @@ class TorchPatch(Patch):
     def _outermost(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Any]
     ) -> Any:
-        infos = [x._info for x in tensors]
-        meta = infos[0].meta
-        if len(infos) > 1:
-            require_same_streams([i.meta for i in infos])
-        if self.backend in BACKENDS and (evaluated := self._evaluated(module, args, kwargs, meta.ids)):
+        if self.backend in BACKENDS and (evaluated := self._evaluated(module, args, kwargs, tensors[0].ids)):
             return evaluated[0]
         session: Any = self.session
-        values = [unpad(x._plain(), x._info) for x in tensors]
-        with session.hold(meta.ids):
+        with session.hold(tensors[0]._info.meta.ids):
             args, kwargs, given = session.take_given(module, args, kwargs, TorchGiven)
             names = self._tensor_names(module, session)  # which looks at the types in every call
-            if self._is_single and not _NARROW.isdisjoint([v.dtype for v in values]):
-                values = [v.float() if v.dtype in _NARROW else v for v in values]
+            recorded = torch.is_grad_enabled()
+            taped, detach = module.training and recorded, self.train_variant == VARIANTS[0]
+            mode = Mode(taped, detach, not (recorded or private.is_watched()), self._is_single)
+            arrival: Arrival = session.arrival
+            if arrival is None or given or not arrival.serves(tensors, mode):
+                arrival = Arrival(tensors, mode)
+            values = arrival.frames(tensors)
             device = self._device(module, tensors, values)
-            rates, lengths, restarts = zip(*[(i.rate, i.meta.lengths, i.restart) for i in infos])
-            call = session.admit(meta, rates, lengths, True in restarts, lambda: names, TorchCall, given)
-            call.kinds = [(str(v.dtype), v.shape[1:]) for v in values]
-            if call.kinds != session.kinds:
-                call.require_kinds(input_names(module, args, kwargs, tensors))
-            taped = module.training and torch.is_grad_enabled()
-            call.begin(device, taped, self.options.train_variant == "chunk-wise-aligned")
+            inputs = partial(input_names, module, args, kwargs, tensors)
+            call = arrival.call(session, values, device, lambda: names, given, inputs)
             outputs = TorchOutputs(call, self.options.train_variant, module.training, taped)
             if taped:
-                whole_files = self.options.train_variant != "chunk-wise-aligned"
-                self._versions = self._versions.of_now(whole_files)
+                self._versions = self._versions.of_now(not detach)
                 outputs.versions = call.on_tape(self._versions)
             forward = outputs.forward = Forward(call, device)
             held = forward.held = session.held = session.held or TorchHeld(module)
             held.noted = False
-            inner = {}
-            for n, each in enumerate(given, len(tensors)):
-                inner[id(each)] = call.give(n, each, device)
-            for n, (x, value, info) in enumerate(zip(tensors, values, infos)):
-                edge = call.input_edge(n, name_of(nominal(value.dtype)), tuple(value.shape[1:]))
-                inner[id(x)] = Native.inside(value, info.dims, edge, info.names)
+            inner = {id(each): call.give(n, each, device) for n, each in enumerate(given, len(tensors))}
+            inner |= zip(map(id, tensors), arrival.inside(call, values))
 
             def enter(x: Any) -> Any:
                 if isinstance(x, LengthsOf):
@@ -357,7 +342,6 @@ class TorchPatch(Patch):
                 if held.drew and watched and session.warned < 3:
                     session.warned += 1
                     warn_of_others(type(module).__name__, lines)
-                result = _measured(result)
                 if isinstance(result, StreamTensor):
                     (result,) = outputs.given((result,))
                 else:
@@ -366,8 +350,8 @@ class TorchPatch(Patch):
                     if rebuilt not in (tuple, list) or not _are_flat(result):
                         found, structure = pytree.tree_flatten(result)
                         rebuilt = structure.unflatten
-                    result = rebuilt(outputs.given([_measured(x) for x in found]))
-                session.commit(call)
+                    result = rebuilt(outputs.given(found))
+                arrival.follow(call, session.commit(call).values())
             except BaseException as error:
                 forward.leave()
                 if not call.committed:
@@ -400,13 +384,13 @@ class TorchPatch(Patch):
     def to_native(self, x: Any) -> Native | None:
         if not isinstance(x, StreamTensor) or x._info is None:
             return None
-        info, value = x._info, unpad(x._plain(), x._info)
+        info, value = x._info, unpad(x, x._info)
         if value.requires_grad and torch.is_grad_enabled():
             raise ModeError(
                 'gradients of an input are recorded, which an engine has not: use online(backend="auto")', x.ids
             )
         value = value.detach()
-        value = (value.float() if value.dtype in _NARROW else value).cpu().contiguous()
+        value = (value.float() if value.dtype in NARROW else value).cpu().contiguous()
         out = Native._make(value.numpy(), info.dims, info.names, info.meta, info.starts, info.rate, None)
         out.restart = info.restart
         return out
@@ -434,7 +418,7 @@ class TorchPatch(Patch):
         ModeError
             Where element types have changed while streams are live.
         """
-        if self._names is None or not session.is_live:
+        if self._names is None or (session.arrival is None and not session.is_live):
             named = [*module.named_parameters(), *module.named_buffers()]
             self._names = {id(t): n for n, t in named}
             self._named = [t for _, t in named]  # so that no other tensor takes their place in memory
@@ -475,14 +459,6 @@ class TorchPatch(Patch):
             "_layer": None,
         }
         return {**super().__getstate__(), **own}
-
-
-def _measured(x: Any) -> Any:
-    """Return lengths that a forward gives back as streams; everything else as it is."""
-    if isinstance(x, StreamTensor):
-        inner = measured(x._inner)  # which refuses what is no stream
-        return x if inner is x._inner else StreamTensor.shell(inner)
-    return StreamTensor.shell(measured(x)) if isinstance(x, (Length, Gathered, FirstFrame)) else x
 
 
 def _refused(forward: Forward, error: Exception) -> Exception:

@@ -29,8 +29,9 @@ __all__ = [
     "APPLY", "CALLS_USERS", "BackwardHookFunction", "CheckpointFunction", "active_modes", "current_node",
     "detects_causality", "enter_mode", "graph_task", "has_hooks", "has_lost_what_it_saved",
     "hooks_of", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed",
-    "is_watched", "keep", "kept_by_checkpoint", "leave_innermost_mode", "n_modes", "onnx_type", "original_of",
-    "own_buffers", "own_tensors", "prelu_kernel", "pytree", "recurrent_function", "recurrent_weights",
+    "is_watched", "keep", "kept_by_checkpoint", "leave_innermost_mode", "mode_at", "n_modes", "onnx_type",
+    "original_of", "own_buffers", "own_tensors", "prelu_kernel", "pytree", "recurrent_function",
+    "recurrent_weights",
     "runs_modules", "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler", "set_gradients",
     "uncompiled", "will_run", "without_functions", "without_subclass",
 ]  # fmt: skip
@@ -92,6 +93,9 @@ def has_lost_what_it_saved(node: Any) -> bool:
 enter_mode = torch._C._push_on_torch_function_stack
 leave_innermost_mode = torch._C._pop_torch_function_stack
 n_modes: Callable[[], int] = torch._C._len_torch_function_stack
+mode_at: Callable[[int], Any] = torch._C._get_function_stack_at  # from the outermost on
+_n_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+_transformation: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 
 #: Returns what is called with tensors that are saved for a backward, or None.
 saved_tensors_hooks_on_top = torch._C._autograd._top_saved_tensors_default_hooks
@@ -124,8 +128,8 @@ def is_traced() -> bool:
 
 def is_watched() -> bool:
     """Return whether a mode, a transformation of `torch.func` or forward differentiation sees what runs."""
-    modes = n_modes() + torch._C._len_torch_dispatch_stack()
-    return modes > 0 or forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None
+    modes = n_modes() or _n_dispatch_modes()
+    return modes > 0 or forward_ad._current_level >= 0 or _transformation() is not None
 
 
 #: A PReLU of any operands that broadcast; `torch.prelu` wants the channels in the second dimension.

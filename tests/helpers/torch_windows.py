@@ -9,7 +9,7 @@ import torch
 
 from dreamstream.stream import StreamMetadata
 from dreamstream.stream.edge import Request
-from dreamstream.torch.run.calls import TorchCall, TorchSession
+from dreamstream.torch.run.calls import Mode, TorchCall, TorchSession
 from dreamstream.torch.run.kernels import KERNELS, Step
 
 
@@ -116,7 +116,8 @@ class Online:
         meta = StreamMetadata(ids, np.array([row.sos for row in rows]), ended, lengths[0])
         with self.session.hold(ids):
             call = self.session.admit(meta, tuple(i.rate for i in case.inputs), lengths, False, dict, TorchCall)
-            call.begin(torch.device(self.device), torch.is_grad_enabled(), False)
+            taped = torch.is_grad_enabled()
+            call.begin(torch.device(self.device), Mode(taped, False), self.device == "cpu" and not taped)
             edges = [call.input_edge(k, i.dtype, i.features) for k, i in enumerate(case.inputs)]
             frames = [torch.cat(v) for v in values]
             request = Request(self.op.name, self.op.attributes, edges, frames, self.weights, op=self.op)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ... import _core
 from ...stream.course import Leg
 from ...stream.edge import Counts, Line
 from ..private import is_watched
@@ -49,14 +50,14 @@ class EagerCall(TorchCall):
         self.keeps_tape = torch.is_grad_enabled()
         self.gathered = self.store = self  # type: ignore[assignment]
         self.index = slice(None)
-        before = np.where(sos.numpy()[:, None], 0, states[0].numpy())
-        now = before + np.stack([n.numpy() for n in lengths], 1)
-        self.alike = all(map(same, (*before.T, *now.T, self.ended, sos.numpy())))
+        frames = [None if starts else n for starts, n in zip(sos.tolist(), states[0].tolist())]
+        counts = _core.input_counts(frames, [n.numpy() for n in lengths], self.ended)
+        self.alike = all(same(c) for each in counts for c in each.T) and same(self.ended) and same(sos.numpy())
         self.widths = [x.shape[port.dims.index("L")] for port, x in zip(module.inputs, xs)]
-        self.counts: dict[int, Counts] = dict(zip(self.graph.inputs, self._of_inputs(before, now)))
+        self.counts: dict[int, Counts] = dict(zip(self.graph.inputs, counts))
         self.values: dict[int, Tensor] = {}
-        for port, e, x, n in zip(module.inputs, self.graph.inputs, xs, (now - before).T):
-            self.values[e] = flat(x.permute(port.inward), n)
+        for port, e, x, n in zip(module.inputs, self.graph.inputs, xs, lengths):
+            self.values[e] = flat(x.permute(port.inward), n.numpy())
         self.kept = dict(zip(module._kept, states[1:]))
         self._windows: dict[tuple[int, bool], Columns] = {}
         try:  # each of calls at the same time, in several threads, has its own
@@ -70,16 +71,8 @@ class EagerCall(TorchCall):
         module.legs.append(self._legs)
         # a view would hold on to all frames of the call
         tails = [self._whole(e, False).tail(self.graph.edges[e].kept).clone() for e in module._kept]
-        frames = torch.from_numpy(np.where(self.ended[:, None], 0, now))
-        self.states = (frames, *tails, *carried)  # type: ignore[assignment]
-
-    def _of_inputs(self, before: Any, now: Any) -> list[Counts]:
-        """Return known and total of the inputs, before and now; streams begin with a first frame, or their end."""
-        begun, begins = before.any(1), now.any(1) | self.ended
-        counts = [np.stack([b, np.where(begun, b, -1), n, n], 1) for b, n in zip(before.T, now.T)]
-        for c in counts:
-            c[~begins, 3] = -1
-        return counts
+        now = torch.from_numpy(np.where(self.ended[:, None], 0, counts[:, :, 2].T))
+        self.states = (now, *tails, *carried)  # type: ignore[assignment]
 
     # ---------------------------------------------------------------- operators
     def _run(self, j: int) -> list[Tensor]:

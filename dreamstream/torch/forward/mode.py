@@ -35,7 +35,7 @@ from ...stream.context import declared_here
 from ...stream.rules import Length, open_branch
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, WRITTEN, is_of_streams, passes_on, refused
-from ..private import active_modes, enter_mode, leave_innermost_mode, n_modes, set_gradients
+from ..private import active_modes, enter_mode, leave_innermost_mode, mode_at, n_modes, set_gradients
 from ..tensor.stream_tensor import SHELL, StreamTensor
 from . import per_frame
 from .arguments import (
@@ -106,6 +106,13 @@ class Forward(Repeats, TorchFunctionMode):
         In a capture: the modules' paths by identity.
     """
 
+    held: TorchHeld | None = None
+    gradients: Gradients | None
+    drawn: Drawn | None
+    watching: Callable[[], None] | None  # runs before what is done with streams
+    _outer: Forward | None = None
+    _beneath: NotStreamableError | None = None
+
     def __init__(
         self,
         entry: Any,
@@ -114,20 +121,14 @@ class Forward(Repeats, TorchFunctionMode):
         paths: Mapping[int, str] | None = None,
     ) -> None:
         super().__init__()
-        self.entry = entry
-        self.device = device
-        self.arrays = arrays
-        self.paths, self.sums = paths or {}, dict[Any, Any]()  # `sums` is of what great tensors hold
+        self.entry, self.device = entry, device
+        self.arrays, self.paths = arrays, paths or {}
+        self.sums: dict[Any, Any] = {}  # of what great tensors hold
         self._parameters: dict[int, Constant] = getattr(entry, "parameters", {})
-        self._outer: Forward | None = None
-        self.held: TorchHeld | None = None
-        self.gradients: Gradients | None = None
-        self.drawn: Drawn | None = None
-        self._beneath: NotStreamableError | None = None
+        self.gradients, self.drawn, self.watching = None, None, None
         self._session = getattr(entry, "session", None)
         self._has_loose: bool = getattr(self._session, "has_loose", False)
         self.depth = 0
-        self.watching: Callable[[], None] | None = None  # runs before what is done with streams
 
     @passes_on
     def asked(
@@ -186,7 +187,10 @@ class Forward(Repeats, TorchFunctionMode):
 
     def leave(self, *exception: Any) -> None:
         """Be active no more, however far a with statement that was interrupted had come."""
-        modes = active_modes()
+        if self.depth and n_modes() == self.depth and mode_at(self.depth - 1) is self:
+            modes = [self]
+        else:
+            modes = active_modes()
         for _ in modes[modes.index(self) :] if self in modes else ():
             leave_innermost_mode()
         if RUNNING.get() is self:

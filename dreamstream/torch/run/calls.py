@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set as AbstractSet
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
 from ..forward.constants import NARROW, Constant, constant_of, dtype_of
 from ..forward.library import TORCH
-from ..private import is_watched, without_functions
+from ..private import without_functions
 from ..tensor.padding import flat, same, to_device
 from ..train.groups import Guard
 from .kernels import KERNELS, Kernel, Step
@@ -34,7 +34,7 @@ from .kernels.attention import drops, recomputed
 from .rooms import grown
 from .state_bytes import from_bytes, to_bytes
 from .steady import carrying, steady
-from .tables import Gathered, Record, StateRow, Table, row_of, rows_index, state_row_of
+from .tables import Gathered, Record, StateRow, Table, row_of, state_row_of
 from .windows import AllFrames, Columns, EagerWindow
 
 
@@ -114,6 +114,25 @@ class TorchGiven(Given):
         return torch.zeros((0, *features), dtype=dtype_of(dtype))
 
 
+class Mode(NamedTuple):
+    """What besides its frames decides how a call runs.
+
+    Attributes
+    ----------
+    taped, detach : bool
+        Whether states stay on the tape, and whether they are cut off from it.
+    plain : bool
+        Whether nobody takes notice of how values are computed: no gradient is recorded, and no mode sees it.
+    single : bool
+        Whether the module's parameters are float32, so that narrower frames become float32.
+    """
+
+    taped: bool
+    detach: bool
+    plain: bool = False
+    single: bool = False
+
+
 class TorchCall(Call):
     """A call that computes torch tensors ``[frames of all rows][features...]``.
 
@@ -131,34 +150,38 @@ class TorchCall(Call):
     plain = False  #: Whether values are memory of the processor, of which nothing but the call takes notice.
     has_converted = False  #: Whether positions have become streams in it.
 
-    def begin(self, device: torch.device, keeps_tape: bool, detach: bool) -> None:
+    def begin(
+        self, device: torch.device, mode: Mode, plain: bool, places: Any = None, outputs: Any = None
+    ) -> None:
         """Say where and how this call computes, and find the rows' states.
 
-        With `keeps_tape`, `detach` says whether the states are cut off from the tape.
+        `plain` is the attribute. Behind a call that brought the like `places` are known: where states are, where
+        they go, if into a table, and whether rows are alike; `outputs` is what makes outputs of frames, if known.
         """
         self.device, session = device, self.session
         if session.real is not (real := torch.get_default_dtype()):  # what lengths say has another type
             session.real = real
             session.courses.clear()
         self.parameters = self.session.parameters
-        self.keeps_tape = keeps_tape
-        self.plain = device.type == "cpu" and not (torch.is_grad_enabled() or is_watched())
+        self.keeps_tape, self.plain = mode.taped, plain
+        self.outputs = {} if outputs is None else outputs
         if self.fresh or self.session.table.device != device:  # the module may have been moved
             self.session.table = Table(device)
         old: list[StateRow | None] = [None if s is None else s.states for s in self.old]
-        self.gathered = Gathered(old, device)
-        self.store: Table | Record = Record(detach) if keeps_tape else self.session.table
-        self.state_rows = self.store.next_rows(old)
+        before, behind, alike = places or (Gathered(old, device), None, None)
+        self.gathered: Gathered = before
+        self.store: Table | Record = Record(mode.detach) if mode.taped else session.table
+        self.written: Gathered = behind or Gathered(self.store.next_rows(old), device)
+        self.index = self.written.index
         #: The rows of `store` with the states before the call, None where they are elsewhere (see `Table`).
         self.old_rows = self.gathered.run_in(self.store)
-        self.index = rows_index([p.row for p in self.state_rows], device)
-        self.some_end = bool(np.count_nonzero(self.ended))
+        self.some_end = True in self.ended.tolist()
         #: Whether all rows stand at the same place, now and before: then they do so at every operation.
-        self.alike = len(self.ids) == 1 or (
-            bool(self.ids)
-            and all(map(same, (*self.frames_before.T, *self.frames_now.T, self.ended)))
-            and same(self.gathered.fresh)
-        )
+        self.alike: bool = len(self.ids) == 1 or (self._are_alike() if alike is None else alike)
+
+    def _are_alike(self) -> bool:
+        counts = (*self.frames_before.T, *self.frames_now.T, self.ended)
+        return bool(self.ids) and all(map(same, counts)) and same(self.gathered.fresh)
 
     def on_tape(self, now: Any) -> AbstractSet[Any]:
         """Return the versions of the parameters that the tape was made with: of now, and of its earlier calls."""
@@ -169,7 +192,7 @@ class TorchCall(Call):
 
     def states(self) -> Sequence[Any]:
         """Return where each row's state is after the call."""
-        return self.state_rows
+        return self.written.places
 
     def give(self, index: int, given: Given, device: torch.device) -> Native:
         """Return an input that is given once as the forward sees it.

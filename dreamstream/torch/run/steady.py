@@ -25,6 +25,9 @@ from .windows import Columns
 #: are the value's, `made` the first output's.
 Repeat = Callable[..., Any]
 
+#: Elements up to which frames that don't lie one behind the other are copied one by one.
+_FEW = 2**12
+
 
 def steady(
     kernel: Kernel,
@@ -57,8 +60,9 @@ def steady(
     step = replace(step)  # which others fill anew
     begin, n, fill, compute = kernel.sees(step, weights)
     back, tail, new = kept[1:]
-    seen, n_features = (begin - kept[0], n, fill), len(step.features[0])
-    return _Windows((back, tail, new), seen, compute, n_features, rows, whole and new >= 0, lines_up).repeat
+    seen, shape = (begin - kept[0], n, fill), (rows, step.n[0], len(step.features[0]))
+    laid = compute.windows(rows, weights) if hasattr(compute, "windows") else None
+    return _Windows((back, tail, new), seen, compute, laid, shape, whole and new >= 0, lines_up).repeat
 
 
 class _Windows:
@@ -72,9 +76,11 @@ class _Windows:
         Offset, n, and what stands where there is no frame.
     compute : callable
         ``fn(frames, *weights)``.
-    n_features : int
-        Of the result's dimensions.
-    rows, whole, lines_up
+    laid : tuple of int or None
+        Taps, stride and dilation of windows that are laid side by side for ``compute.of_windows``.
+    shape : tuple of int
+        Rows, the most frames that one makes, and how many dimensions a frame of the result has.
+    whole, lines_up
         See `steady`.
     """
 
@@ -82,38 +88,60 @@ class _Windows:
         self,
         kept: tuple[int, int, int],
         seen: tuple[int, int, float],
-        compute: Callable[..., Tensor],
-        n_features: int,
-        rows: int,
+        compute: Any,
+        laid: tuple[int, int, int] | None,
+        shape: tuple[int, int, int],
         whole: bool,
         lines_up: bool,
     ) -> None:
-        self._kept, self._seen, self._compute, self._rows, self._whole = kept, seen, compute, rows, whole
+        self._kept, self._seen, self._compute, self._laid, self._whole = kept, seen, compute, laid, whole
+        self._rows, self._made, n_features = shape
         self._lines_up, self._rank = lines_up, 1 + n_features
         (back, tail, new), (offset, n, fill) = kept, seen
         there = offset >= 0 and (fill == 0.0 if new < 0 else offset + n <= back + new)
-        columns = rows, back, new, tail, offset, n
-        self._window = _core.Window(Tensor, *columns) if there and n and (back or tail) else None
+        self._room: Tensor | None = None
+        columns = self._rows, back, new, tail, offset, n
+        is_copied = there and n > 0 and (back or tail)
+        self._window = _core.Window(Tensor, *columns, *(laid or ())) if is_copied else None
 
     def repeat(self, call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor | None:
         """See `Repeat`."""
-        frames = self._copied(call, value, counts) if call.plain and self._window is not None else None
-        if frames is None and (frames := self._joined(call, value, counts)) is None:
-            return None
-        out = self._compute(frames, *weights)
+        out = self._copied(call, value, counts, weights) if call.plain and self._window is not None else None
+        if out is None:
+            frames = self._joined(call, value, counts)
+            if frames is None:
+                return None
+            out = self._compute(frames, *weights)
         if out.dim() == self._rank:
             return out
         return out.flatten(0, 1) if self._whole else flat(out, made[:, 2] - made[:, 0])
 
-    def _copied(self, call: Any, value: Tensor, counts: Any) -> Tensor | None:
-        """Return the columns as a tensor of their own, the last ones being kept; None where memory isn't plain."""
+    def _copied(self, call: Any, value: Tensor, counts: Any, weights: Sequence[Any]) -> Tensor | None:
+        """Compute of columns in a tensor of their own, the last ones being kept; None where memory isn't plain."""
         assert self._window is not None
         table = call.store.tensors.get((call.n_done - 1, 0))
         if table is None:
             return None
-        frames = value.new_empty((self._rows, self._seen[1], *value.shape[1:]))
-        taken = self._window.take(table, call.old_rows, call.index, value.contiguous(), counts, frames)
-        return frames if taken else None
+        if value.dim() != 2 or value.numel() > _FEW:
+            value = value.contiguous()
+        if self._laid is None:
+            frames = value.new_empty((self._rows, self._seen[1], *value.shape[1:]))
+        else:
+            frames = self._room_for(value, self._laid[0])
+        if not self._window.take(table, call.old_rows, call.index, value, counts, frames):
+            return None
+        if self._laid is None:
+            return self._compute(frames, *weights)
+        out = self._compute.of_windows(frames, *weights)
+        return out if self._whole else out.reshape(self._rows, self._made, -1)
+
+    def _room_for(self, value: Tensor, taps: int) -> Tensor:
+        """Return where windows are laid; no product is a view of that, so that every call may have the same."""
+        room = self._room
+        if room is None or room.dtype is not value.dtype:
+            room = value.new_empty((self._rows * self._made, value.shape[1] * taps))
+            self._room = room if room.numel() <= _FEW else None
+        return room
 
     def _joined(self, call: Any, value: Tensor, counts: Any) -> Tensor | None:
         """Return the columns as torch puts them together, the last ones kept; None where rows are too uneven."""

@@ -8,6 +8,7 @@ session publishes the place of the new one.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence, Set as AbstractSet
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,17 +35,12 @@ class _Slot:
 
 
 class StateRow:
-    """Where one stream's state is."""
+    """Where one stream's state is: a row of a store's tensors, and the slot of a table that it belongs to."""
 
-    __slots__ = ("half", "owner", "store")
+    __slots__ = ("row", "slot", "store")
 
-    def __init__(self, store: Any, owner: Any, half: int) -> None:
-        self.store, self.owner, self.half = store, owner, half
-
-    @property
-    def row(self) -> int:
-        """The row in the store's tensors."""
-        return 2 * self.owner.index + self.half if isinstance(self.owner, _Slot) else self.owner
+    def __init__(self, store: Any, row: int, slot: _Slot | None = None) -> None:
+        self.store, self.row, self.slot = store, row, slot
 
 
 class Table:
@@ -62,12 +58,12 @@ class Table:
 
     def _next(self, old: StateRow | None) -> StateRow:
         if old is not None and old.store is self:
-            return StateRow(self, old.owner, 1 - old.half)
+            return StateRow(self, old.row ^ 1, old.slot)  # a slot's rows stand side by side
         try:
             index = self._free.pop()
         except IndexError:
             index, self.n_rows = self.n_rows // 2, self.n_rows + 2
-        return StateRow(self, _Slot(index, self._free), 0)
+        return StateRow(self, 2 * index, _Slot(index, self._free))
 
     def get(self, key: Hashable) -> Tensor | None:
         """Return the tensor of a key, with a row for every slot: a new slot may not have been written yet."""
@@ -102,11 +98,11 @@ def _grown(own: Tensor | None, rows: Tensor, n: int) -> Tensor:
     return out
 
 
-def rows_index(rows: Sequence[int], device: torch.device) -> Tensor | slice:
+def rows_index(rows: list[int], device: torch.device) -> Tensor | slice:
     """Return what picks rows of a store: a slice where they lie evenly."""
-    step = rows[1] - rows[0] if len(rows) > 1 else 1
-    if rows and step > 0 and list(rows) == list(range(rows[0], rows[0] + step * len(rows), step)):
-        return slice(rows[0], rows[-1] + 1, step)
+    first, step = (rows[0], rows[1] - rows[0] if len(rows) > 1 else 1) if rows else (0, 0)
+    if step > 0 and (len(rows) < 3 or rows == list(range(first, first + step * len(rows), step))):
+        return slice(first, rows[-1] + 1, step)
     return to_device(np.array(rows, np.int64), device)
 
 
@@ -120,7 +116,7 @@ def state_row_of(tensors: dict[Hashable, Tensor]) -> StateRow:
     """Return the place of a state given as `row_of` gives it."""
     record = Record(detach=True)
     record.tensors.update(tensors)
-    return StateRow(record, 0, 0)
+    return StateRow(record, 0)
 
 
 class Record:
@@ -139,7 +135,7 @@ class Record:
 
     def next_rows(self, old: Sequence[StateRow | None]) -> list[StateRow]:
         """Return one place per row."""
-        return [StateRow(self, row, 0) for row in range(len(old))]
+        return [StateRow(self, row) for row in range(len(old))]
 
     def get(self, key: Hashable) -> Tensor | None:
         """Return the tensor of a key."""
@@ -152,41 +148,63 @@ class Record:
 
 
 class Gathered:
-    """The states before a call, row by row of its batch."""
+    """The states of a batch, row by row, where they are, or go.
+
+    Attributes
+    ----------
+    places : sequence of (StateRow or None)
+        None where a stream begins.
+    store : Table, Record or None
+        Where all of them are; None where that differs, where a stream begins, and of no rows.
+    index : slice, Tensor or None
+        What picks them of the store.
+    """
 
     def __init__(self, places: Sequence[StateRow | None], device: torch.device) -> None:
-        self.n_rows = len(places)
-        self.fresh = np.array([p is None for p in places], bool)
+        self.n_rows, self.places, self._device = len(places), places, device
         self.some_fresh = None in places
+        self._indices: dict[tuple[int, bool], Tensor] = {}
+        found = [p for p in places if p is not None]
+        stores = {p.store for p in found}
+        is_one = len(stores) < 2 and not self.some_fresh
+        self.store: Any = found[0].store if found and is_one else None
+        self.index: Any = rows_index([p.row for p in found], device) if is_one else None
+
+    @cached_property
+    def fresh(self) -> npt.NDArray[np.bool_]:
+        """Which rows begin."""
+        return np.array([p is None for p in self.places], bool)
+
+    @cached_property
+    def _stores(self) -> list[tuple[Any, Ints, Ints]]:
+        """The stores, each with the rows there and those of the batch that have them."""
         found: dict[int, tuple[Any, list[int], list[int]]] = {}
-        for i, p in enumerate(places):
+        for i, p in enumerate(self.places):
             if p is not None:
                 _, rows, own = found.setdefault(id(p.store), (p.store, [], []))
                 rows.append(p.row)
                 own.append(i)
-        arrays = [(s, np.array(rows, np.int64), np.array(own, np.int64)) for s, rows, own in found.values()]
-        self._stores: list[tuple[Any, Ints, Ints]] = arrays
-        self.versions = frozenset[Any]().union(*[s.versions for s, _, _ in self._stores if isinstance(s, Record)])
-        self._device = device
-        self._indices: dict[tuple[int, bool], Tensor] = {}
-        self._run: slice | None = None  # where all rows lie evenly in one store
-        if len(self._stores) == 1 and not self.some_fresh:
-            index = rows_index(self._stores[0][1].tolist(), device)
-            self._run = index if isinstance(index, slice) else None
+        return [(s, np.array(rows, np.int64), np.array(own, np.int64)) for s, rows, own in found.values()]
+
+    @property
+    def versions(self) -> frozenset[Any]:
+        """Those of the parameters on whose tape the rows go on."""
+        stores = {p.store for p in self.places if p is not None}
+        return frozenset[Any]().union(*[s.versions for s in stores if isinstance(s, Record)])
 
     def run_in(self, store: Any) -> slice | None:
         """Return where all rows lie evenly in this store, None where they don't."""
-        return self._run if self._run is not None and self._stores[0][0] is store else None
+        return self.index if self.store is store and isinstance(self.index, slice) else None
 
     def rows(self, key: Hashable, copy: bool = False) -> Tensor | None:
         """Return ``(B, ...)`` of a key; what new streams have there is anything. None: nobody has it.
 
         Without `copy` it may share the store's memory, which the call after the next overwrites.
         """
-        if self._run is not None:
-            whole = self._stores[0][0].get(key)
+        if self.store is not None and isinstance(self.index, slice):
+            whole = self.store.get(key)
             if whole is not None and whole.device == self._device:
-                part: Tensor = whole[self._run]
+                part: Tensor = whole if whole.shape[0] == self.n_rows else whole[self.index]
                 return part.clone() if copy else part
         found = [(store.get(key), rows, own) for store, rows, own in self._stores]
         parts = [(tensor.to(self._device), rows, own) for tensor, rows, own in found if tensor is not None]

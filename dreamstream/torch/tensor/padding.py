@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ from ...source_line import user_line
 from ...stream.rules import BATCH, LENGTH
 from ...stream.tensor_info import JOINED, Info, layout_of
 from ...stream.tree import map_leaves
+from ..private import without_subclass
 
 Ints = npt.NDArray[np.int64]
 
@@ -33,7 +34,7 @@ def to_device(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     return tensor if device.type == "cpu" else tensor.to(device, non_blocking=True)
 
 
-def same(numbers: Ints) -> bool:
+def same(numbers: npt.NDArray[Any]) -> bool:
     """Whether all numbers are equal."""
     raw, size = numbers.tobytes(), numbers.itemsize
     return raw[size:] == raw[:-size]
@@ -142,14 +143,37 @@ class _AsRows(torch.autograd.Function):
 # ---------------------------------------------------------------------- dimensions, by their names
 def unpad(padded: Tensor, info: Info) -> Tensor:
     """Return the frames ``[frames of all rows][features...]``, features as they are seen; differentiable."""
-    width, layout = info.width_of(padded.shape), layout_of(info.names)
-    grid = padded if layout.order == list(range(padded.dim())) else padded.permute(layout.order)
-    rank = len(layout.order) - len(layout.features)
-    if rank != 2:
-        grid = grid.reshape(len(info.meta), width, *grid.shape[rank:])
-    if info.is_full(width):
-        return grid.reshape(grid.shape[0] * width, *grid.shape[2:])
-    return flat(grid, info.meta.lengths)
+    with without_subclass():
+        shape = padded.shape
+    return unpadding(info, shape)(padded)
+
+
+def unpadding(info: Info, shape: Sequence[int], plain: bool = False) -> Callable[[Tensor], Tensor]:
+    """Return what gives the frames of padded tensors of this shape, of which the same is known.
+
+    With `plain` nothing but the values counts: no gradient, and no mode that sees how they are taken.
+    """
+    layout, width, n = layout_of(info.names), info.width_of(shape), len(info.meta)
+    lengths = None if info.is_full(width) else info.meta.lengths
+    if plain and n == 1 and lengths is None and layout.n_roles:
+        axes = (layout.order or range(len(shape)))[layout.n_roles - 1 :]  # the last of B and L, and features
+        sizes = [shape[axis] for axis in axes]
+
+        def view(padded: Tensor) -> Tensor:
+            with without_subclass():
+                strides = padded.stride()
+                return padded.as_strided(sizes, [strides[axis] for axis in axes])
+
+        return view
+
+    def frames(padded: Tensor) -> Tensor:
+        with without_subclass():
+            grid = padded.as_subclass(Tensor) if layout.order is None else torch.permute(padded, layout.order)
+            if layout.n_roles != 2:
+                grid = grid.reshape(n, width, *grid.shape[layout.n_roles :])
+            return grid.flatten(0, 1) if lengths is None else flat(grid, lengths)
+
+    return frames
 
 
 def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:
@@ -157,20 +181,41 @@ def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:
 
     Zeros stand behind each row's frames. Where there is no L, rows without a frame are NaN (0 for integers).
     """
-    layout = layout_of(info.names)
-    framed = layout.length is not None or layout.joined is not None
+    return padding(info, value.shape[1:], width)(value)
+
+
+def padding(
+    info: Info, features: Sequence[int], width: int | None = None, plain: bool = False
+) -> Callable[[Tensor], Tensor]:
+    """Return what gives the padded tensors, as `pad` does; `plain`: see `unpadding`."""
+    layout, n, meta, framed = layout_of(info.names), len(info.meta), info.meta, info.has_frames
     if width is None:
-        width = info.meta.max_length if framed else 1
-    n = len(info.meta)
-    if info.is_full(width):
-        grid = value.reshape(n, width, *value.shape[1:])
-    else:
-        fill = 0.0 if framed or not value.is_floating_point() else torch.nan
-        grid = as_rows(value, info.meta.lengths, width, fill)
-    rank = len(layout.order) - len(layout.features)
-    if rank != 2:
-        grid = grid.reshape((n * width,) * rank + value.shape[1:])
-    return grid if layout.back == list(range(grid.dim())) else grid.permute(layout.back)
+        width = meta.max_length if framed else 1
+    full = info.is_full(width)
+    if plain and full and layout.n_roles:
+        roles = (n, width) if layout.n_roles == 2 else (n * width,)
+        order = layout.back or range(layout.n_roles + len(features))
+        sizes = [(*roles, *features)[axis] for axis in order]
+
+        def view(value: Tensor) -> Tensor:
+            strides = value.stride()
+            own = (width * strides[0], *strides) if layout.n_roles == 2 else strides
+            return value.as_strided(sizes, [own[axis] for axis in order])
+
+        return view
+
+    def padded(value: Tensor) -> Tensor:
+        if full:
+            grid = value.unsqueeze(0) if n == 1 else value.reshape(n, width, *features)
+        else:
+            grid = as_rows(
+                value, meta.lengths, width, 0.0 if framed or not value.is_floating_point() else torch.nan
+            )
+        if layout.n_roles != 2:
+            grid = grid.reshape((n * width,) * layout.n_roles + tuple(features))
+        return grid if layout.back is None else grid.permute(layout.back)
+
+    return padded
 
 
 def mask_of(info: Info, shape: Sequence[int], device: torch.device) -> Tensor:

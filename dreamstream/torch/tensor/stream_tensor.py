@@ -24,7 +24,7 @@ from ...stream.metadata import OfStreams, StreamMetadata
 from ...stream.rules import BATCH, LENGTH, Names, check_names, order_of, resolve
 from ...stream.tensor_info import JOINED, Info, Starts, check
 from ..private import runs_uncompiled, without_functions, without_subclass
-from .padding import cleaned, pad, unpad
+from .padding import cleaned, padding, unpad
 
 Call = Callable[..., Any]
 
@@ -191,14 +191,36 @@ class StreamTensor(OfStreams, torch.Tensor):
             Zeros stand behind each row's frames. Where there is no L: ``(B, ...)``, with NaN (0 for integers)
             for rows that have no frame.
         """
+        return cls.making(dims, meta, rate, names, value.shape[1:])(value, starts)
+
+    @classmethod
+    def making(
+        cls,
+        dims: Sequence[Any],
+        meta: StreamMetadata,
+        rate: Fraction,
+        names: Sequence[str | None] | None,
+        features: Sequence[int],
+        plain: bool = False,
+    ) -> Callable[[torch.Tensor, Sequence[int | None] | None], StreamTensor]:
+        """Return what does `from_frames` with frames of these features, of the same dimensions and rows.
+
+        `plain`: see `padding.unpadding`.
+        """
         roles, order = _seen(tuple(dims), None if names is None else tuple(names))
         if order is not None:
-            value = value.permute(order)
-        info = Info(roles, meta, None if starts is None else tuple(starts), rate)
-        with without_subclass():
-            out = pad(value, info).as_subclass(cls)
-        out._info = info
-        return out
+            features = [features[axis - 1] for axis in order[1:]]
+        padded = padding(Info(roles, meta, None, rate), features, plain=plain)
+
+        def make(value: torch.Tensor, starts: Sequence[int | None] | None) -> StreamTensor:
+            if order is not None:
+                value = value.permute(order)
+            with without_subclass():
+                out = padded(value).as_subclass(cls)
+            out._info = Info(roles, meta, None if starts is None else tuple(starts), rate)
+            return out
+
+        return make
 
     @classmethod
     def shell(cls, inner: Any) -> StreamTensor:
@@ -323,7 +345,7 @@ class StreamTensor(OfStreams, torch.Tensor):
     def frames(self) -> torch.Tensor:
         """Return the frames of all rows, ``(frames, *features)``, features as they are seen; differentiable."""
         info = self._require_outside("the frames")
-        return unpad(self._plain(), info)
+        return unpad(self, info)
 
     def stream(self, stream_id: str) -> torch.Tensor:
         """Return one stream's frames without padding and without B, sharing storage."""

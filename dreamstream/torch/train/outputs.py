@@ -7,10 +7,13 @@ from typing import Any
 
 import torch
 
+from ...array.first_frame import FirstFrame
+from ...array.loop_lists import Gathered
+from ...array.symbolic import measured
 from ...errors import StreamMismatchError
 from ...online.groups import Group
 from ...online.outputs import Outputs
-from ...stream.metadata import StreamMetadata
+from ...stream.rules import Length
 from ..forward.complex_pair import Complex
 from ..forward.mode import Forward
 from ..tensor import StreamTensor
@@ -33,10 +36,16 @@ class TorchOutputs(Outputs):
     versions: AbstractSet[Versions] = frozenset()
 
     def inner(self, x: Any) -> Any:
-        """Return the native stream that an output is, which must be of this call; None of all else."""
-        if not isinstance(x, StreamTensor):
+        """Return the native stream that an output is, which must be of this call; None of all else.
+
+        Lengths become streams.
+        """
+        if isinstance(x, StreamTensor):
+            inner = measured(self.forward.unwrap(x))  # which refuses what is no stream
+        elif isinstance(x, (Length, Gathered, FirstFrame)):
+            inner = measured(x)
+        else:
             return None
-        inner = self.forward.unwrap(x)
         edge = self.parts(inner)[0].edge
         if edge is None or edge.entry is not self.forward.entry:
             raise StreamMismatchError("the forward returned a tensor of another call")
@@ -66,10 +75,20 @@ class TorchOutputs(Outputs):
         out = frames[0] if len(frames) == 1 else torch.cat(list(frames))
         return out if order is None else out.index_select(0, torch.from_numpy(order).to(out.device))
 
-    def outside(self, inner: Any, values: Sequence[Any], meta: StreamMetadata, starts: Any) -> StreamTensor:
+    def outside(self, inner: Any, values: Sequence[Any], meta: Any = None, starts: Any = None) -> StreamTensor:
         """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""
-        first = self.parts(inner)[0]
-        seen = [StreamTensor.from_frames(v, first.dims, meta, starts, first.rate, first.names) for v in values]
+        first, call, rows = self.parts(inner)[0], self._call, meta
+        if meta is None:
+            counts = first.edge.counts.tolist()
+            starts = tuple([before for before, _, _, _ in counts])
+            rows = tuple([now - before for before, _, now, _ in counts])
+        key = first.dims, first._names, first.edge.line, values[0].shape[1:], rows
+        make = call.outputs.get(key)
+        if make is None:
+            dims, names, line, features, _ = key
+            own = first.meta if meta is None else meta
+            make = call.outputs[key] = StreamTensor.making(dims, own, line.rate, names, features, call.plain)
+        seen = [make(v, starts) for v in values]
         if len(seen) == 1:
             return seen[0]
         real, imag = seen

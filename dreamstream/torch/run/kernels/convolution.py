@@ -34,21 +34,34 @@ def _sees_spans(step: Step, weights: Sequence[Any]) -> Seen:
     a = step.attributes
     span = a["dilation"] * (extent(weights[0], 2) - 1) + 1
     first = step.first[0] * a["stride"] - a["left"]
-    compute = _known_way(step) if step.live else partial(_products, step)
+    compute = _KnownWay(step) if step.live else partial(_products, step)
     return first, (step.n[0] - 1) * a["stride"] + span, 0.0, compute
 
 
-def _known_way(step: Step) -> Callable[..., Tensor]:
-    """Return what computes `_products`, having asked once which way is best for frames of a shape."""
-    ways: dict[Any, Callable[..., Tensor]] = {}
+class _KnownWay:
+    """Computes `_products`, having asked once which way is best for frames of a shape."""
 
-    def compute(frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        way = ways.get(frames.shape)
+    def __init__(self, step: Step) -> None:
+        self._step, self._ways = step, dict[Any, Callable[..., Tensor]]()
+
+    def __call__(self, frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        way = self._ways.get(frames.shape)
         if way is None:
-            way = ways[frames.shape] = _way(step, frames, weight)
+            way = self._ways[frames.shape] = _way(self._step, frames, weight)
         return way(frames, weight, bias)
 
-    return compute
+    def windows(self, rows: int, weights: Sequence[Any]) -> tuple[int, int, int] | None:
+        """Return taps, stride and dilation where an evaluation takes so many rows' windows, laid side by side."""
+        a, n = self._step.attributes, rows * self._step.n[0]
+        weight = weights[0]
+        if len(self._step.features[0]) > 1 or a["groups"] > 1 or n * weight[0].numel() > _CACHED:
+            return None
+        return weight.shape[2], a["stride"], a["dilation"]
+
+    @staticmethod
+    def of_windows(windows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return the products with windows ``(all rows' windows, channels * taps)``."""
+        return F.linear(windows, weight.flatten(1), bias)
 
 
 @windowed("conv1d", numbers=True, repeats=repeats_by_zeros, alone=_one_tap, sees=_sees_spans)

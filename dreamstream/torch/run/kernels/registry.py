@@ -118,7 +118,8 @@ def as_they_are(frames: Tensor, *_: Any) -> Tensor:
 
 State = tuple[Tensor, ...]
 #: What a windowed kernel of one input reads: from which position on, how many frames, what stands where there is
-#: none; and its arithmetic, ``fn(frames, *weights)``.
+#: none; and its arithmetic, ``fn(frames, *weights)``. Where that has methods `windows` and `of_windows`, as with
+#: convolutions, an evaluation may lay windows side by side for it.
 Seen = tuple[Any, int, float, Callable[..., Tensor]]
 Sees = Callable[[Step, Sequence[Any]], Seen]
 #: ``fn(frames (B, n, *features), lengths (B,), weights, state) -> (values of output 0, state)``; the lengths
