@@ -554,13 +554,20 @@ ds_dtype ds_op_real(const ds_op *op)
     return of_inputs ? of_inputs : of_weights ? of_weights : of_outputs ? of_outputs : DS_F32;
 }
 
-size_t ds_row_frames(const ds_op *op, const ds_run *run, size_t r, void **y, const void **x)
+bool ds_next_frames(const ds_op *op, const ds_run *run, ds_frames *f)
 {
-    const ds_target *out = &run->out[r];
-    for (int i = 0; i < ds_op_n_values(op) && out->m0 < out->m1; i++)
-        x[i] =
-            ds_at(&run->in[(size_t)i * run->n_rows + r], out->m0, ds_signature_bytes(&op->in[i]));
+    while (f->next < run->n_rows && run->out[f->next].m0 >= run->out[f->next].m1)
+        f->next++;
+    if (f->next == run->n_rows)
+        return false;
+    f->row = f->next++;
+    const ds_target *out = &run->out[f->row];
+    f->n = (size_t)(out->m1 - out->m0);
+    for (int i = 0; i < ds_op_n_values(op); i++) {
+        const ds_window *in = &run->in[(size_t)i * run->n_rows + f->row];
+        f->x[i] = in->data ? ds_at(in, out->m0, ds_signature_bytes(&op->in[i])) : NULL;
+    }
     for (int o = 0; o < op->n_outputs; o++)
-        y[o] = run->out[(size_t)o * run->n_rows + r].data;
-    return out->m0 < out->m1 ? (size_t)(out->m1 - out->m0) : 0;
+        f->y[o] = run->out[(size_t)o * run->n_rows + f->row].data;
+    return true;
 }
