@@ -216,8 +216,8 @@ static void refuse(ds_module *m, const decoder_step *d, ds_status status, PyObje
 {
     PyObject *ids = PyList_New(0);
     for (Py_ssize_t i = 0; ids && i < d->n; i++)
-        if (d->bad[i] && PyList_Append(ids, PyTuple_GET_ITEM(PyList_GET_ITEM(rows, i), 0)) < 0)
-            Py_CLEAR(ids);
+        if (d->bad[i])
+            ds_append(&ids, Py_NewRef(PyTuple_GET_ITEM(PyList_GET_ITEM(rows, i), 0)));
     if (ids)
         ds_raise(m, status, ids);
     Py_XDECREF(ids);
@@ -335,11 +335,8 @@ static PyObject *decoding_read(PyObject *self, PyObject *most)
         }
         if (i == 0)
             best = h;
-        PyObject *item = Py_BuildValue("dy#", h.score, h.n_tokens ? (const char *)h.tokens : "",
-                                       (Py_ssize_t)(h.n_tokens * sizeof *h.tokens));
-        if (!item || PyList_Append(list, item) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(item);
+        ds_append(&list, Py_BuildValue("dy#", h.score, h.n_tokens ? (const char *)h.tokens : "",
+                                       (Py_ssize_t)(h.n_tokens * sizeof *h.tokens)));
     }
     s->busy = false;
     return list ? Py_BuildValue("nLLLN", (Py_ssize_t)best.n_final, (long long)best.n_left,
