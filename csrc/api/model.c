@@ -221,7 +221,7 @@ ds_status ds_model_save(ds_model *model, ds_write_callback write, void *context)
         status = ds_model_write(&sink, whole.graph, model->interface);
         ds_weights_free(&whole);
     }
-    return ds_handle_leave_model(model, status);
+    return ds_handle_leave_parent(model, status);
 }
 
 ds_status ds_model_close(ds_model *model)

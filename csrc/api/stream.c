@@ -77,7 +77,7 @@ ds_status ds_stream_open(ds_stream **stream, ds_model *model)
 {
     DS_CHECK(stream, DS_ARGUMENT, "ds_stream_open: stream is NULL");
     DS_TRY(ds_handle_enter_model(model));
-    return ds_handle_leave_model(model, open_stream(stream, model, NULL));
+    return ds_handle_leave_parent(model, open_stream(stream, model, NULL));
 }
 
 ds_status ds_stream_fork(ds_stream **fork, ds_stream *stream)
@@ -96,7 +96,7 @@ ds_status ds_stream_close(ds_stream *stream)
     pthread_mutex_unlock(&m->lock);
     ds_handle_drop(&stream->handle); /* leaves the stream, not yet the model */
     ds_stream_release(stream);
-    return ds_handle_leave_model(m, DS_OK);
+    return ds_handle_leave_parent(m, DS_OK);
 }
 
 ds_status ds_stream_reset(ds_stream *stream)

@@ -105,7 +105,7 @@ static ds_status check_range(const ds_op *op, int i)
     const ds_attr_def *attr = &op->def->attrs[i];
     const ds_attr_value value = op->attr[i];
     const long long least = attr->range == DS_FROM_1, got = (long long)value.i;
-    if (attr->range == DS_ANY)
+    if (attr->range == DS_ANY || attr->range == DS_AXIS)
         return DS_OK;
     DS_CHECK(attr->kind != DS_ATTR_REAL || value.x >= 0, DS_ARGUMENT,
              "%s: %s must be at least 0, got %g", op->def->name, attr->name, value.x);
@@ -224,6 +224,11 @@ static ds_status take_signatures(ds_op *op, const ds_signature *inputs, size_t n
             op->weight[i] = weights[i];
         }
     }
+    for (int i = 0; i < count_attrs(def); i++)
+        DS_CHECK(def->attrs[i].range != DS_AXIS ||
+                     (op->attr[i].i >= 0 && op->attr[i].i < op->in[0].rank),
+                 DS_SHAPE, "%s: there is no feature dimension %lld, input 0 has %d", def->name,
+                 (long long)op->attr[i].i, op->in[0].rank);
     return check_rates(op);
 }
 

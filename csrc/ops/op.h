@@ -37,8 +37,8 @@ typedef enum ds_attr_kind {
     DS_ATTR_TEXT,   /* value.text, which the operator's infer makes its own */
 } ds_attr_kind;
 
-/* What an attribute that is a number may be. */
-typedef enum ds_attr_range { DS_ANY, DS_FROM_0, DS_FROM_1, DS_0_OR_1 } ds_attr_range;
+/* What an attribute that is a number may be; DS_AXIS: a feature dimension of input 0, from 0. */
+typedef enum ds_attr_range { DS_ANY, DS_FROM_0, DS_FROM_1, DS_0_OR_1, DS_AXIS } ds_attr_range;
 
 typedef struct ds_attr_def {
     const char *name;

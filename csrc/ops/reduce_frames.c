@@ -406,8 +406,10 @@ enum { WITHIN_AXIS = 1, SIDE_BY_SIDE = 1 << 14 /* values, at most */ };
 
 static const ds_attr_def cumulative_within_attrs[] = {
     KIND_ATTR,
-    {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0"},
-    {0}};
+    {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0",
+     .range = DS_AXIS},
+    {0},
+};
 
 typedef struct within {
     size_t rows, n, inner; /* of one frame */
@@ -426,10 +428,6 @@ static within within_of(const ds_op *op)
 
 static ds_status cumulative_within_infer(ds_op *op)
 {
-    const int64_t axis = op->attr[WITHIN_AXIS].i;
-    DS_CHECK(axis >= 0 && axis < op->in[0].rank, DS_SHAPE,
-             "cumulative_within: there is no feature dimension %lld, the input has %d",
-             (long long)axis, op->in[0].rank);
     DS_TRY(fold_infer(op));
     op->reads &= DS_READS_ALL_X;
     const within w = within_of(op);
