@@ -50,11 +50,7 @@ ds_status ds_decoder_create(ds_decoder **decoder, const ds_decoder_options *call
     ds_ctc *ctc;
     void *memory;
     DS_TRY(create(&ctc, &options));
-    const ds_status status = ds_allocate(&ctc->allocator, &memory, sizeof(ds_decoder));
-    if (status != DS_OK) {
-        ds_ctc_destroy(ctc);
-        return status;
-    }
+    DS_TRY_ELSE(ds_allocate(&ctc->allocator, &memory, sizeof(ds_decoder)), ds_ctc_destroy(ctc));
     ds_decoder *made = memory;
     *made = (ds_decoder){
         .handle.kind = DS_HANDLE_DECODER, .ctc = ctc, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -117,17 +113,13 @@ ds_status ds_decoder_word(ds_decoder *decoder, int32_t word, const char **text, 
 /* ---------------------------------------------------------------- streams */
 static ds_status open_stream(ds_decoding **stream, ds_decoder *decoder)
 {
-    void *memory;
     const ds_allocator *allocator = &decoder->ctc->allocator;
-    DS_TRY(ds_allocate_zeroed(allocator, &memory, sizeof(ds_decoding)));
-    ds_decoding *s = memory;
+    ds_decoding *s;
+    DS_TRY(ds_allocate_zeroed(allocator, (void **)&s, sizeof(ds_decoding)));
     s->handle = (ds_handle){.kind = DS_HANDLE_DECODING, .parent = &decoder->handle};
     s->decoder = decoder;
-    const ds_status status = ds_ctc_open(&s->stream, decoder->ctc, allocator);
-    if (status != DS_OK) {
-        ds_release(allocator, s, sizeof *s);
-        return status;
-    }
+    DS_TRY_ELSE(ds_ctc_open(&s->stream, decoder->ctc, allocator),
+                ds_release(allocator, s, sizeof *s));
     pthread_mutex_lock(&decoder->lock);
     s->after = decoder->streams;
     if (s->after)

@@ -48,9 +48,8 @@ void ds_stream_release(ds_stream *stream)
 /* Opens a stream in the state of `source`, or at its beginning where that is NULL. */
 static ds_status open_stream(ds_stream **stream, ds_model *m, const ds_stream *source)
 {
-    void *memory;
-    DS_TRY(ds_allocate_zeroed(&m->allocator, &memory, stream_bytes(m)));
-    ds_stream *s = memory;
+    ds_stream *s;
+    DS_TRY(ds_allocate_zeroed(&m->allocator, (void **)&s, stream_bytes(m)));
     s->handle = (ds_handle){.kind = DS_HANDLE_STREAM, .parent = &m->handle};
     s->model = m;
     ds_status status = ds_session_open(m->engine->session, &s->slot, false);
@@ -59,10 +58,7 @@ static ds_status open_stream(ds_stream **stream, ds_model *m, const ds_stream *s
         s->begun = source->begun;
         s->ended = source->ended;
     }
-    if (status != DS_OK) {
-        ds_stream_release(s);
-        return status;
-    }
+    DS_TRY_ELSE(status, ds_stream_release(s));
     pthread_mutex_lock(&m->lock);
     s->last_used = ds_now();
     append_stream(m, s);

@@ -166,9 +166,8 @@ static void fused_forward(const ds_op *op, const ds_run *run)
 ds_status ds_fused_create(ds_fused **fused, const ds_op *main, const ds_fused_step *steps,
                           int n_steps, const ds_signature *stream)
 {
-    void *memory;
-    DS_TRY(ds_allocate_zeroed(&main->allocator, &memory, sizeof(ds_fused)));
-    ds_fused *f = memory;
+    ds_fused *f;
+    DS_TRY(ds_allocate_zeroed(&main->allocator, (void **)&f, sizeof(ds_fused)));
     f->op = *main;
     f->def = *main->def;
     f->main = main;

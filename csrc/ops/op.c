@@ -342,16 +342,12 @@ ds_status ds_op_create(ds_op **op, const ds_allocator *allocator, const ds_op_de
     DS_CHECK(op != NULL && def != NULL, DS_ARGUMENT, "ds_op_create: op and def must not be NULL");
     DS_ASSERT(def->n_inputs >= 1 && def->n_outputs >= 1 && def->n_outputs <= DS_MAX_OUTPUTS);
     const ds_allocator own = allocator != NULL ? *allocator : *ds_default_allocator();
-    void *memory = NULL;
-    DS_TRY(ds_allocate_zeroed(&own, &memory, sizeof(ds_op)));
-    ds_op *made = memory;
+    ds_op *made;
+    DS_TRY(ds_allocate_zeroed(&own, (void **)&made, sizeof(ds_op)));
     made->def = def;
     made->allocator = own;
-    const ds_status status = build(made, attrs, n_attrs, inputs, n_inputs, weights, n_weights);
-    if (status != DS_OK) {
-        ds_op_destroy(made);
-        return status;
-    }
+    DS_TRY_ELSE(build(made, attrs, n_attrs, inputs, n_inputs, weights, n_weights),
+                ds_op_destroy(made));
     *op = made;
     return DS_OK;
 }
