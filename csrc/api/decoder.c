@@ -32,11 +32,11 @@ static ds_status create(ds_ctc **ctc, const ds_decoder_options *o)
     DS_TRY(ds_handle_enter_model(o->predictor));
     ds_status status = o->joiner == o->predictor ? DS_OK : ds_handle_enter_model(o->joiner);
     if (status != DS_OK)
-        return ds_handle_leave_model(o->predictor, status);
+        return ds_handle_leave_parent(o->predictor, status);
     status = ds_transducer_scorer(&scorer, o->predictor->engine, o->joiner->engine);
     if (o->joiner != o->predictor)
-        status = ds_handle_leave_model(o->joiner, status);
-    DS_TRY(ds_handle_leave_model(o->predictor, status));
+        status = ds_handle_leave_parent(o->joiner, status);
+    DS_TRY(ds_handle_leave_parent(o->predictor, status));
     return ds_ctc_create(ctc, o, &scorer);
 }
 
@@ -50,11 +50,7 @@ ds_status ds_decoder_create(ds_decoder **decoder, const ds_decoder_options *call
     ds_ctc *ctc;
     void *memory;
     DS_TRY(create(&ctc, &options));
-    const ds_status status = ds_allocate(&ctc->allocator, &memory, sizeof(ds_decoder));
-    if (status != DS_OK) {
-        ds_ctc_destroy(ctc);
-        return status;
-    }
+    DS_TRY_ELSE(ds_allocate(&ctc->allocator, &memory, sizeof(ds_decoder)), ds_ctc_destroy(ctc));
     ds_decoder *made = memory;
     *made = (ds_decoder){
         .handle.kind = DS_HANDLE_DECODER, .ctc = ctc, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -115,31 +111,15 @@ ds_status ds_decoder_word(ds_decoder *decoder, int32_t word, const char **text, 
 }
 
 /* ---------------------------------------------------------------- streams */
-static ds_status enter(const ds_decoding *stream)
-{
-    const void *address = stream;
-    return ds_handle_enter_children(DS_HANDLE_DECODING, NULL, &address, 1);
-}
-
-static ds_status leave(const ds_decoding *stream, ds_status status)
-{
-    const void *address = stream;
-    return ds_handle_leave_children(DS_HANDLE_DECODING, &address, 1, status);
-}
-
 static ds_status open_stream(ds_decoding **stream, ds_decoder *decoder)
 {
-    void *memory;
     const ds_allocator *allocator = &decoder->ctc->allocator;
-    DS_TRY(ds_allocate_zeroed(allocator, &memory, sizeof(ds_decoding)));
-    ds_decoding *s = memory;
+    ds_decoding *s;
+    DS_TRY(ds_allocate_zeroed(allocator, (void **)&s, sizeof(ds_decoding)));
     s->handle = (ds_handle){.kind = DS_HANDLE_DECODING, .parent = &decoder->handle};
     s->decoder = decoder;
-    const ds_status status = ds_ctc_open(&s->stream, decoder->ctc, allocator);
-    if (status != DS_OK) {
-        ds_release(allocator, s, sizeof *s);
-        return status;
-    }
+    DS_TRY_ELSE(ds_ctc_open(&s->stream, decoder->ctc, allocator),
+                ds_release(allocator, s, sizeof *s));
     pthread_mutex_lock(&decoder->lock);
     s->after = decoder->streams;
     if (s->after)
@@ -160,7 +140,7 @@ ds_status ds_decoding_open(ds_decoding **stream, ds_decoder *decoder)
 
 ds_status ds_decoding_close(ds_decoding *stream)
 {
-    DS_TRY(enter(stream));
+    DS_TRY(ds_handle_enter_decoding(stream));
     ds_decoder *decoder = stream->decoder;
     pthread_mutex_lock(&decoder->lock);
     *(stream->before ? &stream->before->after : &decoder->streams) = stream->after;
@@ -197,7 +177,7 @@ ds_status ds_decoder_step(ds_decoder *decoder, ds_decoding *const *streams, cons
     DS_TRY(ds_handle_enter_parent(DS_HANDLE_DECODER, decoder));
     ds_status status = ds_handle_enter_children(DS_HANDLE_DECODING, decoder, addresses, n_streams);
     if (status == DS_OK && n_streams > 0)
-        status = ds_handle_leave_children(DS_HANDLE_DECODING, addresses, n_streams,
+        status = ds_handle_leave_children(addresses, n_streams,
                                           step_entered(decoder, streams, chunks, flags, n_streams));
     return ds_handle_leave_parent(decoder, status);
 }
@@ -205,30 +185,31 @@ ds_status ds_decoder_step(ds_decoder *decoder, ds_decoding *const *streams, cons
 ds_status ds_decoding_read(ds_decoding *stream, ds_hypothesis *hypothesis, size_t rank)
 {
     DS_TRY(ds_check_struct(hypothesis, DS_HYPOTHESIS_1, "ds_hypothesis"));
-    DS_TRY(enter(stream));
+    DS_TRY(ds_handle_enter_decoding(stream));
     ds_hypothesis filled = {.struct_size = sizeof filled};
     const ds_status status = ds_ctc_read(stream->decoder->ctc, &stream->stream, &filled, rank);
     if (status == DS_OK)
         ds_give_struct(hypothesis, &filled, sizeof filled);
-    return leave(stream, status);
+    return ds_handle_leave_stream(stream, status);
 }
 
 /* ---------------------------------------------------------------- snapshots */
 static ds_status enter_unended(const ds_decoding *stream)
 {
-    DS_TRY(enter(stream));
+    DS_TRY(ds_handle_enter_decoding(stream));
     if (!stream->stream.ended)
         return DS_OK;
-    return leave(stream,
-                 ds_fail(DS_STREAM_ID, "the stream has ended: there is nothing left to take a "
-                                       "snapshot of"));
+    return ds_handle_leave_stream(
+        stream, ds_fail(DS_STREAM_ID, "the stream has ended: there is nothing left to take a "
+                                      "snapshot of"));
 }
 
 ds_status ds_decoding_snapshot_size(ds_decoding *stream, size_t *n_bytes)
 {
     DS_CHECK(n_bytes, DS_ARGUMENT, "ds_decoding_snapshot_size: n_bytes is NULL");
     DS_TRY(enter_unended(stream));
-    return leave(stream, ds_ctc_snapshot(stream->decoder->ctc, &stream->stream, NULL, n_bytes));
+    return ds_handle_leave_stream(
+        stream, ds_ctc_snapshot(stream->decoder->ctc, &stream->stream, NULL, n_bytes));
 }
 
 ds_status ds_decoding_snapshot(ds_decoding *stream, void *bytes, size_t n_bytes)
@@ -242,13 +223,14 @@ ds_status ds_decoding_snapshot(ds_decoding *stream, void *bytes, size_t n_bytes)
                          n_needed, n_bytes);
     if (status == DS_OK)
         status = ds_ctc_snapshot(stream->decoder->ctc, &stream->stream, bytes, &n_needed);
-    return leave(stream, status);
+    return ds_handle_leave_stream(stream, status);
 }
 
 ds_status ds_decoding_restore(ds_decoding *stream, const void *bytes, size_t n_bytes)
 {
     DS_CHECK(bytes, DS_ARGUMENT, "ds_decoding_restore: bytes is NULL");
-    DS_TRY(enter(stream));
+    DS_TRY(ds_handle_enter_decoding(stream));
     stream->stream.reading.is_ranked = false;
-    return leave(stream, ds_ctc_restore(stream->decoder->ctc, &stream->stream, bytes, n_bytes));
+    return ds_handle_leave_stream(
+        stream, ds_ctc_restore(stream->decoder->ctc, &stream->stream, bytes, n_bytes));
 }

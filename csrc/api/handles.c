@@ -93,11 +93,11 @@ static ds_status enter_stream(ds_handle_kind kind, const void *parent, const voi
     return DS_OK;
 }
 
-static void leave_stream(ds_handle_kind kind, const void *stream)
+static void leave_stream(const void *stream)
 {
-    ds_handle *found = find(stream, kind);
-    found->n_users = 0;
-    found->parent->n_users--;
+    ds_handle *const handle = (ds_handle *)(uintptr_t)stream;
+    handle->n_users = 0;
+    handle->parent->n_users--;
 }
 
 ds_status ds_handle_enter_children(ds_handle_kind kind, const void *parent,
@@ -108,7 +108,7 @@ ds_status ds_handle_enter_children(ds_handle_kind kind, const void *parent,
     for (size_t i = 0; status == DS_OK && i < n; i++) {
         status = enter_stream(kind, parent, streams, i);
         for (size_t k = 0; status != DS_OK && k < i; k++)
-            leave_stream(kind, streams[k]);
+            leave_stream(streams[k]);
     }
     pthread_mutex_unlock(&known.lock);
     return status;
@@ -122,12 +122,11 @@ ds_status ds_handle_leave_parent(void *parent, ds_status status)
     return status;
 }
 
-ds_status ds_handle_leave_children(ds_handle_kind kind, const void *const *streams, size_t n,
-                                   ds_status status)
+ds_status ds_handle_leave_children(const void *const *streams, size_t n, ds_status status)
 {
     pthread_mutex_lock(&known.lock);
     for (size_t i = 0; i < n; i++)
-        leave_stream(kind, streams[i]);
+        leave_stream(streams[i]);
     pthread_mutex_unlock(&known.lock);
     return status;
 }

@@ -33,8 +33,7 @@ ds_status ds_handle_enter_children(ds_handle_kind kind, const void *parent,
                                    const void *const *streams, size_t n);
 /* Leave what was entered, and return the status that they are given. */
 ds_status ds_handle_leave_parent(void *parent, ds_status status);
-ds_status ds_handle_leave_children(ds_handle_kind kind, const void *const *streams, size_t n,
-                                   ds_status status);
+ds_status ds_handle_leave_children(const void *const *streams, size_t n, ds_status status);
 /* Takes a model or decoder out, which nobody may be in. Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_BUSY. */
 ds_status ds_handle_close_parent(ds_handle_kind kind, const void *parent);
 
@@ -43,19 +42,19 @@ static inline ds_status ds_handle_enter_model(const void *model)
     return ds_handle_enter_parent(DS_HANDLE_MODEL, model);
 }
 
-static inline ds_status ds_handle_leave_model(void *model, ds_status status)
-{
-    return ds_handle_leave_parent(model, status);
-}
-
 static inline ds_status ds_handle_enter_stream(const void *stream)
 {
     return ds_handle_enter_children(DS_HANDLE_STREAM, NULL, &stream, 1);
 }
 
+static inline ds_status ds_handle_enter_decoding(const void *stream)
+{
+    return ds_handle_enter_children(DS_HANDLE_DECODING, NULL, &stream, 1);
+}
+
 static inline ds_status ds_handle_leave_stream(const void *stream, ds_status status)
 {
-    return ds_handle_leave_children(DS_HANDLE_STREAM, &stream, 1, status);
+    return ds_handle_leave_children(&stream, 1, status);
 }
 
 /* Takes out what the caller alone can reach: a stream that it has entered, whose model it has still to

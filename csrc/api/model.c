@@ -87,9 +87,8 @@ static ds_status count_threads(size_t *n_threads, uint32_t wanted)
 static ds_status new_model(ds_model **model, const ds_allocator *chosen)
 {
     const ds_allocator inner = chosen ? *chosen : ds_allocator_current();
-    void *memory;
-    DS_TRY(ds_allocate(&inner, &memory, sizeof(ds_model)));
-    ds_model *m = memory;
+    ds_model *m;
+    DS_TRY(ds_allocate(&inner, (void **)&m, sizeof(ds_model)));
     *m = (ds_model){.handle.kind = DS_HANDLE_MODEL, .lock = PTHREAD_MUTEX_INITIALIZER};
     ds_counted_init(&m->counted, &inner);
     m->allocator = ds_counted_hooks(&m->counted);
@@ -128,12 +127,8 @@ static ds_status fill_model(ds_model *m, ds_mapped *file, const ds_model_options
     ds_engine_options engine = {.max_streams = options->max_streams, .max_bytes = (size_t)most};
     DS_TRY(count_threads(&engine.n_threads, options->threads));
     DS_TRY(ds_model_read(&graph, &m->interface, &m->allocator, file, false));
-    const ds_status status =
-        ds_backend_choose(&engine.kernels, options->backend, m->interface->blas);
-    if (status != DS_OK) {
-        ds_graph_destroy(graph);
-        return status;
-    }
+    DS_TRY_ELSE(ds_backend_choose(&engine.kernels, options->backend, m->interface->blas),
+                ds_graph_destroy(graph));
     engine.skew = m->interface->skew;
     m->max_streams = options->max_streams;
     DS_TRY(of_a_file(ds_engine_create(&m->engine, graph, &engine)));
@@ -172,10 +167,7 @@ static ds_status load(ds_model **model, const char *path, const void *bytes, siz
     if (status == DS_OK)
         status = fill_model(m, file, &options);
     ds_mapped_release(file); /* the graph shares it */
-    if (status != DS_OK) {
-        release_model(m);
-        return status;
-    }
+    DS_TRY_ELSE(status, release_model(m));
     ds_handle_add(&m->handle);
     *model = m;
     return DS_OK;
@@ -221,7 +213,7 @@ ds_status ds_model_save(ds_model *model, ds_write_callback write, void *context)
         status = ds_model_write(&sink, whole.graph, model->interface);
         ds_weights_free(&whole);
     }
-    return ds_handle_leave_model(model, status);
+    return ds_handle_leave_parent(model, status);
 }
 
 ds_status ds_model_close(ds_model *model)

@@ -75,7 +75,7 @@ ds_status ds_model_query(ds_model *model, ds_model_info *info)
     DS_TRY(ds_handle_enter_model(model));
     const ds_model_info filled = describe(model);
     ds_give_struct(info, &filled, sizeof filled);
-    return ds_handle_leave_model(model, DS_OK);
+    return ds_handle_leave_parent(model, DS_OK);
 }
 
 static ds_status find_port(const ds_model *m, bool is_input, size_t index, ds_port_info *info)
@@ -107,7 +107,7 @@ static ds_status query_port(ds_model *model, bool is_input, size_t index, ds_por
     const ds_status status = find_port(model, is_input, index, &filled);
     if (status == DS_OK)
         ds_give_struct(info, &filled, sizeof filled);
-    return ds_handle_leave_model(model, status);
+    return ds_handle_leave_parent(model, status);
 }
 
 ds_status ds_model_input(ds_model *model, size_t index, ds_port_info *info)
@@ -134,7 +134,7 @@ ds_status ds_model_memory(ds_model *model, ds_memory_info *info)
         .mapped_bytes = model->mapped_bytes,
     };
     ds_give_struct(info, &filled, sizeof filled);
-    return ds_handle_leave_model(model, DS_OK);
+    return ds_handle_leave_parent(model, DS_OK);
 }
 
 /* ---------------------------------------------------------------- streams */
@@ -183,5 +183,5 @@ ds_status ds_model_idle(ds_model *model, double seconds, ds_stream **streams, si
     }
     pthread_mutex_unlock(&model->lock);
     *n = found;
-    return ds_handle_leave_model(model, DS_OK);
+    return ds_handle_leave_parent(model, DS_OK);
 }

@@ -203,9 +203,8 @@ ds_status ds_model_step(ds_model *model, ds_stream *const *streams, ds_output *o
     ds_status status = ds_handle_enter_children(DS_HANDLE_STREAM, model, addresses, n_streams);
     if (status == DS_OK && n_streams > 0)
         status = ds_handle_leave_children(
-            DS_HANDLE_STREAM, addresses, n_streams,
-            step_entered(model, streams, outputs, inputs, flags, n_streams));
-    return ds_handle_leave_model(model, status);
+            addresses, n_streams, step_entered(model, streams, outputs, inputs, flags, n_streams));
+    return ds_handle_leave_parent(model, status);
 }
 
 ds_status ds_stream_step(ds_stream *stream, ds_output *outputs, const ds_input *inputs,

@@ -48,9 +48,8 @@ void ds_stream_release(ds_stream *stream)
 /* Opens a stream in the state of `source`, or at its beginning where that is NULL. */
 static ds_status open_stream(ds_stream **stream, ds_model *m, const ds_stream *source)
 {
-    void *memory;
-    DS_TRY(ds_allocate_zeroed(&m->allocator, &memory, stream_bytes(m)));
-    ds_stream *s = memory;
+    ds_stream *s;
+    DS_TRY(ds_allocate_zeroed(&m->allocator, (void **)&s, stream_bytes(m)));
     s->handle = (ds_handle){.kind = DS_HANDLE_STREAM, .parent = &m->handle};
     s->model = m;
     ds_status status = ds_session_open(m->engine->session, &s->slot, false);
@@ -59,10 +58,7 @@ static ds_status open_stream(ds_stream **stream, ds_model *m, const ds_stream *s
         s->begun = source->begun;
         s->ended = source->ended;
     }
-    if (status != DS_OK) {
-        ds_stream_release(s);
-        return status;
-    }
+    DS_TRY_ELSE(status, ds_stream_release(s));
     pthread_mutex_lock(&m->lock);
     s->last_used = ds_now();
     append_stream(m, s);
@@ -77,7 +73,7 @@ ds_status ds_stream_open(ds_stream **stream, ds_model *model)
 {
     DS_CHECK(stream, DS_ARGUMENT, "ds_stream_open: stream is NULL");
     DS_TRY(ds_handle_enter_model(model));
-    return ds_handle_leave_model(model, open_stream(stream, model, NULL));
+    return ds_handle_leave_parent(model, open_stream(stream, model, NULL));
 }
 
 ds_status ds_stream_fork(ds_stream **fork, ds_stream *stream)
@@ -96,7 +92,7 @@ ds_status ds_stream_close(ds_stream *stream)
     pthread_mutex_unlock(&m->lock);
     ds_handle_drop(&stream->handle); /* leaves the stream, not yet the model */
     ds_stream_release(stream);
-    return ds_handle_leave_model(m, DS_OK);
+    return ds_handle_leave_parent(m, DS_OK);
 }
 
 ds_status ds_stream_reset(ds_stream *stream)

@@ -109,18 +109,18 @@ void ds_release(const ds_allocator *allocator, void *pointer, size_t n_bytes)
         to->release(to->context, pointer, n_bytes);
 }
 
-ds_status ds_array_grow(const ds_allocator *allocator, void **items, size_t n, size_t *room,
-                        size_t item_bytes)
+ds_status ds_array_reserve(const ds_allocator *allocator, void **items, size_t *room, size_t kept,
+                           size_t n, size_t item_bytes)
 {
-    if (n < *room)
+    if (n <= *room)
         return DS_OK;
-    const size_t more = *room ? 2 * *room : 16;
+    const size_t twice = *room ? 2 * *room : 16, more = twice > n ? twice : n;
     size_t n_bytes;
     void *larger = NULL;
     DS_TRY(ds_array_bytes(&n_bytes, more, item_bytes));
     DS_TRY(ds_allocate(allocator, &larger, n_bytes));
-    if (n)
-        memcpy(larger, *items, n * item_bytes);
+    if (kept)
+        memcpy(larger, *items, kept * item_bytes);
     ds_release(allocator, *items, *room * item_bytes);
     *items = larger;
     *room = more;

@@ -54,9 +54,13 @@ static inline ds_status ds_array_bytes(size_t *n_bytes, size_t count, size_t ite
              "out of memory: %zu items of %zu bytes were asked for", count, item_bytes);
     return DS_OK;
 }
-/* Makes room for one more item behind n. Errors: DS_NO_MEMORY; the items are as they were. */
-ds_status ds_array_grow(const ds_allocator *allocator, void **items, size_t n, size_t *room,
-                        size_t item_bytes);
+/* Makes room for n items at least, and for twice as many as before where there is too little; the first `kept` stay.
+ * Errors: DS_NO_MEMORY; the items are as they were. DS_RESERVE: of an array `items` of a struct that has room_items. */
+ds_status ds_array_reserve(const ds_allocator *allocator, void **items, size_t *room, size_t kept,
+                           size_t n, size_t item_bytes);
+#define DS_RESERVE(allocator, of, items, kept, n)                                          \
+    ds_array_reserve((allocator), (void **)&(of)->items, &(of)->room_##items, (kept), (n), \
+                     sizeof *(of)->items)
 /* Takes `pointer` back: it came from the same allocator, with the same `n_bytes` (for arrays: their
  * product). NULL is allowed. */
 void ds_release(const ds_allocator *allocator, void *pointer, size_t n_bytes);

@@ -81,9 +81,8 @@ static ds_status add_block(ds_arena *arena, size_t n_bytes)
         wanted = arena->n_held;
     if (arena->used <= HEADER_BYTES) /* nothing is pushed: so the peak is one block, not all */
         ds_arena_free(arena);
-    void *memory = NULL;
-    DS_TRY(ds_allocate(&arena->allocator, &memory, wanted));
-    block *item = memory;
+    block *item;
+    DS_TRY(ds_allocate(&arena->allocator, (void **)&item, wanted));
     *item = (block){arena->newest, wanted};
     poison_block(item);
     arena->newest = item;

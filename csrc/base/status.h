@@ -45,6 +45,16 @@ bool ds_first_fault_note(ds_first_fault *first, ds_status status, bool *bad);
 /* The first failure, its message the thread's again; DS_OK where there was none. */
 ds_status ds_first_fault_end(const ds_first_fault *first);
 
+/* As DS_TRY; `undo` comes before it returns. */
+#define DS_TRY_ELSE(call, undo)                  \
+    do {                                         \
+        const ds_status ds_try_status_ = (call); \
+        if (ds_try_status_ != DS_OK) {           \
+            undo;                                \
+            return ds_try_status_;               \
+        }                                        \
+    } while (0)
+
 /* Returns `status` unless `condition` holds; the message (printf's arguments) follows. */
 #define DS_CHECK(condition, status, ...)           \
     do {                                           \

@@ -360,10 +360,7 @@ ds_status ds_json_parse(ds_json **json, const ds_allocator *allocator, const cha
     ds_buffer_init(&p.order, allocator);
     const ds_status status = parse_text(&p);
     ds_buffer_free(&p.order);
-    if (status != DS_OK) {
-        ds_json_free(made);
-        return status;
-    }
+    DS_TRY_ELSE(status, ds_json_free(made));
     *json = made;
     return DS_OK;
 }

@@ -132,11 +132,7 @@ ds_status ds_mapped_copy(ds_mapped **mapped, const ds_allocator *allocator, cons
 {
     ds_mapped *made = NULL;
     DS_TRY(make(&made, allocator));
-    const ds_status status = ds_allocate(&made->allocator, &made->bytes, n_bytes);
-    if (status != DS_OK) {
-        ds_mapped_release(made);
-        return status;
-    }
+    DS_TRY_ELSE(ds_allocate(&made->allocator, &made->bytes, n_bytes), ds_mapped_release(made));
     if (n_bytes > 0)
         memcpy(made->bytes, bytes, n_bytes);
     made->n_bytes = n_bytes;

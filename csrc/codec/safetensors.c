@@ -274,11 +274,7 @@ ds_status ds_safetensors_open(ds_safetensors **file, const ds_allocator *allocat
     ds_arena_init(&memory, allocator);
     DS_PUSH(&memory, made, 1);
     *made = (ds_safetensors){.memory = memory};
-    const ds_status status = fill(made, bytes, n_bytes);
-    if (status != DS_OK) {
-        ds_safetensors_close(made);
-        return status;
-    }
+    DS_TRY_ELSE(fill(made, bytes, n_bytes), ds_safetensors_close(made));
     *file = made;
     return DS_OK;
 }

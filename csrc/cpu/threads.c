@@ -272,9 +272,8 @@ ds_status ds_pool_create(ds_pool **pool, const ds_allocator *allocator, size_t n
              "thread pool: between 1 and %d threads, not %zu", DS_POOL_MAX_THREADS, n_threads);
     const ds_allocator from = allocator != NULL ? *allocator : *ds_default_allocator();
     const size_t n_bytes = sizeof(ds_pool) + (n_threads - 1) * sizeof(pthread_t);
-    void *memory = NULL;
-    DS_TRY(ds_allocate(&from, &memory, n_bytes));
-    ds_pool *made = memory;
+    ds_pool *made;
+    DS_TRY(ds_allocate(&from, (void **)&made, n_bytes));
     *made = (ds_pool){.allocator = from,
                       .n_bytes = n_bytes,
                       .n_asked = n_threads - 1,
@@ -282,11 +281,8 @@ ds_status ds_pool_create(ds_pool **pool, const ds_allocator *allocator, size_t n
                       .mutex = PTHREAD_MUTEX_INITIALIZER,
                       .posted = PTHREAD_COND_INITIALIZER};
     void *workspaces = NULL;
-    const ds_status status = ds_allocate(&from, &workspaces, (n_threads - 1) * DS_WORKSPACE_BYTES);
-    if (status != DS_OK) {
-        ds_release(&from, made, n_bytes);
-        return status;
-    }
+    DS_TRY_ELSE(ds_allocate(&from, &workspaces, (n_threads - 1) * DS_WORKSPACE_BYTES),
+                ds_release(&from, made, n_bytes));
     made->workspaces = workspaces;
     if (!start_workers(made, n_threads - 1)) {
         const size_t n_started = made->n_workers + 1;

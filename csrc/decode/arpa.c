@@ -77,7 +77,7 @@ static ds_status read_count(reader *r)
 
 static ds_status add_gram(ds_ngram *m, ds_gram gram)
 {
-    DS_TRY(ds_array_grow(&m->allocator, (void **)&m->grams, m->n, &m->room, sizeof gram));
+    DS_TRY(DS_RESERVE(&m->allocator, m, grams, m->n, m->n + 1));
     m->grams[m->n++] = gram;
     return DS_OK;
 }

@@ -41,7 +41,7 @@ void ds_ctc_work_destroy(ds_ctc_work *work)
         return;
     const ds_allocator allocator = work->allocator;
     const size_t n = (size_t)work->n_tokens;
-    ds_release(&allocator, work->candidates, work->room * sizeof *work->candidates);
+    ds_release(&allocator, work->candidates, work->room_candidates * sizeof *work->candidates);
     ds_release(&allocator, work->keys, work->room_keys * sizeof *work->keys);
     ds_release(&allocator, work->order, work->room_order * sizeof *work->order);
     ds_release(&allocator, work->map, work->room_map * sizeof *work->map);
@@ -54,18 +54,6 @@ void ds_ctc_work_destroy(ds_ctc_work *work)
     ds_release(&allocator, work, sizeof *work);
 }
 
-ds_status ds_ctc_reserve(const ds_ctc_work *w, void **items, size_t *room, size_t n,
-                         size_t item_bytes)
-{
-    if (n <= *room)
-        return DS_OK;
-    void *larger;
-    DS_TRY(ds_allocate(&w->allocator, &larger, 2 * n * item_bytes));
-    ds_release(&w->allocator, *items, *room * item_bytes);
-    *items = larger;
-    *room = 2 * n;
-    return DS_OK;
-}
 ds_status ds_ctc_check(const ds_ctc *ctc, const float *scores, size_t n_frames)
 {
     const size_t n = ds_ctc_width(ctc);
@@ -178,8 +166,7 @@ static ds_status stay(ds_ctc_work *w, const ds_ctc *ctc, const ds_ctc_state *s, 
     const double blank = (double)scores[ctc->options.blank];
     double best = -INFINITY;
     w->n = 0;
-    DS_TRY(
-        ds_ctc_reserve(w, (void **)&w->candidates, &w->room, s->n_entries, sizeof *w->candidates));
+    DS_TRY(RESERVE(w, candidates, s->n_entries));
     for (size_t i = 0; i < s->n_entries; i++) {
         const ds_entry *entry = &s->entries[i];
         const ds_prefix *prefix = &s->prefixes[entry->prefix];
@@ -269,10 +256,9 @@ static ds_status extend(ds_ctc_work *w, const ds_ctc *ctc, ds_ctc_state *s, size
     const double total = acoustic + sense.score;
     if (!(total >= w->threshold) || isinf(total))
         return DS_OK;
-    if (w->n >= w->room) {
-        if (w->room < s->n_entries + 8 * (size_t)ctc->options.beam + 1024)
-            DS_TRY(ds_array_grow(&w->allocator, (void **)&w->candidates, w->n, &w->room,
-                                 sizeof *w->candidates));
+    if (w->n >= w->room_candidates) {
+        if (w->room_candidates < s->n_entries + 8 * (size_t)ctc->options.beam + 1024)
+            DS_TRY(DS_RESERVE(&w->allocator, w, candidates, w->n, w->n + 1));
         else
             DS_TRY(thin_out(w, ctc, s->n_entries));
     }
@@ -407,7 +393,7 @@ static ds_status next_beam(ds_ctc_work *w, const ds_ctc *ctc, const ds_allocator
             make_entry(w, ctc, allocator, s, &w->candidates[w->order[i]], scores, &w->entries[i]));
     for (size_t i = 0; i < s->n_entries; i++)
         s->prefixes[s->entries[i].prefix].entry = -1;
-    DS_TRY(ds_ctc_reserve_entries(allocator, s, n));
+    DS_TRY(DS_RESERVE(allocator, s, entries, 0, n));
     memcpy(s->entries, w->entries, n * sizeof *s->entries);
     s->n_entries = n;
     return DS_OK;

@@ -198,7 +198,6 @@ ds_status ds_ctc_add_prefix(const ds_allocator *allocator, ds_ctc_state *state, 
 ds_status ds_ctc_add_sounded(const ds_allocator *allocator, ds_ctc_state *state,
                              const ds_path *path, int32_t *number);
 /* Makes room for n entries. */
-ds_status ds_ctc_reserve_entries(const ds_allocator *allocator, ds_ctc_state *state, size_t n);
 /* The beam of nothing at all. */
 ds_status ds_ctc_begin(const ds_ctc *ctc, const ds_allocator *allocator, ds_ctc_state *state);
 /* Entries by their score, the best first; ended sequences that are no whole words of a lexicon last. `order` has

@@ -12,15 +12,6 @@ void ds_ctc_reading_free(ds_ctc_stream *stream)
     *r = (ds_ctc_reading){0};
 }
 
-/* Makes room for n items at least. */
-static ds_status make_room(const ds_ctc_stream *stream, void **items, size_t *room, size_t n,
-                           size_t item_bytes)
-{
-    while (*room < n)
-        DS_TRY(ds_array_grow(&stream->allocator, items, *room, room, item_bytes));
-    return DS_OK;
-}
-
 ds_status ds_ctc_make_readable(ds_ctc_stream *stream, const ds_ctc_state *state)
 {
     ds_ctc_reading *r = &stream->reading;
@@ -30,10 +21,9 @@ ds_status ds_ctc_make_readable(ds_ctc_stream *stream, const ds_ctc_state *state)
         const size_t own = (size_t)ds_ctc_pending(state, &state->entries[i]);
         n_pending = own > n_pending ? own : n_pending;
     }
-    DS_TRY(make_room(stream, (void **)&r->order, &r->room_order, n, sizeof *r->order));
-    DS_TRY(make_room(stream, (void **)&r->scores, &r->room_scores, n, sizeof *r->scores));
-    return make_room(stream, (void **)&r->tokens, &r->room_tokens, state->n_past + n_pending,
-                     sizeof *r->tokens);
+    DS_TRY(DS_RESERVE(&stream->allocator, r, order, 0, n));
+    DS_TRY(DS_RESERVE(&stream->allocator, r, scores, 0, n));
+    return DS_RESERVE(&stream->allocator, r, tokens, 0, state->n_past + n_pending);
 }
 
 ds_status ds_ctc_read(const ds_ctc *ctc, ds_ctc_stream *stream, ds_hypothesis *hypothesis,

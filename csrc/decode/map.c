@@ -31,12 +31,9 @@ static ds_status grow(ds_map *map)
     size_t n_bytes;
     DS_TRY(ds_array_bytes(&n_bytes, larger.n_places, sizeof *map->keys));
     DS_TRY(ds_allocate(&map->allocator, (void **)&larger.keys, n_bytes));
-    const ds_status status = ds_allocate(&map->allocator, (void **)&larger.values,
-                                         larger.n_places * sizeof *map->values);
-    if (status != DS_OK) {
-        ds_release(&map->allocator, larger.keys, n_bytes);
-        return status;
-    }
+    DS_TRY_ELSE(ds_allocate(&map->allocator, (void **)&larger.values,
+                            larger.n_places * sizeof *map->values),
+                ds_release(&map->allocator, larger.keys, n_bytes));
     memset(larger.values, 0xFF, larger.n_places * sizeof *larger.values); /* DS_MAP_NONE */
     for (size_t i = 0; i < map->n_places; i++)
         if (map->values[i] != DS_MAP_NONE)

@@ -14,7 +14,7 @@ void ds_ngram_init(ds_ngram *model, const ds_allocator *allocator)
 
 void ds_ngram_free(ds_ngram *model)
 {
-    ds_release(&model->allocator, model->grams, model->room * sizeof *model->grams);
+    ds_release(&model->allocator, model->grams, model->room_grams * sizeof *model->grams);
     ds_map_free(&model->words);
     ds_map_free(&model->edges);
     ds_map_free(&model->beginnings);

@@ -26,7 +26,7 @@ typedef struct ds_gram {
 typedef struct ds_ngram {
     ds_allocator allocator;
     ds_gram *grams; /* [n] */
-    size_t n, room;
+    size_t n, room_grams;
     size_t order, counts[DS_MAX_ORDER + 1];
     size_t n_words; /* `<unk>` included */
     uint32_t full;  /* the first node that is no state: it is as long as the model looks back */

@@ -63,9 +63,7 @@ static ds_status remember(const ds_ctc *ctc, const ds_allocator *allocator, ds_c
 {
     const size_t max_past = (size_t)ctc->options.max_past,
                  n_pending = (size_t)ds_ctc_pending(s, entry);
-    for (size_t i = 0; i < n_pending; i++)
-        DS_TRY(ds_array_grow(allocator, (void **)&s->past, s->n_past + i, &s->room_past,
-                             sizeof *s->past));
+    DS_TRY(DS_RESERVE(allocator, s, past, s->n_past, s->n_past + n_pending));
     if (n_pending > 0)
         ds_ctc_tokens(s, entry, s->past + s->n_past);
     for (int32_t i = 0; i < n; i++)
@@ -214,8 +212,7 @@ ds_status ds_ctc_endpoint(const ds_ctc *ctc, const ds_allocator *allocator, ds_c
     DS_TRY(remember(ctc, allocator, state, chosen, ds_ctc_pending(state, chosen)));
     if (state->n_utterance > 0) {
         const int64_t now = state->frame * ctc->options.max_symbols;
-        DS_TRY(ds_array_grow(allocator, (void **)&state->past, state->n_past, &state->room_past,
-                             sizeof *state->past));
+        DS_TRY(DS_RESERVE(allocator, state, past, state->n_past, state->n_past + 1));
         state->past[state->n_past++] = (ds_decoded_token){-1, DS_NO_WORD, now, now, 1, 1};
     }
     state->settled_score = isinf(score) ? ds_ctc_score(ctc, state, chosen, false) : score;

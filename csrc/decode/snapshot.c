@@ -347,15 +347,8 @@ static ds_status check_head(const ds_ctc *ctc, const ds_ctc_state *s, const uint
 static ds_status make_room(const ds_allocator *allocator, ds_ctc_state *s, const uint32_t counts[4])
 {
 #define ROOM(items, count)                                                                         \
-    do {                                                                                           \
-        s->n_##items = s->room_##items = (count);                                                  \
-        const ds_status status =                                                                   \
-            ds_allocate_zeroed(allocator, (void **)&s->items, (size_t)(count) * sizeof *s->items); \
-        if (status != DS_OK) {                                                                     \
-            s->n_##items = s->room_##items = 0;                                                    \
-            return status;                                                                         \
-        }                                                                                          \
-    } while (0)
+    DS_TRY(ds_allocate_zeroed(allocator, (void **)&s->items, (size_t)(count) * sizeof *s->items)); \
+    s->n_##items = s->room_##items = (count)
     ROOM(prefixes, counts[0]);
     ROOM(entries, counts[1]);
     ROOM(aligned, counts[2]);
@@ -408,11 +401,8 @@ ds_status ds_ctc_restore(const ds_ctc *ctc, ds_ctc_stream *stream, const void *b
                          size_t n_bytes)
 {
     ds_ctc_state state = {0};
-    const ds_status status = read_state(ctc, &stream->allocator, &state, bytes, n_bytes);
-    if (status != DS_OK) {
-        ds_ctc_free(&stream->allocator, &state);
-        return status;
-    }
+    DS_TRY_ELSE(read_state(ctc, &stream->allocator, &state, bytes, n_bytes),
+                ds_ctc_free(&stream->allocator, &state));
     ds_ctc_free(&stream->allocator, &stream->now);
     stream->now = state;
     stream->begun = state.frame > 0;

@@ -84,8 +84,7 @@ void ds_ctc_free(const ds_allocator *allocator, ds_ctc_state *state)
 ds_status ds_ctc_add_prefix(const ds_allocator *allocator, ds_ctc_state *state, int32_t parent,
                             int32_t token, const ds_sense *sense, int32_t *number)
 {
-    DS_TRY(ds_array_grow(allocator, (void **)&state->prefixes, state->n_prefixes,
-                         &state->room_prefixes, sizeof *state->prefixes));
+    DS_TRY(DS_RESERVE(allocator, state, prefixes, state->n_prefixes, state->n_prefixes + 1));
     *number = (int32_t)state->n_prefixes++;
     state->prefixes[*number] = (ds_prefix){.sense = *sense,
                                            .parent = parent,
@@ -101,18 +100,9 @@ ds_status ds_ctc_add_prefix(const ds_allocator *allocator, ds_ctc_state *state, 
 ds_status ds_ctc_add_sounded(const ds_allocator *allocator, ds_ctc_state *state,
                              const ds_path *path, int32_t *number)
 {
-    DS_TRY(ds_array_grow(allocator, (void **)&state->aligned, state->n_aligned,
-                         &state->room_aligned, sizeof *state->aligned));
+    DS_TRY(DS_RESERVE(allocator, state, aligned, state->n_aligned, state->n_aligned + 1));
     *number = (int32_t)state->n_aligned++;
     state->aligned[*number] = (ds_sounded){path->before, path->probability, path->start, path->end};
-    return DS_OK;
-}
-
-ds_status ds_ctc_reserve_entries(const ds_allocator *allocator, ds_ctc_state *state, size_t n)
-{
-    for (size_t i = state->room_entries; i < n; i = state->room_entries)
-        DS_TRY(ds_array_grow(allocator, (void **)&state->entries, i, &state->room_entries,
-                             sizeof *state->entries));
     return DS_OK;
 }
 
@@ -202,10 +192,8 @@ ds_status ds_ctc_begin(const ds_ctc *ctc, const ds_allocator *allocator, ds_ctc_
     here.score = 0;
     drop_memories(allocator, state);
     state->scorer = ctc->scorer.owner ? &ctc->scorer : NULL;
-    DS_TRY(ds_array_grow(allocator, (void **)&state->entries, 0, &state->room_entries,
-                         sizeof *state->entries));
-    DS_TRY(ds_array_grow(allocator, (void **)&state->prefixes, 0, &state->room_prefixes,
-                         sizeof *state->prefixes));
+    DS_TRY(DS_RESERVE(allocator, state, entries, 0, 1));
+    DS_TRY(DS_RESERVE(allocator, state, prefixes, 0, 1));
     state->n_entries = state->n_prefixes = 1;
     state->n_aligned = 0;
     state->root = 0;

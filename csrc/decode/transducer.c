@@ -33,7 +33,7 @@ typedef struct extension {
 /* A list of hypotheses. */
 typedef struct list {
     hypothesis *items;
-    size_t n, room;
+    size_t n, room_items;
 } list;
 
 /* One stream of the call. */
@@ -77,7 +77,7 @@ static void free_rows(ds_transducing *t)
     for (size_t i = 0; i < t->room_rows; i++) {
         const list *lists[2] = {&t->rows[i].open, &t->rows[i].closed};
         for (int k = 0; k < 2; k++)
-            ds_release(&t->allocator, lists[k]->items, lists[k]->room * sizeof(hypothesis));
+            ds_release(&t->allocator, lists[k]->items, lists[k]->room_items * sizeof(hypothesis));
     }
     ds_release(&t->allocator, t->rows, t->room_rows * sizeof *t->rows);
     t->rows = NULL;
@@ -99,8 +99,7 @@ void ds_transducing_destroy(ds_transducing *t, const ds_allocator *allocator)
 static ds_status make_room(ds_ctc_work *w, const ds_ctc *ctc, size_t n)
 {
     ds_transducing *t = w->transducing;
-#define ROOM(items, n_items) \
-    DS_TRY(ds_ctc_reserve(w, (void **)&t->items, &t->room_##items, (n_items), sizeof *t->items))
+#define ROOM(items, n_items) DS_TRY(DS_RESERVE(&w->allocator, t, items, 0, n_items))
     ROOM(encoded, n * ctc->scorer.n_encoded);
     ROOM(predicted, n * ctc->scorer.n_predicted);
     ROOM(scores, n * ctc->scorer.n_scores);
@@ -115,7 +114,7 @@ static ds_status make_room(ds_ctc_work *w, const ds_ctc *ctc, size_t n)
 
 static ds_status push(ds_transducing *t, list *to, const hypothesis *item)
 {
-    DS_TRY(ds_array_grow(&t->allocator, (void **)&to->items, to->n, &to->room, sizeof *to->items));
+    DS_TRY(DS_RESERVE(&t->allocator, to, items, to->n, to->n + 1));
     to->items[to->n++] = *item;
     return DS_OK;
 }
@@ -247,8 +246,7 @@ static ds_status extend(ds_ctc_work *w, const ds_ctc *ctc, const row *r, int32_t
     const hypothesis *h = &r->open.items[from];
     for (int32_t k = 0; k < w->n_chosen; k++) {
         const int32_t token = w->chosen[k], child = find_child(s, h->prefix, token);
-        DS_TRY(ds_array_grow(&t->allocator, (void **)&t->extensions, t->n, &t->room_extensions,
-                             sizeof *t->extensions));
+        DS_TRY(DS_RESERVE(&t->allocator, t, extensions, t->n, t->n + 1));
         extension *e = &t->extensions[t->n++];
         e->sense = child >= 0 ? s->prefixes[child].sense
                               : ds_language_follow(&ctc->language, &s->prefixes[h->prefix].sense,
@@ -309,7 +307,7 @@ static ds_status open_best(ds_ctc_work *w, const ds_ctc *ctc, row *r, int32_t sy
         if (status == DS_OK)
             status = push(t, &opened, &h);
     }
-    ds_release(&t->allocator, r->open.items, r->open.room * sizeof *r->open.items);
+    ds_release(&t->allocator, r->open.items, r->open.room_items * sizeof *r->open.items);
     r->open = opened;
     return status;
 }
@@ -381,7 +379,7 @@ static ds_status end_frame(ds_ctc_work *w, const ds_ctc *ctc, row *r)
     ds_ctc_state *s = r->state;
     const int64_t now = s->frame * ctc->options.max_symbols;
     const ds_path nowhere = {-INFINITY, 0, now, now, -1};
-    DS_TRY(ds_ctc_reserve_entries(r->allocator, s, r->closed.n));
+    DS_TRY(DS_RESERVE(r->allocator, s, entries, 0, r->closed.n));
     for (size_t i = 0; i < r->closed.n; i++) {
         const hypothesis *h = &r->closed.items[i];
         s->entries[i] = (ds_entry){h->score, -INFINITY, h->score, h->path, nowhere, h->prefix};

@@ -18,7 +18,7 @@ typedef struct candidate {
 struct ds_ctc_work {
     ds_allocator allocator;
     candidate *candidates;
-    size_t n, room;
+    size_t n, room_candidates;
     double *keys; /* [max(room of candidates, tokens)] */
     int32_t *order;
     size_t room_keys, room_order;
@@ -37,10 +37,7 @@ struct ds_ctc_work {
 };
 
 /* Room for n items, whose former values may be lost. */
-ds_status ds_ctc_reserve(const ds_ctc_work *w, void **items, size_t *room, size_t n,
-                         size_t item_bytes);
-#define RESERVE(w, items, n) \
-    ds_ctc_reserve((w), (void **)&(w)->items, &(w)->room_##items, (n), sizeof *(w)->items)
+#define RESERVE(w, items, n) DS_RESERVE(&(w)->allocator, w, items, 0, n)
 
 /* Chooses what prefixes may go on with behind a frame of log probabilities; blank is never among it. */
 ds_status ds_ctc_choose(ds_ctc_work *w, const ds_ctc *ctc, const float *scores);

@@ -9,10 +9,7 @@ static ds_status make(ds_engine **engine, const ds_plan *plan, ds_plan *owned,
 {
     ds_engine *e;
     ds_status status = ds_allocate(&plan->allocator, (void **)&e, sizeof *e);
-    if (status != DS_OK) {
-        ds_plan_destroy(owned);
-        return status;
-    }
+    DS_TRY_ELSE(status, ds_plan_destroy(owned));
     *e = (ds_engine){.plan = plan,
                      .owned = owned,
                      .n_threads = options->n_threads,

@@ -291,10 +291,7 @@ ds_status ds_plan_create(ds_plan **plan, ds_graph *takes_graph, const ds_kernels
     ds_arena arena, scratch;
     ds_arena_init(&arena, &takes_graph->allocator);
     ds_status status = ds_arena_push_zeroed(&arena, (void **)&p, 1, sizeof *p);
-    if (status != DS_OK) {
-        ds_graph_destroy(takes_graph);
-        return status;
-    }
+    DS_TRY_ELSE(status, ds_graph_destroy(takes_graph));
     p->allocator = takes_graph->allocator;
     p->arena = arena;
     p->model = takes_graph;
@@ -304,10 +301,7 @@ ds_status ds_plan_create(ds_plan **plan, ds_graph *takes_graph, const ds_kernels
     ds_arena_init(&scratch, &p->allocator);
     status = make(p, skew, max_bytes, &scratch);
     ds_arena_free(&scratch);
-    if (status != DS_OK) {
-        ds_plan_destroy(p);
-        return status;
-    }
+    DS_TRY_ELSE(status, ds_plan_destroy(p));
     *plan = p;
     return DS_OK;
 }

@@ -16,11 +16,8 @@ ds_status ds_step_create(ds_step **step, const ds_plan *plan, ds_pool *pool)
     DS_TRY(ds_allocate_zeroed(&plan->allocator, (void **)&s, sizeof *s));
     s->plan = plan;
     s->pool = pool;
-    const ds_status status = ds_allocate(&plan->allocator, &s->workspace, DS_WORKSPACE_BYTES);
-    if (status != DS_OK) {
-        ds_release(&plan->allocator, s, sizeof *s);
-        return status;
-    }
+    DS_TRY_ELSE(ds_allocate(&plan->allocator, &s->workspace, DS_WORKSPACE_BYTES),
+                ds_release(&plan->allocator, s, sizeof *s));
     ds_arena_init(&s->arena, &plan->allocator);
     ds_positions_init(&s->positions, plan);
     *step = s;

@@ -197,17 +197,13 @@ ds_status ds_transducer_scorer(ds_scorer *scorer, const ds_engine *predictor,
     DS_TRY(check(predictor, joiner));
     const ds_allocator *allocator = &predictor->plan->allocator;
     const ds_engine_options options = {.n_threads = 1};
-    void *memory;
-    DS_TRY(ds_allocate_zeroed(allocator, &memory, sizeof(networks)));
-    networks *w = memory;
+    networks *w;
+    DS_TRY(ds_allocate_zeroed(allocator, (void **)&w, sizeof(networks)));
     w->allocator = *allocator;
     ds_status status = ds_engine_copy(&w->predictor, predictor, &options);
     if (status == DS_OK)
         status = ds_engine_copy(&w->joiner, joiner, &options);
-    if (status != DS_OK) {
-        destroy(w);
-        return status;
-    }
+    DS_TRY_ELSE(status, destroy(w));
     const uint64_t *p = predictor->plan->origin, *j = joiner->plan->origin;
     *scorer = (ds_scorer){w,
                           (size_t)ds_signature_elements(input_of(joiner, 0)),

@@ -272,13 +272,9 @@ static ds_status narrow_weight(ds_graph *graph, ds_weight *weight, const ds_op *
     ds_weight own = before;
     const bool in_place = rounds_in_place(graph, weight, ds_op_stored(op, i));
     own.data = NULL;
-    ds_status status =
-        in_place ? round_weight(&graph->allocator, weight, op, i, before.data, before.name)
-                 : own_weight(graph, &own, op, i, before.data, before.name);
-    if (status != DS_OK) {
-        ds_release(&graph->allocator, own.data, own.n_bytes);
-        return status;
-    }
+    DS_TRY_ELSE(in_place ? round_weight(&graph->allocator, weight, op, i, before.data, before.name)
+                         : own_weight(graph, &own, op, i, before.data, before.name),
+                ds_release(&graph->allocator, own.data, own.n_bytes));
     void *const data = in_place ? before.data : own.data;
     void *found = find_weight(graph, &op->weight[i], weight->name, data);
     if (found && !in_place)

@@ -245,11 +245,7 @@ ds_status ds_interface_read(ds_interface **interface, const ds_allocator *alloca
     DS_PUSH_ZEROED(&memory, made, 1);
     made->memory = memory;
     ds_buffer_init(&made->structure, allocator);
-    const ds_status status = fill(made, value, graph);
-    if (status != DS_OK) {
-        ds_interface_free(made);
-        return status;
-    }
+    DS_TRY_ELSE(fill(made, value, graph), ds_interface_free(made));
     *interface = made;
     return DS_OK;
 }

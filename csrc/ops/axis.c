@@ -20,17 +20,9 @@
 #include "ops/registry.h"
 
 /* The first attribute of all. */
-#define AXIS {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0"}
-
-/* DS_SHAPE unless the input has this feature dimension. */
-static ds_status require_axis(const ds_op *op)
-{
-    const int64_t axis = op->attr[0].i;
-    DS_CHECK(axis >= 0 && axis < op->in[0].rank, DS_SHAPE,
-             "%s: there is no feature dimension %lld, the input%s %d", op->def->name,
-             (long long)axis, op->n_inputs > 1 ? "s have" : " has", op->in[0].rank);
-    return DS_OK;
-}
+#define AXIS                                                                        \
+    {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0", \
+     .range = DS_AXIS}
 
 /* Its size in output 0, which is preset to the input's. */
 static int64_t *axis_size(ds_op *op)
@@ -53,7 +45,6 @@ static const ds_attr_def narrow_attrs[] = {
 static ds_status narrow_infer(ds_op *op)
 {
     const int64_t start = op->attr[NARROW_START].i, end = start + op->attr[NARROW_LENGTH].i;
-    DS_TRY(require_axis(op));
     int64_t *const size = axis_size(op);
     DS_CHECK(end <= *size, DS_SHAPE, "narrow: [%lld, %lld) exceeds dimension %lld, of size %lld",
              (long long)start, (long long)end, (long long)op->attr[NARROW_AXIS].i,
@@ -82,7 +73,6 @@ static const ds_attr_def pick_attrs[] = {AXIS, {0}};
 
 static ds_status pick_infer(ds_op *op)
 {
-    DS_TRY(require_axis(op));
     *axis_size(op) = op->weight[0].shape[0];
     return DS_OK;
 }
@@ -123,7 +113,6 @@ static ds_status cat_infer(ds_op *op)
 {
     const int64_t axis = op->attr[CAT_AXIS].i;
     const ds_signature *out = &op->out[0];
-    DS_TRY(require_axis(op));
     int64_t *const size = axis_size(op);
     for (int i = 1; i < op->n_inputs; i++) {
         DS_CHECK(op->in[i].dtype == out->dtype, DS_DTYPE, "cat: input 0 is %s but input %d is %s",
@@ -166,7 +155,6 @@ static const ds_attr_def nearest_attrs[] = {
 
 static ds_status nearest_infer(ds_op *op)
 {
-    DS_TRY(require_axis(op));
     *axis_size(op) = op->attr[NEAREST_SIZE].i;
     return DS_OK;
 }
@@ -235,7 +223,6 @@ static ds_status pad_features_infer(ds_op *op)
 {
     const int64_t left = op->attr[PAD_LEFT].i, right = op->attr[PAD_RIGHT].i,
                   mode = op->attr[PAD_MODE].i, widest = left > right ? left : right;
-    DS_TRY(require_axis(op));
     int64_t *const size = axis_size(op);
     const int64_t least = mode == DS_PADDING_ZEROS && *size > 0 ? 1 - *size : 0;
     DS_CHECK(left >= 0 && right >= least && widest <= DS_PADDING_LIMIT, DS_ARGUMENT,

@@ -164,7 +164,7 @@ size_t ds_back_sums_bytes(const ds_op *op)
     size_t n_bytes = 0;
     for (int i = 0; i < op->n_weights; i++)
         if (ds_op_has_weight(op, i))
-            n_bytes += ds_aligned((size_t)ds_signature_elements(&op->weight[i]) * sizeof(double));
+            n_bytes += ds_aligned(ds_elements(&op->weight[i]) * sizeof(double));
     return n_bytes;
 }
 
@@ -172,7 +172,7 @@ void ds_back_sums_begin(const ds_op *op, const ds_back *b, double **sums, ds_roo
 {
     for (int i = 0; i < DS_SUMMED; i++) {
         const bool wanted = ds_op_has_weight(op, i) && b->dweights[i];
-        const size_t n = wanted ? (size_t)ds_signature_elements(&op->weight[i]) : 0;
+        const size_t n = wanted ? ds_elements(&op->weight[i]) : 0;
         sums[i] = wanted ? ds_room_take(room, n * sizeof(double)) : NULL;
         if (wanted)
             memset(sums[i], 0, n * sizeof(double));
@@ -183,27 +183,20 @@ void ds_back_sums_end(const ds_op *op, const ds_back *b, double *const *sums)
 {
     for (int i = 0; i < DS_SUMMED; i++)
         if (sums[i])
-            ds_back_add_sums(b->run->k, b->dweights[i], sums[i],
-                             (size_t)ds_signature_elements(&op->weight[i]));
+            ds_back_add_sums(b->run->k, b->dweights[i], sums[i], ds_elements(&op->weight[i]));
 }
 
 /* ---------------------------------------------------------------- frames */
 
-size_t ds_back_frames(const ds_op *op, const ds_back *b, size_t r, const void **g, const void **y,
-                      const void **x, void **dx)
+bool ds_back_next_frames(const ds_op *op, const ds_back *b, ds_frames *f)
 {
     const ds_run *run = b->run;
-    const ds_target *out = &run->out[r];
-    if (out->m0 >= out->m1)
-        return 0;
-    for (int i = 0; i < ds_op_n_values(op); i++) {
-        const size_t at = (size_t)i * run->n_rows + r, n_bytes = ds_signature_bytes(&op->in[i]);
-        x[i] = run->in[at].data ? ds_at(&run->in[at], out->m0, n_bytes) : NULL;
-        dx[i] = ds_slope_at(&b->dx[at], out->m0, n_bytes);
-    }
-    for (int o = 0; o < op->n_outputs; o++) {
-        g[o] = b->dy[(size_t)o * run->n_rows + r];
-        y[o] = run->out[(size_t)o * run->n_rows + r].data;
-    }
-    return (size_t)(out->m1 - out->m0);
+    if (!ds_next_frames(op, run, f))
+        return false;
+    for (int i = 0; i < ds_op_n_values(op); i++)
+        f->dx[i] = ds_slope_at(&b->dx[(size_t)i * run->n_rows + f->row], run->out[f->row].m0,
+                               ds_signature_bytes(&op->in[i]));
+    for (int o = 0; o < op->n_outputs; o++)
+        f->g[o] = b->dy[(size_t)o * run->n_rows + f->row];
+    return true;
 }

@@ -54,10 +54,8 @@ size_t ds_back_sums_bytes(const ds_op *op);
 void ds_back_sums_begin(const ds_op *op, const ds_back *b, double **sums, ds_room *room);
 void ds_back_sums_end(const ds_op *op, const ds_back *b, double *const *sums);
 
-/* The frames of row r of output o that have slopes: theirs, the windows of value inputs and of their slopes at the
- * first; for operators whose outputs lie in their inputs' places. x and dx: NULL where there are none. */
-size_t ds_back_frames(const ds_op *op, const ds_back *b, size_t r, const void **g, const void **y,
-                      const void **x, void **dx);
+/* As ds_next_frames, with slopes. */
+bool ds_back_next_frames(const ds_op *op, const ds_back *b, ds_frames *f);
 
 /* Calls a function that is compiled for both real types from one text: it is DS_FOR_ELEMENT, and its last parameter the
  * bytes of an element, a constant to the compiler. */
@@ -81,16 +79,11 @@ static inline void ds_back_add_real(void *x, size_t element, size_t i, double va
         ((double *)x)[i] += value;
 }
 
-/* The backward `name_backward` of framewise operators: `name_slopes(op, b, dx, g, x, y, n_frames)` for the n_frames >= 1
- * frames of every row that has some, with where all outputs and all value inputs are. NULL in dx: not wanted. */
+/* The backward `name_backward` of framewise operators: `name_slopes(op, b, f)` for every row that has frames. */
 #define DS_FRAMEWISE_BACKWARD(name)                                \
     static void name##_backward(const ds_op *op, const ds_back *b) \
     {                                                              \
-        for (size_t r = 0, n; r < b->run->n_rows; r++) {           \
-            const void *g[DS_MAX_OUTPUTS], *y[DS_MAX_OUTPUTS];     \
-            const void *x[DS_MAX_INPUTS];                          \
-            void *dx[DS_MAX_INPUTS];                               \
-            if ((n = ds_back_frames(op, b, r, g, y, x, dx)) > 0)   \
-                name##_slopes(op, b, dx, g, x, y, n);              \
-        }                                                          \
+        ds_frames f;                                               \
+        for (f.next = 0; ds_back_next_frames(op, b, &f);)          \
+            name##_slopes(op, b, &f);                              \
     }

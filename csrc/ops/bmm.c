@@ -20,9 +20,8 @@ typedef struct matrices {
 static matrices bmm_sizes(const ds_op *op)
 {
     const ds_signature *x = &op->in[0], *z = &op->in[1];
-    const size_t m = (size_t)x->shape[x->rank - 2], k = (size_t)x->shape[x->rank - 1];
-    return (matrices){(size_t)ds_signature_elements(x) / m / k, m, k, (size_t)z->shape[z->rank - 1],
-                      ds_op_element(op)};
+    const size_t m = (size_t)x->shape[x->rank - 2], k = ds_last_size(x);
+    return (matrices){ds_elements(x) / m / k, m, k, ds_last_size(z), ds_op_element(op)};
 }
 
 /* Rows of a product, for any of them: where they are, factors of 1, terms from `none` to `all`. */
@@ -69,16 +68,15 @@ static ds_status bmm_infer(ds_op *op)
     return DS_OK;
 }
 
-static void bmm_frames(const ds_op *op, const ds_run *run, void *const *to, const void *const *from,
-                       size_t n_frames)
+static void bmm_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
     const matrices s = bmm_sizes(op);
     ds_room room = {run->scratch};
     const rows r = rows_take(&room, s.m, s.element);
-    const char *x = from[0], *z = from[1];
-    char *y = to[0];
-    memset(y, 0, n_frames * s.number * s.m * s.n * s.element);
-    for (size_t i = 0; i < n_frames * s.number; i++) {
+    const char *x = f->x[0], *z = f->x[1];
+    char *y = f->y[0];
+    memset(y, 0, f->n * s.number * s.m * s.n * s.element);
+    for (size_t i = 0; i < f->n * s.number; i++) {
         add_product(run->k, &r, y, s.m, x, s.k, 1, z, s.k, s.n);
         x += s.m * s.k * s.element;
         z += s.k * s.n * s.element;
@@ -98,22 +96,19 @@ static void bmm_backward(const ds_op *op, const ds_back *b)
     ds_box turn = {.element = s.element}; /* z the other way round: [N][K] */
     ds_box_add(&turn, (int64_t)s.n, (int64_t)s.k * element, element);
     ds_box_add(&turn, (int64_t)s.k, element, row);
-    for (size_t f = 0; f < b->run->n_rows; f++) {
-        const void *g, *y, *x[2];
-        void *dx[2];
-        const size_t n = ds_back_frames(op, b, f, &g, &y, x, dx) * s.number;
-        for (size_t i = 0; i < n; i++) {
-            const char *const slope = (const char *)g + i * s.m * s.n * s.element;
+    ds_frames f;
+    for (f.next = 0; ds_back_next_frames(op, b, &f);)
+        for (size_t i = 0; i < f.n * s.number; i++) {
+            const char *const slope = (const char *)f.g[0] + i * s.m * s.n * s.element;
             const size_t at = i * s.m * s.k * s.element, other = i * s.k * s.n * s.element;
-            if (dx[0]) {
-                ds_box_copy(&turn, turned, (const char *)x[1] + other);
-                add_product(k, &r, (char *)dx[0] + at, s.m, slope, s.n, 1, turned, s.n, s.k);
+            if (f.dx[0]) {
+                ds_box_copy(&turn, turned, (const char *)f.x[1] + other);
+                add_product(k, &r, (char *)f.dx[0] + at, s.m, slope, s.n, 1, turned, s.n, s.k);
             }
-            if (dx[1])
-                add_product(k, &r, (char *)dx[1] + other, s.k, (const char *)x[0] + at, 1, s.k,
+            if (f.dx[1])
+                add_product(k, &r, (char *)f.dx[1] + other, s.k, (const char *)f.x[0] + at, 1, s.k,
                             slope, s.m, s.n);
         }
-    }
 }
 
 const ds_op_def ds_op_bmm = {

@@ -61,12 +61,11 @@ static inline int64_t whole_of_int(int64_t x)
         }                                                \
         break;
 
-static void cast_frames(const ds_op *op, const ds_run *run, void *const *to,
-                        const void *const *from, size_t n_frames)
+static void cast_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
-    const size_t n = n_frames * (size_t)ds_signature_elements(&op->in[0]);
-    void *const restrict y = to[0];
-    const void *const restrict x = from[0];
+    const size_t n = f->n * ds_elements(&op->in[0]);
+    void *const restrict y = f->y[0];
+    const void *const restrict x = f->x[0];
     (void)run;
     switch (op->in[0].dtype) {
         FROM(DS_F32, float)
@@ -78,16 +77,13 @@ static void cast_frames(const ds_op *op, const ds_run *run, void *const *to,
 }
 DS_FRAMEWISE_FORWARD(cast)
 
-static void cast_slopes(const ds_op *op, const ds_back *b, void *const *dx, const void *const *g,
-                        const void *const *x, const void *const *y, size_t n_frames)
+static void cast_slopes(const ds_op *op, const ds_back *b, const ds_frames *f)
 {
-    const size_t n = n_frames * (size_t)ds_signature_elements(&op->in[0]);
+    const size_t n = f->n * ds_elements(&op->in[0]);
     (void)b;
-    (void)x;
-    (void)y;
-    for (size_t i = 0; i < n && dx[0]; i++)
-        ds_back_add_real(dx[0], ds_op_element(op), i,
-                         ds_sums_real(g[0], ds_dtype_bytes(op->out[0].dtype), i));
+    for (size_t i = 0; i < n && f->dx[0]; i++)
+        ds_back_add_real(f->dx[0], ds_op_element(op), i,
+                         ds_sums_real(f->g[0], ds_dtype_bytes(op->out[0].dtype), i));
 }
 DS_FRAMEWISE_BACKWARD(cast)
 

@@ -43,8 +43,8 @@ DS_FOR_ELEMENT double put(void *array, size_t element, size_t i, double value)
 }
 
 /* Channels first.. of a group, which have one mean and one deviation. */
-DS_FOR_ELEMENT int set_group(void *columns, size_t n, size_t first, size_t per_group, double mean,
-                             double deviation, const void *weight, const void *bias, size_t e)
+DS_FOR_ELEMENT void set_group(void *columns, size_t n, size_t first, size_t per_group, double mean,
+                              double deviation, const void *weight, const void *bias, size_t e)
 {
     const size_t end = first + per_group;
     const double rest = put(columns, e, MEAN * n + first, mean);
@@ -56,7 +56,6 @@ DS_FOR_ELEMENT int set_group(void *columns, size_t n, size_t first, size_t per_g
         put(columns, e, SCALE * n + i, column(weight, e, i, 1) / deviation);
     for (size_t i = first; i < end; i++)
         put(columns, e, SHIFT * n + i, column(bias, e, i, 0));
-    return 0;
 }
 
 /* Applies them to rows of n channels; y may be x. */
@@ -71,7 +70,7 @@ static void scale_rows(const ds_real_kernels *k, void *y, const void *x, size_t 
 
 static size_t channels(const ds_op *op)
 {
-    return (size_t)op->in[0].shape[op->in[0].rank - 1];
+    return ds_last_size(&op->in[0]);
 }
 
 /* ---------------------------------------------------------------- batch_norm */
@@ -101,17 +100,16 @@ static void batch_norm_prepare(const ds_op *op, void *prepared, const void *cons
     const void *const bias = ds_op_has_weight(op, BATCH_BIAS) ? weights[BATCH_BIAS] : NULL;
     for (size_t i = 0; i < channels(op); i++) {
         const double variance = column(weights[BATCH_VARIANCE], k->element, i, 1);
-        (void)DS_BY_ELEMENT(set_group, k->element, prepared, channels(op), i, 1,
-                            column(weights[BATCH_MEAN], k->element, i, 0),
-                            sqrt(variance + op->attr[BATCH_EPS].x), weight, bias);
+        DS_BY_ELEMENT(set_group, k->element, prepared, channels(op), i, 1,
+                      column(weights[BATCH_MEAN], k->element, i, 0),
+                      sqrt(variance + op->attr[BATCH_EPS].x), weight, bias);
     }
 }
 
-static void batch_norm_frames(const ds_op *op, const ds_run *run, void *const *to,
-                              const void *const *from, size_t n_frames)
+static void batch_norm_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
-    const size_t n = channels(op), per_frame = (size_t)ds_signature_elements(&op->in[0]) / n;
-    scale_rows(run->k, to[0], from[0], n_frames * per_frame, n, run->prepared);
+    const size_t n = channels(op), per_frame = ds_elements(&op->in[0]) / n;
+    scale_rows(run->k, f->y[0], f->x[0], f->n * per_frame, n, run->prepared);
 }
 DS_FRAMEWISE_FORWARD(batch_norm)
 
@@ -119,7 +117,7 @@ DS_FRAMEWISE_FORWARD(batch_norm)
 static void batch_norm_backward(const ds_op *op, const ds_back *b)
 {
     const ds_run *run = b->run;
-    const size_t n = channels(op), per_frame = (size_t)ds_signature_elements(&op->in[0]) / n,
+    const size_t n = channels(op), per_frame = ds_elements(&op->in[0]) / n,
                  element = ds_op_element(op);
     const void *const weight = ds_run_weight(op, run, BATCH_WEIGHT);
     double *const sums = b->scratch, *const along = sums + n, *const mean = along + n,
@@ -130,18 +128,16 @@ static void batch_norm_backward(const ds_op *op, const ds_back *b)
         scale[c] =
             1 / sqrt(column(run->weights[BATCH_VARIANCE], element, c, 1) + op->attr[BATCH_EPS].x);
     }
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const void *g, *y, *x;
-        void *dx;
-        const size_t n_values = ds_back_frames(op, b, r, &g, &y, &x, &dx) * per_frame * n;
-        for (size_t i = 0, c = 0; i < n_values; i++, c = c + 1 == n ? 0 : c + 1) {
-            const double slope = ds_sums_real(g, element, i);
+    ds_frames f;
+    for (f.next = 0; ds_back_next_frames(op, b, &f);)
+        for (size_t i = 0, c = 0; i < f.n * per_frame * n; i++, c = c + 1 == n ? 0 : c + 1) {
+            const double slope = ds_sums_real(f.g[0], element, i);
             sums[c] += slope;
-            along[c] += slope * (ds_sums_real(x, element, i) - mean[c]) * scale[c];
-            if (dx)
-                ds_back_add_real(dx, element, i, slope * column(weight, element, c, 1) * scale[c]);
+            along[c] += slope * (ds_sums_real(f.x[0], element, i) - mean[c]) * scale[c];
+            if (f.dx[0])
+                ds_back_add_real(f.dx[0], element, i,
+                                 slope * column(weight, element, c, 1) * scale[c]);
         }
-    }
     for (size_t c = 0; c < n; c++) {
         const double factor = column(weight, element, c, 1) * scale[c];
         const double of[] = {-sums[c] * factor, -along[c] * factor * scale[c] / 2, along[c],
@@ -236,15 +232,15 @@ static void group_norm_rows(const ds_op *op, const ds_run *run, void *y, const v
     run->k->column_sums(sums, x, n_rows, n, mean);
     group_norm_average(sums, sums, n, groups, n_values);
     for (size_t i = 0; i < n; i += n / groups)
-        (void)DS_BY_ELEMENT(set_group, run->k->element, columns, n, i, n / groups, mean[i],
-                            sqrt(sums[i] + op->attr[GROUP_EPS].x), weight, bias);
+        DS_BY_ELEMENT(set_group, run->k->element, columns, n, i, n / groups, mean[i],
+                      sqrt(sums[i] + op->attr[GROUP_EPS].x), weight, bias);
     scale_rows(run->k, y, x, n_rows, n, columns);
 }
 
 static void group_norm_forward(const ds_op *op, const ds_run *run)
 {
     const size_t n_bytes = ds_signature_bytes(&op->in[0]);
-    const size_t positions = (size_t)ds_signature_elements(&op->in[0]) / channels(op);
+    const size_t positions = ds_elements(&op->in[0]) / channels(op);
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
         const int64_t step = op->whole ? out->m1 - out->m0 : 1;
@@ -257,7 +253,7 @@ static void group_norm_forward(const ds_op *op, const ds_run *run)
 static void group_norm_backward(const ds_op *op, const ds_back *b)
 {
     const size_t n = channels(op), n_bytes = ds_signature_bytes(&op->in[0]);
-    const size_t positions = (size_t)ds_signature_elements(&op->in[0]) / n;
+    const size_t positions = ds_elements(&op->in[0]) / n;
     ds_norm norm = {positions,
                     n,
                     (size_t)op->attr[GROUPS].i,

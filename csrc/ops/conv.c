@@ -165,7 +165,7 @@ static void conv_walk(const ds_op *op, ds_window_product *product, const ds_slop
     int64_t end = room < 0 ? 0 : room / inner.stride + 1;
     begin = begin < n_outputs ? begin : n_outputs;
     end = end < begin ? begin : end < n_outputs ? end : n_outputs;
-    const size_t position_bytes = (size_t)out->shape[out->rank - 1] * product->shape.element;
+    const size_t position_bytes = ds_last_size(out) * product->shape.element;
     for (size_t row = 0; row < run->n_rows; row++) {
         for (int64_t i = 0; i < ds_planes_count(op, run, row); i++) {
             const ds_plane plane = ds_planes_at(op, run, row, i, dx ? dx + row : NULL);

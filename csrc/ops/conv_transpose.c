@@ -174,7 +174,7 @@ DS_COUNTS_OF(conv_transpose, ds_phases, conv_transpose_along)
 /* Bytes of a product's bias that is repeated for each phase. */
 static size_t conv_transpose_bias_bytes(const ds_op *op, const ds_windows *s)
 {
-    const bool repeated = s->n_out > (size_t)op->out[0].shape[op->out[0].rank - 1];
+    const bool repeated = s->n_out > ds_last_size(&op->out[0]);
     return repeated && ds_op_has_weight(op, BIAS) ? ds_aligned(s->n_out * s->element) : 0;
 }
 
@@ -263,7 +263,7 @@ static void conv_transpose_walk(const ds_op *op, const ds_phases *g, int64_t f, 
     const ds_phases *a = &g[0], *b = &g[1];
     const ds_signature *out = &op->out[0];
     const int64_t n_outputs = ds_planes_width(out);
-    const size_t position_bytes = (size_t)out->shape[out->rank - 1] * product->shape.element;
+    const size_t position_bytes = ds_last_size(out) * product->shape.element;
     const size_t row_bytes = (size_t)n_outputs * position_bytes;
     piece *pieces = run->scratch;
     char *aside = n > 1 ? (char *)(pieces + 2 * run->n_rows) : NULL;
@@ -306,7 +306,7 @@ static void conv_transpose_fill(const ds_op *op, const ds_run *run, const ds_pha
     const ds_signature *out = &op->out[0];
     const int64_t n_outputs = ds_planes_width(out);
     const void *const bias = ds_run_weight(op, run, BIAS);
-    const ds_packed none = {.n_cols = (size_t)out->shape[out->rank - 1]};
+    const ds_packed none = {.n_cols = ds_last_size(out)};
     const size_t n_bytes = none.n_cols * ds_op_element(op);
     ds_product product = {.weight = &none, .y = y};
     const void **const operands = ds_run_operands(run);

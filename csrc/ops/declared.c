@@ -50,9 +50,8 @@ ds_status ds_op_declare(ds_op **op, const ds_allocator *allocator, const ds_sign
         DS_ARGUMENT, "declared: 1 to %d inputs and 1 to %d outputs", DS_MAX_INPUTS, DS_MAX_OUTPUTS);
     DS_TRY(check_program(counts, 2 * n_outputs, n_inputs, false));
     DS_TRY(check_program(need, n_inputs, n_inputs, true));
-    void *memory;
-    DS_TRY(ds_allocate_zeroed(allocator, &memory, sizeof(ds_op)));
-    ds_op *o = memory;
+    ds_op *o;
+    DS_TRY(ds_allocate_zeroed(allocator, (void **)&o, sizeof(ds_op)));
     o->def = &definition;
     o->n_inputs = (int)n_inputs;
     o->n_outputs = (int)n_outputs;

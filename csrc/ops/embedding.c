@@ -26,16 +26,15 @@ static ds_status embedding_infer(ds_op *op)
     return DS_OK;
 }
 
-static void embedding_frames(const ds_op *op, const ds_run *run, void *const *to,
-                             const void *const *from, size_t n_frames)
+static void embedding_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
     const ds_signature *weight = &op->weight[WEIGHT];
     const size_t row_bytes = (size_t)weight->shape[1] * ds_dtype_bytes(weight->dtype);
-    const size_t n = n_frames * (size_t)ds_signature_elements(&op->in[0]);
+    const size_t n = f->n * ds_elements(&op->in[0]);
     const char *const table = run->weights[WEIGHT];
-    const int64_t *const x = from[0];
+    const int64_t *const x = f->x[0];
     for (size_t i = 0; i < n; i++) {
-        char *const y = (char *)to[0] + i * row_bytes;
+        char *const y = (char *)f->y[0] + i * row_bytes;
         if (x[i] >= 0 && x[i] < weight->shape[0])
             memcpy(y, table + (size_t)x[i] * row_bytes, row_bytes);
         else
@@ -44,21 +43,17 @@ static void embedding_frames(const ds_op *op, const ds_run *run, void *const *to
 }
 DS_FRAMEWISE_FORWARD(embedding)
 
-static void embedding_slopes(const ds_op *op, const ds_back *b, void *const *dx,
-                             const void *const *g, const void *const *x, const void *const *y,
-                             size_t n_frames)
+static void embedding_slopes(const ds_op *op, const ds_back *b, const ds_frames *f)
 {
     const ds_signature *weight = &op->weight[WEIGHT];
     const size_t row = (size_t)weight->shape[1], n_bytes = row * b->run->k->element;
-    const size_t n = n_frames * (size_t)ds_signature_elements(&op->in[0]);
+    const size_t n = f->n * ds_elements(&op->in[0]);
     char *const table = b->dweights[WEIGHT];
-    const int64_t *const index = x[0];
-    (void)dx;
-    (void)y;
+    const int64_t *const index = f->x[0];
     for (size_t i = 0; i < n && table; i++)
         if (index[i] >= 0 && index[i] < weight->shape[0])
             ds_back_add(b->run->k, table + (size_t)index[i] * n_bytes,
-                        (const char *)g[0] + i * n_bytes, row);
+                        (const char *)f->g[0] + i * n_bytes, row);
 }
 DS_FRAMEWISE_BACKWARD(embedding)
 

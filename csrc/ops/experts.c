@@ -41,7 +41,7 @@ static sizes expert_linear_sizes(const ds_op *op)
                .n_out = (size_t)weight->shape[1],
                .depth = (size_t)weight->shape[2],
                .element = ds_op_element(op),
-               .choices = (size_t)index->shape[index->rank - 1],
+               .choices = ds_last_size(index),
                .tokens = 1,
                .each = x->shape[x->rank - 1] != weight->shape[2]};
     for (int i = 0; i + 1 < index->rank; i++)
@@ -117,14 +117,12 @@ static void each_choice(const ds_op *op, chosen *c, bool counting)
 {
     const sizes *s = &c->s;
     const size_t vector = s->depth * s->element, result = s->n_out * s->element;
-    for (size_t r = 0; r < c->run->n_rows; r++) {
-        void *to[2] = {NULL};
-        const void *from[2], *g, *made;
-        const size_t n_frames = c->back ? ds_back_frames(op, c->back, r, &g, &made, from, to)
-                                        : ds_row_frames(op, c->run, r, to, from);
-        char *const y = c->back && n_frames ? (char *)(uintptr_t)g : to[0];
-        for (size_t i = 0; i < n_frames * s->tokens * s->choices; i++) {
-            const int64_t e = ((const int64_t *)from[INDEX])[i];
+    ds_frames f;
+    f.next = 0;
+    while (c->back ? ds_back_next_frames(op, c->back, &f) : ds_next_frames(op, c->run, &f)) {
+        char *const y = c->back ? (char *)(uintptr_t)f.g[0] : f.y[0];
+        for (size_t i = 0; i < f.n * s->tokens * s->choices; i++) {
+            const int64_t e = ((const int64_t *)f.x[INDEX])[i];
             const size_t token = (s->each ? i : i / s->choices) * vector;
             if (e < 0 || e >= (int64_t)s->experts) {
                 if (counting && !c->back)
@@ -134,9 +132,9 @@ static void each_choice(const ds_op *op, chosen *c, bool counting)
             } else {
                 const size_t at = c->first[e]++;
                 c->y[at] = y + i * result;
-                c->x[at] = (const char *)from[X] + token;
+                c->x[at] = (const char *)f.x[X] + token;
                 if (c->back)
-                    c->dx[at] = to[X] ? (char *)to[X] + token : NULL;
+                    c->dx[at] = f.dx[X] ? (char *)f.dx[X] + token : NULL;
             }
         }
     }
@@ -254,16 +252,15 @@ static ds_status combine_infer(ds_op *op)
     return DS_OK;
 }
 
-static void combine_frames(const ds_op *op, const ds_run *run, void *const *to,
-                           const void *const *from, size_t n_frames)
+static void combine_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
     const ds_signature *in = op->in, *out = &op->out[0];
-    const size_t k = (size_t)in[1].shape[in[1].rank - 1], n = (size_t)out->shape[out->rank - 1];
+    const size_t k = ds_last_size(&in[1]), n = ds_last_size(out);
     const size_t element = ds_op_element(op), row = n * element;
-    const size_t n_tokens = n_frames * (size_t)ds_signature_elements(&in[1]) / k;
-    const char *x = from[0], *w = from[1];
+    const size_t n_tokens = f->n * ds_elements(&in[1]) / k;
+    const char *x = f->x[0], *w = f->x[1];
     for (size_t i = 0; i < n_tokens; i++) {
-        char *const y = (char *)to[0] + i * row;
+        char *const y = (char *)f->y[0] + i * row;
         for (size_t j = 0; j < k; j++, x += row, w += element) {
             run->k->binary(DS_BINARY_MUL, j == 0 ? y : run->scratch, x, w, n, 1, 0);
             if (j > 0)
@@ -273,8 +270,8 @@ static void combine_frames(const ds_op *op, const ds_run *run, void *const *to,
 }
 DS_FRAMEWISE_FORWARD(combine)
 
-DS_FOR_ELEMENT int combine_token(void *dx, void *dw, const void *g, const void *x, const void *w,
-                                 size_t k, size_t n, size_t element)
+DS_FOR_ELEMENT void combine_token(void *dx, void *dw, const void *g, const void *x, const void *w,
+                                  size_t k, size_t n, size_t element)
 {
     for (size_t j = 0; j < k; j++) {
         double along = 0;
@@ -287,23 +284,20 @@ DS_FOR_ELEMENT int combine_token(void *dx, void *dw, const void *g, const void *
         if (dw)
             ds_back_add_real(dw, element, j, along);
     }
-    return 0;
 }
 
-static void combine_slopes(const ds_op *op, const ds_back *b, void *const *dx, const void *const *g,
-                           const void *const *x, const void *const *y, size_t n_frames)
+static void combine_slopes(const ds_op *op, const ds_back *b, const ds_frames *f)
 {
     const ds_signature *in = op->in, *out = &op->out[0];
-    const size_t k = (size_t)in[1].shape[in[1].rank - 1], n = (size_t)out->shape[out->rank - 1];
+    const size_t k = ds_last_size(&in[1]), n = ds_last_size(out);
     const size_t element = ds_op_element(op), row = n * element;
-    const size_t n_tokens = n_frames * (size_t)ds_signature_elements(&in[1]) / k;
+    const size_t n_tokens = f->n * ds_elements(&in[1]) / k;
     (void)b;
-    (void)y;
     for (size_t i = 0; i < n_tokens; i++)
-        (void)DS_BY_ELEMENT(combine_token, element, dx[0] ? (char *)dx[0] + i * k * row : NULL,
-                            dx[1] ? (char *)dx[1] + i * k * element : NULL,
-                            (const char *)g[0] + i * row, (const char *)x[0] + i * k * row,
-                            (const char *)x[1] + i * k * element, k, n);
+        DS_BY_ELEMENT(combine_token, element, f->dx[0] ? (char *)f->dx[0] + i * k * row : NULL,
+                      f->dx[1] ? (char *)f->dx[1] + i * k * element : NULL,
+                      (const char *)f->g[0] + i * row, (const char *)f->x[0] + i * k * row,
+                      (const char *)f->x[1] + i * k * element, k, n);
 }
 DS_FRAMEWISE_BACKWARD(combine)
 

@@ -70,15 +70,14 @@ static void fft_prepare(const ds_op *op, void *prepared, const void *const *weig
     k->fft_table(prepared, (ds_fft_kind)op->def->member, (size_t)fft_size(op));
 }
 
-static void fft_frames(const ds_op *op, const ds_run *run, void *const *y, const void *const *x,
-                       size_t n_frames)
+static void fft_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
-    const ds_fft f = {.kind = (ds_fft_kind)op->def->member,
-                      .n = (size_t)fft_size(op),
-                      .table = run->prepared,
-                      .scratch = run->scratch};
+    const ds_fft fft = {.kind = (ds_fft_kind)op->def->member,
+                        .n = (size_t)fft_size(op),
+                        .table = run->prepared,
+                        .scratch = run->scratch};
     const ds_signature *in = &op->in[0];
-    run->k->fft(&f, y, x, n_frames * (size_t)(ds_signature_elements(in) / in->shape[in->rank - 1]));
+    run->k->fft(&fft, f->y, f->x, f->n * ds_elements(in) / ds_last_size(in));
 }
 DS_FRAMEWISE_FORWARD(fft)
 
@@ -101,8 +100,8 @@ static void fft_row_back(const ds_op *op, const ds_real_kernels *k, const ds_fft
                          void *const *dx, const void *const *g, size_t at_x, size_t at_g)
 {
     const ds_fft_kind kind = (ds_fft_kind)op->def->member;
-    const size_t element = k->element, n_x = (size_t)op->in[0].shape[op->in[0].rank - 1],
-                 n_g = (size_t)op->out[0].shape[op->out[0].rank - 1], step = (f->n + 1) * element;
+    const size_t element = k->element, n_x = ds_last_size(&op->in[0]),
+                 n_g = ds_last_size(&op->out[0]), step = (f->n + 1) * element;
     void *const from[2] = {room, room + step}, *const to[2] = {room + 2 * step, room + 3 * step};
     const void *const given[2] = {from[0], from[1]};
     for (int o = 0; o < op->n_outputs; o++)
@@ -122,22 +121,18 @@ static void fft_row_back(const ds_op *op, const ds_real_kernels *k, const ds_fft
 static void fft_backward(const ds_op *op, const ds_back *b)
 {
     const ds_real_kernels *k = b->run->k;
-    const size_t n = (size_t)fft_size(op), n_x = (size_t)op->in[0].shape[op->in[0].rank - 1],
-                 n_g = (size_t)op->out[0].shape[op->out[0].rank - 1];
+    const size_t n = (size_t)fft_size(op), n_x = ds_last_size(&op->in[0]),
+                 n_g = ds_last_size(&op->out[0]);
     ds_room room = {b->scratch};
-    ds_fft f = {.kind = (ds_fft_kind)(op->def->member ^ 1), .n = n};
-    void *const table = ds_room_take(&room, ds_fft_table_bytes(f.kind, n, k->element));
-    f.scratch = ds_room_take(&room, ds_fft_scratch(f.kind, n, k->element));
-    f.table = table;
-    k->fft_table(table, f.kind, n);
-    for (size_t r = 0; r < b->run->n_rows; r++) {
-        const void *g[2], *y[2], *x[2];
-        void *dx[2] = {NULL, NULL};
-        const size_t rows =
-            ds_back_frames(op, b, r, g, y, x, dx) * (size_t)ds_signature_elements(&op->in[0]) / n_x;
-        for (size_t i = 0; i < rows; i++)
-            fft_row_back(op, k, &f, room.at, dx, g, i * n_x, i * n_g);
-    }
+    ds_fft fft = {.kind = (ds_fft_kind)(op->def->member ^ 1), .n = n};
+    void *const table = ds_room_take(&room, ds_fft_table_bytes(fft.kind, n, k->element));
+    fft.scratch = ds_room_take(&room, ds_fft_scratch(fft.kind, n, k->element));
+    fft.table = table;
+    k->fft_table(table, fft.kind, n);
+    ds_frames f;
+    for (f.next = 0; ds_back_next_frames(op, b, &f);)
+        for (size_t i = 0; i < f.n * ds_elements(&op->in[0]) / n_x; i++)
+            fft_row_back(op, k, &fft, room.at, f.dx, f.g, i * n_x, i * n_g);
 }
 
 #define FFT(op, kind, inputs, outputs, text)                                                     \

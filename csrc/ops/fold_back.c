@@ -163,7 +163,7 @@ DS_FOR_ELEMENT int feature_back(folded *f, size_t e)
 void ds_fold_backward(const ds_op *op, const ds_back *b)
 {
     const ds_run *run = b->run;
-    const size_t n = (size_t)ds_signature_elements(&op->in[0]), element = ds_op_element(op);
+    const size_t n = ds_elements(&op->in[0]), element = ds_op_element(op);
     const bool each = op->at_end == 0;
     for (size_t r = 0; r < run->n_rows; r++) {
         const ds_counts *count = &run->count[r];

@@ -177,8 +177,7 @@ static ds_status overlap_add_infer(ds_op *op)
     const int64_t step = op->attr[BETWEEN].i;
     ds_drop_first(op, &op->in[0]);
     DS_TRY(ds_scale_rate(op, step, 1));
-    return ds_size_mul(&op->scratch.per_call, (size_t)ds_signature_elements(&op->out[0]),
-                       RUN * sizeof(double));
+    return ds_size_mul(&op->scratch.per_call, ds_elements(&op->out[0]), RUN * sizeof(double));
 }
 
 static ds_phases overlap_add_windows(const ds_op *op)
@@ -211,7 +210,7 @@ static stretch overlap_add_stretch_at(int64_t u, int64_t end, int64_t step, int6
 static void overlap_add_forward(const ds_op *op, const ds_run *run)
 {
     const int64_t step = op->attr[BETWEEN].i, size = op->in[0].shape[0];
-    const size_t n = (size_t)ds_signature_elements(&op->out[0]), element = ds_op_element(op);
+    const size_t n = ds_elements(&op->out[0]), element = ds_op_element(op);
     const size_t n_bytes = ds_signature_bytes(&op->in[0]);
     double *const sum = run->scratch;
     for (size_t r = 0; r < run->n_rows; r++) {
@@ -235,7 +234,7 @@ static void overlap_add_forward(const ds_op *op, const ds_run *run)
 static void overlap_add_backward(const ds_op *op, const ds_back *b)
 {
     const int64_t step = op->attr[BETWEEN].i, size = op->in[0].shape[0];
-    const size_t n = (size_t)ds_signature_elements(&op->out[0]), n_bytes = n * ds_op_element(op);
+    const size_t n = ds_elements(&op->out[0]), n_bytes = n * ds_op_element(op);
     for (size_t r = 0; r < b->run->n_rows; r++) {
         const ds_target *out = &b->run->out[r];
         const ds_slope *dx = &b->dx[r];

@@ -16,16 +16,14 @@
 #define DS_CHECKED(name) .check = name##_check, .fail_check = name##_fail_check
 #define DS_PREPARED(name) .prepared_bytes = name##_prepared_bytes, .prepare = name##_prepare
 
-/* The forward `name_forward`: `name_frames(op, run, y, x, n_frames)` for the n_frames >= 1 frames of every row that
- * has some, with where all outputs and all value inputs are; y[0] may be x[0] where the operator says so. */
+/* The forward `name_forward`: `name_frames(op, run, f)` for every row that has frames; y[0] may be x[0] where the
+ * operator says so. */
 #define DS_FRAMEWISE_FORWARD(name)                                 \
     static void name##_forward(const ds_op *op, const ds_run *run) \
     {                                                              \
-        void *y[DS_MAX_OUTPUTS];                                   \
-        const void *x[DS_MAX_INPUTS];                              \
-        for (size_t r = 0, n_frames; r < run->n_rows; r++)         \
-            if ((n_frames = ds_row_frames(op, run, r, y, x)) > 0)  \
-                name##_frames(op, run, y, x, n_frames);            \
+        ds_frames f;                                               \
+        for (f.next = 0; ds_next_frames(op, run, &f);)             \
+            name##_frames(op, run, &f);                            \
     }
 
 /* Weight i, where it is present, has exactly this shape. */

@@ -75,7 +75,7 @@ bool ds_fused_step_of(const ds_op *main, const ds_fused_step *steps, int n_steps
                             .epilogue = {.kind = kind,
                                          .function = function,
                                          .p = {op->attr[0].x, op->attr[1].x, op->attr[2].x},
-                                         .n = (size_t)out->shape[out->rank - 1]},
+                                         .n = ds_last_size(out)},
                             .weight = last ? last->weight + last->op->n_weights : DS_FUSED_WEIGHTS};
     ds_epilogue_step *e = &step->epilogue;
     if (e->kind == DS_STEP_GLU)
@@ -149,8 +149,7 @@ static void fused_forward(const ds_op *op, const ds_run *run)
     const size_t n_rows = (size_t)run->frames_out * fused_rows(f->main);
     char *scratch = run->scratch;
     ds_finish finish = {.frame_bytes = ds_signature_bytes(&op->out[0]), .workspace = scratch};
-    scratch += ds_aligned(
-        ds_product_workspace((size_t)sums->shape[sums->rank - 1], f->glu, run->k->element));
+    scratch += ds_aligned(ds_product_workspace(ds_last_size(sums), f->glu, run->k->element));
     if (f->stream >= 0) {
         finish.stream = run->in + (size_t)f->stream * run->n_rows;
         finish.rows = (const void **)(void *)scratch;
@@ -167,9 +166,8 @@ static void fused_forward(const ds_op *op, const ds_run *run)
 ds_status ds_fused_create(ds_fused **fused, const ds_op *main, const ds_fused_step *steps,
                           int n_steps, const ds_signature *stream)
 {
-    void *memory;
-    DS_TRY(ds_allocate_zeroed(&main->allocator, &memory, sizeof(ds_fused)));
-    ds_fused *f = memory;
+    ds_fused *f;
+    DS_TRY(ds_allocate_zeroed(&main->allocator, (void **)&f, sizeof(ds_fused)));
     f->op = *main;
     f->def = *main->def;
     f->main = main;
@@ -189,9 +187,8 @@ ds_status ds_fused_create(ds_fused **fused, const ds_op *main, const ds_fused_st
         op->n_weights = steps[i].weight + steps[i].op->n_weights;
     }
     const ds_signature *sums = &main->out[0];
-    op->scratch.per_call +=
-        2 * (size_t)DS_ALIGNMENT +
-        ds_product_workspace((size_t)sums->shape[sums->rank - 1], f->glu, ds_op_element(main));
+    op->scratch.per_call += 2 * (size_t)DS_ALIGNMENT +
+                            ds_product_workspace(ds_last_size(sums), f->glu, ds_op_element(main));
     if (stream != NULL) {
         f->stream = op->n_inputs;
         op->in[op->n_inputs++] = *stream;

@@ -49,39 +49,34 @@ static ds_status layer_norm_infer(ds_op *op)
     return ds_require_optional(op, BIAS, "bias", (int)axes, shape);
 }
 
-static void layer_norm_frames(const ds_op *op, const ds_run *run, void *const *to,
-                              const void *const *from, size_t n_frames)
+static void layer_norm_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
     const ds_signature *in = &op->in[0];
     const void *const weight = ds_run_weight(op, run, WEIGHT), *const bias =
                                                                    ds_run_weight(op, run, BIAS);
     const size_t n = layer_norm_size(op);
-    const size_t n_vectors = n_frames * (size_t)ds_signature_elements(in) / n;
+    const size_t n_vectors = f->n * ds_elements(in) / n;
     if (op->def->member == RMS)
-        run->k->rms_norm(to[0], from[0], n_vectors, n, weight, op->attr[EPS].x);
+        run->k->rms_norm(f->y[0], f->x[0], n_vectors, n, weight, op->attr[EPS].x);
     else
-        run->k->layer_norm(to[0], from[0], n_vectors, n, weight, bias, op->attr[EPS].x);
+        run->k->layer_norm(f->y[0], f->x[0], n_vectors, n, weight, bias, op->attr[EPS].x);
 }
 DS_FRAMEWISE_FORWARD(layer_norm)
 
 static void layer_norm_backward(const ds_op *op, const ds_back *b)
 {
     const size_t n = layer_norm_size(op), n_bytes = n * ds_op_element(op);
-    const size_t per_frame = (size_t)ds_signature_elements(&op->in[0]) / n;
+    const size_t per_frame = ds_elements(&op->in[0]) / n;
     const ds_norm norm = {
         1, n, 1, op->def->member == RMS, op->attr[EPS].x, ds_run_weight(op, b->run, WEIGHT)};
     ds_room room = {b->scratch};
     double *sums[DS_SUMMED];
     ds_back_sums_begin(op, b, sums, &room);
-    for (size_t r = 0; r < b->run->n_rows; r++) {
-        const void *g, *y, *x;
-        void *dx;
-        const size_t n_vectors = ds_back_frames(op, b, r, &g, &y, &x, &dx) * per_frame;
-        for (size_t i = 0; i < n_vectors; i++)
-            ds_norm_back(&norm, dx ? (char *)dx + i * n_bytes : NULL, sums[WEIGHT], sums[BIAS],
-                         (const char *)g + i * n_bytes, (const char *)x + i * n_bytes,
-                         ds_op_element(op));
-    }
+    ds_frames f;
+    for (f.next = 0; ds_back_next_frames(op, b, &f);)
+        for (size_t at = 0; at < f.n * per_frame * n_bytes; at += n_bytes)
+            ds_norm_back(&norm, f.dx[0] ? (char *)f.dx[0] + at : NULL, sums[WEIGHT], sums[BIAS],
+                         (const char *)f.g[0] + at, (const char *)f.x[0] + at, ds_op_element(op));
     ds_back_sums_end(op, b, sums);
 }
 

@@ -30,7 +30,7 @@ typedef struct sizes {
 static sizes linear_sizes_of(const ds_op *op)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
-    sizes s = {.n_in = (size_t)weight->shape[weight->rank - 1],
+    sizes s = {.n_in = ds_last_size(weight),
                .n_out = (size_t)weight->shape[weight->rank - 2],
                .element = ds_op_element(op),
                .matrices = 1,
@@ -136,22 +136,21 @@ static size_t linear_vectors(const sizes *s, size_t block, void *list, size_t n,
 static size_t linear_gather(const ds_op *op, const ds_run *run, const sizes *s, size_t matrix,
                             void **y, const void **x)
 {
-    const size_t width = (size_t)op->out[0].shape[op->out[0].rank - 1];
+    const size_t width = ds_last_size(&op->out[0]);
     const void **const operands = ds_run_operands(run);
     size_t n = 0;
-    for (size_t block = 0; block < s->blocks; block++)
-        for (size_t r = 0; r < run->n_rows && linear_matrix_of(op, s, block) == matrix; r++) {
-            void *to[DS_MAX_OUTPUTS];
-            const void *from[DS_MAX_INPUTS];
-            const size_t n_frames = ds_row_frames(op, run, r, to, from);
-            if (n_frames == 0)
-                continue;
+    for (size_t block = 0; block < s->blocks; block++) {
+        if (linear_matrix_of(op, s, block) != matrix)
+            continue;
+        ds_frames f;
+        for (f.next = 0; ds_next_frames(op, run, &f);) {
             if (operands)
-                (void)linear_vectors(s, block, operands, n, ds_run_operand(run, r, to[0]), n_frames,
+                (void)linear_vectors(s, block, operands, n, ds_run_operand(run, f.row, f.y[0]), f.n,
                                      width);
-            (void)linear_vectors(s, block, y, n, to[0], n_frames, width);
-            n = linear_vectors(s, block, x, n, from[0], n_frames, s->n_in);
+            (void)linear_vectors(s, block, y, n, f.y[0], f.n, width);
+            n = linear_vectors(s, block, x, n, f.x[0], f.n, s->n_in);
         }
+    }
     return n;
 }
 
@@ -186,18 +185,17 @@ static void linear_backward(const ds_op *op, const ds_back *b)
         const size_t offset = matrix * s.n_out * s.n_in * s.element;
         bool wanted = false;
         size_t n = 0;
-        for (size_t block = 0; block < s.blocks; block++)
-            for (size_t r = 0, n_frames;
-                 r < run->n_rows && linear_matrix_of(op, &s, block) == matrix; r++) {
-                const void *slopes[DS_MAX_OUTPUTS], *y[DS_MAX_OUTPUTS], *from[DS_MAX_INPUTS];
-                void *to[DS_MAX_INPUTS];
-                if ((n_frames = ds_back_frames(op, b, r, slopes, y, from, to)) == 0)
-                    continue;
-                wanted |= to[0] != NULL;
-                (void)linear_vectors(&s, block, x, n, from[0], n_frames, s.n_in);
-                (void)linear_vectors(&s, block, dx, n, to[0], n_frames, s.n_in);
-                n = linear_vectors(&s, block, g, n, slopes[0], n_frames, s.n_out);
+        for (size_t block = 0; block < s.blocks; block++) {
+            if (linear_matrix_of(op, &s, block) != matrix)
+                continue;
+            ds_frames f;
+            for (f.next = 0; ds_back_next_frames(op, b, &f);) {
+                wanted |= f.dx[0] != NULL;
+                (void)linear_vectors(&s, block, x, n, f.x[0], f.n, s.n_in);
+                (void)linear_vectors(&s, block, dx, n, f.dx[0], f.n, s.n_in);
+                n = linear_vectors(&s, block, g, n, f.g[0], f.n, s.n_out);
             }
+        }
         if (n > 0 && wanted) {
             ds_pack(run->k, run->k->format, packed, (const char *)run->weights[WEIGHT] + offset,
                     s.n_in, &turned, NULL);

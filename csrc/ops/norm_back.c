@@ -23,8 +23,8 @@ static double folded(const double *lane)
     return (lane[0] + lane[1]) + (lane[2] + lane[3]);
 }
 
-DS_FOR_ELEMENT int one_group(const ds_norm *norm, size_t first, void *dx, double *dweight,
-                             double *dbias, const void *g, const void *x, size_t element)
+DS_FOR_ELEMENT void one_group(const ds_norm *norm, size_t first, void *dx, double *dweight,
+                              double *dbias, const void *g, const void *x, size_t element)
 {
     const size_t n = norm->n / norm->groups;
     const double n_values = (double)norm->n_rows * (double)n;
@@ -63,12 +63,11 @@ DS_FOR_ELEMENT int one_group(const ds_norm *norm, size_t first, void *dx, double
                              (norm->weight ? ds_sums_real(norm->weight, element, c) : 1);
             ds_back_add_real(dx, element, i, scale * (u - slopes - h * along));
         }
-    return 0;
 }
 
 void ds_norm_back(const ds_norm *norm, void *dx, double *dweight, double *dbias, const void *g,
                   const void *x, size_t element)
 {
     for (size_t first = 0; first < norm->n; first += norm->n / norm->groups)
-        (void)DS_BY_ELEMENT(one_group, element, norm, first, dx, dweight, dbias, g, x);
+        DS_BY_ELEMENT(one_group, element, norm, first, dx, dweight, dbias, g, x);
 }

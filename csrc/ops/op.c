@@ -105,7 +105,7 @@ static ds_status check_range(const ds_op *op, int i)
     const ds_attr_def *attr = &op->def->attrs[i];
     const ds_attr_value value = op->attr[i];
     const long long least = attr->range == DS_FROM_1, got = (long long)value.i;
-    if (attr->range == DS_ANY)
+    if (attr->range == DS_ANY || attr->range == DS_AXIS)
         return DS_OK;
     DS_CHECK(attr->kind != DS_ATTR_REAL || value.x >= 0, DS_ARGUMENT,
              "%s: %s must be at least 0, got %g", op->def->name, attr->name, value.x);
@@ -224,6 +224,11 @@ static ds_status take_signatures(ds_op *op, const ds_signature *inputs, size_t n
             op->weight[i] = weights[i];
         }
     }
+    for (int i = 0; i < count_attrs(def); i++)
+        DS_CHECK(def->attrs[i].range != DS_AXIS ||
+                     (op->attr[i].i >= 0 && op->attr[i].i < op->in[0].rank),
+                 DS_SHAPE, "%s: there is no feature dimension %lld, input 0 has %d", def->name,
+                 (long long)op->attr[i].i, op->in[0].rank);
     return check_rates(op);
 }
 
@@ -337,16 +342,12 @@ ds_status ds_op_create(ds_op **op, const ds_allocator *allocator, const ds_op_de
     DS_CHECK(op != NULL && def != NULL, DS_ARGUMENT, "ds_op_create: op and def must not be NULL");
     DS_ASSERT(def->n_inputs >= 1 && def->n_outputs >= 1 && def->n_outputs <= DS_MAX_OUTPUTS);
     const ds_allocator own = allocator != NULL ? *allocator : *ds_default_allocator();
-    void *memory = NULL;
-    DS_TRY(ds_allocate_zeroed(&own, &memory, sizeof(ds_op)));
-    ds_op *made = memory;
+    ds_op *made;
+    DS_TRY(ds_allocate_zeroed(&own, (void **)&made, sizeof(ds_op)));
     made->def = def;
     made->allocator = own;
-    const ds_status status = build(made, attrs, n_attrs, inputs, n_inputs, weights, n_weights);
-    if (status != DS_OK) {
-        ds_op_destroy(made);
-        return status;
-    }
+    DS_TRY_ELSE(build(made, attrs, n_attrs, inputs, n_inputs, weights, n_weights),
+                ds_op_destroy(made));
     *op = made;
     return DS_OK;
 }
@@ -554,13 +555,20 @@ ds_dtype ds_op_real(const ds_op *op)
     return of_inputs ? of_inputs : of_weights ? of_weights : of_outputs ? of_outputs : DS_F32;
 }
 
-size_t ds_row_frames(const ds_op *op, const ds_run *run, size_t r, void **y, const void **x)
+bool ds_next_frames(const ds_op *op, const ds_run *run, ds_frames *f)
 {
-    const ds_target *out = &run->out[r];
-    for (int i = 0; i < ds_op_n_values(op) && out->m0 < out->m1; i++)
-        x[i] =
-            ds_at(&run->in[(size_t)i * run->n_rows + r], out->m0, ds_signature_bytes(&op->in[i]));
+    while (f->next < run->n_rows && run->out[f->next].m0 >= run->out[f->next].m1)
+        f->next++;
+    if (f->next == run->n_rows)
+        return false;
+    f->row = f->next++;
+    const ds_target *out = &run->out[f->row];
+    f->n = (size_t)(out->m1 - out->m0);
+    for (int i = 0; i < ds_op_n_values(op); i++) {
+        const ds_window *in = &run->in[(size_t)i * run->n_rows + f->row];
+        f->x[i] = in->data ? ds_at(in, out->m0, ds_signature_bytes(&op->in[i])) : NULL;
+    }
     for (int o = 0; o < op->n_outputs; o++)
-        y[o] = run->out[(size_t)o * run->n_rows + r].data;
-    return out->m0 < out->m1 ? (size_t)(out->m1 - out->m0) : 0;
+        f->y[o] = run->out[(size_t)o * run->n_rows + f->row].data;
+    return true;
 }

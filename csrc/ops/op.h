@@ -37,8 +37,8 @@ typedef enum ds_attr_kind {
     DS_ATTR_TEXT,   /* value.text, which the operator's infer makes its own */
 } ds_attr_kind;
 
-/* What an attribute that is a number may be. */
-typedef enum ds_attr_range { DS_ANY, DS_FROM_0, DS_FROM_1, DS_0_OR_1 } ds_attr_range;
+/* What an attribute that is a number may be; DS_AXIS: a feature dimension of input 0, from 0. */
+typedef enum ds_attr_range { DS_ANY, DS_FROM_0, DS_FROM_1, DS_0_OR_1, DS_AXIS } ds_attr_range;
 
 typedef struct ds_attr_def {
     const char *name;
@@ -149,6 +149,16 @@ typedef struct ds_slope {
     void *data;
     int64_t at, n;
 } ds_slope;
+
+/* The frames that a row has of output 0, those of all outputs, and those of value inputs in their place. Backward has
+ * slopes of outputs, and what slopes of inputs are added to, too; NULL where there are none. */
+typedef struct ds_frames {
+    size_t next, row, n; /* next: the first row that is looked at, for others; n >= 1 */
+    const void *x[DS_MAX_INPUTS];
+    void *y[DS_MAX_OUTPUTS];
+    const void *g[DS_MAX_OUTPUTS];
+    void *dx[DS_MAX_INPUTS];
+} ds_frames;
 
 /* One execution read backwards. */
 typedef struct ds_back {
@@ -335,6 +345,15 @@ ds_status ds_op_require_weight(const ds_op *op, int i, const char *name, int ran
 bool ds_op_has_weight(const ds_op *op, int i);
 /* Bytes of one element of input 0. */
 size_t ds_op_element(const ds_op *op);
+/* Elements of a frame that was checked, and those that are one behind the other along its last dimension. */
+static inline size_t ds_elements(const ds_signature *signature)
+{
+    return (size_t)ds_signature_elements(signature);
+}
+static inline size_t ds_last_size(const ds_signature *signature)
+{
+    return (size_t)signature->shape[signature->rank - 1];
+}
 static inline bool ds_is_real(ds_dtype dtype)
 {
     return dtype == DS_F32 || dtype == DS_F64;
@@ -355,8 +374,8 @@ static inline const void *ds_run_weight(const ds_op *op, const ds_run *run, int 
 {
     return ds_op_has_weight(op, i) ? run->weights[i] : NULL;
 }
-/* How many frames row r has of output 0; where those of all outputs go, and those of value inputs in their place. */
-size_t ds_row_frames(const ds_op *op, const ds_run *run, size_t r, void **y, const void **x);
+/* Goes on to the next row that has frames; false where there is none. Set `next` to 0 at first. */
+bool ds_next_frames(const ds_op *op, const ds_run *run, ds_frames *f);
 /* Slopes of the frames from `position` on; NULL where they are not wanted. */
 static inline void *ds_slope_at(const ds_slope *s, int64_t position, size_t n_bytes)
 {

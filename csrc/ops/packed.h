@@ -42,7 +42,7 @@ static inline void *ds_packed_rows(const ds_real_kernels *k, void *packed,
 /* A `narrows` of operators whose first weight is their matrix: of its rows, or (taps) of all behind the first axis. */
 static inline size_t ds_narrows_rows(const ds_op *op, int i)
 {
-    return i == 0 ? (size_t)op->weight[0].shape[op->weight[0].rank - 1] : 0;
+    return i == 0 ? ds_last_size(&op->weight[0]) : 0;
 }
 
 static inline size_t ds_narrows_taps(const ds_op *op, int i)

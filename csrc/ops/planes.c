@@ -92,7 +92,7 @@ ds_windows ds_windows_make(const ds_op *op, int64_t groups, int64_t n_out, int64
                            int64_t step, int64_t n_inner, int64_t inner_step)
 {
     const ds_signature *in = &op->in[0];
-    ds_windows s = {.n_in = (size_t)in->shape[in->rank - 1],
+    ds_windows s = {.n_in = ds_last_size(in),
                     .n_out = (size_t)n_out,
                     .groups = (size_t)groups,
                     .n_taps = n_taps,

@@ -236,8 +236,7 @@ void ds_window_end_back(ds_window_product *p)
 void ds_windows_bias_back(const ds_op *op, const ds_back *b, ds_room room)
 {
     const ds_signature *out = &op->out[0];
-    const size_t n = (size_t)out->shape[out->rank - 1],
-                 positions = (size_t)ds_signature_elements(out) / n;
+    const size_t n = ds_last_size(out), positions = ds_elements(out) / n;
     if (op->n_weights <= DS_PLANES_BIAS || !b->dweights[DS_PLANES_BIAS])
         return;
     double *const sums = ds_room_take(&room, n * sizeof *sums);

@@ -19,22 +19,19 @@ static ds_unary unary_function(const ds_op *op)
     return other ? DS_UNARY_GELU_TANH : (ds_unary)op->def->member;
 }
 
-static void unary_frames(const ds_op *op, const ds_run *run, void *const *to,
-                         const void *const *from, size_t n_frames)
+static void unary_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
     const double p[3] = {op->attr[0].x, op->attr[1].x, op->attr[2].x};
-    run->k->unary(unary_function(op), to[0], from[0],
-                  n_frames * (size_t)ds_signature_elements(&op->in[0]), p);
+    run->k->unary(unary_function(op), f->y[0], f->x[0], f->n * ds_elements(&op->in[0]), p);
 }
 DS_FRAMEWISE_FORWARD(unary)
 
-static void unary_slopes(const ds_op *op, const ds_back *b, void *const *dx, const void *const *g,
-                         const void *const *x, const void *const *y, size_t n_frames)
+static void unary_slopes(const ds_op *op, const ds_back *b, const ds_frames *f)
 {
     const double p[3] = {op->attr[0].x, op->attr[1].x, op->attr[2].x};
-    if (dx[0])
-        b->run->k->unary_slope(unary_function(op), dx[0], g[0], x[0], y[0],
-                               n_frames * (size_t)ds_signature_elements(&op->in[0]), p);
+    if (f->dx[0])
+        b->run->k->unary_slope(unary_function(op), f->dx[0], f->g[0], f->x[0], f->y[0],
+                               f->n * ds_elements(&op->in[0]), p);
 }
 DS_FRAMEWISE_BACKWARD(unary)
 
@@ -83,11 +80,10 @@ enum {
     }
 BOOLS(not, (u == 0) & (v == 0))
 
-static void logical_not_frames(const ds_op *op, const ds_run *run, void *const *to,
-                               const void *const *from, size_t n_frames)
+static void logical_not_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
     (void)run;
-    not_bools(to[0], from[0], from[0], n_frames * (size_t)ds_signature_elements(&op->in[0]), 1, 1);
+    not_bools(f->y[0], f->x[0], f->x[0], f->n * ds_elements(&op->in[0]), 1, 1);
 }
 DS_FRAMEWISE_FORWARD(logical_not)
 

@@ -111,7 +111,7 @@ static pool pool_of(const ds_op *op)
     pool p = {.adaptive = op->def == &ds_op_adaptive_pool,
               .n_in = 1,
               .n_out = 1,
-              .n_channels = (size_t)ds_signature_elements(&op->in[0])};
+              .n_channels = ds_elements(&op->in[0])};
     if (p.adaptive) {
         p.max = attr[KIND].i == MAX;
         p.frames = (axis){DS_PADDING_NONE, attr[FRAMES].i};
@@ -497,9 +497,9 @@ static void pool_forward(const ds_op *op, const ds_run *run)
 }
 
 /* Adds the slopes g[C] of one output to the element of both taps that it is, channel by channel. */
-DS_FOR_ELEMENT int pool_place(const ds_op *op, const pool *p, const ds_window *x,
-                              const ds_slope *dx, taps frames, taps inner, const void *g,
-                              size_t element)
+DS_FOR_ELEMENT void pool_place(const ds_op *op, const pool *p, const ds_window *x,
+                               const ds_slope *dx, taps frames, taps inner, const void *g,
+                               size_t element)
 {
     const size_t n_bytes = ds_signature_bytes(&op->in[0]), n = p->n_channels;
     for (size_t c = 0; c < n; c++) {
@@ -521,12 +521,11 @@ DS_FOR_ELEMENT int pool_place(const ds_op *op, const pool *p, const ds_window *x
         if (to)
             ds_back_add_real(to, element, (size_t)place * n + c, ds_sums_real(g, element, c));
     }
-    return 0;
 }
 
 /* The same to all of them, divided. */
-DS_FOR_ELEMENT int pool_spread(const ds_op *op, const pool *p, const ds_slope *dx, taps frames,
-                               taps inner, double divisor, const void *g, size_t element)
+DS_FOR_ELEMENT void pool_spread(const ds_op *op, const pool *p, const ds_slope *dx, taps frames,
+                                taps inner, double divisor, const void *g, size_t element)
 {
     const size_t n_bytes = ds_signature_bytes(&op->in[0]), n = p->n_channels;
     for (int64_t t = 0; t < frames.n; t++) {
@@ -536,7 +535,6 @@ DS_FOR_ELEMENT int pool_spread(const ds_op *op, const pool *p, const ds_slope *d
                 ds_back_add_real(to, element, (size_t)(inner.first + u * inner.step) * n + c,
                                  ds_sums_real(g, element, c) / divisor);
     }
-    return 0;
 }
 
 static void pool_backward(const ds_op *op, const ds_back *b)
@@ -553,11 +551,11 @@ static void pool_backward(const ds_op *op, const ds_back *b)
             for (int64_t i = 0; i < p.n_out; i++, g += p.n_channels * element) {
                 const taps inner = pool_taps(&p.inner, i, p.n_in);
                 if (p.max)
-                    (void)DS_BY_ELEMENT(pool_place, element, op, &p, &b->run->in[row], dx, frames,
-                                        inner, g);
+                    DS_BY_ELEMENT(pool_place, element, op, &p, &b->run->in[row], dx, frames, inner,
+                                  g);
                 else
-                    (void)DS_BY_ELEMENT(pool_spread, element, op, &p, dx, frames, inner,
-                                        pool_divisor(op, &p, m, known, frames, i, inner), g);
+                    DS_BY_ELEMENT(pool_spread, element, op, &p, dx, frames, inner,
+                                  pool_divisor(op, &p, m, known, frames, i, inner), g);
             }
         }
     }

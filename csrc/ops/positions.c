@@ -154,8 +154,8 @@ ROTARY_VECTOR(double)
 static void rotary_forward(const ds_op *op, const ds_run *run)
 {
     const ds_signature *in = &op->in[0];
-    const size_t n = rotary_pairs(op), width = (size_t)in->shape[in->rank - 1];
-    const size_t n_vectors = (size_t)ds_signature_elements(in) / width, element = ds_op_element(op);
+    const size_t n = rotary_pairs(op), width = ds_last_size(in);
+    const size_t n_vectors = ds_elements(in) / width, element = ds_op_element(op);
     const size_t n_bytes = ds_signature_bytes(in), step = op->attr[FORM].i == PAIRS ? 2 : 1;
     const size_t apart = op->attr[FORM].i == PAIRS ? 1 : n;
     const double *const angles = run->prepared;
@@ -181,9 +181,9 @@ static void rotary_forward(const ds_op *op, const ds_run *run)
 }
 
 /* Turns slopes back; adds to each pair's frequency what an angle of one more makes of y. */
-DS_FOR_ELEMENT int rotary_turn(void *dx, double *dangle, const void *g, const void *y,
-                               const double *turns, size_t n, size_t apart, size_t step, double by,
-                               size_t element)
+DS_FOR_ELEMENT void rotary_turn(void *dx, double *dangle, const void *g, const void *y,
+                                const double *turns, size_t n, size_t apart, size_t step, double by,
+                                size_t element)
 {
     for (size_t i = 0; i < n; i++) {
         const size_t a = i * step, b = a + apart;
@@ -195,14 +195,13 @@ DS_FOR_ELEMENT int rotary_turn(void *dx, double *dangle, const void *g, const vo
         if (dangle)
             dangle[i] += by * (gb * ds_sums_real(y, element, a) - ga * ds_sums_real(y, element, b));
     }
-    return 0;
 }
 
 static void rotary_backward(const ds_op *op, const ds_back *b)
 {
     const ds_signature *in = &op->in[0];
-    const size_t n = rotary_pairs(op), width = (size_t)in->shape[in->rank - 1];
-    const size_t n_vectors = (size_t)ds_signature_elements(in) / width, element = ds_op_element(op);
+    const size_t n = rotary_pairs(op), width = ds_last_size(in);
+    const size_t n_vectors = ds_elements(in) / width, element = ds_op_element(op);
     const size_t n_bytes = ds_signature_bytes(in), step = op->attr[FORM].i == PAIRS ? 2 : 1;
     const size_t apart = op->attr[FORM].i == PAIRS ? 1 : n;
     ds_room room = {b->scratch};
@@ -221,8 +220,8 @@ static void rotary_backward(const ds_op *op, const ds_back *b)
                 dsk_turn_far(by * angles[i], &turns[2 * i], &turns[2 * i + 1]);
             for (size_t v = 0; v < n_vectors; v++) {
                 const size_t from = v * width * element, rest = from + 2 * n * element;
-                (void)DS_BY_ELEMENT(rotary_turn, element, dx ? dx + from : NULL, sums[FREQUENCIES],
-                                    g + from, y ? y + at + from : NULL, turns, n, apart, step, by);
+                DS_BY_ELEMENT(rotary_turn, element, dx ? dx + from : NULL, sums[FREQUENCIES],
+                              g + from, y ? y + at + from : NULL, turns, n, apart, step, by);
                 if (dx)
                     ds_back_add(b->run->k, dx + rest, g + rest, width - 2 * n);
             }

@@ -54,7 +54,7 @@ ds_recurrence ds_recurrence_of(const ds_op *op)
                        .within = op->def->member / DS_SINGLE == 2,
                        .layers = 1,
                        .directions = 1,
-                       .in = (size_t)x->shape[x->rank - 1],
+                       .in = ds_last_size(x),
                        .element = ds_op_element(op)};
     if (!s.single) {
         s.layers = (size_t)op->attr[LAYERS].i;
@@ -64,7 +64,7 @@ ds_recurrence ds_recurrence_of(const ds_op *op)
     }
     s.relu = op->attr[s.single ? 0 : OWN].i == 1;
     s.n_states = s.kind == DS_LSTM ? 2 : 1;
-    s.vectors = (size_t)ds_signature_elements(x) / s.in;
+    s.vectors = ds_elements(x) / s.in;
     s.steps = s.within ? (size_t)x->shape[x->rank - 2] : 1;
     s.lanes = s.vectors / s.steps;
     s.cells = s.layers * s.directions;

@@ -174,8 +174,8 @@ static const char *before(const work *w, const lane *l, size_t cell, size_t t, i
 
 /* ---------------------------------------------------------------- one step of a lane */
 
-DS_FOR_ELEMENT int lstm_slopes(size_t n, const void *gates, const void *tanh_c,
-                               const void *c_before, const void *dh, void *dc, void *da, size_t e)
+DS_FOR_ELEMENT void lstm_slopes(size_t n, const void *gates, const void *tanh_c,
+                                const void *c_before, const void *dh, void *dc, void *da, size_t e)
 {
     for (size_t j = 0; j < n; j++) {
         const double i = ds_sums_real(gates, e, j), f = ds_sums_real(gates, e, n + j),
@@ -188,12 +188,11 @@ DS_FOR_ELEMENT int lstm_slopes(size_t n, const void *gates, const void *tanh_c,
         ds_sums_set_real(da, e, 3 * n + j, h * t * o * (1 - o));
         ds_sums_set_real(dc, e, j, c * f);
     }
-    return 0;
 }
 
 /* gates: r, z, n, and what r is multiplied by. dh becomes what goes to the step before by itself. */
-DS_FOR_ELEMENT int gru_slopes(size_t n, const void *gates, const void *h_before, void *dh, void *da,
-                              void *db, size_t e)
+DS_FOR_ELEMENT void gru_slopes(size_t n, const void *gates, const void *h_before, void *dh,
+                               void *da, void *db, size_t e)
 {
     for (size_t j = 0; j < n; j++) {
         const double r = ds_sums_real(gates, e, j), z = ds_sums_real(gates, e, n + j),
@@ -209,17 +208,15 @@ DS_FOR_ELEMENT int gru_slopes(size_t n, const void *gates, const void *h_before,
         ds_sums_set_real(db, e, 2 * n + j, dn * r);
         ds_sums_set_real(dh, e, j, h * z);
     }
-    return 0;
 }
 
-DS_FOR_ELEMENT int rnn_slopes(size_t n, bool relu, const void *made, const void *dh, void *da,
-                              size_t e)
+DS_FOR_ELEMENT void rnn_slopes(size_t n, bool relu, const void *made, const void *dh, void *da,
+                               size_t e)
 {
     for (size_t j = 0; j < n; j++) {
         const double y = ds_sums_real(made, e, j), h = ds_sums_real(dh, e, j);
         ds_sums_set_real(da, e, j, relu ? (y <= 0 ? 0 : h) : h * (1 - y * y));
     }
-    return 0;
 }
 
 /* The gates of a step, from what forward left, and behind them tanh(c). */
@@ -251,19 +248,19 @@ static void step_back(const work *w, size_t cell, size_t i, size_t t, char *dh)
     const size_t vector = vector_of(w, cell, l, t), n = s->hidden, e = s->element;
     char *const da = w->da + vector * s->gates * e;
     if (s->kind == DS_RNN) {
-        (void)DS_BY_ELEMENT(rnn_slopes, e, n, s->relu, left_of(w, cell, vector, DS_LEFT_H), dh, da);
+        DS_BY_ELEMENT(rnn_slopes, e, n, s->relu, left_of(w, cell, vector, DS_LEFT_H), dh, da);
         memset(dh, 0, n * e);
         return;
     }
     open_gates(w, cell, vector);
     if (s->kind == DS_GRU) {
-        (void)DS_BY_ELEMENT(gru_slopes, e, n, w->gates, before(w, l, cell, t, 0), dh, da,
-                            w->db + vector * s->gates * e);
+        DS_BY_ELEMENT(gru_slopes, e, n, w->gates, before(w, l, cell, t, 0), dh, da,
+                      w->db + vector * s->gates * e);
         return;
     }
     const char *const tanh_c = w->gates + s->gates * e;
-    (void)DS_BY_ELEMENT(lstm_slopes, e, n, w->gates, tanh_c, before(w, l, cell, t, 1), dh,
-                        w->dc + i * n * e, da);
+    DS_BY_ELEMENT(lstm_slopes, e, n, w->gates, tanh_c, before(w, l, cell, t, 1), dh,
+                  w->dc + i * n * e, da);
     if (s->projection) /* what is projected is kept for its weight's slope */
         w->run->k->binary(DS_BINARY_MUL, w->made + vector * n * e, w->gates + 3 * n * e, tanh_c, n,
                           1, 1);
@@ -461,7 +458,7 @@ static void ends_back(const work *w, size_t row)
         const size_t at = (size_t)(DS_RECURRENCE_H_N + state) * w->run->n_rows + row;
         if (w->run->out[at].m0 < w->run->out[at].m1)
             ds_back_add(w->run->k, ds_back_carried(w->op, w->b, row, state), w->b->dy[at],
-                        (size_t)ds_signature_elements(&w->op->carried[state].array));
+                        ds_elements(&w->op->carried[state].array));
     }
 }
 

@@ -98,7 +98,7 @@ static ds_status reduce_features_infer(ds_op *op)
         out->dtype = DS_I64;
     }
     /* what is made of a result's elements, and they as int64; those of a frame, brought together */
-    const size_t n = (size_t)ds_signature_elements(in);
+    const size_t n = ds_elements(in);
     op->reads = kind == SUM || kind == MEAN ? 0 : DS_READS_X | DS_READS_Y;
     op->back_scratch.per_call = reduced_elements(op) * (2 * sizeof(double) + sizeof(size_t));
     return ds_size_mul(&op->scratch.per_call, n + beside_one(op), 3 * sizeof(double));
@@ -362,7 +362,7 @@ static void reduce_features_forward(const ds_op *op, const ds_run *run)
 {
     const ds_signature *in = &op->in[0];
     const size_t n = reduced_elements(op), element = ds_op_element(op),
-                 results = (size_t)ds_signature_elements(in) / n;
+                 results = ds_elements(in) / n;
     const size_t in_bytes = ds_signature_bytes(in), out_bytes = ds_signature_bytes(&op->out[0]);
     ds_box own = {.element = element}, all = own;
     (void)add_axes(op, &own, true, (int64_t)(n * element));
@@ -496,25 +496,22 @@ static size_t place_of(const ds_op *op, size_t i, bool are_reduced)
 static void reduce_features_backward(const ds_op *op, const ds_back *b)
 {
     const size_t n = reduced_elements(op), element = ds_op_element(op),
-                 all = (size_t)ds_signature_elements(&op->in[0]), results = all / n;
+                 all = ds_elements(&op->in[0]), results = all / n;
     double *const v = b->scratch, *const room = v + n;
     size_t *const places = (size_t *)(void *)(room + n);
     for (size_t i = 0; i < n; i++)
         places[i] = place_of(op, i, true);
-    for (size_t r = 0; r < b->run->n_rows; r++) {
-        const void *g, *y, *x;
-        void *dx;
-        const size_t n_results = ds_back_frames(op, b, r, &g, &y, &x, &dx) * results;
-        for (size_t j = 0; j < n_results && dx; j++) {
+    ds_frames f;
+    for (f.next = 0; ds_back_next_frames(op, b, &f);)
+        for (size_t j = 0; j < f.n * results && f.dx[0]; j++) {
             const size_t at = j / results * all + place_of(op, j % results, false);
-            for (size_t i = 0; i < n && x; i++)
-                v[i] = ds_sums_real(x, element, at + places[i]);
-            slopes_of(op, v, n, ds_sums_real(g, element, j), y ? ds_sums_real(y, element, j) : 0,
-                      room);
+            for (size_t i = 0; i < n && f.x[0]; i++)
+                v[i] = ds_sums_real(f.x[0], element, at + places[i]);
+            slopes_of(op, v, n, ds_sums_real(f.g[0], element, j),
+                      f.y[0] ? ds_sums_real(f.y[0], element, j) : 0, room);
             for (size_t i = 0; i < n; i++)
-                ds_back_add_real(dx, element, at + places[i], v[i]);
+                ds_back_add_real(f.dx[0], element, at + places[i], v[i]);
         }
-    }
 }
 
 const ds_op_def ds_op_reduce_features = {

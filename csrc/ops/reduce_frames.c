@@ -70,7 +70,7 @@ static ds_status fold_frames_infer(ds_op *op, const char *name)
         carry(op, 1, "weights", DS_F64);
     op->back_scratch.per_in = sizeof(double);
     op->back_scratch.per_out = sizeof(double);
-    op->scratch.per_call = weighing_bytes(op, (size_t)ds_signature_elements(&op->in[0]));
+    op->scratch.per_call = weighing_bytes(op, ds_elements(&op->in[0]));
     return DS_OK;
 }
 
@@ -233,8 +233,8 @@ DS_FOR_ELEMENT double next_of(const int64_t kind, double v, double x)
 
 /* So many chains, `apart` elements from one to the next, each of `count` values that are `step` apart: what comes of
  * all so far at each; y may be x. A chain waits for itself, so four go on together. */
-DS_FOR_ELEMENT int chains(double *so_far, void *y, const void *x, size_t n, size_t apart,
-                          size_t step, size_t count, const int64_t kind, size_t e)
+DS_FOR_ELEMENT void chains(double *so_far, void *y, const void *x, size_t n, size_t apart,
+                           size_t step, size_t count, const int64_t kind, size_t e)
 {
     size_t i = 0;
     for (; i + 4 <= n; i += 4) {
@@ -263,7 +263,6 @@ DS_FOR_ELEMENT int chains(double *so_far, void *y, const void *x, size_t n, size
         }
         so_far[i] = a;
     }
-    return 0;
 }
 
 static bool in_registers(const fold *f)
@@ -282,9 +281,9 @@ static void fold_chains(const fold *f, void *y, const void *x, size_t apart, siz
     double *const so_far = f->so_far;
     for (size_t i = 0; i < f->n && !goes_on; i++)
         so_far[i] = first[f->kind];
-#define CHAINS(kind)                                                                              \
-    case kind:                                                                                    \
-        (void)DS_BY_ELEMENT(chains, f->k->element, so_far, y, x, f->n, apart, step, count, kind); \
+#define CHAINS(kind)                                                                        \
+    case kind:                                                                              \
+        DS_BY_ELEMENT(chains, f->k->element, so_far, y, x, f->n, apart, step, count, kind); \
         break;
     switch (f->kind) {
         CHAINS(DS_FOLD_SUM)
@@ -315,7 +314,7 @@ static fold carried_fold(const ds_op *op, const ds_run *run, size_t r)
     return (fold){.kind = op->attr[DS_FOLD_KIND].i,
                   .dtype = op->in[0].dtype,
                   .last = op->at_end == 0,
-                  .n = (size_t)ds_signature_elements(&op->in[0]),
+                  .n = ds_elements(&op->in[0]),
                   .so_far = ds_run_carried(op, run, r, 0),
                   .more = op->n_carried > 1 ? ds_run_carried(op, run, r, 1) : NULL,
                   .k = run->k,
@@ -352,20 +351,19 @@ static ds_status cumulative_infer(ds_op *op)
 {
     DS_TRY(fold_frames_infer(op, "sum"));
     if (op->attr[DS_FOLD_KIND].i == DS_FOLD_PROD)
-        op->scratch.per_call = (size_t)ds_signature_elements(&op->in[0]) * sizeof(bool);
+        op->scratch.per_call = ds_elements(&op->in[0]) * sizeof(bool);
     return DS_OK;
 }
 
 /* Which products have met a 0 once n_frames from x on are in them. */
-DS_FOR_ELEMENT int see_zeros(bool *met, const double *product, const void *x, size_t n,
-                             size_t n_frames, size_t e)
+DS_FOR_ELEMENT void see_zeros(bool *met, const double *product, const void *x, size_t n,
+                              size_t n_frames, size_t e)
 {
     for (size_t i = 0; i < n; i++)
         met[i] = ds_fold_met_zero(product[i]);
     for (size_t f = 0; f < n * n_frames; f += n)
         for (size_t i = 0; i < n; i++)
             met[i] |= ds_sums_real(x, e, f + i) == 0;
-    return 0;
 }
 
 static void cumulative_forward(const ds_op *op, const ds_run *run)
@@ -384,7 +382,7 @@ static void cumulative_forward(const ds_op *op, const ds_run *run)
         for (size_t i = 0; i < f.n && met && out->m0 == 0; i++)
             product[i] = 1;
         if (met)
-            (void)DS_BY_ELEMENT(see_zeros, run->k->element, met, product, x, f.n, n_frames);
+            DS_BY_ELEMENT(see_zeros, run->k->element, met, product, x, f.n, n_frames);
         fold_each(&f, out->data, x, out->m0, out->m1);
         for (size_t i = 0; i < f.n && met; i++)
             if (product[i] != product[i])
@@ -408,8 +406,10 @@ enum { WITHIN_AXIS = 1, SIDE_BY_SIDE = 1 << 14 /* values, at most */ };
 
 static const ds_attr_def cumulative_within_attrs[] = {
     KIND_ATTR,
-    {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0"},
-    {0}};
+    {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0",
+     .range = DS_AXIS},
+    {0},
+};
 
 typedef struct within {
     size_t rows, n, inner; /* of one frame */
@@ -421,17 +421,13 @@ static within within_of(const ds_op *op)
     const int axis = (int)op->attr[WITHIN_AXIS].i;
     const size_t n = (size_t)op->in[0].shape[axis],
                  inner = (size_t)ds_signature_stride(&op->in[0], axis),
-                 rows = (size_t)ds_signature_elements(&op->in[0]) / n / inner;
+                 rows = ds_elements(&op->in[0]) / n / inner;
     const size_t most = SIDE_BY_SIDE / n < BESIDE ? SIDE_BY_SIDE / n : BESIDE;
     return (within){rows, n, inner, most > inner ? most / inner : 1};
 }
 
 static ds_status cumulative_within_infer(ds_op *op)
 {
-    const int64_t axis = op->attr[WITHIN_AXIS].i;
-    DS_CHECK(axis >= 0 && axis < op->in[0].rank, DS_SHAPE,
-             "cumulative_within: there is no feature dimension %lld, the input has %d",
-             (long long)axis, op->in[0].rank);
     DS_TRY(fold_infer(op));
     op->reads &= DS_READS_ALL_X;
     const within w = within_of(op);
@@ -442,11 +438,10 @@ static ds_status cumulative_within_infer(ds_op *op)
     return DS_OK;
 }
 
-static void cumulative_within_frames(const ds_op *op, const ds_run *run, void *const *y,
-                                     const void *const *x, size_t n_frames)
+static void cumulative_within_frames(const ds_op *op, const ds_run *run, const ds_frames *frames)
 {
     const within w = within_of(op);
-    const size_t side = w.beside * w.inner, rows = n_frames * w.rows;
+    const size_t side = w.beside * w.inner, rows = frames->n * w.rows;
     double *const so_far = run->scratch, *const more = so_far + side, *const values = more + side,
                   *const found = values + side * w.n;
     fold f = {.kind = op->attr[DS_FOLD_KIND].i,
@@ -461,8 +456,8 @@ static void cumulative_within_frames(const ds_op *op, const ds_run *run, void *c
     for (size_t r = 0, many; r < rows; r += many) {
         many = rows - r < w.beside ? rows - r : w.beside;
         const int64_t m = (int64_t)many;
-        const void *const from = (const char *)x[0] + r * w.n * w.inner * (size_t)in;
-        void *const to = (char *)y[0] + r * w.n * w.inner * (size_t)out;
+        const void *const from = (const char *)frames->x[0] + r * w.n * w.inner * (size_t)in;
+        void *const to = (char *)frames->y[0] + r * w.n * w.inner * (size_t)out;
         f.n = many * w.inner;
         if (inner == 1 && in_registers(&f)) {
             fold_chains(&f, to, from, w.n, 1, w.n, false);
@@ -484,13 +479,10 @@ static void cumulative_within_frames(const ds_op *op, const ds_run *run, void *c
 }
 DS_FRAMEWISE_FORWARD(cumulative_within)
 
-static void cumulative_within_slopes(const ds_op *op, const ds_back *b, void *const *dx,
-                                     const void *const *g, const void *const *x,
-                                     const void *const *y, size_t n_frames)
+static void cumulative_within_slopes(const ds_op *op, const ds_back *b, const ds_frames *f)
 {
     const within w = within_of(op);
-    (void)y;
-    ds_fold_within_slopes(op, b, dx[0], g[0], x[0], n_frames * w.rows, w.n, w.inner);
+    ds_fold_within_slopes(op, b, f->dx[0], f->g[0], f->x[0], f->n * w.rows, w.n, w.inner);
 }
 DS_FRAMEWISE_BACKWARD(cumulative_within)
 
@@ -517,27 +509,26 @@ static ds_status var_frames_infer(ds_op *op)
 }
 
 /* Frame number t, from 1 on, moves the mean of n features and their squares about it. */
-DS_FOR_ELEMENT int var_frames_move(double *mean, double *squares, const void *x, size_t n, double t,
-                                   size_t e)
+DS_FOR_ELEMENT void var_frames_move(double *mean, double *squares, const void *x, size_t n,
+                                    double t, size_t e)
 {
     for (size_t i = 0; i < n; i++) {
         const double v = ds_sums_real(x, e, i), off = v - mean[i];
         mean[i] += off / t;
         squares[i] += off * (v - mean[i]);
     }
-    return 0;
 }
 
 static void var_frames_forward(const ds_op *op, const ds_run *run)
 {
-    const size_t n = (size_t)ds_signature_elements(&op->in[0]), n_bytes = n * ds_op_element(op);
+    const size_t n = ds_elements(&op->in[0]), n_bytes = n * ds_op_element(op);
     for (size_t r = 0; r < run->n_rows; r++) {
         double *const mean = ds_run_carried(op, run, r, 0);
         double *const squares = ds_run_carried(op, run, r, 1);
         const int64_t end = run->count[r].now.known;
         for (int64_t t = run->count[r].before.known; t < end;) {
             const void *const x = ds_at(&run->in[r], t++, n_bytes);
-            (void)DS_BY_ELEMENT(var_frames_move, ds_op_element(op), mean, squares, x, n, (double)t);
+            DS_BY_ELEMENT(var_frames_move, ds_op_element(op), mean, squares, x, n, (double)t);
         }
         if (run->out[r].m0 < run->out[r].m1)
             ds_sums_write(run->out[r].data, squares, n,
@@ -549,7 +540,7 @@ static void var_frames_forward(const ds_op *op, const ds_run *run)
  *     x has 2 q (x - mean) + m / n;  squares before q;  their mean 2 q n0 (mean before - mean) + m n0 / n */
 static void var_frames_backward(const ds_op *op, const ds_back *b)
 {
-    const size_t n = (size_t)ds_signature_elements(&op->in[0]), element = ds_op_element(op);
+    const size_t n = ds_elements(&op->in[0]), element = ds_op_element(op);
     for (size_t r = 0; r < b->run->n_rows; r++) {
         const int64_t t0 = b->run->count[r].before.known, end = b->run->count[r].now.known;
         double *const dmean = ds_back_carried(op, b, r, 0);

@@ -58,7 +58,7 @@ static geometry resample_geometry_of(const ds_op *op)
                   .new = op->attr[NEW].i,
                   .width = op->attr[WIDTH].i,
                   .half = op->attr[HALF].i,
-                  .channels = (size_t)ds_signature_elements(&op->in[0])};
+                  .channels = ds_elements(&op->in[0])};
     g.taps = (size_t)(2 * g.half / g.new + 1);
     return g;
 }
@@ -196,8 +196,8 @@ static void resample_forward(const ds_op *op, const ds_run *run)
 }
 
 /* One tap of one output: what of its slopes the tap's frame has, and what the tap has. */
-DS_FOR_ELEMENT int resample_tap(const geometry *g, void *dx, double *dtap, const void *slopes,
-                                const void *x, double tap, size_t element)
+DS_FOR_ELEMENT void resample_tap(const geometry *g, void *dx, double *dtap, const void *slopes,
+                                 const void *x, double tap, size_t element)
 {
     for (size_t c = 0; c < g->channels; c++) {
         const double slope = ds_sums_real(slopes, element, c);
@@ -206,7 +206,6 @@ DS_FOR_ELEMENT int resample_tap(const geometry *g, void *dx, double *dtap, const
         if (dtap)
             *dtap += slope * ds_sums_real(x, element, c);
     }
-    return 0;
 }
 
 static void resample_backward(const ds_op *op, const ds_back *b)
@@ -228,12 +227,11 @@ static void resample_backward(const ds_op *op, const ds_back *b)
                 const int64_t frame = block + i;
                 if (frame < 0 || frame >= total)
                     continue;
-                (void)DS_BY_ELEMENT(resample_tap, element, &g,
-                                    ds_slope_at(&b->dx[r], frame, frame_bytes),
-                                    sums[0] ? &sums[0][tap] : NULL,
-                                    (const char *)b->dy[r] + (size_t)(m - out->m0) * frame_bytes,
-                                    ds_at(&run->in[r], frame, frame_bytes),
-                                    ds_sums_real(run->weights[0], element, tap));
+                DS_BY_ELEMENT(resample_tap, element, &g, ds_slope_at(&b->dx[r], frame, frame_bytes),
+                              sums[0] ? &sums[0][tap] : NULL,
+                              (const char *)b->dy[r] + (size_t)(m - out->m0) * frame_bytes,
+                              ds_at(&run->in[r], frame, frame_bytes),
+                              ds_sums_real(run->weights[0], element, tap));
             }
         }
     }

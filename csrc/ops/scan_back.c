@@ -60,7 +60,7 @@ void ds_scan_set_back_sizes(ds_op *op)
 static void add(const turned *t, const ds_signature *s, void *to, const void *slopes)
 {
     if (to && ds_is_real(s->dtype))
-        ds_back_add(t->w.run->k, to, slopes, (size_t)ds_signature_elements(s));
+        ds_back_add(t->w.run->k, to, slopes, ds_elements(s));
 }
 
 /* Slope of slot k of a value. */

@@ -31,7 +31,7 @@ typedef struct maker {
 
 static size_t elements(const ds_signature *s)
 {
-    return (size_t)ds_signature_elements(s);
+    return ds_elements(s);
 }
 
 static bool same_elements(const maker *m, const ds_signature *s)

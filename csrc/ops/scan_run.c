@@ -168,30 +168,17 @@ void ds_scan_call_of(const ds_scan_work *w, const ds_scan_node *node, size_t fir
                  .frames_out = frames};
 }
 
-/* What nodes of the steps make of what is known before them. */
-static void run_ahead(const ds_scan_work *w, void *scratch)
+/* Runs the nodes of a phase. `ahead`: those of the steps make what is known before them, and nothing else. */
+static void run_nodes(const ds_scan_work *w, ds_scan_phase phase, bool ahead, size_t first,
+                      size_t n, void *scratch)
 {
     for (size_t j = 0; j < w->body->n_nodes; j++) {
         const ds_scan_node *node = &w->body->nodes[j];
         ds_scan_call call;
-        if (node->ahead < 0)
-            continue;
-        ds_scan_call_of(w, node, 0, w->n_slots, scratch, &call);
-        call.run.ahead = w->values[node->ahead];
-        call.run.only_ahead = true;
-        node->op->def->forward(node->op, &call.run);
-    }
-}
-
-static void run_nodes(const ds_scan_work *w, ds_scan_phase phase, size_t first, size_t n,
-                      void *scratch)
-{
-    for (size_t j = 0; j < w->body->n_nodes; j++) {
-        const ds_scan_node *node = &w->body->nodes[j];
-        ds_scan_call call;
-        if (node->phase != phase || node->chained)
+        if (node->phase != phase || (ahead ? node->ahead < 0 : node->chained))
             continue;
         ds_scan_call_of(w, node, first, n, scratch, &call);
+        call.run.only_ahead = ahead;
         if (node->ahead >= 0)
             call.run.ahead =
                 w->values[node->ahead] + first * ds_signature_bytes(&w->body->values[node->ahead]);
@@ -217,7 +204,7 @@ static void run_step(const ds_scan_work *w, size_t first, size_t n, void *scratc
                    n_bytes);
         }
     }
-    run_nodes(w, DS_SCAN_STEP, first, n, scratch);
+    run_nodes(w, DS_SCAN_STEP, false, first, n, scratch);
     for (size_t k = first; k < first + n; k++)
         for (int c = 0; c < op->n_carried; c++) {
             const size_t n_bytes = ds_signature_bytes(&op->carried[c].array);
@@ -236,13 +223,13 @@ static void run_block(ds_scan_work *w)
     char *const scratch = ds_scan_lay_out(w, w->values, w->data, false);
     ds_scan_load(w);
     write_in_place(w);
-    run_nodes(w, DS_SCAN_BEFORE, 0, w->n_slots, scratch);
-    run_ahead(w, scratch);
+    run_nodes(w, DS_SCAN_BEFORE, false, 0, w->n_slots, scratch);
+    run_nodes(w, DS_SCAN_STEP, true, 0, w->n_slots, scratch);
     if (w->body->chain)
         ds_scan_run_chain(w, scratch);
     for (size_t g = 0; g < w->n_groups && !w->body->chain; g++)
         run_step(w, w->groups[g], w->groups[g + 1] - w->groups[g], scratch);
-    run_nodes(w, DS_SCAN_AFTER, 0, w->n_slots, scratch);
+    run_nodes(w, DS_SCAN_AFTER, false, 0, w->n_slots, scratch);
     for (int o = 0; o < op->n_outputs; o++) {
         const size_t n_bytes = ds_signature_bytes(&op->out[o]);
         const char *const y = w->values[w->body->outputs[o]];

@@ -9,25 +9,18 @@
 #include "ops/framewise.h"
 #include "ops/registry.h"
 
-static size_t last_size(const ds_signature *signature)
-{
-    return (size_t)signature->shape[signature->rank - 1];
-}
-
 enum { SOFTMAX, LOG_SOFTMAX };
 
-static void softmax_frames(const ds_op *op, const ds_run *run, void *const *to,
-                           const void *const *from, size_t n_frames)
+static void softmax_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
-    const size_t n = last_size(&op->in[0]),
-                 n_rows = n_frames * (size_t)ds_signature_elements(&op->in[0]) / n;
-    run->k->softmax(to[0], from[0], n_rows, n, op->def->member == LOG_SOFTMAX);
+    const size_t n = ds_last_size(&op->in[0]), n_rows = f->n * ds_elements(&op->in[0]) / n;
+    run->k->softmax(f->y[0], f->x[0], n_rows, n, op->def->member == LOG_SOFTMAX);
 }
 DS_FRAMEWISE_FORWARD(softmax)
 
 /* dx += y (g - sum of g y), or of the logarithm g - p sum of g; p: the exponentials of y, or NULL. */
-DS_FOR_ELEMENT int softmax_row(void *dx, const void *g, const void *y, const void *p, size_t n,
-                               size_t element)
+DS_FOR_ELEMENT void softmax_row(void *dx, const void *g, const void *y, const void *p, size_t n,
+                                size_t element)
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++)
@@ -38,30 +31,27 @@ DS_FOR_ELEMENT int softmax_row(void *dx, const void *g, const void *y, const voi
                          p ? slope - ds_sums_real(p, element, i) * sum
                            : ds_sums_real(y, element, i) * (slope - sum));
     }
-    return 0;
 }
 
-static void softmax_slopes(const ds_op *op, const ds_back *b, void *const *dx, const void *const *g,
-                           const void *const *x, const void *const *y, size_t n_frames)
+static void softmax_slopes(const ds_op *op, const ds_back *b, const ds_frames *f)
 {
-    const size_t n = last_size(&op->in[0]), n_bytes = n * ds_op_element(op);
-    const size_t n_rows = n_frames * (size_t)ds_signature_elements(&op->in[0]) / n;
+    const size_t n = ds_last_size(&op->in[0]), n_bytes = n * ds_op_element(op);
+    const size_t n_rows = f->n * ds_elements(&op->in[0]) / n;
     void *const p = op->def->member == LOG_SOFTMAX ? b->scratch : NULL;
-    (void)x;
-    for (size_t i = 0; i < n_rows && dx[0]; i++) {
+    for (size_t i = 0; i < n_rows && f->dx[0]; i++) {
         const size_t at = i * n_bytes;
-        const char *const made = (const char *)y[0] + at;
+        const char *const made = (const char *)f->y[0] + at;
         if (p)
             b->run->k->unary(DS_UNARY_EXP, p, made, n, NULL);
-        (void)DS_BY_ELEMENT(softmax_row, ds_op_element(op), (char *)dx[0] + at,
-                            (const char *)g[0] + at, made, p, n);
+        DS_BY_ELEMENT(softmax_row, ds_op_element(op), (char *)f->dx[0] + at,
+                      (const char *)f->g[0] + at, made, p, n);
     }
 }
 DS_FRAMEWISE_BACKWARD(softmax)
 
 static ds_status softmax_infer(ds_op *op)
 {
-    op->back_scratch.per_call = last_size(&op->in[0]) * ds_op_element(op);
+    op->back_scratch.per_call = ds_last_size(&op->in[0]) * ds_op_element(op);
     return DS_OK;
 }
 
@@ -69,36 +59,33 @@ static ds_status glu_infer(ds_op *op)
 {
     ds_signature *out = &op->out[0];
     out->shape[out->rank - 1] /= 2;
-    op->back_scratch.per_call = 2 * last_size(out) * ds_op_element(op);
+    op->back_scratch.per_call = 2 * ds_last_size(out) * ds_op_element(op);
     return DS_OK;
 }
 
-static void glu_frames(const ds_op *op, const ds_run *run, void *const *to, const void *const *from,
-                       size_t n_frames)
+static void glu_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
-    const size_t n = last_size(&op->out[0]), n_bytes = n * ds_op_element(op);
-    const size_t n_rows = n_frames * (size_t)ds_signature_elements(&op->out[0]) / n;
+    const size_t n = ds_last_size(&op->out[0]), n_bytes = n * ds_op_element(op);
+    const size_t n_rows = f->n * ds_elements(&op->out[0]) / n;
     for (size_t i = 0; i < n_rows; i++) {
-        const char *const x = (const char *)from[0] + 2 * i * n_bytes;
-        char *const y = (char *)to[0] + i * n_bytes;
+        const char *const x = (const char *)f->x[0] + 2 * i * n_bytes;
+        char *const y = (char *)f->y[0] + i * n_bytes;
         run->k->unary(DS_UNARY_SIGMOID, y, x + n_bytes, n, NULL);
         run->k->binary(DS_BINARY_MUL, y, x, y, n, 1, 1);
     }
 }
 DS_FRAMEWISE_FORWARD(glu)
 
-static void glu_slopes(const ds_op *op, const ds_back *b, void *const *dx, const void *const *g,
-                       const void *const *x, const void *const *y, size_t n_frames)
+static void glu_slopes(const ds_op *op, const ds_back *b, const ds_frames *f)
 {
     const ds_real_kernels *k = b->run->k;
-    const size_t n = last_size(&op->out[0]), n_bytes = n * ds_op_element(op);
-    const size_t n_rows = n_frames * (size_t)ds_signature_elements(&op->out[0]) / n;
+    const size_t n = ds_last_size(&op->out[0]), n_bytes = n * ds_op_element(op);
+    const size_t n_rows = f->n * ds_elements(&op->out[0]) / n;
     char *const gate = b->scratch, *const product = gate + n_bytes;
-    (void)y;
-    for (size_t i = 0; i < n_rows && dx[0]; i++) {
-        const char *const from = (const char *)x[0] + 2 * i * n_bytes;
-        const char *const slopes = (const char *)g[0] + i * n_bytes;
-        char *const to = (char *)dx[0] + 2 * i * n_bytes;
+    for (size_t i = 0; i < n_rows && f->dx[0]; i++) {
+        const char *const from = (const char *)f->x[0] + 2 * i * n_bytes;
+        const char *const slopes = (const char *)f->g[0] + i * n_bytes;
+        char *const to = (char *)f->dx[0] + 2 * i * n_bytes;
         k->unary(DS_UNARY_SIGMOID, gate, from + n_bytes, n, NULL);
         k->binary(DS_BINARY_MUL, product, slopes, gate, n, 1, 1);
         ds_back_add(k, to, product, n);

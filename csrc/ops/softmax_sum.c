@@ -35,10 +35,9 @@ static ds_status softmax_sum_infer(ds_op *op)
     op->out[0] = *x;
     /* weights of a frame, scales of the sums before it, both as reals; which of them each value meets */
     op->scratch.per_call =
-        ds_sums_weigh_block((size_t)ds_signature_elements(a)) * DS_SUMS_WEIGH_BYTES +
-        (size_t)ds_signature_elements(x) * sizeof(size_t);
-    op->back_scratch.per_call = (size_t)ds_signature_elements(a) * 2 * sizeof(double) +
-                                (size_t)ds_signature_elements(x) * sizeof(size_t);
+        ds_sums_weigh_block(ds_elements(a)) * DS_SUMS_WEIGH_BYTES + ds_elements(x) * sizeof(size_t);
+    op->back_scratch.per_call =
+        ds_elements(a) * 2 * sizeof(double) + ds_elements(x) * sizeof(size_t);
     return DS_OK;
 }
 
@@ -56,21 +55,19 @@ static void softmax_sum_meets(const ds_op *op, size_t *meets)
 }
 
 /* meets NULL: each value meets the score at its place. */
-DS_FOR_ELEMENT int softmax_sum_frame(double *sums, const void *x, size_t n, const double *weight,
-                                     const double *scale, const size_t *meets, size_t e)
+DS_FOR_ELEMENT void softmax_sum_frame(double *sums, const void *x, size_t n, const double *weight,
+                                      const double *scale, const size_t *meets, size_t e)
 {
     for (size_t i = 0; i < n && meets == NULL; i++)
         sums[i] = sums[i] * scale[i] + weight[i] * ds_sums_real(x, e, i);
     for (size_t i = 0; i < n && meets != NULL; i++)
         sums[i] = sums[i] * scale[meets[i]] + weight[meets[i]] * ds_sums_real(x, e, i);
-    return 0;
 }
 
 static void softmax_sum_forward(const ds_op *op, const ds_run *run)
 {
     const ds_signature *a = &op->in[SCORES], *x = &op->in[VALUES];
-    const size_t n = (size_t)ds_signature_elements(a), n_values = (size_t)ds_signature_elements(x),
-                 element = ds_op_element(op);
+    const size_t n = ds_elements(a), n_values = ds_elements(x), element = ds_op_element(op);
     const size_t block = ds_sums_weigh_block(n);
     const double *const weight = run->scratch, *const scale = weight + block;
     size_t *const meets = (size_t *)(void *)((double *)run->scratch + 4 * block);
@@ -92,8 +89,8 @@ static void softmax_sum_forward(const ds_op *op, const ds_run *run)
             }
             const void *const frame = ds_at(&run->in[run->n_rows + r], t, n_values * element);
             const size_t at = (size_t)(t - first) * n;
-            (void)DS_BY_ELEMENT(softmax_sum_frame, element, sums, frame, n_values, weight + at,
-                                scale + at, n == n_values ? NULL : meets);
+            DS_BY_ELEMENT(softmax_sum_frame, element, sums, frame, n_values, weight + at,
+                          scale + at, n == n_values ? NULL : meets);
         }
         for (size_t i = 0; i < n_values && out->m0 < out->m1; i++)
             ds_sums_set_real(out->data, element, i, end > 0 ? sums[i] / weights[meets[i]] : 0);
@@ -107,8 +104,7 @@ static void softmax_sum_row(const ds_op *op, const ds_back *b, size_t r, const s
                             double *top, double *total)
 {
     const ds_run *run = b->run;
-    const size_t n = (size_t)ds_signature_elements(&op->in[SCORES]),
-                 n_values = (size_t)ds_signature_elements(&op->in[VALUES]),
+    const size_t n = ds_elements(&op->in[SCORES]), n_values = ds_elements(&op->in[VALUES]),
                  element = ds_op_element(op);
     const int64_t from = run->count[r].before.known, end = run->count[r].now.known;
     const ds_target *out = &run->out[r];
@@ -158,7 +154,7 @@ static void softmax_sum_row(const ds_op *op, const ds_back *b, size_t r, const s
 
 static void softmax_sum_backward(const ds_op *op, const ds_back *b)
 {
-    const size_t n = (size_t)ds_signature_elements(&op->in[SCORES]);
+    const size_t n = ds_elements(&op->in[SCORES]);
     double *const top = b->scratch, *const total = top + n;
     size_t *const meets = (size_t *)(void *)(total + n);
     softmax_sum_meets(op, meets);

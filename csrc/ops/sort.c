@@ -47,8 +47,7 @@ static ds_order_pair *sort_pairs(ds_order_pair *from, ds_order_pair *to, size_t 
 
 static void sort_forward(const ds_op *op, const ds_run *run)
 {
-    const size_t n_features = (size_t)ds_signature_elements(&op->in[0]),
-                 element = ds_op_element(op);
+    const size_t n_features = ds_elements(&op->in[0]), element = ds_op_element(op);
     const uint64_t turn = op->attr[DESCENDING].i ? UINT64_MAX : 0;
     for (size_t r = 0; r < run->n_rows; r++) {
         const size_t n = (size_t)(run->out[r].m1 - run->out[r].m0);
@@ -73,8 +72,7 @@ static void sort_forward(const ds_op *op, const ds_run *run)
 
 static void sort_backward(const ds_op *op, const ds_back *b)
 {
-    const size_t n_features = (size_t)ds_signature_elements(&op->in[0]),
-                 element = ds_op_element(op);
+    const size_t n_features = ds_elements(&op->in[0]), element = ds_op_element(op);
     for (size_t r = 0; r < b->run->n_rows; r++) {
         const ds_target *out = &b->run->out[r];
         const size_t n = (size_t)(out->m1 - out->m0) * n_features;

@@ -48,8 +48,8 @@ DS_FOR_ELEMENT double sums_differ(double before, void *reals, const void *scores
 }
 
 /* Of all scores, frame by frame; few of a frame one after the other, so that the largest stays in a register. */
-DS_FOR_ELEMENT int sums_differ_all(double *largest, void *reals, const void *scores, size_t n,
-                                   size_t all, size_t e)
+DS_FOR_ELEMENT void sums_differ_all(double *largest, void *reals, const void *scores, size_t n,
+                                    size_t all, size_t e)
 {
     enum { FEW = 4 };
     for (size_t i = 0; i < n && n < FEW; i++) {
@@ -61,12 +61,11 @@ DS_FOR_ELEMENT int sums_differ_all(double *largest, void *reals, const void *sco
     for (size_t f = 0; f < all && n >= FEW; f += n)
         for (size_t i = 0; i < n; i++)
             largest[i] = sums_differ(largest[i], reals, scores, f + i, all, e);
-    return 0;
 }
 
 /* The same, raised, as weights and scales; sums so far. */
-DS_FOR_ELEMENT int sums_scale(double *sums, double *weight, double *scale, const void *reals,
-                              size_t n, size_t all, size_t e)
+DS_FOR_ELEMENT void sums_scale(double *sums, double *weight, double *scale, const void *reals,
+                               size_t n, size_t all, size_t e)
 {
     for (size_t i = 0; i < all; i++) {
         weight[i] = ds_sums_real(reals, e, i);
@@ -75,7 +74,6 @@ DS_FOR_ELEMENT int sums_scale(double *sums, double *weight, double *scale, const
     for (size_t f = 0; f < all; f += n)
         for (size_t i = 0; i < n; i++)
             sums[i] = sums[i] * scale[f + i] + weight[f + i];
-    return 0;
 }
 
 void ds_sums_weigh(const ds_real_kernels *k, double *largest, double *sums, const void *scores,
@@ -84,7 +82,7 @@ void ds_sums_weigh(const ds_real_kernels *k, double *largest, double *sums, cons
     const size_t all = n * n_frames, block = ds_sums_weigh_block(n);
     double *const weight = scratch, *const scale = weight + block;
     void *const reals = scale + block;
-    (void)DS_BY_ELEMENT(sums_differ_all, k->element, largest, reals, scores, n, all);
+    DS_BY_ELEMENT(sums_differ_all, k->element, largest, reals, scores, n, all);
     k->unary(DS_UNARY_EXP, reals, reals, 2 * all, NULL);
-    (void)DS_BY_ELEMENT(sums_scale, k->element, sums, weight, scale, reals, n, all);
+    DS_BY_ELEMENT(sums_scale, k->element, sums, weight, scale, reals, n, all);
 }

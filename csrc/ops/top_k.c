@@ -121,22 +121,21 @@ static void topk_row(const ds_op *op, void *room, char *values, int64_t *indices
     }
 }
 
-static void topk_frames(const ds_op *op, const ds_run *run, void *const *y, const void *const *x,
-                        size_t n_frames)
+static void topk_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
     const ds_signature *in = &op->in[0];
-    const size_t n = (size_t)in->shape[in->rank - 1];
+    const size_t n = ds_last_size(in);
     const size_t k = (size_t)(op->attr[K].i - op->attr[FIRST].i);
     const size_t element = ds_op_element(op);
-    const size_t n_rows = n_frames * (size_t)ds_signature_elements(in) / n;
+    const size_t n_rows = f->n * ds_elements(in) / n;
     if (n == 1) {
-        memcpy(y[0], x[0], n_rows * element);
-        memset(y[1], 0, n_rows * sizeof(int64_t));
+        memcpy(f->y[0], f->x[0], n_rows * element);
+        memset(f->y[1], 0, n_rows * sizeof(int64_t));
         return;
     }
     for (size_t i = 0; i < n_rows; i++)
-        topk_row(op, run->scratch, (char *)y[0] + i * k * element, (int64_t *)y[1] + i * k,
-                 (const char *)x[0] + i * n * element, n);
+        topk_row(op, run->scratch, (char *)f->y[0] + i * k * element, (int64_t *)f->y[1] + i * k,
+                 (const char *)f->x[0] + i * n * element, n);
 }
 DS_FRAMEWISE_FORWARD(topk)
 
@@ -150,15 +149,12 @@ static void add_by_place(const ds_real_kernels *real, void *dx, const void *g, c
                              ds_sums_real(g, real->element, i));
 }
 
-static void topk_slopes(const ds_op *op, const ds_back *b, void *const *dx, const void *const *g,
-                        const void *const *x, const void *const *y, size_t n_frames)
+static void topk_slopes(const ds_op *op, const ds_back *b, const ds_frames *f)
 {
     const ds_signature *in = &op->in[0];
-    const size_t n = (size_t)in->shape[in->rank - 1];
+    const size_t n = ds_last_size(in);
     const size_t k = (size_t)(op->attr[K].i - op->attr[FIRST].i);
-    (void)x;
-    add_by_place(b->run->k, dx[0], g[0], y[1], n_frames * (size_t)ds_signature_elements(in) / n, n,
-                 k);
+    add_by_place(b->run->k, f->dx[0], f->g[0], f->y[1], f->n * ds_elements(in) / n, n, k);
 }
 DS_FRAMEWISE_BACKWARD(topk)
 
@@ -171,19 +167,18 @@ static ds_status gather_infer(ds_op *op)
     return DS_OK;
 }
 
-static void gather_frames(const ds_op *op, const ds_run *run, void *const *to, const void *const *x,
-                          size_t n_frames)
+static void gather_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
     const ds_signature *in = op->in;
-    const size_t n = (size_t)in[0].shape[in[0].rank - 1], k = (size_t)in[1].shape[in[1].rank - 1];
+    const size_t n = ds_last_size(&in[0]), k = ds_last_size(&in[1]);
     const size_t element = ds_op_element(op);
-    const size_t n_found = n_frames * (size_t)ds_signature_elements(&in[1]);
-    const int64_t *const index = x[1];
-    char *y = to[0];
+    const size_t n_found = f->n * ds_elements(&in[1]);
+    const int64_t *const index = f->x[1];
+    char *y = f->y[0];
     (void)run;
     for (size_t i = 0; i < n_found; i++, y += element) {
         if (index[i] >= 0 && index[i] < (int64_t)n)
-            memcpy(y, (const char *)x[0] + (i / k * n + (size_t)index[i]) * element, element);
+            memcpy(y, (const char *)f->x[0] + (i / k * n + (size_t)index[i]) * element, element);
         else if (in[0].dtype == DS_I64)
             memset(y, 0xff, element);
         else
@@ -192,14 +187,11 @@ static void gather_frames(const ds_op *op, const ds_run *run, void *const *to, c
 }
 DS_FRAMEWISE_FORWARD(gather)
 
-static void gather_slopes(const ds_op *op, const ds_back *b, void *const *dx, const void *const *g,
-                          const void *const *x, const void *const *y, size_t n_frames)
+static void gather_slopes(const ds_op *op, const ds_back *b, const ds_frames *f)
 {
     const ds_signature *in = op->in;
-    const size_t n = (size_t)in[0].shape[in[0].rank - 1], k = (size_t)in[1].shape[in[1].rank - 1];
-    (void)y;
-    add_by_place(b->run->k, dx[0], g[0], x[1], n_frames * (size_t)ds_signature_elements(in) / n, n,
-                 k);
+    const size_t n = ds_last_size(&in[0]), k = ds_last_size(&in[1]);
+    add_by_place(b->run->k, f->dx[0], f->g[0], f->x[1], f->n * ds_elements(in) / n, n, k);
 }
 DS_FRAMEWISE_BACKWARD(gather)
 

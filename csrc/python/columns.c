@@ -114,12 +114,8 @@ static PyObject *key_of_columns(const ds_op *op, const columns *c, Py_ssize_t n_
 static PyObject *integers_of(const int64_t *from, Py_ssize_t n)
 {
     PyObject *tuple = PyTuple_New(n);
-    for (Py_ssize_t i = 0; tuple && i < n; i++) {
-        PyObject *item = PyLong_FromLongLong(from[i]);
-        PyTuple_SET_ITEM(tuple, i, item);
-        if (!item)
-            Py_CLEAR(tuple);
-    }
+    for (Py_ssize_t i = 0; tuple && i < n; i++)
+        ds_set_item(&tuple, i, PyLong_FromLongLong(from[i]));
     return tuple;
 }
 
@@ -157,22 +153,12 @@ PyObject *ds_op_object_columns(PyObject *self, PyObject *const *args, Py_ssize_t
     columns c;
     PyObject *key = parse_columns(self, args[0], args[1], args[2], &c);
     const int n_values = ds_op_n_values(op);
+    if (!key)
+        return NULL;
     PyObject *windows = PyList_New(n_values), *results = PyList_New(op->n_outputs);
-    bool right = windows && results && key;
-    for (int i = 0; right && i < n_values; i++) {
-        PyObject *window = integers_of(c.in[i], N_OF_INPUT);
-        PyList_SET_ITEM(windows, i, window);
-        right = window != NULL;
-    }
-    for (int o = 0; right && o < op->n_outputs; o++) {
-        PyObject *result = integers_of(c.out[o], N_OF_OUTPUT);
-        PyList_SET_ITEM(results, o, result);
-        right = result != NULL;
-    }
-    PyObject *all =
-        right ? PyTuple_Pack(4, windows, results, c.lined_up ? Py_True : Py_False, key) : NULL;
-    Py_XDECREF(windows);
-    Py_XDECREF(results);
-    Py_XDECREF(key);
-    return all;
+    for (int i = 0; windows && i < n_values; i++)
+        ds_set_item(&windows, i, integers_of(c.in[i], N_OF_INPUT));
+    for (int o = 0; results && o < op->n_outputs; o++)
+        ds_set_item(&results, o, integers_of(c.out[o], N_OF_OUTPUT));
+    return Py_BuildValue("NNNN", windows, results, PyBool_FromLong(c.lined_up), key);
 }

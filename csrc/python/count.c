@@ -96,12 +96,8 @@ PyObject *ds_op_object_totals(PyObject *self, PyObject *inputs)
     for (int o = 0; o < op->n_outputs && status == DS_OK; o++)
         status = ds_stairs_total(&maker, op, in, &roots[2 * o + 1]);
     PyObject *list = status == DS_OK ? PyList_New(op->n_outputs) : ds_raise(m, status, NULL);
-    for (int o = 0; list && o < op->n_outputs; o++) {
-        PyObject *made = keep(m, roots[2 * o + 1]);
-        PyList_SET_ITEM(list, o, made);
-        if (!made)
-            Py_CLEAR(list);
-    }
+    for (int o = 0; list && o < op->n_outputs; o++)
+        ds_set_item(&list, o, keep(m, roots[2 * o + 1]));
     ds_arena_free(&maker.arena);
     return list;
 }

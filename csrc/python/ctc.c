@@ -12,12 +12,12 @@ enum { FRAMES, N_FRAMES, TARGETS, N_TARGETS, BLANK, LOSSES, ALPHAS, SCALES, N_AR
 
 static const int64_t *ints(PyObject *array)
 {
-    return PyArray_DATA((PyArrayObject *)array);
+    return ds_data(array);
 }
 
 static double *reals(PyObject *array)
 {
-    return PyArray_DATA((PyArrayObject *)array);
+    return ds_data(array);
 }
 
 static bool is_array(PyObject *object, int type, int rank)

@@ -154,27 +154,19 @@ static PyObject *build_text(const void *texts, size_t i)
     return PyUnicode_DecodeUTF8(span->text, (Py_ssize_t)span->n, NULL);
 }
 
-static PyObject *decoder_tokens(PyObject *self, void *Py_UNUSED(closure))
-{
-    const ds_tokens *tokens = &((decoder_object *)self)->ctc->language.tokens;
-    return ds_build_list((size_t)tokens->n, build_text, tokens->texts);
-}
-
-static PyObject *decoder_words(PyObject *self, void *Py_UNUSED(closure))
-{
-    const ds_lexicon *lexicon = &((decoder_object *)self)->ctc->language.lexicon;
-    return ds_build_list(lexicon->n_words, build_text, lexicon->words);
-}
-
-static PyObject *decoder_width(PyObject *self, void *Py_UNUSED(closure))
-{
-    return PyLong_FromSize_t(ds_ctc_width(((decoder_object *)self)->ctc));
-}
-
-static PyObject *decoder_separator(PyObject *self, void *Py_UNUSED(closure))
-{
-    return PyLong_FromLong(((decoder_object *)self)->ctc->language.separator);
-}
+/* clang-format off */
+#define FACTS(X) \
+    X(tokens, "The tokens' texts.", \
+      ds_build_list((size_t)o->ctc->language.tokens.n, build_text, o->ctc->language.tokens.texts)) \
+    X(words, "The words of the lexicon.", \
+      ds_build_list(o->ctc->language.lexicon.n_words, build_text, o->ctc->language.lexicon.words)) \
+    X(width, "Numbers of a frame that comes in.", PyLong_FromSize_t(ds_ctc_width(o->ctc))) \
+    X(separator, "The token between words; -1: there is none.", PyLong_FromLong(o->ctc->language.separator))
+/* clang-format on */
+#define GETTER(name, doc, ...) DS_GETTER(name, decoder_object, __VA_ARGS__)
+#define ROW(name, doc, ...) DS_GETTER_ROW(name, doc)
+FACTS(GETTER)
+static PyGetSetDef decoder_getset[] = {FACTS(ROW){NULL, NULL, NULL, NULL, NULL}};
 
 /* ---------------------------------------------------------------- steps */
 typedef struct decoder_step {
@@ -216,8 +208,8 @@ static void refuse(ds_module *m, const decoder_step *d, ds_status status, PyObje
 {
     PyObject *ids = PyList_New(0);
     for (Py_ssize_t i = 0; ids && i < d->n; i++)
-        if (d->bad[i] && PyList_Append(ids, PyTuple_GET_ITEM(PyList_GET_ITEM(rows, i), 0)) < 0)
-            Py_CLEAR(ids);
+        if (d->bad[i])
+            ds_append(&ids, Py_NewRef(PyTuple_GET_ITEM(PyList_GET_ITEM(rows, i), 0)));
     if (ids)
         ds_raise(m, status, ids);
     Py_XDECREF(ids);
@@ -267,14 +259,6 @@ static PyMethodDef decoder_methods[] = {
     {"step", decoder_step_rows, METH_O,
      "step([(id, stream, scores, flags)]): advance the streams."},
     {NULL, NULL, 0, NULL},
-};
-
-static PyGetSetDef decoder_getset[] = {
-    {"tokens", decoder_tokens, NULL, "The tokens' texts.", NULL},
-    {"words", decoder_words, NULL, "The words of the lexicon.", NULL},
-    {"width", decoder_width, NULL, "Numbers of a frame that comes in.", NULL},
-    {"separator", decoder_separator, NULL, "The token between words; -1: there is none.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
 };
 
 DS_SPEC(decoder, "Decoder", decoder_object, 0, "Tokens, words, language model and phrases.",
@@ -335,11 +319,8 @@ static PyObject *decoding_read(PyObject *self, PyObject *most)
         }
         if (i == 0)
             best = h;
-        PyObject *item = Py_BuildValue("dy#", h.score, h.n_tokens ? (const char *)h.tokens : "",
-                                       (Py_ssize_t)(h.n_tokens * sizeof *h.tokens));
-        if (!item || PyList_Append(list, item) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(item);
+        ds_append(&list, Py_BuildValue("dy#", h.score, h.n_tokens ? (const char *)h.tokens : "",
+                                       (Py_ssize_t)(h.n_tokens * sizeof *h.tokens)));
     }
     s->busy = false;
     return list ? Py_BuildValue("nLLLN", (Py_ssize_t)best.n_final, (long long)best.n_left,

@@ -35,8 +35,8 @@ PyObject *ds_python_draws(PyObject *self, PyObject *const *args, Py_ssize_t n_ar
     const long long width = PyLong_AsLongLong(args[WIDTH]);
     if (width == -1 && PyErr_Occurred())
         return NULL;
-    const int64_t *const first = PyArray_DATA((PyArrayObject *)args[FIRST]);
-    const int64_t *const n = PyArray_DATA((PyArrayObject *)args[N]);
+    const int64_t *const first = ds_data(args[FIRST]);
+    const int64_t *const n = ds_data(args[N]);
     npy_intp shape[2] = {0, (npy_intp)width};
     right = width >= 0;
     for (npy_intp r = 0; right && r < n_rows; r++)
@@ -45,8 +45,8 @@ PyObject *ds_python_draws(PyObject *self, PyObject *const *args, Py_ssize_t n_ar
         return PyErr_Format(PyExc_ValueError, "draws: sizes are at least 0");
     PyObject *numbers = PyArray_SimpleNew(2, shape, NPY_DOUBLE);
     if (numbers) {
-        double *const to = PyArray_DATA((PyArrayObject *)numbers);
-        const uint64_t *const keys = PyArray_DATA((PyArrayObject *)args[KEYS]);
+        double *const to = ds_data(numbers);
+        const uint64_t *const keys = ds_data(args[KEYS]);
         Py_BEGIN_ALLOW_THREADS;
         draw(to, keys, first, n, n_rows, (uint64_t)width);
         Py_END_ALLOW_THREADS;

@@ -54,62 +54,39 @@ static PyObject *build_plan_node(const void *plan, size_t j)
 }
 
 /* ---------------------------------------------------------------- attributes */
-static PyObject *get(PyObject *self, void *which)
+static PyObject *fingerprint_of(const ds_plan *p)
 {
-    const ds_engine_object *e = (ds_engine_object *)self;
-    const ds_plan *p = e->engine->plan;
     char text[33];
-    switch (*(const char *)which) {
-    case 'l':
-        return PyDict_Keys(e->table);
-    case 'd':
-        return ds_build_list(p->analysis.n_outputs, build_bound, p->analysis.delay);
-    case 'f':
-        return ds_build_list(p->analysis.n_outputs, build_bound, p->analysis.field);
-    case 'i':
-        return ds_build_list(p->graph->n_inputs, build_input_bytes, p);
-    case 'n':
-        return ds_build_list(p->graph->n_nodes, build_plan_node, p);
-    case 's':
-        return PyLong_FromSize_t(p->block_bytes);
-    case 'm':
-        return PyLong_FromSize_t(p->kept_bytes);
-    case 'g':
-        return PyFloat_FromDouble((double)p->grown_bytes / (double)p->analysis.period);
-    case 'w':
-        return PyLong_FromSize_t(p->weight_bytes);
-    case 't':
-        return PyLong_FromSize_t(e->engine->n_threads);
-    case 'b':
-        return PyBool_FromLong(e->blas);
-    case 'c':
-        return PyBool_FromLong(e->engine->session == NULL);
-    case 'k':
-        return PyUnicode_FromString(p->kernels->name);
-    default:
-        (void)snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)p->fingerprint[0],
-                       (unsigned long long)p->fingerprint[1]);
-        return PyUnicode_FromString(text);
-    }
+    (void)snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)p->fingerprint[0],
+                   (unsigned long long)p->fingerprint[1]);
+    return PyUnicode_FromString(text);
 }
 
-PyGetSetDef ds_engine_getset[] = {
-    {"ids", get, NULL, "Live streams.", "l"},
-    {"delays", get, NULL, "Per output, frames of input 0; None: infinite.", "d"},
-    {"fields", get, NULL, "Receptive field per output; None: infinite.", "f"},
-    {"input_bytes", get, NULL, "Bytes of kept frames per input.", "i"},
-    {"nodes", get, NULL, "The plan, node by node.", "n"},
-    {"state_size", get, NULL, "Bytes of a stream's fixed block.", "s"},
-    {"kept_bytes", get, NULL, "What of the block must be kept.", "m"},
-    {"state_bytes_per_frame", get, NULL, "Growth per frame of input 0.", "g"},
-    {"weights_size", get, NULL, "Bytes of weights, prepared ones included.", "w"},
-    {"threads", get, NULL, "Threads per call.", "t"},
-    {"blas", get, NULL, "Whether products go to OpenBLAS.", "b"},
-    {"closed", get, NULL, "Whether close() was called.", "c"},
-    {"kernels", get, NULL, "Name of the kernels.", "k"},
-    {"fingerprint", get, NULL, "Of graph and weights.", "p"},
-    {NULL, NULL, NULL, NULL, NULL},
-};
+/* clang-format off */
+#define PLAN o->engine->plan
+#define FACTS(X) \
+    X(ids, "Live streams.", PyDict_Keys(o->table)) \
+    X(delays, "Per output, frames of input 0; None: infinite.", \
+      ds_build_list(PLAN->analysis.n_outputs, build_bound, PLAN->analysis.delay)) \
+    X(fields, "Receptive field per output; None: infinite.", \
+      ds_build_list(PLAN->analysis.n_outputs, build_bound, PLAN->analysis.field)) \
+    X(input_bytes, "Bytes of kept frames per input.", ds_build_list(PLAN->graph->n_inputs, build_input_bytes, PLAN)) \
+    X(nodes, "The plan, node by node.", ds_build_list(PLAN->graph->n_nodes, build_plan_node, PLAN)) \
+    X(state_size, "Bytes of a stream's fixed block.", PyLong_FromSize_t(PLAN->block_bytes)) \
+    X(kept_bytes, "What of the block must be kept.", PyLong_FromSize_t(PLAN->kept_bytes)) \
+    X(state_bytes_per_frame, "Growth per frame of input 0.", \
+      PyFloat_FromDouble((double)PLAN->grown_bytes / (double)PLAN->analysis.period)) \
+    X(weights_size, "Bytes of weights, prepared ones included.", PyLong_FromSize_t(PLAN->weight_bytes)) \
+    X(threads, "Threads per call.", PyLong_FromSize_t(o->engine->n_threads)) \
+    X(blas, "Whether products go to OpenBLAS.", PyBool_FromLong(o->blas)) \
+    X(closed, "Whether close() was called.", PyBool_FromLong(o->engine->session == NULL)) \
+    X(kernels, "Name of the kernels.", PyUnicode_FromString(PLAN->kernels->name)) \
+    X(fingerprint, "Of graph and weights.", fingerprint_of(PLAN))
+/* clang-format on */
+#define GETTER(name, doc, ...) DS_GETTER(name, ds_engine_object, __VA_ARGS__)
+#define ROW(name, doc, ...) DS_GETTER_ROW(name, doc)
+FACTS(GETTER)
+PyGetSetDef ds_engine_getset[] = {FACTS(ROW){NULL, NULL, NULL, NULL, NULL}};
 
 /* ---------------------------------------------------------------- the graph as data */
 /* (signature, most frames kept between calls): None where that grows with the stream. */
@@ -130,12 +107,9 @@ static PyObject *build_weight(const void *of, size_t i)
     const ds_weight *weight = &node->weights[i];
     if (!weight->data)
         Py_RETURN_NONE;
-    npy_intp shape[DS_MAX_RANK];
-    for (int d = 0; d < s->rank; d++)
-        shape[d] = (npy_intp)s->shape[d];
-    PyObject *array = PyArray_SimpleNew(s->rank, shape, ds_numpy_type(s->dtype));
+    PyObject *array = ds_build_array(s, -1, false);
     if (array)
-        memcpy(PyArray_DATA((PyArrayObject *)array), weight->data, weight->n_bytes);
+        memcpy(ds_data(array), weight->data, weight->n_bytes);
     return Py_BuildValue("zN", weight->name, array);
 }
 

@@ -51,7 +51,7 @@ PyObject *ds_joined(PyObject *self, PyObject *sequence)
         for (int d = 0; d < frame.rank; d++)
             frame.shape[d] = shape[d + 1] = PyArray_DIM(first, d + 1);
         out = PyArray_SimpleNew(frame.rank + 1, shape, PyArray_TYPE(first));
-        char *to = out ? PyArray_DATA((PyArrayObject *)out) : NULL;
+        char *to = out ? ds_data(out) : NULL;
         for (Py_ssize_t i = 0; out && i < n; i++) {
             PyArrayObject *a = (PyArrayObject *)PyTuple_GET_ITEM(arrays, i);
             ds_layout_read(to, PyArray_DATA(a), PyArray_STRIDES(a), element, &frame,

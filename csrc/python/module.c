@@ -84,7 +84,7 @@ static PyObject *together(PyObject *self, PyObject *args)
     npy_intp n_rows = PyArray_DIM(frames, 0);
     PyObject *out = PyArray_SimpleNew(1, &n_rows, NPY_BOOL);
     const int64_t *data = PyArray_DATA(frames);
-    npy_bool *flags = out ? PyArray_DATA((PyArrayObject *)out) : NULL;
+    npy_bool *flags = out ? ds_data(out) : NULL;
     for (npy_intp r = 0; flags && r < n_rows; r++)
         flags[r] = ds_clock_together(&clock, data + r * n);
     return out;
@@ -143,18 +143,17 @@ static PyMethodDef methods[] = {
     {"snapshot_checksum", snapshot_checksum, METH_O, "Of the whole words of a snapshot before it."},
     {"checksum", checksum, METH_O, "Of an array's bytes, while this process runs."},
     {"shown", shown, METH_VARARGS, "shown(text, whole=False): text of strangers for a terminal."},
-    {"ctc", (PyCFunction)(void (*)(void))ds_python_ctc, METH_FASTCALL,
+    {"ctc", DS_FAST(ds_python_ctc),
      "ctc(frames, n_frames, targets, n_targets, blank) -> losses, alphas; of these and scales, "
      "slopes"},
-    {"adam", (PyCFunction)(void (*)(void))ds_python_adam, METH_FASTCALL,
+    {"adam", DS_FAST(ds_python_adam),
      "adam(p, g, mean, square, most, ...): a step of an optimizer, in place."},
-    {"sgd", (PyCFunction)(void (*)(void))ds_python_sgd, METH_FASTCALL,
-     "sgd(p, g, mean, ...): a step of an optimizer, in place."},
+    {"sgd", DS_FAST(ds_python_sgd), "sgd(p, g, mean, ...): a step of an optimizer, in place."},
     {"squares", ds_python_squares, METH_O, "squares(array): the sum of squares, in double."},
-    {"draws", (PyCFunction)(void (*)(void))ds_python_draws, METH_FASTCALL,
+    {"draws", DS_FAST(ds_python_draws),
      "draws(keys, first, n, width): numbers in [0, 1) by key, frame and place."},
     {"joined", ds_joined, METH_O, "joined(arrays): a new array of them end to end, in C order."},
-    {"callee", (PyCFunction)(void (*)(void))ds_callee, METH_FASTCALL,
+    {"callee", DS_FAST(ds_callee),
      "callee(known, converted, stand_ins, direct, otherwise, f): what a tracer calls in f's "
      "place."},
     {"differing", ds_differing, METH_VARARGS,

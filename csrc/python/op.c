@@ -49,7 +49,7 @@ int ds_parse_counts(ds_module *m, const ds_op *op, PyObject *sequence, int n,
         DS_EXPECT(ds_array_is(item, NPY_INT64, 2, shape, false), m->errors[DS_ARGUMENT],
                   "%s: counts must be (rows, 4) int64 arrays", op->def->name);
         *n_rows = PyArray_DIM((PyArrayObject *)item, 0);
-        counts[i] = PyArray_DATA((PyArrayObject *)item);
+        counts[i] = ds_data(item);
     }
     return 0;
 }
@@ -57,7 +57,7 @@ int ds_parse_counts(ds_module *m, const ds_op *op, PyObject *sequence, int n,
 const bool *ds_parse_ended(ds_module *m, PyObject *ended, Py_ssize_t n_rows)
 {
     if (ds_array_is(ended, NPY_BOOL, 1, &n_rows, false))
-        return PyArray_DATA((PyArrayObject *)ended);
+        return ds_data(ended);
     PyErr_Format(m->errors[DS_ARGUMENT], "ended must be a bool array of %zd rows", n_rows);
     return NULL;
 }
@@ -87,14 +87,9 @@ static PyObject *bad_ids(PyObject *ids, const bool *bad, Py_ssize_t n_rows)
     Py_ssize_t n_ids = PySequence_Size(ids);
     if (n_ids < 0)
         PyErr_Clear();
-    for (Py_ssize_t r = 0; list && r < n_rows && r < n_ids; r++) {
-        if (!bad[r])
-            continue;
-        PyObject *id = PySequence_GetItem(ids, r);
-        if (!id || PyList_Append(list, id) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(id);
-    }
+    for (Py_ssize_t r = 0; list && r < n_rows && r < n_ids; r++)
+        if (bad[r])
+            ds_append(&list, PySequence_GetItem(ids, r));
     return list;
 }
 
@@ -115,11 +110,8 @@ static PyObject *new_integers(int n, npy_intp n_rows, npy_intp width, int64_t **
     PyObject *list = PyList_New(n);
     for (int i = 0; list && i < n; i++) {
         PyObject *array = PyArray_SimpleNew(2, shape, NPY_INT64);
-        PyList_SET_ITEM(list, i, array);
-        if (array)
-            data[i] = PyArray_DATA((PyArrayObject *)array);
-        else
-            Py_CLEAR(list);
+        data[i] = array ? ds_data(array) : NULL;
+        ds_set_item(&list, i, array);
     }
     return list;
 }
@@ -210,80 +202,57 @@ static PyObject *op_check_values(PyObject *self, PyObject *const *args, Py_ssize
 }
 
 /* ---------------------------------------------------------------- facts */
-static PyObject *op_get(PyObject *self, void *which)
+/* Bytes of its weights as the kernels of calls without OpenBLAS want them. */
+static PyObject *prepared_bytes(const ds_op_object *o)
 {
-    const ds_op *op = ((ds_op_object *)self)->op;
-    const ds_module *m = ds_module_of(Py_TYPE(self));
-    switch (*(const char *)which) {
-    case 'n':
-        return PyUnicode_FromString(op->def->name);
-    case 'a':
-        return ds_build_attributes(op);
-    case 'o':
-        return ds_build_outputs(op);
-    case 's':
-        return PyBool_FromLong(op->same_counts);
-    case 'h':
-        return PyBool_FromLong(op->check.n_roots > 0);
-    case 'f':
-        return PyBool_FromLong(ds_op_framewise(op));
-    case 'l':
-        return PyBool_FromLong(op->def->flags & DS_OP_LOCKSTEP);
-    case 'e':
-        return PyBool_FromLong(op->needs_frames);
-    case 'w':
-        return PyBool_FromLong(op->whole);
-    case 'c':
-        return PyBool_FromLong(op->n_carried > 0);
-    case 'v':
-        return PyLong_FromLong(ds_op_n_values(op));
-    case 'd':
-        return PyBool_FromLong(ds_op_differentiable(op));
-    case 'k':
-        return PyBool_FromLong(ds_op_constant(op));
-    case 'i':
-        return op->def->indices ? PyLong_FromLong(op->def->checked_input) : Py_NewRef(Py_None);
-    default: /* for the kernels of calls without OpenBLAS */
-        return ds_have_kernels(m) ? PyLong_FromSize_t(ds_op_prepared_bytes(
-                                        op, &m->kernels->real[ds_op_real(op) == DS_F64]))
-                                  : NULL;
-    }
+    const ds_module *m = ds_module_of(Py_TYPE(o));
+    if (!ds_have_kernels(m))
+        return NULL;
+    const ds_real_kernels *k = &m->kernels->real[ds_op_real(o->op) == DS_F64];
+    return PyLong_FromSize_t(ds_op_prepared_bytes(o->op, k));
 }
 
-static PyGetSetDef op_getset[] = {
-    {"name", op_get, NULL, "The operator's name.", "n"},
-    {"attributes", op_get, NULL, "All attributes, defaults included.", "a"},
-    {"outputs", op_get, NULL, "Signatures of the outputs.", "o"},
-    {"same_counts", op_get, NULL, "Whether outputs have the input's counts.", "s"},
-    {"checks", op_get, NULL, "Whether counts may be refused.", "h"},
-    {"framewise", op_get, NULL, "Whether a frame is made of those in its place alone.", "f"},
-    {"lockstep", op_get, NULL, "Whether value inputs must progress equally.", "l"},
-    {"needs_frames", op_get, NULL,
-     "Whether a stream of no frames has no outputs, not even empty ones.", "e"},
-    {"whole", op_get, NULL, "Whether it needs the whole stream.", "w"},
-    {"carries", op_get, NULL, "Whether it carries arrays from call to call.", "c"},
-    {"n_values", op_get, NULL, "Inputs whose values are read.", "v"},
-    {"differentiable", op_get, NULL, "Whether it has a backward, and outputs that have slopes.",
-     "d"},
-    {"constant", op_get, NULL, "Whether calculus ends here.", "k"},
-    {"checked_input", op_get, NULL, "Which input's values are checked, or None.", "i"},
-    {"prepared_bytes", op_get, NULL, "Bytes of its weights as kernels want them.", "p"},
-    {NULL, NULL, NULL, NULL, NULL},
-};
+static PyObject *checked_input(const ds_op *op)
+{
+    return op->def->indices ? PyLong_FromLong(op->def->checked_input) : Py_NewRef(Py_None);
+}
+
+/* clang-format off */
+#define FACTS(X) \
+    X(name, "The operator's name.", PyUnicode_FromString(o->op->def->name)) \
+    X(attributes, "All attributes, defaults included.", ds_build_attributes(o->op)) \
+    X(outputs, "Signatures of the outputs.", ds_build_outputs(o->op)) \
+    X(same_counts, "Whether outputs have the input's counts.", PyBool_FromLong(o->op->same_counts)) \
+    X(checks, "Whether counts may be refused.", PyBool_FromLong(o->op->check.n_roots > 0)) \
+    X(framewise, "Whether a frame is made of those in its place alone.", PyBool_FromLong(ds_op_framewise(o->op))) \
+    X(lockstep, "Whether value inputs must progress equally.", PyBool_FromLong(o->op->def->flags & DS_OP_LOCKSTEP)) \
+    X(needs_frames, "Whether a stream of no frames has no outputs, not even empty ones.", \
+      PyBool_FromLong(o->op->needs_frames)) \
+    X(whole, "Whether it needs the whole stream.", PyBool_FromLong(o->op->whole)) \
+    X(carries, "Whether it carries arrays from call to call.", PyBool_FromLong(o->op->n_carried > 0)) \
+    X(n_values, "Inputs whose values are read.", PyLong_FromLong(ds_op_n_values(o->op))) \
+    X(differentiable, "Whether it has a backward, and outputs that have slopes.", \
+      PyBool_FromLong(ds_op_differentiable(o->op))) \
+    X(constant, "Whether calculus ends here.", PyBool_FromLong(ds_op_constant(o->op))) \
+    X(checked_input, "Which input's values are checked, or None.", checked_input(o->op)) \
+    X(prepared_bytes, "Bytes of its weights as kernels want them.", prepared_bytes(o))
+/* clang-format on */
+#define GETTER(name, doc, ...) DS_GETTER(name, ds_op_object, __VA_ARGS__)
+#define ROW(name, doc, ...) DS_GETTER_ROW(name, doc)
+FACTS(GETTER)
+static PyGetSetDef op_getset[] = {FACTS(ROW){NULL, NULL, NULL, NULL, NULL}};
 
 static PyMethodDef op_methods[] = {
-    {"counts", (PyCFunction)(void (*)(void))op_counts, METH_FASTCALL,
-     "counts(inputs, ended, ids=()) -> counts of every output"},
-    {"kept", (PyCFunction)(void (*)(void))op_kept, METH_FASTCALL,
+    {"counts", DS_FAST(op_counts), "counts(inputs, ended, ids=()) -> counts of every output"},
+    {"kept", DS_FAST(op_kept),
      "kept(inputs, outputs) -> per value input the first frame kept before and now"},
-    {"columns", (PyCFunction)(void (*)(void))ds_op_object_columns, METH_FASTCALL,
+    {"columns", DS_FAST(ds_op_object_columns),
      "columns(inputs, outputs, ended) -> per value input (first frame kept, frames kept before, "
      "now, new frames);\n"
      "per output (first frame, most new frames, frames behind input 0); whether windows are "
      "columns; bytes that are equal where a later call does the same"},
-    {"check_values", (PyCFunction)(void (*)(void))op_check_values, METH_FASTCALL,
-     "check_values(values, counts, ids)"},
-    {"run", (PyCFunction)(void (*)(void))ds_op_object_run, METH_FASTCALL,
+    {"check_values", DS_FAST(op_check_values), "check_values(values, counts, ids)"},
+    {"run", DS_FAST(ds_op_object_run),
      "run(values, inputs, outputs, ended, states, weights, blas, ids=(), prepared=None, "
      "record=False)\n-> outputs, new states; and where asked for a record, or None of constants"},
     {"integers", ds_op_object_integers, METH_NOARGS,

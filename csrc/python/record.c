@@ -39,11 +39,8 @@ PyObject *ds_record_saved(ds_op_call *c)
         npy_intp doubles =
             (npy_intp)(((size_t)n * s->n_bytes + sizeof(double) - 1) / sizeof(double));
         PyObject *array = PyArray_SimpleNew(1, &doubles, NPY_DOUBLE);
-        PyTuple_SET_ITEM(tuple, i, array);
-        if (array)
-            c->saved[i] = PyArray_DATA((PyArrayObject *)array);
-        else
-            Py_CLEAR(tuple);
+        c->saved[i] = array ? ds_data(array) : NULL;
+        ds_set_item(&tuple, i, array);
     }
     c->eager.saved = tuple && op->n_saved ? c->saved : NULL;
     return tuple;
@@ -127,7 +124,7 @@ static PyObject *wanted(const reading *b, PyObject *given, const char *what, int
             continue;
         }
         if (item == Py_True) {
-            array = ds_op_call_array(s, frames, true);
+            array = ds_build_array(s, frames, true);
         } else if (ds_array_fits(item, s, frames, true)) {
             array = Py_NewRef(item);
         } else {
@@ -136,12 +133,8 @@ static PyObject *wanted(const reading *b, PyObject *given, const char *what, int
                                  "is shaped as they are",
                                  b->c.op->def->name, i, what);
         }
-        if (!array) {
-            Py_CLEAR(list);
-            break;
-        }
-        PyList_SET_ITEM(list, i, array);
-        data[i] = PyArray_DATA((PyArrayObject *)array);
+        data[i] = array ? ds_data(array) : NULL;
+        ds_set_item(&list, i, array);
     }
     Py_XDECREF(items);
     return list;
@@ -158,7 +151,7 @@ static PyObject *read_slopes(reading *b, PyObject *given)
         if (item == Py_None || !ds_is_real(op->out[o].dtype))
             continue;
         right = ds_array_fits(item, &op->out[o], ds_op_call_frames(&b->c, b->c.out[o]), false);
-        b->slopes[o] = right ? PyArray_DATA((PyArrayObject *)item) : NULL;
+        b->slopes[o] = right ? ds_data(item) : NULL;
     }
     if (items && !right) {
         Py_CLEAR(items);
@@ -198,8 +191,7 @@ static int read_after(reading *b, Py_ssize_t r, PyObject *given)
                       r, name);
         }
         if (array && ds_is_real(s->dtype))
-            memcpy(to + at + (kept ? 0 : carried->offset), PyArray_DATA((PyArrayObject *)array),
-                   bytes);
+            memcpy(to + at + (kept ? 0 : carried->offset), ds_data(array), bytes);
         n += array ? 1 : 0;
         at += kept ? bytes : 0;
     }
@@ -244,9 +236,7 @@ static PyObject *read_states(reading *b, const record *self, PyObject *given, bo
         } else {
             state = Py_NewRef(Py_None);
         }
-        PyList_SET_ITEM(list, r, state);
-        if (!state)
-            Py_CLEAR(list);
+        ds_set_item(&list, r, state);
     }
     return list;
 }
@@ -261,10 +251,10 @@ static PyObject *read_back(reading *b, const record *self, PyObject *const *args
         n_frames[i] = ds_op_call_frames(c, c->in[i]);
     for (int o = 0; o < op->n_outputs; o++) {
         PyObject *y = PyTuple_GET_ITEM(self->outputs, o);
-        c->outputs[o] = y == Py_None ? NULL : PyArray_DATA((PyArrayObject *)y);
+        c->outputs[o] = y == Py_None ? NULL : ds_data(y);
     }
     for (int i = 0; i < op->n_saved; i++)
-        c->saved[i] = PyArray_DATA((PyArrayObject *)PyTuple_GET_ITEM(self->saved, i));
+        c->saved[i] = ds_data(PyTuple_GET_ITEM(self->saved, i));
     c->eager.saved = c->saved;
     c->eager.states = c->states;
     b->back = (ds_eager_back){&c->eager, b->slopes, b->inputs, b->weights, b->after, b->before};
@@ -362,13 +352,13 @@ static PyObject *record_frames(PyObject *object, PyObject *index)
     const ds_counts *counts = PyArray_DATA(array);
     PyObject *frames = PyArray_SimpleNew(1, &n_rows, NPY_INT64);
     for (npy_intp r = 0; frames && r < n_rows; r++)
-        ((int64_t *)PyArray_DATA((PyArrayObject *)frames))[r] = ds_new_frames(&counts[r]);
+        ((int64_t *)ds_data(frames))[r] = ds_new_frames(&counts[r]);
     return frames;
 }
 
 static PyMethodDef record_methods[] = {
     {"frames", record_frames, METH_O, "frames(i) -> new frames of input i, per row"},
-    {"backward", (PyCFunction)(void (*)(void))record_backward, METH_FASTCALL,
+    {"backward", DS_FAST(record_backward),
      "backward(slopes, inputs, weights, states, kept) -> slopes of inputs, weights, states before"},
     {NULL, NULL, 0, NULL},
 };

@@ -130,7 +130,7 @@ int ds_rows_lengths(const ds_call *c, size_t input, PyObject *given)
     Py_DECREF(array);
     if (!integers)
         return -1;
-    const int64_t *lengths = PyArray_DATA((PyArrayObject *)integers);
+    const int64_t *lengths = ds_data(integers);
     for (Py_ssize_t r = 0; r < c->n; r++)
         n_frames[r] = lengths[r] < 0 ? INT64_MAX : lengths[r];
     Py_DECREF(integers);

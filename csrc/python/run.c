@@ -31,7 +31,7 @@ static int parse_values(ds_op_call *c, PyObject *values)
         DS_EXPECT(ds_array_fits(item, &c->op->in[i], ds_op_call_frames(c, c->in[i]), false),
                   c->m->errors[DS_SHAPE], "%s: value %d does not fit its signature and counts",
                   c->op->def->name, i);
-        c->values[i] = PyArray_DATA((PyArrayObject *)item);
+        c->values[i] = ds_data(item);
     }
     return 0;
 }
@@ -98,13 +98,10 @@ static PyObject *state_names(const ds_op *op)
 {
     const int n_values = ds_op_n_values(op);
     PyObject *names = PyTuple_New(n_values + op->n_carried);
-    for (int i = 0; names && i < n_values + op->n_carried; i++) {
-        PyObject *name = i < n_values ? PyUnicode_FromFormat("kept.%d", i)
-                                      : PyUnicode_FromString(op->carried[i - n_values].name);
-        PyTuple_SET_ITEM(names, i, name);
-        if (!name)
-            Py_CLEAR(names);
-    }
+    for (int i = 0; names && i < n_values + op->n_carried; i++)
+        ds_set_item(&names, i,
+                    i < n_values ? PyUnicode_FromFormat("kept.%d", i)
+                                 : PyUnicode_FromString(op->carried[i - n_values].name));
     return names;
 }
 
@@ -199,7 +196,7 @@ static size_t copy_segments(PyObject *state, PyObject *name, char *end)
         const size_t n_bytes = array ? (size_t)PyArray_NBYTES((PyArrayObject *)array) : 0;
         n += n_bytes;
         if (end && n_bytes)
-            memcpy(end - n, PyArray_DATA((PyArrayObject *)array), n_bytes);
+            memcpy(end - n, ds_data(array), n_bytes);
         state = grown ? PyTuple_GET_ITEM(state, 0) : NULL;
     }
     return n;
@@ -285,26 +282,13 @@ static int prepare_states(ds_op_call *c, PyObject *states, bool record)
 }
 
 /* ---------------------------------------------------------------- the call */
-PyObject *ds_op_call_array(const ds_signature *s, int64_t n_frames, bool zeroed)
-{
-    const int frames = n_frames >= 0;
-    npy_intp shape[DS_MAX_RANK + 1] = {n_frames};
-    for (int d = 0; d < s->rank; d++)
-        shape[d + frames] = s->shape[d];
-    return zeroed ? PyArray_ZEROS(s->rank + frames, shape, ds_numpy_type(s->dtype), 0)
-                  : PyArray_SimpleNew(s->rank + frames, shape, ds_numpy_type(s->dtype));
-}
-
 static PyObject *make_outputs(ds_op_call *c)
 {
     PyObject *list = PyList_New(c->op->n_outputs);
     for (int o = 0; list && o < c->op->n_outputs; o++) {
-        PyObject *array = ds_op_call_array(&c->op->out[o], ds_op_call_frames(c, c->out[o]), false);
-        PyList_SET_ITEM(list, o, array);
-        if (array)
-            c->outputs[o] = PyArray_DATA((PyArrayObject *)array);
-        else
-            Py_CLEAR(list);
+        PyObject *array = ds_build_array(&c->op->out[o], ds_op_call_frames(c, c->out[o]), false);
+        c->outputs[o] = array ? ds_data(array) : NULL;
+        ds_set_item(&list, o, array);
     }
     return list;
 }
@@ -392,8 +376,7 @@ int ds_op_call_drop(ds_op_call *c, PyObject *drop)
                   PyArray_ISCARRAY_RO((PyArrayObject *)keys) &&
                   PyArray_SIZE((PyArrayObject *)keys) == c->n_rows,
               PyExc_TypeError, "what is dropped is a probability and a uint64 key per row");
-    c->drop =
-        (ds_drop){PyFloat_AsDouble(PyTuple_GET_ITEM(drop, 0)), PyArray_DATA((PyArrayObject *)keys)};
+    c->drop = (ds_drop){PyFloat_AsDouble(PyTuple_GET_ITEM(drop, 0)), ds_data(keys)};
     c->eager.drop = &c->drop;
     return c->drop.p == -1 && PyErr_Occurred() ? -1 : 0;
 }

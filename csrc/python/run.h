@@ -35,8 +35,6 @@ PyObject *ds_op_call_flatten(const ds_op_call *c, PyObject *state);
 int ds_op_call_parse(ds_op_call *c, PyObject *const *args, PyObject *values);
 /* Reads weights; returns what keeps them (new reference). */
 PyObject *ds_op_call_weights(ds_op_call *c, PyObject *weights);
-/* A new array for so many frames of this signature; below 0: for one, whose shape has none. */
-PyObject *ds_op_call_array(const ds_signature *s, int64_t n_frames, bool zeroed);
 
 /* Room for what backward reads of a run besides its arguments: a tuple of bytes (new reference). */
 PyObject *ds_record_saved(ds_op_call *c);

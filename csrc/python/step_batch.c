@@ -148,7 +148,7 @@ static PyObject *make_output(batch_step *b, size_t o, bool given)
     PyObject *lengths = PyArray_SimpleNew(is_padded ? 1 : 2, shape + is_padded, NPY_INT64);
     if (!lengths)
         return NULL;
-    int64_t *frames = PyArray_DATA((PyArrayObject *)lengths);
+    int64_t *frames = ds_data(lengths);
     int64_t start, sum = 0, most = 0, least = INT64_MAX;
     for (Py_ssize_t r = 0; r < c->n; r++) {
         int64_t *first = is_padded ? &start : &frames[c->n + r];

@@ -40,13 +40,8 @@ static PyObject *build_items(PyObject *structure, PyObject *const *items)
     const bool is_list = PyList_Check(structure);
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(structure);
     PyObject *out = is_list ? PyList_New(n) : PyTuple_New(n);
-    for (Py_ssize_t i = 0; out && i < n; i++) {
-        PyObject *item = ds_stepper_build(PySequence_Fast_GET_ITEM(structure, i), items);
-        if (item)
-            PySequence_Fast_ITEMS(out)[i] = item;
-        else
-            Py_CLEAR(out);
-    }
+    for (Py_ssize_t i = 0; out && i < n; i++)
+        ds_set_item(&out, i, ds_stepper_build(PySequence_Fast_GET_ITEM(structure, i), items));
     if (!out || PyList_CheckExact(structure) || PyTuple_CheckExact(structure))
         return out;
     /* Of a class of its own: a named tuple as its _make would, others as their class is called. */
@@ -70,12 +65,8 @@ PyObject *ds_stepper_build(PyObject *structure, PyObject *const *items)
         return build_items(structure, items);
     PyObject *out = PyDict_New(), *key, *value;
     Py_ssize_t at = 0;
-    while (out && PyDict_Next(structure, &at, &key, &value)) {
-        PyObject *item = ds_stepper_build(value, items);
-        if (!item || PyDict_SetItem(out, key, item) < 0)
-            Py_CLEAR(out);
-        Py_XDECREF(item);
-    }
+    while (out && PyDict_Next(structure, &at, &key, &value))
+        ds_set_named(&out, key, ds_stepper_build(value, items));
     return out;
 }
 

@@ -257,12 +257,8 @@ static PyObject *engine_ages(PyObject *self, PyObject *Py_UNUSED(unused))
     const double now = ds_now();
     PyObject *ages = PyList_New(0), *id, *live;
     Py_ssize_t at = 0;
-    while (ages && PyDict_Next(e->table, &at, &id, &live)) {
-        PyObject *item = Py_BuildValue("(Od)", id, now - ((ds_live *)live)->slot->last_used);
-        if (!item || PyList_Append(ages, item) < 0)
-            Py_CLEAR(ages);
-        Py_XDECREF(item);
-    }
+    while (ages && PyDict_Next(e->table, &at, &id, &live))
+        ds_append(&ages, Py_BuildValue("(Od)", id, now - ((ds_live *)live)->slot->last_used));
     return ages;
 }
 

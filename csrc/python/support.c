@@ -15,16 +15,35 @@ void ds_free_object(PyObject *self)
     Py_DECREF(type);
 }
 
+void ds_set_item(PyObject **sequence, Py_ssize_t i, PyObject *item)
+{
+    if (*sequence && item)
+        PySequence_Fast_ITEMS(*sequence)[i] = item;
+    else if (*sequence)
+        Py_CLEAR(*sequence);
+    else
+        Py_XDECREF(item);
+}
+
+void ds_append(PyObject **list, PyObject *item)
+{
+    if (*list && (!item || PyList_Append(*list, item) < 0))
+        Py_CLEAR(*list);
+    Py_XDECREF(item);
+}
+
+void ds_set_named(PyObject **dict, PyObject *name, PyObject *item)
+{
+    if (*dict && (!item || PyDict_SetItem(*dict, name, item) < 0))
+        Py_CLEAR(*dict);
+    Py_XDECREF(item);
+}
+
 PyObject *ds_build_list(size_t n, PyObject *(*item)(const void *of, size_t i), const void *of)
 {
     PyObject *list = PyErr_Occurred() ? NULL : PyList_New((Py_ssize_t)n);
-    for (size_t i = 0; list && i < n; i++) {
-        PyObject *made = item(of, i);
-        if (made)
-            PyList_SET_ITEM(list, (Py_ssize_t)i, made);
-        else
-            Py_CLEAR(list);
-    }
+    for (size_t i = 0; list && i < n; i++)
+        ds_set_item(&list, (Py_ssize_t)i, item(of, i));
     return list;
 }
 
@@ -197,6 +216,16 @@ PyObject *ds_build_signature(const ds_signature *s)
     return signature;
 }
 
+PyObject *ds_build_array(const ds_signature *s, int64_t n_frames, bool zeroed)
+{
+    const int frames = n_frames >= 0;
+    npy_intp shape[DS_MAX_RANK + 1] = {n_frames};
+    for (int d = 0; d < s->rank; d++)
+        shape[d + frames] = s->shape[d];
+    return zeroed ? PyArray_ZEROS(s->rank + frames, shape, ds_numpy_type(s->dtype), 0)
+                  : PyArray_SimpleNew(s->rank + frames, shape, ds_numpy_type(s->dtype));
+}
+
 static PyObject *build_output(const void *op, size_t o)
 {
     return ds_build_signature(&((const ds_op *)op)->out[o]);
@@ -257,10 +286,9 @@ PyObject *ds_build_attributes(const ds_op *op)
     PyObject *dict = PyDict_New();
     const ds_attr_def *def = op->def->attrs;
     for (int i = 0; dict && def && def[i].name; i++) {
-        PyObject *value = build_attribute(&def[i], &op->attr[i]);
-        if (!value || PyDict_SetItemString(dict, def[i].name, value) < 0)
-            Py_CLEAR(dict);
-        Py_XDECREF(value);
+        PyObject *name = PyUnicode_FromString(def[i].name);
+        ds_set_named(&dict, name, name ? build_attribute(&def[i], &op->attr[i]) : NULL);
+        Py_XDECREF(name);
     }
     return dict;
 }

@@ -49,6 +49,17 @@ DS_TYPES(DS_TYPE_SPEC)
                                     name##_slots}
 ds_module *ds_module_of(PyTypeObject *type); /* of a type made by this module */
 
+/* A function that computes an attribute of `o`. */
+#define DS_GETTER(name, object, expression)                               \
+    static PyObject *get_##name(PyObject *self, void *Py_UNUSED(closure)) \
+    {                                                                     \
+        const object *const o = (const object *)self;                     \
+        return expression;                                                \
+    }
+#define DS_GETTER_ROW(name, doc) {#name, get_##name, NULL, doc, NULL},
+/* A function with the arguments that it has, for tables of methods. */
+#define DS_FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
+
 /* A method of a type that others may derive from, with the arguments that it has. */
 #define DS_METHOD(name, function, doc) \
     {name, (PyCFunction)(void (*)(void))function, METH_METHOD | METH_FASTCALL | METH_KEYWORDS, doc}
@@ -57,6 +68,11 @@ ds_module *ds_module_of(PyTypeObject *type); /* of a type made by this module */
 /* The end of an object's deallocation. */
 void ds_free_object(PyObject *self);
 
+/* Put an item, which they take, into what is being made: a new list or tuple, at the end of a list, a dict. Where it is
+ * NULL, or there is no room, what is being made is given up. */
+void ds_set_item(PyObject **sequence, Py_ssize_t i, PyObject *item);
+void ds_append(PyObject **list, PyObject *item);
+void ds_set_named(PyObject **dict, PyObject *name, PyObject *item);
 /* A list of what `item` makes of each i below n (new references); NULL with an exception. */
 PyObject *ds_build_list(size_t n, PyObject *(*item)(const void *of, size_t i), const void *of);
 PyObject *ds_int_item(const void *ints, size_t i);   /* of int */
@@ -100,6 +116,13 @@ static inline ds_narrowing ds_parse_narrowing(char number)
     return (ds_narrowing){(ds_stored)(number & 3), (number & 4) != 0};
 }
 PyObject *ds_build_signature(const ds_signature *signature);
+/* A new array for so many frames of a signature; below 0: for one, of whose shape frames are no part. */
+PyObject *ds_build_array(const ds_signature *signature, int64_t n_frames, bool zeroed);
+/* Where an array's elements lie. */
+static inline void *ds_data(PyObject *array)
+{
+    return PyArray_DATA((PyArrayObject *)array);
+}
 PyObject *ds_build_outputs(const ds_op *op); /* a list of them */
 /* Attributes of a definition from a mapping; texts point into the mapping's strings. Fills at most
  * DS_MAX_ATTRS + 1 (an unknown one is left to ds_op_create to name). */

@@ -41,7 +41,7 @@ static const ds_real_kernels *parse(PyObject *module, PyObject *const *args, Py_
             PyErr_SetString(PyExc_TypeError, "an update: arrays of one type and size, in C order");
             return NULL;
         }
-        data[i] = PyArray_DATA((PyArrayObject *)args[i]);
+        data[i] = ds_data(args[i]);
         u->n = (size_t)PyArray_SIZE(p);
     }
     for (int i = 0; k && i < n_truths; i++)

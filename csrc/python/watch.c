@@ -40,15 +40,10 @@ static PyObject *room_of(ds_call *c, size_t w, int64_t *counts)
 {
     const size_t e = (size_t)c->step->watched[w], n = (size_t)c->n;
     const ds_signature *s = &plan_of(c)->graph->edges[e].signature;
-    npy_intp shape[DS_MAX_RANK + 1] = {0};
-    for (size_t r = 0; r < n; r++) {
-        int64_t start;
-        counts[r] = ds_step_edge_frames(c->step, e, r, &start);
-        shape[0] += (npy_intp)counts[r];
-    }
-    for (int d = 0; d < s->rank; d++)
-        shape[d + 1] = (npy_intp)s->shape[d];
-    PyObject *array = PyArray_ZEROS(s->rank + 1, shape, ds_numpy_type(s->dtype), 0);
+    int64_t start, sum = 0;
+    for (size_t r = 0; r < n; r++)
+        sum += counts[r] = ds_step_edge_frames(c->step, e, r, &start);
+    PyObject *array = ds_build_array(s, sum, true);
     char *at = array ? PyArray_BYTES((PyArrayObject *)array) : NULL;
     for (size_t r = 0; at && r < n; r++) {
         c->step->seen[w * n + r] = at;
@@ -81,14 +76,10 @@ int ds_call_watch(ds_call *c)
     }
     for (Py_ssize_t r = 0; right && r < c->n; r++)
         PyTuple_SET_ITEM(ids, r, Py_NewRef(c->ids[r]));
-    for (size_t w = 0; right && w < n; w++) {
-        int64_t *row = (int64_t *)PyArray_DATA((PyArrayObject *)counts) + w * (size_t)c->n;
-        PyObject *array = room_of(c, w, row);
-        right = array != NULL;
-        if (right)
-            PyTuple_SET_ITEM(arrays, (Py_ssize_t)w, array);
-    }
-    c->seen = right ? PyTuple_Pack(3, ids, counts, arrays) : NULL;
+    for (size_t w = 0; right && arrays && w < n; w++)
+        ds_set_item(&arrays, (Py_ssize_t)w,
+                    room_of(c, w, (int64_t *)ds_data(counts) + w * (size_t)c->n));
+    c->seen = right && arrays ? PyTuple_Pack(3, ids, counts, arrays) : NULL;
     Py_XDECREF(ids);
     Py_XDECREF(counts);
     Py_XDECREF(arrays);

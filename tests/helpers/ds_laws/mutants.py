@@ -95,8 +95,8 @@ MUTANTS = {
     ),
     "a choice gets another one's expert": Mutant(
         "ops/experts.c",
-        "const int64_t e = ((const int64_t *)from[INDEX])[i];",
-        "const int64_t e = ((const int64_t *)from[INDEX])[i - i % s->choices];",
+        "const int64_t e = ((const int64_t *)f.x[INDEX])[i];",
+        "const int64_t e = ((const int64_t *)f.x[INDEX])[i - i % s->choices];",
     ),
     "a choice gets another one's vector": Mutant(
         "ops/experts.c",
