@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..array.symbolic import measured
 from ..errors import ModeError
 from ..stream.metadata import StreamMetadata
+from ..stream.tree import map_fields
 from .groups import Group, Groups, HeldBack, Part, delivered
 
 
@@ -44,6 +46,10 @@ class Outputs:
             self._groups = groups.without(call.ids)
 
     # ---------------------------------------------------------------- what a front end says
+    def measured(self, x: Any) -> Any:
+        """Return lengths that a forward gives back as streams; everything else as it is."""
+        return measured(x)
+
     def inner(self, x: Any) -> Any:
         """Return the native stream that an output is, which must be of this call; None of all else."""
         raise NotImplementedError
@@ -80,6 +86,13 @@ class Outputs:
     # ---------------------------------------------------------------- what leaves
     def given(self, found: Sequence[Any]) -> list[Any]:
         """Return what a forward returned as its caller sees it; the call then publishes the groups."""
+        streams: list[Any] = []
+        for x in found:
+            map_fields(x, streams.append)
+        left = iter(self._given(list(map(self.measured, streams))))
+        return [map_fields(x, lambda _: next(left)) for x in found]
+
+    def _given(self, found: Sequence[Any]) -> list[Any]:
         inner = list(map(self.inner, found))
         after = self._groups
         if self._holds:

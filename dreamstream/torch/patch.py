@@ -19,11 +19,9 @@ from torch.nn.utils import parametrize
 
 from .. import _core
 from ..array.dtypes import name_of, nominal
-from ..array.first_frame import FirstFrame
 from ..array.lengths_of import LengthsOf
-from ..array.loop_lists import Gathered
 from ..array.stream_tensor import StreamTensor as Native
-from ..array.symbolic import as_symbolic, measured
+from ..array.symbolic import as_symbolic
 from ..errors import DreamStreamError, ModeError, StreamMismatchError
 from ..online.front import BACKENDS, CONVOLUTIONS
 from ..online.given import Given, Static, forgotten, input_names
@@ -31,7 +29,7 @@ from ..online.handle import VALUES, Patch
 from ..online.patch import PatchesItself
 from ..online.registered import registered_for
 from ..online.tracer import TRACER
-from ..stream.rules import Length, require_same_streams
+from ..stream.rules import require_same_streams
 from ..stream.where import offline_error, passes_on, raise_explained, runs_forward
 from . import private
 from .forward import gathering  # noqa: F401  (functions that forwards' copies call)
@@ -357,7 +355,6 @@ class TorchPatch(Patch):
                 if held.drew and watched and session.warned < 3:
                     session.warned += 1
                     warn_of_others(type(module).__name__, lines)
-                result = _measured(result)
                 if isinstance(result, StreamTensor):
                     (result,) = outputs.given((result,))
                 else:
@@ -366,7 +363,7 @@ class TorchPatch(Patch):
                     if rebuilt not in (tuple, list) or not _are_flat(result):
                         found, structure = pytree.tree_flatten(result)
                         rebuilt = structure.unflatten
-                    result = rebuilt(outputs.given([_measured(x) for x in found]))
+                    result = rebuilt(outputs.given(found))
                 session.commit(call)
             except BaseException as error:
                 forward.leave()
@@ -475,14 +472,6 @@ class TorchPatch(Patch):
             "_layer": None,
         }
         return {**super().__getstate__(), **own}
-
-
-def _measured(x: Any) -> Any:
-    """Return lengths that a forward gives back as streams; everything else as it is."""
-    if isinstance(x, StreamTensor):
-        inner = measured(x._inner)  # which refuses what is no stream
-        return x if inner is x._inner else StreamTensor.shell(inner)
-    return StreamTensor.shell(measured(x)) if isinstance(x, (Length, Gathered, FirstFrame)) else x
 
 
 def _refused(forward: Forward, error: Exception) -> Exception:

@@ -7,10 +7,14 @@ from typing import Any
 
 import torch
 
+from ...array.first_frame import FirstFrame
+from ...array.loop_lists import Gathered
+from ...array.symbolic import measured
 from ...errors import StreamMismatchError
 from ...online.groups import Group
 from ...online.outputs import Outputs
 from ...stream.metadata import StreamMetadata
+from ...stream.rules import Length
 from ..forward.complex_pair import Complex
 from ..forward.mode import Forward
 from ..tensor import StreamTensor
@@ -31,6 +35,13 @@ class TorchOutputs(Outputs):
 
     forward: Forward
     versions: AbstractSet[Versions] = frozenset()
+
+    def measured(self, x: Any) -> Any:
+        """Return lengths that a forward gives back as streams; everything else as it is."""
+        if isinstance(x, StreamTensor):
+            inner = measured(x._inner)  # which refuses what is no stream
+            return x if inner is x._inner else StreamTensor.shell(inner)
+        return StreamTensor.shell(measured(x)) if isinstance(x, (Length, Gathered, FirstFrame)) else x
 
     def inner(self, x: Any) -> Any:
         """Return the native stream that an output is, which must be of this call; None of all else."""
