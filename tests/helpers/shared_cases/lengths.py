@@ -21,6 +21,16 @@ def _lengths_asserted(self: Any, x: Any) -> Any:
     return y + (x[..., crop:-crop] if crop > 0 else x)
 
 
+@forward(BLC(4), lambda: {"line": nn.Linear(4, 4)}, reach=4)
+def _values_asserted(self: Any, x: Any) -> Any:
+    """What values say of a call serves in an assert and an if that raises."""
+    y = self.line(x)
+    assert (y == y).all() and not (y > 1e4).any(), "NaN"
+    if not (y < 1e4).all() or (x != x).any().item():
+        raise ValueError("NaN")
+    return y.cumsum(1)
+
+
 @forward(BCL(4), lambda: {"conv": nn.Conv1d(4, 4, 5)}, reach=8, delay=4)
 def _residual_cropped_by_the_difference(self: Any, x: Any) -> Any:
     y = self.conv(x)
