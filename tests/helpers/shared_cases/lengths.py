@@ -31,6 +31,17 @@ def _values_asserted(self: Any, x: Any) -> Any:
     return y.cumsum(1)
 
 
+@forward(BLC(4), lambda: {"window": nn.Linear(4, 1)}, reach=4, delay=1)
+def _constants_laid_over_each_other(self: Any, x: Any) -> Any:
+    """As windows' envelopes, by which overlapped frames are divided."""
+    size = (1, (x.size(1) - 1) * 2 + 4)
+    y = F.fold(x.transpose(1, 2), size, (1, 4), stride=(1, 2))[:, 0, 0]
+    windows = self.window.weight.square().expand(1, x.size(1), -1).transpose(1, 2)
+    envelope = F.fold(windows, size, (1, 4), stride=(1, 2)).squeeze()
+    assert (envelope > 0).all()
+    return (y / (envelope + 1))[:, 1:-1]
+
+
 @forward(BCL(4), lambda: {"conv": nn.Conv1d(4, 4, 5)}, reach=8, delay=4)
 def _residual_cropped_by_the_difference(self: Any, x: Any) -> Any:
     y = self.conv(x)
