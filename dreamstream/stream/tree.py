@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from operator import is_
 from typing import Any
 
 _CONTAINERS = (dict, list, tuple)
@@ -36,13 +37,19 @@ def leaves(tree: Any) -> list[Any]:
 
 
 def map_fields(x: Any, fn: Callable[[Any], Any]) -> Any:
-    """Return a copy of a dataclass's instance with `fn` applied to what it holds, and ``fn(x)`` of all else."""
+    """Return ``fn(x)``; of a dataclass's instance a copy that holds what `fn` gives of all that it holds.
+
+    One of which nothing changes is returned itself, as a configuration.
+    """
     if not is_dataclass(x) or isinstance(x, type):
         return fn(x)
+    before = {field.name: getattr(x, field.name) for field in fields(x)}
+    after = map_leaves(before, lambda leaf: map_fields(leaf, fn))
+    if all(map(is_, leaves(before), leaves(after))):
+        return x
     out = copy.copy(x)
-    for field in fields(x):
-        value = map_leaves(getattr(x, field.name), lambda leaf: map_fields(leaf, fn))
-        object.__setattr__(out, field.name, value)  # of frozen ones, too
+    for name, value in after.items():
+        object.__setattr__(out, name, value)  # of frozen ones, too
     return out
 
 

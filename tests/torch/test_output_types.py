@@ -175,14 +175,19 @@ class Output:
 def test_dataclasses_are_given_back_with_frames(layer):
     class Returns(layer.Module):
         def forward(self, x):
-            return {"of": Output(x.cumsum(1), [Output(x * 2), 3])}
+            return {"of": Output(x.cumsum(1), [Output(x * 2), 3]), "plain": plain}
+
+    plain = Output(1, [2])
 
     x = X[0].numpy()
     online = ds.patch_module(Returns().eval()).online()
     for k, (a, b) in enumerate(((0, 7), (7, 24))):
         chunk = torch.from_numpy(x[a:b]) if layer is nn else x[a:b]
-        out = online(ds.stream_tensor([chunk], ids=["a"], sos=not k, eos=k == 1, names=("B", "L", None)))["of"]
-        assert type(out) is Output and out.others[1] == 3 and out.others[0].others is None
+        found = online(ds.stream_tensor([chunk], ids=["a"], sos=not k, eos=k == 1, names=("B", "L", None)))
+        out = found["of"]
+        assert (
+            found["plain"] is plain and type(out) is Output and out.others[1] == 3 and out.others[0].others is None
+        )
         np.testing.assert_allclose(np.asarray(out.y["a"]), x.cumsum(0)[a:b], atol=1e-5)
         np.testing.assert_array_equal(np.asarray(out.others[0].y["a"]), x[a:b] * 2)
 
