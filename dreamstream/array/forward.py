@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -41,10 +41,11 @@ from .reductions import OF_FLOATS, Extreme
 from .shape_of import Empty
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
+from .verdicts import Verdict
 
 
-def _refuse(x: StreamTensor, what: str, remedy: str) -> NoReturn:
-    raise NotStreamableError.here(f"{what} on a stream {x.roles} inside a forward,", f"; {remedy}")
+def _refuse(x: StreamTensor, what: str, remedy: str, line: str = "") -> NoReturn:
+    raise NotStreamableError.here(f"{what} on a stream {x.roles} inside a forward,", f"; {remedy}", line)
 
 
 def hold_for(x: StreamTensor, edge: Any, at: int) -> StreamTensor:
@@ -423,11 +424,13 @@ def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, optio
     if (found := hook.lowered("reduce", x, kind, axes, keepdim, options)) is not None:
         return found
     roles = [x.dims[a] for a in axes]
-    if any(isinstance(r, str) and r != "L" for r in roles):
+    of_all = kind in ("all", "any") and len(axes) == x.ndim
+    if any(isinstance(r, str) and r != "L" for r in roles) or (of_all and "B" not in x.roles):
         advice = "keep B, as in x.mean((1, 2)), or combine streams outside the forward"
         if x.dtype == dtypes.bool:
             advice += f"; an if that skips experts without frames is left out: {PLACES.words[1]}"
-        _refuse(x, f"{kind} over the batch", advice)
+        refusing = partial(_refuse, x, f"{kind} over the batch", advice, user_line())
+        return Verdict.of(x, kind, refusing) if of_all else refusing()
     if options.get("dtype") is not None:
         x = x.to(options["dtype"])
     if kind in OF_FLOATS:

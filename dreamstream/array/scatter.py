@@ -122,7 +122,8 @@ def added_up(x: Any, roles: Sequence[Any], step: int) -> Any:
     features = iter(range(1, x.ndim))
     dims = (*(r if isinstance(r, str) else next(features) for r in roles[:-1]), 0)
     y: Any = hook.apply("overlap_add", {"step": step}, (x,), (), dims)[0]
-    made = [r for r in dims if isinstance(r, str)] + list(range(1, x.ndim - 2))
+    made: list[Any] = [r for r in dims if isinstance(r, str)]
+    made += range(1, x.ndim - len(made))  # a stream that no input is of has no B
     return y.permute(*(made.index(r) for r in dims[:-1]))
 
 

@@ -16,7 +16,7 @@ from ..online.front import foreign_front
 from ..online.held import Held, undone
 from ..online.tracer import forward_of
 from ..stream.context import declared
-from ..stream.tree import leaves
+from ..stream.tree import leaves, without_dataclasses
 from ..stream.where import passes_on
 
 
@@ -71,12 +71,12 @@ class _Native:
         with undone(held), _untouched(self.model, capture):
             result = self.model(*args, **kwargs)
             held.settle(capture.noting)
-            return result
+            return without_dataclasses(result)
 
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
         tensors = {name: Tensor(array) for name, array in inputs.items()}
         with undone(self._held), _untouched(self.model):
-            return [np.asarray(t) for t in leaves(whole(self.model, tensors, by_name))]
+            return [np.asarray(t) for t in leaves(without_dataclasses(whole(self.model, tensors, by_name)))]
 
 
 def _observe(model: Module, capture: Any) -> Any:

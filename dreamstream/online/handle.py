@@ -24,7 +24,7 @@ from ..array.lengths_of import LengthsOf
 from ..array.loops import mixed
 from ..array.scores import Scores
 from ..array.stream_tensor import StreamTensor
-from ..array.symbolic import as_symbolic, measured
+from ..array.symbolic import as_symbolic
 from ..array.tensor import Tensor
 from ..errors import ModeError, StreamIdError, StreamMismatchError
 from ..nn.module import Module
@@ -455,9 +455,9 @@ class Patch:
                         raise told from None
                     raise_explained(error, self.path, type(module).__name__)
                 if isinstance(result, StreamTensor):
-                    (result,) = outputs.given([measured(result)])
+                    (result,) = outputs.given([result])
                 else:
-                    seen = iter(outputs.given(list(map(measured, leaves(result)))))
+                    seen = iter(outputs.given(leaves(result)))
                     result = map_leaves(result, lambda x: next(seen))
                 held.settle()
                 session.commit(call)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import ModeError
 from ..stream.metadata import StreamMetadata
+from ..stream.tree import map_fields
 from .groups import Group, Groups, HeldBack, Part, delivered
 
 
@@ -45,7 +46,10 @@ class Outputs:
 
     # ---------------------------------------------------------------- what a front end says
     def inner(self, x: Any) -> Any:
-        """Return the native stream that an output is, which must be of this call; None of all else."""
+        """Return the native stream that an output is, which must be of this call; None of all else.
+
+        Lengths become streams.
+        """
         raise NotImplementedError
 
     def parts(self, inner: Any) -> tuple[Any, ...]:
@@ -83,6 +87,13 @@ class Outputs:
     # ---------------------------------------------------------------- what leaves
     def given(self, found: Sequence[Any]) -> list[Any]:
         """Return what a forward returned as its caller sees it; the call then publishes the groups."""
+        streams: list[Any] = []
+        for x in found:
+            map_fields(x, streams.append)
+        left = iter(self._given(streams))
+        return [map_fields(x, lambda _: next(left)) for x in found]
+
+    def _given(self, found: Sequence[Any]) -> list[Any]:
         inner = list(map(self.inner, found))
         after = self._groups
         if self._holds:

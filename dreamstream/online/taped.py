@@ -18,6 +18,7 @@ import numpy as np
 from .. import autograd
 from ..array.creation import cat, stack
 from ..array.stream_tensor import StreamTensor
+from ..array.symbolic import measured
 from ..array.tensor import Tensor
 from ..array.versions import Contents
 from ..errors import ModeError, StreamMismatchError
@@ -259,7 +260,11 @@ class NativeOutputs(Outputs):
     """What one call does with its outputs."""
 
     def inner(self, x: Any) -> Any:
-        """Return the native stream that an output is, which must be of this call; None of all else."""
+        """Return the native stream that an output is, which must be of this call; None of all else.
+
+        Lengths become streams.
+        """
+        x = measured(x)
         if not isinstance(x, StreamTensor):
             return None
         if x.edge is None or x.edge.entry is not self._call:

@@ -21,6 +21,7 @@ from ..array.frame_branches import FrameBranch, one_of, undecided
 from ..array.frame_numbers import Computed, FrameTruth, refuse
 from ..array.lengths_as_numbers import settled
 from ..array.loop_lists import Gathered
+from ..array.verdicts import Verdict
 from ..operations.refusals import LOOPS_WHILE
 from ..stream.rules import (
     Apart,
@@ -56,6 +57,10 @@ _MAKERS = frozenset((
 def _bared(x: Any) -> Any:
     """Return the number that a tensor of lengths is."""
     return as_number(inner) if has_formula(inner := getattr(x, "_inner", x)) else x
+
+
+def _is_verdict(x: Any) -> bool:
+    return isinstance(getattr(x, "_inner", x), Verdict)
 
 
 # ---------------------------------------------------------------------- Python's functions of numbers
@@ -220,8 +225,8 @@ class Tracer(Hooks):
 
     # ------------------------------------------------------------------ truths
     def symbolic(self, value: Any) -> bool:
-        """Whether something is a length, or says something of lengths."""
-        return isinstance(_bared(value), (Length, Comparison, Computed))
+        """Whether something is a length, or says something of lengths or of a call's values."""
+        return isinstance(_bared(value), (Length, Comparison, Computed)) or _is_verdict(value)
 
     def test(self, value: Any) -> Any:
         """Return the comparison of lengths that says whether something is true; None for what Python is to ask."""
@@ -229,18 +234,22 @@ class Tracer(Hooks):
             return value
         if isinstance(value, Computed):
             return undecided(value)
+        if _is_verdict(value):
+            return getattr(value, "_inner", value)
         number = value.length if isinstance(value, Gathered) else _bared(value)
         if isinstance(number, Length):
             return number.compare(0, "ne")
         return number if isinstance(number, Comparison) else None
 
     def not_(self, w: Any) -> Any:
-        return w.opposite() if isinstance(w, (Comparison, FrameTruth)) else not w
+        return w.opposite() if isinstance(w, (Comparison, FrameTruth, Verdict)) else not w
 
     def refuse(self, w: Comparison, site: Site) -> NoReturn:
         w.refuse()
 
     def checked(self, w: Any, site: Site) -> bool:
+        if isinstance(w, Verdict):
+            return w.says(True)
         w.require()
         return True
 
@@ -258,6 +267,8 @@ class Tracer(Hooks):
     def ways(self, w: Any, site: Site, seen: dict[str, Any], above: int = 1) -> Any:
         if isinstance(w, FrameTruth):
             return FrameBranch(w, site, seen)
+        if isinstance(w, Verdict):
+            return w.says(site.else_raises) if site.then_raises != site.else_raises else w.refuse()
         if site.then_raises != site.else_raises:
             w.require(site.else_raises)
             return site.else_raises
@@ -269,7 +280,9 @@ class Tracer(Hooks):
             if site.kind == "conditional" or site.escapes or site.effects:
                 FrameBranch(w, site, {})
             return w
-        if site.kind != "conditional" and not (site.escapes or site.effects):
+        if isinstance(w, Verdict) and site.kind == "conditional":
+            w.refuse()
+        if isinstance(w, Verdict) or (site.kind != "conditional" and not (site.escapes or site.effects)):
             return w
         answer = self._answer(w, site, {})
         if answer is None:
@@ -301,6 +314,8 @@ class Tracer(Hooks):
     def joined(self, w: Any, v: Any, other: Any, is_or: bool) -> Any:
         if isinstance(w, FrameTruth):
             return one_of(w, v, other) if is_or else one_of(w, other, v)
+        if isinstance(w, Verdict):
+            w.refuse()
         if isinstance(v, Comparison):
             return (self.tor if is_or else self.tand)(w, self.truth(other))
         nothing = 0 if isinstance(v, Length) else v  # what an `and` gives where its first operand is false

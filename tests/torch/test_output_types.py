@@ -2,6 +2,8 @@
 
 import io
 import pickle
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -161,3 +163,42 @@ def test_calls_give_the_types_of_torch():
         for k, (a, b) in enumerate(((0, 0), (0, 7), (7, 24))):
             chunk = ds.stream_tensor([x[0, a:b]], ids=["a"], sos=not k, eos=k == 2, names=("B", "L", None))
             assert [y.dtype for y in leaves(online(chunk))] == [y.dtype for y in wanted]
+
+
+@dataclass(frozen=True)
+class Output:
+    y: Any
+    others: Any = None
+
+
+@pytest.mark.parametrize("layer", [nn, ds.nn])
+def test_dataclasses_are_given_back_with_frames(layer):
+    class Returns(layer.Module):
+        def forward(self, x):
+            return {"of": Output(x.cumsum(1), [Output(x * 2), 3]), "plain": plain}
+
+    plain = Output(1, [2])
+
+    x = X[0].numpy()
+    online = ds.patch_module(Returns().eval()).online()
+    for k, (a, b) in enumerate(((0, 7), (7, 24))):
+        chunk = torch.from_numpy(x[a:b]) if layer is nn else x[a:b]
+        found = online(ds.stream_tensor([chunk], ids=["a"], sos=not k, eos=k == 1, names=("B", "L", None)))
+        out = found["of"]
+        assert (
+            found["plain"] is plain and type(out) is Output and out.others[1] == 3 and out.others[0].others is None
+        )
+        np.testing.assert_allclose(np.asarray(out.y["a"]), x.cumsum(0)[a:b], atol=1e-5)
+        np.testing.assert_array_equal(np.asarray(out.others[0].y["a"]), x[a:b] * 2)
+
+
+@pytest.mark.parametrize("layer", [nn, ds.nn])
+def test_an_engine_gives_dicts_of_dataclasses(layer):
+    class Returns(layer.Module):
+        def forward(self, x):
+            return Output(x.cumsum(1), (Output(x * 2),))
+
+    x = X[0].numpy()
+    out = ds.compile(Returns().eval(), ("B", "L", x.shape[1])).step({"a": x}, sos=["a"], eos=["a"])["a"]
+    np.testing.assert_allclose(out["y"], x.cumsum(0), atol=1e-5)
+    np.testing.assert_array_equal(out["others"][0]["y"], x * 2)

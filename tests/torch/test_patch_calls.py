@@ -445,3 +445,29 @@ def test_a_part_that_is_offline_within_a_model_that_streams():
     )
     model.rnn.online(), model.online(), model.rnn.offline()
     torch.testing.assert_close(streamed(copy.deepcopy(model), sequence[0]), want[0])
+
+
+@pytest.mark.parametrize("layer", [nn, ds.nn])
+def test_what_a_forward_raises_of_values_leaves_streams_as_they_were(layer):
+    class Checks(layer.Module):
+        def forward(self, x):
+            if not (x == x).all() or (x > 99).any():
+                raise ValueError("no such value")
+            y = x.cumsum(1)
+            assert not (y < 0).any(), "below"
+            return y
+
+    model, frames = ds.patch_module(Checks().eval()).online(), torch.ones(12, 3)
+
+    def call(at, value=1.0, eos=False):
+        x = frames[at : at + 4] * value
+        x = x if layer is nn else x.numpy()
+        return torch.as_tensor(
+            model(ds.stream_tensor([x], ids=["s"], sos=at == 0, eos=eos, names=NAMES))["s"].tolist()
+        )
+
+    first = call(0)
+    for value, kind, words in ((float("nan"), ValueError, "no such"), (-2.0, AssertionError, "below")):
+        with pytest.raises(kind, match=words):
+            call(4, value)
+    assert torch.equal(torch.cat([first, call(4), call(8, eos=True)]), frames.cumsum(0))

@@ -23,7 +23,7 @@ from ...online.held import undone
 from ...online.tracer import TRACER
 from ...operations import ELEMENTWISE, RELATIONS
 from ...stream.rules import Length
-from ...stream.tree import leaves, map_leaves
+from ...stream.tree import leaves, map_leaves, without_dataclasses
 from ..private import uncompiled
 from ..tensor import StreamTensor
 from .complex_pair import Complex
@@ -83,7 +83,7 @@ class TorchSource:
                 except DTypeError as error:
                     raise self._explained(error) from None
             held.settle(capture.noting)
-            return _tree(result)
+            return _tree(without_dataclasses(result))
 
     def _explained(self, error: DTypeError) -> DTypeError:
         """Say why types don't fit, where the model is of float64."""
@@ -100,7 +100,7 @@ class TorchSource:
         tensors = {k: torch.tensor(a, device=device) for k, a in inputs.items()}  # copies: forwards may write
         held = self._held
         with undone(held), self._evaluating(), self._unpatched(), torch.no_grad(), uncompiled(), _Choosing(held):
-            found = leaves(_tree(whole(self.model, tensors, by_name)))
+            found = leaves(_tree(without_dataclasses(whole(self.model, tensors, by_name))))
         arrays = [as_array(t) if isinstance(t, torch.Tensor) and not t.is_complex() else t for t in found]
         return [t.numpy(force=True) if isinstance(t, torch.Tensor) else np.asarray(t) for t in arrays]
 

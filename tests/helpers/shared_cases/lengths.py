@@ -21,6 +21,27 @@ def _lengths_asserted(self: Any, x: Any) -> Any:
     return y + (x[..., crop:-crop] if crop > 0 else x)
 
 
+@forward(BLC(4), lambda: {"line": nn.Linear(4, 4)}, reach=4)
+def _values_asserted(self: Any, x: Any) -> Any:
+    """What values say of a call serves in an assert and an if that raises."""
+    y = self.line(x)
+    assert (y == y).all() and not (y > 1e4).any(), "NaN"
+    if not (y < 1e4).all() or (x != x).any().item():
+        raise ValueError("NaN")
+    return y.cumsum(1)
+
+
+@forward(BLC(4), lambda: {"window": nn.Linear(4, 1)}, reach=4, delay=1)
+def _constants_laid_over_each_other(self: Any, x: Any) -> Any:
+    """As windows' envelopes, by which overlapped frames are divided."""
+    size = (1, (x.size(1) - 1) * 2 + 4)
+    y = F.fold(x.transpose(1, 2), size, (1, 4), stride=(1, 2))[:, 0, 0]
+    windows = self.window.weight.square().expand(1, x.size(1), -1).transpose(1, 2)
+    envelope = F.fold(windows, size, (1, 4), stride=(1, 2)).squeeze()
+    assert (envelope > 0).all()
+    return (y / (envelope + 1))[:, 1:-1]
+
+
 @forward(BCL(4), lambda: {"conv": nn.Conv1d(4, 4, 5)}, reach=8, delay=4)
 def _residual_cropped_by_the_difference(self: Any, x: Any) -> Any:
     y = self.conv(x)

@@ -63,6 +63,10 @@ CASES = {
         "vocos.heads.ISTFTHead", {"dim": 8, "n_fft": 16, "hop_length": 4, "padding": "center"},
         ("B", "L", 8), (40, 9), 2,
     ),
+    "vocos: Fourier head, same": (
+        "vocos.heads.ISTFTHead", {"dim": 8, "n_fft": 16, "hop_length": 4, "padding": "same"},
+        ("B", "L", 8), (40, 9, 1), 2,
+    ),
     "julius: resampling": (
         "julius.ResampleFrac", {"old_sr": 4, "new_sr": 3}, ("B", "L"), (200, 61, 4), 37,
     ),

@@ -1,0 +1,60 @@
+"""Whether all, or any, values of a call are true: what a forward asserts, as in ``assert x.isfinite().all()``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from .stand_in import StandIn
+from .stream_tensor import StreamTensor
+
+
+class Verdict(StandIn):
+    """What ``all`` or ``any`` over the batch say. It serves where a forward raises, and chooses nothing else.
+
+    Parameters
+    ----------
+    whole : StreamTensor
+    says : callable
+        ``(trusted) -> bool`` says whether it holds in this call; `trusted` where its values are not at hand.
+    refusing : callable
+        Raises for any other use.
+    """
+
+    def __init__(
+        self, whole: StreamTensor, says: Callable[[bool], bool], refusing: Callable[[], NoReturn]
+    ) -> None:
+        self._stand(whole, (), ())
+        self.says, self._refusing = says, refusing
+
+    @classmethod
+    def of(cls, x: StreamTensor, kind: str, refusing: Callable[[], NoReturn]) -> Verdict:
+        """Return what ``x.all()`` or ``x.any()`` say of all streams."""
+
+        def says(trusted: bool) -> bool:
+            return trusted if x.value is None else bool(getattr(x.value, kind)())
+
+        return cls(x, says, refusing)
+
+    def refuse(self, *_: object, **__: object) -> NoReturn:
+        self._refusing()
+
+    roles = property(refuse)
+    by_element = numel = permute = __bool__ = refuse
+
+    def opposite(self) -> Verdict:
+        """Return what says the contrary."""
+        return Verdict(self.base, lambda trusted: not self.says(not trusted), self._refusing)
+
+    def both(self, other: Verdict) -> Verdict:
+        """Return what says that this one and another hold."""
+        others = other.says if isinstance(other, Verdict) else self.refuse()
+        return Verdict(self.base, lambda trusted: self.says(trusted) and others(trusted), self._refusing)
+
+    def either(self, other: Verdict) -> Verdict:
+        """Return what says that one of two holds."""
+        return self.opposite().both(other.opposite()).opposite()
+
+    def item(self) -> Verdict:
+        """Return the same: it is one value."""
+        return self.opposite().opposite()
