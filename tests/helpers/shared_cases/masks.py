@@ -42,6 +42,13 @@ def _softmax(scores: Any, hidden: Any, v: Any) -> Any:
     return _softmax_weights(scores, hidden) @ v
 
 
+def _buckets(i: Any, ds: Any) -> Any:
+    """T5's: a number for each near distance, one for several far ones."""
+    d = (i[:, None] - i).clamp(min=0)
+    far = 4 + ((d.float().clamp(min=1) / 4).log() / math.log(8) * 4).long()
+    return ds.where(d < 4, d, ds.where(far < 7, far, ds.full_like(far, 7)))
+
+
 def _rotated(x: Any, cos: Any, sin: Any, ds: Any) -> Any:
     return x * cos + ds.cat([-x[..., 2:], x[..., :2]], -1) * sin
 
@@ -110,6 +117,13 @@ _SHARED: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
+def _positions(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    waves = i.float()[:, None] * ds.tensor([1.0, 0.5, 0.2, 0.1])
+    x = x + m.near(i.unsqueeze(0) + 2) + ds.cat([waves.sin(), waves.cos()], -1) * (i % 3 == 0).float()[:, None]
+    q, k, v = _heads(m, x)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=i[:, None] // 4 >= i // 4)
+
+
 def _shifted(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
     """Transformer-XL's scores of distances: those of a table, from far to near, moved by a pad and a view."""
     far = q @ m.distances(i.flip(0)).mT
@@ -128,11 +142,24 @@ def _shifted_both_ways(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, d
     return F.pad(scores, (0, 1)).softmax(-1)[..., :-1] @ v
 
 
+def _softmax_in_float(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    scores = ds.matmul(q, k.transpose(2, 3)) / math.sqrt(4)
+    scores += ds.full((x.size(1), x.size(1)), float("-inf")).triu(1)
+    return ds.matmul(F.softmax(scores.float(), dim=-1).type_as(q), v)
+
+
 def _clipped_positions(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
     """A learned term for each distance up to four."""
     near = m.near((i[:, None] - i[None, :]).clamp(-4, 4) + 4)[..., :2].permute(2, 0, 1).unsqueeze(0)
     scores = q @ k.transpose(-2, -1) / math.sqrt(4) + near
     return ds.where(i[:, None] >= i[None, :], scores, ds.finfo(scores.dtype).min).softmax(-1) @ v
+
+
+def _window_by_einsum(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    far = i[None, :] - i[:, None]
+    scores = ds.einsum("bhid,bhjd->bhij", q, k) / 4**0.5
+    weights = scores.masked_fill((far > 2).logical_or(far < -5), -1e9).softmax(-1)
+    return ds.einsum("bhij,bhjd->bhid", weights, v)
 
 
 def _masked_before_and_behind(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
@@ -241,6 +268,7 @@ for _attend in (
     _rotary,
     _written_under_another_name,
     _shifted,
+    _softmax_in_float,
     _clipped_positions,
     _masked_before_and_behind,
     _times_a_mask,
@@ -276,7 +304,9 @@ for _at, _read in enumerate(_SHARED.values()):
     )
 _entered("shifted-both-ways", _shifted_both_ways, reach=14, delay=2)
 _entered("expanded-positions", _expanded_positions, reach=14, delay=3)
+_entered("positions", _positions, delay=3)
 _entered("rows-by-gather", _rows_by_gather, native=False)
+_entered("window-by-einsum", _window_by_einsum, reach=14, delay=2)
 _entered(
     "left-chunks",
     lambda m, x, q, k, v, i, F, ds: _softmax(
@@ -387,6 +417,12 @@ _entered(
     "slopes-as-a-mask",
     lambda m, x, q, k, v, i, F, ds: F.scaled_dot_product_attention(
         q, k, v, attn_mask=(-m.slopes[:, None, None] * (i[:, None] - i)).masked_fill(i > i[:, None], float("-inf"))
+    ),
+)
+_entered(
+    "buckets",
+    lambda m, x, q, k, v, i, F, ds: _softmax(
+        q @ k.mT + m.near(_buckets(i, ds))[..., :2].permute(2, 0, 1), i > i[:, None], v
     ),
 )
 
