@@ -131,7 +131,7 @@ def values_that_differ(kind, cases):
 @pytest.mark.parametrize("kind", STREAMS)
 def test_values(kind):
     cases = [case for case in (*OPERATORS, *FUNCTIONS) if not RANDOM.search(case[0])]
-    assert values_that_differ(kind, few(cases, 3 * FEW, kind, "values")) == []
+    assert values_that_differ(kind, few(cases, 6 * FEW, kind, "values")) == []
 
 
 @pytest.mark.slow
