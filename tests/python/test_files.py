@@ -23,6 +23,7 @@ from dreamstream.cli import main as cli
 from dreamstream.engine import files
 from dreamstream.engine.text import KEY, parts_of, to_json, to_xml
 from dreamstream.errors import ClosedError, FormatError
+from dreamstream.models import SileroVAD
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -106,6 +107,20 @@ def test_the_same_bytes_in_every_process(whole):
         )
         assert done.returncode == 0, done.stderr.decode()
         assert done.stdout == whole
+
+
+def test_silero():
+    model = SileroVAD().eval()
+    given = os.environ.get("DREAMSTREAM_TEST_DATA")
+    weights = pathlib.Path(given or ".") / "silero_vad_16k.safetensors"
+    if weights.exists():
+        model.load_state_dict(weights)
+    engine = ds.compile(model, ("B", "L"), rate=16000)
+    loaded = ds.load(content(engine))
+    names = set(model.state_dict())
+    assert names <= set(weight_names(loaded))
+    assert answers(loaded, most=3000) == answers(engine, most=3000)
+    assert ds.verify(model, loaded).ok and (loaded.delay, loaded.rate) == (511, 16000)
 
 
 def weight_names(engine):
