@@ -3,11 +3,10 @@ capture, and leaves nothing behind.
 """
 
 import copy
-from typing import Any
 
 import numpy as np
 import pytest
-from random_graphs.idioms import T, X, held, net, refused
+from random_graphs.idioms import X, held, net, refused
 from random_graphs.trial import offline
 
 import dreamstream as ds
@@ -270,31 +269,6 @@ def test_a_course_that_depends_on_more_than_the_model(forward):
     again = online(ds.stream_tensor([x], sos=True, eos=True, **chunk))["a"].numpy()
     model.changed, _ = True, model.offline()
     assert np.allclose(again, model(ds.tensor(x[None])).numpy()[0], atol=1e-5)
-
-
-def test_weights_edited_between_calls():
-    """Eager calls use what the weights are; an engine has its own."""
-    lin = nn.Linear(4, 4)
-    model = net(lambda self, x: self.lin(x), lin=lin)
-    engine = ds.compile(model, T.spec)
-    online = ds.patch_module(model).online()
-    x = np.random.default_rng(0).standard_normal((6, 4), dtype=np.float32)
-
-    def said(stream: Any, part: Any, **flags: Any) -> Any:
-        return stream(ds.stream_tensor([part], names=("B", "L", "F"), ids=["a"], **flags))["a"].numpy()
-
-    def product(part: Any) -> Any:
-        return part @ lin.weight.numpy().T + lin.bias.numpy()
-
-    old = product(x)
-    for stream in (online, engine):
-        assert np.allclose(said(stream, x[:3], sos=True), old[:3], atol=1e-6)
-    with ds.no_grad():
-        lin.weight.copy_(ds.randn(4, 4))
-        lin.bias[...] = 1.0
-    assert np.allclose(said(online, x[3:], eos=True), product(x[3:]), atol=1e-6)
-    assert np.allclose(said(engine, x[3:], eos=True), old[3:], atol=1e-6)
-    assert not np.allclose(product(x[3:]), old[3:], atol=1e-2)
 
 
 def test_other_things_in_a_forward():

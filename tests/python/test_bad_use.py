@@ -379,16 +379,6 @@ def test_streams_by_hand():
     assert engine.ids == ["a"]
 
 
-def test_ended_streams_are_unknown():
-    engine, model = ds.compile(Small(), SPEC), ds.patch_module(Small()).online()
-    engine.step({"a": frames(5)}, sos="a", eos="a")
-    model(chunk(5, sos=True, eos=True))
-    for call in (lambda: engine.step({}, eos="a"), lambda: model(chunk(1)), lambda: model.reset("a")):
-        with pytest.raises(StreamIdError) as caught:
-            call()
-        assert caught.value.ids == ("a",)
-
-
 # ---------------------------------------------------------------------- modes
 
 
@@ -464,35 +454,3 @@ def test_tensors_of_other_entries():
         _ = outputs[0] + leaked
     np.testing.assert_array_equal(model(chunk(4, 1))["a"], twin(chunk(4, 1))["a"])
     assert model.live_ids == ["a"]
-
-
-class Course(nn.Module):
-    """A forward whose course is set from outside."""
-
-    def __init__(self):
-        super().__init__()
-        self.a, self.b = nn.Conv1d(1, 1, 2), nn.Conv1d(1, 1, 2)
-        self.__dict__["course"] = "ab"
-
-    def forward(self, x):
-        for name in self.course:
-            x = getattr(self, name)(x)
-        return x
-
-
-@pytest.mark.parametrize("course", ["a", "aba", "ba", "bb", ""])
-def test_a_forward_that_changes_its_course(course):
-    """While streams live, each call runs the same operations on the same weights."""
-    model, twin = ds.patch_module(Course()).online(), ds.patch_module(Course()).online()
-    twin.load_state_dict(model.state_dict())
-    for m in (model, twin):
-        m(chunk(6, sos=True))
-    model.__dict__["course"] = course
-    with pytest.raises(ModeError):
-        model(chunk(4))
-    assert model.live_ids == ["a"]
-    model.__dict__["course"] = "ab"
-    np.testing.assert_array_equal(model(chunk(4))["a"], twin(chunk(4))["a"])
-    model.reset()
-    model.__dict__["course"] = course
-    model(chunk(6, sos=True))  # with no live stream the script starts afresh

@@ -109,7 +109,7 @@ def test_from_every_step_on_the_losses_are_the_same_bits(front, variant, kind, a
     source = loader_of(kind, variant)
     history = whole.fit(*source, epochs=2)
     assert len(losses.found) == whole.steps > (8 if variant == VARIANTS[0] and accumulate == 1 else 3)
-    every = front == "dreamstream" and kind == "loader"
+    every = front == "dreamstream" and kind == "loader" and variant == VARIANTS[0] and accumulate == 1
     for step in range(1, whole.steps + 1, 1 if every else 4):
         again = Losses()
         other = trainer_of(front, variant, seed=9, callbacks=[again], accumulate=accumulate)
@@ -188,7 +188,8 @@ def test_what_is_drawn_is_the_same(front, variant, tmp_path):
     losses = Losses(tmp_path)
     whole = trainer_of(front, variant, callbacks=[losses], network=dropping)
     loss = whole.epoch(*loader_of("loader", variant))
-    for step in range(1, whole.steps, 1 if front == "dreamstream" else 16):
+    every = front == "dreamstream" and variant == VARIANTS[0]
+    for step in range(1, whole.steps, 1 if every else 16):
         again = Losses()
         other = trainer_of(front, variant, 9, callbacks=[again], network=dropping)
         other.resume(tmp_path / f"{step}")
@@ -242,7 +243,7 @@ class Halved:
     ("front", "variant", "kills"),
     [
         ("dreamstream", VARIANTS[0], ((1, "step"), (4, "half"), (7, "step"), (8, "written"))),
-        ("dreamstream", VARIANTS[2], ((2, "half"), (3, "step"))),
+        pytest.param("dreamstream", VARIANTS[2], ((2, "half"), (3, "step")), marks=pytest.mark.slow),
         pytest.param("torch", VARIANTS[0], ((5, "step"), (8, "half")), marks=pytest.mark.slow),
     ],
 )

@@ -75,55 +75,11 @@ def test_a_single_id_needs_no_list(engine):
     assert engine.ids == ["a"]
 
 
-def test_outputs_are_owned(engine):
-    """Neither what callers do to inputs nor to outputs reaches a stream."""
-    twin = ds.compile(Tagger(), SPEC)
-    for n in range(4):
-        x, flags = frames(7, n), {"sos": "a" * (n == 0), "eos": "a" * (n == 3)}
-        flags = {k: v or () for k, v in flags.items()}
-        got, want = engine.step({"a": x}, **flags)["a"], twin.step({"a": frames(7, n)}, **flags)["a"]
-        np.testing.assert_array_equal(got, want)
-        assert got.flags.writeable and got.flags.owndata and got.flags.c_contiguous
-        x[...] = got[...] = np.nan
-
-
 def test_tensors_and_lists_are_chunks(engine):
     x = frames(12)
     want = engine.step({"w": x}, sos="w")["w"]
     for i, given in [("t", ds.tensor(x)), ("l", x.tolist()), ("d", {"x": x})]:
         np.testing.assert_array_equal(engine.step({i: given}, sos=i)[i], want)
-
-
-def test_calls_with_stream_tensors(engine):
-    """As a step, and as the patched module: values, lengths, starts, flags, rate."""
-    model, twin = ds.patch_module(Tagger()).online(), ds.compile(Tagger(), SPEC)
-    done = {"a": 0, "b": 0}
-    for n, (lengths, sos, eos) in enumerate([((9, 2), True, False), ((0, 5), False, [False, True])]):
-        chunks = [frames(k, n) for k in lengths]
-        y = engine(ds.stream_tensor(chunks, ids=["a", "b"], sos=sos, eos=eos))
-        e = model(ds.stream_tensor(chunks, ids=["a", "b"], sos=sos, eos=eos))
-        s = twin.step(dict(zip("ab", chunks)), ["a", "b"] if sos is True else (), ["b"] if eos else ())
-        assert y.meta == e.meta and y.starts == e.starts == tuple(done.values()) and y.dims == e.dims
-        assert y.rate == 50 and e.rate == Fraction(1, 2) and y.shape == e.shape
-        for i in done:
-            np.testing.assert_array_equal(y[i], s[i])
-            np.testing.assert_allclose(y[i], e[i], atol=1e-6)
-            done[i] += len(s[i])
-    y = engine(ds.stream_tensor([frames(4)], ids="a", sos=True, restart=True))
-    assert y.starts == (0,) and engine.ids == ["a"]
-
-
-def test_streams_by_hand(engine):
-    want = whole(Tagger(), frames(11))
-    with engine.stream("dora") as s:
-        parts = [s.step(frames(11)[:, :4]), s.step(frames(11)[:, 4:]), s.finish()]
-    np.testing.assert_allclose(np.concatenate(parts), want, atol=1e-6)
-    with engine.stream("dora") as s:
-        np.testing.assert_allclose(s.finish(frames(11)), want, atol=1e-6)
-    with engine.stream("dora") as s:
-        s.step(frames(3))
-        assert engine.ids == ["dora"]
-    assert engine.ids == []
 
 
 # ---------------------------------------------------------------------- several inputs
@@ -237,55 +193,6 @@ def test_pooled_outputs_of_calls():
 # ---------------------------------------------------------------------- states
 
 
-def test_snapshot_and_restore(engine):
-    """Into the same engine, or another of the same model, at any point; the bits go on."""
-    for n in range(12):
-        other = ds.compile(Tagger(), SPEC, rate=100, verify=False, threads=2)
-        engine.step({"a": frames(n)}, sos="a")
-        data = engine.snapshot("a")
-        assert isinstance(data, bytes) and engine.snapshot("a") == data
-        i = other.restore(memoryview(data))
-        assert other.ids == [i] and other.restore(bytearray(data), "named") == "named"
-        engine.restore(data, "copy")
-        want = engine.step({"a": frames(6, 1)}, eos="a")["a"]
-        np.testing.assert_array_equal(other.step({i: frames(6, 1)}, eos=i)[i], want)
-        np.testing.assert_array_equal(engine.step({"copy": frames(6, 1)}, eos="copy")["copy"], want)
-
-
-def test_names_of_restored_streams(engine):
-    engine.step({"restored-0": frames(3)}, sos="restored-0")
-    data = engine.snapshot("restored-0")
-    names = [engine.restore(data) for _ in range(3)]
-    assert len({*names, "restored-0"}) == 4 and set(engine.ids) == {*names, "restored-0"}
-
-
-def test_growing_states():
-    """A layer that waits for the end: its state grows, and is saved and forked as it is."""
-    model = nn.LSTM(3, 4, batch_first=True, bidirectional=True)
-
-    class Wait(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.rnn = model
-
-        def forward(self, x):
-            return self.rnn(x.transpose(1, 2))[0]
-
-    engine = ds.compile(Wait(), SPEC, unstreamable="buffer")
-    assert engine.delay == math.inf and engine.state_bytes_per_frame == 12
-    engine.step({"a": frames(100)}, sos="a")
-    small = len(engine.snapshot("a"))
-    engine.step({"a": frames(50, 1)})
-    assert len(engine.snapshot("a")) == small + 50 * 12
-    engine.fork("a", "b")
-    engine.restore(engine.snapshot("b"), "c")
-    out = engine.step({i: frames(7, 2) for i in "abc"}, eos=["a", "b", "c"])
-    want = whole(Wait(), np.hstack([frames(100), frames(50, 1), frames(7, 2)]))
-    for i in "abc":
-        np.testing.assert_array_equal(out[i], out["a"])
-    np.testing.assert_allclose(out["a"], want, atol=1e-5)
-
-
 def aligned(n):
     return -(-n // 64) * 64
 
@@ -326,46 +233,6 @@ def test_facts(engine):
     for word in ("conv1d", "lstm", "linear", "log_softmax", f"{engine.state_size} bytes", "delay 4", "bits: yes"):
         assert word in text
     assert repr(engine) == "Engine(Tagger, 0 streams live)"
-
-
-@pytest.mark.parametrize(
-    ("layers", "delay", "field"),
-    [
-        ([nn.Linear(3, 3)], 0, 1),
-        ([nn.Conv1d(3, 3, 7)], 6, 7),
-        ([nn.Conv1d(3, 3, 7, padding=3)], 3, 7),
-        ([nn.Conv1d(3, 3, 7, padding="causal")], 0, 7),
-        ([nn.Conv1d(3, 3, 3, dilation=4, padding=(8, 0))], 0, 9),
-        ([nn.Conv1d(3, 3, 3, stride=3)], 2, 3),
-        ([nn.ConvTranspose1d(3, 3, 4, stride=2, padding=1)], 1, 2),
-        ([nn.ConvTranspose1d(3, 3, 4, stride=4)], 0, 1),
-        ([nn.Conv1d(3, 3, 2, stride=2), nn.Conv1d(3, 3, 2, stride=2)], 3, 4),
-        ([nn.Delay(5)], 0, 6),
-        ([nn.Conv1d(3, 3, 9) for _ in range(10)], 80, 81),
-        ([nn.Conv1d(3, 3, 3, stride=s, padding=1) for s in (1, 2, 3, 1)], 10, 21),
-        ([nn.Conv1d(3, 3, 3, padding=1), nn.MaxPool1d(2), nn.Conv1d(3, 3, 3, stride=2, padding=1)], 4, 8),
-    ],
-)
-def test_delay_and_field(layers, delay, field):
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layers = nn.Sequential(*layers)
-
-        def forward(self, x):
-            linear = isinstance(layers[0], nn.Linear)
-            return self.layers(x.transpose(1, 2) if linear else x)
-
-    engine = ds.compile(Model(), SPEC)
-    assert (engine.delay, engine.receptive_field) == (delay, field)
-    seen = 0  # the delay is that of the frame that waits longest
-    out, ratio = [], engine.rate / engine.outputs[0].rate
-    for n in range(100):
-        y = engine.step({"a": frames(1, n)}, sos="a" if n == 0 else ())["a"]
-        for _ in range(y.shape[engine.stream_axis(0)]):
-            out.append(n - math.floor(seen * ratio))
-            seen += 1
-    assert max(out) == delay
 
 
 def test_idle(engine):

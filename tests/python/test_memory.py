@@ -55,6 +55,23 @@ OPENS = """
     assert engine.ids == []
 """
 
+REFUSED = """
+    engine = ds.compile(Model().eval(), ("B", 4, "L"), max_streams=1)
+    engine.step({{"a": np.ones((4, 6), np.float32)}}, sos="a")
+    data = engine.snapshot("a")
+    wrong = [(data[:-8], "b"), (data[:60] + b"?" + data[61:], "b"), (b"", "b"), (data, "a"), (data, "b")]
+
+    def step(k):
+        for state, stream in wrong:
+            try:
+                engine.restore(state, stream)
+            except (ds.FormatError, ds.StreamIdError, ds.StreamLimitError):
+                continue
+            raise AssertionError("restored")
+
+    report(step, 500, {n})
+"""
+
 AUDIO = """
     class FrontEnd(nn.Module):
         def __init__(self):
@@ -144,6 +161,10 @@ def test_opens_and_closes(threads, n):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_hour_of_audio(threads):
     assert run(AUDIO, n=36_000 - 200, threads=threads)["calls"] == 0
+
+
+def test_refused_states():
+    run(REFUSED, n=5000)
 
 
 def test_eager_calls():

@@ -236,18 +236,6 @@ def test_scales_of_others(change):
         ds.load(broken)
 
 
-def test_command_line(tmp_path, capsys):
-    from dreamstream.cli import main
-
-    wide, narrow = tmp_path / "wide.dsm", tmp_path / "narrow.dsm"
-    engine = compiled()
-    engine.save(wide)
-    assert main(["convert", str(wide), str(narrow), "--weights", "bf16"]) == 0
-    assert narrow.read_bytes() == content(compiled(weights="bf16"))
-    assert main(["info", str(narrow)]) == 0
-    assert "BF16" in capsys.readouterr().out
-
-
 def test_the_forward_runs_as_often_as_in_fp32(capsys: Any) -> None:
     """The graph that is compared and the one that is stored narrow are of one capture."""
 

@@ -3,10 +3,7 @@
 import copy
 import math
 import pickle
-import subprocess
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +12,6 @@ from small_model import Model, frames
 import dreamstream as ds
 from dreamstream import nn
 from dreamstream.errors import ModeError, NotStreamableError, StreamIdError
-
-HELPERS = Path(__file__).parents[1] / "helpers"
 
 
 def stream(n, seed=0, ids="a", **flags):
@@ -152,34 +147,6 @@ def test_variants_of_training_are_taken():
     assert ds.patch_module(model, "chunk-wise-aligned") is model
 
 
-def test_offline_is_the_untouched_model():
-    """Its products may go to OpenBLAS, so bits are not compared."""
-    model, x = ds.patch_module(Model()), ds.tensor(frames(21)[None])
-    np.testing.assert_allclose(model(x), Model()(x), atol=1e-6)
-    np.testing.assert_allclose(model.online().offline()(x), Model()(x), atol=1e-6)
-
-
-def test_offline_keeps_live_streams():
-    """One can validate in mid-file."""
-    model, twin = under_way()
-    model.offline()
-    x = ds.tensor(frames(30)[None])
-    np.testing.assert_allclose(model(x), Model()(x), atol=1e-6)
-    assert model.live_ids == ["a"]
-    same(model.online()(stream(7, 1)), twin(stream(7, 1)))
-
-
-def test_weights_can_change_while_streams_live():
-    """Eager mode reads the weights as they are: after the change, as if they had always been so."""
-    model = ds.patch_module(nn.Linear(3, 2)).online()
-    x = ds.stream_tensor([frames(4).T], ids="a", names=("B", "L", "F"), sos=True)
-    model(x)
-    model.weight.numpy()[...] = 2
-    model.bias.numpy()[...] = 1
-    y = model(ds.stream_tensor([frames(4).T], ids="a", names=("B", "L", "F")))
-    np.testing.assert_allclose(y["a"], frames(4).T.sum(1, keepdims=True).repeat(2, 1) * 2 + 1, rtol=1e-6)
-
-
 def test_a_layer_alone_and_inside():
     """A submodule that is called by itself has streams of its own."""
     model, twin = under_way()
@@ -268,33 +235,6 @@ def test_states_travel():
     model.reset()
     model.set_state(states)
     same(model(ds.stream_tensor([frames(6, 1), frames(6, 2)], ids=["a", "b"], eos=True)), want)
-
-
-PROCESS = """
-import pickle, sys
-import numpy as np
-import dreamstream as ds
-sys.path.insert(0, sys.argv[1])
-from small_model import Model, frames
-states, n = pickle.load(sys.stdin.buffer)
-model = ds.patch_module(Model()).online()
-model.set_state(states)
-y = model(ds.stream_tensor([frames(n, 1)] * len(states), ids=list(states), eos=True))
-engine = ds.compile(Model(), ("B", 3, "L"), verify=False)
-pickle.dump((y.meta, y.starts, y.value), sys.stdout.buffer)
-"""
-
-
-def test_states_go_on_in_a_fresh_process():
-    model = patched()
-    model(ds.stream_tensor([frames(9), frames(4)], ids=["a", "b"], sos=True))
-    given = pickle.dumps((model.get_state(), 7))
-    done = subprocess.run([sys.executable, "-c", PROCESS, str(HELPERS)], input=given, capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
-    meta, starts, value = pickle.loads(done.stdout)
-    want = model(ds.stream_tensor([frames(7, 1)] * 2, ids=["a", "b"], eos=True))
-    assert meta == want.meta and starts == want.starts
-    np.testing.assert_array_equal(value, want.value)
 
 
 # ---------------------------------------------------------------------- copies

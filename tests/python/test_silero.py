@@ -126,15 +126,6 @@ def test_any_chunks_give_the_same_bits(kind, sample_rate):
         np.testing.assert_allclose(alone, offline, atol=1e-5)
 
 
-def test_sample_by_sample():
-    samples = noise(1300)
-    engine = Engine(random_model())
-    out = [engine.feed({"a": s[None]}, ["a"] if i == 0 else [], [])["a"] for i, s in enumerate(samples)]
-    assert [i for i, o in enumerate(out) if len(o)] == [511, 1023]
-    whole = Engine(random_model()).feed({"a": samples}, ["a"], [])["a"]
-    assert np.concatenate(out).tobytes() == whole.tobytes()
-
-
 def test_what_an_engine_says():
     engine = Engine(random_model()).engine
     assert (engine.delay, engine.outputs[0].rate, engine.outputs[0].dimensions) == (511, 31.25, ("B", "L"))

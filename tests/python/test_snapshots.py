@@ -10,13 +10,13 @@ from pathlib import Path
 import golden_snapshot
 import numpy as np
 import pytest
-from processes import HELPERS, SETTINGS, VARIANTS, printed
+from processes import HELPERS, VARIANTS, printed
 from small_model import frames
 from snapshot_bytes import build, parse, seal
 
 import dreamstream as ds
 from dreamstream import nn
-from dreamstream.errors import FormatError, StreamBusyError, StreamIdError, StreamLimitError
+from dreamstream.errors import FormatError
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 SPEC = ("B", 3, "L")
@@ -48,15 +48,18 @@ def moved(what, file, setting):
     return json.loads(printed("-m", "ds_laws.moved", what, file, cwd=HELPERS, setting=setting))
 
 
-def test_moved_to_other_settings(tmp_path):
-    """Taken under the best kernels and under the reference, restored everywhere: the same bits, all models."""
+@pytest.mark.parametrize(
+    "settings", [[VARIANTS[0], VARIANTS[-1]], pytest.param(VARIANTS[1:-1], marks=pytest.mark.slow)]
+)
+def test_moved_to_other_settings(tmp_path, settings):
+    """Taken under the best kernels and under the reference, restored under either: the same bits, all models."""
     best = VARIANTS[-1]
     files = {name: tmp_path / f"{name}.json" for name in {best, "ref"}}
     taken = {name: moved("take", file, name) for name, file in files.items()}
     assert taken["ref"]["kernels"] == "ref" and taken["ref"]["hashes"] == taken[best]["hashes"]
     assert files["ref"].read_text() == files[best].read_text(), "other bytes"
     assert len(taken["ref"]["hashes"]) > 30
-    for setting in SETTINGS:
+    for setting in settings:
         gone = moved("go", files[best], setting)
         assert gone["kernels"] == setting
         assert gone["hashes"] == taken[best]["hashes"], setting
@@ -200,34 +203,6 @@ def test_differences_that_are_wrong():
 
 
 # ---------------------------------------------------------------------- ids and limits
-def test_ids_and_limits():
-    engine = compiled(max_streams=2)
-    engine.step({"a": frames(9)}, sos="a")
-    data = engine.snapshot("a")
-    with pytest.raises(StreamIdError, match="live already") as refused:
-        engine.restore(data, "a")
-    assert refused.value.ids == ("a",) and engine.snapshot("a") == data
-    engine.restore(data, "b")
-    attempts = [
-        lambda: engine.restore(data, "c"),
-        lambda: engine.fork("a", "c"),
-        lambda: engine.step({"c": frames(3)}, sos="c"),
-    ]
-    for attempt in attempts:
-        with pytest.raises(StreamLimitError, match="2 streams are open") as full:
-            attempt()
-        assert full.value.ids == ("c",)
-    with pytest.raises(StreamLimitError) as full:
-        engine.step({"a": frames(3), "c": frames(1)}, sos="c")
-    assert full.value.ids == ("c",) and engine.snapshot("a") == data
-    assert sorted(engine.ids) == ["a", "b"]
-    engine.step({"a": frames(3), "c": frames(1)}, sos="c", eos="a")  # the one goes, the other comes
-    with pytest.raises(StreamIdError):
-        engine.snapshot("a")
-    assert sorted(engine.ids) == ["b", "c"]
-    assert issubclass(StreamBusyError, RuntimeError) and issubclass(FormatError, ValueError)
-
-
 # ---------------------------------------------------------------------- idle streams
 def test_idle_streams_are_put_away_and_come_back():
     """As the documentation of `idle` shows it: two places for ten callers, none of whom notices."""
@@ -265,67 +240,6 @@ def test_idle_is_a_number_of_seconds():
 
 
 # ---------------------------------------------------------------------- memory
-LEAKS = """
-    import gc, json, os
-    import numpy as np
-    import dreamstream as ds
-    from dreamstream import _core, nn
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = nn.Conv1d(4, 8, 5, stride=2, padding=2)
-            self.rnn = nn.LSTM(8, 8, batch_first=True)
-            self.all = nn.GRU(4, 2, batch_first=True, bidirectional=True)
-
-        def forward(self, x):
-            return self.rnn(self.conv(x).transpose(1, 2))[0], self.all(x.transpose(1, 2))[0]
-
-    engine = ds.compile(Model().eval(), ("B", 4, "L"), unstreamable="buffer", verify=False, max_streams=6)
-    x = np.ones((4, 30), np.float32)
-    engine.step({"a": x}, sos="a")
-
-    def act(k):
-        data = engine.snapshot("a")
-        engine.restore(data, "b")
-        engine.fork("b", "c")
-        engine.step({"b": x, "c": x[:, :7], "d": x}, sos="d", eos="c")
-        for bad in (data[:-8], data[:60] + b"?" + data[61:], b"", data[:-16] + bytes(16)):
-            try:
-                engine.restore(bad, "bad")
-            except ds.FormatError:
-                pass
-        for stream in ("a", "b"):
-            try:
-                engine.restore(data, stream)
-            except ds.StreamIdError:
-                pass
-        engine.reset(["b", "d"])
-
-    def resident():
-        gc.collect()
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
-
-    for k in range(1000):
-        act(k)
-    before = resident()
-    for k in range(10_000):
-        act(k)
-    print(json.dumps([before, resident(), engine.ids]))
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-def test_nothing_leaks():
-    """Ten thousand streams saved, restored, forked, stepped, dropped, and forty thousand refusals."""
-    script = [sys.executable, "-c", textwrap.dedent(LEAKS)]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    before, after, ids = json.loads(done.stdout)
-    assert ids == ["a"] and after - before < 1024, f"{after - before} KiB more"
-
-
 MANY = """
     import gc, json, os
     import numpy as np

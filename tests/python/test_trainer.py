@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 from recipes import ctc
+from turns import by_turns
 
 import dreamstream as ds
 from dreamstream.errors import LossError, ModeError, ShapeError, StreamIdError, StreamMismatchError
@@ -129,8 +130,7 @@ def trained_on_a_dict(lib, variant):
     return [trainer.epoch(*arrays()) for _ in range(2)], weights(trainer)
 
 
-@pytest.mark.parametrize("name", SOURCES)
-@pytest.mark.parametrize("variant", VARIANTS[::2])
+@pytest.mark.parametrize(("name", "variant"), by_turns(SOURCES, VARIANTS[::2]))
 def test_all_sources_train_alike(lib, name, variant, monkeypatch):
     (inputs, targets), (losses, wanted) = arrays(), trained_on_a_dict(lib, variant)
     got = trainer_of(lib, model_of(lib, variant=variant))
@@ -197,8 +197,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("form", "variant"), by_turns(FORMS, VARIANTS))
 def test_forms_of_outputs(lib, form, variant):
     inputs, targets = arrays()
     make, pick = FORMS[form]

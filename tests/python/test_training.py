@@ -227,46 +227,6 @@ def test_what_chunks_keep_does_not_grow():
     assert sizes[1] - sizes[0] < 50
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(("kind", "parts"), [(Recogniser, layers), (Conformer, block)])
-def test_gradients_are_those_of_the_torch_front_end(kind, parts, variant):
-    torch = pytest.importorskip("torch")
-
-    class Twin(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            parts(self, torch.nn)
-
-        forward = kind.forward
-
-    ours, theirs = made(kind), Twin().double()
-    theirs.load_state_dict({k: torch.tensor(v.numpy()) for k, v in ours.state_dict().items()})
-    data = recordings()
-    for model in (ours, theirs):
-        ds.patch_module(model, train_variant=variant).train().online()
-    optimizers = [ds.optim.SGD(ours.parameters(), 0.01), torch.optim.SGD(theirs.parameters(), 0.01)]
-    for seed in (6, 7):
-        waiting = [0, 0]
-        for x in calls(data, seed):
-            twin = ds.stream_tensor([torch.tensor(r.T) for r in x.rows()], ids=x.ids, sos=x.sos, eos=x.eos)
-            for k, (model, given) in enumerate(((ours, x), (theirs, twin))):
-                y = model(given)
-                loss = y.square().sum()
-                if variant == VARIANTS[0]:
-                    optimizers[k].zero_grad()
-                    loss.backward()
-                    optimizers[k].step()
-                else:
-                    waiting[k] = waiting[k] + loss
-        if variant != VARIANTS[0]:
-            for k, total in enumerate(waiting):
-                optimizers[k].zero_grad()
-                total.backward()
-                optimizers[k].step()
-    for (name, p), q in zip(ours.named_parameters(), theirs.parameters()):
-        np.testing.assert_allclose(p.numpy(), q.detach().numpy(), atol=1e-11, err_msg=name)
-
-
 # ---------------------------------------------------------------------- what is refused
 BACKWARDS = {
     "a sum": lambda lib, y, weights: y.square().sum().backward(),
@@ -452,32 +412,6 @@ def test_what_was_given_in_evaluation_is_known_in_training(rng):
     y = model.train()(ds.stream_tensor([x[:, 9:]], ids="a", eos=True), None)
     y.square().sum().backward()
     assert np.abs(model.voice.weight.grad.numpy()).sum() > 0
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_trainers_of_both_front_ends_take_the_same_steps(variant):
-    torch = pytest.importorskip("torch")
-
-    class Twin(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            layers(self, torch.nn)
-
-        forward = Recogniser.forward
-
-    ours, theirs = made(Recogniser), Twin().double()
-    theirs.load_state_dict({k: torch.tensor(v.numpy()) for k, v in ours.state_dict().items()})
-    data = recordings()
-    targets = {i: np.ones((-(-n // 2), 2)) for i, n in FILES.items()}
-    losses = []
-    for model, library, make in ((ours, ds, np.asarray), (theirs, torch, torch.tensor)):
-        loss = F.mse_loss if library is ds else torch.nn.functional.mse_loss
-        ds.patch_module(model, variant).train()
-        optimizer = library.optim.Adam(model.parameters(), 0.01)
-        trainer = ds.train.ChunkTrainer(model, optimizer, loss, chunk=5, lanes=2)
-        inputs = {i: make(x) for i, x in data.items()}
-        losses.append([trainer.epoch(inputs, {i: make(t) for i, t in targets.items()}) for _ in range(5)])
-    np.testing.assert_allclose(*losses, rtol=1e-9)
 
 
 def test_a_new_module_has_to_be_told_to_train():

@@ -15,17 +15,6 @@ idiom, refused = IDIOMS.idiom, IDIOMS.refused
 
 
 # ---------------------------------------------------------------- masks
-@idiom(Context())
-def sdpa_is_causal(m, x):
-    return merge(m, F.scaled_dot_product_attention(*split(m, x), is_causal=True))
-
-
-@idiom(Context(chunk=4))
-def blocks_of_positions(m, x):
-    i = torch.arange(x.size(1)) // 4
-    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=i[:, None] >= i[None]))
-
-
 def looped(size, chunk, left):
     mask = torch.zeros(size, size, dtype=torch.bool)
     for i in range(size):
@@ -71,13 +60,6 @@ def rows_that_see_nothing_zeroed(m, x):
 
 
 @idiom(Context())
-def generated(m, x):
-    mask = nn.Transformer.generate_square_subsequent_mask(x.size(1))
-    q, k, v = split(m, x)
-    return merge(m, ((q / math.sqrt(HEAD)) @ k.mT + mask).softmax(-1) @ v)
-
-
-@idiom(Context())
 def buffer_by_where(m, x):
     """As GPT-2 does it: two lengths, and a number in a tensor."""
     q, k, v = split(m, x)
@@ -90,21 +72,6 @@ def buffer_by_where(m, x):
 
 
 @idiom(Context())
-def added_numbers(m, x):
-    mask = (1.0 - torch.tril(torch.ones(x.size(1), x.size(1)))) * -10000.0
-    q, k, v = split(m, x)
-    return merge(m, (q @ k.mT / HEAD**0.5 + mask[None, None]).softmax(-1) @ v)
-
-
-@idiom(Context())
-def least_number(m, x):
-    q, k, v = split(m, x)
-    att = q @ k.mT * HEAD**-0.5
-    att.masked_fill_(future(x), -torch.finfo(att.dtype).max)
-    return merge(m, att.softmax(dim=-1) @ v)
-
-
-@idiom(Context())
 def many_dimensions(m, x):
     seen = (~future(x)).unsqueeze(0).unsqueeze(1).expand(x.size(0), HEADS, -1, -1)
     q, k, v = split(m, x)
@@ -112,54 +79,11 @@ def many_dimensions(m, x):
     return merge(m, att.softmax(-1).masked_fill(seen.eq(False), 0.0) @ v)
 
 
-@idiom(Context(chunk=3), delay=5)
-def strided_mask(m, x):
-    """A mask at the rate of the input, strided to that of the attention."""
-    n = x.size(1)
-    i = torch.arange(n)
-    seen = (i[:, None] // 6 >= i // 6)[None]
-    y = m.down(F.pad(x, (0, 0, 1, 1)).transpose(1, 2)).transpose(1, 2)
-    return merge(m, F.scaled_dot_product_attention(*split(m, y), attn_mask=seen[:, ::2, ::2][:, None]))
-
-
-@idiom(Context(), delay=2)
-def strided_mask_of_ends(m, x):
-    """As convolutions without padding shorten it."""
-    y = m.down(x.transpose(1, 2)).transpose(1, 2)
-    seen = ~future(x)[None]
-    return merge(m, F.scaled_dot_product_attention(*split(m, y), attn_mask=seen[:, :-2:2, :-2:2]))
-
-
 @idiom(Context(), delay=2)
 def strided_mask_of_starts(m, x):
     y = m.down(x.transpose(1, 2)).transpose(1, 2)
     seen = ~future(x)[None]
     return merge(m, F.scaled_dot_product_attention(*split(m, y), attn_mask=seen[:, 2::2, 2::2]))
-
-
-@idiom(Context(chunk=4), delay=8)
-def derived_length(m, x):
-    y = m.down(x.transpose(1, 2)).transpose(1, 2)
-    n = (x.size(1) - 3) // 2 + 1
-    i = torch.arange(n)
-    return merge(m, F.scaled_dot_product_attention(*split(m, y), attn_mask=i[:, None] // 4 >= i // 4))
-
-
-@idiom(Context(chunk=4), delay=8)
-def cut_to_derived_length(m, x):
-    i = torch.arange(x.size(1))
-    seen = i[:, None] // 4 >= i // 4
-    y = m.down(x.transpose(1, 2)).transpose(1, 2)
-    seen = seen[: y.size(1), : y.size(1)]
-    return merge(m, F.scaled_dot_product_attention(*split(m, y), attn_mask=seen))
-
-
-@idiom(Context())
-def padding_mask_too(m, x):
-    """A mask of lengths, which holds everywhere, and one of positions."""
-    seen = (torch.arange(x.size(1))[None] < x.size(1))[:, None, None] & ~future(x)
-    q, k, v = split(m, x)
-    return merge(m, (q @ k.mT).masked_fill(~seen, -1e30).softmax(-1) @ v)
 
 
 @idiom(Context())
@@ -254,16 +178,6 @@ def joined_heads_reshaped(m, x):
 
 
 @idiom(Context())
-def joined_with_a_mask(m, x):
-    """baddbmm with a mask for every batch and head."""
-    B, L, C = x.shape
-    q, k, v = (y.flatten(0, 1) for y in split(m, x))
-    mask = torch.zeros(L, L).masked_fill(future(x), -1e9).expand(B * HEADS, L, L)
-    att = torch.baddbmm(mask, q, k.mT, alpha=0.4).softmax(-1)
-    return merge(m, torch.bmm(att, v).unflatten(0, (B, HEADS)))
-
-
-@idiom(Context())
 def bloom(m, x):
     """A term for each key and head, repeated for all of the batch."""
     B, L, C = x.shape
@@ -274,24 +188,6 @@ def bloom(m, x):
     att = F.softmax(att, dim=-1, dtype=torch.float32).to(q.dtype)
     y = torch.bmm(att.view(B * HEADS, L, -1), v)
     return merge(m, y.view(B, HEADS, L, HEAD))
-
-
-@idiom(Context())
-def by_einsum(m, x):
-    q, k, v = (y.unflatten(-1, (HEADS, HEAD)) for y in (m.q(x), m.k(x), m.v(x)))
-    att = torch.einsum("bqhd,bkhd->bhqk", q * HEAD**-0.5, k)
-    att = att.masked_fill(future(x), -math.inf).softmax(dim=3)
-    return m.out(torch.einsum("bhqk,bkhd->bqhd", att, v).flatten(2))
-
-
-@idiom(Context())
-def time_first_einsum(m, x):
-    y = x.transpose(0, 1)
-    q, k, v = (z.view(z.size(0), z.size(1), HEADS, HEAD) for z in (m.q(y), m.k(y), m.v(y)))
-    att = torch.einsum("ibnd,jbnd->bnij", q, k) * HEAD**-0.5
-    att = att.masked_fill(future(y, 0)[None, None], -1e30)
-    out = torch.einsum("bnij,jbnd->ibnd", F.softmax(att, dim=-1), v)
-    return m.out(out.reshape(out.size(0), out.size(1), WIDTH)).transpose(0, 1)
 
 
 @idiom(Context())
@@ -327,37 +223,6 @@ def values_first(m, x):
 
 
 @idiom(Context())
-def channels_first(m, x):
-    z = x.transpose(1, 2)
-    B, C, L = z.shape
-    q, k, v = (
-        F.conv1d(z, layer.weight[..., None], layer.bias).view(B, HEADS, HEAD, L) for layer in (m.q, m.k, m.v)
-    )
-    att = torch.matmul(q.transpose(2, 3), k) / math.sqrt(HEAD)
-    att = att.masked_fill(future(x), -1e4).softmax(-1)
-    return torch.matmul(att, v.transpose(2, 3)).transpose(2, 3).reshape(B, C, L).transpose(1, 2)
-
-
-@idiom(Context())
-def multihead_time_first(m, x):
-    y = x.transpose(0, 1)
-    return m.heads(y, y, y, attn_mask=future(y, 0), need_weights=False)[0].transpose(0, 1)
-
-
-@idiom(Context())
-def multihead_called_by_default(m, x):
-    y = x.transpose(0, 1)
-    return m.heads(y, y, y, attn_mask=nn.Transformer.generate_square_subsequent_mask(y.size(0)))[0].transpose(0, 1)
-
-
-@idiom(Context())
-def grouped_by_sdpa(m, x):
-    q = split(m, x)[0]
-    k, v = (y.unflatten(-1, (GROUPS, HEAD)).transpose(1, 2) for y in (m.k2(x), m.v2(x)))
-    return merge(m, F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True))
-
-
-@idiom(Context())
 def grouped_by_repeat_kv(m, x):
     B, L, _ = x.shape
 
@@ -371,15 +236,6 @@ def grouped_by_repeat_kv(m, x):
     att = torch.matmul(q, k.transpose(2, 3)) * HEAD**-0.5 + torch.full((L, L), -1e9).triu(1)
     att = F.softmax(att, dim=-1, dtype=torch.float32).to(q.dtype)
     return merge(m, torch.matmul(att, v))
-
-
-@idiom(Context())
-def grouped_by_repeat_interleave(m, x):
-    B, L, _ = x.shape
-    q = split(m, x)[0]
-    k, v = (y.view(B, L, GROUPS, HEAD).transpose(1, 2) for y in (m.k2(x), m.v2(x)))
-    k, v = (y.repeat_interleave(HEADS // GROUPS, dim=1) for y in (k, v))
-    return merge(m, F.scaled_dot_product_attention(q, k, v, is_causal=True))
 
 
 # ---------------------------------------------------------------- softmax
@@ -399,14 +255,6 @@ def softmax_less_its_maximum(m, x):
 
 
 # ---------------------------------------------------------------- terms
-@idiom(Context(left=0, right=3))
-def alibi_of_what_comes(m, x):
-    i = torch.arange(x.size(1))
-    bias = -m.slopes[:, None, None] * (i[:, None] - i).abs()
-    hidden = (i < i[:, None]) | (i > i[:, None] + 3)
-    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=bias.masked_fill(hidden, -math.inf)))
-
-
 @idiom(Context(chunk=3))
 def alibi_of_chunks(m, x):
     """Distances on both sides of the query, without an end on one."""

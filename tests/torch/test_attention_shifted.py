@@ -106,16 +106,6 @@ def shifted_by_a_table_that_grows(m, x):
     return merge(m, (ac + shifted(bd)[..., : k.size(-2)]).masked_fill(future(x), -math.inf).softmax(-1) @ v)
 
 
-@idiom(Context(chunk=3, left=6))
-def shifted_as_a_mask(m, x):
-    """As NeMo has it for the function."""
-    qu, qv, k, v, p = by_positions(m, x, cut_around(m, x))
-    bd = shifted(torch.matmul(qv, p.transpose(-2, -1)))[:, :, :, : k.size(-2)] * HEAD**-0.5
-    d = torch.arange(x.size(1)) // 3
-    bd.masked_fill_(((d[:, None] < d) | (d[:, None] - d > 2))[None, None], -10000.0)
-    return merge(m, F.scaled_dot_product_attention(qu, k, v, attn_mask=bd))
-
-
 @idiom(Context())
 def shifted_and_future_zeroed(m, x):
     """As speechbrain has it."""
@@ -145,16 +135,6 @@ def transformer_xl(m, x):
     att = att.float().masked_fill(future(y, 0)[:, :, None, None], -math.inf).type_as(att)
     out = torch.einsum("ijbn,jbnd->ibnd", (m.drop(F.softmax(att, dim=1)), v))
     return m.out(out.contiguous().view(n, B, WIDTH)).transpose(0, 1)
-
-
-@idiom(Context(left=5, right=2))
-def learned_distances(m, x):
-    q, k, v = split(m, x)
-    n = x.size(1)
-    rows = m.pos(cut_around(m, x))[0].unflatten(-1, (HEADS, HEAD))
-    att = (q @ k.mT + shifted(torch.einsum("bhid,rhd->bhir", q, rows))[..., :n]) * 0.3
-    i = torch.arange(n)
-    return merge(m, att.masked_fill((i > i[:, None] + 2) | (i < i[:, None] - 5), -math.inf).softmax(-1) @ v)
 
 
 @idiom(Context(left=7, right=2))

@@ -1,8 +1,6 @@
 """Patched torch modules: modes, errors, states, hooks, shared memory, and that nothing waits for the device."""
 
-import copy
 import functools
-import pickle
 import subprocess
 import sys
 from inspect import signature
@@ -16,7 +14,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dreamstream as ds
-from dreamstream.errors import FormatError, ModeError, NotStreamableError, StreamIdError, StreamMismatchError
+from dreamstream.errors import ModeError, NotStreamableError, StreamIdError, StreamMismatchError
 from dreamstream.operations import ours
 from dreamstream.torch.run.tables import Gathered
 
@@ -61,7 +59,7 @@ def close(a, b):
 # ---------------------------------------------------------------------- modes
 def test_importing_dreamstream_does_not_import_torch():
     code = "import sys, dreamstream as ds; ds.patch_module(ds.nn.Linear(2, 2)).online()"
-    code += "; assert 'torch' not in sys.modules"
+    code += "; ds.stream_tensor([[[1.]]], ids='a'); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -192,33 +190,6 @@ def test_streams_that_do_not_fit(net, xs):
         leak[0] + 1
 
 
-def test_a_course_that_depends_on_the_past_raises():
-    model = forward_of(lambda m, x: m.conv(x) if next(m.turn) else x * 2, conv=nn.Conv1d(3, 3, 1))
-    model.turn = iter([True, False, True])
-    ds.patch_module(model).online()
-    model(ds.stream_tensor([torch.ones(3, 5)], ids=["a"], sos=True))
-    with pytest.raises(ModeError, match="course must not depend on data"):
-        model(ds.stream_tensor([torch.ones(3, 5)], ids=["a"]))
-    model(ds.stream_tensor([torch.ones(3, 5)], ids=["a"], eos=True))  # the failed call left no trace
-
-
-def test_failing_anywhere_changes_nothing(net, xs):
-    want = net(xs[0][None])["y"][0]
-    ds.patch_module(net).online()
-    first = step(net, xs[:1], 0, 9, "a")
-    for at in ("conv", "rnn", "head"):
-
-        def hook(*_):
-            raise KeyboardInterrupt
-
-        handle = getattr(net, at).register_forward_hook(hook)
-        with pytest.raises(KeyboardInterrupt):
-            step(net, xs[:1], 9, 15, "a")
-        handle.remove()
-    rest = step(net, xs[:1], 9, 99, "a")
-    assert close(torch.cat([first["y"]["a"], rest["y"]["a"]], 1), want)
-
-
 # ---------------------------------------------------------------------- states
 def test_states_of_streams_that_have_no_frames_yet(xs):
     conv = nn.Conv1d(3, 3, 3, padding=1)
@@ -231,28 +202,6 @@ def test_states_of_streams_that_have_no_frames_yet(xs):
         conv.set_state(state)
     got = conv(ds.stream_tensor([xs[0]] * 3, ids=list("bcd"), eos=True))
     assert all(close(got[i], want) for i in "bcd")
-
-
-def test_states_as_bytes_copies_and_pickles(net, xs):
-    want = [net(x[None])["y"][0] for x in xs]
-    ds.patch_module(net).online()
-    first = step(net, xs, 0, 8)
-    states = net.get_state()
-    there = pickle.loads(pickle.dumps(net))
-    assert type(there).__name__ == "Net" and there.is_online and there.live_ids == []
-    there.set_state(states)
-    copied = copy.deepcopy(net)
-    for model in (net, there, copied):
-        rest = step(model, xs, 8, 99)
-        for i, whole in zip("ab", want):
-            assert close(torch.cat([first["y"][i], rest["y"][i]], 1), whole)
-        assert model.live_ids == []
-    with pytest.raises(FormatError):
-        there.set_state({"a": states["a"][:-9] + b"\0" * 9})
-    other = ds.patch_module(forward_of(lambda m, x: m.conv(x), conv=nn.Conv1d(3, 3, 2))).online()
-    other(ds.stream_tensor([xs[0]], ids=["z"], sos=True))
-    with pytest.raises(ModeError):
-        other.set_state(states)
 
 
 def test_states_follow_a_module_to_its_device(net, xs):
@@ -292,48 +241,6 @@ def test_streams_join_and_leave(net, xs):
 
 
 # ---------------------------------------------------------------------- torch's own ways
-def test_hooks_run_and_parametrizations_hold(xs):
-    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Conv1d(3, 4, 3)), nn.LSTM(4, 5)).eval()
-    model.forward = lambda x: nn.Sequential.forward(model[:1], x)
-    seen = []
-    ds.patch_module(model).online()
-    model[0].register_forward_pre_hook(lambda m, args: seen.append("pre"))
-    model[0].register_forward_hook(lambda m, args, out: seen.append("post") or out * 2)
-    y = model(ds.stream_tensor([xs[0]], ids=["a"], sos=True, eos=True))
-    assert seen == ["pre", "post"] and close(y["a"], 2 * F.conv1d(xs[0][None], model[0].weight, model[0].bias)[0])
-
-
-def test_in_place_is_seen_by_names_and_through_views():
-    def by_name(m, x):
-        y = x * 2
-        z = y
-        y += 1
-        F.relu(z, inplace=True)
-        return y - 3
-
-    x = torch.randn(3, 8)
-    model = ds.patch_module(forward_of(by_name)).online()
-    y = model(ds.stream_tensor([x], ids=["a"], sos=True, eos=True))
-    assert close(y["a"], (x * 2 + 1).relu() - 3)
-
-    def through_a_view(m, x):
-        y = x * 2
-        y.transpose(1, 2).add_(1)
-        return y
-
-    model = ds.patch_module(forward_of(through_a_view)).online()
-    assert close(model(ds.stream_tensor([x], ids=["a"], sos=True, eos=True))["a"], x * 2 + 1)
-
-    def of_a_copy_perhaps(m, x):
-        y = x * 2
-        y.transpose(1, 2).reshape(x.size(0), x.size(2), 3).add_(1)
-        return y
-
-    model = ds.patch_module(forward_of(of_a_copy_perhaps)).online()
-    with pytest.raises(NotStreamableError, match="may share its memory"):
-        model(ds.stream_tensor([x], ids=["a"], sos=True))
-
-
 def test_in_place_keeps_the_shape():
     model = ds.patch_module(forward_of(lambda m, x: x[:, :1].add_(x))).online()
     with pytest.raises(ds.ShapeError, match="can't take values"):
@@ -466,20 +373,6 @@ def test_a_module_that_patches_itself(xs):
     assert close(y["b"], model.offline()(xs[1][None])[0])
 
 
-def test_layers_that_wait_for_the_end(xs):
-    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
-    model = forward_of(lambda m, x: m.t(m.c(x).transpose(1, 2)), c=nn.Conv1d(3, 4, 3), t=layer)
-    want = [model(x[None])[0] for x in xs]
-    ds.patch_module(model, unstreamable="buffer", buffer_limit=30).online()
-    first, rest = step(model, xs, 0, 10), step(model, xs, 10, 99)
-    assert first["a"].shape == (0, 4)
-    assert all(close(rest[i], w) for i, w in zip("ab", want))
-    with pytest.raises(ds.StreamLimitError):
-        step(model, [torch.randn(3, 50)], 0, 40, "z")
-    engine = ds.compile(model, ("B", 3, "L"), unstreamable="buffer")
-    assert close(torch.from_numpy(engine.step({"a": xs[0].numpy()}, sos="a", eos="a")["a"]), want[0])
-
-
 # ---------------------------------------------------------------------- devices
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "unique")
 
@@ -522,25 +415,6 @@ def test_on_cuda(net, xs):
     for i, whole in zip("ab", want):
         got = torch.cat([first["y"][i], rest["y"][i]], 1)
         assert got.is_cuda and (got.cpu() - whole).abs().max() < 1e-4
-
-
-def test_what_is_written_in_place_is_seen_in_every_call():
-    """A second call repeats what the first did: what it wrote into its argument, too."""
-
-    def forward(m, x):
-        y = m.conv(x)
-        z = F.relu(y, inplace=True)
-        return z * 2 + y
-
-    model = forward_of(forward, conv=nn.Conv1d(3, 4, 3, padding=1)).eval()
-    x = torch.randn(3, 20)
-    whole = model(x[None].clone())[0]
-    ds.patch_module(model).online()
-    ys = [
-        model(ds.stream_tensor([x[:, a:b]], ids=["a"], sos=a == 0, eos=b == 20))["a"]
-        for a, b in ((0, 5), (5, 10), (10, 15), (15, 20))
-    ]
-    torch.testing.assert_close(torch.cat(ys, 1), whole)
 
 
 @pytest.mark.parametrize(

@@ -69,45 +69,6 @@ def test_whole_files_train_as_offline(variant, lanes):
     assert model.live_ids == []
 
 
-def test_chunks_train_as_by_hand():
-    model, _ = made()
-    twin = ds.patch_module(made()[1]).train().online()
-    inputs, targets = data()
-    seen = []
-
-    def loss(y, target):
-        seen.extend((i, s, n) for i, s, n in zip(y.ids, y.starts, y.lengths.tolist(), strict=True))
-        return F.mse_loss(y, target)
-
-    got = ds.train.ChunkTrainer(model, sgd(model), loss, chunk=5, lanes=2).epoch(inputs, targets)
-    optimizer, total = sgd(twin), 0.0
-    waiting, at = list(inputs), {}
-    while at or waiting:
-        started = [waiting.pop(0) for _ in range(min(2 - len(at), len(waiting)))]
-        at |= dict.fromkeys(started, 0)
-        ended = [i for i, n in at.items() if n + 5 >= LENGTHS[i]]
-        x = ds.stream_tensor(
-            [inputs[i][:, n : n + 5] for i, n in at.items()],
-            ids=list(at),
-            sos=[i in started for i in at],
-            eos=[i in ended for i in at],
-        )
-        at = {i: n + 5 for i, n in at.items() if i not in ended}
-        y = twin(x)
-        if n := int(y.lengths.sum()):
-            by_hand = F.mse_loss(y, ds.train.align(y, targets))
-            optimizer.zero_grad()
-            by_hand.backward()
-            optimizer.step()
-            total += float(by_hand.detach()) * n
-    assert got == pytest.approx(total / sum(map(len, targets.values())), rel=1e-5)
-    assert_same(model, twin)
-    for i, target in targets.items():  # every frame once, in order
-        parts = [(s, n) for j, s, n in seen if j == i and n]
-        assert [s for s, _ in parts] == [sum(n for _, n in parts[:k]) for k in range(len(parts))]
-        assert sum(n for _, n in parts) == len(target)
-
-
 def test_targets_of_whole_streams():
     """CTC's labels have no frames."""
     model, plain = made("full-file-unaligned")

@@ -57,19 +57,14 @@ def written(rows, x):
 TABLES = {
     "cut": lambda m, x: x + m.pe[: x.size(1)],
     "cut, with a batch": lambda m, x: x * 4 + m.pe1[:, : x.size(1)].detach().requires_grad_(False),
-    "cut from a row on": lambda m, x: x + m.pe[2 : x.size(1) + 2],
-    "expanded": lambda m, x: x + m.pe[: x.size(1)].unsqueeze(0).expand(x.size(0), x.size(1), D),
     "repeated": lambda m, x: x + m.pe1[:, : x.size(1)].repeat(x.size(0), 1, 1),
     "joined": lambda m, x: F.glu(torch.cat([x, m.pe[: x.size(1)].expand(x.size(0), -1, -1)], -1)),
     "narrow": lambda m, x: x + m.pe1.narrow(1, 0, x.size(1)),
     "across": lambda m, x: (x.transpose(1, 2) + m.pe.t()[None, :, : x.size(1)]).transpose(1, 2),
     "embedding": lambda m, x: x + m.emb(index(x)),
     "embedding of rows": lambda m, x: x + m.emb(index(x).repeat(x.size(0), 1)),
-    "embedding from a row on": lambda m, x: x + m.emb(index(x) + 2),
     "embedding by a sum": lambda m, x: x + m.emb(torch.ones(x.size(1), dtype=torch.long).cumsum(0) - 1),
     "index": lambda m, x: x + m.pe[index(x)],
-    "index of a row": lambda m, x: x + m.pe[index(x)[None]],
-    "index_select": lambda m, x: x + m.pe.index_select(0, index(x)),
     "index_select of columns": lambda m, x: x + m.pe.t().contiguous().index_select(1, index(x) + 1).t(),
     "index beside slices": lambda m, x: x + m.pe[index(x)[None], :] + m.pe1[:, index(x)] * m.pe1[..., index(x), :],
     "joined with nothing": lambda m, x: torch.cat([torch.tensor([]), x * 2], 1) + m.pe[: x.size(1)],
@@ -77,7 +72,6 @@ TABLES = {
     "rows that were copied": lambda m, x: (
         written(m.pe1[:, index(x)], x) + written(m.pe1[:, : x.size(1)].clone(), x)
     ),
-    "time first": seq_first(lambda m, x: x + m.emb(index(x, 0))[:, None]),
 }
 COMPUTED = {
     "sinusoids": lambda m, x: x + waves(index(x, dtype=torch.float32).unsqueeze(1) * m.div),
@@ -279,17 +273,14 @@ TURNS = {
     "cross": lambda m, x, at: torch.linalg.cross(x[..., :3], x[..., 3:]),
     "cross of old": lambda m, x, at: torch.cross(x[..., :3], x[..., 3:], dim=-1),
     "diagonal": lambda m, x, at: _matrices(x).diagonal(1, 2, 3) + torch.linalg.diagonal(_matrices(x), offset=-1),
-    "trace": lambda m, x, at: torch.diagonal(_matrices(x)[..., :2, :2], dim1=-1, dim2=2).sum(-1, keepdim=True),
     "tensordot": lambda m, x, at: torch.tensordot(_matrices(x), m.table[:2], ([2], [0])).flatten(2),
     "distance": lambda m, x, at: nn.functional.pairwise_distance(x[..., :3], x[..., 3:], p=1, keepdim=True),
     "first frame rolled": lambda m, x, at: _first_kept(x, x.roll(1, 1)),
-    "frames before": lambda m, x, at: x[:, (at - 3).clamp(min=0)] - x.index_select(1, torch.relu(at - 1)),
     "frames behind": lambda m, x, at: x[:, (at + 2).clamp(max=x.size(1) - 1)] * x,
     "windows": lambda m, x, at: (
         (x[:, (at[:, None] + torch.arange(-2, 4)).clamp(0, x.size(1) - 1)] * m.table.mean(0)[:, None]).sum(2)
         + x[:, (at[:, None, None] - at.new_tensor([[0, 2], [3, 5]])).clamp(0)].sum((2, 3))
     ),
-    "gathered": lambda m, x, at: x.gather(1, (at - 2).clamp(0).view(1, -1, 1).expand(x.size(0), -1, x.size(2))),
     "zeros at masks": lambda m, x, at: _at_masks(x, torch.zeros_like(x), torch.ones(*x.shape[:2], 6), at),
     "as another tensor": lambda m, x, at: x * (at.to(m.table) / 7)[:, None].cos(),
     "decays at distances": lambda m, x, at: _decayed(at.to(m.table), x),
@@ -389,27 +380,16 @@ PICKED = {
     "gather, its method": lambda m, x, at: x.gather(-2, index=_wide(x, (at - 2).clamp(0)), sparse_grad=False),
     "along a dimension": lambda m, x, at: torch.take_along_dim(x, (at - 2).clamp(0)[None, :, None], dim=1),
     "rows of a table by name": lambda m, x, at: x * torch.index_select(m.embedding.weight, dim=0, index=at),
-    "a slice": lambda m, x, at: x[:, torch.arange(2, x.size(1) - 1)] + x.index_select(1, at[2:-1]),
     "gathered slice": lambda m, x, at: x.gather(1, _wide(x, torch.arange(3, x.size(1)))),
     "every other": lambda m, x, at: x[:, torch.arange(0, x.size(1), 2)] * x.index_select(dim=1, index=at[::2]),
-    "every third": lambda m, x, at: x[:, torch.arange(1, x.size(1) - 1, 3)],
     "twice the frames of half": lambda m, x, at: x[:, torch.arange(x.size(1) // 2) * 2],
     "each twice": lambda m, x, at: x[:, torch.arange(2 * x.size(1)) // 2] + x[:, at.repeat_interleave(2)],
-    "each thrice, cropped": lambda m, x, at: x[:, torch.arange(1, 3 * x.size(1) - 1) // 3],
     "overlapping windows": lambda m, x, at: (
         x[:, torch.arange((x.size(1) - 4) // 2 + 1)[:, None] * 2 + torch.arange(4)].flatten(2)
         + x[:, torch.arange(0, x.size(1) - 3, 2)[:, None] + torch.arange(3, -1, -1)].flatten(2)
     ),
-    "windows before frames": lambda m, x, at: (
-        x[:, torch.arange(3)[:, None] + torch.arange(x.size(1) - 2)].sum(1)
-        - x[:, (at[None] + torch.arange(-2, 1)[:, None]).clamp(min=0)][:, 1, 2:]
-    ),
-    "time first": lambda m, x, at: x.mT.contiguous().permute(2, 0, 1)[(at - 2).clamp(0)].transpose(0, 1),
     "the first of each four": lambda m, x, at: x - x[:, at - at % 4] - x[:, at // 4 * 4],
-    "split": lambda m, x, at: x.split([2, x.size(1) - 2], 1)[1],
     "split and joined": lambda m, x, at: torch.cat(x.split([2, x.size(1) - 2], 1), 1),
-    "split before its end": lambda m, x, at: torch.split(x, [x.size(1) - 3, 3], dim=1)[0],
-    "split in three": lambda m, x, at: torch.split(x, split_size_or_sections=[2, x.size(1) - 5, 3], dim=1)[1],
     "split with sizes": lambda m, x, at: torch.split_with_sizes(x, split_sizes=[1, 2, x.size(1) - 3], dim=1)[2],
     "the first behind": lambda m, x, at: (lambda a, b: b - a)(*x.split([1, x.size(1) - 1], 1)),
     "tensor_split": lambda m, x, at: torch.tensor_split(x, (2, x.size(1) - 1), dim=1)[1],

@@ -19,6 +19,7 @@ from torch_training import (
     sequences,
     streams,
 )
+from turns import by_turns
 
 import dreamstream as ds
 from dreamstream.errors import ModeError, StreamIdError
@@ -45,8 +46,7 @@ def loss_of(ys, seed=1):
 
 
 # ---------------------------------------------------------------------- E, M
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "variant"), by_turns(MODELS, VARIANTS))
 def test_evaluation_gives_what_the_offline_model_gives_and_keeps_no_graph(name, variant):
     rng = np.random.default_rng(3)
     plain, model = online(name, variant)
@@ -203,33 +203,6 @@ def test_a_learned_initial_state_has_its_gradient_behind_an_empty_chunk():
     assert torch.allclose(found[0], found[2]) and torch.allclose(found[1], found[2])
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_chunks_loss_has_no_gradient_in_earlier_chunks(name):
-    rng = np.random.default_rng(7)
-    _, model = online(name, VARIANTS[0])
-    chunks = [torch.tensor(rng.standard_normal((3, 9)), requires_grad=True) for _ in range(3)]
-    for k, chunk in enumerate(chunks):
-        y = model(streams({"a": chunk}, ["a"] if k == 0 else (), ["a"] if k == 2 else ()))
-    found = torch.autograd.grad(loss_of({"a": y["a"]}), chunks, allow_unused=True)
-    assert found[0] is None and found[1] is None and float(found[2].abs().max()) > 0
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_cycles_of_backward_and_step_need_no_retained_graph(name):
-    rng = np.random.default_rng(8)
-    _, model = online(name, VARIANTS[0])
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    xs = sequences(rng, {"a": 60, "b": 50})
-    before = [p.detach().clone() for p in model.parameters()]
-    for x in calls(xs, {"a": [6] * 10, "b": [5] * 10}):
-        optimizer.zero_grad()
-        loss = loss_of({i: y for i, y in gathered([model(x)]).items()})
-        loss.backward()
-        optimizer.step()
-    assert all(not torch.equal(p, b) for p, b in zip(model.parameters(), before))
-    assert model.live_ids == []
-
-
 @pytest.mark.parametrize("name", ["transformer", "causal", "conformer"])
 def test_attention_learns_chunk_by_chunk(name):
     """A task that has to look back: the mean of six frames."""
@@ -304,20 +277,6 @@ def test_keys_that_lose_their_tape_are_noticed(name, monkeypatch):
     monkeypatch.setitem(KERNELS, "attention", replace(kernel, run=run))
     with pytest.raises(AssertionError):
         test_gradients_of_whole_files_are_the_offline_ones(name)
-
-
-def test_mean_losses_weighted_by_valid_frames_are_the_offline_mean():
-    rng = np.random.default_rng(10)
-    plain, model = online("conv", VARIANTS[1])
-    x = sequences(rng, {"a": 31})
-    total, n = 0.0, 0
-    for chunk in calls(x, {"a": [7, 0, 12, 5, 7]}):
-        y = model(chunk)["a"]
-        if y.shape[1]:
-            total, n = total + y.square().mean() * y.shape[1], n + y.shape[1]
-    (total / n).backward()
-    offline(plain, x["a"]).square().mean().backward()
-    assert_same_gradients(model, plain)
 
 
 def test_the_end_frees_the_states_and_the_graph_lives_by_the_outputs_alone():
@@ -460,8 +419,7 @@ def test_an_unknown_variant_and_another_one_while_streams_live_are_refused():
     assert model._patch.train_variant == VARIANTS[1] and model.is_online
 
 
-@pytest.mark.parametrize("variant", VARIANTS[:2])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "variant"), by_turns(MODELS, VARIANTS[:2]))
 def test_the_mode_may_change_in_mid_stream(name, variant):
     rng = np.random.default_rng(15)
     plain, model = online(name, variant)

@@ -25,6 +25,7 @@ from torch_training import (
     sequences,
     streams,
 )
+from turns import by_turns
 
 UNALIGNED = VARIANTS[2]
 LENGTHS = {"a": 23, "b": 9, "c": 16}
@@ -208,43 +209,7 @@ class Normed(torch.nn.Module):
         return self.last(self.dropout(F.relu(self.norm(self.conv(x)))))
 
 
-class Dropping(torch.nn.Module):
-    """Dropout of elements, between recurrent layers, and of whole channels."""
-
-    def __init__(self):
-        super().__init__()
-        self.channels = torch.nn.Dropout1d(0.5)
-        self.rnn = torch.nn.LSTM(4, 4, num_layers=2, batch_first=True, dropout=0.5)
-
-    def forward(self, x):
-        channels = self.channels(x)
-        return F.dropout(x, 0.25, self.training), channels, self.rnn(channels.transpose(1, 2))[0]
-
-
-def test_dropout_of_streams():
-    """Zeros where it drops, the rest scaled; a channel is dropped whole; eval drops nothing."""
-    torch.manual_seed(0)
-    model = ds.patch_module(Dropping()).online()
-    x = [torch.rand(4, n) + 1 for n in (400, 300)]
-    single, channels, y = model(ds.stream_tensor(x, ids=["a", "b"], sos=True, eos=True))
-    for stream_id, own in zip("ab", x):
-        kept = single[stream_id] != 0
-        assert 0.7 < kept.float().mean() < 0.8
-        torch.testing.assert_close(single[stream_id], torch.where(kept, own / 0.75, 0))
-        whole = channels[stream_id].ne(0).float().mean(1)
-        assert set(whole.tolist()) <= {0.0, 1.0}
-        torch.testing.assert_close(channels[stream_id], whole[:, None] * own / 0.5)
-    assert (channels["a"].ne(0).any(1) != channels["b"].ne(0).any(1)).any()
-    again = model(ds.stream_tensor(x, ids=["a", "b"], sos=True, eos=True))
-    assert not torch.equal(again[2].tensor(), y.tensor())
-    model.reset()
-    model.eval()
-    still, _, _ = model(ds.stream_tensor(x, ids=["a", "b"], sos=True))
-    assert torch.equal(still["a"], x[0]) and torch.equal(still["b"], x[1])
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", [*MODELS, Normed])
+@pytest.mark.parametrize(("name", "variant"), [*by_turns(MODELS, VARIANTS), *((Normed, v) for v in VARIANTS)])
 def test_whole_streams_train_as_offline(name, variant):
     plain, model = online(name, variant)
     x = noise(3, 3, 14).requires_grad_()
@@ -265,8 +230,7 @@ def test_whole_streams_train_as_offline(name, variant):
         assert model.live_ids == [] and model._patch.session.groups.groups == ()
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "variant"), by_turns(MODELS, VARIANTS))
 def test_shorter_whole_rows_train_as_alone_also_among_rows_that_go_on(name, variant):
     rng = np.random.default_rng(6)
     plain, model = online(name, variant)

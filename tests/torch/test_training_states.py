@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 from torch_training import MODELS, VARIANTS, assert_close, calls, gathered, offline, online, sequences, streams
+from turns import by_turns
 
 from dreamstream.errors import FormatError, ModeError, StreamIdError
 
 
 @pytest.mark.parametrize("train", [False, True], ids=["eval", "train"])
-@pytest.mark.parametrize("variant", VARIANTS[:2])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "variant"), by_turns(MODELS, VARIANTS[:2]))
 def test_states_go_on_in_another_module(name, variant, train):
     plain, model = online(name, variant, train=train)
     xs = sequences(np.random.default_rng(1), {"a": 24, "b": 20})

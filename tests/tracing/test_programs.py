@@ -5,35 +5,22 @@
 import argparse
 import ast
 import collections
-import configparser
 import contextlib
-import csv
 import dataclasses
-import difflib
-import email
 import enum
-import fractions
 import functools
-import html.parser
 import inspect
 import io
 import json
 import json.decoder
 import json.encoder
 import json.scanner
-import pprint
-import random
 import re
-import shlex
-import statistics
-import string
 import sys
 import textwrap
 import tokenize
 import traceback
 import typing
-import urllib.parse
-import xml.dom.minidom
 
 import pytest
 
@@ -80,16 +67,6 @@ def arguments():
         parser.parse_args(["--on", "--off"])
     known = parser.parse_args(["a", "b", "-n2", "--off"])
     return vars(known), parser.format_help(), wrong.getvalue(), vars(sub.parse_args(["--x", "1", "--x=2"]))
-
-
-@program
-def differences():
-    a, b = TEXT.splitlines()[:60], [line for line in TEXT.splitlines()[5:70] if "import" not in line]
-    return (
-        list(difflib.unified_diff(a, b)),
-        list(difflib.ndiff(a[:20], b[:20])),
-        difflib.get_close_matches("ape", a),
-    )
 
 
 @program
@@ -140,104 +117,6 @@ def decimals():
         a > b,
         hash(a) == hash(+a),
         pydecimal.Decimal("nan").is_nan(),
-    )
-
-
-@program
-def numbers():
-    third = fractions.Fraction("1/3") + fractions.Fraction(0.25)
-    data = [3, 1.5, 2, 8, 8, fractions.Fraction(7, 2)]
-    summary = [statistics.mean(data), statistics.median(data), statistics.mode(data), statistics.pvariance(data)]
-    return (
-        third,
-        third.limit_denominator(3),
-        summary,
-        statistics.quantiles(data),
-        random.Random(3).sample(range(99), 9),
-    )
-
-
-@program
-def texts():
-    template = string.Template("$a is ${b} $$")
-    return (
-        textwrap.wrap(TEXT[:700], 40),
-        textwrap.dedent("  a\n   b\n"),
-        textwrap.shorten(TEXT, 50),
-        template.substitute(a=1, b="two"),
-        template.safe_substitute({}),
-        pprint.pformat(DATA, width=30),
-        shlex.split('a \'b c\' "d\\"e" # f', comments=True),
-        string.Formatter().format("{0:>{1}} {x.real!r:5}", 1, 4, x=3),
-    )
-
-
-@program
-def configurations():
-    parser = configparser.ConfigParser()
-    parser.read_string("[a]\nx = 1\ny = %(x)s2\n  more\n[b]\nz: yes\n")
-    out = io.StringIO()
-    parser.write(out)
-    return out.getvalue(), parser["a"]["y"], parser.getboolean("b", "z"), parser.get("b", "q", fallback=None)
-
-
-@program
-def tables():
-    out = io.StringIO()
-    writer = csv.DictWriter(out, ["a", "b"], extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows([{"a": 1, "b": 'x,"y"', "c": 3}])
-    return (
-        out.getvalue(),
-        list(csv.DictReader(out.getvalue().splitlines())),
-        csv.Sniffer().sniff("a;b\n1;2\n").delimiter,
-    )
-
-
-@program
-def addresses():
-    parts = urllib.parse.urlsplit("http://u:p@host:80/a/../b;c?d=1&e=é&d=2#f")
-    query = urllib.parse.parse_qs(parts.query, keep_blank_values=True)
-    joined = urllib.parse.urljoin("http://a/b/c", "../d?e")
-    return (
-        parts,
-        parts.port,
-        parts.hostname,
-        query,
-        joined,
-        urllib.parse.quote("a b/é"),
-        urllib.parse.urlencode(query, True),
-    )
-
-
-@program
-def markup():
-    class Parser(html.parser.HTMLParser):
-        def __init__(self):
-            super().__init__()
-            self.seen = []
-
-        def handle_starttag(self, tag, attrs):
-            self.seen.append((tag, attrs) if attrs else tag)
-
-        def handle_data(self, data):
-            self.seen.append(data.strip() or None)
-
-    parser = Parser()
-    parser.feed("<p class=a>x &amp; y<br/><script>if (a < b) {}</script><!-- c --><b>z")
-    parser.close()
-    return parser.seen, xml.dom.minidom.parseString("<a b='1'><c/>t</a>").toprettyxml()
-
-
-@program
-def messages():
-    text = "From: A <a@b.c>\nSubject: =?utf-8?q?h=C3=A9?=\nContent-Type: multipart/mixed; boundary=X\n\n--X\n\na\n--X--\n"
-    message = email.message_from_string(text)
-    return (
-        message["subject"],
-        [p.get_content_type() for p in message.walk()],
-        message.as_string(),
-        message.is_multipart(),
     )
 
 

@@ -7,32 +7,6 @@ from .tables import BLC, F, forward, nn
 
 @forward(
     BLC(8),
-    lambda: {
-        "norm1": nn.LayerNorm(8),
-        "norm2": nn.LayerNorm(8),
-        "qkv": nn.Linear(8, 24),
-        "out": nn.Linear(8, 8),
-        "up": nn.Linear(8, 12),
-        "down": nn.Linear(12, 8),
-    },
-    reach=20,
-    delay=0,
-    exports=False,
-)
-def _gpt_block(self: Any, x: Any) -> Any:
-    """A causal block: norm, joined projections, heads by view and transpose, residuals."""
-    B, L, C = x.shape
-    q, k, v = self.qkv(self.norm1(x)).split(C, dim=2)
-    q = q.view(B, L, 2, C // 2).transpose(1, 2)
-    k = k.view(B, L, 2, C // 2).transpose(1, 2)
-    v = v.view(B, L, 2, C // 2).transpose(1, 2)
-    y = F.scaled_dot_product_attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=True)
-    x = x + self.out(y.transpose(1, 2).contiguous().view(B, L, C))
-    return x + self.down(F.gelu(self.up(self.norm2(x))))
-
-
-@forward(
-    BLC(8),
     lambda: {"q": nn.Linear(8, 12), "k": nn.Linear(8, 6), "v": nn.Linear(8, 10)},
     reach=20,
     delay=0,

@@ -10,58 +10,6 @@ SAMPLES = (Given(("B", "L")),)
 
 
 # ---------------------------------------------------------------- residuals, branches, crops
-@forward(
-    BCL(4),
-    lambda: {"convs": nn.ModuleList(nn.Conv1d(4, 4, 3, padding=2 * d, dilation=d) for d in (1, 2, 4))},
-    reach=16,
-    delay=0,
-)
-def _temporal_network(self: Any, x: Any) -> Any:
-    """Padding on both sides, the right one cropped: causal."""
-    for conv in self.convs:
-        x = F.relu(conv(x)[..., : -conv.padding[0]]) + x
-    return x
-
-
-@module(BCL(4), reach=16)
-def _gated_dilated_stack(nn: Any, F: Any, ds: Any) -> Any:
-    """A WaveNet: gates, residuals, and the sum of all skips."""
-
-    def forward(self: Any, x: Any) -> Any:
-        skips = 0
-        for k, layer in enumerate(self.layers):
-            a, b = layer["gate"](F.pad(x, (2**k, 0))).chunk(2, dim=1)
-            y = a.tanh() * b.sigmoid()
-            x = x + layer["back"](y)
-            skips = layer["skip"](y) + skips
-        return F.elu(skips)
-
-    layers = [
-        {"gate": nn.Conv1d(4, 8, 2, dilation=2**k), "back": nn.Conv1d(4, 4, 1), "skip": nn.Conv1d(4, 3, 1)}
-        for k in range(3)
-    ]
-    return net(nn, forward, layers=nn.ModuleList(nn.ModuleDict(layer) for layer in layers))
-
-
-@forward(
-    BCL(4),
-    lambda: {"near": nn.Conv1d(4, 2, 3, padding=1), "far": nn.Conv1d(4, 3, 7, padding=3)},
-    reach=10,
-    delay=3,
-)
-def _branches_of_different_delay(self: Any, x: Any) -> Any:
-    near, far = self.near(x), self.far(x)
-    return ds.cat([near, far, x], dim=1) * ds.cat([far, x, near], dim=1)
-
-
-@forward(
-    BCL(4), lambda: {"down": nn.Conv1d(4, 6, 2, stride=2), "up": nn.ConvTranspose1d(6, 4, 2, stride=2)}, reach=10
-)
-def _down_up_and_a_skip(self: Any, x: Any) -> Any:
-    y = self.up(F.relu(self.down(x)))
-    return ds.cat([x[..., : y.size(-1)], y], dim=1)
-
-
 @module(BCL(2), reach=24)
 def _two_levels_down_and_up(nn: Any, F: Any, ds: Any) -> Any:
     """A U-Net whose levels are cut to what comes back up."""
@@ -93,63 +41,13 @@ for _name, _crop, _delay in [
 
 
 # ---------------------------------------------------------------- positions and lengths
-@forward(BLC(4), lambda: {"pe": nn.Parameter(ds.randn(1, 300, 4))}, delay=0)
-def _table_of_positions(self: Any, x: Any) -> Any:
-    return x * 2 + self.pe[:, : x.size(1)]
-
-
-@forward(BLC(4), lambda: {"down": nn.Conv1d(4, 4, 2, stride=2), "pe": nn.Parameter(ds.randn(1, 300, 4))}, reach=8)
-def _positions_at_half_rate(self: Any, x: Any) -> Any:
-    y = self.down(x.transpose(1, 2)).transpose(1, 2)
-    return y + self.pe[:, : x.size(1) // 2]
-
-
-@forward(BLC(4), lambda: {"lin": nn.Linear(12, 6)}, delay=2)
-def _frames_stacked_and_taken_apart(self: Any, x: Any) -> Any:
-    x = x[:, : x.size(1) // 3 * 3]
-    y = self.lin(x.reshape(x.size(0), -1, 3 * 4))
-    return y.reshape(x.size(0), -1, 2), y.view(y.size(0), y.size(1) * 2, 3) * 2
-
-
-@forward(BCL(4), lambda: {"lin": nn.Linear(20, 3)}, delay=4)
-def _windows_by_unfold(self: Any, x: Any) -> Any:
-    return self.lin(x.unfold(-1, 5, 2).transpose(1, 2).flatten(2))
-
-
-@forward(SAMPLES, lambda: {"lin": nn.Linear(8, 4)}, reach=12)
-def _framed_samples(self: Any, x: Any) -> Any:
-    """Frames of a waveform, their energies, and a small network on every one."""
-    frames = F.pad(x, (2, 2)).unfold(1, 8, 3)
-    return self.lin(frames).relu(), frames.square().mean(-1, keepdim=True).add(1e-3).log()
-
-
 @forward(BLC(4), lambda: {"lin": nn.Linear(4, 6), "norm": nn.GroupNorm(2, 6)}, delay=0)
 def _network_per_frame(self: Any, x: Any) -> Any:
     b, n, f = x.size()
     return F.relu(self.norm(self.lin(x.reshape(b * n, f)))).view(b, n, 6)
 
 
-@forward(BCL(4), delay=0)
-def _rearranged_features(self: Any, x: Any) -> Any:
-    b, c, n = x.shape
-    shuffled = x.view(b, 2, c // 2, n).permute(0, 2, 1, 3).reshape(b, c, n)
-    heads = x.transpose(1, 2).unflatten(-1, (2, 2)).softmax(-1)
-    return shuffled + heads.flatten(2).transpose(1, 2)
-
-
 # ---------------------------------------------------------------- functions in the forward
-@module(BCL(4), reach=12)
-def _functions_only(nn: Any, F: Any, ds: Any) -> Any:
-    def forward(self: Any, x: Any) -> Any:
-        y = F.conv1d(x, self.w, self.b, stride=2, padding=1)
-        y = F.avg_pool1d(F.pad(y, (1, 1), mode="replicate"), 3, 1)
-        y = F.conv_transpose1d(F.layer_norm(y.transpose(1, 2), (5,)).transpose(1, 2), self.v, stride=2)
-        return F.interpolate(F.max_pool1d(y, 2), scale_factor=2)
-
-    shapes = {"w": (5, 4, 3), "b": (5,), "v": (5, 3, 2)}
-    return net(nn, forward, **{k: nn.Parameter(ds.randn(*s)) for k, s in shapes.items()})
-
-
 @module(BLC(5), delay=0)
 def _products_and_gates(nn: Any, F: Any, ds: Any) -> Any:
     def forward(self: Any, x: Any) -> Any:
@@ -159,28 +57,6 @@ def _products_and_gates(nn: Any, F: Any, ds: Any) -> Any:
 
     shapes = {"w": (12, 5), "b": (12,), "square": (3, 3)}
     return net(nn, forward, **{k: nn.Parameter(ds.randn(*s)) for k, s in shapes.items()})
-
-
-@forward(BCL(3), delay=0)
-def _masks(self: Any, x: Any) -> Any:
-    keep = (x > -0.5) & (x < 1) | (x == 0)
-    y = x * keep + ds.where(x > 0.3, x, ds.zeros(1, dtype=x.dtype)) - x.masked_fill(~keep, 0.0)
-    return y + (x.abs() > 1).to(x.dtype) * ds.where(keep, x, 2.0)
-
-
-@forward(BCL(3), delay=0)
-def _arithmetic(self: Any, x: Any) -> Any:
-    y = 2 * x - x / 3 + (-x) ** 2 + abs(x) ** 0.5 - 1
-    y += x
-    y *= 0.5
-    return y.clamp(-1, 1) + F.relu(y, inplace=True) + x // 0.5 - x % 0.3 + 0.1**x
-
-
-@forward(BCL(4), delay=0)
-def _dimensions_come_and_go(self: Any, x: Any) -> Any:
-    y = x.unsqueeze(1).expand(-1, 3, -1, -1).sum(1)
-    z = x[:, None].squeeze(1).permute(2, 0, 1).unsqueeze(-1).flatten(2).permute(1, 2, 0)
-    return y - ds.stack([x, z], dim=-1).mean(-1), x.mT, x.select(1, 2)
 
 
 # ---------------------------------------------------------------- states
@@ -201,24 +77,11 @@ def _last_states(self: Any, x: Any) -> Any:
     return {"y": y, "state": (h, c), "head": self.head(h[-1]), "mean": x.mean(1), "most": y.amax(1)}
 
 
-@forward(BCL(4), lambda: {"conv": nn.Conv1d(4, 5, 3), "head": nn.Linear(5, 3)}, reach=8)
-def _pooled_classifier(self: Any, x: Any) -> Any:
-    return self.head(F.relu(self.conv(x)).mean(2)).softmax(-1)
-
-
 @forward(BLC(4), lambda: {"rnn": nn.LSTM(4, 4, batch_first=True), "conv": nn.Conv1d(4, 4, 3)}, delay=4)
 def _one_module_twice(self: Any, x: Any) -> Any:
     y, _ = self.rnn(x)
     z, _ = self.rnn(y)
     return self.conv(self.conv(z.transpose(1, 2)))
-
-
-@module(BCL(4), reach=10, delay=5)
-def _shared_weights(nn: Any, F: Any, ds: Any) -> Any:
-    model = net(nn, lambda self, x: F.conv1d(self.b(self.a(x)), self.a.weight))
-    model.a, model.b = nn.Conv1d(4, 4, 3, padding=1), nn.Conv1d(4, 4, 3, padding=2, dilation=2)
-    model.b.weight = model.a.weight
-    return model
 
 
 @module(BCL(4), reach=10, delay=2)

@@ -42,15 +42,6 @@ def _constants_laid_over_each_other(self: Any, x: Any) -> Any:
     return (y / (envelope + 1))[:, 1:-1]
 
 
-@forward(BCL(4), lambda: {"conv": nn.Conv1d(4, 4, 5)}, reach=8, delay=4)
-def _residual_cropped_by_the_difference(self: Any, x: Any) -> Any:
-    y = self.conv(x)
-    crop = (x.shape[-1] - y.shape[-1]) // 2
-    if crop > 0:
-        x = x[..., crop:-crop]
-    return x + y
-
-
 @forward(BCL(4), lambda: {"down": nn.Conv1d(4, 3, 4, stride=4)}, multiple=4, delay=3)
 def _lengths_checked_at_the_end(self: Any, x: Any) -> Any:
     """Multiples of four only: what is asserted of it can be known at the end."""
@@ -102,36 +93,7 @@ def _faded(nn: Any, F: Any, ds: Any) -> Any:
 
 
 # ---------------------------------------------------------------- reshaped to
-@forward(BLC(4), delay=1)
-def _length_derived_before_the_cut(self: Any, x: Any) -> Any:
-    b, n, f = x.shape
-    return x[:, : n // 2 * 2].reshape(b, n // 2, 2 * f), x[:, ::2].reshape(b, (n + 1) // 2, 2, -1)
-
-
-@forward(BCL(3), multiple=4, delay=3)
-def _frames_folded_twice(self: Any, x: Any) -> Any:
-    b, c, n = x.shape
-    y = x.reshape(b, c, n // 4, 4)
-    return y.permute(0, 1, 3, 2).reshape(b, 4 * c, n // 4)
-
-
 # ---------------------------------------------------------------- padded to
-@forward(BCL(4), lambda: {"down": nn.Conv1d(4, 3, 4, stride=4)}, reach=9, delay=3)
-def _padded_to_a_multiple_by_its_length(self: Any, x: Any) -> Any:
-    n = x.size(-1)
-    y = self.down(F.pad(x, (0, (4 - n % 4) % 4)))
-    return y, F.pad(x, (1, -n % 3), mode="replicate")
-
-
-@forward(BCL(4), lambda: {"conv": nn.Conv1d(4, 3, 4, stride=2)}, reach=9)
-def _padded_to_whole_strides(self: Any, x: Any) -> Any:
-    """As neural codecs do: what the last window lacks stands behind the last frame."""
-    n = x.shape[-1]
-    windows = math.ceil((n - 4 + 2) / 2) + 1
-    whole = (windows - 1) * 2 + 4 - 2
-    return self.conv(F.pad(x, (2, whole - n)))
-
-
 @module(BCL(4), multiple=3, reach=9, of_none=False)
 def _padded_to_a_valid_length(nn: Any, F: Any, ds: Any) -> Any:
     """As Demucs does, whose least length differs for streams of one or two frames, and to what its input lacks."""
@@ -149,15 +111,6 @@ def _padded_to_a_valid_length(nn: Any, F: Any, ds: Any) -> Any:
 
     layers = {"down": nn.Conv1d(4, 6, 4, stride=2), "up": nn.ConvTranspose1d(6, 4, 4, stride=2)}
     return net(nn, forward, conv=nn.Conv1d(4, 4, 3, padding=1), **layers)
-
-
-@forward(
-    BCL(4), lambda: {"down": nn.Conv1d(4, 6, 3, stride=2), "up": nn.ConvTranspose1d(6, 4, 3, stride=2)}, reach=9
-)
-def _padded_to_the_input(self: Any, x: Any) -> Any:
-    """The end of the output, where a transposed convolution gives less than there was."""
-    y = self.up(self.down(x))
-    return F.pad(y, (0, x.size(-1) - y.size(-1))) + x
 
 
 @module(BLC(4), reach=9)
@@ -245,21 +198,6 @@ def _padded_by_one_of_two(self: Any, x: Any) -> Any:
     else:
         rest = 0
     return self.down(y), F.pad(x, (0, more), value=2.0), x[..., : x.size(2) - rest]
-
-
-@forward(
-    BCL(4),
-    lambda: {"down": nn.Conv1d(4, 3, 4, stride=4), "up": nn.ConvTranspose1d(3, 4, 4, stride=4)},
-    reach=9,
-    delay=3,
-)
-def _cropped_where_it_is_longer(self: Any, x: Any) -> Any:
-    y, whole = self.up(self.down(F.pad(x, (0, 3)))), x
-    if y.size(2) > x.size(2):
-        y = y[..., : x.size(2)]
-    if whole.size(2) % 4:
-        whole = whole[..., : -(whole.size(2) % 4)]
-    return y + x, whole.reshape(x.size(0), 4, whole.size(2) // 4, 4)
 
 
 @module(BCL(4), reach=9, delay=2)

@@ -60,14 +60,6 @@ def _rotary(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> 
     return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=1)
 
 
-def _in_place(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
-    hidden = i > i[:, None]
-    hidden |= i[:, None] - i > 5
-    scores = q @ k.mT
-    scores += ds.zeros(x.size(1), x.size(1)).masked_fill(hidden, -math.inf)
-    return ds.matmul(scores.softmax(-1), v)
-
-
 def _written_under_another_name(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
     """Whoever holds the tensor sees what is written; what was computed of it before stays."""
     far = (i[:, None] - i).float()
@@ -168,11 +160,6 @@ def _window_by_einsum(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds
     scores = ds.einsum("bhid,bhjd->bhij", q, k) / 4**0.5
     weights = scores.masked_fill((far > 2).logical_or(far < -5), -1e9).softmax(-1)
     return ds.einsum("bhij,bhjd->bhid", weights, v)
-
-
-def _window_on_both_sides(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
-    every = ds.ones(q.shape[-2], q.shape[-2], dtype=ds.bool)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=every.tril(diagonal=2) & every.triu(diagonal=-5))
 
 
 def _masked_before_and_behind(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
@@ -279,7 +266,6 @@ for _attend in (
     _sinks,
     _capped_beside_a_sink,
     _rotary,
-    _in_place,
     _written_under_another_name,
     _shifted,
     _softmax_in_float,
@@ -321,7 +307,6 @@ _entered("expanded-positions", _expanded_positions, reach=14, delay=3)
 _entered("positions", _positions, delay=3)
 _entered("rows-by-gather", _rows_by_gather, native=False)
 _entered("window-by-einsum", _window_by_einsum, reach=14, delay=2)
-_entered("window-on-both-sides", _window_on_both_sides, reach=14, delay=2)
 _entered(
     "left-chunks",
     lambda m, x, q, k, v, i, F, ds: _softmax(

@@ -44,24 +44,6 @@ for _name, _statistic in {
     )
 
 
-@forward(BCL(4), lambda: {"tdnn": nn.Conv1d(4, 6, 3, dilation=2), "head": nn.Linear(12, 3)}, reach=8, multiple=8)
-def _statistics_pooling(self: Any, x: Any) -> Any:
-    """As in x-vectors."""
-    x = F.relu(self.tdnn(x))
-    return self.head(ds.cat([x.mean(dim=2), x.std(dim=2)], 1))
-
-
-@forward(
-    BCL(4), lambda: {"down": nn.Conv1d(4, 6, 1), "norm": nn.BatchNorm1d(6), "up": nn.Conv1d(6, 4, 1)}, reach=8
-)
-def _attentive_statistics_pooling(self: Any, x: Any) -> Any:
-    """As in ECAPA-TDNN, of the frames alone."""
-    w = F.softmax(self.up(self.norm(F.relu(self.down(x))).tanh()), dim=2)
-    mean = (x * w).sum(2)
-    spread = (((x**2) * w).sum(2) - mean**2).clamp(min=1e-4).sqrt()
-    return ds.cat([mean, spread], 1)
-
-
 @forward(BLC(4), lambda: {"hidden": nn.Linear(4, 3), "heads": nn.Linear(3, 2), "one": nn.Linear(4, 1)})
 def _self_attentive_pooling(self: Any, x: Any) -> Any:
     """Two heads, as a product of matrices, and one as a sum."""
@@ -187,16 +169,3 @@ def _statistics_under_a_mask_of_lengths(nn: Any, F: Any, ds: Any) -> Any:
         return ds.cat(of_frames(x, F.softmax(scores, dim=2)), 1).unsqueeze(2)
 
     return net(nn, forward, score=nn.Conv1d(12, 4, 1))
-
-
-@module(BLC(4), **WAITS)
-def _both_directions_by_hand(nn: Any, F: Any, ds: Any) -> Any:
-    """Two layers, one of which reads the stream backwards; and a tagger of both directions on top."""
-
-    def forward(self: Any, x: Any) -> Any:
-        x = ds.cat([self.there(x)[0], self.back(x.flip(1))[0].flip(1)], -1)
-        return self.tags(self.both(x)[0])
-
-    there, back = nn.LSTM(4, 3, batch_first=True), nn.LSTM(4, 3, batch_first=True)
-    both = nn.GRU(6, 3, batch_first=True, bidirectional=True)
-    return net(nn, forward, there=there, back=back, both=both, tags=nn.Linear(6, 5))
