@@ -1,4 +1,5 @@
-/* exec/weights.c: packs weights, gives back what they replace, and unpacks it for whoever must see it. */
+/* exec/weights.c: packs weights, copies what stays of those that are lent, gives back what is replaced, and unpacks it
+ * for whoever must see it. */
 #include "exec/weights.h"
 
 #include <string.h>
@@ -50,19 +51,11 @@ static ds_status check_tiles(const ds_plan *p)
 /* Of a file that is read once, memory holds so much at a time. */
 #define MOST_MAPPED ((size_t)1 << 26)
 
-/* What all nodes have prepared but for elements of weights: tables, and what packed weights say of themselves. */
-static ds_status prepare_nodes(ds_plan *p)
+/* Prepares all nodes but for elements of weights: tables, and what packed weights say of themselves. */
+static void fill_nodes(ds_plan *p)
 {
     const ds_real_kernels *const k = &p->kernels->real[0];
     size_t offset = 0;
-    for (size_t j = 0; j < p->graph->n_nodes; j++) {
-        const size_t n_bytes = ds_op_prepared_bytes(p->graph->nodes[j].op, k);
-        DS_TRY(ds_budget_add(p, j, n_bytes));
-        DS_CHECK(
-            !__builtin_add_overflow(p->prepared_bytes, ds_aligned(n_bytes), &p->prepared_bytes),
-            DS_NO_MEMORY, "the weights do not fit into memory");
-    }
-    DS_TRY(ds_allocate(&p->allocator, &p->prepared, p->prepared_bytes));
     for (size_t j = 0; j < p->graph->n_nodes; j++) {
         const ds_op *op = p->graph->nodes[j].op;
         const size_t n_bytes = ds_op_prepared_bytes(op, k);
@@ -72,6 +65,20 @@ static ds_status prepare_nodes(ds_plan *p)
         ds_op_prepare(op, p->nodes[j].prepared, p->nodes[j].weights, k);
         offset += ds_aligned(n_bytes);
     }
+}
+
+static ds_status prepare_nodes(ds_plan *p)
+{
+    const ds_real_kernels *const k = &p->kernels->real[0];
+    for (size_t j = 0; j < p->graph->n_nodes; j++) {
+        const size_t n_bytes = ds_op_prepared_bytes(p->graph->nodes[j].op, k);
+        DS_TRY(ds_budget_add(p, j, n_bytes));
+        DS_CHECK(
+            !__builtin_add_overflow(p->prepared_bytes, ds_aligned(n_bytes), &p->prepared_bytes),
+            DS_NO_MEMORY, "the weights do not fit into memory");
+    }
+    DS_TRY(ds_allocate(&p->allocator, &p->prepared, p->prepared_bytes));
+    fill_nodes(p);
     return DS_OK;
 }
 
@@ -198,11 +205,12 @@ typedef struct use {
     size_t packed_bytes;
 } use;
 
+/* 0: they are of the same data; what is lent may be a part of another. */
 static int compare_uses(const void *context, uint32_t a, uint32_t b)
 {
-    const use *uses = context;
-    const uintptr_t x = (uintptr_t)uses[a].data, y = (uintptr_t)uses[b].data;
-    return x < y ? -1 : x > y;
+    const use *x = (const use *)context + a, *y = (const use *)context + b;
+    const int order = compare_numbers((uintptr_t)x->data, (uintptr_t)y->data);
+    return order ? order : compare_numbers(x->weight->n_bytes, y->weight->n_bytes);
 }
 
 /* Whether this is all or a part of weight i of its operator, and can be unpacked. */
@@ -253,12 +261,13 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
 {
     size_t n_captured = 0, n_packed = 0;
     const use *packed = NULL;
-    bool owned = false;
+    bool owned = false, lent = false;
     for (size_t i = 0; i < n; i++) {
         const use *u = &uses[order[i]];
         n_captured += !u->slot;
         n_packed += u->packed != NULL;
         owned |= !u->slot && !u->weight->borrowed;
+        lent |= u->weight->lent;
         packed = u->packed ? u : packed;
     }
     void *data = uses[order[0]].weight->data;
@@ -275,34 +284,100 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
         const use *u = &uses[order[i]];
         u->weight->replaced = p->n_replaced;
         u->weight->data = NULL;
+        u->weight->lent = false;
         if (u->slot)
             *u->slot = NULL;
     }
-    ds_release(&p->allocator, data, n_bytes);
+    if (!lent)
+        ds_release(&p->allocator, data, n_bytes);
 }
 
-static ds_status replace_weights(ds_plan *p, ds_arena *arena)
+/* Copies a weight that is lent, given all uses of it, unless each has it packed. */
+static ds_status keep(ds_plan *p, const use *uses, const uint32_t *order, size_t n, bool *any)
+{
+    size_t n_captured = 0, n_packed = 0;
+    bool lent = false;
+    for (size_t i = 0; i < n; i++) {
+        n_captured += !uses[order[i]].slot;
+        n_packed += uses[order[i]].packed != NULL;
+        lent |= uses[order[i]].weight->lent;
+    }
+    if (!lent || n_packed == n_captured)
+        return DS_OK;
+    const ds_weight given = *uses[order[0]].weight;
+    void *data;
+    DS_TRY(ds_allocate(&p->allocator, &data, given.n_bytes));
+    memcpy(data, given.data, given.n_bytes);
+    for (size_t i = 0, owners = 0; i < n; i++) {
+        const use *u = &uses[order[i]];
+        u->weight->data = data;
+        u->weight->lent = false;
+        if (u->slot)
+            *u->slot = data;
+        else
+            u->weight->borrowed = owners++ > 0;
+    }
+    *any = true;
+    return DS_OK;
+}
+
+/* All uses of all weights, those of the same data one behind the other in this order. */
+typedef struct use_list {
+    use *uses;
+    uint32_t *order;
+    size_t n;
+} use_list;
+
+static ds_status list_all(use_list *list, const ds_plan *p, ds_arena *arena)
 {
     const size_t most = count_weights(p->model) + count_weights(p->graph);
-    use *uses, *end;
-    uint32_t *order;
-    DS_PUSH(&p->arena, p->replaced, count_weights(p->model));
-    DS_PUSH(arena, uses, most);
-    DS_PUSH(arena, order, most);
-    end = uses;
+    DS_PUSH(arena, list->uses, most);
+    DS_PUSH(arena, list->order, most);
+    use *end = list->uses;
     for (size_t j = 0; j < p->model->n_nodes; j++)
         list_uses(&end, &p->model->nodes[j], NULL, j);
     for (size_t j = 0; j < p->graph->n_nodes; j++)
         list_uses(&end, &p->graph->nodes[j], p, j);
-    const size_t n = (size_t)(end - uses);
-    for (size_t i = 0; i < n; i++)
-        order[i] = (uint32_t)i;
-    ds_sort_indices(order, n, compare_uses, uses);
+    list->n = (size_t)(end - list->uses);
+    for (size_t i = 0; i < list->n; i++)
+        list->order[i] = (uint32_t)i;
+    ds_sort_indices(list->order, list->n, compare_uses, list->uses);
+    return DS_OK;
+}
+
+/* How many uses, from number i on, are of the same data. */
+static size_t count_same(const use_list *list, size_t i)
+{
+    size_t n = 1;
+    while (i + n < list->n && compare_uses(list->uses, list->order[i], list->order[i + n]) == 0)
+        n++;
+    return n;
+}
+
+/* What stays of weights that are lent becomes the plan's own, before anything refers to it. */
+static ds_status keep_weights(ds_plan *p, ds_arena *scratch)
+{
+    use_list list;
+    bool any = false;
+    DS_TRY(list_all(&list, p, scratch));
+    for (size_t i = 0, n; i < list.n; i += n) {
+        n = count_same(&list, i);
+        DS_TRY(keep(p, list.uses, list.order + i, n, &any));
+    }
+    if (any)
+        fill_nodes(p);
+    return DS_OK;
+}
+
+static ds_status replace_weights(ds_plan *p, ds_arena *scratch)
+{
+    use_list list;
+    DS_PUSH(&p->arena, p->replaced, count_weights(p->model));
+    DS_TRY(list_all(&list, p, scratch));
     p->weight_bytes = p->prepared_bytes + p->elements_bytes;
-    for (size_t i = 0, past; i < n; i = past) {
-        for (past = i + 1; past < n && uses[order[past]].data == uses[order[i]].data; past++)
-            ;
-        replace(p, uses, order + i, past - i);
+    for (size_t i = 0, n; i < list.n; i += n) {
+        n = count_same(&list, i);
+        replace(p, list.uses, list.order + i, n);
     }
     return DS_OK;
 }
@@ -312,6 +387,7 @@ ds_status ds_weights_prepare(ds_plan *plan, ds_arena *scratch)
     DS_TRY(check_tiles(plan));
     DS_TRY(list_weights(plan));
     DS_TRY(prepare_nodes(plan));
+    DS_TRY(keep_weights(plan, scratch));
     DS_TRY(pack_weights(plan, scratch));
     return replace_weights(plan, scratch);
 }

@@ -20,7 +20,7 @@ ds_status ds_graph_create(ds_graph **graph, const ds_allocator *allocator)
 static void release_weights(const ds_allocator *a, const ds_weight *weights, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (!weights[i].borrowed)
+        if (!weights[i].borrowed && !weights[i].lent)
             ds_release(a, weights[i].data, weights[i].n_bytes);
 }
 
@@ -124,7 +124,7 @@ static void *find_weight(const ds_graph *graph, const ds_signature *signature, c
     const ds_weight *w = name && graph->named ? graph->named[chain_of(name)] : NULL;
     while (w && (strcmp(w->name, name) != 0 || w->signature->dtype != signature->dtype ||
                  !ds_signature_same_shape(w->signature, signature) ||
-                 memcmp(w->data, data, w->n_bytes) != 0))
+                 (w->data != data && memcmp(w->data, data, w->n_bytes) != 0)))
         w = w->next;
     return w ? w->data : NULL;
 }
@@ -170,7 +170,7 @@ static ds_status own_weight(ds_graph *graph, ds_weight *weight, const ds_op *op,
 }
 
 static ds_status add_weight(ds_graph *graph, ds_weight *weight, const ds_op *op, int i,
-                            const void *data, const char *name)
+                            const void *data, const char *name, bool lent)
 {
     const ds_signature *signature = &op->weight[i];
     const bool narrow = ds_op_stored(op, i) != DS_STORED_WIDE;
@@ -188,7 +188,11 @@ static ds_status add_weight(ds_graph *graph, ds_weight *weight, const ds_op *op,
         ds_release(&graph->allocator, weight->data, weight->n_bytes);
     if (found)
         weight->data = found;
-    return found || narrow ? DS_OK : own_weight(graph, weight, op, i, data, name);
+    if (found || narrow)
+        return DS_OK;
+    weight->lent = lent;
+    weight->data = (void *)(uintptr_t)data;
+    return lent ? DS_OK : own_weight(graph, weight, op, i, data, name);
 }
 
 /* What a node has besides its operator, and room for it and its edges, which are added. */
@@ -204,7 +208,8 @@ static ds_status fill_node(ds_node *node, ds_graph *graph, const void *const *da
     for (int i = 0; i < op->n_weights; i++)
         if (data[i])
             DS_TRY(add_weight(graph, &node->weights[i], op, i, data[i],
-                              names && names->weights ? names->weights[i] : NULL));
+                              names && names->weights ? names->weights[i] : NULL,
+                              names && names->lent));
     DS_PUSH_COPY(&graph->arena, node->path, path, strlen(path) + 1);
     if (names && names->weights && !graph->named)
         DS_PUSH_ZEROED(&graph->arena, graph->named, DS_NAME_CHAINS);
@@ -258,11 +263,10 @@ static ds_weight *other_weight(const ds_graph *graph, const ds_weight *weight, c
     return NULL;
 }
 
-/* Whether a weight can be rounded where it is: nobody else has it, and none of its numbers can be refused. */
-static bool rounds_in_place(const ds_graph *graph, const ds_weight *weight, ds_stored stored)
+/* Whether a weight can be rounded where it is: nobody else has it. */
+static bool rounds_in_place(const ds_graph *graph, const ds_weight *weight)
 {
-    return stored == DS_STORED_INT8 && !weight->borrowed &&
-           !other_weight(graph, weight, weight->data);
+    return !weight->borrowed && !weight->lent && !other_weight(graph, weight, weight->data);
 }
 
 /* Replaces a weight by what its operator stores of it, or by an equal one of its name that was replaced before. */
@@ -270,7 +274,7 @@ static ds_status narrow_weight(ds_graph *graph, ds_weight *weight, const ds_op *
 {
     const ds_weight before = *weight;
     ds_weight own = before;
-    const bool in_place = rounds_in_place(graph, weight, ds_op_stored(op, i));
+    const bool in_place = rounds_in_place(graph, weight);
     own.data = NULL;
     ds_status status =
         in_place ? round_weight(&graph->allocator, weight, op, i, before.data, before.name)
@@ -285,12 +289,14 @@ static ds_status narrow_weight(ds_graph *graph, ds_weight *weight, const ds_op *
         ds_release(&graph->allocator, own.data, own.n_bytes);
     weight->data = found ? found : data;
     weight->borrowed = found != NULL && (before.borrowed || found != before.data);
+    weight->lent = before.lent && weight->data == before.data;
     if (before.borrowed || weight->data == before.data)
         return DS_OK;
     ds_weight *const heir = other_weight(graph, weight, before.data);
-    if (heir)
+    if (heir) {
         heir->borrowed = false;
-    else
+        heir->lent = before.lent;
+    } else if (!before.lent)
         ds_release(&graph->allocator, before.data, before.n_bytes);
     return DS_OK;
 }
@@ -314,6 +320,30 @@ ds_status ds_graph_store(ds_graph *graph, const ds_narrowing *nodes)
     return DS_OK;
 }
 
+/* Adds to two sums the squares of what n numbers, `step` apart, lose by rounding, and those of the numbers. */
+static inline void add_squares(double *sum, const float *whole, const float *rounded, size_t n,
+                               size_t step)
+{
+    enum { BESIDE = 8 };
+    double gaps[BESIDE] = {0}, squares[BESIDE] = {0};
+    for (size_t i = 0; i < n / BESIDE * BESIDE; i += BESIDE)
+        for (size_t k = 0; k < BESIDE; k++) {
+            const double x = (double)whole[(i + k) * step];
+            const double gap = x - (double)rounded[(i + k) * step];
+            gaps[k] += gap * gap;
+            squares[k] += x * x;
+        }
+    for (size_t i = n / BESIDE * BESIDE; i < n; i++) {
+        const double x = (double)whole[i * step], gap = x - (double)rounded[i * step];
+        gaps[0] += gap * gap;
+        squares[0] += x * x;
+    }
+    for (size_t k = 0; k < BESIDE; k++) {
+        sum[0] += gaps[k];
+        sum[1] += squares[k];
+    }
+}
+
 /* The greatest error of a channel; sums: two for each channel, 0. */
 static double worst_error(const ds_op *op, const ds_weight *weight, int i, const float *rounded,
                           double *sums)
@@ -321,16 +351,17 @@ static double worst_error(const ds_op *op, const ds_weight *weight, int i, const
     const ds_signature shape = ds_op_scales(op, i);
     const size_t n_channels = ds_signature_bytes(&shape) / sizeof(float);
     const size_t n_runs = (size_t)shape.shape[0], places = n_channels / n_runs;
-    const size_t n = weight->n_bytes / sizeof(float), run = n / n_runs;
+    const size_t run = weight->n_bytes / sizeof(float) / n_runs;
     const float *const whole = weight->data;
     double worst = 0;
-    for (size_t e = 0; e < n; e++) {
-        const size_t place = e % run % places;
+    for (size_t c = 0; c < n_channels; c++) {
+        const size_t place = c % places, first = c / places * run + place;
         const size_t own = op->def->scale_of ? op->def->scale_of(op, place) : place;
-        double *const sum = sums + 2 * (e / run * places + own);
-        const double gap = (double)whole[e] - (double)rounded[e];
-        sum[0] += gap * gap;
-        sum[1] += (double)whole[e] * (double)whole[e];
+        double *const sum = sums + 2 * (c - place + own);
+        if (places == 1)
+            add_squares(sum, whole + first, rounded + first, run, 1);
+        else
+            add_squares(sum, whole + first, rounded + first, run / places, places);
     }
     for (size_t c = 0; c < n_channels; c++) {
         const double error = sums[2 * c] == 0 ? 0 : sqrt(sums[2 * c] / sums[2 * c + 1]);
@@ -341,7 +372,7 @@ static double worst_error(const ds_op *op, const ds_weight *weight, int i, const
 
 static ds_status node_error(ds_arena *memory, const ds_node *node, double *error)
 {
-    *error = 0;
+    ds_arena_reset(memory);
     for (int i = 0; i < node->op->n_weights; i++) {
         const ds_weight *const weight = &node->weights[i];
         if (!weight->data || ds_op_stored(node->op, i) == DS_STORED_WIDE)
@@ -353,27 +384,33 @@ static ds_status node_error(ds_arena *memory, const ds_node *node, double *error
         DS_PUSH(memory, rounded, weight->n_bytes / sizeof(float));
         DS_PUSH(memory, scales, n_channels);
         DS_PUSH_ZEROED(memory, sums, 2 * n_channels);
-        (void)ds_op_narrowed(node->op, i, weight->data, scales, NULL, rounded);
-        const double own = worst_error(node->op, weight, i, rounded, sums);
+        const size_t n = ds_op_narrowed(node->op, i, weight->data, scales, NULL, rounded);
+        const double own = n < weight->n_bytes / sizeof(float)
+                               ? (double)INFINITY
+                               : worst_error(node->op, weight, i, rounded, sums);
         *error = own > *error ? own : *error;
     }
     return DS_OK;
 }
 
-ds_status ds_graph_errors(const ds_graph *graph, ds_narrowing how, double *errors)
+ds_status ds_graph_errors(const ds_graph *graph, ds_narrowing how, const char *asked,
+                          double *errors)
 {
     ds_status status = DS_OK;
+    ds_arena memory;
+    ds_arena_init(&memory, &graph->allocator);
     for (size_t j = 0; status == DS_OK && j < graph->n_nodes; j++) {
+        errors[j] = 0;
+        if (!asked[j])
+            continue;
         ds_op *const op = graph->nodes[j].op;
         const ds_narrowing own = {op->stored, op->products};
-        ds_arena memory;
-        ds_arena_init(&memory, &graph->allocator);
         status = ds_op_store(op, how);
         status = status == DS_OK ? node_error(&memory, &graph->nodes[j], &errors[j]) : status;
         op->stored = own.stored;
         op->products = own.products;
-        ds_arena_free(&memory);
     }
+    ds_arena_free(&memory);
     return status;
 }
 

@@ -1,7 +1,8 @@
 /* ir/graph.h: a model as data: nodes in topological order, edges with signatures, inputs, outputs.
  *
  * Built front to back: a node's inputs exist before it, so a graph has no cycles by construction.
- * Weights are copied in, once; those that lie in a file that the graph borrows from are used there. */
+ * Weights are copied in, once; those that lie in a file that the graph borrows from are used there, and those that are
+ * lent where they are, until a plan is made of the graph (exec/weights.h). */
 #pragma once
 #include "base/arena.h"
 #include "codec/mapped.h"
@@ -13,6 +14,7 @@ typedef struct ds_weight {
     size_t n_bytes;
     char *name;    /* NULL where it has none */
     bool borrowed; /* the data are the file's, or an earlier weight's */
+    bool lent;     /* they are the caller's, until a plan is made */
     const ds_signature *signature;
     const struct ds_weight *next; /* of those with names, in its chain */
 } ds_weight;
@@ -22,6 +24,8 @@ typedef struct ds_node_names {
     const char *path;           /* of its module, "encoder.conv"; "" for the outermost */
     const char *const *weights; /* one per weight, NULL where it has none; or NULL */
     ds_narrowing how;           /* as far as the operator takes it (ds_op_store) */
+    bool
+        lent; /* the caller keeps the weights' data until a plan is made of the graph, or the graph destroyed */
 } ds_node_names;
 
 typedef struct ds_node {
@@ -77,7 +81,7 @@ ds_status ds_graph_memory(ds_graph *graph, int edge);
 /* Lets the graph share `file` until it is destroyed: weights whose data lie within its bytes are used
  * where they lie. Called before the first node, once. */
 void ds_graph_borrow(ds_graph *graph, ds_mapped *file);
-/* Adds a node: makes the operator, infers its outputs, copies its weights (data[i] NULL where
+/* Adds a node: makes the operator, infers its outputs, copies its weights unless they are lent (data[i] NULL where
  * absent) and names (NULL: none). A weight that has the name, type, shape and bytes of an earlier one is
  * that one. What is stored narrow is rounded to what that can say (DS_DTYPE where one is beyond). Fills op->n_outputs
  * edges. On failure the graph is unchanged. */
@@ -89,10 +93,11 @@ ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, con
  * was given back, before the next. Errors: as ds_graph_node has them for what is stored narrow; the graph is of no use
  * then. */
 ds_status ds_graph_store(ds_graph *graph, const ds_narrowing *nodes);
-/* Fills for every node the error that its weights have where they are stored so: of the elements that share a scale the
- * norm of w - rounded w by that of w, the greatest of all; 0 for a node that stores none; infinite where one is no
- * number or beyond the range. Errors: DS_NO_MEMORY, DS_LIMIT. */
-ds_status ds_graph_errors(const ds_graph *graph, ds_narrowing how, double *errors);
+/* Fills for every node that is asked for ([n_nodes]) the error that its weights have where they are stored so: of the elements that share a scale the
+ * norm of w - rounded w by that of w, the greatest of all; 0 for other nodes, and those that store none; infinite where
+ * one is no number or beyond the range. Errors: DS_NO_MEMORY, DS_LIMIT. */
+ds_status ds_graph_errors(const ds_graph *graph, ds_narrowing how, const char *asked,
+                          double *errors);
 ds_status ds_graph_output(ds_graph *graph, int edge);
 /* Makes a graph of the same nodes, to be rewritten: keeps the operators and weights of the original. */
 ds_status ds_graph_share(ds_graph **copy, const ds_graph *graph);

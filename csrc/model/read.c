@@ -278,7 +278,7 @@ static ds_status read_node(reader *r, node_text *n, ds_json_value value)
     int outputs[DS_MAX_OUTPUTS];
     DS_TRY(parse_node(r, n, value));
     const size_t number = r->graph->n_nodes;
-    const ds_node_names names = {n->path, n->names, n->how};
+    const ds_node_names names = {n->path, n->names, n->how, false};
     ds_status status = ds_graph_node(r->graph, outputs, n->def, n->attrs, n->n_attrs, n->inputs,
                                      n->n_inputs, n->weights, n->data, n->n_weights, &names);
     if (status == DS_OK && r->graph->nodes[number].op->n_outputs != n->n_outputs)

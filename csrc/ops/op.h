@@ -302,7 +302,8 @@ ds_stored ds_op_stored(const ds_op *op, int i);
 /* The scales of a weight that is narrow, in int8: [channels], or as the weight, its first axis being groups. */
 ds_signature ds_op_scales(const ds_op *op, int i);
 /* Narrows such a weight: fills its scales, if it has some, its elements as they are stored, and as floats (NULL: not
- * wanted). Returns the first element that is beyond the format's range, or how many there are. */
+ * wanted; may be `from`). Returns how many there are; or the first that is beyond the format's range, where it stops,
+ * before it writes that. */
 size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, char *stored,
                       float *wide);
 /* Bytes that ds_op_prepare writes for these kernels; 0: it needs not be called. */
