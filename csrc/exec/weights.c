@@ -123,7 +123,8 @@ static int compare_packed(const void *context, uint32_t a, uint32_t b)
 {
     ds_packed *const *all = context;
     const ds_packed *x = all[a], *y = all[b];
-    const uintptr_t pairs[][2] = {{(uintptr_t)x->raw, (uintptr_t)y->raw},
+    const uintptr_t pairs[][2] = {{(uintptr_t)x->raw - x->start, (uintptr_t)y->raw - y->start},
+                                  {x->start, y->start},
                                   {x->n_cols, y->n_cols},
                                   {x->depth, y->depth},
                                   {x->format, y->format},
@@ -151,6 +152,39 @@ static ds_status find_same(ds_packed *const *all, size_t n, uint32_t *same, ds_a
     return DS_OK;
 }
 
+/* How a weight that is unmade is made: two of the same data, for which this is equal, are alike. */
+static size_t rounding_of(const ds_weight *weight, const ds_op *op, int i)
+{
+    return weight->unmade ? 8 * op->def->narrows(op, i) + ds_op_stored(op, i) : 0;
+}
+
+/* Room for a weight that is unmade, and what lies there. */
+typedef struct made_weight {
+    char *data;
+    const void *from;
+    size_t rounding;
+} made_weight;
+
+/* Packs elements of a node's weight, which is made before where it has to be. */
+static ds_status pack_made(const ds_plan *p, size_t j, ds_packed *packed, void *to,
+                           made_weight *made)
+{
+    const ds_op *op = ds_fused_main(p->graph->nodes[j].op);
+    const ds_weight *const weight = &p->graph->nodes[j].weights[packed->weight];
+    const void *const raw = packed->raw;
+    const size_t rounding = rounding_of(weight, op, packed->weight);
+    if (weight->unmade && (made->from != weight->data || made->rounding != rounding)) {
+        made->from = NULL;
+        DS_TRY(ds_weight_make(&p->allocator, weight, op, packed->weight, made->data));
+        made->from = weight->data;
+        made->rounding = rounding;
+    }
+    packed->raw = weight->unmade ? made->data + packed->start : raw;
+    ds_pack_elements(packed, to);
+    packed->raw = raw;
+    return DS_OK;
+}
+
 /* The elements of all packed weights lie one after the other in one block, each once, however many nodes have them:
  * large, it lies in large pages. */
 static ds_status pack_weights(ds_plan *p, ds_arena *scratch)
@@ -171,6 +205,8 @@ static ds_status pack_weights(ds_plan *p, ds_arena *scratch)
     }
     DS_TRY(ds_allocate(&p->allocator, &p->elements, p->elements_bytes));
     const bool forgets = p->model->file && p->kernels->real[0].format != DS_FORMAT_RAW;
+    made_weight made = {.from = NULL};
+    DS_PUSH(scratch, made.data, ds_graph_most_unmade(p->graph));
     size_t offset = 0, mapped = MOST_MAPPED; /* it was checked, and so read */
     for (size_t i = 0; i < n; i++) {
         const ds_packed *first = all[same[i]];
@@ -186,7 +222,7 @@ static ds_status pack_weights(ds_plan *p, ds_arena *scratch)
             mapped = 0;
         }
         mapped += n_bytes;
-        ds_pack_elements(all[i], (char *)p->elements + offset);
+        DS_TRY(pack_made(p, nodes[i], all[i], (char *)p->elements + offset, &made));
         offset += n_bytes;
     }
     if (forgets)
@@ -199,7 +235,10 @@ static ds_status pack_weights(ds_plan *p, ds_arena *scratch)
 typedef struct use {
     const void *data;
     ds_weight *weight;
-    int i; /* which of its node's weights it is */
+    int i;           /* which of its node's weights it is */
+    size_t rounding; /* how it is to be made, 0 where it is */
+    const ds_op *op; /* without what is fused */
+    size_t j;        /* its node */
     const void **slot;
     ds_packed *packed;
     size_t packed_bytes;
@@ -209,8 +248,13 @@ typedef struct use {
 static int compare_uses(const void *context, uint32_t a, uint32_t b)
 {
     const use *x = (const use *)context + a, *y = (const use *)context + b;
-    const int order = compare_numbers((uintptr_t)x->data, (uintptr_t)y->data);
-    return order ? order : compare_numbers(x->weight->n_bytes, y->weight->n_bytes);
+    const uintptr_t pairs[][2] = {{(uintptr_t)x->data, (uintptr_t)y->data},
+                                  {x->weight->n_bytes, y->weight->n_bytes},
+                                  {x->rounding, y->rounding}};
+    int order = 0;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs && order == 0; i++)
+        order = compare_numbers(pairs[i][0], pairs[i][1]);
+    return order;
 }
 
 /* Whether this is all or a part of weight i of its operator, and can be unpacked. */
@@ -238,6 +282,7 @@ static void list_uses(use **next, const ds_node *node, const ds_plan *plan, size
 {
     size_t packed_bytes = 0;
     ds_packed *packed = plan ? first_packed(plan, j, &packed_bytes) : NULL;
+    const ds_op *main = ds_fused_main(node->op);
     for (int i = 0; i < node->op->n_weights; i++) {
         ds_weight *weight = &node->weights[i];
         if (!weight->data)
@@ -246,9 +291,12 @@ static void list_uses(use **next, const ds_node *node, const ds_plan *plan, size
         *u = (use){.data = weight->data,
                    .weight = weight,
                    .i = i,
+                   .op = main,
+                   .j = j,
+                   .rounding = rounding_of(weight, main, i),
                    .slot = plan ? &plan->nodes[j].weights[i] : NULL};
         const bool body = node->op->def->flags & DS_OP_BODY;
-        if (i < ds_fused_main(node->op)->n_weights &&
+        if (i < main->n_weights &&
             holds(packed, packed_bytes, weight, i, body ? ds_scan_holders(node->op, i) : 1)) {
             u->packed = packed;
             u->packed_bytes = packed_bytes;
@@ -284,7 +332,7 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
         const use *u = &uses[order[i]];
         u->weight->replaced = p->n_replaced;
         u->weight->data = NULL;
-        u->weight->lent = false;
+        u->weight->lent = u->weight->unmade = false;
         if (u->slot)
             *u->slot = NULL;
     }
@@ -292,26 +340,36 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
         ds_release(&p->allocator, data, n_bytes);
 }
 
-/* Copies a weight that is lent, given all uses of it, unless each has it packed. */
+/* Copies a weight that is lent or unmade, given all uses of it, unless each has it packed. */
 static ds_status keep(ds_plan *p, const use *uses, const uint32_t *order, size_t n, bool *any)
 {
     size_t n_captured = 0, n_packed = 0;
+    const use *const first = &uses[order[0]];
     bool lent = false;
     for (size_t i = 0; i < n; i++) {
         n_captured += !uses[order[i]].slot;
         n_packed += uses[order[i]].packed != NULL;
         lent |= uses[order[i]].weight->lent;
     }
-    if (!lent || n_packed == n_captured)
+    if (!(lent || first->weight->unmade) || n_packed == n_captured)
         return DS_OK;
-    const ds_weight given = *uses[order[0]].weight;
     void *data;
-    DS_TRY(ds_allocate(&p->allocator, &data, given.n_bytes));
-    memcpy(data, given.data, given.n_bytes);
+    for (size_t i = 0; i < n && !lent; i++)
+        if (uses[order[i]].slot) {
+            DS_TRY(ds_budget_add(p, uses[order[i]].j, first->weight->n_bytes));
+            break;
+        }
+    DS_TRY(ds_allocate(&p->allocator, &data, first->weight->n_bytes));
+    const ds_status status =
+        ds_weight_make(&p->allocator, first->weight, first->op, first->i, data);
+    if (status != DS_OK) {
+        ds_release(&p->allocator, data, first->weight->n_bytes);
+        return status;
+    }
     for (size_t i = 0, owners = 0; i < n; i++) {
         const use *u = &uses[order[i]];
         u->weight->data = data;
-        u->weight->lent = false;
+        u->weight->lent = u->weight->unmade = false;
         if (u->slot)
             *u->slot = data;
         else

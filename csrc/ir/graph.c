@@ -118,15 +118,15 @@ static size_t chain_of(const char *name)
 }
 
 /* The weight of that name, type, shape and bytes; NULL where there is none. */
-static void *find_weight(const ds_graph *graph, const ds_signature *signature, const char *name,
-                         const void *data)
+static const ds_weight *find_weight(const ds_graph *graph, const ds_signature *signature,
+                                    const char *name, const void *data)
 {
     const ds_weight *w = name && graph->named ? graph->named[chain_of(name)] : NULL;
     while (w && (strcmp(w->name, name) != 0 || w->signature->dtype != signature->dtype ||
                  !ds_signature_same_shape(w->signature, signature) ||
-                 (w->data != data && memcmp(w->data, data, w->n_bytes) != 0)))
+                 (w->data != data && (w->unmade || memcmp(w->data, data, w->n_bytes) != 0))))
         w = w->next;
-    return w ? w->data : NULL;
+    return w;
 }
 
 /* So that later nodes find the node's own weights: not those that they share already. */
@@ -143,16 +143,16 @@ static void add_names(ds_graph *graph, const ds_node *node)
     }
 }
 
-/* Copies a weight, each element as the float next to it that can be stored so. */
-static ds_status round_weight(const ds_allocator *allocator, ds_weight *weight, const ds_op *op,
-                              int i, const float *from, const char *name)
+/* Fills `to`, unless it is NULL, with a weight's elements, each as the float next to it that can be stored so. */
+static ds_status round_weight(const ds_allocator *allocator, void *to, const ds_op *op, int i,
+                              const float *from, const char *name)
 {
     const ds_signature shape = ds_op_scales(op, i);
     void *scales;
     DS_TRY(ds_allocate(allocator, &scales, ds_signature_bytes(&shape)));
-    const size_t beyond = ds_op_narrowed(op, i, from, scales, NULL, weight->data);
+    const size_t beyond = ds_op_narrowed(op, i, from, scales, NULL, to);
     ds_release(allocator, scales, ds_signature_bytes(&shape));
-    DS_CHECK(beyond == weight->n_bytes / sizeof(float), DS_DTYPE,
+    DS_CHECK(beyond == ds_signature_bytes(&op->weight[i]) / sizeof(float), DS_DTYPE,
              "weight '%s': element %zu is %g, beyond the range of %s; keep it wider",
              name ? DS_SHOWN(name) : "?", beyond, (double)from[beyond],
              ds_stored_name(ds_op_stored(op, i)));
@@ -164,35 +164,87 @@ static ds_status own_weight(ds_graph *graph, ds_weight *weight, const ds_op *op,
 {
     DS_TRY(ds_allocate(&graph->allocator, &weight->data, weight->n_bytes));
     if (ds_op_stored(op, i) != DS_STORED_WIDE)
-        return round_weight(&graph->allocator, weight, op, i, data, name);
+        return round_weight(&graph->allocator, weight->data, op, i, data, name);
     memcpy(weight->data, data, weight->n_bytes);
     return DS_OK;
 }
 
+static void widen(void *to, const ds_weight *weight)
+{
+    const ds_elements *const from = &weight->narrow;
+    ds_widen(from->stored, from->data, weight->n_bytes / sizeof(float), from->scales,
+             from->n_scales, 1, to);
+}
+
+ds_status ds_weight_make(const ds_allocator *allocator, const ds_weight *weight, const ds_op *op,
+                         int i, void *to)
+{
+    if (!weight->unmade)
+        memcpy(to, weight->data, weight->n_bytes);
+    else if (weight->narrow.data == NULL)
+        return round_weight(allocator, to, op, i, weight->data, weight->name);
+    else
+        widen(to, weight);
+    return DS_OK;
+}
+
+/* Whether weights that are stored narrow may stay unmade: operators that round the same data do so alike. */
+static bool stays_unmade(const ds_op *op)
+{
+    return op->def->scale_of == NULL;
+}
+
+/* Whether elements of the graph's file are those that the operator stores of its weight i. */
+static bool stays_narrow(const ds_graph *graph, const ds_op *op, int i, const ds_elements *narrow)
+{
+    const ds_signature scales = ds_op_scales(op, i);
+    const size_t n = ds_signature_bytes(&op->weight[i]) / sizeof(float);
+    return narrow->stored == ds_op_stored(op, i) && stays_unmade(op) &&
+           in_file(graph, narrow->data, n * ds_stored_bytes(narrow->stored)) &&
+           (narrow->stored != DS_STORED_INT8 ||
+            narrow->n_scales == ds_signature_bytes(&scales) / sizeof(float));
+}
+
 static ds_status add_weight(ds_graph *graph, ds_weight *weight, const ds_op *op, int i,
-                            const void *data, const char *name, bool lent)
+                            const void *data, const ds_node_names *names)
 {
     const ds_signature *signature = &op->weight[i];
-    const bool narrow = ds_op_stored(op, i) != DS_STORED_WIDE;
+    const char *const name = names && names->weights ? names->weights[i] : NULL;
+    const bool narrow = ds_op_stored(op, i) != DS_STORED_WIDE, lent = names && names->lent;
     weight->n_bytes = ds_signature_bytes(signature);
     if (name)
         DS_PUSH_COPY(&graph->arena, weight->name, name, strlen(name) + 1);
+    if (narrow && names->narrow && stays_narrow(graph, op, i, &names->narrow[i])) {
+        weight->narrow = names->narrow[i];
+        weight->data = (void *)(uintptr_t)weight->narrow.data;
+        weight->unmade = weight->borrowed = true;
+        return DS_OK;
+    }
     if (narrow) { /* what it is is known when it is rounded */
         DS_TRY(own_weight(graph, weight, op, i, data, name));
         data = weight->data;
     }
-    void *found = in_file(graph, data, weight->n_bytes) ? (void *)(uintptr_t)data
-                                                        : find_weight(graph, signature, name, data);
-    weight->borrowed = found != NULL;
+    const bool inside = in_file(graph, data, weight->n_bytes);
+    const ds_weight *found = inside ? NULL : find_weight(graph, signature, name, data);
+    weight->borrowed = inside || found;
+    weight->lent = lent;
     if (found && narrow)
         ds_release(&graph->allocator, weight->data, weight->n_bytes);
-    if (found)
-        weight->data = found;
-    if (found || narrow)
-        return DS_OK;
-    weight->lent = lent;
-    weight->data = (void *)(uintptr_t)data;
-    return lent ? DS_OK : own_weight(graph, weight, op, i, data, name);
+    if (weight->borrowed || lent)
+        weight->data = found ? found->data : (void *)(uintptr_t)data;
+    return weight->borrowed || lent || narrow ? DS_OK
+                                              : own_weight(graph, weight, op, i, data, name);
+}
+
+size_t ds_graph_most_unmade(const ds_graph *graph)
+{
+    size_t most = 0;
+    for (size_t j = 0; j < graph->n_nodes; j++)
+        for (int i = 0; i < graph->nodes[j].op->n_weights; i++) {
+            const ds_weight *const weight = &graph->nodes[j].weights[i];
+            most = weight->unmade && weight->n_bytes > most ? weight->n_bytes : most;
+        }
+    return most;
 }
 
 /* What a node has besides its operator, and room for it and its edges, which are added. */
@@ -207,9 +259,7 @@ static ds_status fill_node(ds_node *node, ds_graph *graph, const void *const *da
     DS_PUSH_ZEROED(&graph->arena, node->weights, (size_t)op->n_weights);
     for (int i = 0; i < op->n_weights; i++)
         if (data[i])
-            DS_TRY(add_weight(graph, &node->weights[i], op, i, data[i],
-                              names && names->weights ? names->weights[i] : NULL,
-                              names && names->lent));
+            DS_TRY(add_weight(graph, &node->weights[i], op, i, data[i], names));
     DS_PUSH_COPY(&graph->arena, node->path, path, strlen(path) + 1);
     if (names && names->weights && !graph->named)
         DS_PUSH_ZEROED(&graph->arena, graph->named, DS_NAME_CHAINS);
@@ -269,27 +319,53 @@ static bool rounds_in_place(const ds_graph *graph, const ds_weight *weight)
     return !weight->borrowed && !weight->lent && !other_weight(graph, weight, weight->data);
 }
 
-/* Replaces a weight by what its operator stores of it, or by an equal one of its name that was replaced before. */
+/* Copies a weight of which narrow elements are at hand. */
+static ds_status widen_weight(ds_graph *graph, ds_weight *weight)
+{
+    void *data;
+    DS_TRY(ds_allocate(&graph->allocator, &data, weight->n_bytes));
+    widen(data, weight);
+    weight->data = data;
+    weight->narrow.data = NULL;
+    weight->unmade = weight->borrowed = false;
+    return DS_OK;
+}
+
+/* Replaces a weight by what its operator stores of it, or by an equal one of its name that was replaced before. What
+ * is lent, or the file's, is only looked at: it is rounded when a plan is made. */
 static ds_status narrow_weight(ds_graph *graph, ds_weight *weight, const ds_op *op, int i)
 {
+    if (weight->narrow.data) {
+        if (weight->narrow.stored == ds_op_stored(op, i))
+            return DS_OK;
+        DS_TRY(widen_weight(graph, weight));
+    }
+    weight->unmade = false;
+    if (ds_op_stored(op, i) == DS_STORED_WIDE)
+        return DS_OK;
+    const bool elsewhere = weight->lent || in_file(graph, weight->data, weight->n_bytes);
+    if (elsewhere && stays_unmade(op)) {
+        weight->unmade = true;
+        return round_weight(&graph->allocator, NULL, op, i, weight->data, weight->name);
+    }
     const ds_weight before = *weight;
     ds_weight own = before;
     const bool in_place = rounds_in_place(graph, weight);
     own.data = NULL;
     ds_status status =
-        in_place ? round_weight(&graph->allocator, weight, op, i, before.data, before.name)
+        in_place ? round_weight(&graph->allocator, before.data, op, i, before.data, before.name)
                  : own_weight(graph, &own, op, i, before.data, before.name);
     if (status != DS_OK) {
         ds_release(&graph->allocator, own.data, own.n_bytes);
         return status;
     }
     void *const data = in_place ? before.data : own.data;
-    void *found = find_weight(graph, &op->weight[i], weight->name, data);
+    const ds_weight *found = find_weight(graph, &op->weight[i], weight->name, data);
     if (found && !in_place)
         ds_release(&graph->allocator, own.data, own.n_bytes);
-    weight->data = found ? found : data;
-    weight->borrowed = found != NULL && (before.borrowed || found != before.data);
-    weight->lent = before.lent && weight->data == before.data;
+    weight->data = found ? found->data : data;
+    weight->borrowed = found && (before.borrowed || found->data != before.data);
+    weight->lent = found && found->lent;
     if (before.borrowed || weight->data == before.data)
         return DS_OK;
     ds_weight *const heir = other_weight(graph, weight, before.data);
@@ -309,7 +385,7 @@ ds_status ds_graph_store(ds_graph *graph, const ds_narrowing *nodes)
         const ds_node *node = &graph->nodes[j];
         ds_status status = ds_op_store(node->op, nodes[j]);
         for (int i = 0; status == DS_OK && i < node->op->n_weights; i++)
-            if (node->weights[i].data && ds_op_stored(node->op, i) != DS_STORED_WIDE)
+            if (node->weights[i].data)
                 status = narrow_weight(graph, &node->weights[i], node->op, i);
         if (status != DS_OK && status != DS_NO_MEMORY)
             return ds_fail(status, "%s (%s): %s",
@@ -345,14 +421,13 @@ static inline void add_squares(double *sum, const float *whole, const float *rou
 }
 
 /* The greatest error of a channel; sums: two for each channel, 0. */
-static double worst_error(const ds_op *op, const ds_weight *weight, int i, const float *rounded,
+static double worst_error(const ds_op *op, int i, const float *whole, const float *rounded,
                           double *sums)
 {
     const ds_signature shape = ds_op_scales(op, i);
     const size_t n_channels = ds_signature_bytes(&shape) / sizeof(float);
     const size_t n_runs = (size_t)shape.shape[0], places = n_channels / n_runs;
-    const size_t run = weight->n_bytes / sizeof(float) / n_runs;
-    const float *const whole = weight->data;
+    const size_t run = ds_signature_bytes(&op->weight[i]) / sizeof(float) / n_runs;
     double worst = 0;
     for (size_t c = 0; c < n_channels; c++) {
         const size_t place = c % places, first = c / places * run + place;
@@ -379,15 +454,19 @@ static ds_status node_error(ds_arena *memory, const ds_node *node, double *error
             continue;
         const ds_signature shape = ds_op_scales(node->op, i);
         const size_t n_channels = ds_signature_bytes(&shape) / sizeof(float);
-        float *rounded, *scales;
+        float *whole = weight->data, *rounded, *scales;
         double *sums;
+        if (weight->narrow.data) {
+            DS_PUSH(memory, whole, weight->n_bytes / sizeof(float));
+            widen(whole, weight);
+        }
         DS_PUSH(memory, rounded, weight->n_bytes / sizeof(float));
         DS_PUSH(memory, scales, n_channels);
         DS_PUSH_ZEROED(memory, sums, 2 * n_channels);
-        const size_t n = ds_op_narrowed(node->op, i, weight->data, scales, NULL, rounded);
+        const size_t n = ds_op_narrowed(node->op, i, whole, scales, NULL, rounded);
         const double own = n < weight->n_bytes / sizeof(float)
                                ? (double)INFINITY
-                               : worst_error(node->op, weight, i, rounded, sums);
+                               : worst_error(node->op, i, whole, rounded, sums);
         *error = own > *error ? own : *error;
     }
     return DS_OK;

@@ -8,6 +8,14 @@
 #include "codec/mapped.h"
 #include "ops/op.h"
 
+/* Where the numbers of a weight lie that is stored narrow. */
+typedef struct ds_elements {
+    const void *data; /* NULL: nowhere */
+    ds_stored stored;
+    const float *scales; /* [n_scales], of channels, in int8 */
+    size_t n_scales;
+} ds_elements;
+
 typedef struct ds_weight {
     void *data;      /* NULL where absent; never written to */
     size_t replaced; /* 1 + its place among what a plan has packed and given back; or 0 */
@@ -15,6 +23,10 @@ typedef struct ds_weight {
     char *name;    /* NULL where it has none */
     bool borrowed; /* the data are the file's, or an earlier weight's */
     bool lent;     /* they are the caller's, until a plan is made */
+    bool
+        unmade; /* they are not the numbers yet that are stored, which ds_weight_make makes: they are to be rounded, or
+                      those of `narrow` to be widened */
+    ds_elements narrow;
     const ds_signature *signature;
     const struct ds_weight *next; /* of those with names, in its chain */
 } ds_weight;
@@ -24,6 +36,8 @@ typedef struct ds_node_names {
     const char *path;           /* of its module, "encoder.conv"; "" for the outermost */
     const char *const *weights; /* one per weight, NULL where it has none; or NULL */
     ds_narrowing how;           /* as far as the operator takes it (ds_op_store) */
+    const ds_elements
+        *narrow; /* one per weight: the same numbers as in the data, in the graph's file; or NULL */
     bool
         lent; /* the caller keeps the weights' data until a plan is made of the graph, or the graph destroyed */
 } ds_node_names;
@@ -98,6 +112,11 @@ ds_status ds_graph_store(ds_graph *graph, const ds_narrowing *nodes);
  * one is no number or beyond the range. Errors: DS_NO_MEMORY, DS_LIMIT. */
 ds_status ds_graph_errors(const ds_graph *graph, ds_narrowing how, const char *asked,
                           double *errors);
+/* Fills to [n_bytes] with the numbers that an operator stores of its weight i, which is there. Errors: DS_NO_MEMORY. */
+ds_status ds_weight_make(const ds_allocator *allocator, const ds_weight *weight, const ds_op *op,
+                         int i, void *to);
+/* Bytes of the largest weight that is unmade. */
+size_t ds_graph_most_unmade(const ds_graph *graph);
 ds_status ds_graph_output(ds_graph *graph, int edge);
 /* Makes a graph of the same nodes, to be rewritten: keeps the operators and weights of the original. */
 ds_status ds_graph_share(ds_graph **copy, const ds_graph *graph);
@@ -112,12 +131,14 @@ void ds_graph_counts(const ds_graph *graph, bool ended, ds_pair *pairs);
 /* First frame of every edge that is still needed: the least need of its consumers at their known
  * counts, those left out that are silent, or run once; DS_NEVER where nothing is. */
 void ds_graph_needs(const ds_graph *graph, const ds_pair *pairs, int64_t *first);
-/* 128 bits over structure, attributes and weights, not names; independent of the machine. */
+/* 128 bits over structure, attributes and weights, not names; independent of the machine. Remembered, where weights are
+ * unmade. */
 void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2]);
 /* That of the graph as it was before its weights were stored otherwise: its snapshots go with this one. */
 void ds_graph_origin(const ds_graph *graph, uint64_t origin[2]);
-/* Computes it once, for as long as nothing is added: it reads all weights. */
-void ds_graph_remember_fingerprint(ds_graph *graph);
+/* Computes it once, for as long as nothing is added: it reads all weights, and makes those that are unmade.
+ * Errors: DS_NO_MEMORY. */
+ds_status ds_graph_remember_fingerprint(ds_graph *graph);
 /* Mixes more bytes into a fingerprint. */
 void ds_fingerprint_bytes(uint64_t fingerprint[2], const void *data, size_t n_bytes);
 /* For tables: quick where there are few bytes. */

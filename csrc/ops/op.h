@@ -306,6 +306,9 @@ ds_signature ds_op_scales(const ds_op *op, int i);
  * before it writes that. */
 size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, char *stored,
                       float *wide);
+/* Fills to [n] with what elements stand for; int8 has n_runs runs with as many scales each. */
+void ds_widen(ds_stored stored, const void *elements, size_t n, const float *scales, size_t n_runs,
+              size_t n_scales, float *to);
 /* Bytes that ds_op_prepare writes for these kernels; 0: it needs not be called. */
 size_t ds_op_prepared_bytes(const ds_op *op, const ds_real_kernels *k);
 /* Calls op->def->prepare. */

@@ -131,6 +131,8 @@ size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, 
         const size_t beyond = scaled ? run : find_beyond(how, from + first, run);
         if (beyond < run)
             return first + beyond;
+        if (to == NULL && whole == NULL)
+            continue;
         if (scaled)
             narrow_scales(op, scales, places, from + first, run);
         if (how == DS_STORED_BF16)
@@ -145,4 +147,29 @@ size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, 
                            to != NULL ? to + e : NULL, whole != NULL ? whole + e : NULL);
     }
     return n;
+}
+
+static inline void widen_run(const ds_stored how, const char *from, size_t n, float scale,
+                             float *to)
+{
+    const size_t width = how == DS_STORED_INT8 ? 1 : 2;
+    for (size_t e = 0; e < n; e++)
+        to[e] = ds_widened(how, from + e * width, scale);
+}
+
+void ds_widen(ds_stored stored, const void *elements, size_t n, const float *scales, size_t n_runs,
+              size_t n_scales, float *to)
+{
+    const char *from = elements;
+    if (stored == DS_STORED_BF16)
+        widen_run(DS_STORED_BF16, from, n, 1, to);
+    else if (stored == DS_STORED_FP16)
+        widen_run(DS_STORED_FP16, from, n, 1, to);
+    else if (n_scales == 1)
+        for (size_t r = 0, run = n / n_runs; r < n_runs; r++)
+            widen_run(DS_STORED_INT8, from + r * run, run, scales[r], to + r * run);
+    else
+        for (size_t e = 0; e < n; e++)
+            to[e] = ds_widened(stored, from + e,
+                               scales[e / (n / n_runs) * n_scales + e % (n / n_runs) % n_scales]);
 }
