@@ -165,6 +165,14 @@ typedef struct made_weight {
     size_t rounding;
 } made_weight;
 
+/* Whether packing rounds floats as its operator does: each number by itself, or by the scale of a column. */
+static bool rounds_alike(const ds_packed *packed, const ds_weight *weight, const ds_op *op)
+{
+    const ds_stored stored = ds_op_stored(op, packed->weight);
+    return weight->narrow.data == NULL && packed->stored == stored &&
+           (stored != DS_STORED_INT8 || packed->depth == op->def->narrows(op, packed->weight));
+}
+
 /* Packs elements of a node's weight, which is made before where it has to be. */
 static ds_status pack_made(const ds_plan *p, size_t j, ds_packed *packed, void *to,
                            made_weight *made)
@@ -173,13 +181,13 @@ static ds_status pack_made(const ds_plan *p, size_t j, ds_packed *packed, void *
     const ds_weight *const weight = &p->graph->nodes[j].weights[packed->weight];
     const void *const raw = packed->raw;
     const size_t rounding = rounding_of(weight, op, packed->weight);
-    if (weight->unmade && (made->from != weight->data || made->rounding != rounding)) {
-        made->from = NULL;
+    const bool makes = weight->unmade && !rounds_alike(packed, weight, op);
+    if (makes && (made->from != weight->data || made->rounding != rounding)) {
         DS_TRY(ds_weight_make(&p->allocator, weight, op, packed->weight, made->data));
         made->from = weight->data;
         made->rounding = rounding;
     }
-    packed->raw = weight->unmade ? made->data + packed->start : raw;
+    packed->raw = makes ? made->data + packed->start : raw;
     ds_pack_elements(packed, to);
     packed->raw = raw;
     return DS_OK;

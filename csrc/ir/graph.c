@@ -447,11 +447,11 @@ static double worst_error(const ds_op *op, int i, const float *whole, const floa
 
 static ds_status node_error(ds_arena *memory, const ds_node *node, double *error)
 {
-    ds_arena_reset(memory);
     for (int i = 0; i < node->op->n_weights; i++) {
         const ds_weight *const weight = &node->weights[i];
         if (!weight->data || ds_op_stored(node->op, i) == DS_STORED_WIDE)
             continue;
+        ds_arena_reset(memory);
         const ds_signature shape = ds_op_scales(node->op, i);
         const size_t n_channels = ds_signature_bytes(&shape) / sizeof(float);
         float *whole = weight->data, *rounded, *scales;

@@ -94,26 +94,36 @@ static size_t find_beyond(ds_stored how, const float *from, size_t n)
     return e;
 }
 
+enum {
+    NARROWED = 128
+}; /* at a time, between which and where they come from compilers see no overlap */
+
+static inline void narrow_some(const ds_stored how, const float *from, const size_t n, float scale,
+                               char *stored, float *wide)
+{
+    const size_t width = how == DS_STORED_INT8 ? 1 : 2;
+    char narrow[2 * NARROWED];
+    float back[NARROWED];
+    for (size_t e = 0; e < n; e++)
+        ds_narrowed(how, narrow + e * width, from[e], scale);
+    if (stored != NULL)
+        memcpy(stored, narrow, n * width);
+    for (size_t e = 0; e < n; e++)
+        back[e] = ds_widened(how, narrow + e * width, scale);
+    if (wide != NULL)
+        memcpy(wide, back, n * sizeof(float));
+}
+
 /* Narrows n elements of one scale; `wide` may be `from`. */
 static inline void narrow_run(const ds_stored how, const float *from, size_t n, float scale,
                               char *stored, float *wide)
 {
-    enum { MOST = 128 };
-    const size_t width = how == DS_STORED_INT8 ? 1 : 2;
-    for (size_t first = 0, part; first < n; first += part) {
-        char narrow[2 * MOST];
-        float back[MOST];
-        part = n - first < MOST ? n - first : MOST;
-        for (size_t e = 0; e < part; e++)
-            ds_narrowed(how, narrow + e * width, from[first + e], scale);
-        if (stored != NULL)
-            memcpy(stored + first * width, narrow, part * width);
-        if (wide == NULL)
-            continue;
-        for (size_t e = 0; e < part; e++)
-            back[e] = ds_widened(how, narrow + e * width, scale);
-        memcpy(wide + first, back, part * sizeof(float));
-    }
+    const size_t width = how == DS_STORED_INT8 ? 1 : 2, whole = n / NARROWED * NARROWED;
+    for (size_t e = 0; e < whole; e += NARROWED)
+        narrow_some(how, from + e, NARROWED, scale, stored != NULL ? stored + e * width : NULL,
+                    wide != NULL ? wide + e : NULL);
+    narrow_some(how, from + whole, n - whole, scale, stored != NULL ? stored + whole * width : NULL,
+                wide != NULL ? wide + whole : NULL);
 }
 
 size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, char *stored,
