@@ -158,7 +158,7 @@ static size_t rounding_of(const ds_weight *weight, const ds_op *op, int i)
     return weight->unmade ? 8 * op->def->narrows(op, i) + ds_op_stored(op, i) : 0;
 }
 
-/* Room for a weight that is unmade, and what lies there. */
+/* Room for a weight that is unmade, NULL before the first, and what lies there. */
 typedef struct made_weight {
     char *data;
     const void *from;
@@ -175,7 +175,7 @@ static bool rounds_alike(const ds_packed *packed, const ds_weight *weight, const
 
 /* Packs elements of a node's weight, which is made before where it has to be. */
 static ds_status pack_made(const ds_plan *p, size_t j, ds_packed *packed, void *to,
-                           made_weight *made)
+                           made_weight *made, ds_arena *scratch)
 {
     const ds_op *op = ds_fused_main(p->graph->nodes[j].op);
     const ds_weight *const weight = &p->graph->nodes[j].weights[packed->weight];
@@ -183,6 +183,8 @@ static ds_status pack_made(const ds_plan *p, size_t j, ds_packed *packed, void *
     const size_t rounding = rounding_of(weight, op, packed->weight);
     const bool makes = weight->unmade && !rounds_alike(packed, weight, op);
     if (makes && (made->from != weight->data || made->rounding != rounding)) {
+        if (made->data == NULL)
+            DS_PUSH(scratch, made->data, ds_graph_most_unmade(p->graph));
         DS_TRY(ds_weight_make(&p->allocator, weight, op, packed->weight, made->data));
         made->from = weight->data;
         made->rounding = rounding;
@@ -213,8 +215,7 @@ static ds_status pack_weights(ds_plan *p, ds_arena *scratch)
     }
     DS_TRY(ds_allocate(&p->allocator, &p->elements, p->elements_bytes));
     const bool forgets = p->model->file && p->kernels->real[0].format != DS_FORMAT_RAW;
-    made_weight made = {.from = NULL};
-    DS_PUSH(scratch, made.data, ds_graph_most_unmade(p->graph));
+    made_weight made = {.data = NULL};
     size_t offset = 0, mapped = MOST_MAPPED; /* it was checked, and so read */
     for (size_t i = 0; i < n; i++) {
         const ds_packed *first = all[same[i]];
@@ -230,7 +231,7 @@ static ds_status pack_weights(ds_plan *p, ds_arena *scratch)
             mapped = 0;
         }
         mapped += n_bytes;
-        DS_TRY(pack_made(p, nodes[i], all[i], (char *)p->elements + offset, &made));
+        DS_TRY(pack_made(p, nodes[i], all[i], (char *)p->elements + offset, &made, scratch));
         offset += n_bytes;
     }
     if (forgets)
@@ -332,7 +333,8 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
         p->raw_bytes += n_bytes;
     if (n_packed != n_captured)
         p->weight_bytes += n_captured < n ? n_bytes : 0;
-    if (!owned || n_packed != n_captured) /* a mapped file's takes no memory once it is packed */
+    const bool unmade = uses[order[0]].weight->unmade;
+    if (!(owned || unmade) || n_packed != n_captured) /* a mapped file's takes no memory */
         return;
     p->replaced[p->n_replaced++] =
         (ds_replaced){packed->i, n_bytes, packed->packed, packed->packed_bytes};
@@ -344,7 +346,7 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
         if (u->slot)
             *u->slot = NULL;
     }
-    if (!lent)
+    if (owned && !lent)
         ds_release(&p->allocator, data, n_bytes);
 }
 

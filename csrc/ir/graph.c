@@ -456,13 +456,13 @@ static ds_status node_error(ds_arena *memory, const ds_node *node, double *error
         const size_t n_channels = ds_signature_bytes(&shape) / sizeof(float);
         float *whole = weight->data, *rounded, *scales;
         double *sums;
+        DS_PUSH(memory, scales, n_channels);
+        DS_PUSH_ZEROED(memory, sums, 2 * n_channels);
+        DS_PUSH(memory, rounded, weight->n_bytes / sizeof(float));
         if (weight->narrow.data) {
             DS_PUSH(memory, whole, weight->n_bytes / sizeof(float));
             widen(whole, weight);
         }
-        DS_PUSH(memory, rounded, weight->n_bytes / sizeof(float));
-        DS_PUSH(memory, scales, n_channels);
-        DS_PUSH_ZEROED(memory, sums, 2 * n_channels);
         const size_t n = ds_op_narrowed(node->op, i, whole, scales, NULL, rounded);
         const double own = n < weight->n_bytes / sizeof(float)
                                ? (double)INFINITY

@@ -266,11 +266,11 @@ static ds_status check_stored(reader *r, const ds_node *node, const node_text *n
         const ds_stored stored = ds_op_stored(node->op, i);
         if (w->data == NULL || stored == DS_STORED_WIDE)
             continue;
-        float *rounded = w->data, *scales;
+        float *rounded = w->data;
         if (w->unmade) {
-            DS_PUSH(&r->numbers, rounded, w->n_bytes / sizeof(float));
-            DS_PUSH(&r->numbers, scales, w->narrow.n_scales);
-            (void)ds_op_narrowed(node->op, i, n->data[i], scales, NULL, rounded);
+            const size_t n_floats = w->n_bytes / sizeof(float);
+            DS_PUSH(&r->numbers, rounded, n_floats + w->narrow.n_scales);
+            (void)ds_op_narrowed(node->op, i, n->data[i], rounded + n_floats, NULL, rounded);
         }
         DS_CHECK(memcmp(rounded, n->data[i], w->n_bytes) == 0, DS_FORMAT,
                  "weight '%s': rounded to %s as the operator stores it, it is another",
@@ -327,6 +327,7 @@ static ds_status read_graph(reader *r, ds_json_value object)
     DS_PUSH(&r->memory, text, 1); /* large for a stack */
     while (ds_json_next(&at, &value))
         DS_TRY(read_node(r, text, value));
+    ds_arena_free(&r->numbers);
     DS_TRY(ds_json_get_list(&at, object, "outputs", 1, DS_MODEL_MAX_NODES, "outputs"));
     while (ds_json_next(&at, &value)) {
         int edge = 0;

@@ -188,7 +188,8 @@ def compile(
                     'could be compared; compile with dtype="float32", which takes a copy of the model, or '
                     "verify=False"
                 )
-        _verify_or_raise(model, engine, lengths)
+        _verify_or_raise(model, copy.copy(engine), lengths)  # whose streams and scratch go with the copy
+        _core.give_back()
         if not narrow:
             return engine
         del engine  # what is compared is wide; the weights are stored from the model's own
