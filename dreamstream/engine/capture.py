@@ -115,6 +115,10 @@ class Capture:
             getattr(graph, what)(*given)
         return graph
 
+    def close(self) -> None:
+        """Let go of the model's arrays, which streams that refer to the capture would keep until a collection."""
+        self.held, self.nodes, self._added, self._made = {}, [], [], {}
+
     def run(self, request: Request) -> list[tuple[Any, Edge]]:
         """Add one node."""
         name, op, edges = request.name, request.op, request.edges
