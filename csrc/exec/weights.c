@@ -51,11 +51,19 @@ static ds_status check_tiles(const ds_plan *p)
 /* Of a file that is read once, memory holds so much at a time. */
 #define MOST_MAPPED ((size_t)1 << 26)
 
-/* Prepares all nodes but for elements of weights: tables, and what packed weights say of themselves. */
-static void fill_nodes(ds_plan *p)
+/* What all nodes have prepared but for elements of weights: tables, and what packed weights say of themselves. */
+static ds_status prepare_nodes(ds_plan *p)
 {
     const ds_real_kernels *const k = &p->kernels->real[0];
     size_t offset = 0;
+    for (size_t j = 0; j < p->graph->n_nodes; j++) {
+        const size_t n_bytes = ds_op_prepared_bytes(p->graph->nodes[j].op, k);
+        DS_TRY(ds_budget_add(p, j, n_bytes));
+        DS_CHECK(
+            !__builtin_add_overflow(p->prepared_bytes, ds_aligned(n_bytes), &p->prepared_bytes),
+            DS_NO_MEMORY, "the weights do not fit into memory");
+    }
+    DS_TRY(ds_allocate(&p->allocator, &p->prepared, p->prepared_bytes));
     for (size_t j = 0; j < p->graph->n_nodes; j++) {
         const ds_op *op = p->graph->nodes[j].op;
         const size_t n_bytes = ds_op_prepared_bytes(op, k);
@@ -65,20 +73,6 @@ static void fill_nodes(ds_plan *p)
         ds_op_prepare(op, p->nodes[j].prepared, p->nodes[j].weights, k);
         offset += ds_aligned(n_bytes);
     }
-}
-
-static ds_status prepare_nodes(ds_plan *p)
-{
-    const ds_real_kernels *const k = &p->kernels->real[0];
-    for (size_t j = 0; j < p->graph->n_nodes; j++) {
-        const size_t n_bytes = ds_op_prepared_bytes(p->graph->nodes[j].op, k);
-        DS_TRY(ds_budget_add(p, j, n_bytes));
-        DS_CHECK(
-            !__builtin_add_overflow(p->prepared_bytes, ds_aligned(n_bytes), &p->prepared_bytes),
-            DS_NO_MEMORY, "the weights do not fit into memory");
-    }
-    DS_TRY(ds_allocate(&p->allocator, &p->prepared, p->prepared_bytes));
-    fill_nodes(p);
     return DS_OK;
 }
 
@@ -350,8 +344,9 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
         ds_release(&p->allocator, data, n_bytes);
 }
 
-/* Copies a weight that is lent or unmade, given all uses of it, unless each has it packed. */
-static ds_status keep(ds_plan *p, const use *uses, const uint32_t *order, size_t n, bool *any)
+/* Copies a weight that is lent or unmade, given all uses of it, unless each has it packed; marks the nodes that have
+ * it. */
+static ds_status keep(ds_plan *p, const use *uses, const uint32_t *order, size_t n, bool *moved)
 {
     size_t n_captured = 0, n_packed = 0;
     const use *const first = &uses[order[0]];
@@ -380,12 +375,12 @@ static ds_status keep(ds_plan *p, const use *uses, const uint32_t *order, size_t
         const use *u = &uses[order[i]];
         u->weight->data = data;
         u->weight->lent = u->weight->unmade = false;
-        if (u->slot)
+        if (u->slot) {
             *u->slot = data;
-        else
+            moved[u->j] = true;
+        } else
             u->weight->borrowed = owners++ > 0;
     }
-    *any = true;
     return DS_OK;
 }
 
@@ -422,18 +417,21 @@ static size_t count_same(const use_list *list, size_t i)
     return n;
 }
 
-/* What stays of weights that are lent becomes the plan's own, before anything refers to it. */
+/* What stays of weights that are lent becomes the plan's own; nodes that refer to it are prepared again. */
 static ds_status keep_weights(ds_plan *p, ds_arena *scratch)
 {
     use_list list;
-    bool any = false;
+    bool *moved;
+    DS_PUSH_ZEROED(scratch, moved, p->graph->n_nodes);
     DS_TRY(list_all(&list, p, scratch));
     for (size_t i = 0, n; i < list.n; i += n) {
         n = count_same(&list, i);
-        DS_TRY(keep(p, list.uses, list.order + i, n, &any));
+        DS_TRY(keep(p, list.uses, list.order + i, n, moved));
     }
-    if (any)
-        fill_nodes(p);
+    for (size_t j = 0; j < p->graph->n_nodes; j++)
+        if (moved[j] && p->nodes[j].prepared)
+            ds_op_prepare(p->graph->nodes[j].op, p->nodes[j].prepared, p->nodes[j].weights,
+                          &p->kernels->real[0]);
     return DS_OK;
 }
 
