@@ -149,7 +149,10 @@ static ds_status find_same(ds_packed *const *all, size_t n, uint32_t *same, ds_a
 /* How a weight that is unmade is made: two of the same data, for which this is equal, are alike. */
 static size_t rounding_of(const ds_weight *weight, const ds_op *op, int i)
 {
-    return weight->unmade ? 8 * op->def->narrows(op, i) + ds_op_stored(op, i) : 0;
+    if (!weight->unmade)
+        return 0;
+    const size_t of = op->def->scale_of ? (uintptr_t)op : 8 * op->def->narrows(op, i);
+    return of + ds_op_stored(op, i);
 }
 
 /* Room for a weight that is unmade, NULL before the first, and what lies there. */
@@ -163,7 +166,7 @@ typedef struct made_weight {
 static bool rounds_alike(const ds_packed *packed, const ds_weight *weight, const ds_op *op)
 {
     const ds_stored stored = ds_op_stored(op, packed->weight);
-    return weight->narrow.data == NULL && packed->stored == stored &&
+    return weight->narrow.data == NULL && packed->stored == stored && op->def->scale_of == NULL &&
            (stored != DS_STORED_INT8 || packed->depth == op->def->narrows(op, packed->weight));
 }
 
@@ -328,7 +331,7 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
     if (n_packed != n_captured)
         p->weight_bytes += n_captured < n ? n_bytes : 0;
     const bool unmade = uses[order[0]].weight->unmade;
-    if (!(owned || unmade) || n_packed != n_captured) /* a mapped file's takes no memory */
+    if (!(owned || lent || unmade) || n_packed != n_captured) /* a mapped file's takes no memory */
         return;
     p->replaced[p->n_replaced++] =
         (ds_replaced){packed->i, n_bytes, packed->packed, packed->packed_bytes};
@@ -359,7 +362,7 @@ static ds_status keep(ds_plan *p, const use *uses, const uint32_t *order, size_t
     if (!(lent || first->weight->unmade) || n_packed == n_captured)
         return DS_OK;
     void *data;
-    for (size_t i = 0; i < n && !lent; i++)
+    for (size_t i = 0; i < n && (!lent || first->weight->narrow.data); i++)
         if (uses[order[i]].slot) {
             DS_TRY(ds_budget_add(p, uses[order[i]].j, first->weight->n_bytes));
             break;
@@ -455,7 +458,12 @@ ds_status ds_weights_prepare(ds_plan *plan, ds_arena *scratch)
     DS_TRY(prepare_nodes(plan));
     DS_TRY(keep_weights(plan, scratch));
     DS_TRY(pack_weights(plan, scratch));
-    return replace_weights(plan, scratch);
+    DS_TRY(replace_weights(plan, scratch));
+    if (plan->model->file && !ds_mapped_is_mapping(plan->model->file)) {
+        ds_mapped_release(plan->model->file); /* it would stay as long as the least weight in it */
+        plan->model->file = NULL;
+    }
+    return DS_OK;
 }
 
 /* ---------------------------------------------------------------- and back */

@@ -124,7 +124,7 @@ static const ds_weight *find_weight(const ds_graph *graph, const ds_signature *s
     const ds_weight *w = name && graph->named ? graph->named[chain_of(name)] : NULL;
     while (w && (strcmp(w->name, name) != 0 || w->signature->dtype != signature->dtype ||
                  !ds_signature_same_shape(w->signature, signature) ||
-                 (w->data != data && (w->unmade || memcmp(w->data, data, w->n_bytes) != 0))))
+                 (w->data != data && memcmp(w->data, data, w->n_bytes) != 0)))
         w = w->next;
     return w;
 }
@@ -159,50 +159,38 @@ static ds_status round_weight(const ds_allocator *allocator, void *to, const ds_
     return DS_OK;
 }
 
-static ds_status own_weight(ds_graph *graph, ds_weight *weight, const ds_op *op, int i,
-                            const void *data, const char *name)
-{
-    DS_TRY(ds_allocate(&graph->allocator, &weight->data, weight->n_bytes));
-    if (ds_op_stored(op, i) != DS_STORED_WIDE)
-        return round_weight(&graph->allocator, weight->data, op, i, data, name);
-    memcpy(weight->data, data, weight->n_bytes);
-    return DS_OK;
-}
-
 static void widen(void *to, const ds_weight *weight)
 {
     const ds_elements *const from = &weight->narrow;
-    ds_widen(from->stored, from->data, weight->n_bytes / sizeof(float), from->scales,
-             from->n_scales, 1, to);
+    ds_widen(from->stored, from->data, weight->n_bytes / sizeof(float), from->scales, from->n_runs,
+             from->n_scales, to);
 }
 
 ds_status ds_weight_make(const ds_allocator *allocator, const ds_weight *weight, const ds_op *op,
                          int i, void *to)
 {
-    if (!weight->unmade)
-        memcpy(to, weight->data, weight->n_bytes);
-    else if (weight->narrow.data == NULL)
-        return round_weight(allocator, to, op, i, weight->data, weight->name);
-    else
+    const ds_stored stored = ds_op_stored(op, i);
+    const float *from = weight->data;
+    if (weight->narrow.data) {
         widen(to, weight);
+        from = to;
+    }
+    if (weight->unmade && stored != DS_STORED_WIDE && stored != weight->narrow.stored)
+        return round_weight(allocator, to, op, i, from, weight->name);
+    if (from != to)
+        memcpy(to, from, weight->n_bytes);
     return DS_OK;
 }
 
-/* Whether weights that are stored narrow may stay unmade: operators that round the same data do so alike. */
-static bool stays_unmade(const ds_op *op)
-{
-    return op->def->scale_of == NULL;
-}
-
 /* Whether elements of the graph's file are those that the operator stores of its weight i. */
-static bool stays_narrow(const ds_graph *graph, const ds_op *op, int i, const ds_elements *narrow)
+static bool stays_narrow(const ds_op *op, int i, const ds_elements *narrow)
 {
     const ds_signature scales = ds_op_scales(op, i);
-    const size_t n = ds_signature_bytes(&op->weight[i]) / sizeof(float);
-    return narrow->stored == ds_op_stored(op, i) && stays_unmade(op) &&
-           in_file(graph, narrow->data, n * ds_stored_bytes(narrow->stored)) &&
+    const size_t n_runs = (size_t)scales.shape[0];
+    return narrow->data && narrow->stored == ds_op_stored(op, i) &&
            (narrow->stored != DS_STORED_INT8 ||
-            narrow->n_scales == ds_signature_bytes(&scales) / sizeof(float));
+            (narrow->n_runs == n_runs &&
+             narrow->n_scales * n_runs == ds_signature_bytes(&scales) / sizeof(float)));
 }
 
 static ds_status add_weight(ds_graph *graph, ds_weight *weight, const ds_op *op, int i,
@@ -210,30 +198,26 @@ static ds_status add_weight(ds_graph *graph, ds_weight *weight, const ds_op *op,
 {
     const ds_signature *signature = &op->weight[i];
     const char *const name = names && names->weights ? names->weights[i] : NULL;
-    const bool narrow = ds_op_stored(op, i) != DS_STORED_WIDE, lent = names && names->lent;
+    const bool narrow = ds_op_stored(op, i) != DS_STORED_WIDE;
     weight->n_bytes = ds_signature_bytes(signature);
     if (name)
         DS_PUSH_COPY(&graph->arena, weight->name, name, strlen(name) + 1);
-    if (narrow && names->narrow && stays_narrow(graph, op, i, &names->narrow[i])) {
+    if (narrow && stays_narrow(op, i, &names->narrow[i])) {
         weight->narrow = names->narrow[i];
-        weight->data = (void *)(uintptr_t)weight->narrow.data;
-        weight->unmade = weight->borrowed = true;
-        return DS_OK;
+        weight->unmade = true;
+        data = weight->narrow.data;
     }
-    if (narrow) { /* what it is is known when it is rounded */
-        DS_TRY(own_weight(graph, weight, op, i, data, name));
-        data = weight->data;
-    }
-    const bool inside = in_file(graph, data, weight->n_bytes);
+    const bool inside = weight->unmade || in_file(graph, data, weight->n_bytes);
     const ds_weight *found = inside ? NULL : find_weight(graph, signature, name, data);
     weight->borrowed = inside || found;
-    weight->lent = lent;
-    if (found && narrow)
-        ds_release(&graph->allocator, weight->data, weight->n_bytes);
-    if (weight->borrowed || lent)
-        weight->data = found ? found->data : (void *)(uintptr_t)data;
-    return weight->borrowed || lent || narrow ? DS_OK
-                                              : own_weight(graph, weight, op, i, data, name);
+    weight->lent = inside ? !ds_mapped_is_mapping(graph->file) : names && names->lent;
+    weight->data = found ? found->data : (void *)(uintptr_t)data;
+    if (weight->borrowed || weight->lent)
+        return DS_OK;
+    weight->data = NULL;
+    DS_TRY(ds_allocate(&graph->allocator, &weight->data, weight->n_bytes));
+    memcpy(weight->data, data, weight->n_bytes);
+    return DS_OK;
 }
 
 size_t ds_graph_most_unmade(const ds_graph *graph)
@@ -303,82 +287,26 @@ ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, con
     return DS_OK;
 }
 
-/* Another weight that has the same data; NULL where there is none. */
-static ds_weight *other_weight(const ds_graph *graph, const ds_weight *weight, const void *data)
+/* Has a weight made of its data as its operator stores it; refuses what is beyond the range of that. */
+static ds_status store_weight(const ds_allocator *allocator, ds_weight *weight, const ds_op *op,
+                              int i)
 {
-    for (size_t j = 0; j < graph->n_nodes; j++)
-        for (int i = 0; i < graph->nodes[j].op->n_weights; i++)
-            if (graph->nodes[j].weights[i].data == data && &graph->nodes[j].weights[i] != weight)
-                return &graph->nodes[j].weights[i];
-    return NULL;
-}
-
-/* Whether a weight can be rounded where it is: nobody else has it. */
-static bool rounds_in_place(const ds_graph *graph, const ds_weight *weight)
-{
-    return !weight->borrowed && !weight->lent && !other_weight(graph, weight, weight->data);
-}
-
-/* Copies a weight of which narrow elements are at hand. */
-static ds_status widen_weight(ds_graph *graph, ds_weight *weight)
-{
-    void *data;
-    DS_TRY(ds_allocate(&graph->allocator, &data, weight->n_bytes));
-    widen(data, weight);
-    weight->data = data;
-    weight->narrow.data = NULL;
-    weight->unmade = weight->borrowed = false;
-    return DS_OK;
-}
-
-/* Replaces a weight by what its operator stores of it, or by an equal one of its name that was replaced before. What
- * is lent, or the file's, is only looked at: it is rounded when a plan is made. */
-static ds_status narrow_weight(ds_graph *graph, ds_weight *weight, const ds_op *op, int i)
-{
-    if (weight->narrow.data) {
-        if (weight->narrow.stored == ds_op_stored(op, i))
-            return DS_OK;
-        DS_TRY(widen_weight(graph, weight));
-    }
-    weight->unmade = false;
-    if (ds_op_stored(op, i) == DS_STORED_WIDE)
+    const ds_stored stored = ds_op_stored(op, i);
+    void *made;
+    weight->unmade = weight->narrow.data || stored != DS_STORED_WIDE;
+    if (stored == DS_STORED_WIDE || (weight->narrow.data && weight->narrow.stored == stored))
         return DS_OK;
-    const bool elsewhere = weight->lent || in_file(graph, weight->data, weight->n_bytes);
-    if (elsewhere && stays_unmade(op)) {
-        weight->unmade = true;
-        return round_weight(&graph->allocator, NULL, op, i, weight->data, weight->name);
-    }
-    const ds_weight before = *weight;
-    ds_weight own = before;
-    const bool in_place = rounds_in_place(graph, weight);
-    own.data = NULL;
-    ds_status status =
-        in_place ? round_weight(&graph->allocator, before.data, op, i, before.data, before.name)
-                 : own_weight(graph, &own, op, i, before.data, before.name);
-    if (status != DS_OK) {
-        ds_release(&graph->allocator, own.data, own.n_bytes);
-        return status;
-    }
-    void *const data = in_place ? before.data : own.data;
-    const ds_weight *found = find_weight(graph, &op->weight[i], weight->name, data);
-    if (found && !in_place)
-        ds_release(&graph->allocator, own.data, own.n_bytes);
-    weight->data = found ? found->data : data;
-    weight->borrowed = found && (before.borrowed || found->data != before.data);
-    weight->lent = found && found->lent;
-    if (before.borrowed || weight->data == before.data)
-        return DS_OK;
-    ds_weight *const heir = other_weight(graph, weight, before.data);
-    if (heir) {
-        heir->borrowed = false;
-        heir->lent = before.lent;
-    } else if (!before.lent)
-        ds_release(&graph->allocator, before.data, before.n_bytes);
-    return DS_OK;
+    if (!weight->narrow.data)
+        return round_weight(allocator, NULL, op, i, weight->data, weight->name);
+    DS_TRY(ds_allocate(allocator, &made, weight->n_bytes));
+    const ds_status status = ds_weight_make(allocator, weight, op, i, made);
+    ds_release(allocator, made, weight->n_bytes);
+    return status;
 }
 
 ds_status ds_graph_store(ds_graph *graph, const ds_narrowing *nodes)
 {
+    DS_TRY(ds_graph_remember_fingerprint(graph));
     ds_graph_origin(graph, graph->origin);
     graph->has_fingerprint = false;
     for (size_t j = 0; j < graph->n_nodes; j++) {
@@ -386,7 +314,7 @@ ds_status ds_graph_store(ds_graph *graph, const ds_narrowing *nodes)
         ds_status status = ds_op_store(node->op, nodes[j]);
         for (int i = 0; status == DS_OK && i < node->op->n_weights; i++)
             if (node->weights[i].data)
-                status = narrow_weight(graph, &node->weights[i], node->op, i);
+                status = store_weight(&graph->allocator, &node->weights[i], node->op, i);
         if (status != DS_OK && status != DS_NO_MEMORY)
             return ds_fail(status, "%s (%s): %s",
                            *node->path ? DS_SHOWN(node->path) : "the forward", node->op->def->name,

@@ -1,8 +1,8 @@
 /* ir/graph.h: a model as data: nodes in topological order, edges with signatures, inputs, outputs.
  *
  * Built front to back: a node's inputs exist before it, so a graph has no cycles by construction.
- * Weights are copied in, once; those that lie in a file that the graph borrows from are used there, and those that are
- * lent where they are, until a plan is made of the graph (exec/weights.h). */
+ * Weights that lie in a file that the graph borrows from are used there, those that are lent where they are, until a
+ * plan is made of the graph (exec/weights.h); others are copied in, once. What is stored narrow is not rounded before. */
 #pragma once
 #include "base/arena.h"
 #include "codec/mapped.h"
@@ -12,8 +12,8 @@
 typedef struct ds_elements {
     const void *data; /* NULL: nowhere */
     ds_stored stored;
-    const float *scales; /* [n_scales], of channels, in int8 */
-    size_t n_scales;
+    const float *scales; /* in int8: [n_runs][n_scales] */
+    size_t n_runs, n_scales;
 } ds_elements;
 
 typedef struct ds_weight {
@@ -92,20 +92,19 @@ ds_status ds_graph_input(ds_graph *graph, int *edge, const ds_signature *signatu
 /* Says that an input, not the first, is a memory: all its frames are given once, with the stream's start. Called
  * before the first node. */
 ds_status ds_graph_memory(ds_graph *graph, int edge);
-/* Lets the graph share `file` until it is destroyed: weights whose data lie within its bytes are used
- * where they lie. Called before the first node, once. */
+/* Lets the graph share `file` until it is destroyed: weights whose data lie within its bytes are used where they lie;
+ * of one that is no mapping until a plan is made. Called before the first node, once. */
 void ds_graph_borrow(ds_graph *graph, ds_mapped *file);
 /* Adds a node: makes the operator, infers its outputs, copies its weights unless they are lent (data[i] NULL where
  * absent) and names (NULL: none). A weight that has the name, type, shape and bytes of an earlier one is
- * that one. What is stored narrow is rounded to what that can say (DS_DTYPE where one is beyond). Fills op->n_outputs
- * edges. On failure the graph is unchanged. */
+ * that one. What is stored narrow has those numbers already. Fills op->n_outputs edges. On failure the graph is
+ * unchanged. */
 ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, const ds_attr *attrs,
                         size_t n_attrs, const int *inputs, size_t n_inputs,
                         const ds_signature *weights, const void *const *data, size_t n_weights,
                         const ds_node_names *names);
-/* Stores the weights of a graph that no plan has in other ways: nodes[n_nodes]. Each is replaced, and what it
- * was given back, before the next. Errors: as ds_graph_node has them for what is stored narrow; the graph is of no use
- * then. */
+/* Stores the weights of a graph that no plan has, and that are lent or a file's, in other ways: nodes[n_nodes]. Errors:
+ * DS_DTYPE where one is beyond the range of its format, DS_NO_MEMORY; the graph is of no use then. */
 ds_status ds_graph_store(ds_graph *graph, const ds_narrowing *nodes);
 /* Fills for every node that is asked for ([n_nodes]) the error that its weights have where they are stored so: of the elements that share a scale the
  * norm of w - rounded w by that of w, the greatest of all; 0 for other nodes, and those that store none; infinite where

@@ -127,17 +127,16 @@ static ds_status widen(reader *r, const void **data, ds_elements *narrow, const 
                        ds_stored stored, ds_json_value value)
 {
     const ds_tensor_view *of = NULL;
-    size_t n_runs = 1;
     float *to;
-    *narrow = (ds_elements){.data = t->data, .stored = stored};
+    *narrow = (ds_elements){.data = t->data, .stored = stored, .n_runs = 1};
     if (stored == DS_STORED_INT8) {
         DS_TRY(find_scales(r, &of, t, value));
-        n_runs = (size_t)of->shape[0];
         narrow->scales = of->data;
-        narrow->n_scales = of->n_items;
+        narrow->n_runs = (size_t)of->shape[0];
+        narrow->n_scales = of->n_items / narrow->n_runs;
     }
     DS_PUSH(&r->numbers, to, t->n_items);
-    ds_widen(stored, t->data, t->n_items, narrow->scales, n_runs, narrow->n_scales / n_runs, to);
+    ds_widen(stored, t->data, t->n_items, narrow->scales, narrow->n_runs, narrow->n_scales, to);
     *data = to;
     return DS_OK;
 }
@@ -266,13 +265,13 @@ static ds_status check_stored(reader *r, const ds_node *node, const node_text *n
         const ds_stored stored = ds_op_stored(node->op, i);
         if (w->data == NULL || stored == DS_STORED_WIDE)
             continue;
-        float *rounded = w->data;
-        if (w->unmade) {
-            const size_t n_floats = w->n_bytes / sizeof(float);
-            DS_PUSH(&r->numbers, rounded, n_floats + w->narrow.n_scales);
+        const size_t n_floats = w->n_bytes / sizeof(float);
+        const ds_elements *from = &w->narrow;
+        float *rounded;
+        DS_PUSH(&r->numbers, rounded, n_floats + from->n_runs * from->n_scales);
+        if (w->unmade)
             (void)ds_op_narrowed(node->op, i, n->data[i], rounded + n_floats, NULL, rounded);
-        }
-        DS_CHECK(memcmp(rounded, n->data[i], w->n_bytes) == 0, DS_FORMAT,
+        DS_CHECK(w->unmade && memcmp(rounded, n->data[i], w->n_bytes) == 0, DS_FORMAT,
                  "weight '%s': rounded to %s as the operator stores it, it is another",
                  DS_SHOWN(n->names[i]), ds_stored_name(stored));
     }
@@ -473,8 +472,7 @@ static ds_status fill(reader *r)
     const size_t n = ds_safetensors_count(r->container);
     DS_PUSH_ZEROED(&r->memory, r->used, n);
     DS_TRY(ds_graph_create(&r->graph, a));
-    if (ds_mapped_is_mapping(r->file)) /* a copy would stay as long as the least weight in it */
-        ds_graph_borrow(r->graph, r->file);
+    ds_graph_borrow(r->graph, r->file);
     DS_TRY(parse_text(r));
     DS_TRY(read_origin(r));
     size_t n_bytes = 0;
