@@ -177,7 +177,7 @@ class Graph:
         """For each node how its weights are stored from now on, 4 more where products are of rows stored so."""
 
     def errors(self, number: int, asked: bytes) -> list[float]:
-        """The error that a node's weights have where they are stored so, in the worst channel; 0 of nodes not asked."""
+        """The error of each node's weights, stored so, in the worst channel; 0 of nodes that are not asked."""
 
     def nodes(self) -> list[tuple[str, str, bool, int, int]]:
         """(operator, path, whether weights may be stored narrow, how they are, 4 more where rows are, its first

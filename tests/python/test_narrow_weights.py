@@ -142,7 +142,7 @@ def test_the_model_may_change_behind_an_engine(how, backend):
 
 
 class Views(nn.Module):
-    """Weights that lie in one another's memory: all of it, rows at its start, and rows within, one of them wide."""
+    """Weights that lie in one another's memory: all of it, rows at its start, and rows within."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -185,9 +185,14 @@ def test_memory_while_an_engine_is_made(form, tmp_path):
         engine = ds.load(tmp_path / "m.dsm")
         loading = faults.stats()["peak_bytes"]
         del engine
+        faults.install()
+        engine = ds.load((tmp_path / "m.dsm").read_bytes())
+        left = faults.stats()["live_bytes"]
+        del engine
     finally:
         faults.uninstall()
     assert made >= layer and compiling < made + 0.5 * layer and loading < made + 2.5 * layer
+    assert left < made + 0.5 * layer, "of the bytes of a file nothing stays"
 
 
 @pytest.mark.parametrize("how", NARROW)
