@@ -23,9 +23,8 @@ typedef struct ds_weight {
     char *name;    /* NULL where it has none */
     bool borrowed; /* the data are the file's, or an earlier weight's */
     bool lent;     /* they are the caller's, until a plan is made */
-    bool
-        unmade; /* they are not the numbers yet that are stored, which ds_weight_make makes: they are to be rounded, or
-                      those of `narrow` to be widened */
+    /* They are not yet the numbers that the operator stores: ds_weight_make rounds them, or widens those of `narrow`. */
+    bool unmade;
     ds_elements narrow;
     const ds_signature *signature;
     const struct ds_weight *next; /* of those with names, in its chain */
@@ -37,9 +36,8 @@ typedef struct ds_node_names {
     const char *const *weights; /* one per weight, NULL where it has none; or NULL */
     ds_narrowing how;           /* as far as the operator takes it (ds_op_store) */
     const ds_elements
-        *narrow; /* one per weight: the same numbers as in the data, in the graph's file; or NULL */
-    bool
-        lent; /* the caller keeps the weights' data until a plan is made of the graph, or the graph destroyed */
+        *narrow; /* one per weight: where the graph's file has the same numbers; or NULL */
+    bool lent; /* the caller keeps the data until a plan is made of the graph, or it is destroyed */
 } ds_node_names;
 
 typedef struct ds_node {
@@ -106,9 +104,9 @@ ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, con
 /* Stores the weights of a graph that no plan has, and that are lent or a file's, in other ways: nodes[n_nodes]. Errors:
  * DS_DTYPE where one is beyond the range of its format, DS_NO_MEMORY; the graph is of no use then. */
 ds_status ds_graph_store(ds_graph *graph, const ds_narrowing *nodes);
-/* Fills for every node that is asked for ([n_nodes]) the error that its weights have where they are stored so: of the elements that share a scale the
- * norm of w - rounded w by that of w, the greatest of all; 0 for other nodes, and those that store none; infinite where
- * one is no number or beyond the range. Errors: DS_NO_MEMORY, DS_LIMIT. */
+/* Fills for every node that is asked for ([n_nodes]) the error that its weights have where they are stored so: of the
+ * elements that share a scale the norm of w - rounded w by that of w, the greatest of all; 0 for other nodes, and those
+ * that store none; infinite where one is no number or beyond the range. Errors: DS_NO_MEMORY, DS_LIMIT. */
 ds_status ds_graph_errors(const ds_graph *graph, ds_narrowing how, const char *asked,
                           double *errors);
 /* Fills to [n_bytes] with the numbers that an operator stores of its weight i, which is there. Errors: DS_NO_MEMORY. */
