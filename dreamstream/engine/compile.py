@@ -143,7 +143,10 @@ def compile(
         refuse_unstreamable(model)
     model = model if dtype is None else _in_float32(model)
     waits = unstreamable == "buffer"
-    capture, result = captured(model, spec, rate, dtype or "float32", waits, buffer_limit, context_limit)
+    options = (spec, rate, dtype or "float32", waits, buffer_limit, context_limit)
+    capture, result = captured(model, *options)
+    if capture.was_written:
+        capture, result = captured(model, *options, False)
     tensors = leaves(result)
     for x in tensors:
         capture.add("output", x.edge.handle)

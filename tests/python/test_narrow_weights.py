@@ -345,3 +345,38 @@ def test_the_forward_runs_as_often_as_in_fp32(capsys: Any) -> None:
         ds.compile(Said(8, 8).eval(), ("B", "L", 8), **how)
         said.append(capsys.readouterr().out)
     assert said == ["run\n" * 4] * 3
+
+
+class Writes(nn.Module):
+    """A forward that writes into a parameter between two uses of it, and back; and into a table that it makes."""
+
+    def __init__(self, parameter: bool) -> None:
+        super().__init__()
+        ds.manual_seed(0)
+        self.layer, self.parameter, self.runs = nn.Linear(6, 6), parameter, 0
+
+    def forward(self, x: Any) -> Any:
+        self.runs += 1
+        weight = self.layer.weight if self.parameter else ds.tensor(self.layer.weight.numpy().copy())
+        y = nn.functional.linear(x, weight)
+        weight.numpy()[...] *= 2
+        y = y + nn.functional.linear(x, weight)
+        weight.numpy()[...] /= 2
+        return y
+
+
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize("how", ["fp32", "bf16"])
+@pytest.mark.parametrize("parameter", [True, False])
+def test_a_forward_that_writes_into_weights(parameter, how, verify):
+    """Each use has the numbers of its time; where they are a parameter's the forward is captured again, on copies."""
+    model = Writes(parameter)
+    engine = ds.compile(model, ("B", "L", 6), weights=how, verify=False)
+    assert model.runs == 1 + parameter
+    if verify:
+        engine = ds.compile(model, ("B", "L", 6), weights=how)
+    y = engine.step({"a": X.T.copy()}, sos=["a"], eos=["a"])["a"]
+    if how != "fp32":
+        round_layer(model.layer, how)
+    want = model(ds.tensor(X.T[None].copy())).numpy()[0]
+    np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-5)
