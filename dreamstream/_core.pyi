@@ -176,8 +176,8 @@ class Graph:
     def store(self, numbers: bytes) -> None:
         """For each node how its weights are stored from now on, 4 more where products are of rows stored so."""
 
-    def errors(self, number: int) -> list[float]:
-        """Of each node the error that its weights have where they are stored so, in the worst channel."""
+    def errors(self, number: int, asked: bytes) -> list[float]:
+        """The error of each node's weights, stored so, in the worst channel; 0 of nodes that are not asked."""
 
     def nodes(self) -> list[tuple[str, str, bool, int, int]]:
         """(operator, path, whether weights may be stored narrow, how they are, 4 more where rows are, its first
@@ -309,6 +309,7 @@ class Hold:
 
 def snapshot_checksum(data: Buffer, /) -> int: ...
 def checksum(data: Buffer | NDArray[Any], /) -> int: ...
+def give_back() -> None: ...
 def shown(text: str, whole: bool = False, /) -> str:
     """What may be shown of a name out of a file, or of the `whole` of a text that holds some.
 

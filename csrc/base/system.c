@@ -11,6 +11,11 @@
 
 #include "base/system.h"
 
+#include <stdlib.h> /* which says whose library it is */
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 void ds_system_large_pages(void *memory, size_t n_bytes)
 {
 #if defined(__linux__)
@@ -18,6 +23,13 @@ void ds_system_large_pages(void *memory, size_t n_bytes)
 #else
     (void)memory;
     (void)n_bytes;
+#endif
+}
+
+void ds_system_give_back(void)
+{
+#if defined(__GLIBC__)
+    (void)malloc_trim(0);
 #endif
 }
 

@@ -279,6 +279,7 @@ static ds_status make(ds_plan *p, int64_t skew, size_t max_bytes, ds_arena *scra
     find_next_rooms(p);
     DS_TRY(ds_positions_plan(p, scratch));
     DS_TRY(ds_budget_start(p, scratch, max_bytes));
+    DS_TRY(ds_graph_remember_fingerprint(p->model));
     ds_graph_fingerprint(p->model, p->fingerprint);
     ds_graph_origin(p->model, p->origin);
     return ds_weights_prepare(p, scratch);

@@ -1,4 +1,5 @@
-/* exec/weights.c: packs weights, gives back what they replace, and unpacks it for whoever must see it. */
+/* exec/weights.c: packs weights, copies what stays of those that are lent, gives back what is replaced, and unpacks it
+ * for whoever must see it. */
 #include "exec/weights.h"
 
 #include <string.h>
@@ -116,7 +117,8 @@ static int compare_packed(const void *context, uint32_t a, uint32_t b)
 {
     ds_packed *const *all = context;
     const ds_packed *x = all[a], *y = all[b];
-    const uintptr_t pairs[][2] = {{(uintptr_t)x->raw, (uintptr_t)y->raw},
+    const uintptr_t pairs[][2] = {{(uintptr_t)x->raw - x->start, (uintptr_t)y->raw - y->start},
+                                  {x->start, y->start},
                                   {x->n_cols, y->n_cols},
                                   {x->depth, y->depth},
                                   {x->format, y->format},
@@ -144,6 +146,52 @@ static ds_status find_same(ds_packed *const *all, size_t n, uint32_t *same, ds_a
     return DS_OK;
 }
 
+/* How a weight that is unmade is made: two of the same data, for which this is equal, are alike. */
+static size_t rounding_of(const ds_weight *weight, const ds_op *op, int i)
+{
+    if (!weight->unmade)
+        return 0;
+    const size_t of = op->def->scale_of ? (uintptr_t)op : 8 * op->def->narrows(op, i);
+    return of + ds_op_stored(op, i);
+}
+
+/* Room for a weight that is unmade, NULL before the first, and what lies there. */
+typedef struct made_weight {
+    char *data;
+    const void *from;
+    size_t rounding;
+} made_weight;
+
+/* Whether packing rounds floats as its operator does: each number by itself, or by the scale of a column. */
+static bool rounds_alike(const ds_packed *packed, const ds_weight *weight, const ds_op *op)
+{
+    const ds_stored stored = ds_op_stored(op, packed->weight);
+    return weight->narrow.data == NULL && packed->stored == stored && op->def->scale_of == NULL &&
+           (stored != DS_STORED_INT8 || packed->depth == op->def->narrows(op, packed->weight));
+}
+
+/* Packs elements of a node's weight, which is made before where it has to be. */
+static ds_status pack_made(const ds_plan *p, size_t j, ds_packed *packed, void *to,
+                           made_weight *made, ds_arena *scratch)
+{
+    const ds_op *op = ds_fused_main(p->graph->nodes[j].op);
+    const ds_weight *const weight = &p->graph->nodes[j].weights[packed->weight];
+    const void *const raw = packed->raw;
+    const size_t rounding = rounding_of(weight, op, packed->weight);
+    const bool makes = weight->unmade && !rounds_alike(packed, weight, op);
+    if (makes && (made->from != weight->data || made->rounding != rounding)) {
+        if (made->data == NULL)
+            DS_PUSH(scratch, made->data, ds_graph_most_unmade(p->graph));
+        DS_TRY(ds_weight_make(&p->allocator, weight, op, packed->weight, made->data));
+        made->from = weight->data;
+        made->rounding = rounding;
+    }
+    packed->raw = makes ? made->data + packed->start : raw;
+    ds_pack_elements(packed, to);
+    packed->raw = raw;
+    return DS_OK;
+}
+
 /* The elements of all packed weights lie one after the other in one block, each once, however many nodes have them:
  * large, it lies in large pages. */
 static ds_status pack_weights(ds_plan *p, ds_arena *scratch)
@@ -164,6 +212,7 @@ static ds_status pack_weights(ds_plan *p, ds_arena *scratch)
     }
     DS_TRY(ds_allocate(&p->allocator, &p->elements, p->elements_bytes));
     const bool forgets = p->model->file && p->kernels->real[0].format != DS_FORMAT_RAW;
+    made_weight made = {.data = NULL};
     size_t offset = 0, mapped = MOST_MAPPED; /* it was checked, and so read */
     for (size_t i = 0; i < n; i++) {
         const ds_packed *first = all[same[i]];
@@ -179,7 +228,7 @@ static ds_status pack_weights(ds_plan *p, ds_arena *scratch)
             mapped = 0;
         }
         mapped += n_bytes;
-        ds_pack_elements(all[i], (char *)p->elements + offset);
+        DS_TRY(pack_made(p, nodes[i], all[i], (char *)p->elements + offset, &made, scratch));
         offset += n_bytes;
     }
     if (forgets)
@@ -192,17 +241,26 @@ static ds_status pack_weights(ds_plan *p, ds_arena *scratch)
 typedef struct use {
     const void *data;
     ds_weight *weight;
-    int i; /* which of its node's weights it is */
+    int i;           /* which of its node's weights it is */
+    size_t rounding; /* how it is to be made, 0 where it is */
+    const ds_op *op; /* without what is fused */
+    size_t j;        /* its node */
     const void **slot;
     ds_packed *packed;
     size_t packed_bytes;
 } use;
 
+/* 0: they are of the same data; what is lent may be a part of another. */
 static int compare_uses(const void *context, uint32_t a, uint32_t b)
 {
-    const use *uses = context;
-    const uintptr_t x = (uintptr_t)uses[a].data, y = (uintptr_t)uses[b].data;
-    return x < y ? -1 : x > y;
+    const use *x = (const use *)context + a, *y = (const use *)context + b;
+    const uintptr_t pairs[][2] = {{(uintptr_t)x->data, (uintptr_t)y->data},
+                                  {x->weight->n_bytes, y->weight->n_bytes},
+                                  {x->rounding, y->rounding}};
+    int order = 0;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs && order == 0; i++)
+        order = compare_numbers(pairs[i][0], pairs[i][1]);
+    return order;
 }
 
 /* Whether this is all or a part of weight i of its operator, and can be unpacked. */
@@ -230,6 +288,7 @@ static void list_uses(use **next, const ds_node *node, const ds_plan *plan, size
 {
     size_t packed_bytes = 0;
     ds_packed *packed = plan ? first_packed(plan, j, &packed_bytes) : NULL;
+    const ds_op *main = ds_fused_main(node->op);
     for (int i = 0; i < node->op->n_weights; i++) {
         ds_weight *weight = &node->weights[i];
         if (!weight->data)
@@ -238,9 +297,12 @@ static void list_uses(use **next, const ds_node *node, const ds_plan *plan, size
         *u = (use){.data = weight->data,
                    .weight = weight,
                    .i = i,
+                   .op = main,
+                   .j = j,
+                   .rounding = rounding_of(weight, main, i),
                    .slot = plan ? &plan->nodes[j].weights[i] : NULL};
         const bool body = node->op->def->flags & DS_OP_BODY;
-        if (i < ds_fused_main(node->op)->n_weights &&
+        if (i < main->n_weights &&
             holds(packed, packed_bytes, weight, i, body ? ds_scan_holders(node->op, i) : 1)) {
             u->packed = packed;
             u->packed_bytes = packed_bytes;
@@ -253,12 +315,13 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
 {
     size_t n_captured = 0, n_packed = 0;
     const use *packed = NULL;
-    bool owned = false;
+    bool owned = false, lent = false;
     for (size_t i = 0; i < n; i++) {
         const use *u = &uses[order[i]];
         n_captured += !u->slot;
         n_packed += u->packed != NULL;
         owned |= !u->slot && !u->weight->borrowed;
+        lent |= u->weight->lent;
         packed = u->packed ? u : packed;
     }
     void *data = uses[order[0]].weight->data;
@@ -267,7 +330,8 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
         p->raw_bytes += n_bytes;
     if (n_packed != n_captured)
         p->weight_bytes += n_captured < n ? n_bytes : 0;
-    if (!owned || n_packed != n_captured) /* a mapped file's takes no memory once it is packed */
+    const bool unmade = uses[order[0]].weight->unmade;
+    if (!(owned || lent || unmade) || n_packed != n_captured) /* a mapped file's takes no memory */
         return;
     p->replaced[p->n_replaced++] =
         (ds_replaced){packed->i, n_bytes, packed->packed, packed->packed_bytes};
@@ -275,34 +339,114 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
         const use *u = &uses[order[i]];
         u->weight->replaced = p->n_replaced;
         u->weight->data = NULL;
+        u->weight->lent = u->weight->unmade = false;
         if (u->slot)
             *u->slot = NULL;
     }
-    ds_release(&p->allocator, data, n_bytes);
+    if (owned && !lent)
+        ds_release(&p->allocator, data, n_bytes);
 }
 
-static ds_status replace_weights(ds_plan *p, ds_arena *arena)
+/* Copies a weight that is lent or unmade, given all uses of it, unless each has it packed; marks the nodes that have
+ * it. */
+static ds_status keep(ds_plan *p, const use *uses, const uint32_t *order, size_t n, bool *moved)
+{
+    size_t n_captured = 0, n_packed = 0;
+    const use *const first = &uses[order[0]];
+    bool lent = false;
+    for (size_t i = 0; i < n; i++) {
+        n_captured += !uses[order[i]].slot;
+        n_packed += uses[order[i]].packed != NULL;
+        lent |= uses[order[i]].weight->lent;
+    }
+    if (!(lent || first->weight->unmade) || n_packed == n_captured)
+        return DS_OK;
+    void *data;
+    for (size_t i = 0; i < n && (!lent || first->weight->narrow.data); i++)
+        if (uses[order[i]].slot) {
+            DS_TRY(ds_budget_add(p, uses[order[i]].j, first->weight->n_bytes));
+            break;
+        }
+    DS_TRY(ds_allocate(&p->allocator, &data, first->weight->n_bytes));
+    const ds_status status =
+        ds_weight_make(&p->allocator, first->weight, first->op, first->i, data);
+    if (status != DS_OK) {
+        ds_release(&p->allocator, data, first->weight->n_bytes);
+        return status;
+    }
+    for (size_t i = 0, owners = 0; i < n; i++) {
+        const use *u = &uses[order[i]];
+        u->weight->data = data;
+        u->weight->lent = u->weight->unmade = false;
+        if (u->slot) {
+            *u->slot = data;
+            moved[u->j] = true;
+        } else
+            u->weight->borrowed = owners++ > 0;
+    }
+    return DS_OK;
+}
+
+/* All uses of all weights, those of the same data one behind the other in this order. */
+typedef struct use_list {
+    use *uses;
+    uint32_t *order;
+    size_t n;
+} use_list;
+
+static ds_status list_all(use_list *list, const ds_plan *p, ds_arena *arena)
 {
     const size_t most = count_weights(p->model) + count_weights(p->graph);
-    use *uses, *end;
-    uint32_t *order;
-    DS_PUSH(&p->arena, p->replaced, count_weights(p->model));
-    DS_PUSH(arena, uses, most);
-    DS_PUSH(arena, order, most);
-    end = uses;
+    DS_PUSH(arena, list->uses, most);
+    DS_PUSH(arena, list->order, most);
+    use *end = list->uses;
     for (size_t j = 0; j < p->model->n_nodes; j++)
         list_uses(&end, &p->model->nodes[j], NULL, j);
     for (size_t j = 0; j < p->graph->n_nodes; j++)
         list_uses(&end, &p->graph->nodes[j], p, j);
-    const size_t n = (size_t)(end - uses);
-    for (size_t i = 0; i < n; i++)
-        order[i] = (uint32_t)i;
-    ds_sort_indices(order, n, compare_uses, uses);
+    list->n = (size_t)(end - list->uses);
+    for (size_t i = 0; i < list->n; i++)
+        list->order[i] = (uint32_t)i;
+    ds_sort_indices(list->order, list->n, compare_uses, list->uses);
+    return DS_OK;
+}
+
+/* How many uses, from number i on, are of the same data. */
+static size_t count_same(const use_list *list, size_t i)
+{
+    size_t n = 1;
+    while (i + n < list->n && compare_uses(list->uses, list->order[i], list->order[i + n]) == 0)
+        n++;
+    return n;
+}
+
+/* What stays of weights that are lent becomes the plan's own; nodes that refer to it are prepared again. */
+static ds_status keep_weights(ds_plan *p, ds_arena *scratch)
+{
+    use_list list;
+    bool *moved;
+    DS_PUSH_ZEROED(scratch, moved, p->graph->n_nodes);
+    DS_TRY(list_all(&list, p, scratch));
+    for (size_t i = 0, n; i < list.n; i += n) {
+        n = count_same(&list, i);
+        DS_TRY(keep(p, list.uses, list.order + i, n, moved));
+    }
+    for (size_t j = 0; j < p->graph->n_nodes; j++)
+        if (moved[j] && p->nodes[j].prepared)
+            ds_op_prepare(p->graph->nodes[j].op, p->nodes[j].prepared, p->nodes[j].weights,
+                          &p->kernels->real[0]);
+    return DS_OK;
+}
+
+static ds_status replace_weights(ds_plan *p, ds_arena *scratch)
+{
+    use_list list;
+    DS_PUSH(&p->arena, p->replaced, count_weights(p->model));
+    DS_TRY(list_all(&list, p, scratch));
     p->weight_bytes = p->prepared_bytes + p->elements_bytes;
-    for (size_t i = 0, past; i < n; i = past) {
-        for (past = i + 1; past < n && uses[order[past]].data == uses[order[i]].data; past++)
-            ;
-        replace(p, uses, order + i, past - i);
+    for (size_t i = 0, n; i < list.n; i += n) {
+        n = count_same(&list, i);
+        replace(p, list.uses, list.order + i, n);
     }
     return DS_OK;
 }
@@ -312,8 +456,14 @@ ds_status ds_weights_prepare(ds_plan *plan, ds_arena *scratch)
     DS_TRY(check_tiles(plan));
     DS_TRY(list_weights(plan));
     DS_TRY(prepare_nodes(plan));
+    DS_TRY(keep_weights(plan, scratch));
     DS_TRY(pack_weights(plan, scratch));
-    return replace_weights(plan, scratch);
+    DS_TRY(replace_weights(plan, scratch));
+    if (plan->model->file && !ds_mapped_is_mapping(plan->model->file)) {
+        ds_mapped_release(plan->model->file); /* it would stay as long as the least weight in it */
+        plan->model->file = NULL;
+    }
+    return DS_OK;
 }
 
 /* ---------------------------------------------------------------- and back */

@@ -82,7 +82,9 @@ static void mix_input(uint64_t h[2], const ds_edge *edge)
     mix(h, (uint64_t)s->rate.den);
 }
 
-static void mix_node(uint64_t h[2], const ds_node *node)
+/* made: room for the largest weight that is unmade. */
+static ds_status mix_node(uint64_t h[2], const ds_node *node, const ds_allocator *allocator,
+                          void *made)
 {
     const ds_op *op = node->op;
     ds_fingerprint_bytes(h, op->def->name, strlen(op->def->name));
@@ -101,25 +103,34 @@ static void mix_node(uint64_t h[2], const ds_node *node)
     for (int i = 0; i < op->n_inputs; i++)
         mix(h, (uint64_t)node->inputs[i]);
     for (int i = 0; i < op->n_weights; i++) {
+        const ds_weight *const weight = &node->weights[i];
         mix_array(h, &op->weight[i]);
-        ds_fingerprint_bytes(h, node->weights[i].data, node->weights[i].n_bytes);
+        if (weight->unmade)
+            DS_TRY(ds_weight_make(allocator, weight, op, i, made));
+        ds_fingerprint_bytes(h, weight->unmade ? made : weight->data, weight->n_bytes);
     }
+    return DS_OK;
 }
 
-void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2])
+static ds_status mix_graph(uint64_t fingerprint[2], const ds_graph *graph, void *made)
 {
-    if (graph->has_fingerprint) {
-        memcpy(fingerprint, graph->fingerprint, sizeof graph->fingerprint);
-        return;
-    }
     fingerprint[0] = 0x6473666770u;
     fingerprint[1] = 1;
     for (size_t i = 0; i < graph->n_inputs; i++)
         mix_input(fingerprint, &graph->edges[graph->inputs[i]]);
     for (size_t j = 0; j < graph->n_nodes; j++)
-        mix_node(fingerprint, &graph->nodes[j]);
+        DS_TRY(mix_node(fingerprint, &graph->nodes[j], &graph->allocator, made));
     for (size_t i = 0; i < graph->n_outputs; i++)
         mix(fingerprint, (uint64_t)graph->outputs[i]);
+    return DS_OK;
+}
+
+void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2])
+{
+    if (graph->has_fingerprint)
+        memcpy(fingerprint, graph->fingerprint, sizeof graph->fingerprint);
+    else
+        (void)mix_graph(fingerprint, graph, NULL); /* fails where it makes weights alone */
 }
 
 void ds_graph_origin(const ds_graph *graph, uint64_t origin[2])
@@ -130,8 +141,15 @@ void ds_graph_origin(const ds_graph *graph, uint64_t origin[2])
         ds_graph_fingerprint(graph, origin);
 }
 
-void ds_graph_remember_fingerprint(ds_graph *graph)
+ds_status ds_graph_remember_fingerprint(ds_graph *graph)
 {
-    ds_graph_fingerprint(graph, graph->fingerprint);
-    graph->has_fingerprint = true;
+    const size_t most = ds_graph_most_unmade(graph);
+    void *made;
+    if (graph->has_fingerprint)
+        return DS_OK;
+    DS_TRY(ds_allocate(&graph->allocator, &made, most));
+    const ds_status status = mix_graph(graph->fingerprint, graph, made);
+    ds_release(&graph->allocator, made, most);
+    graph->has_fingerprint = status == DS_OK;
+    return status;
 }

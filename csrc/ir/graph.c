@@ -20,7 +20,7 @@ ds_status ds_graph_create(ds_graph **graph, const ds_allocator *allocator)
 static void release_weights(const ds_allocator *a, const ds_weight *weights, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (!weights[i].borrowed)
+        if (!weights[i].borrowed && !weights[i].lent)
             ds_release(a, weights[i].data, weights[i].n_bytes);
 }
 
@@ -118,15 +118,15 @@ static size_t chain_of(const char *name)
 }
 
 /* The weight of that name, type, shape and bytes; NULL where there is none. */
-static void *find_weight(const ds_graph *graph, const ds_signature *signature, const char *name,
-                         const void *data)
+static const ds_weight *find_weight(const ds_graph *graph, const ds_signature *signature,
+                                    const char *name, const void *data)
 {
     const ds_weight *w = name && graph->named ? graph->named[chain_of(name)] : NULL;
     while (w && (strcmp(w->name, name) != 0 || w->signature->dtype != signature->dtype ||
                  !ds_signature_same_shape(w->signature, signature) ||
-                 memcmp(w->data, data, w->n_bytes) != 0))
+                 (w->data != data && memcmp(w->data, data, w->n_bytes) != 0)))
         w = w->next;
-    return w ? w->data : NULL;
+    return w;
 }
 
 /* So that later nodes find the node's own weights: not those that they share already. */
@@ -143,52 +143,92 @@ static void add_names(ds_graph *graph, const ds_node *node)
     }
 }
 
-/* Copies a weight, each element as the float next to it that can be stored so. */
-static ds_status round_weight(const ds_allocator *allocator, ds_weight *weight, const ds_op *op,
-                              int i, const float *from, const char *name)
+/* Fills `to`, unless it is NULL, with a weight's elements, each as the float next to it that can be stored so. */
+static ds_status round_weight(const ds_allocator *allocator, void *to, const ds_op *op, int i,
+                              const float *from, const char *name)
 {
     const ds_signature shape = ds_op_scales(op, i);
     void *scales;
     DS_TRY(ds_allocate(allocator, &scales, ds_signature_bytes(&shape)));
-    const size_t beyond = ds_op_narrowed(op, i, from, scales, NULL, weight->data);
+    const size_t beyond = ds_op_narrowed(op, i, from, scales, NULL, to);
     ds_release(allocator, scales, ds_signature_bytes(&shape));
-    DS_CHECK(beyond == weight->n_bytes / sizeof(float), DS_DTYPE,
+    DS_CHECK(beyond == ds_signature_bytes(&op->weight[i]) / sizeof(float), DS_DTYPE,
              "weight '%s': element %zu is %g, beyond the range of %s; keep it wider",
              name ? DS_SHOWN(name) : "?", beyond, (double)from[beyond],
              ds_stored_name(ds_op_stored(op, i)));
     return DS_OK;
 }
 
-static ds_status own_weight(ds_graph *graph, ds_weight *weight, const ds_op *op, int i,
-                            const void *data, const char *name)
+static void widen(void *to, const ds_weight *weight)
 {
-    DS_TRY(ds_allocate(&graph->allocator, &weight->data, weight->n_bytes));
-    if (ds_op_stored(op, i) != DS_STORED_WIDE)
-        return round_weight(&graph->allocator, weight, op, i, data, name);
-    memcpy(weight->data, data, weight->n_bytes);
+    const ds_elements *const from = &weight->narrow;
+    ds_widen(from->stored, from->data, weight->n_bytes / sizeof(float), from->scales, from->n_runs,
+             from->n_scales, to);
+}
+
+ds_status ds_weight_make(const ds_allocator *allocator, const ds_weight *weight, const ds_op *op,
+                         int i, void *to)
+{
+    const ds_stored stored = ds_op_stored(op, i);
+    const float *from = weight->data;
+    if (weight->narrow.data) {
+        widen(to, weight);
+        from = to;
+    }
+    if (weight->unmade && stored != DS_STORED_WIDE && stored != weight->narrow.stored)
+        return round_weight(allocator, to, op, i, from, weight->name);
+    if (from != to)
+        memcpy(to, from, weight->n_bytes);
     return DS_OK;
 }
 
+/* Whether elements of the graph's file are those that the operator stores of its weight i. */
+static bool stays_narrow(const ds_op *op, int i, const ds_elements *narrow)
+{
+    const ds_signature scales = ds_op_scales(op, i);
+    const size_t n_runs = (size_t)scales.shape[0];
+    return narrow->data && narrow->stored == ds_op_stored(op, i) &&
+           (narrow->stored != DS_STORED_INT8 ||
+            (narrow->n_runs == n_runs &&
+             narrow->n_scales * n_runs == ds_signature_bytes(&scales) / sizeof(float)));
+}
+
 static ds_status add_weight(ds_graph *graph, ds_weight *weight, const ds_op *op, int i,
-                            const void *data, const char *name)
+                            const void *data, const ds_node_names *names)
 {
     const ds_signature *signature = &op->weight[i];
+    const char *const name = names && names->weights ? names->weights[i] : NULL;
     const bool narrow = ds_op_stored(op, i) != DS_STORED_WIDE;
     weight->n_bytes = ds_signature_bytes(signature);
     if (name)
         DS_PUSH_COPY(&graph->arena, weight->name, name, strlen(name) + 1);
-    if (narrow) { /* what it is is known when it is rounded */
-        DS_TRY(own_weight(graph, weight, op, i, data, name));
-        data = weight->data;
+    if (narrow && stays_narrow(op, i, &names->narrow[i])) {
+        weight->narrow = names->narrow[i];
+        weight->unmade = true;
+        data = weight->narrow.data;
     }
-    void *found = in_file(graph, data, weight->n_bytes) ? (void *)(uintptr_t)data
-                                                        : find_weight(graph, signature, name, data);
-    weight->borrowed = found != NULL;
-    if (found && narrow)
-        ds_release(&graph->allocator, weight->data, weight->n_bytes);
-    if (found)
-        weight->data = found;
-    return found || narrow ? DS_OK : own_weight(graph, weight, op, i, data, name);
+    const bool inside = weight->unmade || in_file(graph, data, weight->n_bytes);
+    const ds_weight *found = inside ? NULL : find_weight(graph, signature, name, data);
+    weight->borrowed = inside || found;
+    weight->lent = inside ? !ds_mapped_is_mapping(graph->file) : names && names->lent;
+    weight->data = found ? found->data : (void *)(uintptr_t)data;
+    if (weight->borrowed || weight->lent)
+        return DS_OK;
+    weight->data = NULL;
+    DS_TRY(ds_allocate(&graph->allocator, &weight->data, weight->n_bytes));
+    memcpy(weight->data, data, weight->n_bytes);
+    return DS_OK;
+}
+
+size_t ds_graph_most_unmade(const ds_graph *graph)
+{
+    size_t most = 0;
+    for (size_t j = 0; j < graph->n_nodes; j++)
+        for (int i = 0; i < graph->nodes[j].op->n_weights; i++) {
+            const ds_weight *const weight = &graph->nodes[j].weights[i];
+            most = weight->unmade && weight->n_bytes > most ? weight->n_bytes : most;
+        }
+    return most;
 }
 
 /* What a node has besides its operator, and room for it and its edges, which are added. */
@@ -203,8 +243,7 @@ static ds_status fill_node(ds_node *node, ds_graph *graph, const void *const *da
     DS_PUSH_ZEROED(&graph->arena, node->weights, (size_t)op->n_weights);
     for (int i = 0; i < op->n_weights; i++)
         if (data[i])
-            DS_TRY(add_weight(graph, &node->weights[i], op, i, data[i],
-                              names && names->weights ? names->weights[i] : NULL));
+            DS_TRY(add_weight(graph, &node->weights[i], op, i, data[i], names));
     DS_PUSH_COPY(&graph->arena, node->path, path, strlen(path) + 1);
     if (names && names->weights && !graph->named)
         DS_PUSH_ZEROED(&graph->arena, graph->named, DS_NAME_CHAINS);
@@ -248,59 +287,34 @@ ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, con
     return DS_OK;
 }
 
-/* Another weight that has the same data; NULL where there is none. */
-static ds_weight *other_weight(const ds_graph *graph, const ds_weight *weight, const void *data)
+/* Has a weight made of its data as its operator stores it; refuses what is beyond the range of that. */
+static ds_status store_weight(const ds_allocator *allocator, ds_weight *weight, const ds_op *op,
+                              int i)
 {
-    for (size_t j = 0; j < graph->n_nodes; j++)
-        for (int i = 0; i < graph->nodes[j].op->n_weights; i++)
-            if (graph->nodes[j].weights[i].data == data && &graph->nodes[j].weights[i] != weight)
-                return &graph->nodes[j].weights[i];
-    return NULL;
-}
-
-/* Whether a weight can be rounded where it is: nobody else has it, and none of its numbers can be refused. */
-static bool rounds_in_place(const ds_graph *graph, const ds_weight *weight, ds_stored stored)
-{
-    return stored == DS_STORED_INT8 && !weight->borrowed &&
-           !other_weight(graph, weight, weight->data);
-}
-
-/* Replaces a weight by what its operator stores of it, or by an equal one of its name that was replaced before. */
-static ds_status narrow_weight(ds_graph *graph, ds_weight *weight, const ds_op *op, int i)
-{
-    const ds_weight before = *weight;
-    ds_weight own = before;
-    const bool in_place = rounds_in_place(graph, weight, ds_op_stored(op, i));
-    own.data = NULL;
-    DS_TRY_ELSE(in_place ? round_weight(&graph->allocator, weight, op, i, before.data, before.name)
-                         : own_weight(graph, &own, op, i, before.data, before.name),
-                ds_release(&graph->allocator, own.data, own.n_bytes));
-    void *const data = in_place ? before.data : own.data;
-    void *found = find_weight(graph, &op->weight[i], weight->name, data);
-    if (found && !in_place)
-        ds_release(&graph->allocator, own.data, own.n_bytes);
-    weight->data = found ? found : data;
-    weight->borrowed = found != NULL && (before.borrowed || found != before.data);
-    if (before.borrowed || weight->data == before.data)
+    const ds_stored stored = ds_op_stored(op, i);
+    void *made;
+    weight->unmade = weight->narrow.data || stored != DS_STORED_WIDE;
+    if (stored == DS_STORED_WIDE || (weight->narrow.data && weight->narrow.stored == stored))
         return DS_OK;
-    ds_weight *const heir = other_weight(graph, weight, before.data);
-    if (heir)
-        heir->borrowed = false;
-    else
-        ds_release(&graph->allocator, before.data, before.n_bytes);
-    return DS_OK;
+    if (!weight->narrow.data)
+        return round_weight(allocator, NULL, op, i, weight->data, weight->name);
+    DS_TRY(ds_allocate(allocator, &made, weight->n_bytes));
+    const ds_status status = ds_weight_make(allocator, weight, op, i, made);
+    ds_release(allocator, made, weight->n_bytes);
+    return status;
 }
 
 ds_status ds_graph_store(ds_graph *graph, const ds_narrowing *nodes)
 {
+    DS_TRY(ds_graph_remember_fingerprint(graph));
     ds_graph_origin(graph, graph->origin);
     graph->has_fingerprint = false;
     for (size_t j = 0; j < graph->n_nodes; j++) {
         const ds_node *node = &graph->nodes[j];
         ds_status status = ds_op_store(node->op, nodes[j]);
         for (int i = 0; status == DS_OK && i < node->op->n_weights; i++)
-            if (node->weights[i].data && ds_op_stored(node->op, i) != DS_STORED_WIDE)
-                status = narrow_weight(graph, &node->weights[i], node->op, i);
+            if (node->weights[i].data)
+                status = store_weight(&graph->allocator, &node->weights[i], node->op, i);
         if (status != DS_OK && status != DS_NO_MEMORY)
             return ds_fail(status, "%s (%s): %s",
                            *node->path ? DS_SHOWN(node->path) : "the forward", node->op->def->name,
@@ -310,23 +324,47 @@ ds_status ds_graph_store(ds_graph *graph, const ds_narrowing *nodes)
     return DS_OK;
 }
 
+/* Adds to two sums the squares of what n numbers, `step` apart, lose by rounding, and those of the numbers. */
+static inline void add_squares(double *sum, const float *whole, const float *rounded, size_t n,
+                               size_t step)
+{
+    enum { BESIDE = 8 };
+    double gaps[BESIDE] = {0}, squares[BESIDE] = {0};
+    for (size_t i = 0; i < n / BESIDE * BESIDE; i += BESIDE)
+        for (size_t k = 0; k < BESIDE; k++) {
+            const double x = (double)whole[(i + k) * step];
+            const double gap = x - (double)rounded[(i + k) * step];
+            gaps[k] += gap * gap;
+            squares[k] += x * x;
+        }
+    for (size_t i = n / BESIDE * BESIDE; i < n; i++) {
+        const double x = (double)whole[i * step], gap = x - (double)rounded[i * step];
+        gaps[0] += gap * gap;
+        squares[0] += x * x;
+    }
+    for (size_t k = 0; k < BESIDE; k++) {
+        sum[0] += gaps[k];
+        sum[1] += squares[k];
+    }
+}
+
 /* The greatest error of a channel; sums: two for each channel, 0. */
-static double worst_error(const ds_op *op, const ds_weight *weight, int i, const float *rounded,
+static double worst_error(const ds_op *op, int i, const float *whole, const float *rounded,
                           double *sums)
 {
     const ds_signature shape = ds_op_scales(op, i);
     const size_t n_channels = ds_signature_bytes(&shape) / sizeof(float);
     const size_t n_runs = (size_t)shape.shape[0], places = n_channels / n_runs;
-    const size_t n = weight->n_bytes / sizeof(float), run = n / n_runs;
-    const float *const whole = weight->data;
+    const size_t run = ds_signature_bytes(&op->weight[i]) / sizeof(float) / n_runs;
     double worst = 0;
-    for (size_t e = 0; e < n; e++) {
-        const size_t place = e % run % places;
+    for (size_t c = 0; c < n_channels; c++) {
+        const size_t place = c % places, first = c / places * run + place;
         const size_t own = op->def->scale_of ? op->def->scale_of(op, place) : place;
-        double *const sum = sums + 2 * (e / run * places + own);
-        const double gap = (double)whole[e] - (double)rounded[e];
-        sum[0] += gap * gap;
-        sum[1] += (double)whole[e] * (double)whole[e];
+        double *const sum = sums + 2 * (c - place + own);
+        if (places == 1)
+            add_squares(sum, whole + first, rounded + first, run, 1);
+        else
+            add_squares(sum, whole + first, rounded + first, run / places, places);
     }
     for (size_t c = 0; c < n_channels; c++) {
         const double error = sums[2 * c] == 0 ? 0 : sqrt(sums[2 * c] / sums[2 * c + 1]);
@@ -337,39 +375,49 @@ static double worst_error(const ds_op *op, const ds_weight *weight, int i, const
 
 static ds_status node_error(ds_arena *memory, const ds_node *node, double *error)
 {
-    *error = 0;
     for (int i = 0; i < node->op->n_weights; i++) {
         const ds_weight *const weight = &node->weights[i];
         if (!weight->data || ds_op_stored(node->op, i) == DS_STORED_WIDE)
             continue;
+        ds_arena_reset(memory);
         const ds_signature shape = ds_op_scales(node->op, i);
         const size_t n_channels = ds_signature_bytes(&shape) / sizeof(float);
-        float *rounded, *scales;
+        float *whole = weight->data, *rounded, *scales;
         double *sums;
-        DS_PUSH(memory, rounded, weight->n_bytes / sizeof(float));
         DS_PUSH(memory, scales, n_channels);
         DS_PUSH_ZEROED(memory, sums, 2 * n_channels);
-        (void)ds_op_narrowed(node->op, i, weight->data, scales, NULL, rounded);
-        const double own = worst_error(node->op, weight, i, rounded, sums);
+        DS_PUSH(memory, rounded, weight->n_bytes / sizeof(float));
+        if (weight->narrow.data) {
+            DS_PUSH(memory, whole, weight->n_bytes / sizeof(float));
+            widen(whole, weight);
+        }
+        const size_t n = ds_op_narrowed(node->op, i, whole, scales, NULL, rounded);
+        const double own = n < weight->n_bytes / sizeof(float)
+                               ? (double)INFINITY
+                               : worst_error(node->op, i, whole, rounded, sums);
         *error = own > *error ? own : *error;
     }
     return DS_OK;
 }
 
-ds_status ds_graph_errors(const ds_graph *graph, ds_narrowing how, double *errors)
+ds_status ds_graph_errors(const ds_graph *graph, ds_narrowing how, const char *asked,
+                          double *errors)
 {
     ds_status status = DS_OK;
+    ds_arena memory;
+    ds_arena_init(&memory, &graph->allocator);
     for (size_t j = 0; status == DS_OK && j < graph->n_nodes; j++) {
+        errors[j] = 0;
+        if (!asked[j])
+            continue;
         ds_op *const op = graph->nodes[j].op;
         const ds_narrowing own = {op->stored, op->products};
-        ds_arena memory;
-        ds_arena_init(&memory, &graph->allocator);
         status = ds_op_store(op, how);
         status = status == DS_OK ? node_error(&memory, &graph->nodes[j], &errors[j]) : status;
         op->stored = own.stored;
         op->products = own.products;
-        ds_arena_free(&memory);
     }
+    ds_arena_free(&memory);
     return status;
 }
 

@@ -1,11 +1,20 @@
 /* ir/graph.h: a model as data: nodes in topological order, edges with signatures, inputs, outputs.
  *
  * Built front to back: a node's inputs exist before it, so a graph has no cycles by construction.
- * Weights are copied in, once; those that lie in a file that the graph borrows from are used there. */
+ * Weights that lie in a file that the graph borrows from are used there, those that are lent where they are, until a
+ * plan is made of the graph (exec/weights.h); others are copied in, once. What is stored narrow is not rounded before. */
 #pragma once
 #include "base/arena.h"
 #include "codec/mapped.h"
 #include "ops/op.h"
+
+/* Where the numbers of a weight lie that is stored narrow. */
+typedef struct ds_elements {
+    const void *data; /* NULL: nowhere */
+    ds_stored stored;
+    const float *scales; /* in int8: [n_runs][n_scales] */
+    size_t n_runs, n_scales;
+} ds_elements;
 
 typedef struct ds_weight {
     void *data;      /* NULL where absent; never written to */
@@ -13,6 +22,10 @@ typedef struct ds_weight {
     size_t n_bytes;
     char *name;    /* NULL where it has none */
     bool borrowed; /* the data are the file's, or an earlier weight's */
+    bool lent;     /* they are the caller's, until a plan is made */
+    /* They are not yet the numbers that the operator stores: ds_weight_make rounds them, or widens those of `narrow`. */
+    bool unmade;
+    ds_elements narrow;
     const ds_signature *signature;
     const struct ds_weight *next; /* of those with names, in its chain */
 } ds_weight;
@@ -22,6 +35,8 @@ typedef struct ds_node_names {
     const char *path;           /* of its module, "encoder.conv"; "" for the outermost */
     const char *const *weights; /* one per weight, NULL where it has none; or NULL */
     ds_narrowing how;           /* as far as the operator takes it (ds_op_store) */
+    const ds_elements *narrow;  /* one per weight: the same numbers in the graph's file; or NULL */
+    bool lent; /* the caller keeps the data until a plan is made of the graph, or it is destroyed */
 } ds_node_names;
 
 typedef struct ds_node {
@@ -74,25 +89,30 @@ ds_status ds_graph_input(ds_graph *graph, int *edge, const ds_signature *signatu
 /* Says that an input, not the first, is a memory: all its frames are given once, with the stream's start. Called
  * before the first node. */
 ds_status ds_graph_memory(ds_graph *graph, int edge);
-/* Lets the graph share `file` until it is destroyed: weights whose data lie within its bytes are used
- * where they lie. Called before the first node, once. */
+/* Lets the graph share `file` until it is destroyed: weights whose data lie within its bytes are used where they lie;
+ * of one that is no mapping until a plan is made. Called before the first node, once. */
 void ds_graph_borrow(ds_graph *graph, ds_mapped *file);
-/* Adds a node: makes the operator, infers its outputs, copies its weights (data[i] NULL where
+/* Adds a node: makes the operator, infers its outputs, copies its weights unless they are lent (data[i] NULL where
  * absent) and names (NULL: none). A weight that has the name, type, shape and bytes of an earlier one is
- * that one. What is stored narrow is rounded to what that can say (DS_DTYPE where one is beyond). Fills op->n_outputs
- * edges. On failure the graph is unchanged. */
+ * that one. What is stored narrow has those numbers already. Fills op->n_outputs edges. On failure the graph is
+ * unchanged. */
 ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, const ds_attr *attrs,
                         size_t n_attrs, const int *inputs, size_t n_inputs,
                         const ds_signature *weights, const void *const *data, size_t n_weights,
                         const ds_node_names *names);
-/* Stores the weights of a graph that no plan has in other ways: nodes[n_nodes]. Each is replaced, and what it
- * was given back, before the next. Errors: as ds_graph_node has them for what is stored narrow; the graph is of no use
- * then. */
+/* Stores the weights of a graph that no plan has, and that are lent or a file's, in other ways: nodes[n_nodes]. Errors:
+ * DS_DTYPE where one is beyond the range of its format, DS_NO_MEMORY; the graph is of no use then. */
 ds_status ds_graph_store(ds_graph *graph, const ds_narrowing *nodes);
-/* Fills for every node the error that its weights have where they are stored so: of the elements that share a scale the
- * norm of w - rounded w by that of w, the greatest of all; 0 for a node that stores none; infinite where one is no
- * number or beyond the range. Errors: DS_NO_MEMORY, DS_LIMIT. */
-ds_status ds_graph_errors(const ds_graph *graph, ds_narrowing how, double *errors);
+/* Fills for every node that is asked for ([n_nodes]) the error that its weights have where they are stored so: of the
+ * elements that share a scale the norm of w - rounded w by that of w, the greatest of all; 0 for other nodes, and those
+ * that store none; infinite where one is no number or beyond the range. Errors: DS_NO_MEMORY, DS_LIMIT. */
+ds_status ds_graph_errors(const ds_graph *graph, ds_narrowing how, const char *asked,
+                          double *errors);
+/* Fills to [n_bytes] with the numbers that an operator stores of its weight i, which is there. Errors: DS_NO_MEMORY. */
+ds_status ds_weight_make(const ds_allocator *allocator, const ds_weight *weight, const ds_op *op,
+                         int i, void *to);
+/* Bytes of the largest weight that is unmade. */
+size_t ds_graph_most_unmade(const ds_graph *graph);
 ds_status ds_graph_output(ds_graph *graph, int edge);
 /* Makes a graph of the same nodes, to be rewritten: keeps the operators and weights of the original. */
 ds_status ds_graph_share(ds_graph **copy, const ds_graph *graph);
@@ -107,12 +127,14 @@ void ds_graph_counts(const ds_graph *graph, bool ended, ds_pair *pairs);
 /* First frame of every edge that is still needed: the least need of its consumers at their known
  * counts, those left out that are silent, or run once; DS_NEVER where nothing is. */
 void ds_graph_needs(const ds_graph *graph, const ds_pair *pairs, int64_t *first);
-/* 128 bits over structure, attributes and weights, not names; independent of the machine. */
+/* 128 bits over structure, attributes and weights, not names; independent of the machine. Remembered, where weights are
+ * unmade. */
 void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2]);
 /* That of the graph as it was before its weights were stored otherwise: its snapshots go with this one. */
 void ds_graph_origin(const ds_graph *graph, uint64_t origin[2]);
-/* Computes it once, for as long as nothing is added: it reads all weights. */
-void ds_graph_remember_fingerprint(ds_graph *graph);
+/* Computes it once, for as long as nothing is added: it reads all weights, and makes those that are unmade.
+ * Errors: DS_NO_MEMORY. */
+ds_status ds_graph_remember_fingerprint(ds_graph *graph);
 /* Mixes more bytes into a fingerprint. */
 void ds_fingerprint_bytes(uint64_t fingerprint[2], const void *data, size_t n_bytes);
 /* For tables: quick where there are few bytes. */

@@ -15,7 +15,11 @@
 
 #include "kernels/kernels.h"
 
-enum { DS_PARTS = 3 /* of what is split */ };
+enum {
+    DS_PARTS = 3,                /* of what is split */
+    DS_FP16_BEYOND = 0x477ff000, /* the bits of 65520, the first that rounds to infinity */
+    DS_BF16_BEYOND = 0x7f7f8000  /* of the first that does so in bf16 */
+};
 
 /* Bytes of an element, or a part of one; of DS_STORED_WIDE those of a float. */
 static inline size_t ds_stored_bytes(ds_stored stored)
@@ -79,27 +83,21 @@ static inline void ds_split(uint16_t *part, size_t step, float x)
 
 static inline uint16_t ds_fp16_of_float(float x)
 {
-    const uint32_t sign = ds_float_bits(x) >> 16 & 0x8000;
-    uint32_t bits = ds_float_bits(x) & 0x7fffffff;
-    if (isnan(x))
-        return (uint16_t)(sign | 0x7e00);
-    if (bits >= 0x477ff000) /* 65520 and above */
-        return (uint16_t)(sign | 0x7c00);
-    if (bits < 0x38800000) /* 2^-14: what is left are multiples of 2^-24, which the sum rounds to */
-        return (uint16_t)(sign | (ds_float_bits(ds_float_of_bits(bits) + 0.5f) - 0x3f000000));
-    bits += 0xfff + (bits >> 13 & 1);
-    return (uint16_t)(sign | (bits - 0x38000000) >> 13);
+    const uint32_t sign = ds_float_bits(x) >> 16 & 0x8000, bits = ds_float_bits(x) & INT32_MAX;
+    /* below 2^-14 there are multiples of 2^-24, which the sum rounds to */
+    const uint32_t low = ds_float_bits(ds_float_of_bits(bits) + 0.5f) - 0x3f000000;
+    const uint32_t normal = (bits + 0xfff + (bits >> 13 & 1) - 0x38000000) >> 13;
+    const uint32_t half = bits < 0x38800000 ? low : bits < DS_FP16_BEYOND ? normal : 0x7c00;
+    return (uint16_t)(sign | (bits > 0x7f800000 ? 0x7e00 : half));
 }
 
 static inline float ds_float_of_fp16(uint16_t half)
 {
     const uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,
                    fraction = half & 0x3ff;
-    if (exponent == 0) {
-        const float magnitude = (float)fraction * 0x1p-24f;
-        return sign ? -magnitude : magnitude;
-    }
-    return ds_float_of_bits(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13);
+    const uint32_t low = ds_float_bits((float)(int32_t)fraction * 0x1p-24f);
+    const uint32_t normal = (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13;
+    return ds_float_of_bits(sign | (exponent == 0 ? low : normal));
 }
 
 /* The element of a stored weight. scale: of its channel, in int8. */

@@ -17,7 +17,8 @@
 /* What is being read. */
 typedef struct reader {
     ds_allocator allocator;
-    ds_arena memory; /* scratch */
+    ds_arena memory;  /* scratch */
+    ds_arena numbers; /* of the node that is read */
     ds_mapped *file;
     ds_safetensors *container;
     ds_json *json;
@@ -121,37 +122,32 @@ static ds_status find_scales(reader *r, const ds_tensor_view **scales, const ds_
     return use_tensor(r, *scales, value);
 }
 
-/* A narrow tensor's elements as floats. */
-static ds_status widen(reader *r, const void **data, const ds_tensor_view *t, ds_stored stored,
-                       ds_json_value value)
+/* A narrow tensor's elements as floats, and where they lie. */
+static ds_status widen(reader *r, const void **data, ds_elements *narrow, const ds_tensor_view *t,
+                       ds_stored stored, ds_json_value value)
 {
-    const size_t width = ds_stored_bytes(stored), n = t->n_items;
     const ds_tensor_view *of = NULL;
-    size_t n_runs = 1, places = 1;
     float *to;
+    *narrow = (ds_elements){.data = t->data, .stored = stored, .n_runs = 1};
     if (stored == DS_STORED_INT8) {
         DS_TRY(find_scales(r, &of, t, value));
-        n_runs = (size_t)of->shape[0];
-        places = of->n_items / n_runs;
+        narrow->scales = of->data;
+        narrow->n_runs = (size_t)of->shape[0];
+        narrow->n_scales = of->n_items / narrow->n_runs;
     }
-    DS_PUSH(&r->memory, to, n);
-    for (size_t run = 0, i = 0; run < n_runs; run++) {
-        const float *const scales = of != NULL ? (const float *)of->data + run * places : NULL;
-        for (size_t place = 0; i < (run + 1) * (n / n_runs); i++) {
-            to[i] = ds_widened(stored, (const char *)t->data + i * width,
-                               scales != NULL ? scales[place] : 1);
-            place = place + 1 < places ? place + 1 : 0;
-        }
-    }
+    DS_PUSH(&r->numbers, to, t->n_items);
+    ds_widen(stored, t->data, t->n_items, narrow->scales, narrow->n_runs, narrow->n_scales, to);
     *data = to;
     return DS_OK;
 }
 
 static ds_status read_weight(reader *r, ds_signature *signature, const void **data,
-                             const char **name, ds_stored *stored, ds_json_value value)
+                             ds_elements *narrow_data, const char **name, ds_stored *stored,
+                             ds_json_value value)
 {
     *signature = (ds_signature){.rate = {0, 1}};
     *data = NULL;
+    *narrow_data = (ds_elements){.data = NULL};
     *name = NULL;
     if (ds_json_kind_of(value) == DS_JSON_NULL)
         return DS_OK;
@@ -176,7 +172,7 @@ static ds_status read_weight(reader *r, ds_signature *signature, const void **da
     if (!narrow)
         return DS_OK;
     *stored = own;
-    return widen(r, data, t, own, value);
+    return widen(r, data, narrow_data, t, own, value);
 }
 
 /* ---------------------------------------------------------------- nodes */
@@ -187,6 +183,7 @@ typedef struct node_text {
     int inputs[DS_MAX_INPUTS];
     ds_signature weights[DS_MAX_WEIGHTS];
     const void *data[DS_MAX_WEIGHTS];
+    ds_elements narrow[DS_MAX_WEIGHTS];
     const char *names[DS_MAX_WEIGHTS];
     const char *path;
     size_t n_attrs, n_inputs, n_weights;
@@ -212,7 +209,8 @@ static ds_status read_weights(reader *r, node_text *n, ds_json_value node)
     size_t i = 0;
     n->how = (ds_narrowing){DS_STORED_WIDE, false};
     for (; ds_json_next(&at, &value); i++)
-        DS_TRY(read_weight(r, &n->weights[i], &n->data[i], &n->names[i], &n->how.stored, value));
+        DS_TRY(read_weight(r, &n->weights[i], &n->data[i], &n->narrow[i], &n->names[i],
+                           &n->how.stored, value));
     n->n_weights = i;
     return DS_OK;
 }
@@ -260,14 +258,21 @@ static ds_status blame_file(ds_status status, ds_json_value node, size_t number,
 }
 
 /* That the numbers a file has are those that the operator stores: rounded once more they are the same. */
-static ds_status check_stored(const ds_node *node, const node_text *n)
+static ds_status check_stored(reader *r, const ds_node *node, const node_text *n)
 {
     for (int i = 0; i < node->op->n_weights; i++) {
         const ds_weight *w = &node->weights[i];
         const ds_stored stored = ds_op_stored(node->op, i);
-        DS_CHECK(w->data == NULL || stored == DS_STORED_WIDE ||
-                     memcmp(w->data, n->data[i], w->n_bytes) == 0,
-                 DS_FORMAT, "weight '%s': rounded to %s as the operator stores it, it is another",
+        if (w->data == NULL || stored == DS_STORED_WIDE)
+            continue;
+        const size_t n_floats = w->n_bytes / sizeof(float);
+        const ds_elements *from = &w->narrow;
+        float *rounded;
+        DS_PUSH(&r->numbers, rounded, n_floats + from->n_runs * from->n_scales);
+        if (w->unmade)
+            (void)ds_op_narrowed(node->op, i, n->data[i], rounded + n_floats, NULL, rounded);
+        DS_CHECK(w->unmade && memcmp(rounded, n->data[i], w->n_bytes) == 0, DS_FORMAT,
+                 "weight '%s': rounded to %s as the operator stores it, it is another",
                  DS_SHOWN(n->names[i]), ds_stored_name(stored));
     }
     return DS_OK;
@@ -276,16 +281,17 @@ static ds_status check_stored(const ds_node *node, const node_text *n)
 static ds_status read_node(reader *r, node_text *n, ds_json_value value)
 {
     int outputs[DS_MAX_OUTPUTS];
+    ds_arena_reset(&r->numbers);
     DS_TRY(parse_node(r, n, value));
     const size_t number = r->graph->n_nodes;
-    const ds_node_names names = {n->path, n->names, n->how};
+    const ds_node_names names = {n->path, n->names, n->how, n->narrow, false};
     ds_status status = ds_graph_node(r->graph, outputs, n->def, n->attrs, n->n_attrs, n->inputs,
                                      n->n_inputs, n->weights, n->data, n->n_weights, &names);
     if (status == DS_OK && r->graph->nodes[number].op->n_outputs != n->n_outputs)
         status = ds_fail(DS_FORMAT, "%s: has %d outputs, not %d", n->def->name,
                          r->graph->nodes[number].op->n_outputs, n->n_outputs);
     if (status == DS_OK)
-        status = check_stored(&r->graph->nodes[number], n);
+        status = check_stored(r, &r->graph->nodes[number], n);
     return blame_file(status, value, number, n);
 }
 
@@ -320,6 +326,7 @@ static ds_status read_graph(reader *r, ds_json_value object)
     DS_PUSH(&r->memory, text, 1); /* large for a stack */
     while (ds_json_next(&at, &value))
         DS_TRY(read_node(r, text, value));
+    ds_arena_free(&r->numbers);
     DS_TRY(ds_json_get_list(&at, object, "outputs", 1, DS_MODEL_MAX_NODES, "outputs"));
     while (ds_json_next(&at, &value)) {
         int edge = 0;
@@ -421,7 +428,7 @@ static ds_status check_fingerprint(reader *r)
     const char *says = ds_safetensors_text(r->container, DS_MODEL_FINGERPRINT_KEY, &n_bytes);
     if (!says) /* files of older writers */
         return DS_OK;
-    ds_graph_remember_fingerprint(r->graph);
+    DS_TRY(ds_graph_remember_fingerprint(r->graph));
     ds_buffer text;
     ds_buffer_init(&text, &r->allocator);
     const ds_status status = ds_interface_text(&text, r->interface);
@@ -465,8 +472,7 @@ static ds_status fill(reader *r)
     const size_t n = ds_safetensors_count(r->container);
     DS_PUSH_ZEROED(&r->memory, r->used, n);
     DS_TRY(ds_graph_create(&r->graph, a));
-    if (ds_mapped_is_mapping(r->file)) /* a copy would stay as long as the least weight in it */
-        ds_graph_borrow(r->graph, r->file);
+    ds_graph_borrow(r->graph, r->file);
     DS_TRY(parse_text(r));
     DS_TRY(read_origin(r));
     size_t n_bytes = 0;
@@ -486,6 +492,7 @@ ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_all
     reader r = {.allocator = allocator != NULL ? *allocator : *ds_default_allocator(),
                 .file = file};
     ds_arena_init(&r.memory, &r.allocator);
+    ds_arena_init(&r.numbers, &r.allocator);
     ds_float_env callers;
     ds_float_env_enter(&callers); /* numbers are rounded */
     ds_status status = fill(&r);
@@ -493,6 +500,7 @@ ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_all
         status = check_fingerprint(&r);
     ds_float_env_leave(&callers);
     ds_arena_free(&r.memory);
+    ds_arena_free(&r.numbers);
     ds_json_free(r.json);
     ds_safetensors_close(r.container);
     if (status != DS_OK) {

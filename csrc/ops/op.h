@@ -312,9 +312,13 @@ ds_stored ds_op_stored(const ds_op *op, int i);
 /* The scales of a weight that is narrow, in int8: [channels], or as the weight, its first axis being groups. */
 ds_signature ds_op_scales(const ds_op *op, int i);
 /* Narrows such a weight: fills its scales, if it has some, its elements as they are stored, and as floats (NULL: not
- * wanted). Returns the first element that is beyond the format's range, or how many there are. */
+ * wanted; may be `from`). Returns how many there are; or the first that is beyond the format's range, where it stops,
+ * before it writes that. */
 size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, char *stored,
                       float *wide);
+/* Fills to [n] with what elements stand for; int8 has n_runs runs with as many scales each. */
+void ds_widen(ds_stored stored, const void *elements, size_t n, const float *scales, size_t n_runs,
+              size_t n_scales, float *to);
 /* Bytes that ds_op_prepare writes for these kernels; 0: it needs not be called. */
 size_t ds_op_prepared_bytes(const ds_op *op, const ds_real_kernels *k);
 /* Calls op->def->prepare. */

@@ -62,54 +62,68 @@ ds_signature ds_op_scales(const ds_op *op, int i)
     return scales;
 }
 
-/* The greatest magnitude of each scale's elements, then the scales. */
-static void narrow_scales(const ds_op *op, int i, float *scales, const float *from)
+/* The greatest magnitude of each scale's elements in a run, then the scales. */
+static void narrow_scales(const ds_op *op, float *scales, size_t places, const float *from,
+                          size_t run)
 {
-    const ds_signature shape = ds_op_scales(op, i);
-    const size_t n_runs = (size_t)shape.shape[0], run = narrow_elements(op, i) / n_runs;
-    const size_t n = ds_signature_bytes(&shape) / sizeof(float), places = n / n_runs;
-    for (size_t r = 0; r < n_runs; r++, from += run, scales += places) {
-        for (size_t place = 0; place < places; place++) {
-            float greatest = places == 1 ? ds_narrow_greatest_of(from, run) : 0;
-            for (size_t e = place; e < run && places > 1; e += places)
-                greatest = ds_narrow_greatest(greatest, from[e]);
-            scales[place] = greatest;
-        }
-        for (size_t place = 0; place < places && op->def->scale_of != NULL; place++) {
-            float *const first = &scales[op->def->scale_of(op, place)];
-            *first = ds_narrow_greatest(*first, scales[place]);
-        }
-        for (size_t place = places; place-- > 0;) /* the first after those that share it */
-            scales[place] = ds_narrow_scale(
-                scales[op->def->scale_of != NULL ? op->def->scale_of(op, place) : place]);
+    for (size_t place = 0; place < places; place++) {
+        float greatest = places == 1 ? ds_narrow_greatest_of(from, run) : 0;
+        for (size_t e = place; e < run && places > 1; e += places)
+            greatest = ds_narrow_greatest(greatest, from[e]);
+        scales[place] = greatest;
     }
+    for (size_t place = 0; place < places && op->def->scale_of != NULL; place++) {
+        float *const first = &scales[op->def->scale_of(op, place)];
+        *first = ds_narrow_greatest(*first, scales[place]);
+    }
+    for (size_t place = places; place-- > 0;) /* the first after those that share it */
+        scales[place] = ds_narrow_scale(
+            scales[op->def->scale_of != NULL ? op->def->scale_of(op, place) : place]);
 }
 
-/* Narrows an element to `element`; returns the float that it stands for. */
-static inline float narrow_one(ds_stored how, uint16_t *element, float x, float scale)
+/* Returns the first of n numbers that is finite and would be stored as infinite; n: none is. */
+static size_t find_beyond(ds_stored how, const float *from, size_t n)
 {
-    *element = 0;
-    ds_narrowed(how, element, x, scale);
-    return ds_widened(how, element, scale);
+    const uint32_t first = how == DS_STORED_FP16 ? DS_FP16_BEYOND : DS_BF16_BEYOND;
+    uint32_t any = 0;
+    for (size_t e = 0; e < n; e++)
+        any |= (ds_float_bits(from[e]) & INT32_MAX) - first < 0x7f800000 - first;
+    size_t e = any ? 0 : n;
+    while (e < n && (ds_float_bits(from[e]) & INT32_MAX) - first >= 0x7f800000 - first)
+        e++;
+    return e;
 }
 
-/* Narrows n elements of one scale; returns whether one is finite and what it is stored as isn't. */
-static inline bool narrow_run(const ds_stored how, const float *from, size_t n, float scale,
-                              char *stored, float *wide)
+enum {
+    NARROWED = 128
+}; /* at a time, between which and where they come from compilers see no overlap */
+
+static inline void narrow_some(const ds_stored how, const float *from, const size_t n, float scale,
+                               char *stored, float *wide)
 {
     const size_t width = how == DS_STORED_INT8 ? 1 : 2;
-    unsigned beyond = 0;
-    for (size_t e = 0; e < n; e++) {
-        uint16_t element;
-        const float x = narrow_one(how, &element, from[e], scale);
-        if (stored != NULL)
-            memcpy(stored + e * width, &element, width);
-        if (wide != NULL)
-            wide[e] = x;
-        if (how != DS_STORED_INT8)
-            beyond |= (unsigned)!isfinite(x) & (unsigned)!!isfinite(from[e]);
-    }
-    return beyond != 0;
+    char narrow[2 * NARROWED];
+    float back[NARROWED];
+    for (size_t e = 0; e < n; e++)
+        ds_narrowed(how, narrow + e * width, from[e], scale);
+    if (stored != NULL)
+        memcpy(stored, narrow, n * width);
+    for (size_t e = 0; e < n; e++)
+        back[e] = ds_widened(how, narrow + e * width, scale);
+    if (wide != NULL)
+        memcpy(wide, back, n * sizeof(float));
+}
+
+/* Narrows n elements of one scale; `wide` may be `from`. */
+static inline void narrow_run(const ds_stored how, const float *from, size_t n, float scale,
+                              char *stored, float *wide)
+{
+    const size_t width = how == DS_STORED_INT8 ? 1 : 2, whole = n / NARROWED * NARROWED;
+    for (size_t e = 0; e < whole; e += NARROWED)
+        narrow_some(how, from + e, NARROWED, scale, stored != NULL ? stored + e * width : NULL,
+                    wide != NULL ? wide + e : NULL);
+    narrow_some(how, from + whole, n - whole, scale, stored != NULL ? stored + whole * width : NULL,
+                wide != NULL ? wide + whole : NULL);
 }
 
 size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, char *stored,
@@ -121,27 +135,51 @@ size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, 
     const ds_signature shape = ds_op_scales(op, i);
     const size_t run = n / (size_t)shape.shape[0];
     const size_t places = ds_signature_bytes(&shape) / sizeof(float) / (size_t)shape.shape[0];
-    size_t beyond = n;
-    uint16_t element;
-    if (scaled)
-        narrow_scales(op, i, scales, from);
     for (size_t first = 0; first < n; first += run, scales += scaled ? places : 0) {
         char *const to = stored != NULL ? stored + first * width : NULL;
         float *const whole = wide != NULL ? wide + first : NULL;
-        bool passes = false;
+        const size_t beyond = scaled ? run : find_beyond(how, from + first, run);
+        if (beyond < run)
+            return first + beyond;
+        if (to == NULL && whole == NULL)
+            continue;
+        if (scaled)
+            narrow_scales(op, scales, places, from + first, run);
         if (how == DS_STORED_BF16)
-            passes = narrow_run(DS_STORED_BF16, from + first, run, 1, to, whole);
+            narrow_run(DS_STORED_BF16, from + first, run, 1, to, whole);
         else if (how == DS_STORED_FP16)
-            passes = narrow_run(DS_STORED_FP16, from + first, run, 1, to, whole);
+            narrow_run(DS_STORED_FP16, from + first, run, 1, to, whole);
         else if (places == 1)
             narrow_run(DS_STORED_INT8, from + first, run, scales[0], to, whole);
         else
             for (size_t e = 0; e < run; e++)
                 narrow_run(DS_STORED_INT8, from + first + e, 1, scales[e % places],
                            to != NULL ? to + e : NULL, whole != NULL ? whole + e : NULL);
-        for (size_t e = first; passes && beyond == n; e++)
-            if (!isfinite(narrow_one(how, &element, from[e], 1)) && isfinite(from[e]))
-                beyond = e;
     }
-    return beyond;
+    return n;
+}
+
+static inline void widen_run(const ds_stored how, const char *from, size_t n, float scale,
+                             float *to)
+{
+    const size_t width = how == DS_STORED_INT8 ? 1 : 2;
+    for (size_t e = 0; e < n; e++)
+        to[e] = ds_widened(how, from + e * width, scale);
+}
+
+void ds_widen(ds_stored stored, const void *elements, size_t n, const float *scales, size_t n_runs,
+              size_t n_scales, float *to)
+{
+    const char *from = elements;
+    if (stored == DS_STORED_BF16)
+        widen_run(DS_STORED_BF16, from, n, 1, to);
+    else if (stored == DS_STORED_FP16)
+        widen_run(DS_STORED_FP16, from, n, 1, to);
+    else if (n_scales == 1)
+        for (size_t r = 0, run = n / n_runs; r < n_runs; r++)
+            widen_run(DS_STORED_INT8, from + r * run, run, scales[r], to + r * run);
+    else
+        for (size_t e = 0; e < n; e++)
+            to[e] = ds_widened(stored, from + e,
+                               scales[e / (n / n_runs) * n_scales + e % (n / n_runs) % n_scales]);
 }

@@ -90,6 +90,7 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     Py_BEGIN_ALLOW_THREADS;
     status = ds_engine_create(&e->engine, taken, &options);
     Py_END_ALLOW_THREADS;
+    Py_CLEAR(source->lenders);
     return ds_unless_failed(m, status, (PyObject *)e);
 }
 

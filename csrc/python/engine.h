@@ -12,6 +12,7 @@ typedef struct ds_live {
 /* Behind _core.Graph, which _core.Engine takes the graph from. */
 typedef struct ds_graph_object {
     PyObject_HEAD ds_graph *graph; /* NULL once an engine has taken it */
+    PyObject *lenders; /* list: whose data the graph's weights are until then; or NULL */
 } ds_graph_object;
 
 typedef struct ds_engine_object {

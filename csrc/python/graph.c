@@ -10,12 +10,18 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!self)
         return NULL;
     const ds_allocator allocator = ds_allocator_current();
+    self->lenders = PyList_New(0);
+    if (!self->lenders) {
+        Py_DECREF(self);
+        return NULL;
+    }
     return ds_unless_failed(m, ds_graph_create(&self->graph, &allocator), (PyObject *)self);
 }
 
 static void graph_dealloc(PyObject *self)
 {
     ds_graph_destroy(((ds_graph_object *)self)->graph);
+    Py_XDECREF(((ds_graph_object *)self)->lenders);
     ds_free_object(self);
 }
 
@@ -91,10 +97,11 @@ static PyObject *graph_node(PyObject *self, PyObject *args)
         inputs[i] = (int)given[i];
     PyObject *kept = ds_parse_weights(m, def, arrays, weights, data, &n_weights), *list = NULL;
     ds_graph *graph = kept ? graph_of(self) : NULL; /* only now: the arguments may have run code */
-    if (graph && (!called || parse_names(called, weight_names, n_weights) == 0)) {
-        const ds_node_names names = {path ? PyUnicode_AsUTF8(path) : "",
-                                     called ? weight_names : NULL,
-                                     {DS_STORED_WIDE, false}};
+    if (graph && (!called || parse_names(called, weight_names, n_weights) == 0) &&
+        PyList_Append(((ds_graph_object *)self)->lenders, kept) == 0) {
+        const ds_node_names names = {.path = path ? PyUnicode_AsUTF8(path) : "",
+                                     .weights = called ? weight_names : NULL,
+                                     .lent = true};
         const ds_status status = ds_graph_node(graph, outputs, def, attrs, n_attrs, inputs,
                                                (size_t)n_inputs, weights, data, n_weights, &names);
         list = status == DS_OK
@@ -154,18 +161,23 @@ static PyObject *build_error(const void *errors, size_t j)
     return PyFloat_FromDouble(((const double *)errors)[j]);
 }
 
-static PyObject *graph_errors(PyObject *self, PyObject *number)
+static PyObject *graph_errors(PyObject *self, PyObject *args)
 {
     const ds_graph *graph = graph_of(self);
-    const long how = graph ? PyLong_AsLong(number) : 0;
-    if (!graph || PyErr_Occurred())
+    int how;
+    const char *asked;
+    Py_ssize_t n;
+    if (!graph || !PyArg_ParseTuple(args, "iy#:errors", &how, &asked, &n))
         return NULL;
+    if ((size_t)n != graph->n_nodes)
+        return PyErr_Format(PyExc_ValueError, "errors: expected bytes, one for each of %zu nodes",
+                            graph->n_nodes);
     double *errors = PyMem_New(double, graph->n_nodes + 1);
     if (!errors)
         return PyErr_NoMemory();
     ds_status status;
     Py_BEGIN_ALLOW_THREADS;
-    status = ds_graph_errors(graph, ds_parse_narrowing((char)how), errors);
+    status = ds_graph_errors(graph, ds_parse_narrowing((char)how), asked, errors);
     Py_END_ALLOW_THREADS;
     PyObject *list = status == DS_OK ? ds_build_list(graph->n_nodes, build_error, errors)
                                      : ds_raise(ds_module_of(Py_TYPE(self)), status, NULL);
@@ -184,8 +196,9 @@ static PyMethodDef graph_methods[] = {
     {"store", graph_store, METH_O,
      "store(numbers): for each node how its weights are stored from now on, 4 more where products "
      "are of rows stored so"},
-    {"errors", graph_errors, METH_O,
-     "errors(number) -> [of each node the error of its weights, stored so, in the worst channel]"},
+    {"errors", graph_errors, METH_VARARGS,
+     "errors(number, asked) -> [the error of a node's weights, stored so, in the worst channel; 0 "
+     "of nodes whose byte in asked is 0]"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,6 +1,7 @@
 /* dreamstream._core: the extension module. */
 #define DS_PYTHON_IMPORT_ARRAY
 #include "base/checksum.h"
+#include "base/system.h"
 #include "base/utf8.h"
 #include "exec/session.h"
 #include "python/support.h"
@@ -136,12 +137,22 @@ static PyObject *checksum(PyObject *Py_UNUSED(self), PyObject *given)
     return sum_of(given, ds_checksum);
 }
 
+static PyObject *give_back(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
+{
+    Py_BEGIN_ALLOW_THREADS;
+    ds_system_give_back();
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"operators", operators, METH_NOARGS, "The registry of operators."},
     {"config", config, METH_NOARGS, "What was chosen at import."},
     {"together", together, METH_VARARGS, "together(rates, frames, skew) -> bool per row"},
     {"snapshot_checksum", snapshot_checksum, METH_O, "Of the whole words of a snapshot before it."},
     {"checksum", checksum, METH_O, "Of an array's bytes, while this process runs."},
+    {"give_back", give_back, METH_NOARGS,
+     "give_back(): to the system what the allocator holds of freed memory."},
     {"shown", shown, METH_VARARGS, "shown(text, whole=False): text of strangers for a terminal."},
     {"ctc", DS_FAST(ds_python_ctc),
      "ctc(frames, n_frames, targets, n_targets, blank) -> losses, alphas; of these and scales, "

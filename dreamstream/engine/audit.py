@@ -198,6 +198,7 @@ def _plan(model: Any, spec: Any, rate: Any, dtype: Any, skew: int) -> tuple[_cor
         )
         for path, request, edge in capture.nodes
     ]
+    capture.close()
     return core, nodes, len(tensors), capture.specs[0].rate
 
 

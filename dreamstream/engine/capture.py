@@ -16,6 +16,7 @@ from ..array.library import NATIVE, Library
 from ..array.operators import run
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import as_symbolic, measured
+from ..array.versions import checksum
 from ..errors import CaptureError, DTypeError, NotStreamableError
 from ..online.homes import homes_of
 from ..source_line import user_line
@@ -42,6 +43,8 @@ class Capture:
         The inputs, and whether layers may wait for a stream's end, for how many frames at most.
     context_limit
         The most frames that attention may keep where it keeps all.
+    lends
+        Whether the graph has the model's own arrays until it is planned, or copies.
 
     Attributes
     ----------
@@ -69,8 +72,13 @@ class Capture:
         buffers: bool,
         buffer_limit: int | None,
         context_limit: int | None = None,
+        lends: bool = True,
     ) -> None:
         self.graph = _core.Graph()
+        self._lends = lends
+        #: By place in memory the arrays that are lent, and their checksums when they were first met.
+        self._lent: dict[Any, tuple[Any, int]] = {}
+        self._written = False
         self._added: list[tuple[str, tuple[Any, ...]]] = []  # calls of the graph's methods
         #: Keys of the state dict, by where in memory their values lie: an array there with their shape is one.
         self.held = held
@@ -115,6 +123,23 @@ class Capture:
             getattr(graph, what)(*given)
         return graph
 
+    def close(self) -> None:
+        """Let go of the model's arrays, which streams that refer to the capture would keep until a collection."""
+        self.held, self.nodes, self._added, self._made, self._lent = {}, [], [], {}, {}
+
+    def _weight(self, array: Any, name: str | None) -> Any:
+        """Return what the graph gets for a weight: a copy of what the forward has made, and may write into."""
+        if array is None or name is None or not self._lends:
+            return None if array is None else array.copy()
+        found = checksum(array)
+        self._written |= self._lent.setdefault(_place(array), (array, found))[1] != found
+        return array
+
+    @property
+    def was_written(self) -> bool:
+        """Whether the forward has written into arrays that are lent, so that it must be run with copies."""
+        return self._written or any(checksum(array) != found for array, found in self._lent.values())
+
     def run(self, request: Request) -> list[tuple[Any, Edge]]:
         """Add one node."""
         name, op, edges = request.name, request.op, request.edges
@@ -135,7 +160,8 @@ class Capture:
             if name == "require":  # what is asked of lengths stands in a line of the user's
                 path = f"{path} at {user_line().partition(': ')[0]}"
             inputs = [e.handle or 0 for e in edges]
-            handles = self.add("node", name, dict(request.attributes), inputs, request.weights, path, names)
+            weights = tuple(map(self._weight, request.weights, names))
+            handles = self.add("node", name, dict(request.attributes), inputs, weights, path, names)
         except CaptureError as error:
             raise CaptureError.here(f"{error},", "") from None
         lines = lines_of(op, edges, len(self.nodes), request.cid)
@@ -191,13 +217,14 @@ def begun(
     buffers: bool,
     buffer_limit: int | None = None,
     context_limit: int | None = None,
+    lends: bool = True,
 ) -> tuple[Capture, Any, tuple[Any, ...], dict[str, Any]]:
     """Return a capture of a model, the model as a source, and what its forward is given.
 
     `spec`, `rate` and `dtype` are those of :func:`dreamstream.compile`.
     """
     specs, source = read_specs(model, spec, rate, dtype), source_of(model)
-    capture = Capture(source.arrays(), specs, buffers, buffer_limit, context_limit)
+    capture = Capture(source.arrays(), specs, buffers, buffer_limit, context_limit, lends)
     capture.library = source.library
     named: dict[str, Any] = {s.name: x for s, x in zip(specs, capture.inputs)}
     named |= {name: as_symbolic(given, named) for name, given in lengths_in(spec).items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from .. import _core
@@ -142,7 +143,10 @@ def compile(
         refuse_unstreamable(model)
     model = model if dtype is None else _in_float32(model)
     waits = unstreamable == "buffer"
-    capture, result = captured(model, spec, rate, dtype or "float32", waits, buffer_limit, context_limit)
+    options = (spec, rate, dtype or "float32", waits, buffer_limit, context_limit)
+    capture, result = captured(model, *options)
+    if capture.was_written:
+        capture, result = captured(model, *options, False)
     tensors = leaves(result)
     for x in tensors:
         capture.add("output", x.edge.handle)
@@ -178,24 +182,19 @@ def compile(
         engine.lengths = lengths_in(spec)
         return engine
 
-    graph, narrow = capture.graph, weights != "fp32" or products != "fp32"
-    if verify:
-        engine = planned(graph)
-        for name, x in model.named_parameters():
-            if is_other_float(x):
-                raise DTypeError(
-                    f"{name} is {str(x.dtype).rpartition('.')[2]}, but an engine computes in float32, and nothing "
-                    'could be compared; compile with dtype="float32", which takes a copy of the model, or '
-                    "verify=False"
-                )
-        _verify_or_raise(model, engine, lengths)
-        if not narrow:
-            return engine
-        del engine  # what is compared is wide; the weights are stored from the model's own
-        graph = capture.again()
-    if narrow:
-        store(graph, Narrowing(weights, products, weights_bound))
-    return planned(graph)
+    with closing(capture):
+        graph, narrow = capture.graph, weights != "fp32" or products != "fp32"
+        if verify:
+            engine = planned(graph)
+            _verify_or_raise(model, copy.copy(engine), lengths)  # whose streams and scratch go with the copy
+            _core.give_back()
+            if not narrow:
+                return engine
+            del engine  # what is compared is wide; the weights are stored from the model's own
+            graph = capture.again()
+        if narrow:
+            store(graph, Narrowing(weights, products, weights_bound))
+        return planned(graph)
 
 
 def _in_float32(model: Any) -> Any:
@@ -210,6 +209,13 @@ def is_other_float(x: Any) -> bool:
 
 
 def _verify_or_raise(model: Any, engine: Engine, lengths: Sequence[int] | None) -> None:
+    for name, x in model.named_parameters():
+        if is_other_float(x):
+            raise DTypeError(
+                f"{name} is {str(x.dtype).rpartition('.')[2]}, but an engine computes in float32, and nothing "
+                'could be compared; compile with dtype="float32", which takes a copy of the model, or '
+                "verify=False"
+            )
     try:
         report = verify_engine(model, engine, lengths=lengths)
     except StreamLimitError:  # a limit for which every stream is too long

@@ -115,13 +115,14 @@ def narrowest(graph: Any, nodes: Nodes, bound: float) -> list[int]:
     """
     if not (isinstance(bound, Real) and bound >= 0):
         raise ValueError(f"weights_bound: expected 0 or more, got {bound!r}")
-    numbers = [0] * len(nodes)
-    for number in map(FORMATS.index, reversed(LADDER)):
+    layers = [(name, path) for name, path, *_ in nodes]
+    chosen = dict.fromkeys(layers, 0)
+    for number in map(FORMATS.index, LADDER):
         worst: dict[tuple[str, str], float] = {}
-        for (name, path, *_), error in zip(nodes, graph.errors(number)):
-            worst[name, path] = max(error, worst.get((name, path), 0.0))
-        numbers = [number if worst[name, path] <= bound else n for (name, path, *_), n in zip(nodes, numbers)]
-    return numbers
+        for layer, error in zip(layers, graph.errors(number, bytes(chosen[layer] == 0 for layer in layers))):
+            worst[layer] = max(error, worst.get(layer, 0.0))
+        chosen |= {layer: number for layer in worst if chosen[layer] == 0 and worst[layer] <= bound}
+    return [chosen[layer] for layer in layers]
 
 
 def store(graph: Any, how: Narrowing) -> None:

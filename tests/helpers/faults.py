@@ -13,7 +13,7 @@ from pathlib import Path
 from dreamstream import _core
 
 BUILD = Path(__file__).resolve().parents[1] / "c" / "build.py"
-COUNTS = ("live_bytes", "live_blocks", "calls", "failures", "bad_releases")
+COUNTS = ("live_bytes", "live_blocks", "peak_bytes", "calls", "failures", "bad_releases")
 
 _made: list[ctypes.Array[ctypes.c_char]] = []  # never freed: objects made meanwhile use them
 _installed: list[ctypes.Array[ctypes.c_char]] = []  # the one, or none

@@ -1,11 +1,13 @@
 """Weights in 16 and 8 bits: the bits of a model whose weights were rounded so, in memory and in files."""
 
+import copy
 import itertools
 import json
 import math
 import sys
 from typing import Any
 
+import faults
 import numpy as np
 import pytest
 from dsm_files import pack
@@ -109,6 +111,88 @@ def test_transposed_convolutions_have_scales_by_phase(kind, kernel, options, bac
     for engine in (narrow, ds.load(content(narrow), backend=backend)):
         y = engine.step({"a": x}, sos=["a"], eos=["a"])["a"]
         assert y.tobytes() == wide.step({"a": x}, sos=["a"], eos=["a"])["a"].tobytes()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("how", [{"weights": f} for f in NARROW] + [{"products": "bf16"}, {"products": "int8"}])
+def test_files_that_are_mapped(how, backend, tmp_path):
+    """Narrow weights are read where the file has them: the same bits and files as of those that are copied."""
+    saved = compiled(**how, verify=False)
+    saved.save(tmp_path / "m.dsm")
+    engine = ds.load(tmp_path / "m.dsm", backend=backend)
+    held(engine, backend, answer(compiled(**how, backend=backend, verify=False)))
+    assert engine.fingerprint == saved.fingerprint and content(engine) == content(saved)
+    for other in (*FORMATS, "auto", {"lstm": "fp16", "gru": "int8"}):
+        of_path = ds.load(tmp_path / "m.dsm", weights=other, backend=backend)
+        of_bytes = ds.load(content(saved), weights=other, backend=backend)
+        assert content(of_path) == content(of_bytes)
+        np.testing.assert_array_equal(answer(of_path), answer(of_bytes))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("how", FORMATS)
+def test_the_model_may_change_behind_an_engine(how, backend):
+    """What is packed is lent until it is, and what is not is copied."""
+    model = Net()
+    engine = ds.compile(model, SPEC, weights=how, backend=backend, verify=False)
+    file, y = content(engine), answer(engine)
+    for p in model.parameters():
+        p.numpy()[...] = np.nan
+    assert content(engine) == file and answer(engine).tobytes() == y.tobytes()
+
+
+class Views(nn.Module):
+    """Weights that lie in one another's memory: all of it, rows at its start, and rows within."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        ds.manual_seed(0)
+        self.all, self.table = nn.Linear(32, 96), nn.Embedding(96, 32)
+        self.table.weight = self.all.weight
+
+    def forward(self, x: Any) -> Any:
+        rows = self.all.weight.numpy()
+        y = self.all(x) + self.table(x.sum(-1).long() * 0 + 3).sum(-1, keepdim=True)
+        return ds.cat([y, *(nn.functional.linear(x, ds.tensor(rows)[a:b]) for a, b in ((0, 32), (32, 64)))], -1)
+
+
+@pytest.mark.parametrize("how", [*FORMATS, {"all": "int8"}], ids=str)
+def test_weights_that_lie_in_one_another(how):
+    model, x = Views(), {"a": np.random.default_rng(0).standard_normal((3, 32)).astype(np.float32)}
+    spec, options = ("B", "L", 32), {"weights": how, "verify": False}
+    engines = [ds.compile(model, spec, backend=b, **options) for b in BACKENDS]
+    apart = copy.deepcopy(model)
+    apart.table.weight = nn.Parameter(model.table.weight.numpy().copy())
+    engines.append(ds.compile(apart, spec, backend="ref", **options))
+    del apart
+    model.all.weight.numpy()[...] = np.nan
+    first, *others = (e.step(x, sos=["a"], eos=["a"])["a"] for e in engines)
+    assert np.isfinite(first).all() and all(y.tobytes() == first.tobytes() for y in others)
+
+
+@pytest.mark.parametrize("form", [*FORMATS, "auto"])
+def test_memory_while_an_engine_is_made(form, tmp_path):
+    """What it has in the end, of which less than a layer's weights more; two more when a mapped file is loaded."""
+    model = nn.Sequential(*(nn.Linear(1500, 1500) for _ in range(4)))
+    layer = 4 * 1500 * 1500
+    faults.install()
+    try:
+        engine = ds.compile(model, ("B", "L", 1500), weights=form, verify=False)
+        compiling, made = faults.stats()["peak_bytes"], engine.weights_size
+        engine.save(tmp_path / "m.dsm")
+        del engine
+        faults.install()
+        engine = ds.load(tmp_path / "m.dsm")
+        loading = faults.stats()["peak_bytes"]
+        del engine
+        faults.install()
+        engine = ds.load((tmp_path / "m.dsm").read_bytes())
+        left = faults.stats()["live_bytes"]
+        del engine
+    finally:
+        faults.uninstall()
+    assert made >= layer and compiling < made + 0.5 * layer and loading < made + 2.5 * layer
+    assert left < made + 0.5 * layer, "of the bytes of a file nothing stays"
 
 
 @pytest.mark.parametrize("how", NARROW)
@@ -249,3 +333,34 @@ def test_the_forward_runs_as_often_as_in_fp32(capsys: Any) -> None:
         ds.compile(Said(8, 8).eval(), ("B", "L", 8), **how)
         said.append(capsys.readouterr().out)
     assert said == ["run\n" * 4] * 3
+
+
+class Writes(nn.Module):
+    """A forward that writes into a parameter between two uses of it, and back; and into a table that it makes."""
+
+    def __init__(self, parameter: bool) -> None:
+        super().__init__()
+        ds.manual_seed(0)
+        self.layer, self.parameter = nn.Linear(6, 6), parameter
+
+    def forward(self, x: Any) -> Any:
+        weight = self.layer.weight if self.parameter else ds.tensor(self.layer.weight.numpy().copy())
+        y = nn.functional.linear(x, weight)
+        weight.numpy()[...] *= 2
+        y = y + nn.functional.linear(x, weight)
+        weight.numpy()[...] /= 2
+        return y
+
+
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize("how", ["fp32", "bf16"])
+@pytest.mark.parametrize("parameter", [True, False])
+def test_a_forward_that_writes_into_weights(parameter, how, verify):
+    """Each use has the numbers of its time, though a graph has the model's own until it is planned."""
+    model, x = Writes(parameter), np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32)
+    engine = ds.compile(model, ("B", "L", 6), weights=how, verify=verify)
+    y = engine.step({"a": x}, sos=["a"], eos=["a"])["a"]
+    if how != "fp32":
+        round_layer(model.layer, how)
+    want = model(ds.tensor(x[None])).numpy()[0]
+    np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-5)

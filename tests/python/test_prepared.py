@@ -1,5 +1,6 @@
 """Weights that eager calls keep prepared: never those of yesterday, of another layer, or of another thread."""
 
+import gc
 import pickle
 from functools import partial
 
@@ -104,6 +105,19 @@ def test_what_nobody_could_write_to_is_not_compared():
     del held
     assert version_of([p._own]) not in (None, known)
     assert version_of([pickle.loads(pickle.dumps(p)).numpy()]) is None
+
+
+def test_nobody_has_parameters_behind_compile_and_audit():
+    model, spec = Twins().eval(), ("B", "L", FEATURES)
+    gc.disable()
+    try:
+        ds.audit(model, spec)
+        for weights in ("fp32", "int8"):
+            engine = ds.compile(model, spec, weights=weights)
+        assert all(version_of([p._own]) is not None for p in model.parameters())
+        del engine
+    finally:
+        gc.enable()
 
 
 def test_nan_is_not_taken_for_equal(rng):

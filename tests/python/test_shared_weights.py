@@ -124,8 +124,10 @@ def test_one_node_may_have_a_weight_twice():
     def engine(*names):
         graph = _core.Graph()
         x = graph.input(("float32", (N,), 1, 1))
-        (y,) = graph.node("linear", {}, [x], [weight], "", names[:1])
-        h, *_ = graph.node("lstm", {}, [x], [weight, weight, bias, bias], "", (*names[1:], "b", "b"))
+        own = {name: weight.copy() for name in names}
+        (y,) = graph.node("linear", {}, [x], [own[names[0]]], "", names[:1])
+        arrays = [*(own[name] for name in names[1:]), bias, bias]
+        h, *_ = graph.node("lstm", {}, [x], arrays, "", (*names[1:], "b", "b"))
         graph.output(y)
         graph.output(h)
         return _core.Engine(graph)
