@@ -71,6 +71,11 @@ class OfBatch:
         """What one stream has of a constant, without the batch dimension."""
         return self.value.select(self.batch_axis, 0)
 
+    def first(self) -> tuple[Any, str, tuple[int, ...]]:
+        """Return what one stream has of a constant as operators take weights, its type, and its shape."""
+        own = self.constant
+        return own.constant(), own.dtype.name, tuple(own.shape)
+
     def as_frames(self, others: Iterable[Any]) -> Any:
         """Return the stream of it that has a frame for each of another's, where B and L are joined; else None."""
         value = self.value

@@ -166,11 +166,10 @@ class ForLoop:
         return walk(self._frames.at(number), lambda x, _: self._see(x) if type(x) is StreamTensor else x)
 
     def _rounds(self) -> Iterator[Any]:
-        entry = self.loop.entry
-        entry.courses, self.loop.courses = None, entry.courses  # what happens within is recorded by the loop
+        entry, courses, place = self.loop.entry, self._courses, (self.site, getattr(self.loop.entry, "n_done", 0))
+        entry.courses, self.loop.courses = None, courses  # what happens within is recorded by the loop
         entry.loop = entry.open_loop = self.loop
-        facts, key = getattr(entry, "facts", None), (self.site, getattr(entry, "n_done", None))
-        known = facts.get(key) if facts is not None else None
+        self.loop.kept = None if courses is None else courses.pop(place, None)
         try:
             steady = False
             for _ in range(MOST_ROUNDS):
@@ -185,13 +184,14 @@ class ForLoop:
                 yield self._target(number)
                 seen = variables(sys._getframe(self._depth))
                 again = self._end(seen)
-                if known and again and self.loop.told() == known:
+                if again and self.loop.is_as_kept():
                     break  # in the call before, one more round did the same
                 needed = self.loop.needed() if steady else ()
                 if steady and self.loop.rounds[-2].does_as(self.loop.rounds[-1], needed):
                     verified = self.loop.rounds.pop()
-                    if facts is not None and self.loop.rounds[-1].has_own_weights_of(verified):
-                        facts[key] = self.loop.told()
+                    self.loop.kept = None
+                    if courses is not None and self.loop.rounds[-1].has_own_weights_of(verified):
+                        self.loop.keep()
                     break
                 differs, steady = steady, again
             else:
@@ -207,8 +207,10 @@ class ForLoop:
                 )
             if self._is_new:
                 self._require_own_state()
-            entry.loop = entry.open_loop = None
+            entry.loop = entry.open_loop = entry.body = None
             self._finish()
+            if courses is not None and self.loop.kept is not None:
+                courses[place] = self.loop.kept
         finally:
             entry.courses, entry.loop, entry.open_loop = self._courses, None, None
             self._histories, self._started = {}, {}
@@ -251,13 +253,12 @@ class ForLoop:
 
     def _begins_as(self, name: str, path: tuple[Any, ...], constant: Any) -> Any:
         """Return what stands for a state that every stream begins with alike."""
-        value = constant.constant
-        shape = tuple(value.shape)
+        value, dtype, shape = constant.first()
         dims: list[Any] = list(range(len(shape)))
         dims.insert(constant.batch_axis, "B")
-        line = Line(("frame",), self.loop.clock.rate, value.dtype.name, shape)
+        line = Line(("frame",), self.loop.clock.rate, dtype, shape)
         key = (name + "".join(f"[{p}]" for p in path), tuple(dims), line.dtype, shape)
-        edge = self.loop.placeholder(key, None, value.constant(), line)
+        edge = self.loop.placeholder(key, None, value, line)
         return self._placed(constant, StreamTensor.inside(None, tuple(dims), edge))
 
     def _placed(self, of: Any, native: StreamTensor) -> Any:

@@ -10,17 +10,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 from ..autograd import is_grad_enabled, set_grad_enabled
 from ..errors import NotStreamableError
 from ..operations.refusals import LOOPS_ELSEWHERE, LOOPS_WHOLE
-from ..stream.course import Leg
+from ..stream.course import Leg, Replayed
 from ..stream.edge import Edge, Line, Request, lines_of
 from .dimension_arguments import numbered
 from .frame_numbers import FrameNumber, FrameTruth, LoopNumber, refuse
 from .loop_program import Program
-from .operators import run
 from .stream_tensor import StreamTensor
 
 #: All values of a body advance together, frame by frame.
@@ -34,30 +35,73 @@ _TRIED = 128
 
 
 # ---------------------------------------------------------------------- one frame
-class Body:
+class Body(Replayed):
     """The entry of a loop's body: operations on one frame are recorded.
+
+    In the next call the body goes along what it has recorded, and gives the same edges again, so that places and
+    courses are found by their lines. From the first operation on that is another one it records anew.
 
     Attributes
     ----------
-    nodes : list of (Request, first output's number)
+    nodes : list of Request
+    n_done : int
+        How many of them have run in this round.
+    differs : bool
+        Whether this round has done something else than the body had recorded.
     """
 
     meta = None
-    courses: dict[int, Any] | None = None
-    recording: Any = None
-    guard: Any = None
     buffers = False
     buffer_limit: int | None = None
     context_limit: int | None = None
+    loop: Any  # a Loop
+    library: Any
 
-    def __init__(self, loop: Loop) -> None:
-        self.loop = loop
-        self.library = loop.entry.library
+    def __init__(self) -> None:
+        self.courses: dict[Any, Any] | None = None
+        self.recording = self.guard = self.body = None
+        self.n_done = 0
         self.nodes: list[Request] = []
         #: What a front end's own arithmetic does beside an operator, by the node.
         self.notes: dict[int, str] = {}
         self.firsts: list[int] = []
         self.n_values = 0
+        self.differs = False
+        self._made: list[list[tuple[Any, Edge]]] = []  # by each node
+        self._leaves: dict[Any, Edge] = {}  # of what is read and carried, by handles
+        self._note: str | None = None  # of the node that runs now
+
+    def begin(self, loop: Loop) -> None:
+        """Begin a round."""
+        self.loop, self.library = loop, loop.entry.library
+        self.n_done, self.differs = 0, False
+        if loop.courses is None:
+            self.courses = None
+        elif self.courses is None:
+            self.courses = {}
+
+    def cut(self) -> None:
+        """Forget the operations behind those of this round."""
+        at = self.n_done
+        if at < len(self.nodes):
+            self.differs, self.n_values = True, self.firsts[at]
+            self.notes = {j: note for j, note in self.notes.items() if j < at}
+            del self.nodes[at:], self.firsts[at:], self._made[at:]
+
+    def close(self, kept: bool) -> None:
+        """Let go of the call; of the operations, too, unless a later call is to repeat them."""
+        self.loop = self.library = None
+        for node in self.nodes:
+            node.weights = ()
+        if not kept:
+            self.courses = None
+            self.nodes.clear()
+            self._made.clear()
+            self._leaves.clear()
+
+    def known_as(self, weight: Any) -> Any:
+        """Return what the script knows a weight by."""
+        return self.loop.entry.known_as(weight)
 
     def misuse(self, message: str, rest: str | None = None) -> Exception:
         """Return the exception for a use that streams can't have."""
@@ -68,17 +112,22 @@ class Body:
         """Return the places where objects and functions hold values."""
         return list(self.loop.entry.homes_of(held))
 
-    def value(self, line: Line, handle: Any) -> Edge:
-        """Return an edge of the body."""
-        return Edge(self, line, None, handle)
+    def leaf(self, line: Line, handle: Any) -> Edge:
+        """Return the edge of what is read or carried: the same one in each call, while frames are like this line."""
+        known = self._leaves.get(handle)
+        if known is None or (known.line is not line and known.signature != line.signature):
+            known = self._leaves[handle] = Edge(self, line, None, handle)
+        return known
 
     def noted(self, x: StreamTensor, note: str) -> StreamTensor:
         """Return a frame where gradients end, or of which a front end makes something by arithmetic of its own."""
         if self.recording is not None:
             self.recording.forget()
-        own = x._through("reshape", {"shape": list(x.features)})
-        self.notes[len(self.nodes) - 1] = note
-        return own
+        self._note = note
+        try:
+            return x._through("reshape", {"shape": list(x.features)})
+        finally:
+            self._note = None
 
     def node_of(self, value: int) -> int:
         """Return the node that gives a value."""
@@ -86,21 +135,57 @@ class Body:
 
     def run(self, request: Request) -> list[tuple[Any, Edge]]:
         """Record one operation."""
-        name, op, edges = request.name, request.op, request.edges
+        op, edges = request.op, request.edges
         if any(e.entry is not self for e in edges):
             mixed(e.entry for e in edges)
         if not op.framewise or getattr(op, "in_python", False):
-            refuse(f"{name}: {LOOPS_WHOLE.text}")
-        if self.loop.has_gradients and not self.library.has_gradients():
-            self.notes[len(self.nodes)] = "no_grad"
+            refuse(f"{request.name}: {LOOPS_WHOLE.text}")
+        out = self._again(op, edges, request.weights)
+        if out is None:
+            out = self._new(request)
+        if self.recording is not None:
+            self.recording.add(Leg(op, (request.name, request.attributes, request.cid), (), []), request, out)
+        return out
+
+    def replay(
+        self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
+    ) -> list[tuple[Any, Edge]]:
+        """Record an operation that ran at this place before."""
+        out = self._again(leg.op, edges, weights)
+        if out is None:
+            name, attributes, cid = leg.key
+            out = self._new(Request(name, attributes, edges, values, weights, cid=cid, op=leg.op))
+        return out
+
+    def _now_noted(self) -> str | None:
+        is_off = self.loop.has_gradients and not self.library.has_gradients()
+        return self._note or ("no_grad" if is_off else None)
+
+    def _again(self, op: Any, edges: Sequence[Edge], weights: Sequence[Any]) -> list[tuple[Any, Edge]] | None:
+        """Return what an operation gave that is recorded here, if this is it, and note its weights of this call."""
+        at = self.n_done
+        if at == len(self.nodes):
+            return None
+        known = self.nodes[at]
+        if known.op is not op or not all(map(is_, known.edges, edges)) or self.notes.get(at) != self._now_noted():
+            self.cut()
+            return None
+        known.weights, self.n_done = weights, at + 1
+        return self._made[at]
+
+    def _new(self, request: Request) -> list[tuple[Any, Edge]]:
+        self.differs = True
+        if (note := self._now_noted()) is not None:
+            self.notes[self.n_done] = note
         self.nodes.append(request)
         self.firsts.append(self.n_values)
-        out = []
-        for line in lines_of(op, edges, len(self.nodes), FRAME):
-            out.append((None, self.value(Line(FRAME, line.rate, line.dtype, line.features), self.n_values)))
+        out: list[tuple[Any, Edge]] = []
+        for line in lines_of(request.op, request.edges, len(self.nodes), FRAME):
+            own = Line(FRAME, line.rate, line.dtype, line.features)
+            out.append((None, Edge(self, own, None, self.n_values)))
             self.n_values += 1
-        if self.recording is not None:
-            self.recording.add(Leg(op, (name, request.attributes, request.cid), (), []), request, out)
+        self._made.append(out)
+        self.n_done += 1
         return out
 
 
@@ -127,6 +212,15 @@ def mixed(entries: Any) -> None:
     if all(isinstance(e, Body) for e in found):
         refuse(LOOPS_ELSEWHERE)
     refuse(LOOPS_WHOLE)
+
+
+@dataclass(slots=True, eq=False)
+class Kept:
+    """What a loop did in the call before: its bodies, what their rounds ended with, and the operator it became."""
+
+    bodies: list[Body]
+    ends: list[Any]
+    program: Program | None = None
 
 
 class Loop:
@@ -159,8 +253,9 @@ class Loop:
                 "a loop over frames within another one; keep a fixed number of frames, or use attention with a "
                 "context"
             )
-        #: What calls before did at places of the forward; None where nothing is repeated.
+        #: What calls before did at places of the forward, None where nothing is repeated; and what they did here.
         self.courses: dict[Any, Any] | None = None
+        self.kept: Kept | None = None
         self.inputs: list[tuple[Any, StreamTensor]] = []
         #: By what is carried: its place, line and first value.
         self.carried: dict[Any, tuple[Line, Any]] = {}
@@ -198,7 +293,10 @@ class Loop:
     @property
     def body(self) -> Body:
         """The body of this round; before and behind all rounds one without operations."""
-        return self._body or Body(self)
+        if self._body is None:
+            self._body = Body()
+            self._body.begin(self)
+        return self._body
 
     @body.setter
     def body(self, body: Body) -> None:
@@ -206,8 +304,12 @@ class Loop:
 
     def begin(self) -> FrameNumber:
         """Begin a round."""
-        self.body = Body(self)
-        self.bodies.append(self.body)
+        at, kept = len(self.bodies), self.kept
+        self.body = body = kept.bodies[at] if kept is not None and at < len(kept.bodies) else Body()
+        body.begin(self)
+        self.bodies.append(body)
+        if self.courses is not None:
+            self.entry.body = body
         self.of_one_frame = False
         self._frames_now, self._read, self._done, self.within = {}, [], set(), []
         self._n_drawn = 0
@@ -215,8 +317,11 @@ class Loop:
 
     def close(self) -> None:
         """Forget what the rounds did: their operations and edges refer to each other and to the call's frames."""
+        if self.courses is not None:
+            self.entry.body = None
+        kept = [] if self.kept is None else self.kept.bodies
         for body in self.bodies:
-            body.nodes.clear()
+            body.close(any(body is each for each in kept))
         self.bodies, self._body, self.rounds, self.written = [], None, [], []
 
     def beside(self, request: Request, run: Callable[[Request], Any]) -> Any:
@@ -241,7 +346,7 @@ class Loop:
             assert like is not None or line is not None
             edge: Any = like.edge if like is not None else None
             self.carried[key] = (line or Line(FRAME, self.clock.rate, edge.dtype, edge.features), first)
-        return self.body.value(self.carried[key][0], ("carried", key))
+        return self.body.leaf(self.carried[key][0], ("carried", key))
 
     def end(self, carried: dict[Any, Edge], outputs: dict[Any, Edge]) -> None:
         """End a round with what is carried on, and what is given for its frame."""
@@ -257,6 +362,7 @@ class Loop:
         for edge in (*carried.values(), *outputs.values()):
             if edge.entry is not self.body:
                 mixed([edge.entry, self.body])
+        self.body.cut()
         self.rounds.append(Round(self.body, carried, outputs, self.of_one_frame))
 
     # ------------------------------------------------------------------ what it writes, and reads again
@@ -369,7 +475,7 @@ class Loop:
         edge: Any = stream.edge
         line = Line(FRAME, edge.rate, edge.dtype, edge.features)
         dims = tuple(d for d in stream.dims if d != "L")
-        return StreamTensor.inside(None, dims, self.body.value(line, ("input", i)))
+        return StreamTensor.inside(None, dims, self.body.leaf(line, ("input", i)))
 
     def positions(self) -> StreamTensor:
         """Return the position of the frame that it is at."""
@@ -417,26 +523,36 @@ class Loop:
                 return found
             found |= more
 
-    def told(self) -> list[Any]:
-        """Return what the rounds do, to be compared with those of another call."""
-        needed = self.needed()
-        return [r.told(needed) for r in self.rounds]
+    def keep(self) -> None:
+        """Let the next call repeat the rounds that this one did, which are all there are."""
+        self.kept = Kept([r.body for r in self.rounds], [r.ends() for r in self.rounds])
+
+    def is_as_kept(self) -> bool:
+        """Whether the rounds so far are all that are kept, and did the same as in the call before."""
+        kept = self.kept
+        return (
+            kept is not None
+            and len(self.rounds) == len(kept.ends)
+            and not any(r.body.differs or r.ends() != ends for r, ends in zip(self.rounds, kept.ends))
+        )
 
     def run(self, outputs: Sequence[Any]) -> dict[Any, StreamTensor]:
         """Run the loop; return the streams of what it gives."""
-        needed = self.needed()
-        self.carried = {k: v for k, v in self.carried.items() if k in needed}
         if not self.inputs:
             refuse("a loop over frames that reads no frame of a stream")
-        program = Program(self, outputs)
-        edges, values = program.read.edges, program.read.values
+        kept = self.kept
         with set_grad_enabled(self.has_gradients and is_grad_enabled()):
-            made = run(Request("scan", {"body": program.text()}, edges, values, program.weights))
-        found = {}
-        for i, key in enumerate(outputs):
-            value, edge = made[program.places[i]]
-            found[key] = StreamTensor.inside(value, ("B", "L", *range(len(edge.features))), edge)
-        return found
+            made = None if kept is None or kept.program is None else kept.program.again(self)
+            if made is None:
+                needed = self.needed()
+                self.carried = {k: v for k, v in self.carried.items() if k in needed}
+                program = Program(self, outputs)
+                made = program.run()
+                if kept is not None:
+                    kept.program = program
+            else:
+                program = kept.program  # type: ignore[union-attr,assignment]
+        return {key: made[at].with_dims(made[at].dims) for key, at in zip(outputs, program.places)}
 
 
 def _same(known: Sequence[Any], key: Sequence[Any]) -> bool:
@@ -458,6 +574,11 @@ class Round:
 
     def __init__(self, body: Body, carried: dict[Any, Edge], outputs: dict[Any, Edge], of_one_frame: bool) -> None:
         self.body, self.carried, self.outputs, self.of_one_frame = body, carried, outputs, of_one_frame
+
+    def ends(self) -> Any:
+        """Return what it carries on and gives, to be compared with that of the same body in another call."""
+        own = ({k: e.handle for k, e in of.items()} for of in (self.carried, self.outputs))
+        return *own, self.of_one_frame
 
     def told(self, needed: Any) -> Any:
         """What it does, to be compared with another one."""

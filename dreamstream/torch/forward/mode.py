@@ -195,6 +195,11 @@ class Forward(Repeats, TorchFunctionMode):
     __exit__ = leave
 
     @property
+    def recorder(self) -> Any:
+        """The entry whose functions are repeated: the body of a loop over frames, or else the call."""
+        return getattr(self.entry, "body", None) or self.entry
+
+    @property
     def going_on(self) -> list[str]:
         """The streams that have frames in other calls, too."""
         meta = self.entry.meta
@@ -243,7 +248,7 @@ class Forward(Repeats, TorchFunctionMode):
 
     def replayed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], anew: Callable[[], Any]) -> Any:
         """Run a function of torch's, or a layer by its handle, without asking where it did the same before."""
-        entry, gradients = self.entry, self.gradients
+        entry, gradients = self.recorder, self.gradients
         watched = n_modes() != self.depth or self.watching is not None  # another mode is asked first
         if watched or entry.courses is None or not (gradients is None or gradients.quiet):
             return anew()
