@@ -263,7 +263,18 @@ CELLS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-@framewise("lstm_cell", "gru_cell", "rnn_cell")
+def _cell_alone(step: Step, weights: Sequence[Any]) -> Callable[..., Any] | None:
+    """Return torch's own cell for frames of rows with a state, where no bias is missing."""
+    n_states = 2 if step.name == "lstm_cell" else 1
+    if len(step.ranks) != 1 + n_states or set(step.ranks) != {1} or None in weights[:4] or len(weights) != 4:
+        return None
+    if n_states == 2:
+        return lambda step, x, h, c, *w: torch.lstm_cell(x, (h, c), *w) if x.dim() == 2 else cell(step, x, h, c, *w)
+    run = CELLS[step.attributes.get("nonlinearity", step.name)]
+    return lambda step, x, h, *w: run(x, h, *w) if x.dim() == 2 else cell(step, x, h, *w)
+
+
+@framewise("lstm_cell", "gru_cell", "rnn_cell", alone=_cell_alone)
 def cell(step: Step, *given: Tensor | None) -> Tensor | tuple[Tensor, ...]:
     """Return every frame's h, and of an LSTM c, from its own before, or from zeros."""
     n_values = len(step.ranks)
