@@ -121,6 +121,15 @@ def _each(name: str) -> list[Any]:
     return [("each", name, part) for part in PARTS]
 
 
+def _place(name: str, path: tuple[Any, ...]) -> str:
+    """Return how what stands in a variable is written."""
+    return name + "".join([f"[{p}]" for p in path]) if path else name
+
+
+#: What is compared by value from round to round.
+_NUMBERS = frozenset((int, float, bool, str, type(None)))
+
+
 class ForLoop:
     """A ``for`` that runs; `begin` makes it one over frames."""
 
@@ -175,10 +184,10 @@ class ForLoop:
             for _ in range(MOST_ROUNDS):
                 number = self.loop.begin()
                 self._stand_ins: list[tuple[int, StreamTensor, Any]] = []
+                self._before: dict[str, list[Any]] = {}
                 self._started = {n: self._start(n, v) for n, v in self._values.items()}
-                unset = (self._started[n] for n in self.site.names if n in self.site.live)
-                self.loop.is_unset = any(v is None or v is Hooks.unbound for v in unset)
-                self._before = {n: self._kinds(n, v, 0) for n, v in self._started.items()}  # lists may be changed
+                unset = [self._started[n] for n in self.site.names if n in self.site.live]
+                self.loop.is_unset = any([v is None or v is Hooks.unbound for v in unset])
                 self._given: dict[Any, Any] = {}
                 self._items: dict[str, Any] = {}
                 yield self._target(number)
@@ -219,12 +228,18 @@ class ForLoop:
     # ------------------------------------------------------------------ one round
     def _start(self, name: str, value: Any) -> Any:
         """Return what a name holds at the head of the body."""
-        if value is Hooks.unbound:
-            return value
         if name in self.site.names and name not in self.site.live:
+            return value
+        kinds = self._before[name] = []
+        if value is Hooks.unbound:
             return value
 
         def at(leaf: Any, path: tuple[Any, ...]) -> Any:
+            made = begun(leaf, path)
+            self._note_kind(kinds, name, made, path, 0)
+            return made
+
+        def begun(leaf: Any, path: tuple[Any, ...]) -> Any:
             inner = inner_of(leaf)
             if is_constant(inner):
                 return self._begins_as(name, path, inner)
@@ -249,7 +264,7 @@ class ForLoop:
         return walk(value, at)
 
     def _key(self, name: str, path: tuple[Any, ...], dims: Any, edge: Any) -> Any:
-        return (name + "".join(f"[{p}]" for p in path), dims, edge.dtype, tuple(edge.features))
+        return (_place(name, path), dims, edge.dtype, edge.features)
 
     def _begins_as(self, name: str, path: tuple[Any, ...], constant: Any) -> Any:
         """Return what stands for a state that every stream begins with alike."""
@@ -257,7 +272,7 @@ class ForLoop:
         dims: list[Any] = list(range(len(shape)))
         dims.insert(constant.batch_axis, "B")
         line = Line(("frame",), self.loop.clock.rate, dtype, shape)
-        key = (name + "".join(f"[{p}]" for p in path), tuple(dims), line.dtype, shape)
+        key = (_place(name, path), tuple(dims), line.dtype, shape)
         edge = self.loop.placeholder(key, None, value, line)
         return self._placed(constant, StreamTensor.inside(None, tuple(dims), edge))
 
@@ -313,11 +328,11 @@ class ForLoop:
                 items = [*list.__iter__(value)][: value.before]
                 value = items if value.places is None else Slots(items, value.places)
             values[name] = value
-            if live:
+            kinds: list[Any] = []
+            self._leave(name, value, live, kinds, carried, outputs)
+            if live and kinds != self._before[name]:
                 self._count(name, value)
-                if self._kinds(name, value, 1) != self._before[name]:
-                    self._moved.append(name)
-            self._leave(name, value, live, carried, outputs)
+                self._moved.append(name)
         grown = [v for v in seen.values() if isinstance(v, Grown)]
         self._require_own_memory([item for v in grown for item in list.__iter__(v)][: 1 << 10])
         self._require_one_view()
@@ -335,30 +350,33 @@ class ForLoop:
         if type(now) is int and before is not None and now == before + 1:
             self._counts[name, path] = FrameNumber(self.loop, now - self.loop.position - 1)
 
-    def _kinds(self, name: str, value: Any, later: int) -> Any:
-        """Return what a value is like, to be compared from round to round."""
-        found: list[Any] = []
-
-        def at(leaf: Any, path: tuple[Any, ...]) -> Any:
+    def _note_kind(self, found: list[Any], name: str, leaf: Any, path: Any, later: int) -> bool:
+        """Append what a value is like, to be compared from round to round; return whether it is the body's."""
+        if type(leaf) in _NUMBERS:
+            found.append((path, leaf))
+        elif type(leaf) is FrameNumber:
+            found.append((path, "number", leaf.off - later))
+        elif leaf is not Hooks.unbound:
             inner = inner_of(leaf)
-            if is_of_body(leaf):
+            if is_of_body(inner):
                 found.append((path, self._key(name, path, inner.dims, inner.edge)))
-            elif type(leaf) in (int, float, bool, str, type(None)):
-                found.append((path, leaf))
-            elif type(leaf) is FrameNumber:
-                found.append((path, "number", leaf.off - later))
-            elif leaf is not Hooks.unbound:
-                found.append((path, "object", id(inner)))
-            return leaf
+                return True
+            found.append((path, "object", id(inner)))
+        return False
 
-        walk(value, at)
-        return found
-
-    def _leave(self, name: str, value: Any, live: bool, carried: dict[Any, Any], outputs: dict[Any, Any]) -> None:
-        """Note what goes on to the next frame, and what is used after the loop."""
+    def _leave(
+        self,
+        name: str,
+        value: Any,
+        live: bool,
+        kinds: list[Any],
+        carried: dict[Any, Any],
+        outputs: dict[Any, Any],
+    ) -> None:
+        """Note what a value is like, what goes on to the next frame, and what is used after the loop."""
 
         def at(leaf: Any, path: tuple[Any, ...]) -> Any:
-            if is_of_body(leaf):
+            if self._note_kind(kinds, name, leaf, path, 1):
                 inner = inner_of(leaf).in_order()
                 if inner.edge.entry is not self.loop.body:
                     mixed([inner.edge.entry, self.loop.body])
@@ -445,7 +463,7 @@ class ForLoop:
             made, dims = self._made["each", name], self._given["each", name]
             last = partial(self._last, made, dims, before[-1]) if before else None
             return Gathered(made, dims, self._see, len(before), last)
-        if _each(name)[0] in self._made:
+        if ("each", name, PARTS[0]) in self._made:
             if self._initial[name]:
                 refuse("a list that held something before the loop gathers complex frames")
             real, imag = (Gathered(self._made[k], self._given[k], inner_of) for k in _each(name))
@@ -453,9 +471,8 @@ class ForLoop:
         value = self._values[name]
         if name in self.site.names and name not in self.site.later:
             return Hooks.unbound
-
         firsts: dict[Any, Any] = {}
-        if self._initial[name] is not Hooks.unbound:
+        if self._initial[name] is not Hooks.unbound and any(key[:2] == ("last", name) for key in self._made):
             walk(self._initial[name], lambda x, path: firsts.update({path: x}))
 
         def at(leaf: Any, path: tuple[Any, ...]) -> Any:

@@ -282,6 +282,13 @@ class StreamTensor(OfStreams, Tensor):
         sizes = {"B": len(self.meta), "L": width, "B_L": len(self.meta) * width}
         return tuple(sizes[d] if isinstance(d, str) else self.features[d] for d in self.dims)
 
+    def size(self, dim: int | None = None) -> Any:
+        """Return all sizes, or that of dimension `dim`."""
+        known = type(dim) is int and -len(self.dims) <= dim < len(self.dims)
+        if known and self.edge is not None and not getattr(self._view, "waits", False):
+            return self._token(self.dims[dim])  # type: ignore[index]
+        return super().size(dim)
+
     def _token(self, dim: Any) -> Any:
         assert self.edge is not None
         if not isinstance(dim, str):

@@ -55,7 +55,7 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
         return self
     if self._waiting is not None:
         return self._waiting.taken(index, self)
-    if number_in(index := placed(self, index, 1)):
+    if number_in(index) or number_in(index := placed(self, index, 1)):
         return frame_of(self, index)
     if self.edge is not None and (taken := hook.lowered("places", self, "__getitem__", index)) is not None:
         return taken

@@ -22,6 +22,7 @@ from ...array.elementwise import stands_elsewhere
 from ...array.filled import Shared, to_a_copy
 from ...array.first_frame import first_of
 from ...array.lengths_as_numbers import settled
+from ...array.loop_frames import plain_number
 from ...array.positions import ELEMENTWISE, PICKING
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
@@ -283,6 +284,8 @@ class Forward(Repeats, TorchFunctionMode):
         writes_into = meaning.in_place or kwargs.get("inplace") is True
         operands = (*args, *kwargs.values()) if name != "diff" else args
         if name == "__getitem__":
+            if (frame := self._frame(*args)) is not None:
+                return frame
             args = (args[0], with_numbers(self, args[1]))
         if name != "__setitem__" and (first := first_of(operands, meaning.name in ("cat", "stack"))) is not None:
             return first.through(name, func, args, kwargs)
@@ -304,6 +307,16 @@ class Forward(Repeats, TorchFunctionMode):
         if writes_into and out is not args[0]:
             return self._written(args[0], out, name)
         return out
+
+    def _frame(self, x: Any, index: Any) -> Any:
+        """Return ``x[:, t]``, or ``x[:, t, ...]``, in the body of a loop over frames; None where this is none."""
+        own = x._inner if type(x) is SHELL and type(index) is tuple else None
+        if type(own) is not NativeStream or plain_number(index[:2]) is None or own._by_elements:
+            return None
+        if own.edge is None or own.edge.line.dtype not in ("float32", "float64"):
+            return None
+        frame = StreamTensor.shell(own[index[:2]])
+        return frame if len(index) == 2 else frame[(index[0], *index[2:])]
 
     def _anew(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Ask the native front end."""
