@@ -187,15 +187,21 @@ def carrying(
         What gives no frames, ``fn(like, operands)``, of all outputs but the first.
     """
     assert kernel.onwards is not None
-    on, n_features = kernel.onwards(replace(step), weights), len(step.features[0])
-
+    on: Any = kernel.onwards(replace(step), weights)
+    n_features = len(step.features[0])
     states = [_Carried(k) for k in range(n_carried)]
 
-    def repeat(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Any:
+    def repeat(call: Any, value: Any, counts: Any, made: Any, *weights: Any) -> Any:
         found = [s.read(call) for s in states]
         state = [part for part in found if part is not None]
         if len(state) < n_carried:  # of an older version
             return None
+        if kernel.all_outputs:
+            values, n_rows = (value,) if isinstance(value, Tensor) else value, call.gathered.n_rows
+            ys, after = on([v.reshape(n_rows, new, *v.shape[1:]) for v in values], None, weights, state)
+            for s, part in zip(states, after):
+                s.write(call, part)
+            return [y.flatten(0, 1) for y in ys]
         if new >= 0:
             y, after = on(value.reshape(call.gathered.n_rows, new, *value.shape[1:]), None, weights, state)
         else:

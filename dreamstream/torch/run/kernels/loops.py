@@ -15,15 +15,15 @@ from .... import _core
 from ....array.dtypes import name_of, nominal
 from .pointwise import TYPES
 from .positions import extent, there, traced
-from .registry import KERNELS, State, Step, Window, windowed
+from .registry import KERNELS, Onwards, State, Step, Window, windowed
 
 Signature = tuple[str, tuple[int, ...], int, int]
 #: What a node runs, what picks its operands of all values, and where what it gives stands among these.
 Call = tuple[Callable[..., Any], Callable[[list[Any]], Sequence[Any]], Any]
 
 
-class _Shape(NamedTuple):
-    """What of a weight its operator is made by."""
+class _Shaped(NamedTuple):
+    """A weight's type and shape, which its operator is made by."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -36,7 +36,7 @@ class _Node:
         self.inputs, self.weights = told["inputs"], told["weights"]
         attributes = {k: _number(v) for k, v in told["attributes"].items()}
         signatures, first = [values[i] for i in self.inputs], len(values)
-        own = [None if w is None else weights[w] for w in self.weights]
+        own = [None if w is None else _Shaped(*weights[w]) for w in self.weights]
         op = _core.Op(told["op"], attributes, signatures, own)
         frames = tuple(features for _, features, _, _ in signatures)
         self.step = Step(op.name, op.attributes, frames, tuple(y[1] for y in op.outputs), live=True)
@@ -159,7 +159,7 @@ def _program(
 
 
 def _kind(x: Tensor | None) -> Any:
-    return None if x is None else _Shape(name_of(nominal(x.dtype)), tuple(map(int, x.shape)))
+    return None if x is None else (name_of(nominal(x.dtype)), tuple(map(int, x.shape)))
 
 
 def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State:
@@ -182,7 +182,23 @@ def bodies_of(step: Step, frames: Sequence[Tensor], weights: Sequence[Any]) -> l
     return _program(step.attributes["body"], signatures, tuple(map(_kind, weights)), traced())[1]
 
 
-@windowed("scan", carries=_carried)
+@lru_cache(maxsize=256)
+def _n_bodies(text: str) -> int:
+    return len(json.loads(text)["bodies"])
+
+
+def _onwards(step: Step, weights: Sequence[Any]) -> Onwards | None:
+    """Return what runs rows that all have as many frames, none of them a stream's first; see `Kernel.onwards`."""
+    if _n_bodies(step.attributes["body"]) > 2:  # of which the second to last may be that of a later frame
+        return None
+
+    def on(frames: Sequence[Tensor], _: Any, weights: Sequence[Any], state: Sequence[Tensor]) -> Any:
+        return bodies_of(step, frames, weights)[-1].run_all(frames, state, weights, step.training)
+
+    return on
+
+
+@windowed("scan", carries=_carried, onwards=_onwards, all_outputs=True)
 def scan(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: State) -> Any:
     """Run a body frame after frame, over all rows that have one left."""
     parts = [w.new() for w in windows]
@@ -266,21 +282,27 @@ def _ragged(
     state: State,
 ) -> Any:
     """Run rows of unequal lengths, or at different places: at each step those that take the same body."""
-    rows: list[list[Tensor]] = [[s[r : r + 1] for s in state] for r in range(len(lengths))]
-    made: list[list[list[Tensor]]] = [[] for _ in lengths]
+    after, n_rows = [*state], len(lengths)
+    made: list[list[Tensor]] = []
+    places: list[int] = []  # of what was made, in which order rows have it
+    begins = [sum(lengths[:r]) for r in range(n_rows)]
     for t in range(max(lengths, default=0)):
         kinds: dict[int, list[int]] = {}
         for r, n in enumerate(lengths):
             if t < n:
                 kinds.setdefault(min(firsts[r] + t, len(bodies) - 1), []).append(r)
         for kind, some in kinds.items():
-            at = torch.tensor(some, device=frames[0].device)
-            given = [x[:, t].index_select(0, at) for x in frames]
-            before = [torch.cat(parts) for parts in zip(*(rows[r] for r in some))]
-            ys, after = bodies[kind].run(given, before, weights, step.training)
-            for i, r in enumerate(some):
-                made[r].append([y[i : i + 1] for y in ys])
-                rows[r] = [s[i : i + 1] for s in after]
-    each = [y for row in made for y in row]
-    outputs = tuple(torch.cat(ys) for ys in zip(*each)) if each else _nothing(step)
-    return outputs, tuple(torch.cat(parts) for parts in zip(*rows))
+            given = [x[:, t] for x in frames]
+            if len(some) == n_rows:
+                ys, after = bodies[kind].run(given, after, weights, step.training)
+            else:
+                at = torch.tensor(some, device=frames[0].device)
+                given, before = ([x.index_select(0, at) for x in of] for of in (given, after))
+                ys, own = bodies[kind].run(given, before, weights, step.training)
+                after = [s.index_copy(0, at, part) for s, part in zip(after, own)]
+            made.append(ys)
+            places += [begins[r] + t for r in some]
+    if not made:
+        return _nothing(step), tuple(after)
+    order = torch.tensor(sorted(range(len(places)), key=places.__getitem__), device=frames[0].device)
+    return tuple(torch.cat(ys).index_select(0, order) for ys in zip(*made)), tuple(after)
