@@ -28,11 +28,13 @@ def user_line() -> str:
     frame: FrameType | None = sys._getframe(1)
     found: FrameType | None = None
     while frame is not None:
-        if is_of_user(frame):
-            found = frame
-            break
-        if not is_own(frame) and _module(frame) not in _TORCH_CALLS:
-            found = found or frame
+        if not _is_own_file(frame.f_code.co_filename):
+            module = str(frame.f_globals.get("__name__") or "")
+            if module.partition(".")[0] not in _PLUMBING:
+                found = frame
+                break
+            if module not in _TORCH_CALLS:
+                found = found or frame
         frame = frame.f_back
     return UNKNOWN if found is None else _place(found, found.f_lineno)
 

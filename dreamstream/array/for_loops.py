@@ -198,9 +198,7 @@ class ForLoop:
                 needed = self.loop.needed() if steady else ()
                 if steady and self.loop.rounds[-2].does_as(self.loop.rounds[-1], needed):
                     verified = self.loop.rounds.pop()
-                    self.loop.kept = None
-                    if courses is not None and self.loop.rounds[-1].has_own_weights_of(verified):
-                        self.loop.keep()
+                    self.loop.keep_if_same(verified)
                     break
                 differs, steady = steady, again
             else:
@@ -531,8 +529,10 @@ class Comprehension(ForLoop):
         self._require_no_leave()
         self._open(frames)
         OPEN.set((*OPEN.get(), self))
-        entry = self.loop.entry
-        entry.courses = None
+        entry, courses = self.loop.entry, self._courses
+        self._at = self.site, getattr(entry, "n_done", 0)
+        entry.courses, self.loop.courses = None, courses
+        self.loop.kept = None if courses is None else courses.pop(self._at, None)
         return self._twice()
 
     def _require_no_leave(self) -> None:
@@ -548,23 +548,31 @@ class Comprehension(ForLoop):
                 yield self._target(number)
                 if self.loop.of_one_frame:
                     refuse("a condition on the frame's number in a comprehension; use a `for`")
+                if self.loop.kept is not None and self.loop.body.does_as_kept:
+                    break  # in the call before, a second round did the same
         finally:
-            self.loop.entry.open_loop = None
+            self.loop.entry.open_loop = self.loop.entry.body = None
         self.ended = True
 
     def gather(self, made: list[Any]) -> Any:
         """Return what is gathered."""
         self.loop.entry.courses = self._courses
-        if len(made) != 2 or not all(map(is_of_body, made)):
+        if len(made) != len(self.loop.bodies) or not all(map(is_of_body, made)):
             refuse("a comprehension over frames must give a tensor for each, all alike")
         for item, body in zip(made, self.loop.bodies):
             self.loop.body = body
             inner = inner_of(item).in_order()
             self.loop.end({}, {"each": inner.edge})
-        second = self.loop.rounds.pop()
-        if not self.loop.rounds[0].does_as(second, ()):
-            refuse(LOOPS_ELSEWHERE)
+        if len(made) > 1:
+            second = self.loop.rounds.pop()
+            if not self.loop.rounds[0].does_as(second, ()):
+                refuse(LOOPS_ELSEWHERE)
+            self.loop.keep_if_same(second)
+        elif not self.loop.is_as_kept():
+            self.loop.kept = None
         frames = self.loop.run(["each"])["each"]
+        if self.loop.kept is not None:
+            self._courses[self._at] = self.loop.kept
         self.loop.close()
         return Gathered(frames, inner.dims, self._see)
 

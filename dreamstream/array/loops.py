@@ -80,6 +80,11 @@ class Body(Replayed):
         elif self.courses is None:
             self.courses = {}
 
+    @property
+    def does_as_kept(self) -> bool:
+        """Whether all that it has done in this round is what it had recorded."""
+        return not self.differs and self.n_done == len(self.nodes)
+
     def cut(self) -> None:
         """Forget the operations behind those of this round."""
         at = self.n_done
@@ -470,7 +475,11 @@ class Loop:
         """Return the frame of a stream that `make` gives, once for each key."""
         i = next((i for i, (known, _) in enumerate(self.inputs) if _same(known, key)), len(self.inputs))
         if i == len(self.inputs):
-            self.inputs.append((key, make()))
+            before, self.entry.courses = self.entry.courses, self.courses  # it is made once in each call
+            try:
+                self.inputs.append((key, make()))
+            finally:
+                self.entry.courses = before
         stream = self.inputs[i][1]
         edge: Any = stream.edge
         line = Line(FRAME, edge.rate, edge.dtype, edge.features)
@@ -523,9 +532,10 @@ class Loop:
                 return found
             found |= more
 
-    def keep(self) -> None:
-        """Let the next call repeat the rounds that this one did, which are all there are."""
-        self.kept = Kept([r.body for r in self.rounds], [r.ends() for r in self.rounds])
+    def keep_if_same(self, verified: Round) -> None:
+        """Let the next call repeat the rounds, if another one after them did the same with the very same weights."""
+        same = self.courses is not None and self.rounds[-1].has_own_weights_of(verified)
+        self.kept = Kept([r.body for r in self.rounds], [r.ends() for r in self.rounds]) if same else None
 
     def is_as_kept(self) -> bool:
         """Whether the rounds so far are all that are kept, and did the same as in the call before."""
@@ -533,7 +543,7 @@ class Loop:
         return (
             kept is not None
             and len(self.rounds) == len(kept.ends)
-            and not any(r.body.differs or r.ends() != ends for r, ends in zip(self.rounds, kept.ends))
+            and all(r.body.does_as_kept and r.ends() == ends for r, ends in zip(self.rounds, kept.ends))
         )
 
     def run(self, outputs: Sequence[Any]) -> dict[Any, StreamTensor]:
