@@ -25,7 +25,6 @@ from ..operations.refusals import (
     LOOPS_LEFT,
     LOOPS_NUMBERS,
 )
-from ..stream.edge import Line
 from ..stream.rules import Length, Slots, open_branch
 from ..tracing import Hooks, Site, variables
 from . import writing
@@ -172,7 +171,8 @@ class ForLoop:
         self._is_new = entry.n_done >= len(entry.script) if hasattr(entry, "script") else True
 
     def _target(self, number: FrameNumber) -> Any:
-        return walk(self._frames.at(number), lambda x, _: self._see(x) if type(x) is StreamTensor else x)
+        target = self._frames.at(number)
+        return target if target is number else walk(target, lambda x, _: self._see(x) if type(x) is StreamTensor else x)
 
     def _rounds(self) -> Iterator[Any]:
         entry, courses, place = self.loop.entry, self._courses, (self.site, getattr(self.loop.entry, "n_done", 0))
@@ -269,9 +269,8 @@ class ForLoop:
         value, dtype, shape = constant.first()
         dims: list[Any] = list(range(len(shape)))
         dims.insert(constant.batch_axis, "B")
-        line = Line(("frame",), self.loop.clock.rate, dtype, shape)
-        key = (_place(name, path), tuple(dims), line.dtype, shape)
-        edge = self.loop.placeholder(key, None, value, line)
+        key = (_place(name, path), tuple(dims), dtype, shape)
+        edge = self.loop.constant(key, value, dtype, shape)
         return self._placed(constant, StreamTensor.inside(None, tuple(dims), edge))
 
     def _placed(self, of: Any, native: StreamTensor) -> Any:

@@ -197,11 +197,11 @@ def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
     if part is not number and getattr(value, "ndim", 0) > axis and value.shape[axis] == 1:
         value = value.squeeze(axis)
     rest = (*parts[:at], *parts[at + 1 :])
+    if isinstance(value, StreamTensor) and value.dtype == y.dtype and all(map(is_full_slice, rest)):
+        if value.dims == tuple([d for d in y.dims if d != "L"]) and value.features == y.features:
+            loop.write(y, value.with_dims(value.dims), number.off)
+            return
     before = loop.frame(y, number.off)
-    whole = all(map(is_full_slice, rest))
-    if whole and isinstance(value, StreamTensor) and value.roles == before.roles and value.dtype == before.dtype:
-        loop.write(y, value.with_dims(value.dims), number.off)
-        return
     frame: Any = before.with_dims(before.dims)
     frame[rest] = value
     loop.write(y, frame, number.off)

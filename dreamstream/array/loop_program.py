@@ -153,7 +153,7 @@ class Program:
                     weights.append(weight)
                 elif place is not None and weights[place] is not weight:
                     return None
-        if read.at != self._at or any(weights[i] is not own for i, own in self._own):
+        if read.at != self._at or not all([weights[i] is own for i, own in self._own]):
             return None
         return repeat(self._course, loop.entry, read.streams, weights)
 

@@ -117,12 +117,18 @@ class Body(Replayed):
         """Return the places where objects and functions hold values."""
         return list(self.loop.entry.homes_of(held))
 
-    def leaf(self, line: Line, handle: Any) -> Edge:
-        """Return the edge of what is read or carried: the same one in each call, while frames are like this line."""
+    def leaf(self, handle: Any, like: Line) -> Edge:
+        """Return the edge of what is read or carried: the same in each call, while frames are like those of a line."""
         known = self._leaves.get(handle)
-        if known is None or (known.line is not line and known.signature != line.signature):
+        if known is None or known.line.signature != like.signature:
+            line = Line(FRAME, like.rate, like.dtype, like.features)
             known = self._leaves[handle] = Edge(self, line, None, handle)
         return known
+
+    def known_leaf(self, handle: Any) -> Edge | None:
+        """Return the edge of what is read or carried, if the call before had one."""
+        known = self._leaves.get(handle)
+        return known if known is not None and known.rate == self.loop.clock.rate else None
 
     def noted(self, x: StreamTensor, note: str) -> StreamTensor:
         """Return a frame where gradients end, or of which a front end makes something by arithmetic of its own."""
@@ -326,7 +332,7 @@ class Loop:
             self.entry.body = None
         kept = [] if self.kept is None else self.kept.bodies
         for body in self.bodies:
-            body.close(any(body is each for each in kept))
+            body.close(body in kept)
         self.bodies, self._body, self.rounds, self.written = [], None, [], []
 
     def beside(self, request: Request, run: Callable[[Request], Any]) -> Any:
@@ -348,10 +354,15 @@ class Loop:
     ) -> Edge:
         """Return what stands for something that is carried, in the body."""
         if key not in self.carried:
-            assert like is not None or line is not None
-            edge: Any = like.edge if like is not None else None
-            self.carried[key] = (line or Line(FRAME, self.clock.rate, edge.dtype, edge.features), first)
-        return self.body.leaf(self.carried[key][0], ("carried", key))
+            edge: Any = None if like is None else like.edge
+            self.carried[key] = (line or edge.line, first)
+        return self.body.leaf(("carried", key), self.carried[key][0])
+
+    def constant(self, key: Any, first: Any, dtype: str, shape: tuple[int, ...]) -> Edge:
+        """Return what stands for something that is carried, and begins as a constant."""
+        known = self.body.known_leaf(("carried", key))
+        line = Line(FRAME, self.clock.rate, dtype, shape) if known is None else known.line
+        return self.placeholder(key, None, first, line)
 
     def end(self, carried: dict[Any, Edge], outputs: dict[Any, Edge]) -> None:
         """End a round with what is carried on, and what is given for its frame."""
@@ -377,7 +388,10 @@ class Loop:
         return (f"written[{i}]", k, edge.dtype, tuple(edge.features))
 
     def _place_of(self, x: StreamTensor) -> int | None:
-        return next((i for i, (y, *_) in enumerate(self.written) if y is x), None)
+        for i, (y, *_) in enumerate(self.written):
+            if y is x:
+                return i
+        return None
 
     def write(self, y: StreamTensor, frame: StreamTensor, off: int) -> None:
         """Let a frame be what was written into the frame of `y` that is `off` from the one that the loop is at."""
@@ -387,6 +401,7 @@ class Loop:
             i = len(self.written)
             if self.position + off < 0:
                 refuse(f"a frame before the first is written; let the loop begin at {-off}")
+            self._left_out(y, off)
             self.written.append((y, len(self.rounds), off))
             if any(x is y for x, _ in self._firsts):
                 refuse("the first frame of what a loop over frames writes; carry it in a variable")
@@ -417,7 +432,7 @@ class Loop:
     def frame(self, x: StreamTensor, off: int) -> StreamTensor:
         """Return the frame of a stream that is `off` from the one that the loop is at."""
         self.seen[id(x)] = x
-        if any(self._enters(p) for p in range(self.position, -off)):
+        if off < 0 and any(self._enters(p) for p in range(self.position, -off)):
             refuse(f"a frame before the first; ask `if t >= {-off}`")
         i = self._place_of(x)
         if i is None:
@@ -473,18 +488,19 @@ class Loop:
 
     def input(self, key: Any, make: Any) -> StreamTensor:
         """Return the frame of a stream that `make` gives, once for each key."""
-        i = next((i for i, (known, _) in enumerate(self.inputs) if _same(known, key)), len(self.inputs))
-        if i == len(self.inputs):
+        for i, (known, _) in enumerate(self.inputs):
+            if _same(known, key):
+                break
+        else:
+            i = len(self.inputs)
             before, self.entry.courses = self.entry.courses, self.courses  # it is made once in each call
             try:
                 self.inputs.append((key, make()))
             finally:
                 self.entry.courses = before
         stream = self.inputs[i][1]
-        edge: Any = stream.edge
-        line = Line(FRAME, edge.rate, edge.dtype, edge.features)
-        dims = tuple(d for d in stream.dims if d != "L")
-        return StreamTensor.inside(None, dims, self.body.leaf(line, ("input", i)))
+        dims, edge = tuple([d for d in stream.dims if d != "L"]), stream.edge
+        return StreamTensor.inside(None, dims, self.body.leaf(("input", i), edge.line))  # type: ignore[union-attr]
 
     def positions(self) -> StreamTensor:
         """Return the position of the frame that it is at."""
@@ -511,12 +527,17 @@ class Loop:
                     break
         return at
 
-    def shifted(self, x: StreamTensor, off: int) -> StreamTensor:
-        """Return the stream whose frame n is the frame of x that is `off` from the n-th of the loop."""
+    def _left_out(self, x: StreamTensor, off: int) -> tuple[int, int]:
+        """Return how many frames of a stream lie before and behind those that are `off` from the loop's."""
         more = self.behind(x)
         start, crop = self.first + off, self.left_out - off + (more if isinstance(more, int) else 0)
         if crop < 0:
             refuse(f"a frame behind the last one; let the loop end {-crop} earlier")
+        return start, crop
+
+    def shifted(self, x: StreamTensor, off: int) -> StreamTensor:
+        """Return the stream whose frame n is the frame of x that is `off` from the n-th of the loop."""
+        start, crop = self._left_out(x, off)
         if start < 0:
             x = x._through("pad", {"left": -start, "right": 0})
         if start > 0 or crop > 0:
@@ -540,14 +561,14 @@ class Loop:
     def is_as_kept(self) -> bool:
         """Whether the rounds so far are all that are kept, and did the same as in the call before."""
         kept = self.kept
-        return (
-            kept is not None
-            and len(self.rounds) == len(kept.ends)
-            and all(r.body.does_as_kept and r.ends() == ends for r, ends in zip(self.rounds, kept.ends))
-        )
+        if kept is None or len(self.rounds) != len(kept.ends):
+            return False
+        return all([r.body.does_as_kept and r.ends() == ends for r, ends in zip(self.rounds, kept.ends)])
 
     def run(self, outputs: Sequence[Any]) -> dict[Any, StreamTensor]:
         """Run the loop; return the streams of what it gives."""
+        for y, _, off in () if self.inputs else self.written:
+            self.input(*self._read_at(y, off))  # whose frames are those of the loop
         if not self.inputs:
             refuse("a loop over frames that reads no frame of a stream")
         kept = self.kept
@@ -567,7 +588,7 @@ class Loop:
 
 def _same(known: Sequence[Any], key: Sequence[Any]) -> bool:
     """Whether two keys of inputs are of the same objects and numbers."""
-    return len(known) == len(key) and all(a is b or (type(a) is int and a == b) for a, b in zip(known, key))
+    return len(known) == len(key) and all([a is b or (type(a) is int and a == b) for a, b in zip(known, key)])
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -587,8 +608,8 @@ class Round:
 
     def ends(self) -> Any:
         """Return what it carries on and gives, to be compared with that of the same body in another call."""
-        own = ({k: e.handle for k, e in of.items()} for of in (self.carried, self.outputs))
-        return *own, self.of_one_frame
+        carried = {k: e.handle for k, e in self.carried.items()}
+        return carried, {k: e.handle for k, e in self.outputs.items()}, self.of_one_frame
 
     def told(self, needed: Any) -> Any:
         """What it does, to be compared with another one."""

@@ -88,7 +88,7 @@ class StreamTensor(OfStreams, Tensor):
         out = object.__new__(cls)
         out.value = value
         out.dims = dims
-        out._names = tuple(names) if names is not None else tuple(d if isinstance(d, str) else None for d in dims)
+        out._names = tuple([d if isinstance(d, str) else None for d in dims] if names is None else names)
         out._meta = meta
         out._starts = None if starts is None else tuple(starts)
         out._rate = rate

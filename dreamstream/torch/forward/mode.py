@@ -284,9 +284,15 @@ class Forward(Repeats, TorchFunctionMode):
         writes_into = meaning.in_place or kwargs.get("inplace") is True
         operands = (*args, *kwargs.values()) if name != "diff" else args
         if name == "__getitem__":
-            if (frame := self._frame(*args)) is not None:
-                return frame
+            if self._is_frame(*args):
+                frame = StreamTensor.shell(args[0]._inner[args[1][:2]])
+                return frame if len(args[1]) == 2 else frame[(args[1][0], *args[1][2:])]
             args = (args[0], with_numbers(self, args[1]))
+        if name == "__setitem__" and self._is_frame(*args[:2]) and type(args[2]) is SHELL:
+            if type(value := args[2]._inner) is NativeStream and value.dtype == args[0]._inner.dtype:
+                looked_at()
+                args[0]._inner[args[1]] = value
+                return None
         if name != "__setitem__" and (first := first_of(operands, meaning.name in ("cat", "stack"))) is not None:
             return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS or (writes_into and (meaning.shares or is_view(args))):
@@ -308,15 +314,13 @@ class Forward(Repeats, TorchFunctionMode):
             return self._written(args[0], out, name)
         return out
 
-    def _frame(self, x: Any, index: Any) -> Any:
-        """Return ``x[:, t]``, or ``x[:, t, ...]``, in the body of a loop over frames; None where this is none."""
+    @staticmethod
+    def _is_frame(x: Any, index: Any) -> bool:
+        """Whether ``x[index]`` is ``x[:, t]``, or ``x[:, t, ...]``, of floats in the body of a loop over frames."""
         own = x._inner if type(x) is SHELL and type(index) is tuple else None
         if type(own) is not NativeStream or plain_number(index[:2]) is None or own._by_elements:
-            return None
-        if own.edge is None or own.edge.line.dtype not in ("float32", "float64"):
-            return None
-        frame = StreamTensor.shell(own[index[:2]])
-        return frame if len(index) == 2 else frame[(index[0], *index[2:])]
+            return False
+        return own.edge is not None and own.edge.line.dtype in ("float32", "float64")
 
     def _anew(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Ask the native front end."""
