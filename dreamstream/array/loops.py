@@ -48,6 +48,8 @@ class Body(Replayed):
         How many of them have run in this round.
     differs : bool
         Whether this round has done something else than the body had recorded.
+    computed : list
+        What a front end has computed of weights in this round, and of which parameters.
     """
 
     meta = None
@@ -67,6 +69,7 @@ class Body(Replayed):
         self.firsts: list[int] = []
         self.n_values = 0
         self.differs = False
+        self.computed: list[Any] = []
         self._made: list[list[tuple[Any, Edge]]] = []  # by each node
         self._leaves: dict[Any, Edge] = {}  # of what is read and carried, by handles
         self._note: str | None = None  # of the node that runs now
@@ -74,7 +77,7 @@ class Body(Replayed):
     def begin(self, loop: Loop) -> None:
         """Begin a round."""
         self.loop, self.library = loop, loop.entry.library
-        self.n_done, self.differs = 0, False
+        self.n_done, self.differs, self.computed = 0, False, []
         if loop.courses is None:
             self.courses = None
         elif self.courses is None:
@@ -626,7 +629,9 @@ class Round:
         return all(_equal(a, b) for a, b in self._weights_beside(other))
 
     def has_own_weights_of(self, other: Round) -> bool:
-        """Whether weights of the model in it are the very ones of another round, and not others that are equal."""
+        """Whether it and another round have the very same weights, or compute them of these, not of equal ones."""
+        if self.body.computed != other.body.computed:
+            return False
         own = self.body.loop.entry.known_as
         return all(a is b for a, b in self._weights_beside(other) if str in (type(own(a)), type(own(b))))
 
