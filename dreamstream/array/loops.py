@@ -496,14 +496,18 @@ class Loop:
                 break
         else:
             i = len(self.inputs)
-            before, self.entry.courses = self.entry.courses, self.courses  # it is made once in each call
-            try:
-                self.inputs.append((key, make()))
-            finally:
-                self.entry.courses = before
+            self.inputs.append((key, self.once(make)))
         stream = self.inputs[i][1]
         dims, edge = tuple([d for d in stream.dims if d != "L"]), stream.edge
         return StreamTensor.inside(None, dims, self.body.leaf(("input", i), edge.line))  # type: ignore[union-attr]
+
+    def once(self, make: Callable[[], Any]) -> Any:
+        """Make something of whole streams, which no round makes again: it goes the courses of the call before."""
+        before, self.entry.courses = self.entry.courses, self.courses
+        try:
+            return make()
+        finally:
+            self.entry.courses = before
 
     def positions(self) -> StreamTensor:
         """Return the position of the frame that it is at."""
