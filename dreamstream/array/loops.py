@@ -97,12 +97,13 @@ class Body(Replayed):
             del self.nodes[at:], self.firsts[at:], self._made[at:]
 
     def close(self, kept: bool) -> None:
-        """Let go of the call; of the operations, too, unless a later call is to repeat them."""
-        self.loop = self.library = None
-        for node in self.nodes:
-            node.weights = ()
-        if not kept:
-            self.courses = None
+        """Let go of the operations, or, where a later call is to repeat them, of this call."""
+        if kept:
+            self.loop = None
+            for node in self.nodes:
+                node.weights = ()
+        else:
+            self.n_done, self.courses = 0, None
             self.nodes.clear()
             self._made.clear()
             self._leaves.clear()
@@ -152,6 +153,8 @@ class Body(Replayed):
         op, edges = request.op, request.edges
         if any(e.entry is not self for e in edges):
             mixed(e.entry for e in edges)
+        if self.loop is None:  # it has ended
+            refuse(LOOPS_WHOLE)
         if not op.framewise or getattr(op, "in_python", False):
             refuse(f"{request.name}: {LOOPS_WHOLE.text}")
         out = self._again(op, edges, request.weights)
@@ -400,6 +403,7 @@ class Loop:
         """Let a frame be what was written into the frame of `y` that is `off` from the one that the loop is at."""
         i = self._place_of(y)
         self.seen[id(y)] = y
+        self._require_begun(off)
         if i is None:
             i = len(self.written)
             if self.position + off < 0:
@@ -432,11 +436,14 @@ class Loop:
         """Whether the frame at a position enters the branches that run."""
         return all(truth.at(position) == side for truth, side in self.within)
 
+    def _require_begun(self, off: int) -> None:
+        if off < 0 and any(self._enters(p) for p in range(self.position, -off)):
+            refuse(f"a frame before the first; ask `if t >= {-off}`")
+
     def frame(self, x: StreamTensor, off: int) -> StreamTensor:
         """Return the frame of a stream that is `off` from the one that the loop is at."""
         self.seen[id(x)] = x
-        if off < 0 and any(self._enters(p) for p in range(self.position, -off)):
-            refuse(f"a frame before the first; ask `if t >= {-off}`")
+        self._require_begun(off)
         i = self._place_of(x)
         if i is None:
             self._read.append((x, off))
