@@ -76,7 +76,8 @@ class OfBatch:
         each, axis, _ = self.args
         if each.shape[axis] != 1:
             self._refuse("one element for each stream")
-        return self.library.first(each, axis)  # type: ignore[no-any-return]
+        first: tuple[Any, str, tuple[int, ...]] = self.library.first(each, axis)
+        return first
 
     def as_frames(self, others: Iterable[Any]) -> Any:
         """Return the stream of it that has a frame for each of another's, where B and L are joined; else None."""

@@ -33,10 +33,11 @@ from .dimension_arguments import numbered
 from .elementwise import where
 from .first_frame import FirstFrame, with_first
 from .frame_numbers import FrameNumber, LoopNumber, refuse
+from .loop_body import mixed
 from .loop_frames import Counted, EachFrame, Frames, Numbers, Together, along, from_before, last_of
 from .loop_lists import Gathered, GatheredParts, Grown, History
 from .loop_values import PARTS, inner_of, is_of_body, parts_of, put_together, walk
-from .loops import MOST_ROUNDS, Loop, mixed
+from .loops import MOST_ROUNDS, Loop
 from .stream_tensor import StreamTensor
 
 
@@ -172,7 +173,9 @@ class ForLoop:
 
     def _target(self, number: FrameNumber) -> Any:
         target = self._frames.at(number)
-        return target if target is number else walk(target, lambda x, _: self._see(x) if type(x) is StreamTensor else x)
+        if target is number:
+            return number
+        return walk(target, lambda x, _: self._see(x) if type(x) is StreamTensor else x)
 
     def _rounds(self) -> Iterator[Any]:
         entry, courses, place = self.loop.entry, self._courses, (self.site, getattr(self.loop.entry, "n_done", 0))
@@ -187,7 +190,7 @@ class ForLoop:
                 self._before: dict[str, list[Any]] = {}
                 self._started = {n: self._start(n, v) for n, v in self._values.items()}
                 unset = [self._started[n] for n in self.site.names if n in self.site.live]
-                self.loop.is_unset = any([v is None or v is Hooks.unbound for v in unset])
+                self.loop.is_unset = any(v is None or v is Hooks.unbound for v in unset)
                 self._given: dict[Any, Any] = {}
                 self._items: dict[str, Any] = {}
                 yield self._target(number)
@@ -362,13 +365,7 @@ class ForLoop:
         return False
 
     def _leave(
-        self,
-        name: str,
-        value: Any,
-        live: bool,
-        kinds: list[Any],
-        carried: dict[Any, Any],
-        outputs: dict[Any, Any],
+        self, name: str, value: Any, live: bool, kinds: list[Any], carried: dict[Any, Any], outputs: dict[Any, Any]
     ) -> None:
         """Note what a value is like, what goes on to the next frame, and what is used after the loop."""
 

@@ -11,7 +11,8 @@ from . import writing
 from .dimension_arguments import parts_of
 from .elementwise import ones_of
 from .frame_numbers import Computed, FrameNumber, LoopNumber, number_in, refuse
-from .loops import Loop, mixed
+from .loop_body import mixed
+from .loops import Loop
 from .stream_tensor import StreamTensor
 from .tables import table as table_rows
 from .tensor import Tensor
@@ -197,14 +198,20 @@ def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
     if part is not number and getattr(value, "ndim", 0) > axis and value.shape[axis] == 1:
         value = value.squeeze(axis)
     rest = (*parts[:at], *parts[at + 1 :])
-    if isinstance(value, StreamTensor) and value.dtype == y.dtype and all(map(is_full_slice, rest)):
-        if value.dims == tuple([d for d in y.dims if d != "L"]) and value.features == y.features:
-            loop.write(y, value.with_dims(value.dims), number.off)
-            return
+    if all(map(is_full_slice, rest)) and _is_frame_of(y, value):
+        loop.write(y, value.with_dims(value.dims), number.off)
+        return
     before = loop.frame(y, number.off)
     frame: Any = before.with_dims(before.dims)
     frame[rest] = value
     loop.write(y, frame, number.off)
+
+
+def _is_frame_of(y: StreamTensor, value: Any) -> bool:
+    """Whether a value is a frame like those of a stream."""
+    if not isinstance(value, StreamTensor) or value.dtype != y.dtype or value.features != y.features:
+        return False
+    return value.dims == tuple([d for d in y.dims if d != "L"])
 
 
 def put(x: StreamTensor, value: Any, index: Any) -> StreamTensor:

@@ -134,11 +134,9 @@ class Program:
 
     def _keep(self, course: Any) -> None:
         """Keep what repeats the operator, and nothing of this call."""
-        known_as = self._loop.entry.known_as if course is not None else None
+        known_as = (lambda _: None) if course is None else self._loop.entry.known_as
         #: The model's own among the weights, by their places.
-        self._own = [
-            (i, w) for i, w in enumerate(self.weights) if course is not None and type(known_as(w)) is str
-        ]
+        self._own = [(i, w) for i, w in enumerate(self.weights) if type(known_as(w)) is str]
         self._course, self._at = course, self.read.at
         del self._loop, self.read, self.weights, self._known
 
@@ -153,7 +151,8 @@ class Program:
                     weights.append(weight)
                 elif place is not None and weights[place] is not weight:
                     return None
-        if read.at != self._at or not all([weights[i] is own for i, own in self._own]):
+        same = [i for i, own in self._own if weights[i] is own]
+        if read.at != self._at or len(same) != len(self._own):
             return None
         return repeat(self._course, loop.entry, read.streams, weights)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..stream.rules import Slots
+from .loop_body import Body
 from .loop_lists import Grown
-from .loops import Body
 from .stream_tensor import StreamTensor
 
 

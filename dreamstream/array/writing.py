@@ -217,10 +217,8 @@ def viewing(
 
 def picks(index: Any) -> bool:
     """Whether an index has arrays, so that it makes a copy."""
-    for part in index if isinstance(index, tuple) else (index,):
-        if isinstance(part, (list, np.ndarray)) or getattr(part, "ndim", 0):
-            return True
-    return False
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(p, (list, np.ndarray)) or getattr(p, "ndim", 0) for p in parts)
 
 
 # ---------------------------------------------------------------- writing

@@ -28,7 +28,8 @@ class Replayed:
     """
 
     __slots__ = (
-        "body", "courses", "ended", "fail_at", "guard", "ids", "keeps_tape", "n_done", "over", "recording", "script",
+        "body", "courses", "ended", "fail_at", "guard", "ids", "keeps_tape", "n_done", "over", "recording",
+        "script",
     )  # fmt: skip
 
 

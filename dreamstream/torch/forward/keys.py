@@ -21,7 +21,6 @@ from ...stream.edge import Edge
 from ...stream.rules import Shape, Token
 from ...stream.rules.sums import Unknown
 from ..private import without_functions
-from ..tensor.stream_tensor import SHELL
 from .complex_pair import Complex
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 

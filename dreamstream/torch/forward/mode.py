@@ -287,14 +287,15 @@ class Forward(Repeats, TorchFunctionMode):
         writes_into = meaning.in_place or kwargs.get("inplace") is True
         operands = (*args, *kwargs.values()) if name != "diff" else args
         if name == "__getitem__":
-            if self._is_frame(*args):
-                frame = StreamTensor.shell(args[0]._inner[args[1][:2]])
-                return frame if len(args[1]) == 2 else frame[(args[1][0], *args[1][2:])]
+            if (own := _whose_frame(*args)) is not None:
+                frame, rest = StreamTensor.shell(own[args[1][:2]]), args[1][2:]
+                return frame.__getitem__((slice(None), *rest)) if rest else frame
             args = (args[0], with_numbers(self, args[1]))
-        if name == "__setitem__" and self._is_frame(*args[:2]) and type(args[2]) is SHELL:
-            if type(value := args[2]._inner) is NativeStream and value.dtype == args[0]._inner.dtype:
+        if name == "__setitem__" and (own := _whose_frame(*args[:2])) is not None:
+            value = getattr(args[2], "_inner", None)
+            if type(value) is NativeStream and value.dtype == own.dtype:
                 looked_at()
-                args[0]._inner[args[1]] = value
+                own[args[1]] = value
                 return None
         if name != "__setitem__" and (first := first_of(operands, meaning.name in ("cat", "stack"))) is not None:
             return first.through(name, func, args, kwargs)
@@ -316,14 +317,6 @@ class Forward(Repeats, TorchFunctionMode):
         if writes_into and out is not args[0]:
             return self._written(args[0], out, name)
         return out
-
-    @staticmethod
-    def _is_frame(x: Any, index: Any) -> bool:
-        """Whether ``x[index]`` is ``x[:, t]``, or ``x[:, t, ...]``, of floats in the body of a loop over frames."""
-        own = x._inner if type(x) is SHELL and type(index) is tuple else None
-        if type(own) is not NativeStream or plain_number(index[:2]) is None or own._by_elements:
-            return False
-        return own.edge is not None and own.edge.line.dtype in ("float32", "float64")
 
     def _anew(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Ask the native front end."""
@@ -583,3 +576,11 @@ class Forward(Repeats, TorchFunctionMode):
             held = isinstance(before, Shared) and not is_constant(before)
             target._inner = before.hold(result) if held else result
         return target
+
+
+def _whose_frame(x: Any, index: Any) -> Any:
+    """Return the stream of floats whose frame, ``x[:, t]`` or part of it, an index takes in a loop; else None."""
+    own: Any = getattr(x, "_inner", None) if type(index) is tuple else None
+    if type(own) is not NativeStream or plain_number(index[:2]) is None or own._by_elements:
+        return None
+    return own if own.edge is not None and own.edge.line.dtype in ("float32", "float64") else None

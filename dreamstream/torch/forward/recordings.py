@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ...array.deferred import Deferred
-from ...array.loops import Body
+from ...array.loop_body import Body
 from ...array.symbolic import Symbolic
 from ...stream.context import Context, declared_here
 from ...stream.course import Recording

@@ -268,10 +268,9 @@ def _cell_alone(step: Step, weights: Sequence[Any]) -> Callable[..., Any] | None
     n_states = 2 if step.name == "lstm_cell" else 1
     if len(step.ranks) != 1 + n_states or set(step.ranks) != {1} or None in weights[:4] or len(weights) != 4:
         return None
-    if n_states == 2:
-        return lambda step, x, h, c, *w: torch.lstm_cell(x, (h, c), *w) if x.dim() == 2 else cell(step, x, h, c, *w)
-    run = CELLS[step.attributes.get("nonlinearity", step.name)]
-    return lambda step, x, h, *w: run(x, h, *w) if x.dim() == 2 else cell(step, x, h, *w)
+    own = CELLS.get(step.attributes.get("nonlinearity", step.name))
+    run = own or (lambda x, h, c, *weights: torch.lstm_cell(x, (h, c), *weights))
+    return lambda step, x, *given: run(x, *given) if x.dim() == 2 else cell(step, x, *given)
 
 
 @framewise("lstm_cell", "gru_cell", "rnn_cell", alone=_cell_alone)

@@ -121,8 +121,8 @@ State = tuple[Tensor, ...]
 #: none; and its arithmetic, ``fn(frames, *weights)``.
 Seen = tuple[Any, int, float, Callable[..., Tensor]]
 Sees = Callable[[Step, Sequence[Any]], Seen]
-#: ``fn(frames (B, n, *features), lengths (B,), weights, state) -> (values of output 0, state)``; the lengths are None
-#: where all rows have n frames. With `Kernel.all_outputs` frames and values are lists, and all rows have n.
+#: ``fn(frames (B, n, *features), lengths (B,), weights, state) -> (values of output 0, state)``; the lengths are
+#: None where all rows have n frames. With `Kernel.all_outputs` frames and values are lists, and all rows have n.
 Onwards = Callable[[Any, "Tensor | None", Sequence[Any], Sequence[Tensor]], tuple[Any, Sequence[Tensor]]]
 
 
