@@ -154,22 +154,26 @@ def _of_frame(frame: Any, parts: Sequence[Any], at: int) -> Any:
     return frame if all(map(is_full_slice, rest)) else frame[rest]
 
 
-def plain_number(index: Any) -> int | None:
-    """Return how far the frame of an index ``[:, t]`` is from the loop's; None where it is another index."""
-    if type(index) is not tuple or len(index) != 2 or type(index[1]) is not FrameNumber:
-        return None
-    return index[1].off if type(index[0]) is slice and index[0] == _ALL else None
-
-
 _ALL = slice(None)
+
+
+def place_of_number(index: Any) -> int:
+    """Return where an index has the number of a frame, behind nothing but ``:``; -1 for any other index."""
+    for i, part in enumerate(index if type(index) is tuple else ()):
+        if type(part) is FrameNumber:
+            return i
+        if type(part) is not slice or part != _ALL:
+            break
+    return -1
 
 
 def frame_of(x: StreamTensor, index: Any) -> Any:
     """Return ``x[:, t]`` and the like in the body of a loop over frames, of the whole stream."""
-    if (off := plain_number(index)) is not None and x.dims[1:2] == ("L",):
-        loop = index[1].loop
+    at = place_of_number(index)
+    if at >= 0 and len(index) == at + 1 and x.dims[at : at + 1] == ("L",):
+        loop = index[at].loop
         if x.edge is not None and x.edge.entry is loop.entry:
-            return loop.frame(x, off)
+            return loop.frame(x, index[at].off)
     parts, at, axis, part, number = _read(index, x.ndim)
     loop = _loop_of(number)
     if x.edge is None or x.edge.entry is not loop.entry:

@@ -22,7 +22,7 @@ from ...array.elementwise import stands_elsewhere
 from ...array.filled import Shared, to_a_copy
 from ...array.first_frame import first_of
 from ...array.lengths_as_numbers import settled
-from ...array.loop_frames import plain_number
+from ...array.loop_frames import place_of_number
 from ...array.positions import ELEMENTWISE, PICKING
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
@@ -288,8 +288,9 @@ class Forward(Repeats, TorchFunctionMode):
         operands = (*args, *kwargs.values()) if name != "diff" else args
         if name == "__getitem__":
             if (own := _whose_frame(*args)) is not None:
-                frame, rest = StreamTensor.shell(own[args[1][:2]]), args[1][2:]
-                return frame.__getitem__((slice(None), *rest)) if rest else frame
+                at = place_of_number(args[1])
+                frame, rest = StreamTensor.shell(own[args[1][: at + 1]]), args[1][at + 1 :]
+                return frame.__getitem__((*args[1][:at], *rest)) if rest else frame
             args = (args[0], with_numbers(self, args[1]))
         if name == "__setitem__" and (own := _whose_frame(*args[:2])) is not None:
             value = getattr(args[2], "_inner", None)
@@ -581,6 +582,6 @@ class Forward(Repeats, TorchFunctionMode):
 def _whose_frame(x: Any, index: Any) -> Any:
     """Return the stream of floats whose frame, ``x[:, t]`` or part of it, an index takes in a loop; else None."""
     own: Any = getattr(x, "_inner", None) if type(index) is tuple else None
-    if type(own) is not NativeStream or plain_number(index[:2]) is None or own._by_elements:
+    if type(own) is not NativeStream or place_of_number(index) < 0 or own._by_elements:
         return None
     return own if own.edge is not None and own.edge.line.dtype in ("float32", "float64") else None
