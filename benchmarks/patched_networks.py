@@ -6,9 +6,10 @@ Usage: python benchmarks/patched_networks.py [--before FOLDER] [--networks NAMES
 
 Networks in mid-stream, on one thread: `conv` and `lstm` of torch_bridge.py, `tcn` (eight dilated layers of
 64), `dualpath` (two blocks with a GRU over bands and one over frames), `gtcrn` (a network like GTCRN: planes,
-batch norms, PReLUs, GRUs, a complex mask), `conformer` (four blocks of 144 with a mask of chunks that the
-forward makes) and three loops over frames. One row, and eight ragged ones of 10, 3, 7, 1, 9, 5, 8 and 2 frames (of one frame: six of them have
-it). Bare is the untouched module on as many frames, padding included; it forgets what came before them.
+batch norms, PReLUs, GRUs, a complex mask), `conformer` (four blocks of 144 with a mask of chunks that the forward
+makes) and three loops over frames. One row, and eight ragged ones of 10, 3, 7, 1, 9, 5, 8 and 2 frames (of one
+frame: six of them have it). Bare is the untouched module on as many frames, padding included; it forgets what
+came before them.
 
 In evaluation the same is called functionalized (`ds.torch.functionalize`) and with `online(backend="engine")`,
 beside `step` of the engine that `ds.compile` gives, on arrays. ``--others`` are modules of others, of a file, as

@@ -154,15 +154,12 @@ def _of_frame(frame: Any, parts: Sequence[Any], at: int) -> Any:
     return frame if all(map(is_full_slice, rest)) else frame[rest]
 
 
-_ALL = slice(None)
-
-
 def place_of_number(index: Any) -> int:
     """Return where an index has the number of a frame, behind nothing but ``:``; -1 for any other index."""
     for i, part in enumerate(index if type(index) is tuple else ()):
         if type(part) is FrameNumber:
             return i
-        if type(part) is not slice or part != _ALL:
+        if not is_full_slice(part):
             break
     return -1
 

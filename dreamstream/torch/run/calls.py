@@ -278,7 +278,7 @@ class TorchCall(Call):
             whole = same(made[:, 2] - made[:, 0])
             repeat = steady(plan.kernel, step, weights, kept, rows=len(made), whole=whole, lines_up=plan.lines_up)
         elif not (self.gathered.some_fresh or (made[:, 0] == 0).any()):
-            if kept[3] < 0 if plan.kernel.all_outputs else any(step.n[1:]):
+            if any(step.n[1:]) and not plan.kernel.all_outputs:
                 return
             nothing = [partial(_nothing, line) for line in leg.lines[1:]]
             repeat = carrying(plan.kernel, step, weights, plan.n_carried or 0, kept[3], nothing)
