@@ -25,6 +25,7 @@ def user_line() -> str:
     back to it, as ``file.py:12 in forward: `if x.size(1) > 10:```. Without source text the part
     after the colon is left out; without such a frame the answer is ``"unknown line"``.
     """
+    # What `is_of_user` asks stands here: calls of loops look for lines in case that they are refused later.
     frame: FrameType | None = sys._getframe(1)
     found: FrameType | None = None
     while frame is not None:

@@ -123,11 +123,12 @@ class Program:
         if self._loop.kept is None:
             made = run(request)
         else:
-            entry.recording = recording = Recording(read.streams)
+            before, recording = entry.recording, Recording(read.streams)
+            entry.recording = recording
             try:
                 made = run(request)
             finally:
-                entry.recording = None
+                entry.recording = before
         out = [StreamTensor.inside(y, ("B", "L", *range(len(edge.features))), edge) for y, edge in made]
         self._keep(None if recording is None else recording.course([], (), out))
         return out

@@ -277,7 +277,7 @@ class TorchCall(Call):
                 return
             whole = same(made[:, 2] - made[:, 0])
             repeat = steady(plan.kernel, step, weights, kept, rows=len(made), whole=whole, lines_up=plan.lines_up)
-        elif not (self.gathered.some_fresh or (made[:, 0] == 0).any()):
+        elif plan.carries and not (self.gathered.some_fresh or (made[:, 0] == 0).any()):
             if any(step.n[1:]) and not plan.kernel.all_outputs:
                 return
             nothing = [partial(_nothing, line) for line in leg.lines[1:]]
