@@ -76,7 +76,7 @@ class OfBatch:
         each, axis, _ = self.args
         if each.shape[axis] != 1:
             self._refuse("one element for each stream")
-        first: tuple[Any, str, tuple[int, ...]] = self.library.first(each, axis)
+        first: tuple[Any, str, tuple[int, ...]] = self.library.constant(each)._first_weight(axis)
         return first
 
     def as_frames(self, others: Iterable[Any]) -> Any:

@@ -130,11 +130,6 @@ class Library(Sizes):
         """Return a tensor as operators take it."""
         return tensor
 
-    def first(self, x: Any, axis: int) -> tuple[Any, str, tuple[int, ...]]:
-        """Return a plain tensor at an index of 0 as operators take weights, its type, and its shape."""
-        own = self.constant(x).select(axis, 0)
-        return own.constant(), own.dtype.name, tuple(own.shape)
-
     def records(self, entry: Any) -> bool:
         """Whether a call records gradients of what is learned."""
         return autograd.in_training()

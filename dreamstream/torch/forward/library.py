@@ -21,7 +21,7 @@ from ...array import creation
 from ...array.attend import of_all
 from ...array.batch_constants import is_constant, lifts, plain_beside
 from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, has_formula, is_deferred, is_filled
-from ...array.dtypes import name_of, nominal
+from ...array.dtypes import nominal
 from ...array.einsum import letters_of, spread, table_product
 from ...array.facts import recalled
 from ...array.frame_numbers import number_in
@@ -163,14 +163,6 @@ class TorchLibrary(Library):
 
     def constant(self, tensor: Any) -> Constant:
         return Constant(tensor, current().arrays)
-
-    def first(self, x: torch.Tensor, axis: int) -> tuple[Any, str, tuple[int, ...]]:
-        forward = current()
-        if forward.arrays is not None or forward.drawn is not None:
-            return super().first(x, axis)
-        with without_functions():
-            own = x.select(axis, 0).contiguous()
-            return own, name_of(nominal(own.dtype)), tuple(own.shape)
 
     def records(self, entry: Any) -> bool:
         return torch.is_grad_enabled() and hasattr(entry, "keeps_tape")
