@@ -6,9 +6,10 @@ Usage: python benchmarks/patched_networks.py [--before FOLDER] [--networks NAMES
 
 Networks in mid-stream, on one thread: `conv` and `lstm` of torch_bridge.py, `tcn` (eight dilated layers of
 64), `dualpath` (two blocks with a GRU over bands and one over frames), `gtcrn` (a network like GTCRN: planes,
-batch norms, PReLUs, GRUs, a complex mask) and `conformer` (four blocks of 144 with a mask of chunks that the
-forward makes). One row, and eight ragged ones of 10, 3, 7, 1, 9, 5, 8 and 2 frames (of one frame: six of them have
-it). Bare is the untouched module on as many frames, padding included; it forgets what came before them.
+batch norms, PReLUs, GRUs, a complex mask), `conformer` (four blocks of 144 with a mask of chunks that the forward
+makes) and three loops over frames. One row, and eight ragged ones of 10, 3, 7, 1, 9, 5, 8 and 2 frames (of one
+frame: six of them have it). Bare is the untouched module on as many frames, padding included; it forgets what
+came before them.
 
 In evaluation the same is called functionalized (`ds.torch.functionalize`) and with `online(backend="engine")`,
 beside `step` of the engine that `ds.compile` gives, on arrays. ``--others`` are modules of others, of a file, as
@@ -212,7 +213,63 @@ class Conformer(nn.Module):
         return self.head(x)
 
 
-NETWORKS = {"tcn": Tcn, "dualpath": DualPath, "gtcrn": Gtcrn, "conformer": Conformer}
+class CellLoop(nn.Module):
+    """A loop over frames around a cell."""
+
+    dims = ("B", "L", 32)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(32, 64)
+
+    def forward(self, x: Any) -> Any:
+        h, ys = torch.zeros(x.size(0), 64), []
+        for t in range(x.size(1)):
+            h = self.cell(x[:, t], h)
+            ys.append(h)
+        return torch.stack(ys, 1)
+
+
+class GateLoop(nn.Module):
+    """A loop over frames around an LSTM that is written out."""
+
+    dims = ("B", "L", 32)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gates = nn.Linear(32 + 64, 4 * 64)
+
+    def forward(self, x: Any) -> Any:
+        h, c, ys = torch.zeros(x.size(0), 64), torch.zeros(x.size(0), 64), []
+        for frame in x.unbind(1):
+            i, f, g, o = self.gates(torch.cat([frame, h], -1)).chunk(4, -1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            ys.append(h)
+        return torch.stack(ys, 1)
+
+
+class LeakyLoop(nn.Module):
+    """A loop over frames that does little: a moving average of 32 features."""
+
+    dims = ("B", "L", 32)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decay = nn.Parameter(torch.rand(32))
+
+    def forward(self, x: Any) -> Any:
+        mean, ys = torch.zeros(x.size(0), 32), []
+        for t in range(x.size(1)):
+            mean = self.decay * mean + (1 - self.decay) * x[:, t]
+            ys.append(mean)
+        return torch.stack(ys, 1)
+
+
+NETWORKS = {
+    "tcn": Tcn, "dualpath": DualPath, "gtcrn": Gtcrn, "conformer": Conformer,
+    "cell loop": CellLoop, "gate loop": GateLoop, "leaky loop": LeakyLoop,
+}  # fmt: skip
 
 
 def made(name: str) -> tuple[Any, tuple[Any, ...]]:

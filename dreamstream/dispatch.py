@@ -21,7 +21,7 @@ from .array.batch_folding import by_lane
 from .array.derivatives import record
 from .array.forward import for_batch, hold_for, is_static
 from .array.in_place import view_of
-from .array.loops import Body, mixed
+from .array.loop_body import Body, mixed
 from .array.lowerings import lowered
 from .array.operators import operator, run, weight_of as _weight
 from .array.over_time import spread_to

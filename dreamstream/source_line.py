@@ -25,14 +25,17 @@ def user_line() -> str:
     back to it, as ``file.py:12 in forward: `if x.size(1) > 10:```. Without source text the part
     after the colon is left out; without such a frame the answer is ``"unknown line"``.
     """
+    # What `is_of_user` asks stands here: calls of loops look for lines in case that they are refused later.
     frame: FrameType | None = sys._getframe(1)
     found: FrameType | None = None
     while frame is not None:
-        if is_of_user(frame):
-            found = frame
-            break
-        if not is_own(frame) and _module(frame) not in _TORCH_CALLS:
-            found = found or frame
+        if not _is_own_file(frame.f_code.co_filename):
+            module = str(frame.f_globals.get("__name__") or "")
+            if module.partition(".")[0] not in _PLUMBING:
+                found = frame
+                break
+            if module not in _TORCH_CALLS:
+                found = found or frame
         frame = frame.f_back
     return UNKNOWN if found is None else _place(found, found.f_lineno)
 

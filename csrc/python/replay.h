@@ -26,7 +26,7 @@ enum { LEG_COLUMNS = LEG_COUNTS + 1, LEG_DONE };
     X(FORWARD, entry) X(FORWARD, gradients) X(FORWARD, _parameters) X(FORWARD, drawn) \
     X(FORWARD, depth) X(FORWARD, watching) \
     X(CALL, courses) X(CALL, recording) X(CALL, guard) X(CALL, n_done) X(CALL, script) X(CALL, over) X(CALL, fail_at) \
-    X(CALL, keeps_tape) X(CALL, ended) X(CALL, ids) \
+    X(CALL, keeps_tape) X(CALL, ended) X(CALL, ids) X(CALL, body) \
     X(EDGE, entry) X(EDGE, line) X(EDGE, counts) X(EDGE, handle) X(EDGE, made) X(LINE, rate)
 /* clang-format on */
 #define NAME_NUMBER(name) N_##name,
@@ -56,6 +56,9 @@ typedef struct asked {
 /* Reading: an error, something that no key can have, done. */
 enum { FAILED = -1, UNKNOWN, DONE };
 
+/* What a forward's functions run in: its call, or, while there is one, the body of a loop over frames. New reference;
+ * NULL with an exception. */
+PyObject *ds_replay_entry(const replay_object *r, PyObject *forward);
 /* Reads what a forward, a function, a tuple and a dict ask for. Only where it is DONE is there something to forget. */
 int ds_replay_ask(const replay_object *r, PyObject *const *args, asked *a);
 void ds_replay_forget(asked *a);

@@ -179,6 +179,16 @@ static bool make_key(asked *a)
     return a->key != NULL;
 }
 
+PyObject *ds_replay_entry(const replay_object *r, PyObject *forward)
+{
+    PyObject *entry = get_slot(r, forward, S_FORWARD_entry);
+    const bool is_call = entry && PyObject_TypeCheck(entry, (PyTypeObject *)of(r, CALL));
+    PyObject *body = is_call ? slot(r, entry, S_CALL_body) : NULL;
+    if (body && body != Py_None)
+        Py_SETREF(entry, Py_NewRef(body));
+    return entry;
+}
+
 /* Reads what is asked for. Only where it is DONE is there something to forget, and a key. */
 int ds_replay_ask(const replay_object *r, PyObject *const *args, asked *a)
 {
@@ -186,7 +196,7 @@ int ds_replay_ask(const replay_object *r, PyObject *const *args, asked *a)
     a->r = r;
     a->known = a->drawn = a->key = a->streams = a->edges = a->held = a->made = a->tokens = NULL;
     a->n_items = 0;
-    a->entry = get_slot(r, forward, S_FORWARD_entry);
+    a->entry = ds_replay_entry(r, forward);
     int done = a->entry ? repeats(a, forward) : FAILED;
     if (done == DONE) {
         a->known = get_slot(r, forward, S_FORWARD__parameters);

@@ -20,7 +20,7 @@ static int is_quiet(const replay_object *r, PyObject *forward)
 static PyObject *again(const replay_object *r, PyObject *forward, PyObject *func, PyObject *args,
                        PyObject *kwargs)
 {
-    PyObject *entry = get_slot(r, forward, S_FORWARD_entry), *out = NULL;
+    PyObject *entry = ds_replay_entry(r, forward), *out = NULL;
     const bool is_call = entry && PyObject_TypeCheck(entry, (PyTypeObject *)of(r, CALL));
     PyObject *done = is_call ? Py_XNewRef(slot(r, entry, S_CALL_n_done)) : NULL;
     if (done && is_quiet(r, forward) == 1) {

@@ -144,6 +144,11 @@ class Base(HasShape):
             noted[id(array)] = array, self
         return array
 
+    def _first_weight(self, axis: int) -> tuple[Any, str, tuple[int, ...]]:
+        """Return it at an index of 0 as operators take their weights, its type, and its shape."""
+        own: Any = self.select(axis, 0)  # type: ignore[attr-defined]
+        return own.constant(), own.dtype.name, tuple(own.shape)
+
     def __array__(self, dtype: Any = None, copy: Flag | None = None) -> NDArray[Any]:
         array = self.numpy()
         if dtype is not None and np.dtype(dtype) != array.dtype:

@@ -71,6 +71,14 @@ class OfBatch:
         """What one stream has of a constant, without the batch dimension."""
         return self.value.select(self.batch_axis, 0)
 
+    def first(self) -> tuple[Any, str, tuple[int, ...]]:
+        """Return what one stream has of a constant as operators take weights, its type, and its shape."""
+        each, axis, _ = self.args
+        if each.shape[axis] != 1:
+            self._refuse("one element for each stream")
+        first: tuple[Any, str, tuple[int, ...]] = self.library.constant(each)._first_weight(axis)
+        return first
+
     def as_frames(self, others: Iterable[Any]) -> Any:
         """Return the stream of it that has a frame for each of another's, where B and L are joined; else None."""
         value = self.value

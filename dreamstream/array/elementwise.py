@@ -30,7 +30,7 @@ from .base import Number, is_number
 from .batch_constants import is_constant
 from .deferred import as_deferred, as_number, has_formula, is_filled, library_of
 from .in_place import check
-from .loops import FRAME
+from .loop_body import FRAME
 from .plain import INTEGERS
 from .tensor import Tensor
 

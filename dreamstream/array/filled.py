@@ -221,7 +221,8 @@ class Filled:
         root = self
         while root._source is not None:
             root = root._source[0]
-        root._become(root.as_stream())
+        loop = getattr(self.length.of.entry, "open_loop", None)
+        root._become(root.as_stream() if loop is None else loop.once(root.as_stream))
 
     def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
         """Say that no gradient is wanted; what stands for frames becomes a stream."""

@@ -25,7 +25,6 @@ from ..operations.refusals import (
     LOOPS_LEFT,
     LOOPS_NUMBERS,
 )
-from ..stream.edge import Line
 from ..stream.rules import Length, Slots, open_branch
 from ..tracing import Hooks, Site, variables
 from . import writing
@@ -34,10 +33,11 @@ from .dimension_arguments import numbered
 from .elementwise import where
 from .first_frame import FirstFrame, with_first
 from .frame_numbers import FrameNumber, LoopNumber, refuse
+from .loop_body import mixed
 from .loop_frames import Counted, EachFrame, Frames, Numbers, Together, along, from_before, last_of
 from .loop_lists import Gathered, GatheredParts, Grown, History
 from .loop_values import PARTS, inner_of, is_of_body, parts_of, put_together, walk
-from .loops import MOST_ROUNDS, Loop, mixed
+from .loops import MOST_ROUNDS, Loop
 from .stream_tensor import StreamTensor
 
 
@@ -121,6 +121,15 @@ def _each(name: str) -> list[Any]:
     return [("each", name, part) for part in PARTS]
 
 
+def _place(name: str, path: tuple[Any, ...]) -> str:
+    """Return how what stands in a variable is written."""
+    return name + "".join([f"[{p}]" for p in path]) if path else name
+
+
+#: What is compared by value from round to round.
+_NUMBERS = frozenset((int, float, bool, str, type(None)))
+
+
 class ForLoop:
     """A ``for`` that runs; `begin` makes it one over frames."""
 
@@ -163,35 +172,36 @@ class ForLoop:
         self._is_new = entry.n_done >= len(entry.script) if hasattr(entry, "script") else True
 
     def _target(self, number: FrameNumber) -> Any:
-        return walk(self._frames.at(number), lambda x, _: self._see(x) if type(x) is StreamTensor else x)
+        target = self._frames.at(number)
+        if target is number:
+            return number
+        return walk(target, lambda x, _: self._see(x) if type(x) is StreamTensor else x)
 
     def _rounds(self) -> Iterator[Any]:
-        entry = self.loop.entry
-        entry.courses, self.loop.courses = None, entry.courses  # what happens within is recorded by the loop
+        entry, courses, place = self.loop.entry, self._courses, (self.site, getattr(self.loop.entry, "n_done", 0))
+        entry.courses, self.loop.courses = None, courses  # what happens within is recorded by the loop
         entry.loop = entry.open_loop = self.loop
-        facts, key = getattr(entry, "facts", None), (self.site, getattr(entry, "n_done", None))
-        known = facts.get(key) if facts is not None else None
+        self.loop.kept = None if courses is None else courses.pop(place, None)
         try:
             steady = False
             for _ in range(MOST_ROUNDS):
                 number = self.loop.begin()
                 self._stand_ins: list[tuple[int, StreamTensor, Any]] = []
+                self._before: dict[str, list[Any]] = {}
                 self._started = {n: self._start(n, v) for n, v in self._values.items()}
-                unset = (self._started[n] for n in self.site.names if n in self.site.live)
+                unset = [self._started[n] for n in self.site.names if n in self.site.live]
                 self.loop.is_unset = any(v is None or v is Hooks.unbound for v in unset)
-                self._before = {n: self._kinds(n, v, 0) for n, v in self._started.items()}  # lists may be changed
                 self._given: dict[Any, Any] = {}
                 self._items: dict[str, Any] = {}
                 yield self._target(number)
                 seen = variables(sys._getframe(self._depth))
                 again = self._end(seen)
-                if known and again and self.loop.told() == known:
+                if again and self.loop.is_as_kept():
                     break  # in the call before, one more round did the same
                 needed = self.loop.needed() if steady else ()
                 if steady and self.loop.rounds[-2].does_as(self.loop.rounds[-1], needed):
                     verified = self.loop.rounds.pop()
-                    if facts is not None and self.loop.rounds[-1].has_own_weights_of(verified):
-                        facts[key] = self.loop.told()
+                    self.loop.keep_if_same(verified)
                     break
                 differs, steady = steady, again
             else:
@@ -207,8 +217,10 @@ class ForLoop:
                 )
             if self._is_new:
                 self._require_own_state()
-            entry.loop = entry.open_loop = None
+            entry.loop = entry.open_loop = entry.body = None
             self._finish()
+            if courses is not None and self.loop.kept is not None:
+                courses[place] = self.loop.kept
         finally:
             entry.courses, entry.loop, entry.open_loop = self._courses, None, None
             self._histories, self._started = {}, {}
@@ -217,12 +229,18 @@ class ForLoop:
     # ------------------------------------------------------------------ one round
     def _start(self, name: str, value: Any) -> Any:
         """Return what a name holds at the head of the body."""
-        if value is Hooks.unbound:
-            return value
         if name in self.site.names and name not in self.site.live:
+            return value
+        kinds = self._before[name] = []
+        if value is Hooks.unbound:
             return value
 
         def at(leaf: Any, path: tuple[Any, ...]) -> Any:
+            made = begun(leaf, path)
+            self._note_kind(kinds, name, made, path, 0)
+            return made
+
+        def begun(leaf: Any, path: tuple[Any, ...]) -> Any:
             inner = inner_of(leaf)
             if is_constant(inner):
                 return self._begins_as(name, path, inner)
@@ -247,17 +265,15 @@ class ForLoop:
         return walk(value, at)
 
     def _key(self, name: str, path: tuple[Any, ...], dims: Any, edge: Any) -> Any:
-        return (name + "".join(f"[{p}]" for p in path), dims, edge.dtype, tuple(edge.features))
+        return (_place(name, path), dims, edge.dtype, edge.features)
 
     def _begins_as(self, name: str, path: tuple[Any, ...], constant: Any) -> Any:
         """Return what stands for a state that every stream begins with alike."""
-        value = constant.constant
-        shape = tuple(value.shape)
+        value, dtype, shape = constant.first()
         dims: list[Any] = list(range(len(shape)))
         dims.insert(constant.batch_axis, "B")
-        line = Line(("frame",), self.loop.clock.rate, value.dtype.name, shape)
-        key = (name + "".join(f"[{p}]" for p in path), tuple(dims), line.dtype, shape)
-        edge = self.loop.placeholder(key, None, value.constant(), line)
+        key = (_place(name, path), tuple(dims), dtype, shape)
+        edge = self.loop.constant(key, value, dtype, shape)
         return self._placed(constant, StreamTensor.inside(None, tuple(dims), edge))
 
     def _placed(self, of: Any, native: StreamTensor) -> Any:
@@ -312,11 +328,11 @@ class ForLoop:
                 items = [*list.__iter__(value)][: value.before]
                 value = items if value.places is None else Slots(items, value.places)
             values[name] = value
-            if live:
+            kinds: list[Any] = []
+            self._leave(name, value, live, kinds, carried, outputs)
+            if live and kinds != self._before[name]:
                 self._count(name, value)
-                if self._kinds(name, value, 1) != self._before[name]:
-                    self._moved.append(name)
-            self._leave(name, value, live, carried, outputs)
+                self._moved.append(name)
         grown = [v for v in seen.values() if isinstance(v, Grown)]
         self._require_own_memory([item for v in grown for item in list.__iter__(v)][: 1 << 10])
         self._require_one_view()
@@ -334,30 +350,27 @@ class ForLoop:
         if type(now) is int and before is not None and now == before + 1:
             self._counts[name, path] = FrameNumber(self.loop, now - self.loop.position - 1)
 
-    def _kinds(self, name: str, value: Any, later: int) -> Any:
-        """Return what a value is like, to be compared from round to round."""
-        found: list[Any] = []
-
-        def at(leaf: Any, path: tuple[Any, ...]) -> Any:
+    def _note_kind(self, found: list[Any], name: str, leaf: Any, path: Any, later: int) -> bool:
+        """Append what a value is like, to be compared from round to round; return whether it is the body's."""
+        if type(leaf) in _NUMBERS:
+            found.append((path, leaf))
+        elif type(leaf) is FrameNumber:
+            found.append((path, "number", leaf.off - later))
+        elif leaf is not Hooks.unbound:
             inner = inner_of(leaf)
-            if is_of_body(leaf):
+            if is_of_body(inner):
                 found.append((path, self._key(name, path, inner.dims, inner.edge)))
-            elif type(leaf) in (int, float, bool, str, type(None)):
-                found.append((path, leaf))
-            elif type(leaf) is FrameNumber:
-                found.append((path, "number", leaf.off - later))
-            elif leaf is not Hooks.unbound:
-                found.append((path, "object", id(inner)))
-            return leaf
+                return True
+            found.append((path, "object", id(inner)))
+        return False
 
-        walk(value, at)
-        return found
-
-    def _leave(self, name: str, value: Any, live: bool, carried: dict[Any, Any], outputs: dict[Any, Any]) -> None:
-        """Note what goes on to the next frame, and what is used after the loop."""
+    def _leave(
+        self, name: str, value: Any, live: bool, kinds: list[Any], carried: dict[Any, Any], outputs: dict[Any, Any]
+    ) -> None:
+        """Note what a value is like, what goes on to the next frame, and what is used after the loop."""
 
         def at(leaf: Any, path: tuple[Any, ...]) -> Any:
-            if is_of_body(leaf):
+            if self._note_kind(kinds, name, leaf, path, 1):
                 inner = inner_of(leaf).in_order()
                 if inner.edge.entry is not self.loop.body:
                     mixed([inner.edge.entry, self.loop.body])
@@ -444,7 +457,7 @@ class ForLoop:
             made, dims = self._made["each", name], self._given["each", name]
             last = partial(self._last, made, dims, before[-1]) if before else None
             return Gathered(made, dims, self._see, len(before), last)
-        if _each(name)[0] in self._made:
+        if ("each", name, PARTS[0]) in self._made:
             if self._initial[name]:
                 refuse("a list that held something before the loop gathers complex frames")
             real, imag = (Gathered(self._made[k], self._given[k], inner_of) for k in _each(name))
@@ -452,9 +465,8 @@ class ForLoop:
         value = self._values[name]
         if name in self.site.names and name not in self.site.later:
             return Hooks.unbound
-
         firsts: dict[Any, Any] = {}
-        if self._initial[name] is not Hooks.unbound:
+        if self._initial[name] is not Hooks.unbound and any(key[:2] == ("last", name) for key in self._made):
             walk(self._initial[name], lambda x, path: firsts.update({path: x}))
 
         def at(leaf: Any, path: tuple[Any, ...]) -> Any:
@@ -513,8 +525,10 @@ class Comprehension(ForLoop):
         self._require_no_leave()
         self._open(frames)
         OPEN.set((*OPEN.get(), self))
-        entry = self.loop.entry
-        entry.courses = None
+        entry, courses = self.loop.entry, self._courses
+        self._at = self.site, getattr(entry, "n_done", 0)
+        entry.courses, self.loop.courses = None, courses
+        self.loop.kept = None if courses is None else courses.pop(self._at, None)
         return self._twice()
 
     def _require_no_leave(self) -> None:
@@ -530,23 +544,31 @@ class Comprehension(ForLoop):
                 yield self._target(number)
                 if self.loop.of_one_frame:
                     refuse("a condition on the frame's number in a comprehension; use a `for`")
+                if self.loop.kept is not None and self.loop.body.does_as_kept:
+                    break  # in the call before, a second round did the same
         finally:
-            self.loop.entry.open_loop = None
+            self.loop.entry.open_loop = self.loop.entry.body = None
         self.ended = True
 
     def gather(self, made: list[Any]) -> Any:
         """Return what is gathered."""
         self.loop.entry.courses = self._courses
-        if len(made) != 2 or not all(map(is_of_body, made)):
+        if len(made) != len(self.loop.bodies) or not all(map(is_of_body, made)):
             refuse("a comprehension over frames must give a tensor for each, all alike")
         for item, body in zip(made, self.loop.bodies):
             self.loop.body = body
             inner = inner_of(item).in_order()
             self.loop.end({}, {"each": inner.edge})
-        second = self.loop.rounds.pop()
-        if not self.loop.rounds[0].does_as(second, ()):
-            refuse(LOOPS_ELSEWHERE)
+        if len(made) > 1:
+            second = self.loop.rounds.pop()
+            if not self.loop.rounds[0].does_as(second, ()):
+                refuse(LOOPS_ELSEWHERE)
+            self.loop.keep_if_same(second)
+        elif not self.loop.is_as_kept():
+            self.loop.kept = None
         frames = self.loop.run(["each"])["each"]
+        if self.loop.kept is not None:
+            self._courses[self._at] = self.loop.kept
         self.loop.close()
         return Gathered(frames, inner.dims, self._see)
 

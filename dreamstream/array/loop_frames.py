@@ -11,7 +11,8 @@ from . import writing
 from .dimension_arguments import parts_of
 from .elementwise import ones_of
 from .frame_numbers import Computed, FrameNumber, LoopNumber, number_in, refuse
-from .loops import Loop, mixed
+from .loop_body import mixed
+from .loops import Loop
 from .stream_tensor import StreamTensor
 from .tables import table as table_rows
 from .tensor import Tensor
@@ -153,8 +154,23 @@ def _of_frame(frame: Any, parts: Sequence[Any], at: int) -> Any:
     return frame if all(map(is_full_slice, rest)) else frame[rest]
 
 
+def place_of_number(index: Any) -> int:
+    """Return where an index has the number of a frame, behind nothing but ``:``; -1 for any other index."""
+    for i, part in enumerate(index if type(index) is tuple else ()):
+        if type(part) is FrameNumber:
+            return i
+        if not is_full_slice(part):
+            break
+    return -1
+
+
 def frame_of(x: StreamTensor, index: Any) -> Any:
     """Return ``x[:, t]`` and the like in the body of a loop over frames, of the whole stream."""
+    at = place_of_number(index)
+    if at >= 0 and len(index) == at + 1 and x.dims[at : at + 1] == ("L",):
+        loop = index[at].loop
+        if x.edge is not None and x.edge.entry is loop.entry:
+            return loop.frame(x, index[at].off)
     parts, at, axis, part, number = _read(index, x.ndim)
     loop = _loop_of(number)
     if x.edge is None or x.edge.entry is not loop.entry:
@@ -183,14 +199,20 @@ def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
     if part is not number and getattr(value, "ndim", 0) > axis and value.shape[axis] == 1:
         value = value.squeeze(axis)
     rest = (*parts[:at], *parts[at + 1 :])
-    before = loop.frame(y, number.off)
-    whole = all(map(is_full_slice, rest))
-    if whole and isinstance(value, StreamTensor) and value.roles == before.roles and value.dtype == before.dtype:
+    if all(map(is_full_slice, rest)) and _is_frame_of(y, value):
         loop.write(y, value.with_dims(value.dims), number.off)
         return
+    before = loop.frame(y, number.off)
     frame: Any = before.with_dims(before.dims)
     frame[rest] = value
     loop.write(y, frame, number.off)
+
+
+def _is_frame_of(y: StreamTensor, value: Any) -> bool:
+    """Whether a value is a frame like those of a stream."""
+    if not isinstance(value, StreamTensor) or value.dtype != y.dtype or value.features != y.features:
+        return False
+    return value.dims == tuple([d for d in y.dims if d != "L"])
 
 
 def put(x: StreamTensor, value: Any, index: Any) -> StreamTensor:

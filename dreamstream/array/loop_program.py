@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..operations import ELEMENTWISE
+from ..stream.course import Recording, repeat
 from ..stream.edge import Edge, Request
+from .operators import run
+from .stream_tensor import StreamTensor
 
 
 class _Read:
@@ -21,6 +24,8 @@ class _Read:
     ----------
     edges, values
         Of the streams.
+    streams : list of StreamTensor
+        Of these edges; in a call only.
     nodes : list of (Request, numbers of its inputs)
         What the bodies begin with.
     at : list of (bool, int)
@@ -34,9 +39,11 @@ class _Read:
         self.values: list[Any] = []
         self.nodes: list[tuple[Request, list[tuple[bool, int]]]] = []
         self._known: dict[Any, tuple[bool, int]] = {}
-        self.at = [self._place(x.edge, x.value) for _, x in loop.inputs]
+        self.streams: list[StreamTensor] = []
+        self.at = [self._place(x) for _, x in loop.inputs]
 
-    def _place(self, edge: Any, value: Any) -> tuple[bool, int]:
+    def _place(self, x: StreamTensor) -> tuple[bool, int]:
+        edge: Any = x.edge
         if self._captures:
             made, sources = self._made_of(edge)
             if sum(map(_size, sources)) < _size(edge):
@@ -44,7 +51,9 @@ class _Read:
                     self._stream(each, None)
                 for each in made:
                     self._add(each)
-        return self._stream(edge, value)
+        elif id(edge) not in self._known:
+            self.streams.append(x)
+        return self._stream(edge, x.value)
 
     def _made_of(self, edge: Edge) -> tuple[list[Edge], list[Edge]]:
         """Return what operations on single elements that give as many as a value has make of others; and these.
@@ -86,7 +95,7 @@ def _size(edge: Edge) -> int:
 
 
 class Program:
-    """The text of a loop's bodies, and their weights."""
+    """The text of a loop's bodies, their weights, and the operator that runs them."""
 
     def __init__(self, loop: Any, outputs: Sequence[Any]) -> None:
         self._loop, self.read = loop, _Read(loop)
@@ -94,6 +103,8 @@ class Program:
         firsts = [first for _, first in loop.carried.values()]
         self.weights: list[Any] = [None if f is None else f for f in firsts]
         self._known = {id(w): i for i, w in enumerate(self.weights) if w is not None}
+        #: The nodes that have weights: the body, the node's number, and which weights of the operator they are.
+        self._weighing: list[tuple[Any, int, list[int | None]]] = []
         #: Of each output, where among those of the operator it is; what is the same in all rounds is given once.
         self.places: list[int] = []
         self._outputs: list[Any] = []
@@ -104,6 +115,47 @@ class Program:
                 told[handles] = len(self._outputs)
                 self._outputs.append(key)
             self.places.append(told[handles])
+
+    def run(self) -> list[StreamTensor]:
+        """Run the operator; return its outputs."""
+        entry, read, recording = self._loop.entry, self.read, None
+        request = Request("scan", {"body": self.text()}, read.edges, read.values, self.weights)
+        if self._loop.kept is None:
+            made = run(request)
+        else:
+            before, recording = entry.recording, Recording(read.streams)
+            entry.recording = recording
+            try:
+                made = run(request)
+            finally:
+                entry.recording = before
+        out = [StreamTensor.inside(y, ("B", "L", *range(len(edge.features))), edge) for y, edge in made]
+        self._keep(None if recording is None else recording.course([], (), out))
+        return out
+
+    def _keep(self, course: Any) -> None:
+        """Keep what repeats the operator, and nothing of this call."""
+        known_as = (lambda _: None) if course is None else self._loop.entry.known_as
+        #: The model's own among the weights, by their places.
+        self._own = [(i, w) for i, w in enumerate(self.weights) if type(known_as(w)) is str]
+        self._course, self._at = course, self.read.at
+        del self._loop, self.read, self.weights, self._known
+
+    def again(self, loop: Any) -> list[StreamTensor] | None:
+        """Run the operator of the call before on what this one reads; None where that can't be."""
+        if self._course is None:
+            return None
+        weights, read = [loop.carried[key][1] for key in self._carried], _Read(loop)
+        for body, at, places in self._weighing:
+            for weight, place in zip(body.nodes[at].weights, places):
+                if place == len(weights):
+                    weights.append(weight)
+                elif place is not None and weights[place] is not weight:
+                    return None
+        same = [i for i, own in self._own if weights[i] is own]
+        if read.at != self._at or len(same) != len(self._own):
+            return None
+        return repeat(self._course, loop.entry, read.streams, weights)
 
     def _weight(self, weight: Any) -> int | None:
         if weight is None:
@@ -128,25 +180,32 @@ class Program:
     def _read_at(self, at: tuple[bool, int]) -> int:
         return self._made(at[1]) if at[0] else at[1]
 
-    def _node(self, request: Request, inputs: list[int]) -> dict[str, Any]:
+    def _node(self, request: Request, inputs: list[int], weights: list[int | None]) -> dict[str, Any]:
         return {
             "op": request.name,
             "attributes": {k: _plain(v) for k, v in request.op.attributes.items()},
             "inputs": inputs,
-            "weights": [self._weight(w) for w in request.weights],
+            "weights": weights,
         }
+
+    def _own_node(self, body: Any, j: int) -> dict[str, Any]:
+        request = body.nodes[j]
+        weights = [self._weight(w) for w in request.weights]
+        if weights:
+            self._weighing.append((body, j, weights))
+        node = self._node(request, [self._number(e.handle) for e in request.edges], weights)
+        return node | ({"note": body.notes[j]} if j in body.notes else {})
 
     def _body(self, round_: Any) -> dict[str, Any]:
         body, runs = round_.body, sorted(round_.reads(self._loop.carried)[1])
         ends = [*body.firsts[1:], body.n_values]
         #: By the value of a body, its number among those of the nodes that run.
         self._values = {v: i for i, v in enumerate(v for j in runs for v in range(body.firsts[j], ends[j]))}
-        nodes = [self._node(r, [*map(self._read_at, inputs)]) for r, inputs in self.read.nodes]
-        nodes += [
-            self._node(r, [self._number(e.handle) for e in r.edges])
-            | ({"note": body.notes[j]} if j in body.notes else {})
-            for j, r in ((j, body.nodes[j]) for j in runs)
+        nodes = [
+            self._node(r, [*map(self._read_at, inputs)], [*map(self._weight, r.weights)])
+            for r, inputs in self.read.nodes
         ]
+        nodes += [self._own_node(body, j) for j in runs]
         kept = [round_.carried[k].handle if k in round_.carried else ("carried", k) for k in self._carried]
         return {
             "nodes": nodes,

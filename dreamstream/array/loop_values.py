@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..stream.rules import Slots
+from .loop_body import Body
 from .loop_lists import Grown
-from .loops import Body
 from .stream_tensor import StreamTensor
 
 
@@ -18,7 +18,7 @@ def inner_of(x: Any) -> Any:
 
 
 def is_of_body(x: Any) -> bool:
-    inner = inner_of(x)
+    inner = x._inner if hasattr(type(x), "_inner") else x
     return type(inner) is StreamTensor and inner.edge is not None and isinstance(inner.edge.entry, Body)
 
 
@@ -45,7 +45,7 @@ PARTS = ("real", "imag")
 
 def parts_of(value: Any) -> tuple[Any, Any] | None:
     """Return the parts of a complex value; None for any other."""
-    inner = inner_of(value)
+    inner = value._inner if hasattr(type(value), "_inner") else value
     return (inner.real, inner.imag) if getattr(type(inner), "in_parts", False) else None
 
 

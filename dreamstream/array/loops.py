@@ -1,30 +1,26 @@
 """Loops over the frames of streams: what the body of such a loop sees, and the operator that the loop becomes.
 
-The body runs on one frame that stands for many: its operations are recorded (`Body`), and when it is known what
-goes from frame to frame, the loop becomes one operator, `scan`, with a graph for each kind of frame (`Loop`). How
-the Python statement is followed stands above (`array/for_loops.py`).
+The body runs on one frame that stands for many: its operations are recorded (`loop_body.Body`), and when it is
+known what goes from frame to frame, the loop becomes one operator, `scan`, with a graph for each kind of frame
+(`Loop`). The next call goes along the same bodies (`Kept`). How the Python statement is followed stands above
+(`array/for_loops.py`).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from ..autograd import is_grad_enabled, set_grad_enabled
-from ..errors import NotStreamableError
-from ..operations.refusals import LOOPS_ELSEWHERE, LOOPS_WHOLE
-from ..stream.course import Leg
-from ..stream.edge import Edge, Line, Request, lines_of
+from ..stream.edge import Edge, Line, Request
 from .dimension_arguments import numbered
 from .frame_numbers import FrameNumber, FrameTruth, LoopNumber, refuse
+from .loop_body import FRAME, Body, Round, equal, mixed
 from .loop_program import Program
-from .operators import run
 from .stream_tensor import StreamTensor
 
-#: All values of a body advance together, frame by frame.
-FRAME = ("frame",)
 #: How many frames a loop may look back at what it wrote or gathered.
 FAR = 8
 #: Most rounds of a body: more kinds of frames are a loop whose values change their kind in every frame.
@@ -33,100 +29,13 @@ MOST_ROUNDS = 9
 _TRIED = 128
 
 
-# ---------------------------------------------------------------------- one frame
-class Body:
-    """The entry of a loop's body: operations on one frame are recorded.
+@dataclass(slots=True, eq=False)
+class Kept:
+    """What a loop did in the call before: its bodies, what their rounds ended with, and the operator it became."""
 
-    Attributes
-    ----------
-    nodes : list of (Request, first output's number)
-    """
-
-    meta = None
-    courses: dict[int, Any] | None = None
-    recording: Any = None
-    guard: Any = None
-    buffers = False
-    buffer_limit: int | None = None
-    context_limit: int | None = None
-
-    def __init__(self, loop: Loop) -> None:
-        self.loop = loop
-        self.library = loop.entry.library
-        self.nodes: list[Request] = []
-        #: What a front end's own arithmetic does beside an operator, by the node.
-        self.notes: dict[int, str] = {}
-        self.firsts: list[int] = []
-        self.n_values = 0
-
-    def misuse(self, message: str, rest: str | None = None) -> Exception:
-        """Return the exception for a use that streams can't have."""
-        error: Exception = self.loop.entry.misuse(message, rest)
-        return error
-
-    def homes_of(self, held: Any) -> list[Any]:
-        """Return the places where objects and functions hold values."""
-        return list(self.loop.entry.homes_of(held))
-
-    def value(self, line: Line, handle: Any) -> Edge:
-        """Return an edge of the body."""
-        return Edge(self, line, None, handle)
-
-    def noted(self, x: StreamTensor, note: str) -> StreamTensor:
-        """Return a frame where gradients end, or of which a front end makes something by arithmetic of its own."""
-        if self.recording is not None:
-            self.recording.forget()
-        own = x._through("reshape", {"shape": list(x.features)})
-        self.notes[len(self.nodes) - 1] = note
-        return own
-
-    def node_of(self, value: int) -> int:
-        """Return the node that gives a value."""
-        return bisect_right(self.firsts, value) - 1
-
-    def run(self, request: Request) -> list[tuple[Any, Edge]]:
-        """Record one operation."""
-        name, op, edges = request.name, request.op, request.edges
-        if any(e.entry is not self for e in edges):
-            mixed(e.entry for e in edges)
-        if not op.framewise or getattr(op, "in_python", False):
-            refuse(f"{name}: {LOOPS_WHOLE.text}")
-        if self.loop.has_gradients and not self.library.has_gradients():
-            self.notes[len(self.nodes)] = "no_grad"
-        self.nodes.append(request)
-        self.firsts.append(self.n_values)
-        out = []
-        for line in lines_of(op, edges, len(self.nodes), FRAME):
-            out.append((None, self.value(Line(FRAME, line.rate, line.dtype, line.features), self.n_values)))
-            self.n_values += 1
-        if self.recording is not None:
-            self.recording.add(Leg(op, (name, request.attributes, request.cid), (), []), request, out)
-        return out
-
-
-def in_loop(x: StreamTensor, note: str) -> StreamTensor:
-    """Return a frame of a loop's body as the loop's kernel is to compute it; itself in a capture."""
-    body = x.edge.entry if x.edge is not None else None
-    if not isinstance(body, Body) or hasattr(body.loop.entry, "graph"):
-        return x
-    if not note:
-        raise NotStreamableError.here(
-            "an operation",
-            " needs the values of frames, which a loop over them computes later; apply it to the whole stream "
-            "before or after the loop",
-        )
-    return body.noted(x, note)
-
-
-def mixed(entries: Any) -> None:
-    """Refuse operands of a loop's body and of somewhere else; return where none is of a body."""
-    found = list(entries)
-    bodies = [e for e in found if isinstance(e, Body)]
-    if not bodies:
-        return
-    if all(isinstance(e, Body) for e in found):
-        refuse(LOOPS_ELSEWHERE)
-    refuse(LOOPS_WHOLE)
+    bodies: list[Body]
+    ends: list[Any]
+    program: Program | None = None
 
 
 class Loop:
@@ -159,8 +68,9 @@ class Loop:
                 "a loop over frames within another one; keep a fixed number of frames, or use attention with a "
                 "context"
             )
-        #: What calls before did at places of the forward; None where nothing is repeated.
+        #: What calls before did at places of the forward, None where nothing is repeated; and what they did here.
         self.courses: dict[Any, Any] | None = None
+        self.kept: Kept | None = None
         self.inputs: list[tuple[Any, StreamTensor]] = []
         #: By what is carried: its place, line and first value.
         self.carried: dict[Any, tuple[Line, Any]] = {}
@@ -198,7 +108,10 @@ class Loop:
     @property
     def body(self) -> Body:
         """The body of this round; before and behind all rounds one without operations."""
-        return self._body or Body(self)
+        if self._body is None:
+            self._body = Body()
+            self._body.begin(self)
+        return self._body
 
     @body.setter
     def body(self, body: Body) -> None:
@@ -206,8 +119,12 @@ class Loop:
 
     def begin(self) -> FrameNumber:
         """Begin a round."""
-        self.body = Body(self)
-        self.bodies.append(self.body)
+        at, kept = len(self.bodies), self.kept
+        self.body = body = kept.bodies[at] if kept is not None and at < len(kept.bodies) else Body()
+        body.begin(self)
+        self.bodies.append(body)
+        if self.courses is not None:
+            self.entry.body = body
         self.of_one_frame = False
         self._frames_now, self._read, self._done, self.within = {}, [], set(), []
         self._n_drawn = 0
@@ -215,8 +132,11 @@ class Loop:
 
     def close(self) -> None:
         """Forget what the rounds did: their operations and edges refer to each other and to the call's frames."""
+        if self.courses is not None:
+            self.entry.body = None
+        kept = [] if self.kept is None else self.kept.bodies
         for body in self.bodies:
-            body.nodes.clear()
+            body.close(body in kept)
         self.bodies, self._body, self.rounds, self.written = [], None, [], []
 
     def beside(self, request: Request, run: Callable[[Request], Any]) -> Any:
@@ -225,7 +145,7 @@ class Loop:
         edges, weights = [*request.edges], [*request.weights]
         for i, (known, before, given, made) in enumerate(self._beside):
             is_same = i not in self._done and known == asked and _same(before, edges)
-            if is_same and len(given) == len(weights) and all(map(_equal, given, weights)):
+            if is_same and len(given) == len(weights) and all(map(equal, given, weights)):
                 self._done.add(i)
                 return made
         made = run(request)
@@ -238,10 +158,15 @@ class Loop:
     ) -> Edge:
         """Return what stands for something that is carried, in the body."""
         if key not in self.carried:
-            assert like is not None or line is not None
-            edge: Any = like.edge if like is not None else None
-            self.carried[key] = (line or Line(FRAME, self.clock.rate, edge.dtype, edge.features), first)
-        return self.body.value(self.carried[key][0], ("carried", key))
+            edge: Any = None if like is None else like.edge
+            self.carried[key] = (line or edge.line, first)
+        return self.body.leaf(("carried", key), self.carried[key][0])
+
+    def constant(self, key: Any, first: Any, dtype: str, shape: tuple[int, ...]) -> Edge:
+        """Return what stands for something that is carried, and begins as a constant."""
+        known = self.body.known_leaf(("carried", key))
+        line = Line(FRAME, self.clock.rate, dtype, shape) if known is None else known.line
+        return self.placeholder(key, None, first, line)
 
     def end(self, carried: dict[Any, Edge], outputs: dict[Any, Edge]) -> None:
         """End a round with what is carried on, and what is given for its frame."""
@@ -257,6 +182,7 @@ class Loop:
         for edge in (*carried.values(), *outputs.values()):
             if edge.entry is not self.body:
                 mixed([edge.entry, self.body])
+        self.body.cut()
         self.rounds.append(Round(self.body, carried, outputs, self.of_one_frame))
 
     # ------------------------------------------------------------------ what it writes, and reads again
@@ -266,16 +192,21 @@ class Loop:
         return (f"written[{i}]", k, edge.dtype, tuple(edge.features))
 
     def _place_of(self, x: StreamTensor) -> int | None:
-        return next((i for i, (y, *_) in enumerate(self.written) if y is x), None)
+        for i, (y, *_) in enumerate(self.written):
+            if y is x:
+                return i
+        return None
 
     def write(self, y: StreamTensor, frame: StreamTensor, off: int) -> None:
         """Let a frame be what was written into the frame of `y` that is `off` from the one that the loop is at."""
         i = self._place_of(y)
         self.seen[id(y)] = y
+        self._require_begun(off)
         if i is None:
             i = len(self.written)
             if self.position + off < 0:
                 refuse(f"a frame before the first is written; let the loop begin at {-off}")
+            self._left_out(y, off)
             self.written.append((y, len(self.rounds), off))
             if any(x is y for x, _ in self._firsts):
                 refuse("the first frame of what a loop over frames writes; carry it in a variable")
@@ -303,11 +234,14 @@ class Loop:
         """Whether the frame at a position enters the branches that run."""
         return all(truth.at(position) == side for truth, side in self.within)
 
+    def _require_begun(self, off: int) -> None:
+        if off < 0 and any(self._enters(p) for p in range(self.position, -off)):
+            refuse(f"a frame before the first; ask `if t >= {-off}`")
+
     def frame(self, x: StreamTensor, off: int) -> StreamTensor:
         """Return the frame of a stream that is `off` from the one that the loop is at."""
         self.seen[id(x)] = x
-        if any(self._enters(p) for p in range(self.position, -off)):
-            refuse(f"a frame before the first; ask `if t >= {-off}`")
+        self._require_begun(off)
         i = self._place_of(x)
         if i is None:
             self._read.append((x, off))
@@ -362,14 +296,22 @@ class Loop:
 
     def input(self, key: Any, make: Any) -> StreamTensor:
         """Return the frame of a stream that `make` gives, once for each key."""
-        i = next((i for i, (known, _) in enumerate(self.inputs) if _same(known, key)), len(self.inputs))
+        i = 0
+        while i < len(self.inputs) and not _same(self.inputs[i][0], key):
+            i += 1
         if i == len(self.inputs):
-            self.inputs.append((key, make()))
+            self.inputs.append((key, self.once(make)))
         stream = self.inputs[i][1]
-        edge: Any = stream.edge
-        line = Line(FRAME, edge.rate, edge.dtype, edge.features)
-        dims = tuple(d for d in stream.dims if d != "L")
-        return StreamTensor.inside(None, dims, self.body.value(line, ("input", i)))
+        dims, edge = tuple([d for d in stream.dims if d != "L"]), stream.edge
+        return StreamTensor.inside(None, dims, self.body.leaf(("input", i), edge.line))  # type: ignore[union-attr]
+
+    def once(self, make: Callable[[], Any]) -> Any:
+        """Make something of whole streams, which no round makes again: it goes the courses of the call before."""
+        before, self.entry.courses = self.entry.courses, self.courses
+        try:
+            return make()
+        finally:
+            self.entry.courses = before
 
     def positions(self) -> StreamTensor:
         """Return the position of the frame that it is at."""
@@ -396,12 +338,17 @@ class Loop:
                     break
         return at
 
-    def shifted(self, x: StreamTensor, off: int) -> StreamTensor:
-        """Return the stream whose frame n is the frame of x that is `off` from the n-th of the loop."""
+    def _left_out(self, x: StreamTensor, off: int) -> tuple[int, int]:
+        """Return how many frames of a stream lie before and behind those that are `off` from the loop's."""
         more = self.behind(x)
         start, crop = self.first + off, self.left_out - off + (more if isinstance(more, int) else 0)
         if crop < 0:
             refuse(f"a frame behind the last one; let the loop end {-crop} earlier")
+        return start, crop
+
+    def shifted(self, x: StreamTensor, off: int) -> StreamTensor:
+        """Return the stream whose frame n is the frame of x that is `off` from the n-th of the loop."""
+        start, crop = self._left_out(x, off)
         if start < 0:
             x = x._through("pad", {"left": -start, "right": 0})
         if start > 0 or crop > 0:
@@ -417,83 +364,39 @@ class Loop:
                 return found
             found |= more
 
-    def told(self) -> list[Any]:
-        """Return what the rounds do, to be compared with those of another call."""
-        needed = self.needed()
-        return [r.told(needed) for r in self.rounds]
+    def keep_if_same(self, verified: Round) -> None:
+        """Let the next call repeat the rounds, if one more did the same with the very same weights."""
+        same = self.courses is not None and self.rounds[-1].has_own_weights_of(verified)
+        self.kept = Kept([r.body for r in self.rounds], [r.ends() for r in self.rounds]) if same else None
+
+    def is_as_kept(self) -> bool:
+        """Whether the rounds so far are all that are kept, and did the same as in the call before."""
+        kept = self.kept
+        if kept is None or len(self.rounds) != len(kept.ends):
+            return False
+        return [r.ends() for r in self.rounds if r.body.does_as_kept] == kept.ends
 
     def run(self, outputs: Sequence[Any]) -> dict[Any, StreamTensor]:
         """Run the loop; return the streams of what it gives."""
-        needed = self.needed()
-        self.carried = {k: v for k, v in self.carried.items() if k in needed}
+        for y, _, off in () if self.inputs else self.written:
+            self.input(*self._read_at(y, off))  # whose frames are those of the loop
         if not self.inputs:
             refuse("a loop over frames that reads no frame of a stream")
-        program = Program(self, outputs)
-        edges, values = program.read.edges, program.read.values
+        kept = self.kept
         with set_grad_enabled(self.has_gradients and is_grad_enabled()):
-            made = run(Request("scan", {"body": program.text()}, edges, values, program.weights))
-        found = {}
-        for i, key in enumerate(outputs):
-            value, edge = made[program.places[i]]
-            found[key] = StreamTensor.inside(value, ("B", "L", *range(len(edge.features))), edge)
-        return found
+            made = None if kept is None or kept.program is None else kept.program.again(self)
+            if made is None:
+                needed = self.needed()
+                self.carried = {k: v for k, v in self.carried.items() if k in needed}
+                program = Program(self, outputs)
+                made = program.run()
+                if kept is not None:
+                    kept.program = program
+            else:
+                program = kept.program  # type: ignore[union-attr,assignment]
+        return {key: made[at].with_dims(made[at].dims) for key, at in zip(outputs, program.places)}
 
 
 def _same(known: Sequence[Any], key: Sequence[Any]) -> bool:
     """Whether two keys of inputs are of the same objects and numbers."""
     return len(known) == len(key) and all(a is b or (type(a) is int and a == b) for a, b in zip(known, key))
-
-
-def _equal(a: Any, b: Any) -> bool:
-    """Whether two weights, arrays of either front end, hold the same."""
-    if a is b:
-        return True
-    if a is None or b is None or tuple(a.shape) != tuple(b.shape) or a.dtype != b.dtype:
-        return False
-    return bool(((a == b) | ((a != a) & (b != b))).all())
-
-
-class Round:
-    """One round of the body."""
-
-    def __init__(self, body: Body, carried: dict[Any, Edge], outputs: dict[Any, Edge], of_one_frame: bool) -> None:
-        self.body, self.carried, self.outputs, self.of_one_frame = body, carried, outputs, of_one_frame
-
-    def told(self, needed: Any) -> Any:
-        """What it does, to be compared with another one."""
-        nodes = [
-            (r.name, sorted(r.attributes.items(), key=str), [e.handle for e in r.edges]) for r in self.body.nodes
-        ]
-        carried = {k: e.handle for k, e in self.carried.items() if k in needed}
-        return nodes, carried, {k: e.handle for k, e in self.outputs.items()}, self.body.notes
-
-    def does_as(self, other: Round, needed: Any) -> bool:
-        """Whether another round does the same, with the same weights."""
-        if self.told(needed) != other.told(needed):
-            return False
-        return all(_equal(a, b) for a, b in self._weights_beside(other))
-
-    def has_own_weights_of(self, other: Round) -> bool:
-        """Whether weights of the model in it are the very ones of another round, and not others that are equal."""
-        own = self.body.loop.entry.known_as
-        return all(a is b for a, b in self._weights_beside(other) if str in (type(own(a)), type(own(b))))
-
-    def _weights_beside(self, other: Round) -> list[tuple[Any, Any]]:
-        return [(a, b) for r, s in zip(self.body.nodes, other.body.nodes) for a, b in zip(r.weights, s.weights)]
-
-    def reads(self, carried: Any) -> tuple[set[Any], set[int]]:
-        """Return what is read of what is carried, and which nodes run, for the outputs and what is carried on."""
-        waiting = [*self.outputs.values(), *(e for k, e in self.carried.items() if k in carried)]
-        found: set[Any] = set()
-        seen = {j for j, note in self.body.notes.items() if " " in note}  # they draw random numbers
-        waiting += [e for j in seen for e in self.body.nodes[j].edges]
-        while waiting:
-            handle: Any = waiting.pop().handle
-            if isinstance(handle, int):
-                node = self.body.node_of(handle)
-                if node not in seen:
-                    seen.add(node)
-                    waiting += self.body.nodes[node].edges
-            elif handle[0] == "carried":
-                found.add(handle[1])
-        return found, seen

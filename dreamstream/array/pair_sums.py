@@ -19,7 +19,8 @@ from ..stream.mask_recognition import Unrecognised
 from .elementwise import ones_of
 from .filled import Whatever
 from .lengths_as_numbers import frames_for
-from .loops import FRAME, Loop
+from .loop_body import FRAME
+from .loops import Loop
 from .mask_terms import end_of_tables, frames_of_one, learned_in, operand
 from .score_layout import KEYS, QUERIES, Axes, laid, shown, streams_of
 from .stream_tensor import StreamTensor

@@ -88,7 +88,7 @@ class StreamTensor(OfStreams, Tensor):
         out = object.__new__(cls)
         out.value = value
         out.dims = dims
-        out._names = tuple(names) if names is not None else tuple(d if isinstance(d, str) else None for d in dims)
+        out._names = tuple([d if isinstance(d, str) else None for d in dims] if names is None else names)
         out._meta = meta
         out._starts = None if starts is None else tuple(starts)
         out._rate = rate
@@ -281,6 +281,13 @@ class StreamTensor(OfStreams, Tensor):
         width = self.meta.max_length
         sizes = {"B": len(self.meta), "L": width, "B_L": len(self.meta) * width}
         return tuple(sizes[d] if isinstance(d, str) else self.features[d] for d in self.dims)
+
+    def size(self, dim: int | None = None) -> Any:
+        """Return all sizes, or that of dimension `dim`."""
+        known = type(dim) is int and -len(self.dims) <= dim < len(self.dims)
+        if known and self.edge is not None and not getattr(self._view, "waits", False):
+            return self._token(self.dims[dim])  # type: ignore[index]
+        return super().size(dim)
 
     def _token(self, dim: Any) -> Any:
         assert self.edge is not None

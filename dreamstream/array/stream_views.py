@@ -29,8 +29,8 @@ from .ends import continued, end_repeated, ends_repeated, expanded, is_each, par
 from .first_frame import at_one_frame, first_frame
 from .frame_numbers import number_in
 from .lengths_of import SAME_ORDER
+from .loop_body import in_loop
 from .loop_frames import EachFrame, frame_of, placed, put
-from .loops import in_loop
 from .reductions import Extreme
 from .rolled import rolled, turned
 from .stream_tensor import StreamTensor
@@ -55,7 +55,7 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
         return self
     if self._waiting is not None:
         return self._waiting.taken(index, self)
-    if number_in(index := placed(self, index, 1)):
+    if number_in(index) or number_in(index := placed(self, index, 1)):
         return frame_of(self, index)
     if self.edge is not None and (taken := hook.lowered("places", self, "__getitem__", index)) is not None:
         return taken

@@ -11,7 +11,7 @@ from ..array.batch_constants import is_constant
 from ..array.dtypes import require_same
 from ..array.elementwise import repeated
 from ..array.frame_numbers import refuse
-from ..array.loops import Body
+from ..array.loop_body import Body
 from ..dispatch import apply
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS_ELSEWHERE

@@ -21,7 +21,7 @@ from ..array.deferred import Deferred
 from ..array.dtypes import name_of
 from ..array.first_frame import FirstFrame
 from ..array.lengths_of import LengthsOf
-from ..array.loops import mixed
+from ..array.loop_body import mixed
 from ..array.scores import Scores
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import as_symbolic

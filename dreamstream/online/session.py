@@ -372,6 +372,7 @@ class Call(Replayed):
         self.session = session
         self.buffers = session.buffers
         self.guard: Any = None
+        self.body: Any = None
         self.buffer_limit = session.buffer_limit
         self.context_limit = session.context_limit
         self.meta = meta

@@ -22,10 +22,14 @@ _EDGE, _VALUE, _ENTRY = attrgetter("edge"), attrgetter("value"), attrgetter("edg
 
 
 class Replayed:
-    """What `_core.Replay` reads of a call, in slots: see `dreamstream.online.session.Call`."""
+    """What `_core.Replay` reads of a call, or of the body of a loop over frames, in slots.
+
+    See `dreamstream.online.session.Call` and `dreamstream.array.loops.Body`; `body` is a call's while one runs.
+    """
 
     __slots__ = (
-        "courses", "ended", "fail_at", "guard", "ids", "keeps_tape", "n_done", "over", "recording", "script",
+        "body", "courses", "ended", "fail_at", "guard", "ids", "keeps_tape", "n_done", "over", "recording",
+        "script",
     )  # fmt: skip
 
 

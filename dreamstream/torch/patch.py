@@ -211,7 +211,7 @@ class TorchPatch(Patch):
     def direct(self, /, *args: Any, **kwargs: Any) -> Any:
         """Take a call of the module from a forward's copy; one of a layer of torch's own is a place itself."""
         module = self.module
-        if self.around or kwargs or len(args) != 1 or type(args[0]) is not SHELL:
+        if self.around or kwargs or not args or type(args[0]) is not SHELL:
             return module(*args, **kwargs)
         layer, forward = self._layer, running() or current()
         kind: Any = type(module)
@@ -222,12 +222,13 @@ class TorchPatch(Patch):
             layer = self._layer = Layer(module, 0 if layer is None else layer.number + 1)
         if not layer.is_own or registered_for(kind) is not None:
             return self._inside(module, args, kwargs)
-        return REPLAY.function(TorchPatch._recorded, self, *args, *layer.settings)
+        x, *others = args
+        return REPLAY.function(TorchPatch._recorded, self, x, others, *layer.settings)
 
-    def _recorded(self, x: Any, *settings: Any) -> Any:
+    def _recorded(self, x: Any, others: list[Any], *settings: Any) -> Any:
         """Run a layer where its call before isn't known, or isn't repeated."""
-        anew = partial(self._inside, self.module, (x,), {})
-        return current().replayed(self, (x, *settings), {}, anew)
+        anew = partial(self._inside, self.module, (x, *others), {})
+        return current().replayed(self, (x, others, *settings), {}, anew)
 
     def _of_copy(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.strip(module.__dict__)

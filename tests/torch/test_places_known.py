@@ -25,6 +25,7 @@ class Of(nn.Module):
         super().__init__()
         self.window, self.two, self.function = torch.rand(4) + 0.5, torch.tensor([2]), function
         self.register_buffer("scale", torch.rand(4, 1) + 0.5)
+        self.linear, self.cell = nn.Linear(4, 4), nn.GRUCell(4, 4)
 
     def forward(self, x):
         return self.function(self, x)
@@ -135,6 +136,26 @@ def looped(m, x):
     return torch.stack(made, 2)
 
 
+def looped_cells(m, x):
+    """Loops with a state that begins as None, and with one of two in a list."""
+    h, hs, made = None, [x.new_zeros(x.shape[0], 4) for _ in range(2)], []
+    for frame in x.unbind(2):
+        h = m.cell(frame, h)
+        hs[1] = m.cell(h, hs[1])
+        made.append(hs[1])
+    return torch.stack(made, 2)
+
+
+def looped_writes(m, x):
+    """A loop that writes its frames into zeros, of features first and last."""
+    y = x.transpose(1, 2)
+    out, h = torch.zeros(y.shape[0], y.shape[1], 4), torch.zeros(y.shape[0], 4)
+    for t in range(y.size(1)):
+        h = 0.5 * h + y[:, t] * y[:, t, :1]
+        out[:, t] = h
+    return out.transpose(1, 2)
+
+
 #: Forwards; how many calls of torch may ask the native front end again in a warm call, how many Python functions
 #: of this package may run.
 FORWARDS = {
@@ -149,7 +170,9 @@ FORWARDS = {
     "constants made here": (filled, 0, 600),
     "attention by hand": (attended, 0, 900),
     "writes into parts": (assigned, 0, 1200),
-    "a loop over frames": (looped, 1, 3000),
+    "a loop over frames": (looped, 0, 1000),
+    "a loop of cells": (looped_cells, 1, 1100),
+    "a loop that writes": (looped_writes, 2, 1150),
     "a slice up to a tensor": (lambda m, x: x[:, : m.two[0]] + x.expand_as(x)[:, m.two[0] :], 0, 420),
 }
 
@@ -295,16 +318,19 @@ def test_windows_that_leave_samples_uncovered_are_refused_in_warm_calls():
         model(ds.stream_tensor([torch.randn(4, 3)], ids=["a"]))
 
 
-def alternating(m, x):
+def alternating(m, x, step=lambda cell, h: cell(h)):
     cells, h, made = itertools.cycle(m.cells), x[:, :, 0] * 0, []
     for t in range(x.shape[2]):
-        h = next(cells)(h).tanh() + x[:, :, t]
+        h = step(next(cells), h).tanh() + x[:, :, t]
         made.append(h)
     return torch.stack(made, 2)
 
 
-def test_weights_of_frames_that_were_equal_at_first_are_told_apart_later():
-    model = Of(alternating).eval()
+@pytest.mark.parametrize(
+    "step", [lambda cell, h: cell(h), lambda cell, h: F.linear(h, cell.weight * 2)], ids=["own", "computed"]
+)
+def test_weights_of_frames_that_were_equal_at_first_are_told_apart_later(step):
+    model = Of(partial(alternating, step=step)).eval()
     model.cells = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
     model.cells[1].load_state_dict(model.cells[0].state_dict())
     x, want = torch.randn(4, 5), None
@@ -317,3 +343,61 @@ def test_weights_of_frames_that_were_equal_at_first_are_told_apart_later():
         model.cells[1].weight.neg_()
         with pytest.raises(ds.NotStreamableError, match="for t in range"):
             model(ds.stream_tensor([x], ids=["a"], sos=True, eos=True))
+
+
+def stepping(m, x):
+    """A loop whose body does what attributes of the module say."""
+    h, made = x[:, :, 0] * 0, []
+    for t in range(x.shape[2]):
+        h = m.chosen[0](h) * m.factor + x[:, :, t].roll(m.shift, 1)
+        made.append(h)
+    return torch.stack(made, 2)
+
+
+CHANGES = {
+    "a number": lambda m, k: setattr(m, "factor", 0.3 + 0.1 * k),
+    "an integer": lambda m, k: setattr(m, "shift", k % 3),
+    "what runs": lambda m, k: m.chosen.__setitem__(0, [m.linear, torch.tanh, m.act][k % 3]),
+    "a parameter in place": lambda m, k: m.linear.weight.data.mul_(1 + k),
+    "another parameter": lambda m, k: setattr(m.linear, "bias", nn.Parameter(torch.full((4,), 0.1 * k))),
+    "a hook": lambda m, k: m.linear.register_forward_hook(lambda *given: given[-1] * 0.5),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_a_loop_does_otherwise_than_in_the_call_before_is_seen(name):
+    model = Of(stepping).eval()
+    model.factor, model.shift, model.act = 0.5, 0, nn.Sigmoid()
+    model.chosen = [model.linear]
+    plain = copy.deepcopy(model)
+    ds.patch_module(model).online()
+    for k in range(4):
+        for each in (model, plain):
+            CHANGES[name](each, k)
+        x = torch.randn(4, 9)
+        for _ in range(2):  # the second one goes along the first
+            parts = [
+                model(ds.stream_tensor([x[:, a : a + 3]], ids=["a"], sos=a == 0, eos=a == 6))["a"]
+                for a in (0, 3, 6)
+            ]
+            assert torch.allclose(torch.cat(parts, 1), plain(x[None])[0], atol=1e-5), k
+
+
+@torch.no_grad()
+def test_a_call_that_fails_in_the_body_of_a_loop_leaves_no_trace():
+    model = Of(stepping).eval()
+    model.factor, model.shift = 0.5, 1
+    model.chosen = [lambda h: model.linear(h.tanh()) if model.goes else 1 / 0]
+    model.goes, x = True, torch.randn(4, 12)
+    want = model(x[None])[0]
+    ds.patch_module(model).online()
+    parts = []
+    for a in (0, 3, 6, 9):
+        chunk = ds.stream_tensor([x[:, a : a + 3]], ids=["a"], sos=a == 0, eos=a == 9)
+        model.goes = False
+        with pytest.raises(ZeroDivisionError):
+            model(chunk)
+        model.goes = True
+        parts.append(model(chunk)["a"])
+    assert torch.allclose(torch.cat(parts, 1), want, atol=1e-5)

@@ -18,8 +18,10 @@ from ...array.frame_numbers import number_in
 from ...array.loop_frames import row_of
 from ...operations import ARITHMETIC, RELATIONS
 from ...stream.rules import Length, Rows, Token
+from ..private import without_functions
 from .held import memory_of
 from .recordings import looked_at, noted
+from .running import current
 
 #: The types of integers and of floats that operators take for wider ones.
 NARROW = frozenset((torch.int32, torch.int16, torch.int8, torch.uint8))
@@ -109,6 +111,13 @@ class Constant(Tensor):
 
     def constant(self) -> Any:
         return noted(torch.Tensor.contiguous, self.torch) if self.arrays is None else self.arrays.of(self.torch)
+
+    def _first_weight(self, axis: int) -> tuple[Any, str, tuple[int, ...]]:
+        if self.arrays is not None or current().drawn is not None:
+            return super()._first_weight(axis)
+        with without_functions():
+            own = self.torch.select(axis, 0).contiguous()
+            return own, self.dtype.name, tuple(own.shape)
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         dtype, _ = self._to_arguments(args, kwargs)

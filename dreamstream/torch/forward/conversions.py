@@ -21,7 +21,7 @@ from ...array.dimension_arguments import sizes_of
 from ...array.dtypes import nominal
 from ...array.einsum import of_streams
 from ...array.frame_numbers import LoopNumber
-from ...array.loops import in_loop
+from ...array.loop_body import in_loop
 from ...array.masked_select import Picked
 from ...array.positions import positions
 from ...array.scores import Scores

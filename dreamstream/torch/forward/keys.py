@@ -21,7 +21,6 @@ from ...stream.edge import Edge
 from ...stream.rules import Shape, Token
 from ...stream.rules.sums import Unknown
 from ..private import without_functions
-from ..tensor.stream_tensor import SHELL
 from .complex_pair import Complex
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
@@ -153,41 +152,3 @@ def paths_to(x: Any, among: Any) -> Iterable[tuple[Any, ...]]:
         for at, part in among.items() if isinstance(among, dict) else enumerate(among):
             for path in paths_to(x, part):
                 yield itemgetter(at), *path
-
-
-def asked_in_body(forward: Any, body: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Asked | None:
-    """Return what a call asks for of frames in the body of a loop; None where there is something else in it."""
-    if forward.drawn is not None:
-        return None
-    asked, place = Asked((), [], [], [], [], []), (len(body.loop.rounds), len(body.nodes))
-    try:
-        own = [_key_in_body(x, forward, body, asked) for x in (*args, *kwargs.values())]
-    except Unknown:
-        return None
-    return asked._replace(key=(*place, func, tuple(kwargs), *own)) if asked.streams else None
-
-
-def _key_in_body(x: Any, forward: Any, body: Any, asked: Asked) -> Any:
-    """Return a key of an argument; streams and tensors in it are appended to what is asked for."""
-    kind = type(x)
-    if kind is SHELL:
-        inner = x._inner
-        edge = vars(inner).get("edge") if type(inner) is NativeStream else None
-        if edge is None or edge.entry is not body or inner.alike[0] is not None:
-            raise Unknown
-        asked.streams.append(inner)
-        return edge.signature, inner.dims, inner._names
-    if kind is tuple or kind is list or kind is slice:
-        parts = (x.start, x.stop, x.step) if kind is slice else x
-        return (kind, *[_key_in_body(part, forward, body, asked) for part in parts])
-    if kind is float:
-        return x.hex()
-    if kind is torch.Tensor or kind is torch.nn.Parameter:
-        if (of := id(x)) in forward._parameters:
-            asked.by_identity.append(x)
-            return of
-        asked.made.append(x)
-        return x.dtype, x.shape, x.requires_grad
-    if kind in NUMBERS or kind in ATOMS:
-        return kind, x
-    raise Unknown

@@ -22,6 +22,7 @@ from ...array.elementwise import stands_elsewhere
 from ...array.filled import Shared, to_a_copy
 from ...array.first_frame import first_of
 from ...array.lengths_as_numbers import settled
+from ...array.loop_frames import place_of_number
 from ...array.positions import ELEMENTWISE, PICKING
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
@@ -146,6 +147,9 @@ class Forward(Repeats, TorchFunctionMode):
 
     def _plainly(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on plain tensors."""
+        body = getattr(self.entry, "body", None)
+        if body is not None and (of := [id(x) for x in leaves(args) if id(x) in self._parameters]):
+            body.computed += [(func.__name__, of)] if func.__name__ != "__get__" else []
         if self.drawn is None and "out" not in kwargs and only_computes(func):
             if func.__name__ in MAKE_NUMBERS:
                 looked_at(*args[:1])
@@ -199,6 +203,11 @@ class Forward(Repeats, TorchFunctionMode):
     __exit__ = leave
 
     @property
+    def recorder(self) -> Any:
+        """The entry whose functions are repeated: the body of a loop over frames, or else the call."""
+        return getattr(self.entry, "body", None) or self.entry
+
+    @property
     def going_on(self) -> list[str]:
         """The streams that have frames in other calls, too."""
         meta = self.entry.meta
@@ -247,7 +256,7 @@ class Forward(Repeats, TorchFunctionMode):
 
     def replayed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], anew: Callable[[], Any]) -> Any:
         """Run a function of torch's, or a layer by its handle, without asking where it did the same before."""
-        entry, gradients = self.entry, self.gradients
+        entry, gradients = self.recorder, self.gradients
         watched = n_modes() != self.depth or self.watching is not None  # another mode is asked first
         if watched or entry.courses is None or not (gradients is None or gradients.quiet):
             return anew()
@@ -282,7 +291,17 @@ class Forward(Repeats, TorchFunctionMode):
         writes_into = meaning.in_place or kwargs.get("inplace") is True
         operands = (*args, *kwargs.values()) if name != "diff" else args
         if name == "__getitem__":
+            if (own := _whose_frame(*args)) is not None:
+                at = place_of_number(args[1])
+                frame, rest = StreamTensor.shell(own[args[1][: at + 1]]), args[1][at + 1 :]
+                return frame.__getitem__((*args[1][:at], *rest)) if rest else frame
             args = (args[0], with_numbers(self, args[1]))
+        if name == "__setitem__" and (own := _whose_frame(*args[:2])) is not None:
+            value = getattr(args[2], "_inner", None)
+            if type(value) is NativeStream and value.dtype == own.dtype:
+                looked_at()
+                own[args[1]] = value
+                return None
         if name != "__setitem__" and (first := first_of(operands, meaning.name in ("cat", "stack"))) is not None:
             return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS or (writes_into and (meaning.shares or is_view(args))):
@@ -562,3 +581,11 @@ class Forward(Repeats, TorchFunctionMode):
             held = isinstance(before, Shared) and not is_constant(before)
             target._inner = before.hold(result) if held else result
         return target
+
+
+def _whose_frame(x: Any, index: Any) -> Any:
+    """Return the stream of floats whose frame, ``x[:, t]`` or part of it, an index takes in a loop; else None."""
+    own: Any = getattr(x, "_inner", None) if type(index) is tuple else None
+    if type(own) is not NativeStream or place_of_number(index) < 0 or own._by_elements:
+        return None
+    return own if own.edge is not None and own.edge.line.dtype in ("float32", "float64") else None

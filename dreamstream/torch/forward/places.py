@@ -13,11 +13,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...array.stream_tensor import StreamTensor as NativeStream
-from ...stream.edge import Request
-from ..private import without_functions
 from ..tensor.stream_tensor import SHELL
 from .complex_pair import parts_of
-from .keys import Asked, as_bytes, asked_in_body, is_small
+from .keys import Asked, as_bytes, is_small
 from .recordings import Noted
 from .replay import REPLAY
 
@@ -79,9 +77,7 @@ def recorded(
     forward: Any, func: Any, args: Any, kwargs: dict[str, Any], run: Callable[..., Any], *given: Any
 ) -> Any:
     """Run a function by ``run(*given)``, so that the next call of it at this place can repeat what it did."""
-    entry = forward.entry
-    if (loop := getattr(entry, "open_loop", None)) is not None:
-        return _in_body(forward, loop, asked_in_body(forward, loop.body, func, args, kwargs), run, *given)
+    entry = forward.recorder
     asked = REPLAY.ask(forward, func, args, kwargs)
     if asked is None or asked[0] in entry.courses:
         return run(*given)
@@ -99,37 +95,6 @@ def recorded(
         key = (_with_numbers(recording.asked), *key[1:])
     courses[key] = place
     return out
-
-
-def _in_body(forward: Any, loop: Any, asked: Asked | None, run: Callable[..., Any], *given: Any) -> Any:
-    """Do what a function did in the body of a loop over frames before, where the same was asked for, or run it."""
-    body, entry, courses = loop.body, forward.entry, loop.courses
-    if courses is None or asked is None or body.recording is not None or entry.recording is not None:
-        return run(*given)
-    place = courses.get(asked.key)
-    if place is ANEW:
-        return run(*given)
-    if place is None:
-        with Noted(asked, entry) as recording:
-            entry.recording = body.recording = recording
-            try:
-                out = run(*given)
-            finally:
-                entry.recording = body.recording = None
-        _require_room(courses, entry)
-        place = recording.place(out)
-        courses[asked.key] = ANEW if place is None or recording.read else place
-        return out
-    edges = [x.edge for x in asked.streams]
-    with without_functions():
-        made = None if place.weights is None else place.weights(asked.made)
-        for i, (leg, _, at, _, weights, *_) in enumerate(place.legs):
-            name, attributes, cid = leg.key
-            own = [edges[j] for j in at]
-            given = weights if made is None else made[i]
-            request = Request(name, attributes, own, [None] * len(own), given, cid=cid, op=leg.op)
-            edges += [edge for _, edge in body.run(request)]
-        return REPLAY.result(place.result, edges, [None] * len(edges), asked.streams, asked.tokens)
 
 
 def _require_room(courses: dict[Any, Any], entry: Any) -> None:

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from ...array import draws
-from ...array.loops import in_loop
+from ...array.loop_body import in_loop
 from ...errors import NotStreamableError
 from ...nn import functional as native_functional
 from ...operations.refusals import DRAWN

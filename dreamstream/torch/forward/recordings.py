@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ...array.deferred import Deferred
+from ...array.loop_body import Body
 from ...array.symbolic import Symbolic
 from ...stream.context import Context, declared_here
 from ...stream.course import Recording
@@ -192,7 +193,7 @@ class _Recipe:
 
     def _array(self, x: Any) -> Any:
         """Return numbers, made of those that were given, as a tensor; what is read of tensors is `looked_at`."""
-        if getattr(self.entry, "open_loop", None) is not None:
+        if isinstance(self.entry, Body):
             return x  # a loop tells its weights apart by identity, in each call as in the first
         return self.entry.session.constant(x, torch.empty(0, device=self.entry.device))
 

@@ -246,7 +246,9 @@ class TorchCall(Call):
             weights = [self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights]
         if not plan.framewise:
             results: Any = None
-            if columns and plan.of_one:
+            if columns and plan.carries and self.keeps_frames and (again := plan.done[self.keeps_tape].get(key)):
+                results = again(self, values if len(values) > 1 else like, inputs[0], outputs[0], *weights)
+            elif columns and plan.of_one:
                 results = self._of_one(plan, inputs[0], outputs[0], values[0], weights, columns)
             if results is None:
                 results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended, columns)
@@ -288,15 +290,19 @@ class TorchCall(Call):
 
     def _learn(self, leg: Leg, plan: Plan, made: Counts, weights: Sequence[Any], columns: Any, key: bytes) -> None:
         """Keep what an operator of one window has done, should a later call do the same."""
-        (kept,), outputs, lined_up = columns
+        (kept, *_), outputs, lined_up = columns
         step, numbers = plan.step, plan.numbers if self.alike else lined_up and plan.lines_up
-        if not (self.keeps_frames and outputs[0][1] and isinstance(step.first[0], int)) or not numbers:
+        if not (self.keeps_frames and outputs[0][1]):
             return
         repeat = None
         if plan.kernel.carries is None:
+            if not (numbers and isinstance(step.first[0], int)):
+                return
             whole = same(made[:, 2] - made[:, 0])
             repeat = steady(plan.kernel, step, weights, kept, rows=len(made), whole=whole, lines_up=plan.lines_up)
-        elif not (any(step.n[1:]) or self.gathered.some_fresh or (made[:, 0] == 0).any()):
+        elif plan.carries and not (self.gathered.some_fresh or (made[:, 0] == 0).any()):
+            if any(step.n[1:]) and not plan.kernel.all_outputs:
+                return
             nothing = [partial(_nothing, line) for line in leg.lines[1:]]
             repeat = carrying(plan.kernel, step, weights, plan.n_carried or 0, kept[3], nothing)
         if repeat is not None:
@@ -479,9 +485,11 @@ class Plan:
         #: In evaluation and for training, by keys of columns: `steady`'s, or None where it handed its input on.
         self.done: tuple[dict[bytes, Any], dict[bytes, Any]] = ({}, {})
         moves_one = self.shift is not None and len(leg.lines) == 1 and not leg.lines[0].static
-        carries = one_value and self.numbers and self.kernel.onwards is not None
-        #: Whether what it does follows from columns, where they are known.
-        self.repeats = moves_one or carries or (self.of_one and self.kernel.sees is not None)
+        onwards, takes_all = self.kernel.onwards, self.kernel.all_outputs and not leg.lines[0].static
+        serves = takes_all or (one_value and self.numbers)
+        #: Whether it goes on by new frames alone; whether what it does follows from columns, where they are known.
+        self.carries = serves and onwards is not None and onwards(self.step, weights) is not None
+        self.repeats = moves_one or self.carries or (self.of_one and self.kernel.sees is not None)
 
     def keep(self, taped: bool, key: bytes, what: Any) -> None:
         """Note what it does where columns have this key."""

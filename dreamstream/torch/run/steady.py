@@ -215,28 +215,33 @@ def carrying(
         What gives no frames, ``fn(like, operands)``, of all outputs but the first.
     """
     assert kernel.onwards is not None
-    on, n_features = kernel.onwards(replace(step), weights), len(step.features[0])
-
+    on: Any = kernel.onwards(replace(step), weights)
+    n_features = len(step.features[0])
     states = [_Carried(k) for k in range(n_carried)]
 
-    def repeat(call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Any:
+    def repeat(call: Any, value: Any, counts: Any, made: Any, *weights: Any) -> Any:
         found = [s.read(call) for s in states]
         state = [part for part in found if part is not None]
         if len(state) < n_carried:  # of an older version
             return None
-        if new >= 0:
-            y, after = on(value.reshape(call.gathered.n_rows, new, *value.shape[1:]), None, weights, state)
-        else:
-            lengths = counts[:, 2] - counts[:, 0]
-            if (rows := single(value, lengths)) is not None:
-                own = [s.index_select(0, rows) for s in state]
-                y, after = on(value.unsqueeze(1), None, weights, own)
+        all_of = kernel.all_outputs
+        values, lengths = [value] if isinstance(value, Tensor) else value, counts[:, 2] - counts[:, 0]
+        rows = single(values[0], lengths) if new < 0 else None
+        if new >= 0 or rows is not None:
+            own = state if rows is None else [s.index_select(0, rows) for s in state]
+            frames = [v.unflatten(0, (-1, max(new, 1))) for v in values]
+            y, after = on(frames if all_of else frames[0], None, weights, own)
+            if rows is not None:
                 after = [s.index_copy(0, rows, part) for s, part in zip(state, after)]
-            else:
-                y, after = on(as_rows(value, lengths), torch.from_numpy(lengths), weights, state)
-                y = flat(y, lengths)
+        elif all_of:
+            return None
+        else:
+            y, after = on(as_rows(value, lengths), torch.from_numpy(lengths), weights, state)
+            y = flat(y, lengths)
         for s, part in zip(states, after):
             s.write(call, part)
+        if all_of:
+            return [each.flatten(0, 1) for each in y]
         if y.dim() != 1 + n_features:
             y = y.flatten(0, 1)
         return (y, *[none(value, (value, *weights)) for none in nothing]) if nothing else y

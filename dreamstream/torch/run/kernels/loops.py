@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,9 +15,18 @@ from .... import _core
 from ....array.dtypes import name_of, nominal
 from .pointwise import TYPES
 from .positions import extent, there, traced
-from .registry import KERNELS, State, Step, Window, windowed
+from .registry import KERNELS, Onwards, State, Step, Window, windowed
 
 Signature = tuple[str, tuple[int, ...], int, int]
+#: What a node runs, what picks its operands of all values, and where what it gives stands among these.
+Call = tuple[Callable[..., Any], Callable[[list[Any]], Sequence[Any]], Any]
+
+
+class _Shaped(NamedTuple):
+    """A weight's type and shape, which its operator is made by."""
+
+    dtype: str
+    shape: tuple[int, ...]
 
 
 class _Node:
@@ -25,16 +35,23 @@ class _Node:
     def __init__(self, told: dict[str, Any], values: list[Signature], weights: Sequence[Any]) -> None:
         self.inputs, self.weights = told["inputs"], told["weights"]
         attributes = {k: _number(v) for k, v in told["attributes"].items()}
-        signatures = [values[i] for i in self.inputs]
-        op = _core.Op(
-            told["op"], attributes, signatures, [None if w is None else weights[w] for w in self.weights]
-        )
-        self.noted, first = "note" in told, len(values)
-        self.run = partial(_noted, told["note"], KERNELS[op.name].run) if "note" in told else KERNELS[op.name].run
+        signatures, first = [values[i] for i in self.inputs], len(values)
+        own = [None if w is None else _Shaped(*weights[w]) for w in self.weights]
+        op = _core.Op(told["op"], attributes, signatures, own)
         frames = tuple(features for _, features, _, _ in signatures)
         self.step = Step(op.name, op.attributes, frames, tuple(y[1] for y in op.outputs), live=True)
+        kernel, self.noted = KERNELS[op.name], "note" in told
+        run = (kernel.alone and not traced() and kernel.alone(self.step, own)) or kernel.run
+        self.run = partial(_noted, told["note"], run, self.step) if self.noted else partial(run, self.step)
         values += op.outputs
         self.gives = range(first, len(values))
+
+    def call(self, n_values: int) -> Call:
+        """Return how it runs on a list of all values, with all weights and None behind them."""
+        at = (*self.inputs, *(-1 if w is None else n_values + w for w in self.weights))
+        pick: Any = itemgetter(*at) if len(at) > 1 else itemgetter(slice(at[0], at[0] + 1))
+        first, *more = self.gives
+        return self.run, pick, slice(first, first + 1 + len(more)) if more else first
 
 
 def _noted(note: str, run: Any, step: Step, *values: Any) -> Any:
@@ -69,8 +86,9 @@ class _Body:
         self.nodes = [_Node(node, values, weights) for node in told["nodes"]]
         self.carried, self.outputs = told["carried"], told["outputs"]
         self.gives = [values[i] for i in self.outputs]
-        self._state = range(len(given), len(given) + len(carried))
-        depends, needed = set(self._state), set(self.carried)
+        self._n, self._state = len(values), slice(len(given), len(given) + len(carried))
+        state = range(len(given), len(given) + len(carried))
+        depends, needed = set(state), set(self.carried)
         for node in self.nodes:
             if node.noted or not depends.isdisjoint(node.inputs):
                 depends.update(node.gives)
@@ -78,50 +96,62 @@ class _Body:
             if node.noted or not needed.isdisjoint(node.gives):
                 needed.update(node.inputs)
         steps = [n for n in self.nodes if n.gives[0] in depends and (n.noted or not needed.isdisjoint(n.gives))]
-        self._before = [n for n in self.nodes if n.gives[0] not in depends]
-        self._steps, self._after = steps, [n for n in self.nodes if n not in steps and n not in self._before]
-        own = {i for n in steps for i in n.gives} | {*self._state}
-        self._kept = own & {*self.outputs, *(i for n in self._after for i in n.inputs)}
-        self._cut = {*self.carried, *(i for n in steps for i in n.inputs)} - own
+        before = [n for n in self.nodes if n.gives[0] not in depends]
+        after = [n for n in self.nodes if n not in steps and n not in before]
+        own = {i for n in steps for i in n.gives} | {*state}
+        self._kept = [*(own & {*self.outputs, *(i for n in after for i in n.inputs)})]
+        self._cut = [*({*self.carried, *(i for n in steps for i in n.inputs)} - own)]
+        self._all, self._before, self._steps, self._after = (
+            [n.call(self._n) for n in nodes] for nodes in (self.nodes, before, steps, after)
+        )
 
-    @staticmethod
-    def _do(nodes: Sequence[_Node], values: dict[int, Any], weights: Sequence[Any], training: bool) -> None:
-        for node in nodes:
-            own = [None if w is None else weights[w] for w in node.weights]
+    def _values(
+        self, given: Sequence[Tensor], state: Sequence[Tensor], weights: Sequence[Any], training: bool
+    ) -> list[Any]:
+        """Return all values, of which some are there, the weights behind them, and None."""
+        for node in self.nodes:
             node.step.training = training
-            made = node.run(node.step, *[values[i] for i in node.inputs], *own)
-            values.update(zip(node.gives, made if isinstance(made, (tuple, list)) else (made,)))
+        values = [*given, *state]
+        return [*values, *[None] * (self._n - len(values)), *weights, None]
 
     def run(
         self, given: Sequence[Tensor], state: Sequence[Tensor], weights: Sequence[Any], training: bool
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Return what one frame of some rows gives, and what is carried on."""
-        values = dict(enumerate([*given, *state]))
-        self._do(self.nodes, values, weights, training)
+        values = self._values(given, state, weights, training)
+        _do(self._all, values)
         return [values[i] for i in self.outputs], [values[i] for i in self.carried]
 
     def run_all(
         self, given: Sequence[Tensor], state: Sequence[Tensor], weights: Sequence[Any], training: bool
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Return the same of frames that follow each other, ``(rows, frames, ...)``."""
-        values: dict[int, Any] = dict(enumerate(given))
-        self._do(self._before, values, weights, training)
-        cut = {i: values[i].unbind(1) for i in self._cut}
-        kept: dict[int, list[Tensor]] = {i: [] for i in self._kept}
+        values = self._values(given, state, weights, training)
+        _do(self._before, values)
+        cut = [(i, values[i].unbind(1)) for i in self._cut]
+        kept: list[tuple[int, list[Tensor]]] = [(i, []) for i in self._kept]
+        now = [*values]
         for t in range(given[0].shape[1]):
-            now = {i: frames[t] for i, frames in cut.items()} | dict(zip(self._state, state))
-            self._do(self._steps, now, weights, training)
-            state = [now[i] for i in self.carried]
-            for i, frames in kept.items():
-                frames.append(now[i])
-        values |= {i: torch.stack(frames, 1) for i, frames in kept.items()}
-        self._do(self._after, values, weights, training)
-        return [values[i] for i in self.outputs], list(state)
+            for i, frames in cut:
+                now[i] = frames[t]
+            _do(self._steps, now)
+            for i, own in kept:
+                own.append(now[i])
+            now[self._state] = [now[i] for i in self.carried]
+        for i, own in kept:
+            values[i] = torch.stack(own, 1) if len(own) > 1 else own[0].unsqueeze(1)
+        _do(self._after, values)
+        return [values[i] for i in self.outputs], now[self._state]
+
+
+def _do(calls: Sequence[Call], values: list[Any]) -> None:
+    for run, pick, at in calls:
+        values[at] = run(*pick(values))
 
 
 @lru_cache(maxsize=256)
 def _program(
-    text: str, given: tuple[Signature, ...], weights: tuple[Any, ...]
+    text: str, given: tuple[Signature, ...], weights: tuple[Any, ...], _traced: bool
 ) -> tuple[list[Signature], list[_Body]]:
     told = json.loads(text)
     carried = [(c["dtype"], tuple(c["shape"]), 1, 1) for c in told["carried"]]
@@ -149,10 +179,26 @@ def bodies_of(step: Step, frames: Sequence[Tensor], weights: Sequence[Any]) -> l
     """Return the bodies of a loop over the frames of inputs ``(rows, frames, ...)``."""
     # Also where torch traces sizes these are numbers: a traced size may not enter an autograd Function.
     signatures = tuple((name_of(nominal(x.dtype)), tuple(map(int, x.shape[2:])), 1, 1) for x in frames)
-    return _program(step.attributes["body"], signatures, tuple(map(_kind, weights)))[1]
+    return _program(step.attributes["body"], signatures, tuple(map(_kind, weights)), traced())[1]
 
 
-@windowed("scan", carries=_carried)
+@lru_cache(maxsize=256)
+def _n_bodies(text: str) -> int:
+    return len(json.loads(text)["bodies"])
+
+
+def _onwards(step: Step, weights: Sequence[Any]) -> Onwards | None:
+    """Return what runs rows that all have as many frames, none of them a stream's first; see `Kernel.onwards`."""
+    if _n_bodies(step.attributes["body"]) > 2:  # of which the second to last may be that of a later frame
+        return None
+
+    def on(frames: Sequence[Tensor], _: Any, weights: Sequence[Any], state: Sequence[Tensor]) -> Any:
+        return bodies_of(step, frames, weights)[-1].run_all(frames, state, weights, step.training)
+
+    return on
+
+
+@windowed("scan", carries=_carried, onwards=_onwards, all_outputs=True)
 def scan(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: State) -> Any:
     """Run a body frame after frame, over all rows that have one left."""
     parts = [w.new() for w in windows]
@@ -236,21 +282,27 @@ def _ragged(
     state: State,
 ) -> Any:
     """Run rows of unequal lengths, or at different places: at each step those that take the same body."""
-    rows: list[list[Tensor]] = [[s[r : r + 1] for s in state] for r in range(len(lengths))]
-    made: list[list[list[Tensor]]] = [[] for _ in lengths]
+    after, n_rows = [*state], len(lengths)
+    made: list[list[Tensor]] = []
+    places: list[int] = []  # of what was made, in which order rows have it
+    begins = [sum(lengths[:r]) for r in range(n_rows)]
     for t in range(max(lengths, default=0)):
         kinds: dict[int, list[int]] = {}
         for r, n in enumerate(lengths):
             if t < n:
                 kinds.setdefault(min(firsts[r] + t, len(bodies) - 1), []).append(r)
         for kind, some in kinds.items():
-            at = torch.tensor(some, device=frames[0].device)
-            given = [x[:, t].index_select(0, at) for x in frames]
-            before = [torch.cat(parts) for parts in zip(*(rows[r] for r in some))]
-            ys, after = bodies[kind].run(given, before, weights, step.training)
-            for i, r in enumerate(some):
-                made[r].append([y[i : i + 1] for y in ys])
-                rows[r] = [s[i : i + 1] for s in after]
-    each = [y for row in made for y in row]
-    outputs = tuple(torch.cat(ys) for ys in zip(*each)) if each else _nothing(step)
-    return outputs, tuple(torch.cat(parts) for parts in zip(*rows))
+            given = [x[:, t] for x in frames]
+            if len(some) == n_rows:
+                ys, after = bodies[kind].run(given, after, weights, step.training)
+            else:
+                at = torch.tensor(some, device=frames[0].device)
+                given, before = ([x.index_select(0, at) for x in of] for of in (given, after))
+                ys, own = bodies[kind].run(given, before, weights, step.training)
+                after = [s.index_copy(0, at, part) for s, part in zip(after, own)]
+            made.append(ys)
+            places += [begins[r] + t for r in some]
+    if not made:
+        return _nothing(step), tuple(after)
+    order = torch.tensor(sorted(range(len(places)), key=places.__getitem__), device=frames[0].device)
+    return tuple(torch.cat(ys).index_select(0, order) for ys in zip(*made)), tuple(after)

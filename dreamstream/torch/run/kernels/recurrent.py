@@ -263,7 +263,17 @@ CELLS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-@framewise("lstm_cell", "gru_cell", "rnn_cell")
+def _cell_alone(step: Step, weights: Sequence[Any]) -> Callable[..., Any] | None:
+    """Return torch's own cell for frames of rows with a state, where no bias is missing."""
+    n_states = 2 if step.name == "lstm_cell" else 1
+    if len(step.ranks) != 1 + n_states or set(step.ranks) != {1} or None in weights[:4] or len(weights) != 4:
+        return None
+    own = CELLS.get(step.attributes.get("nonlinearity", step.name))
+    run = own or (lambda x, h, c, *weights: torch.lstm_cell(x, (h, c), *weights))
+    return lambda step, x, *given: run(x, *given) if x.dim() == 2 else cell(step, x, *given)
+
+
+@framewise("lstm_cell", "gru_cell", "rnn_cell", alone=_cell_alone)
 def cell(step: Step, *given: Tensor | None) -> Tensor | tuple[Tensor, ...]:
     """Return every frame's h, and of an LSTM c, from its own before, or from zeros."""
     n_values = len(step.ranks)

@@ -122,9 +122,9 @@ State = tuple[Tensor, ...]
 #: convolutions, an evaluation may lay windows side by side for it.
 Seen = tuple[Any, int, float, Callable[..., Tensor]]
 Sees = Callable[[Step, Sequence[Any]], Seen]
-#: ``fn(frames (B, n, *features), lengths (B,), weights, state) -> (values of output 0, state)``; the lengths
-#: are None where all rows have n frames.
-Onwards = Callable[[Tensor, "Tensor | None", Sequence[Any], Sequence[Tensor]], tuple[Tensor, Sequence[Tensor]]]
+#: ``fn(frames (B, n, *features), lengths (B,), weights, state) -> (values of output 0, state)``; the lengths are
+#: None where all rows have n frames. With `Kernel.all_outputs` frames and values are lists, and all rows have n.
+Onwards = Callable[[Any, "Tensor | None", Sequence[Any], Sequence[Tensor]], tuple[Any, Sequence[Tensor]]]
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,10 @@ class Kernel:
     alone : callable or None
         ``fn(step, weights)`` gives a framewise kernel that serves in a call, where windows are of one frame.
     onwards : callable or None
-        ``fn(step, weights)`` gives what a kernel that carries does where no stream begins or ends, if it sees the
-        new frames of one input alone; see `Onwards`.
+        ``fn(step, weights)`` gives what a kernel that carries does where no stream begins or ends, if it sees new
+        frames alone, else None; see `Onwards`.
+    all_outputs : bool
+        Whether `onwards` takes all inputs, and gives all outputs, which have equally many frames.
     sees : callable or None
         ``fn(step, weights)`` says what a windowed kernel of one input does; see `Seen`.
     shift : callable or None
@@ -162,7 +164,8 @@ class Kernel:
     carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None
     repeats: int | Callable[[Step, Sequence[Tensor | None]], int] = 0
     alone: Callable[[Step, Sequence[Any]], Callable[..., Any] | None] | None = None
-    onwards: Callable[[Step, Sequence[Any]], Onwards] | None = None
+    onwards: Callable[[Step, Sequence[Any]], Onwards | None] | None = None
+    all_outputs: bool = False
     sees: Sees | None = None
     shift: Callable[[dict[str, Any]], int | None] | None = None
 

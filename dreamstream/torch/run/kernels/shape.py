@@ -27,6 +27,8 @@ def _behind(lead: int, order: tuple[int, ...]) -> tuple[int, ...]:
 def narrow(step: Step, x: Tensor) -> Tensor:
     """Return part of a feature axis, or every step-th element of it."""
     a = step.attributes
+    if a["step"] == 1:
+        return x.narrow(a["axis"] - step.ranks[0], a["start"], a["length"])
     behind = (slice(None),) * (step.ranks[0] - a["axis"] - 1)
     kept = (..., slice(a["start"], a["start"] + a["length"], a["step"]), *behind)
     return x[kept]
