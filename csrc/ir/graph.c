@@ -161,7 +161,7 @@ static ds_status round_weight(const ds_allocator *allocator, void *to, const ds_
 
 static void widen(void *to, const ds_weight *weight)
 {
-    const ds_elements *const from = &weight->narrow;
+    const ds_narrow_data *const from = &weight->narrow;
     ds_widen(from->stored, from->data, weight->n_bytes / sizeof(float), from->scales, from->n_runs,
              from->n_scales, to);
 }
@@ -183,7 +183,7 @@ ds_status ds_weight_make(const ds_allocator *allocator, const ds_weight *weight,
 }
 
 /* Whether elements of the graph's file are those that the operator stores of its weight i. */
-static bool stays_narrow(const ds_op *op, int i, const ds_elements *narrow)
+static bool stays_narrow(const ds_op *op, int i, const ds_narrow_data *narrow)
 {
     const ds_signature scales = ds_op_scales(op, i);
     const size_t n_runs = (size_t)scales.shape[0];

@@ -9,12 +9,12 @@
 #include "ops/op.h"
 
 /* Where the numbers of a weight lie that is stored narrow. */
-typedef struct ds_elements {
+typedef struct ds_narrow_data {
     const void *data; /* NULL: nowhere */
     ds_stored stored;
     const float *scales; /* in int8: [n_runs][n_scales] */
     size_t n_runs, n_scales;
-} ds_elements;
+} ds_narrow_data;
 
 typedef struct ds_weight {
     void *data;      /* NULL where absent; never written to */
@@ -25,7 +25,7 @@ typedef struct ds_weight {
     bool lent;     /* they are the caller's, until a plan is made */
     /* They are not yet the numbers that the operator stores: ds_weight_make rounds them, or widens those of `narrow`. */
     bool unmade;
-    ds_elements narrow;
+    ds_narrow_data narrow;
     const ds_signature *signature;
     const struct ds_weight *next; /* of those with names, in its chain */
 } ds_weight;
@@ -35,7 +35,7 @@ typedef struct ds_node_names {
     const char *path;           /* of its module, "encoder.conv"; "" for the outermost */
     const char *const *weights; /* one per weight, NULL where it has none; or NULL */
     ds_narrowing how;           /* as far as the operator takes it (ds_op_store) */
-    const ds_elements *narrow;  /* one per weight: the same numbers in the graph's file; or NULL */
+    const ds_narrow_data *narrow;  /* one per weight: the same numbers in the graph's file; or NULL */
     bool lent; /* the caller keeps the data until a plan is made of the graph, or it is destroyed */
 } ds_node_names;
 

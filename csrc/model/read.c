@@ -123,12 +123,12 @@ static ds_status find_scales(reader *r, const ds_tensor_view **scales, const ds_
 }
 
 /* A narrow tensor's elements as floats, and where they lie. */
-static ds_status widen(reader *r, const void **data, ds_elements *narrow, const ds_tensor_view *t,
+static ds_status widen(reader *r, const void **data, ds_narrow_data *narrow, const ds_tensor_view *t,
                        ds_stored stored, ds_json_value value)
 {
     const ds_tensor_view *of = NULL;
     float *to;
-    *narrow = (ds_elements){.data = t->data, .stored = stored, .n_runs = 1};
+    *narrow = (ds_narrow_data){.data = t->data, .stored = stored, .n_runs = 1};
     if (stored == DS_STORED_INT8) {
         DS_TRY(find_scales(r, &of, t, value));
         narrow->scales = of->data;
@@ -142,12 +142,12 @@ static ds_status widen(reader *r, const void **data, ds_elements *narrow, const 
 }
 
 static ds_status read_weight(reader *r, ds_signature *signature, const void **data,
-                             ds_elements *narrow_data, const char **name, ds_stored *stored,
+                             ds_narrow_data *narrow_data, const char **name, ds_stored *stored,
                              ds_json_value value)
 {
     *signature = (ds_signature){.rate = {0, 1}};
     *data = NULL;
-    *narrow_data = (ds_elements){.data = NULL};
+    *narrow_data = (ds_narrow_data){.data = NULL};
     *name = NULL;
     if (ds_json_kind_of(value) == DS_JSON_NULL)
         return DS_OK;
@@ -183,7 +183,7 @@ typedef struct node_text {
     int inputs[DS_MAX_INPUTS];
     ds_signature weights[DS_MAX_WEIGHTS];
     const void *data[DS_MAX_WEIGHTS];
-    ds_elements narrow[DS_MAX_WEIGHTS];
+    ds_narrow_data narrow[DS_MAX_WEIGHTS];
     const char *names[DS_MAX_WEIGHTS];
     const char *path;
     size_t n_attrs, n_inputs, n_weights;
@@ -266,7 +266,7 @@ static ds_status check_stored(reader *r, const ds_node *node, const node_text *n
         if (w->data == NULL || stored == DS_STORED_WIDE)
             continue;
         const size_t n_floats = w->n_bytes / sizeof(float);
-        const ds_elements *from = &w->narrow;
+        const ds_narrow_data *from = &w->narrow;
         float *rounded;
         DS_PUSH(&r->numbers, rounded, n_floats + from->n_runs * from->n_scales);
         if (w->unmade)
