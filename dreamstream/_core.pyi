@@ -463,11 +463,16 @@ def callee(
     converted: type,
     stand_ins: dict[int, Any],
     direct: dict[Any, Callable[[Any], Any]],
+    builtins: dict[Any, Any],
+    awaited: set[str],
     otherwise: Callable[[Any], Any],
     f: Any,
     /,
 ) -> Any:
     """Return what `Callees.of` does, by ``otherwise(f)`` where it isn't known yet."""
+
+def truth(otherwise: Callable[[Any], Any], x: Any, /) -> Any:
+    """Return what `Hooks.test` does, by ``otherwise(x)`` where that isn't plain."""
 
 def differing(now: list[Any], then: list[Any], versions: bytearray = ..., /) -> list[int]:
     """Return where containers no longer hold the very objects that they held, None standing for nothing.

@@ -155,8 +155,11 @@ static PyMethodDef methods[] = {
      "draws(keys, first, n, width): numbers in [0, 1) by key, frame and place."},
     {"joined", ds_joined, METH_O, "joined(arrays): a new array of them end to end, in C order."},
     {"callee", (PyCFunction)(void (*)(void))ds_callee, METH_FASTCALL,
-     "callee(known, converted, stand_ins, direct, otherwise, f): what a tracer calls in f's "
-     "place."},
+     "callee(known, converted, stand_ins, direct, builtins, awaited, otherwise, f): what a tracer "
+     "calls in f's place."},
+    {"truth", (PyCFunction)(void (*)(void))ds_truth, METH_FASTCALL,
+     "truth(otherwise, x): x where it is True or False, None of Python's own numbers, texts and "
+     "containers, else otherwise(x)."},
     {"differing", ds_differing, METH_VARARGS,
      "differing(now, then, versions): which containers no longer hold the very objects that they "
      "held."},

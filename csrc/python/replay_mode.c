@@ -54,6 +54,41 @@ static PyObject *shape_of(const replay_object *r, PyObject *func, PyObject *x)
     return out;
 }
 
+/* Whether an argument is a plain tensor, a number or the like, or a list of such; -1 with an exception. */
+static int is_plain(const replay_object *r, PyObject *x)
+{
+    PyObject *kind = (PyObject *)Py_TYPE(x);
+    if (PyLong_CheckExact(x) || PyFloat_CheckExact(x) || PyBool_Check(x))
+        return 1;
+    if (PyTuple_CheckExact(x) || PyList_CheckExact(x)) {
+        int all = 1;
+        for (Py_ssize_t i = 0; all == 1 && i < PySequence_Fast_GET_SIZE(x); i++)
+            all = is_plain(r, PySequence_Fast_GET_ITEM(x, i));
+        return all;
+    }
+    const int is_tensor = PySet_Contains(of(r, TENSORS), kind);
+    return is_tensor ? is_tensor : PySet_Contains(of(r, ATOMS), kind);
+}
+
+/* What a function of torch that only computes gives of plain tensors, while nobody notes what is computed; NULL where it
+ * is not known as such, or with an exception. */
+static PyObject *computed(const replay_object *r, PyObject *forward, PyObject *func, PyObject *args,
+                          PyObject *kwargs)
+{
+    PyObject *entry = slot(r, forward, S_FORWARD_entry);
+    if (!entry || !PyObject_TypeCheck(entry, (PyTypeObject *)of(r, CALL)) ||
+        slot(r, entry, S_CALL_recording) != Py_None ||
+        slot(r, forward, S_FORWARD_gradients) != Py_None ||
+        slot(r, forward, S_FORWARD_drawn) != Py_None ||
+        PyDict_Contains(kwargs, r->names[N_out]) || PySet_Contains(of(r, COMPUTES), func) != 1)
+        return NULL;
+    PyObject *name, *value;
+    int plain = is_plain(r, args);
+    for (Py_ssize_t at = 0; plain == 1 && PyDict_Next(kwargs, &at, &name, &value);)
+        plain = is_plain(r, value);
+    return plain == 1 ? PyObject_Call(func, args, kwargs) : NULL;
+}
+
 /* The forward that is running, or None. */
 static PyObject *running(const replay_object *r)
 {
@@ -95,6 +130,8 @@ PyObject *ds_replay_mode(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
             out = shape_of(r, args[FUNCTION], PyTuple_GET_ITEM(given, 0));
         if (named && has_streams && !out && !PyErr_Occurred())
             out = again(r, args[MODE], args[FUNCTION], given, named);
+        else if (named && !has_streams)
+            out = computed(r, args[MODE], args[FUNCTION], given, named);
         Py_XDECREF(named);
     }
     if (out || PyErr_Occurred())

@@ -8,6 +8,7 @@ gradients. What the native front end does not know does not stream, and says so 
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -87,8 +88,11 @@ from .names import (
 )
 from .places import Anew, recorded, repeated
 from .recordings import handled, looked_at, noted, same
-from .replay import REPLAY, Repeats
+from .replay import COMPUTES, REPLAY, Repeats
 from .running import RUNNING
+
+
+_BUILTINS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType)
 
 
 class Forward(Repeats, TorchFunctionMode):
@@ -148,6 +152,8 @@ class Forward(Repeats, TorchFunctionMode):
         if self.drawn is None and "out" not in kwargs and only_computes(func):
             if func.__name__ in MAKE_NUMBERS:
                 looked_at(*args[:1])
+            elif type(func) in _BUILTINS:
+                COMPUTES.add(func)
             return noted(func, *args, **kwargs)
         if self.held is not None and writes(func.__name__, kwargs):
             looked_at()  # a layer that writes is none that can be repeated

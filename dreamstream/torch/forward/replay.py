@@ -58,10 +58,13 @@ class Repeats:
     __slots__ = ("_parameters", "depth", "drawn", "entry", "gradients", "watching")
 
 
+#: Builtin functions of torch's that were seen to do nothing but compute: of plain tensors no mode need be asked.
+COMPUTES: set[Any] = set()
+
 REPLAY = _core.Replay(
     SHELL, NativeStream, Edge, Line, Replayed, Repeats, Place,
     ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)), STAND_IN.as_subclass,
-    without_functions, torch.is_grad_enabled, key_of_size, RUNNING, n_modes, SHAPE,
+    without_functions, torch.is_grad_enabled, key_of_size, RUNNING, n_modes, SHAPE, COMPUTES,
 )  # fmt: skip
 
 #: What torch asks of a forward, a mode: what is done again runs no function of Python.
