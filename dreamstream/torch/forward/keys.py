@@ -32,7 +32,8 @@ ATOMS = frozenset((
 
 SIZES = frozenset((TorchLength, TorchBatch, TorchBatchLength))
 _POSITIONS = frozenset((Deferred, Symbolic))
-_OF_LENGTHS = SIZES | _POSITIONS | {Scores, Complex}
+_DEFERRED = _POSITIONS | {Scores}
+_OF_LENGTHS = SIZES | _DEFERRED | {Complex}
 
 
 class Asked(NamedTuple):
@@ -102,7 +103,7 @@ def key_of_size(
     try:
         tokens.append(x)
         key: tuple[Any, ...]
-        if kind in _POSITIONS:
+        if kind in _DEFERRED:
             facts, edges_within = facts_of(x)
             key, own = (facts,), [*edges_within]
         elif kind is Complex:

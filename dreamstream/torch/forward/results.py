@@ -40,9 +40,11 @@ class Results:
         self._edges = recording.numbers()
         self._values = recording._values
         self._inputs = recording.asked.streams
+        self._sources = [*self._inputs, *(of[2]._inner for of in recording.converted)]
         self._given = recording._edges
         self._tokens: list[Any] = recording.asked.tokens
         self._tensors = recording.asked.tensors
+        self._held = recording.asked.by_identity
         self._reads = recording.reads
 
     def form(self, out: Any) -> Any:
@@ -65,7 +67,7 @@ class Results:
         out = []
         for x, wanted, stream in found:
             paths = [(i, *path) for i, given in enumerate(self._tokens) for path in paths_to(x, given)]
-            out += [(path, wanted, (*self._seen(stream._inner), None)) for path in paths]
+            out.append((paths, wanted, (*self._seen(stream._inner), None)))
         return out
 
     def _of_stream(self, x: Any) -> Any:
@@ -84,7 +86,7 @@ class Results:
         if type(x) is Complex:
             at = self._index(x)
             return partial(_complex, [*map(self._of_stream, parts_of(x))]) if at is None else partial(_token, at)
-        if type(x) is not NativeStream or x.alike[0] is not None:
+        if type(x) is not NativeStream:
             raise Unknown
         if "edge" not in vars(x) and (last := x._ends) is not None:
             if x._view is not last or not last.is_once or last.given is not None:
@@ -96,8 +98,13 @@ class Results:
         for i, own in enumerate(self._inputs):
             if own is x:  # or has become what was written into it
                 return partial(_given, i) if x.edge is self._given[i] else (*self._seen(x), None)
-        shared = writing.shared(x, [*self._inputs, *(y for y in self._outputs if y is not x)])
-        if shared is NotImplemented or (shared is not None and max(shared[0]) >= len(self._inputs)):
+        if (constant := x.alike[1]) is not None:
+            if all(t is not constant.torch for t in self._held):
+                raise Unknown
+            return partial(_alike, self._seen(x), constant)
+        others = [y for y in self._outputs if all(y is not own for own in self._sources)]
+        shared = writing.shared(x, [None if y is x else y for y in (*self._sources, *others)])
+        if shared is NotImplemented or (shared is not None and max(shared[0]) >= len(self._sources)):
             raise Unknown
         return (*self._seen(x), shared if shared is None else self._shared(shared))
 
@@ -140,7 +147,7 @@ class _Shared:
     Parameters
     ----------
     at : list of int
-        Which streams' memory: one where it is certain.
+        Which streams' memory: one where it is certain. What positions have become comes behind those that were given.
     how : (method, put) or None
         How the result is taken of it; None where it isn't certain that they share memory.
     given : callable or None
@@ -209,6 +216,15 @@ def _constant(
     return StreamTensor.shell(edges[0].entry.library.of_batch(own, axis, rows(edges, tokens), fresh))
 
 
+def _alike(
+    of: tuple[int, Any, Any], constant: Any, edges: list[Any], values: list[Any], streams: Any, tokens: Any
+) -> Any:
+    """Return a constant that every frame has, as a stream."""
+    out = _stream(edges, values, of)
+    out.alike = out.edge, constant
+    return StreamTensor.shell(out)
+
+
 def _made(
     of: tuple[int, Any, Any], make: Any, edges: list[Any], values: list[Any], streams: Any, tokens: Any
 ) -> Any:
@@ -231,13 +247,16 @@ def asking(form: Any, *given: Any) -> Any:
 def converting(form: Any, found: list[Any], edges: list[Any], values: Any, streams: Any, tokens: list[Any]) -> Any:
     """Return a result, and let positions that were given be the streams that they have become."""
     edges[0].entry.has_converted = True
-    for (at, *path), wanted, seen in found:
-        x = tokens[at]
-        for step in path:
-            x = step(x)
-        known = x.__dict__.setdefault("_streams", {})
-        known[edges[0].entry, wanted] = REPLAY.result(seen, edges, values, streams, tokens)
-    return REPLAY.result(form, edges, values, streams, tokens)
+    sources = [*streams]
+    for paths, wanted, seen in found:
+        stream = REPLAY.result(seen, edges, values, streams, tokens)
+        sources.append(stream._inner)
+        for at, *path in paths:
+            x = tokens[at]
+            for step in path:
+                x = step(x)
+            x.__dict__.setdefault("_streams", {})[edges[0].entry, wanted] = stream
+    return REPLAY.result(form, edges, values, sources, tokens)
 
 
 def _several(kind: Any, parts: list[Any], *given: Any) -> Any:
