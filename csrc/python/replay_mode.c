@@ -37,16 +37,24 @@ static PyObject *again(const replay_object *r, PyObject *forward, PyObject *func
     return out;
 }
 
-/* The shape of a stream, where a function is the attribute's; NULL where it isn't, with or without an exception. */
-static PyObject *shape_of(const replay_object *r, PyObject *func, PyObject *x)
+/* The shape of a stream, or the type of its elements, where a function is the attribute's; NULL where it isn't, with or
+ * without an exception. */
+static PyObject *attribute_of(const replay_object *r, PyObject *func, PyObject *x)
 {
-    PyObject *shape = of(r, SHAPE), *out = NULL;
-    if (!is_of(r, x, SHELL) || Py_TYPE(func) != Py_TYPE(shape) ||
-        PyObject_RichCompareBool(func, shape, Py_EQ) != 1)
+    if (!is_of(r, x, SHELL) || Py_TYPE(func) != Py_TYPE(of(r, SHAPE)))
         return NULL;
-    PyObject *inner = get(r, x, N__inner);
-    if (inner && is_of(r, inner, STREAM))
+    const bool of_shape = PyObject_RichCompareBool(func, of(r, SHAPE), Py_EQ) == 1;
+    if (!of_shape && PyObject_RichCompareBool(func, of(r, DTYPE), Py_EQ) != 1)
+        return NULL;
+    PyObject *inner = get(r, x, N__inner), *out = NULL;
+    if (inner && is_of(r, inner, STREAM) && of_shape)
         out = get(r, inner, N_shape);
+    else if (inner && is_of(r, inner, STREAM)) {
+        PyObject *value = own(r, inner, N_value);
+        if (value && PySet_Contains(of(r, TENSORS), (PyObject *)Py_TYPE(value)) == 1)
+            out = get(r, value, N_dtype);
+        Py_XDECREF(value);
+    }
     /* what fails does so anew, where it is known what that means */
     if (!out && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
         PyErr_Clear();
@@ -127,7 +135,7 @@ PyObject *ds_replay_mode(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[TYPES]) && !has_streams; i++)
             has_streams = PyTuple_GET_ITEM(args[TYPES], i) == of(r, SHELL);
         if (named && has_streams && PyTuple_GET_SIZE(given) == 1)
-            out = shape_of(r, args[FUNCTION], PyTuple_GET_ITEM(given, 0));
+            out = attribute_of(r, args[FUNCTION], PyTuple_GET_ITEM(given, 0));
         if (named && has_streams && !out && !PyErr_Occurred())
             out = again(r, args[MODE], args[FUNCTION], given, named);
         else if (named && !has_streams)

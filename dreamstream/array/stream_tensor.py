@@ -271,13 +271,10 @@ class StreamTensor(OfStreams, Tensor):
         """Sizes of the padded tensor; inside a forward B and L are tokens."""
         of = self._alike if getattr(self._view, "waits", False) else self
         if (edge := of.edge) is not None:
-            features, library = of.features, edge.entry.library
-            return Shape(
-                [
-                    features[d] if d.__class__ is int else library.length(edge) if d == "L" else of._token(d)
-                    for d in self.dims
-                ]
-            )
+            features, sizes = of.features, list[Any]()
+            for d in self.dims:
+                sizes.append(features[d] if d.__class__ is int else of._token(d))
+            return Shape(sizes)
         width = self.meta.max_length
         sizes = {"B": len(self.meta), "L": width, "B_L": len(self.meta) * width}
         return tuple(sizes[d] if isinstance(d, str) else self.features[d] for d in self.dims)

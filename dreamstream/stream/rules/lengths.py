@@ -113,6 +113,14 @@ class Length(Bits):
                 return number
         return out
 
+    def _changed(self, terms: tuple[tuple[int, Atom], ...], plus: int) -> Any:
+        """Return a sum of as many different lengths, that is as little a number as this one."""
+        if not -_INT64 < plus < _INT64 or not all(-_INT64 < c < _INT64 for c, _ in terms):
+            self._misuse("changed by so much")
+        out = object.__new__(type(self))
+        out.edge, out.terms, out.plus = self.edge, terms, plus
+        return out
+
     # ------------------------------------------------------------------ arithmetic
     def _integer(self, op: str, value: object) -> int:
         try:
@@ -121,6 +129,8 @@ class Length(Bits):
             self._misuse(f"combined by {op} with {type(value).__name__} (only with integers)")
 
     def _sum(self, other: object, sign: int, op: str) -> Any:
+        if type(other) is int:
+            return self._changed(self.terms, self.plus + sign * other)
         if isinstance(other, (Comparison, Quotient)) or _of_positions(other) or self._is_number_beside(other):
             return NotImplemented
         if isinstance(other, Length):
@@ -148,9 +158,13 @@ class Length(Bits):
         return (-self)._sum(other, 1, "-")
 
     def _times(self, c: int) -> Any:
-        return self if c == 1 else self._of([(k * c, a) for k, a in self.terms], self.plus * c)
+        if not c:
+            return 0
+        return self if c == 1 else self._changed(tuple([(k * c, a) for k, a in self.terms]), self.plus * c)
 
     def __mul__(self, other: object) -> Any:
+        if type(other) is int:
+            return self._times(other)
         if isinstance(other, BatchSize):
             return self.edge.entry.library.joined(self, other.times)
         if isinstance(other, Comparison) or _of_positions(other) or self._is_number_beside(other):
@@ -174,7 +188,7 @@ class Length(Bits):
     def __floordiv__(self, other: object) -> Any:
         c = self._divisor("//", other)
         if all(k % c == 0 for k, _ in self.terms):
-            return self._of([(k // c, a) for k, a in self.terms], self.plus // c)
+            return self._changed(tuple([(k // c, a) for k, a in self.terms]), self.plus // c)
         if all(k < 0 for k, _ in self.terms):  # -(x // c) = (-x + c - 1) // c
             return -((-self + (c - 1)) // c)
         (k, inner), *more = self.terms
@@ -224,14 +238,14 @@ class Length(Bits):
     # ------------------------------------------------------------------ comparisons
     def compare(self, other: object, relation: str) -> Any:
         """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""
-        if hasattr(other, "loop") or _of_positions(other):  # these know what they are compared with
+        if type(other) is not int and (hasattr(other, "loop") or _of_positions(other)):  # these know what they are compared with
             return NotImplemented
         if isinstance(other, Quotient):
             return (self * other.by).compare(other.over, relation)
         kind = type(other).__name__
         if not isinstance(other, (Token, int)) and hasattr(other, "item"):
             other = other.item()  # a tensor's only number
-        if not isinstance(other, Length):
+        if not isinstance(other, Length) and type(other) is not int:
             try:
                 other = None if isinstance(other, Token) else as_int(other, "what a length is compared with")
             except DTypeError:
@@ -448,8 +462,12 @@ _STEPS: dict[str, Callable[[Any, int], Any]] = {
 }  # fmt: skip
 
 
+def _comparing(relation: str) -> Callable[[Length, Any], Any]:
+    return lambda self, other: self.compare(other, relation)
+
+
 for _name in RELATIONS:
-    setattr(Length, f"__{_name}__", partialmethod(Length.compare, relation=_name))
+    setattr(Length, f"__{_name}__", _comparing(_name))
 Length.__hash__ = Token.__hash__  # type: ignore[method-assign]
 
 
