@@ -146,7 +146,9 @@ static int add(asked *a, PyObject *x)
     if (kind == of(a->r, SHELL)) {
         PyObject *inner = get(a->r, x, N__inner);
         const bool is_stream = inner && (PyObject *)Py_TYPE(inner) == of(a->r, STREAM);
-        const int done = is_stream ? add_stream(a, inner) : inner ? add_other(a, inner) : FAILED;
+        int done = is_stream ? add_stream(a, inner) : inner ? UNKNOWN : FAILED;
+        if (done == UNKNOWN) /* what stands for a stream's last frames, or is none */
+            done = add_other(a, inner);
         Py_XDECREF(inner);
         return done;
     }

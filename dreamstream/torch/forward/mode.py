@@ -286,7 +286,7 @@ class Forward(Repeats, TorchFunctionMode):
         if name == "__getitem__":
             args = (args[0], with_numbers(self, args[1]))
         if name != "__setitem__" and (first := first_of(operands, meaning.name in ("cat", "stack"))) is not None:
-            return first.through(name, func, args, kwargs)
+            return repeated(self, func, args, kwargs, first.through, name, func, args, kwargs)
         if meaning.name in WRITERS or (writes_into and (meaning.shares or is_view(args))):
             if meaning.shares or self.entry.courses is None or not takes_copy(args, kwargs):
                 return self._anew(func, meaning, args, kwargs)

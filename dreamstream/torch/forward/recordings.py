@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ...array.deferred import Deferred
+from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...stream.context import Context, declared_here
 from ...stream.course import Recording
@@ -20,7 +21,7 @@ from ...stream.rules.sums import Unknown
 from ...stream.tree import leaves, map_leaves
 from ..run.kernels import attention
 from ..tensor.stream_tensor import StreamTensor
-from .keys import Asked, is_small
+from .keys import Asked, is_put_off, is_small
 from .replay import Place, leg_of
 from .results import Results, asking, converting
 
@@ -131,6 +132,8 @@ class Noted(Recording):
             return None
         if any(type(x) is not kind or vars(x) is not held for x, kind, held in self._before):
             return None  # what it was given has become another
+        if any(type(x) is NativeStream and not is_put_off(x) for x, _, _ in self._before):
+            return None  # last frames were computed, of which others have use
         asks = len(declared_here()[1]) > self._asked_before
         func = self.asked.key[0]
         if asks and not (type(func) is tuple and isinstance(func[-1], Context)):
