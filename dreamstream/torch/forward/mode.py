@@ -288,7 +288,7 @@ class Forward(Repeats, TorchFunctionMode):
         if name != "__setitem__" and (first := first_of(operands, meaning.name in ("cat", "stack"))) is not None:
             return repeated(self, func, args, kwargs, first.through, name, func, args, kwargs)
         if meaning.name in WRITERS or (writes_into and (meaning.shares or is_view(args))):
-            if meaning.shares or self.entry.courses is None or not takes_copy(args, kwargs):
+            if meaning.shares or self.entry.courses is None or not takes_copy(name, args, kwargs):
                 return self._anew(func, meaning, args, kwargs)
             looked_at()  # as below
             whole = repeated(self, (func, "apart"), args, kwargs, written_apart, self, func, meaning, args, kwargs)
