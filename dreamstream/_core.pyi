@@ -388,8 +388,10 @@ class Replay:
         Holds the forward that is running, or None.
     modes : callable
         Says how many modes torch has.
-    shape : callable
-        What torch asks a mode about where it is asked for a shape.
+    shape, dtype : callable
+        What torch asks a mode about where it is asked for a shape, and for the type of elements.
+    computes : set of callable
+        Functions of torch that do nothing but compute.
     """
 
     def __new__(
@@ -410,6 +412,8 @@ class Replay:
         running: ContextVar[Any],
         modes: Callable[[], int],
         shape: Any,
+        dtype: Any,
+        computes: set[Any],
         /,
     ) -> Replay: ...
     def call(self, forward: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:

@@ -32,8 +32,7 @@ static PyObject *of_function(PyObject *known, PyObject *converted, PyObject *f)
 static PyObject *of_method(PyObject *known, PyObject *converted, PyObject *f)
 {
     PyObject *function = PyMethod_GET_FUNCTION(f);
-    PyObject *inner =
-        PyFunction_Check(function) ? of_function(known, converted, function) : NULL;
+    PyObject *inner = PyFunction_Check(function) ? of_function(known, converted, function) : NULL;
     PyObject *out = inner == function ? Py_NewRef(f)
                     : inner           ? PyMethod_New(inner, PyMethod_GET_SELF(f))
                                       : NULL;

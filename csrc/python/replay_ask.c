@@ -65,8 +65,7 @@ static int is_none_drawn(const asked *a, PyObject *x)
 static bool is_of_call(const asked *a, PyObject *x)
 {
     PyObject *edge = is_of(a->r, x, STREAM) ? own(a->r, x, N_edge) : Py_NewRef(x);
-    const bool is =
-        edge && is_of(a->r, edge, EDGE) && slot(a->r, edge, S_EDGE_entry) == a->entry;
+    const bool is = edge && is_of(a->r, edge, EDGE) && slot(a->r, edge, S_EDGE_entry) == a->entry;
     PyErr_Clear();
     Py_XDECREF(edge);
     return is;

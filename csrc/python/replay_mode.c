@@ -87,8 +87,8 @@ static PyObject *computed(const replay_object *r, PyObject *forward, PyObject *f
     if (!entry || !PyObject_TypeCheck(entry, (PyTypeObject *)of(r, CALL)) ||
         slot(r, entry, S_CALL_recording) != Py_None ||
         slot(r, forward, S_FORWARD_gradients) != Py_None ||
-        slot(r, forward, S_FORWARD_drawn) != Py_None ||
-        PyDict_Contains(kwargs, r->names[N_out]) || PySet_Contains(of(r, COMPUTES), func) != 1)
+        slot(r, forward, S_FORWARD_drawn) != Py_None || PyDict_Contains(kwargs, r->names[N_out]) ||
+        PySet_Contains(of(r, COMPUTES), func) != 1)
         return NULL;
     PyObject *name, *value;
     int plain = is_plain(r, args);

@@ -49,8 +49,8 @@ class Facts(dict[str, Any]):
 def facts_of(x: Any) -> tuple[Facts, list[Any]]:
     """Return what is known of a deferred value, or of scores, and the edges whose lengths are in it, in order.
 
-    Among these are the queries, streams, of a product with a table by distance, each behind its edge, and the queries
-    and keys of scores.
+    Among these are the queries, streams, of a product with a table by distance, each behind its edge, and the
+    queries and keys of scores.
 
     Raises
     ------

@@ -238,8 +238,8 @@ class Length(Bits):
     # ------------------------------------------------------------------ comparisons
     def compare(self, other: object, relation: str) -> Any:
         """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""
-        if type(other) is not int and (hasattr(other, "loop") or _of_positions(other)):  # these know what they are compared with
-            return NotImplemented
+        if type(other) is not int and (hasattr(other, "loop") or _of_positions(other)):
+            return NotImplemented  # these know what they are compared with
         if isinstance(other, Quotient):
             return (self * other.by).compare(other.over, relation)
         kind = type(other).__name__

@@ -126,8 +126,8 @@ def is_view(args: tuple[Any, ...]) -> bool:
 def takes_copy(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a copy of what is written into can be written into instead.
 
-    So it is where frames meet frames, numbers and tensors, where masks or scores meet these, or each other, and where
-    a part of a tensor of one number is assigned.
+    So it is where frames meet frames, numbers and tensors, where masks or scores meet these, or each other, and
+    where a part of a tensor of one number is assigned.
     """
     found: list[Any] = leaves((args, kwargs))
     if not args or type(args[0]) is not SHELL or not all(type(x) in _WRITTEN for x in found):

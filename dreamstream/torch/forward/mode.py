@@ -91,7 +91,7 @@ from .recordings import handled, looked_at, noted, same
 from .replay import COMPUTES, REPLAY, Repeats
 from .running import RUNNING
 
-
+#: The kinds of torch's functions that Python can't replace.
 _BUILTINS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType)
 
 

@@ -99,8 +99,10 @@ def recorded(
         courses[key] = Anew(16)
         key = (_with_numbers(recording.asked), *key[1:])
     courses[key] = place
-    if type(key[0]) is tuple and isinstance(key[0][-1], Context) and not (recording.asks or recording.read):
-        courses[key[0][0], *key[1:]] = place  # it is the same in every context
+    known_as, *others = key
+    if type(known_as) is tuple and isinstance(known_as[-1], Context) and not (recording.asks or recording.read):
+        key = (known_as[0], *others)  # it is the same in every context
+        courses[key] = place
     return out
 
 

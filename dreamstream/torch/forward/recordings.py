@@ -103,7 +103,9 @@ class Noted(Recording):
         self.converted: list[tuple[Any, Any, Any]] = []
         self.handled = False
         self.read = self.asks = False
-        self._before = [(x, type(x), vars(x)) for x in asked.tokens if not isinstance(x, Token)]
+        self._before: list[tuple[Any, type, Any]] = [
+            (x, type(x), vars(x)) for x in asked.tokens if not isinstance(x, Token)
+        ]
         self._asked_before = len(declared_here()[1])
         self._token: Any = None
 
@@ -137,7 +139,7 @@ class Noted(Recording):
             return None
         if any(type(x) is not kind or vars(x) is not held for x, kind, held in self._before):
             return None  # what it was given has become another
-        if any(type(x) is NativeStream and not is_put_off(x) for x, _, _ in self._before):
+        if any(kind is NativeStream and not is_put_off(x) for x, kind, _ in self._before):
             return None  # last frames were computed, of which others have use
         asks = self.asks = len(declared_here()[1]) > self._asked_before
         func = self.asked.key[0]

@@ -125,7 +125,8 @@ class Results:
     def _sharing(self, x: NativeStream) -> Any:
         """Return what notes whose memory a result shares; None where it shares none's."""
         others = [y for y in self._outputs if all(y is not own for own in self._sources)]
-        shared = writing.shared(x, [None if y is x else y for y in (*self._sources, *others)])
+        among: list[Any] = [None if y is x else y for y in (*self._sources, *others)]
+        shared = writing.shared(x, among)
         if shared is NotImplemented or (shared is not None and max(shared[0]) >= len(self._sources)):
             raise Unknown
         if shared is None:
@@ -168,7 +169,7 @@ class _Shared:
     Parameters
     ----------
     at : list of int
-        Which streams' memory: one where it is certain. What positions have become comes behind those that were given.
+        Which streams' memory: one where it is certain. Those that positions have become come last.
     how : (method, put) or None
         How the result is taken of it; None where it isn't certain that they share memory.
     given : callable or None

@@ -109,7 +109,7 @@ def _fold(
         return found, more[0] * kept + (wide - centre[:, None]).exp().sum(1)
     if not more:
         return (found,)
-    assert before is not None
+    assert before is not None and n is not None
     if not kind.startswith("arg"):
         return _shared(found, so_far, more[0], wide, valid(frames, n))
     hits = (every == found[:, None]) | ((every != every) & (found != found)[:, None])
