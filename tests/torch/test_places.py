@@ -95,47 +95,12 @@ def shifted(m, x):
     return (F.softmax(scores, -1) @ q).transpose(1, 2).reshape(B, L, 4)
 
 
-def written_scores(m, x):
-    """Masks and scores that are written into."""
-    y = x.transpose(1, 2)
-    at = torch.arange(y.shape[1])
-    hidden = at[None] > at[:, None]
-    hidden |= at[None] < at[:, None] - 3
-    scores = y @ m.linear(y).transpose(1, 2)
-    scores /= 2.0
-    scores.masked_fill_(hidden, -torch.inf)
-    return F.softmax(scores, -1) @ y
-
-
-def sinusoids(m, x):
-    """Positions that are assigned to every second feature of zeros."""
-    L, table = x.shape[2], torch.zeros(x.shape[2], 4)
-    angles = torch.arange(L).float()[:, None] * m.scale.flatten()[None, :2]
-    table[:, 0::2] = angles.sin()
-    table[:, 1::2] = angles.cos()
-    return x.transpose(1, 2) + table
-
-
-def turned_in_pairs(m, x):
-    """Pairs of features as complex numbers, times some that are computed of positions."""
-    angles = torch.outer(torch.arange(x.shape[2]).float(), m.scale.flatten()[:2])
-    y = m.linear(x.transpose(1, 2))
-    pairs = torch.view_as_complex(y.reshape(*y.shape[:-1], 2, 2))
-    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(2)
-
-
 def over_counts(m, x):
     """A cumulative norm, as those of separation networks are written."""
     L = x.shape[2]
     counts = torch.arange(4, 4 * (L + 1), 4, dtype=x.dtype).view(1, 1, -1).expand_as(x)
     x = m.conv(x)
     return (x.cumsum(2) / counts) * m.scale.expand_as(x).type(x.type())
-
-
-def differences(m, x):
-    """The first and last frames are repeated at the ends."""
-    y = torch.cat([x[..., :1], x, x[..., -1:]], 2)
-    return (y[..., 2:] - y[..., :-2]) * 0.5 + x - x[..., :1]
 
 
 #: Forwards, each with how many of its calls of torch may ask the native front end again.
@@ -161,11 +126,7 @@ FORWARDS = {
     "scores": (scored, 5),
     "turned by positions": (turned, 2),
     "a written mask": (written, 1),
-    "written scores": (written_scores, 0),
-    "sinusoids": (sinusoids, 0),
-    "turned in pairs": (turned_in_pairs, 0),
     "cumulative norms": (over_counts, 0),
-    "first and last frames": (differences, 0),
     "a table by distance": (shifted, 15),  # where no gradients are recorded 2
     "beside numbers that are drawn": (lambda m, x: (torch.rand(2), m.norm(m.conv(x)) * m.scale)[1], 0),
 }
@@ -327,19 +288,10 @@ def test_places_keep_nothing_of_a_call(name):
     assert sum(call() is not None for call in calls) <= 1
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "weights made anew",
-        "layers",
-        "a plane",
-        "recurrent",
-        "stacked",
-        "lanes",
-        "turned in pairs",
-        "cumulative norms",
-    ],
-)
+OF_LAYERS = ["weights made anew", "layers", "a plane", "recurrent", "stacked", "lanes", "cumulative norms"]
+
+
+@pytest.mark.parametrize("name", OF_LAYERS)
 def test_gradients_of_warm_calls(name):
     torch.manual_seed(0)
     model = Of(FORWARDS[name][0])
@@ -484,23 +436,6 @@ class LessTheFirst(torch.nn.Module):
         y.sub_(x[:, :1])
         z -= x[:, :1] * 2
         return y * z + seen.transpose(1, 2)
-
-
-@pytest.mark.parametrize("name", ["the whole", "a view between", "the frame"])
-def test_last_frames_follow_what_is_written(name):
-    def forward(m, x):
-        y = x * 1
-        of = y[..., 1:] if name == "a view between" else y
-        last = of[..., -1:]
-        (last if name == "the frame" else y).mul_(3)
-        return torch.cat([y[..., 1:], last], 2)
-
-    model, whole = Of(forward), torch.randn(2, 4, sum(CHUNKS))
-    want = model(whole)
-    ds.patch_module(model).online()
-    for _ in range(2):
-        got = streamed(model, whole, CHUNKS)
-        assert torch.equal(torch.cat(got["a"], -1), want[0]) and torch.equal(torch.cat(got["b"], -1), want[1])
 
 
 def test_a_first_frame_in_place():

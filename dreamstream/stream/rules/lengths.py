@@ -28,7 +28,7 @@ from .compare import Comparison, compared
 from .for_every_stream import Formula, constant, holds, stairs, total
 from .quotients import Quotient
 from .sizes import Edge, Rows, Token, Uncounted
-from .sums import edges_of, fact, origin_of, text_of
+from .sums import edges_of, fact, of_positions, origin_of, text_of
 
 __all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
 
@@ -100,13 +100,9 @@ class Length(Bits):
         merged: dict[Any, list[Any]] = {}
         for coefficient, atom in terms:
             merged.setdefault(_key(atom), [0, atom])[0] += coefficient
-        left = tuple([(c, a) for c, a in merged.values() if c])
-        if max(map(abs, [plus, *[c for c, _ in left]])) >= _INT64:
-            self._misuse("changed by so much")
-        if not left:
+        out = self._changed(tuple([(c, a) for c, a in merged.values() if c]), plus)
+        if not out.terms:
             return plus
-        out = object.__new__(type(self))
-        out.edge, out.terms, out.plus = self.edge, left, plus
         if out.may_cancel():
             number = out.fact("constant", constant)
             if number is not None:
@@ -131,7 +127,7 @@ class Length(Bits):
     def _sum(self, other: object, sign: int, op: str) -> Any:
         if type(other) is int:
             return self._changed(self.terms, self.plus + sign * other)
-        if isinstance(other, (Comparison, Quotient)) or _of_positions(other) or self._is_number_beside(other):
+        if isinstance(other, (Comparison, Quotient)) or of_positions(other) or self._is_number_beside(other):
             return NotImplemented
         if isinstance(other, Length):
             more = [(sign * c, a) for c, a in other.terms]
@@ -167,7 +163,7 @@ class Length(Bits):
             return self._times(other)
         if isinstance(other, BatchSize):
             return self.edge.entry.library.joined(self, other.times)
-        if isinstance(other, Comparison) or _of_positions(other) or self._is_number_beside(other):
+        if isinstance(other, Comparison) or of_positions(other) or self._is_number_beside(other):
             return NotImplemented
         if type(other) is list and other == [None]:
             return other * self
@@ -238,7 +234,7 @@ class Length(Bits):
     # ------------------------------------------------------------------ comparisons
     def compare(self, other: object, relation: str) -> Any:
         """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""
-        if type(other) is not int and (hasattr(other, "loop") or _of_positions(other)):
+        if type(other) is not int and (hasattr(other, "loop") or of_positions(other)):
             return NotImplemented  # these know what they are compared with
         if isinstance(other, Quotient):
             return (self * other.by).compare(other.over, relation)
@@ -448,11 +444,6 @@ def _key(atom: Atom) -> tuple[Any, ...]:
     return (atom.op, atom.by, atom.length.key()) if isinstance(atom, _Made) else ("L", atom.cid)
 
 
-def _of_positions(x: Any) -> bool:
-    """Whether something is computed of positions, which knows what lengths mean beside it."""
-    return hasattr(x._inner if hasattr(type(x), "_inner") else x, "library")
-
-
 def _at_least(n: Any, least: int) -> Any:
     return n.at_least(least) if isinstance(n, Length) else max(n, least)
 
@@ -462,12 +453,8 @@ _STEPS: dict[str, Callable[[Any, int], Any]] = {
 }  # fmt: skip
 
 
-def _comparing(relation: str) -> Callable[[Length, Any], Any]:
-    return lambda self, other: self.compare(other, relation)
-
-
 for _name in RELATIONS:
-    setattr(Length, f"__{_name}__", _comparing(_name))
+    setattr(Length, f"__{_name}__", lambda self, other, relation=_name: self.compare(other, relation))
 Length.__hash__ = Token.__hash__  # type: ignore[method-assign]
 
 
