@@ -87,13 +87,16 @@ static PyObject *computed(const replay_object *r, PyObject *forward, PyObject *f
     if (!entry || !PyObject_TypeCheck(entry, (PyTypeObject *)of(r, CALL)) ||
         slot(r, entry, S_CALL_recording) != Py_None ||
         slot(r, forward, S_FORWARD_gradients) != Py_None ||
-        slot(r, forward, S_FORWARD_drawn) != Py_None || PyDict_Contains(kwargs, r->names[N_out]) ||
-        PySet_Contains(of(r, COMPUTES), func) != 1)
+        slot(r, forward, S_FORWARD_drawn) != Py_None || PyDict_Contains(kwargs, r->names[N_out]))
         return NULL;
     PyObject *name, *value;
-    int plain = is_plain(r, args);
+    int plain = PySet_Contains(of(r, COMPUTES), func);
+    if (plain == 1)
+        plain = is_plain(r, args);
     for (Py_ssize_t at = 0; plain == 1 && PyDict_Next(kwargs, &at, &name, &value);)
         plain = is_plain(r, value);
+    if (plain < 0) /* what has no hash is not known, either */
+        PyErr_Clear();
     return plain == 1 ? PyObject_Call(func, args, kwargs) : NULL;
 }
 
