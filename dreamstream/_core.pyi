@@ -389,8 +389,10 @@ class Replay:
         Holds the forward that is running, or None.
     modes : callable
         Says how many modes torch has.
-    shape : callable
-        What torch asks a mode about where it is asked for a shape.
+    shape, dtype : callable
+        What torch asks a mode about where it is asked for a shape, and for the type of elements.
+    computes : set of callable
+        Functions of torch that do nothing but compute.
     """
 
     def __new__(
@@ -411,6 +413,8 @@ class Replay:
         running: ContextVar[Any],
         modes: Callable[[], int],
         shape: Any,
+        dtype: Any,
+        computes: set[Any],
         /,
     ) -> Replay: ...
     def call(self, forward: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
@@ -478,11 +482,16 @@ def callee(
     converted: type,
     stand_ins: dict[int, Any],
     direct: dict[Any, Callable[[Any], Any]],
+    builtins: dict[Any, Any],
+    awaited: set[str],
     otherwise: Callable[[Any], Any],
     f: Any,
     /,
 ) -> Any:
     """Return what `Callees.of` does, by ``otherwise(f)`` where it isn't known yet."""
+
+def truth(otherwise: Callable[[Any], Any], x: Any, /) -> Any:
+    """Return what `Hooks.test` does, by ``otherwise(x)`` where that isn't plain."""
 
 def differing(now: list[Any], then: list[Any], versions: bytearray = ..., /) -> list[int]:
     """Return where containers no longer hold the very objects that they held, None standing for nothing.

@@ -123,8 +123,8 @@ static ds_status find_scales(reader *r, const ds_tensor_view **scales, const ds_
 }
 
 /* A narrow tensor's elements as floats, and where they lie. */
-static ds_status widen(reader *r, const void **data, ds_narrow_data *narrow, const ds_tensor_view *t,
-                       ds_stored stored, ds_json_value value)
+static ds_status widen(reader *r, const void **data, ds_narrow_data *narrow,
+                       const ds_tensor_view *t, ds_stored stored, ds_json_value value)
 {
     const ds_tensor_view *of = NULL;
     float *to;

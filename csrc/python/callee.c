@@ -1,4 +1,5 @@
-/* python/callee.c: what is called in a callee's place, where a tracer found it before (dreamstream/tracing/callees.py). */
+/* python/callee.c: what the copies of forwards ask a tracer for at every call and every test, answered with no Python
+ * where that is plain: what is called in a callee's place (dreamstream/tracing/callees.py), and the truth of a value. */
 #include "python/support.h"
 
 /* What is kept of a function, a tuple: what is called, or None for itself; its code, defaults and keywords' defaults; a
@@ -27,6 +28,37 @@ static PyObject *of_function(PyObject *known, PyObject *converted, PyObject *f)
     return Py_NewRef(copy == Py_None ? f : copy);
 }
 
+/* The same of a method, bound to its object. */
+static PyObject *of_method(PyObject *known, PyObject *converted, PyObject *f)
+{
+    PyObject *function = PyMethod_GET_FUNCTION(f);
+    PyObject *inner = PyFunction_Check(function) ? of_function(known, converted, function) : NULL;
+    PyObject *out = inner == function ? Py_NewRef(f)
+                    : inner           ? PyMethod_New(inner, PyMethod_GET_SELF(f))
+                                      : NULL;
+    Py_XDECREF(inner);
+    return out;
+}
+
+/* The same of a builtin function or a class, for which something may stand: by itself, or by a name in one of the modules
+ * that are awaited. A builtin method of a class is looked for in the classes that it inherits from. */
+static PyObject *of_builtin(PyObject *builtins, PyObject *awaited, PyObject *f)
+{
+    PyObject *self = PyCFunction_Check(f) ? PyCFunction_GET_SELF(f) : NULL;
+    if (self && PyType_Check(self))
+        return NULL;
+    PyObject *found = PyDict_GetItemWithError(builtins, f);
+    if (found || PyErr_Occurred())
+        return Py_XNewRef(found);
+    int is_awaited = 0;
+    if (PySet_GET_SIZE(awaited)) {
+        PyObject *module = PyObject_GetAttrString(f, "__module__");
+        is_awaited = module ? PySet_Contains(awaited, module) : -1;
+        Py_XDECREF(module);
+    }
+    return is_awaited ? NULL : Py_NewRef(f);
+}
+
 /* What is called in the place of an object whose class's `__call__` is among those that are given. */
 static PyObject *of_object(PyObject *stand_ins, PyObject *direct, PyObject *f)
 {
@@ -43,21 +75,41 @@ static PyObject *of_object(PyObject *stand_ins, PyObject *direct, PyObject *f)
     return out;
 }
 
-/* callee(known, converted, stand_ins, direct, otherwise, f): what is called in the place of f, `otherwise(f)` where that
- * isn't known. */
+/* callee(known, converted, stand_ins, direct, builtins, awaited, otherwise, f): what is called in the place of f,
+ * `otherwise(f)` where that isn't known. */
 PyObject *ds_callee(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t n_args)
 {
-    enum { KNOWN, CONVERTED, STAND_INS, DIRECT, OTHERWISE, CALLEE, N_ARGUMENTS };
+    enum { KNOWN, CONVERTED, STAND_INS, DIRECT, BUILTINS, AWAITED, OTHERWISE, CALLEE, N_ARGUMENTS };
     if (n_args != N_ARGUMENTS || !PyDict_Check(args[KNOWN]) || !PyDict_Check(args[STAND_INS]) ||
-        !PyDict_Check(args[DIRECT]))
-        return PyErr_Format(PyExc_TypeError,
-                            "callee(known, converted, stand_ins, direct, otherwise, f)");
+        !PyDict_Check(args[DIRECT]) || !PyDict_Check(args[BUILTINS]) ||
+        !PyAnySet_Check(args[AWAITED]))
+        return PyErr_Format(PyExc_TypeError, "callee(known, converted, stand_ins, direct, "
+                                             "builtins, awaited, otherwise, f)");
     PyObject *f = args[CALLEE], *out = NULL;
     if (PyFunction_Check(f))
         out = of_function(args[KNOWN], args[CONVERTED], f);
-    else if (!PyMethod_Check(f) && !PyCFunction_Check(f) && !PyType_Check(f))
+    else if (PyMethod_Check(f))
+        out = of_method(args[KNOWN], args[CONVERTED], f);
+    else if (Py_IS_TYPE(f, &PyCFunction_Type) || Py_IS_TYPE(f, &PyType_Type))
+        out = of_builtin(args[BUILTINS], args[AWAITED], f);
+    else if (!PyCFunction_Check(f) && !PyType_Check(f))
         out = of_object(args[STAND_INS], args[DIRECT], f);
     if (!out && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_AttributeError))
         PyErr_Clear(); /* it is no callable, which `otherwise` says */
     return out || PyErr_Occurred() ? out : PyObject_CallOneArg(args[OTHERWISE], f);
+}
+
+/* truth(otherwise, x): x where it is True or False, None where it is a number, a text, a list or a dict of Python's, which
+ * it may ask itself; `otherwise(x)` of all else. */
+PyObject *ds_truth(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t n_args)
+{
+    if (n_args != 2)
+        return PyErr_Format(PyExc_TypeError, "truth(otherwise, x)");
+    PyObject *x = args[1];
+    if (PyBool_Check(x))
+        return Py_NewRef(x);
+    if (x == Py_None || PyLong_CheckExact(x) || PyFloat_CheckExact(x) || PyUnicode_CheckExact(x) ||
+        PyList_CheckExact(x) || PyTuple_CheckExact(x) || PyDict_CheckExact(x))
+        return Py_NewRef(Py_None);
+    return PyObject_CallOneArg(args[0], x);
 }

@@ -165,15 +165,18 @@ static PyMethodDef methods[] = {
      "draws(keys, first, n, width): numbers in [0, 1) by key, frame and place."},
     {"joined", ds_joined, METH_O, "joined(arrays): a new array of them end to end, in C order."},
     {"callee", DS_FAST(ds_callee),
-     "callee(known, converted, stand_ins, direct, otherwise, f): what a tracer calls in f's "
-     "place."},
+     "callee(known, converted, stand_ins, direct, builtins, awaited, otherwise, f): what a tracer "
+     "calls in f's place."},
+    {"truth", DS_FAST(ds_truth),
+     "truth(otherwise, x): x where it is True or False, None of Python's own numbers, texts and "
+     "containers, else otherwise(x)."},
     {"differing", ds_differing, METH_VARARGS,
      "differing(now, then, versions): which containers no longer hold the very objects that they "
      "held."},
     {"finds", ds_finds, METH_VARARGS,
      "finds(places, names, values, versions): whether dictionaries hold these very objects by "
      "name."},
-    {"input_counts", (PyCFunction)(void (*)(void))ds_input_counts, METH_FASTCALL,
+    {"input_counts", DS_FAST(ds_input_counts),
      "input_counts(frames, lengths, ended): (inputs, rows, 4), of frames before and now."},
     {"check_container", ds_check_container, METH_O, "Whether bytes are a safetensors file."},
     {"read_model", ds_read_model, METH_VARARGS, "A model file: graph, interface, signatures."},

@@ -247,7 +247,8 @@ static bool check_given(PyObject *args)
     for (size_t i = 0; right && i < sizeof types / sizeof *types; i++)
         right = PyType_Check(PyTuple_GET_ITEM(args, types[i]));
     right = right && PyAnySet_Check(PyTuple_GET_ITEM(args, ATOMS)) &&
-            PyAnySet_Check(PyTuple_GET_ITEM(args, TENSORS));
+            PyAnySet_Check(PyTuple_GET_ITEM(args, TENSORS)) &&
+            PyAnySet_Check(PyTuple_GET_ITEM(args, COMPUTES));
     if (!right)
         PyErr_Format(PyExc_TypeError, "Replay takes %d classes and functions", N_GIVEN);
     return right;

@@ -30,9 +30,6 @@ static int add_stream(asked *a, PyObject *inner)
     int done = edge && is_of(r, edge, EDGE) ? DONE : UNKNOWN;
     if (done == DONE)
         done = slot(r, edge, S_EDGE_entry) == a->entry ? DONE : UNKNOWN;
-    PyObject *alike = done == DONE ? own(r, inner, N_alike) : NULL;
-    if (done == DONE)
-        done = !alike ? FAILED : PyTuple_Check(alike) && PyTuple_GET_ITEM(alike, 0) == Py_None;
     if (done == DONE)
         done = add_item(a, get_slot(r, edge, S_EDGE_line));
     if (done == DONE)
@@ -41,7 +38,6 @@ static int add_stream(asked *a, PyObject *inner)
         done = add_item(a, own(r, inner, N__names));
     if (done == DONE)
         done = put(a->streams, Py_NewRef(inner));
-    Py_XDECREF(alike);
     Py_XDECREF(edge);
     return done;
 }
@@ -63,6 +59,48 @@ static int is_none_drawn(const asked *a, PyObject *x)
     const int is_drawn = held ? PyObject_IsTrue(held) : FAILED;
     Py_XDECREF(held);
     return is_drawn < 0 ? FAILED : is_drawn ? UNKNOWN : DONE;
+}
+
+/* Whether an edge is one of this call's, or a stream's edge is. */
+static bool is_of_call(const asked *a, PyObject *x)
+{
+    PyObject *edge = is_of(a->r, x, STREAM) ? own(a->r, x, N_edge) : Py_NewRef(x);
+    const bool is = edge && is_of(a->r, edge, EDGE) && slot(a->r, edge, S_EDGE_entry) == a->entry;
+    PyErr_Clear();
+    Py_XDECREF(edge);
+    return is;
+}
+
+/* What is deferred, by what is known of it (`facts_of` in dreamstream/array/facts.py): UNKNOWN where that has to be found
+ * out, and where positions may have become streams, which the key then has too. */
+static int add_deferred(asked *a, PyObject *x)
+{
+    const replay_object *r = a->r;
+    PyObject *known = own(r, x, N__facts), *records = NULL, *within = NULL;
+    PyErr_Clear();
+    bool right = known && PyTuple_Check(known) && PyTuple_GET_SIZE(known) == 3 &&
+                 PyTuple_GET_ITEM(known, 0) != Py_None;
+    if (right) {
+        within = PyTuple_GET_ITEM(known, 1);
+        records = PyObject_CallNoArgs(of(r, RECORDS));
+        right = records == PyTuple_GET_ITEM(known, 2) && PyList_Check(within) &&
+                is(r, a->entry, N_has_converted, Py_False) == 1;
+    }
+    for (Py_ssize_t i = 0; right && i < PyList_GET_SIZE(within); i++)
+        right = is_of_call(a, PyList_GET_ITEM(within, i));
+    int done = PyErr_Occurred() ? FAILED : right ? DONE : UNKNOWN;
+    for (Py_ssize_t i = 0; done == DONE && i < PyList_GET_SIZE(within); i++) {
+        PyObject *each = PyList_GET_ITEM(within, i);
+        PyObject **list = is_of(r, each, STREAM) ? &a->streams : &a->edges;
+        done = need(list) ? put(*list, Py_NewRef(each)) : FAILED;
+    }
+    if (done == DONE)
+        done = need(&a->tokens) && put(a->tokens, Py_NewRef(x)) == DONE
+                   ? add_item(a, PyTuple_Pack(1, PyTuple_GET_ITEM(known, 0)))
+                   : FAILED;
+    Py_XDECREF(records);
+    Py_XDECREF(known);
+    return done;
 }
 
 /* A weight, by identity, or another tensor, by type and shape; a size or what is computed of sizes. */
@@ -90,6 +128,8 @@ static int add_other(asked *a, PyObject *x)
         is_tensor < 0 ? -1 : PySet_Contains(of(a->r, ATOMS), (PyObject *)Py_TYPE(x));
     if (is_atom)
         return is_atom < 0 ? FAILED : add_item(a, Py_NewRef(x));
+    if ((done = add_deferred(a, x)) != UNKNOWN)
+        return done;
     PyObject *parts = need(&a->edges) && need(&a->tokens)
                           ? PyObject_CallFunctionObjArgs(of(a->r, SIZE), x, a->entry, a->streams,
                                                          a->edges, a->tokens, NULL)
@@ -105,7 +145,9 @@ static int add(asked *a, PyObject *x)
     if (kind == of(a->r, SHELL)) {
         PyObject *inner = get(a->r, x, N__inner);
         const bool is_stream = inner && (PyObject *)Py_TYPE(inner) == of(a->r, STREAM);
-        const int done = is_stream ? add_stream(a, inner) : inner ? add_other(a, inner) : FAILED;
+        int done = is_stream ? add_stream(a, inner) : inner ? UNKNOWN : FAILED;
+        if (done == UNKNOWN) /* what stands for a stream's last frames, or is none */
+            done = add_other(a, inner);
         Py_XDECREF(inner);
         return done;
     }

@@ -37,21 +37,67 @@ static PyObject *again(const replay_object *r, PyObject *forward, PyObject *func
     return out;
 }
 
-/* The shape of a stream, where a function is the attribute's; NULL where it isn't, with or without an exception. */
-static PyObject *shape_of(const replay_object *r, PyObject *func, PyObject *x)
+/* The shape of a stream, or the type of its elements, where a function is the attribute's; NULL where it isn't, with or
+ * without an exception. */
+static PyObject *attribute_of(const replay_object *r, PyObject *func, PyObject *x)
 {
-    PyObject *shape = of(r, SHAPE), *out = NULL;
-    if (!is_of(r, x, SHELL) || Py_TYPE(func) != Py_TYPE(shape) ||
-        PyObject_RichCompareBool(func, shape, Py_EQ) != 1)
+    if (!is_of(r, x, SHELL) || Py_TYPE(func) != Py_TYPE(of(r, SHAPE)))
         return NULL;
-    PyObject *inner = get(r, x, N__inner);
-    if (inner && is_of(r, inner, STREAM))
+    const bool of_shape = PyObject_RichCompareBool(func, of(r, SHAPE), Py_EQ) == 1;
+    if (!of_shape && PyObject_RichCompareBool(func, of(r, DTYPE), Py_EQ) != 1)
+        return NULL;
+    PyObject *inner = get(r, x, N__inner), *out = NULL;
+    if (inner && is_of(r, inner, STREAM) && of_shape)
         out = get(r, inner, N_shape);
+    else if (inner && is_of(r, inner, STREAM)) {
+        PyObject *value = own(r, inner, N_value);
+        if (value && PySet_Contains(of(r, TENSORS), (PyObject *)Py_TYPE(value)) == 1)
+            out = get(r, value, N_dtype);
+        Py_XDECREF(value);
+    }
     /* what fails does so anew, where it is known what that means */
     if (!out && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
         PyErr_Clear();
     Py_XDECREF(inner);
     return out;
+}
+
+/* Whether an argument is a plain tensor, a number or the like, or a list of such; -1 with an exception. */
+static int is_plain(const replay_object *r, PyObject *x)
+{
+    PyObject *kind = (PyObject *)Py_TYPE(x);
+    if (PyLong_CheckExact(x) || PyFloat_CheckExact(x) || PyBool_Check(x))
+        return 1;
+    if (PyTuple_CheckExact(x) || PyList_CheckExact(x)) {
+        int all = 1;
+        for (Py_ssize_t i = 0; all == 1 && i < PySequence_Fast_GET_SIZE(x); i++)
+            all = is_plain(r, PySequence_Fast_GET_ITEM(x, i));
+        return all;
+    }
+    const int is_tensor = PySet_Contains(of(r, TENSORS), kind);
+    return is_tensor ? is_tensor : PySet_Contains(of(r, ATOMS), kind);
+}
+
+/* What a function of torch that only computes gives of plain tensors, while nobody notes what is computed; NULL where it
+ * is not known as such, or with an exception. */
+static PyObject *computed(const replay_object *r, PyObject *forward, PyObject *func, PyObject *args,
+                          PyObject *kwargs)
+{
+    PyObject *entry = slot(r, forward, S_FORWARD_entry);
+    if (!entry || !PyObject_TypeCheck(entry, (PyTypeObject *)of(r, CALL)) ||
+        slot(r, entry, S_CALL_recording) != Py_None ||
+        slot(r, forward, S_FORWARD_gradients) != Py_None ||
+        slot(r, forward, S_FORWARD_drawn) != Py_None || PyDict_Contains(kwargs, r->names[N_out]))
+        return NULL;
+    PyObject *name, *value;
+    int plain = PySet_Contains(of(r, COMPUTES), func);
+    if (plain == 1)
+        plain = is_plain(r, args);
+    for (Py_ssize_t at = 0; plain == 1 && PyDict_Next(kwargs, &at, &name, &value);)
+        plain = is_plain(r, value);
+    if (plain < 0) /* what has no hash is not known, either */
+        PyErr_Clear();
+    return plain == 1 ? PyObject_Call(func, args, kwargs) : NULL;
 }
 
 /* The forward that is running, or None. */
@@ -92,9 +138,11 @@ PyObject *ds_replay_mode(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[TYPES]) && !has_streams; i++)
             has_streams = PyTuple_GET_ITEM(args[TYPES], i) == of(r, SHELL);
         if (named && has_streams && PyTuple_GET_SIZE(given) == 1)
-            out = shape_of(r, args[FUNCTION], PyTuple_GET_ITEM(given, 0));
+            out = attribute_of(r, args[FUNCTION], PyTuple_GET_ITEM(given, 0));
         if (named && has_streams && !out && !PyErr_Occurred())
             out = again(r, args[MODE], args[FUNCTION], given, named);
+        else if (named && !has_streams)
+            out = computed(r, args[MODE], args[FUNCTION], given, named);
         Py_XDECREF(named);
     }
     if (out || PyErr_Occurred())

@@ -143,6 +143,7 @@ void ds_give_arena(ds_module *m, ds_arena *arena);
 /* Functions of the module: joined.c, model.c. */
 PyObject *ds_joined(PyObject *module, PyObject *arrays);
 PyObject *ds_callee(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
+PyObject *ds_truth(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
 PyObject *ds_differing(PyObject *module, PyObject *args);
 PyObject *ds_finds(PyObject *module, PyObject *args);
 PyObject *ds_input_counts(PyObject *module, PyObject *const *args, Py_ssize_t n_args);

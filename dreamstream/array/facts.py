@@ -32,9 +32,9 @@ _MOST = 4096
 #: Makes something of edges and queries (see `facts_of`), and of what a function was given.
 Maker = Callable[[Sequence[Any], Sequence[Any]], Any]
 #: What of scores has a key of its own, or none; and of what types all else has to be.
-_NO_STATE = frozenset(("q", "k", "axes", "steps", "picked", "_source", "_taken"))
+_NO_STATE = frozenset(("q", "k", "axes", "steps", "picked", "_source", "_taken", "_facts"))
 #: What scores have for themselves, whatever others have.
-_OF_EACH = ("steps", "_source", "_taken")
+_OF_EACH = ("steps", "_source", "_taken", "_facts")
 _STATE = frozenset((int, bool, float, type(None)))
 _ATOMS = frozenset((str, type(None), type(...), type))
 
@@ -47,16 +47,17 @@ class Facts(dict[str, Any]):
 
 
 def facts_of(x: Any) -> tuple[Facts, list[Any]]:
-    """Return what is known of a deferred value, and the edges whose lengths are in it, in order.
+    """Return what is known of a deferred value, or of scores, and the edges whose lengths are in it, in order.
 
-    Among these are the queries, streams, of a product with a table by distance, each behind its edge.
+    Among these are the queries, streams, of a product with a table by distance, each behind its edge, and the
+    queries and keys of scores.
 
     Raises
     ------
     Unknown
         Where nothing can be known, as of one that holds a tensor that is learned.
     """
-    records, found = x.library.has_gradients(), x.__dict__.get("_facts")
+    records, found = _library_of(x).has_gradients(), x.__dict__.get("_facts")
     if found is None or found[2] is not records:  # of what is learned nothing is known while they are
         edges: list[Any] = []
         try:
@@ -69,15 +70,26 @@ def facts_of(x: Any) -> tuple[Facts, list[Any]]:
     return found[0], found[1]
 
 
+def _library_of(x: Any) -> Any:
+    return x.library if hasattr(type(x), "probe") else x.q.edge.entry.library
+
+
 def _interned(x: Any, edges: list[Any]) -> Facts:
-    func, library = x.func, x.library
+    library = _library_of(x)
+    if not hasattr(type(x), "probe"):
+        key = _key_of_scores(x, edges, library)
+        return _known(key, x.q.edge.entry, edges)
+    func = x.func
     if type(func) is DistanceProduct:
         func = _key_of_product(func, edges, library)
     elif not _lasts(func):
         raise Unknown
     parts = (*x.args, *(p for item in x.kwargs.items() for p in item))
     key = (type(x), func, x.constants, library.real(), *[key_of(part, edges, library) for part in parts])
-    entry = edges[0].entry if edges else None
+    return _known(key, edges[0].entry if edges else None, edges)
+
+
+def _known(key: Any, entry: Any, edges: list[Any]) -> Facts:
     known = getattr(entry, "facts", None)
     if known is None or any(x.entry is not entry for x in edges if type(x) is Edge):
         raise Unknown
@@ -128,7 +140,7 @@ def key_of(x: Any, edges: list[Any], library: Any) -> Any:
         return kind, x.times
     if isinstance(x, Length):
         return kind, key_of_length(x, edges)
-    if hasattr(kind, "probe"):
+    if isinstance(x, Shared):
         facts, own = facts_of(x)
         edges += own
         return facts
@@ -136,8 +148,6 @@ def key_of(x: Any, edges: list[Any], library: Any) -> Any:
         return (kind, *[(name, key_of(part, edges, library)) for name, part in x.items()])
     if kind is ShapeOf:
         return kind, key_of(x.shape, edges, library), x.dtype, x.device
-    if isinstance(x, Shared):
-        return _key_of_scores(x, edges, library)
     if isinstance(x, library.tensor):
         return library.content(x)
     if _holds_all(kind):  # type: ignore[arg-type]
@@ -285,14 +295,20 @@ def _size_maker(out: Any, edges: Sequence[Edge]) -> Maker:
     return length_maker(out, edges)
 
 
-def _deferred_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Maker:
+def _facts_maker(out: Any, edges: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
+    """Return what gives a value's facts, which `facts_of` finds again, with other edges."""
     facts, own = facts_of(out)
+    places, records = [index_of(edge, edges) for edge in own], out.__dict__["_facts"][2]
+    return lambda e: (facts, list(map(e.__getitem__, places)), records)
+
+
+def _deferred_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Maker:
     product = _product_maker(out.func, edges, given) if type(out.func) is DistanceProduct else None
     func = None if product else out.func
     args, kwargs = maker(out.args, edges, given), maker(out.kwargs, edges, given)
-    places, share, kind = [index_of(edge, edges) for edge in own], _share_maker(out, edges, given), type(out)
+    found, share, kind = _facts_maker(out, edges), _share_maker(out, edges, given), type(out)
     fixed = kwargs.args[0] if type(kwargs) is partial else None
-    library, constants, records = out.library, out.constants, out.library.has_gradients()
+    library, constants = out.library, out.constants
     says = out.is_formula
 
     def deferred(e: Sequence[Any], g: Sequence[Any]) -> Any:
@@ -301,7 +317,7 @@ def _deferred_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Mak
         made.args, made.kwargs = args(e, g), kwargs(e, g) if fixed is None else fixed
         if says:
             made.value, made.length = made.args
-        made._facts = facts, list(map(e.__getitem__, places)), records
+        made._facts = found(e)
         if constants:
             made.constants = constants
         if share:
@@ -327,11 +343,14 @@ def _scores_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Maker
         for s in out.steps[len(done) :]
     ]
     kind, share = type(out), _share_maker(out, edges, given)
+    found: Callable[..., Any] = partial(constant, None)
+    with suppress(Unknown):  # it has a key of its own if it is used
+        found = _facts_maker(out, edges)
 
     def scores(e: Sequence[Any], g: Sequence[Any]) -> Any:
         made: Any = object.__new__(kind)
         known: Any = {} if at is None else vars(g[at])
-        made.__dict__.update(known, _source=None, _taken=(), **fixed)
+        made.__dict__.update(known, _source=None, _taken=(), _facts=found(e), **fixed)
         for name, make in made_anew:
             setattr(made, name, make(e, g))
         if more or at is None:

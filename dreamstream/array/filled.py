@@ -46,6 +46,12 @@ class Shared:
         """Whether it shares the memory of what it was taken of, or of a constant."""
         return self._source is not None
 
+    def apart(self) -> Any:
+        """Return a tensor of the same value that shares nothing."""
+        out = kept(self)
+        out.__dict__ = {**self.__dict__, "_source": None, "_taken": ()}
+        return out
+
     def hold(self, out: Any) -> Any:
         """Hold what was written, in this tensor and in all that share its memory."""
         if not isinstance(out, (Shared, StreamTensor)) or out is self:

@@ -87,6 +87,16 @@ class FirstFrame(LikeOthers):
         self.stream, self.axis, self.keeps, self.times, self.count = stream, axis, keeps, times, count
         self.line, self.taken_of = user_line(), taken_of
 
+    def state(self) -> tuple[Any, ...]:
+        """Return what it says of its stream, as `of_state` takes it."""
+        return self.axis, self.keeps, self.times, self.count, self.stop, self.side_by_side
+
+    def of_state(self, stream: StreamTensor, taken_of: Any = None) -> FirstFrame:
+        """Return the same first frames of another call's stream."""
+        out = object.__new__(FirstFrame)
+        out.__dict__.update(self.__dict__, stream=stream, taken_of=taken_of)
+        return out
+
     # ------------------------------------------------------------------ what it looks like
     @property
     def shape(self) -> tuple[Any, ...]:

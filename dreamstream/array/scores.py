@@ -161,7 +161,7 @@ class Scores(Described, Shared):
     # ------------------------------------------------------------------ its dimensions
     def _copy(self, **changes: Any) -> Scores:
         out = object.__new__(type(self))
-        out.__dict__.update(self.__dict__, **changes, _source=None, _taken=())
+        out.__dict__.update(self.__dict__, **changes, _source=None, _taken=(), _facts=None)
         if "axes" in changes:
             out._shares(self)
         return out
@@ -375,7 +375,8 @@ class Scores(Described, Shared):
         if len(tensors) == 2 and not self.soft and self.sinks is None and self.axes.dims[dim] == (KEYS,):
             other = tensors[1 - at]
             edge, column = (None, None) if isinstance(other, Scores) else getattr(other, "alike", (None, None))
-            column = None if edge is None or other.edge is not edge else self.axes.read(column, 1)
+            new = (1,) * (other.ndim - column.ndim) if edge is not None and other.edge is edge else None
+            column = None if new is None else self.axes.read(column.reshape(new + tuple(column.shape)), 1)
         if column is None:
             self._misuse("joined with what is no number per head beside those of keys")
         return self._copy(sinks=column.reshape(-1).expand(self.axes.n_heads), wider=1 - 2 * at)

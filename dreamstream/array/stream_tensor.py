@@ -270,14 +270,11 @@ class StreamTensor(OfStreams, Tensor):
     def shape(self) -> tuple[Any, ...]:
         """Sizes of the padded tensor; inside a forward B and L are tokens."""
         of = self._alike if getattr(self._view, "waits", False) else self
-        if (edge := of.edge) is not None:
-            features, library = of.features, edge.entry.library
-            return Shape(
-                [
-                    features[d] if d.__class__ is int else library.length(edge) if d == "L" else of._token(d)
-                    for d in self.dims
-                ]
-            )
+        if of.edge is not None:
+            features, seen = of.features, list[Any]()
+            for d in self.dims:
+                seen.append(features[d] if d.__class__ is int else of._token(d))
+            return Shape(seen)
         width = self.meta.max_length
         sizes = {"B": len(self.meta), "L": width, "B_L": len(self.meta) * width}
         return tuple(sizes[d] if isinstance(d, str) else self.features[d] for d in self.dims)

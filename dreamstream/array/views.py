@@ -95,7 +95,7 @@ def expand(self: Tensor, *given: Any, size: Any = ()) -> Any:
         known = [self.shape[i - new] if isinstance(s, int) and s == -1 else s for i, s in enumerate(sizes)]
         zeros = Symbolic.filled(known, Tensor(np.zeros(1, self.dtype))).as_stream()
         out = zeros.logical_or(self) if self.dtype == dtypes.bool else zeros + self
-        out.alike = out.edge, self.reshape((1,) * new + tuple(self.shape))
+        out.alike = out.edge, self
         return out
     batch = [i for i, s in enumerate(sizes) if isinstance(s, Rows)]
     if batch:

@@ -211,8 +211,9 @@ class Tracer(Hooks):
 
     def __init__(self) -> None:
         super().__init__()
-        known = self._known, Converted, self._stand_ins, self.direct
+        known = self._known, Converted, self._stand_ins, self.direct, self._builtins, self._awaited
         self.of = partial(_core.callee, *known, super().of)  # type: ignore[method-assign]
+        self.test = partial(_core.truth, self.test)  # type: ignore[method-assign]
 
     def settle_lengths(self) -> None:
         """Give functions on tensors numbers, from now on, for lengths that are some in all but short streams."""
@@ -230,7 +231,7 @@ class Tracer(Hooks):
 
     def test(self, value: Any) -> Any:
         """Return the comparison of lengths that says whether something is true; None for what Python is to ask."""
-        if value is True or value is False or isinstance(value, Comparison):
+        if isinstance(value, (bool, Comparison)):
             return value
         if isinstance(value, Computed):
             return undecided(value)

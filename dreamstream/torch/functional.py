@@ -20,7 +20,20 @@ import torch
 
 from ..array import scans
 from ..nn import functional as native
+from .forward.replay import REPLAY
 from .forward.running import current
+
+
+def _once(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Run a function of native streams on torch streams, so that the next call at this place can repeat it."""
+    forward = current()
+
+    def run() -> Any:
+        given = [forward.unwrap(a) for a in args]
+        named = {k: forward.unwrap(v) for k, v in kwargs.items()}
+        return forward._wrapped(forward.watched(function, *given, **named))
+
+    return forward.replayed(function, args, kwargs, run)
 
 
 def of_streams(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -28,10 +41,7 @@ def of_streams(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        forward = current()
-        given = [forward.unwrap(a) for a in args]
-        named = {k: forward.unwrap(v) for k, v in kwargs.items()}
-        return forward._wrapped(forward.watched(function, *given, **named))
+        return REPLAY.function(_once, function, *args, **kwargs)
 
     return run
 

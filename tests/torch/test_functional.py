@@ -1,11 +1,14 @@
 """Functions that torch has no name for, on torch streams; and names that torch gives to several functions."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 import dreamstream as ds
 from dreamstream.errors import ModeError, NotStreamableError
+from dreamstream.nn.functional import padding
 from dreamstream.torch import functional
 
 
@@ -15,6 +18,33 @@ class Framed(nn.Module):
     def forward(self, x):
         frames = functional.pad_to_multiple(x, multiple=4).unfold(2, 4, 4)
         return functional.overlap_add(frames, 4) + 1, functional.cumulative_mean(frames)
+
+
+class Conv(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(3, 3, 3, 2)
+
+    def forward(self, x):
+        return self.conv(functional.pad_to_multiple(x, 2, (1, 0), "reflect"))
+
+
+def test_warm_calls_ask_nothing_again(monkeypatch):
+    torch.manual_seed(0)
+    plain = Conv().eval()
+    model, x = ds.patch_module(copy.deepcopy(plain)).online(), torch.randn(1, 3, 24)
+    asked, apply = [], padding.apply
+    monkeypatch.setattr(padding, "apply", lambda *given: asked.append(given[0]) or apply(*given))
+    for _ in range(2):
+        asked.clear()  # the first calls look at what is drawn at random
+        with torch.no_grad():
+            ys = [
+                model(ds.stream_tensor([x[0, :, a : a + 4]], ids=["a"], sos=a == 0, eos=a == 20))["a"]
+                for a in range(0, 24, 4)
+            ]
+            want = plain.conv(nn.functional.pad(x, (1, 0), mode="reflect"))[0]
+        assert torch.allclose(torch.cat(ys, 1), want, atol=1e-6)
+    assert not asked
 
 
 def test_inside_a_forward():

@@ -95,6 +95,14 @@ def shifted(m, x):
     return (F.softmax(scores, -1) @ q).transpose(1, 2).reshape(B, L, 4)
 
 
+def over_counts(m, x):
+    """A cumulative norm, as those of separation networks are written."""
+    L = x.shape[2]
+    counts = torch.arange(4, 4 * (L + 1), 4, dtype=x.dtype).view(1, 1, -1).expand_as(x)
+    x = m.conv(x)
+    return (x.cumsum(2) / counts) * m.scale.expand_as(x).type(x.type())
+
+
 #: Forwards, each with how many of its calls of torch may ask the native front end again.
 FORWARDS = {
     "views": (lambda m, x: x.transpose(1, 2)[..., 1:].permute(0, 2, 1).unsqueeze(1).squeeze(1), 0),
@@ -118,6 +126,7 @@ FORWARDS = {
     "scores": (scored, 5),
     "turned by positions": (turned, 2),
     "a written mask": (written, 1),
+    "cumulative norms": (over_counts, 0),
     "a table by distance": (shifted, 15),  # where no gradients are recorded 2
     "beside numbers that are drawn": (lambda m, x: (torch.rand(2), m.norm(m.conv(x)) * m.scale)[1], 0),
 }
@@ -279,7 +288,10 @@ def test_places_keep_nothing_of_a_call(name):
     assert sum(call() is not None for call in calls) <= 1
 
 
-@pytest.mark.parametrize("name", ["weights made anew", "layers", "a plane", "recurrent", "stacked", "lanes"])
+OF_LAYERS = ["weights made anew", "layers", "a plane", "recurrent", "stacked", "lanes", "cumulative norms"]
+
+
+@pytest.mark.parametrize("name", OF_LAYERS)
 def test_gradients_of_warm_calls(name):
     torch.manual_seed(0)
     model = Of(FORWARDS[name][0])
@@ -315,6 +327,7 @@ WRITES = {
     "of a view into another": lambda x: (y := x * 1, y.__setitem__((slice(None), 0), y[:, 1]), y)[-1],
     "into what is made of several": lambda x: (y := torch.channel_shuffle(x * 1, 2), y.add_(1), y)[-1],
     "into zeros": lambda x: (y := x.new_zeros(1, x.shape[1], 1), z := y + 1, x * z + y)[-1],
+    "into what first frames are of": lambda x: (y := x * 1, v := y[..., :1], y.mul_(3), y - v)[-1],
     "into a view of a view": lambda x: (y := x * 1, y.unsqueeze(1)[:, :, 2].neg_(), y)[-1],
 }
 
@@ -568,7 +581,7 @@ def test_what_changed_between_calls_comes_back_when_one_fails():
 
 
 def test_replay_refuses_what_it_was_not_made_for():
-    with pytest.raises(TypeError, match="Replay takes 16"):
+    with pytest.raises(TypeError, match="Replay takes 18"):
         _core.Replay()
     forward = replay.Repeats()
     for given in [(), (forward, len, [], {}), (forward, len, (), None), (None, len, (), {})]:
@@ -578,6 +591,6 @@ def test_replay_refuses_what_it_was_not_made_for():
         replay.REPLAY.ask(forward, len, (), {})
     slotless = type("Slotless", (), dict.fromkeys(("entry", "line", "counts", "handle", "made"), 1))
     with pytest.raises(TypeError, match="is no slot"):
-        _core.Replay(*[slotless] * 7, frozenset(), frozenset(), *[len] * 7)
+        _core.Replay(*[slotless] * 7, frozenset(), frozenset(), *[len] * 8, set())
     with pytest.raises(ValueError, match="equal length"):
         _core.differing([], [1])

@@ -28,7 +28,7 @@ from .compare import Comparison, compared
 from .for_every_stream import Formula, constant, holds, stairs, total
 from .quotients import Quotient
 from .sizes import Edge, Rows, Token, Uncounted
-from .sums import edges_of, fact, origin_of, text_of
+from .sums import edges_of, fact, of_positions, origin_of, text_of
 
 __all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
 
@@ -100,17 +100,21 @@ class Length(Bits):
         merged: dict[Any, list[Any]] = {}
         for coefficient, atom in terms:
             merged.setdefault(_key(atom), [0, atom])[0] += coefficient
-        left = tuple([(c, a) for c, a in merged.values() if c])
-        if max(map(abs, [plus, *[c for c, _ in left]])) >= _INT64:
-            self._misuse("changed by so much")
-        if not left:
+        out = self._changed(tuple([(c, a) for c, a in merged.values() if c]), plus)
+        if not out.terms:
             return plus
-        out = object.__new__(type(self))
-        out.edge, out.terms, out.plus = self.edge, left, plus
         if out.may_cancel():
             number = out.fact("constant", constant)
             if number is not None:
                 return number
+        return out
+
+    def _changed(self, terms: tuple[tuple[int, Atom], ...], plus: int) -> Any:
+        """Return a sum of as many different lengths, that is as little a number as this one."""
+        if not -_INT64 < plus < _INT64 or not all(-_INT64 < c < _INT64 for c, _ in terms):
+            self._misuse("changed by so much")
+        out = object.__new__(type(self))
+        out.edge, out.terms, out.plus = self.edge, terms, plus
         return out
 
     # ------------------------------------------------------------------ arithmetic
@@ -121,7 +125,9 @@ class Length(Bits):
             self._misuse(f"combined by {op} with {type(value).__name__} (only with integers)")
 
     def _sum(self, other: object, sign: int, op: str) -> Any:
-        if isinstance(other, (Comparison, Quotient)) or _of_positions(other) or self._is_number_beside(other):
+        if type(other) is int:
+            return self._changed(self.terms, self.plus + sign * other)
+        if isinstance(other, (Comparison, Quotient)) or of_positions(other) or self._is_number_beside(other):
             return NotImplemented
         if isinstance(other, Length):
             more = [(sign * c, a) for c, a in other.terms]
@@ -148,12 +154,16 @@ class Length(Bits):
         return (-self)._sum(other, 1, "-")
 
     def _times(self, c: int) -> Any:
-        return self if c == 1 else self._of([(k * c, a) for k, a in self.terms], self.plus * c)
+        if not c:
+            return 0
+        return self if c == 1 else self._changed(tuple([(k * c, a) for k, a in self.terms]), self.plus * c)
 
     def __mul__(self, other: object) -> Any:
+        if type(other) is int:
+            return self._times(other)
         if isinstance(other, BatchSize):
             return self.edge.entry.library.joined(self, other.times)
-        if isinstance(other, Comparison) or _of_positions(other) or self._is_number_beside(other):
+        if isinstance(other, Comparison) or of_positions(other) or self._is_number_beside(other):
             return NotImplemented
         if type(other) is list and other == [None]:
             return other * self
@@ -174,7 +184,7 @@ class Length(Bits):
     def __floordiv__(self, other: object) -> Any:
         c = self._divisor("//", other)
         if all(k % c == 0 for k, _ in self.terms):
-            return self._of([(k // c, a) for k, a in self.terms], self.plus // c)
+            return self._changed(tuple([(k // c, a) for k, a in self.terms]), self.plus // c)
         if all(k < 0 for k, _ in self.terms):  # -(x // c) = (-x + c - 1) // c
             return -((-self + (c - 1)) // c)
         (k, inner), *more = self.terms
@@ -224,14 +234,14 @@ class Length(Bits):
     # ------------------------------------------------------------------ comparisons
     def compare(self, other: object, relation: str) -> Any:
         """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""
-        if hasattr(other, "loop") or _of_positions(other):  # these know what they are compared with
-            return NotImplemented
+        if type(other) is not int and (hasattr(other, "loop") or of_positions(other)):
+            return NotImplemented  # these know what they are compared with
         if isinstance(other, Quotient):
             return (self * other.by).compare(other.over, relation)
         kind = type(other).__name__
         if not isinstance(other, (Token, int)) and hasattr(other, "item"):
             other = other.item()  # a tensor's only number
-        if not isinstance(other, Length):
+        if not isinstance(other, Length) and type(other) is not int:
             try:
                 other = None if isinstance(other, Token) else as_int(other, "what a length is compared with")
             except DTypeError:
@@ -434,11 +444,6 @@ def _key(atom: Atom) -> tuple[Any, ...]:
     return (atom.op, atom.by, atom.length.key()) if isinstance(atom, _Made) else ("L", atom.cid)
 
 
-def _of_positions(x: Any) -> bool:
-    """Whether something is computed of positions, which knows what lengths mean beside it."""
-    return hasattr(x._inner if hasattr(type(x), "_inner") else x, "library")
-
-
 def _at_least(n: Any, least: int) -> Any:
     return n.at_least(least) if isinstance(n, Length) else max(n, least)
 
@@ -449,7 +454,7 @@ _STEPS: dict[str, Callable[[Any, int], Any]] = {
 
 
 for _name in RELATIONS:
-    setattr(Length, f"__{_name}__", partialmethod(Length.compare, relation=_name))
+    setattr(Length, f"__{_name}__", lambda self, other, relation=_name: self.compare(other, relation))
 Length.__hash__ = Token.__hash__  # type: ignore[method-assign]
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "index_of",
     "key_of_length",
     "length_maker",
+    "of_positions",
     "origin_of",
     "recalled",
     "text_of",
@@ -41,6 +42,11 @@ def text_of(length: Any, names: dict[Any, str]) -> str:
         sign = "-" if coefficient < 0 else "+"
         out = f"{out} {sign} {part}" if out else f"-{part}" if coefficient < 0 else part
     return out if not length.plus else f"{out} {'-' if length.plus < 0 else '+'} {abs(length.plus)}"
+
+
+def of_positions(x: Any) -> bool:
+    """Whether something is computed of positions, which knows what lengths mean beside it."""
+    return hasattr(x._inner if hasattr(type(x), "_inner") else x, "library")
 
 
 def origin_of(cid: Any) -> str:

@@ -123,28 +123,37 @@ def is_view(args: tuple[Any, ...]) -> bool:
     return type(inner) is not NativeStream or inner._view is not None
 
 
-def takes_copy(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a copy of what is written into can be written into instead: frames meet frames, numbers, tensors."""
+def takes_copy(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a copy of what is written into can be written into instead.
+
+    So it is where frames meet frames, numbers and tensors, where masks or scores meet these, or each other, and
+    where a part of a tensor of one number is assigned.
+    """
     found: list[Any] = leaves((args, kwargs))
-    inner = [inner_of(x) for x in found if type(x) is SHELL]
-    return (
-        bool(args)
-        and type(args[0]) is SHELL
-        and all(type(x) in _WRITTEN for x in found)
-        and all(type(x) is NativeStream and x._ends is None and x._waiting is None for x in inner)
-        and (inner[0]._view is None or type(inner[0]._view) is View)
-    )
+    if not args or type(args[0]) is not SHELL or not all(type(x) in _WRITTEN for x in found):
+        return False
+    own, *others = [inner_of(x) for x in found if type(x) is SHELL]
+    streams = [x for x in others if type(x) not in _DEFERRED and type(x) is not Symbolic]
+    if type(own) is NativeStream:
+        streams.append(own)
+        alone = own._view is None or type(own._view) is View
+    else:
+        alone = type(own) in _DEFERRED or (name == "__setitem__" and is_filled(own))
+        alone = alone and own._source is None and not is_constant(own)
+    return alone and all(type(x) is NativeStream and x._ends is None and x._waiting is None for x in streams)
 
 
 def written_apart(
     forward: Any, func: Any, meaning: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> StreamTensor:
-    """Return a copy of a stream into which is written what is to be written into it."""
-    out = StreamTensor.shell(copied(args[0]._inner))
+    """Return a copy of a tensor into which is written what is to be written into it."""
+    own = args[0]._inner
+    out = StreamTensor.shell(copied(own) if type(own) is NativeStream else own.apart())
     forward._anew(func, meaning, (out, *args[1:]), kwargs)
     return out
 
 
+_DEFERRED = frozenset((Scores, Deferred))
 _WRITTEN = frozenset((SHELL, torch.Tensor, torch.nn.Parameter, slice, float, int, bool, type(None), type(...)))
 
 

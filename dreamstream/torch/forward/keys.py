@@ -14,6 +14,7 @@ import torch
 
 from ...array.deferred import Deferred
 from ...array.facts import facts_of, key_of, key_of_stream
+from ...array.first_frame import FirstFrame
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
@@ -21,7 +22,7 @@ from ...stream.edge import Edge
 from ...stream.rules import Shape, Token
 from ...stream.rules.sums import Unknown
 from ..private import without_functions
-from .complex_pair import Complex
+from .complex_pair import Complex, parts_of
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
 NUMBERS = frozenset((int, bool))
@@ -31,7 +32,8 @@ ATOMS = frozenset((
 
 SIZES = frozenset((TorchLength, TorchBatch, TorchBatchLength))
 _POSITIONS = frozenset((Deferred, Symbolic))
-_OF_LENGTHS = SIZES | _POSITIONS | {Scores, Complex}
+_DEFERRED = _POSITIONS | {Scores}
+_OF_LENGTHS = SIZES | _DEFERRED | {Complex, FirstFrame, NativeStream}
 
 
 class Asked(NamedTuple):
@@ -82,10 +84,18 @@ def as_bytes(x: torch.Tensor) -> bytes:
         return x.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes()
 
 
+def is_put_off(x: NativeStream) -> bool:
+    """Whether a stream stands for another's last frames, which are computed where they are used."""
+    last = None if "edge" in vars(x) else x._ends
+    return last is not None and last.is_once and last.given is None
+
+
 def key_of_size(
     x: Any, entry: Any, streams: list[Any], edges: list[Edge], tokens: list[Token]
 ) -> tuple[Any, ...] | None:
-    """Return a key of a size, of what is computed of lengths, or of complex numbers; None where there can be none.
+    """Return a key of a size, of what is computed of lengths, of complex numbers, or of first or last frames.
+
+    None where there can be none.
 
     The size, the edges whose frames it counts, and streams in it are appended to the lists.
     """
@@ -96,21 +106,25 @@ def key_of_size(
     if kind is Shape:
         sizes = [p if type(p) is int else key_of_size(p, entry, streams, edges, tokens) for p in x]
         return None if None in sizes else (kind, *sizes)
-    if kind not in _OF_LENGTHS:
+    if kind not in _OF_LENGTHS or (kind is NativeStream and not is_put_off(x)):
         return None
     try:
         tokens.append(x)
         key: tuple[Any, ...]
-        if kind in _POSITIONS:
+        if kind in _DEFERRED:
             facts, edges_within = facts_of(x)
             key, own = (facts,), [*edges_within]
         elif kind is Complex:
             key = (kind, *key_of_stream(x.real, own), *key_of_stream(x.imag, own))
+        elif kind is FirstFrame:
+            key = (kind, *x.state(), *key_of_stream(x.stream, own))
+        elif kind is NativeStream:
+            key = (kind, x._ends.count, *key_of_stream(x._ends.of, own))
         else:
             key = (key_of(x, own, entry.library),)
         if kind in _POSITIONS and getattr(entry, "has_converted", False):
             for dtype, stream in _become_streams(x, entry):  # what it, or what is in it, has become is used
-                key += (dtype, *key_of_stream(stream._inner, own))
+                key += (dtype, *(k for part in parts_of(stream._inner) for k in key_of_stream(part, own)))
     except Unknown:
         return None
     for each in own:

@@ -8,6 +8,7 @@ gradients. What the native front end does not know does not stream, and says so 
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -88,8 +89,11 @@ from .names import (
 )
 from .places import Anew, recorded, repeated
 from .recordings import handled, looked_at, noted, same
-from .replay import REPLAY, Repeats
+from .replay import COMPUTES, REPLAY, Repeats
 from .running import RUNNING
+
+#: The kinds of torch's functions that Python can't replace.
+_BUILTINS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType)
 
 
 class Forward(Repeats, TorchFunctionMode):
@@ -153,6 +157,8 @@ class Forward(Repeats, TorchFunctionMode):
         if self.drawn is None and "out" not in kwargs and only_computes(func):
             if func.__name__ in MAKE_NUMBERS:
                 looked_at(*args[:1])
+            elif type(func) in _BUILTINS:
+                COMPUTES.add(func)
             return noted(func, *args, **kwargs)
         if self.held is not None and writes(func.__name__, kwargs):
             looked_at()  # a layer that writes is none that can be repeated
@@ -303,9 +309,9 @@ class Forward(Repeats, TorchFunctionMode):
                 own[args[1]] = value
                 return None
         if name != "__setitem__" and (first := first_of(operands, meaning.name in ("cat", "stack"))) is not None:
-            return first.through(name, func, args, kwargs)
+            return repeated(self, func, args, kwargs, first.through, name, func, args, kwargs)
         if meaning.name in WRITERS or (writes_into and (meaning.shares or is_view(args))):
-            if meaning.shares or self.entry.courses is None or not takes_copy(args, kwargs):
+            if meaning.shares or self.entry.courses is None or not takes_copy(name, args, kwargs):
                 return self._anew(func, meaning, args, kwargs)
             looked_at()  # as below
             whole = repeated(self, (func, "apart"), args, kwargs, written_apart, self, func, meaning, args, kwargs)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...array.stream_tensor import StreamTensor as NativeStream
+from ...stream.context import Context
 from ..tensor.stream_tensor import SHELL
 from .complex_pair import parts_of
 from .keys import Asked, as_bytes, is_small
@@ -94,6 +95,10 @@ def recorded(
         courses[key] = Anew(16)
         key = (_with_numbers(recording.asked), *key[1:])
     courses[key] = place
+    known_as, *others = key
+    if type(known_as) is tuple and isinstance(known_as[-1], Context) and not (recording.asks or recording.read):
+        key = (known_as[0], *others)  # it is the same in every context
+        courses[key] = place
     return out
 
 

@@ -13,6 +13,8 @@ import torch
 
 from ...array.deferred import Deferred
 from ...array.loop_body import Body
+from ...array.scores import Scores
+from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...stream.context import Context, declared_here
 from ...stream.course import Recording
@@ -21,12 +23,12 @@ from ...stream.rules.sums import Unknown
 from ...stream.tree import leaves, map_leaves
 from ..run.kernels import attention
 from ..tensor.stream_tensor import StreamTensor
-from .keys import Asked, is_small
+from .keys import Asked, is_put_off, is_small
 from .replay import Place, leg_of
 from .results import Results, asking, converting
 
 #: Functions of what a tensor is, whatever it holds.
-_OF_KIND = frozenset(("dim", "is_complex", "is_floating_point"))
+_OF_KIND = frozenset(("dim", "is_complex", "is_floating_point", "size"))
 #: What a recording of the function that runs now notes.
 _NOTED: ContextVar[Noted | None] = ContextVar("dreamstream_noted", default=None)
 
@@ -89,6 +91,8 @@ class Noted(Recording):
         Whether it may do more than run operators where it runs none, as ``requires_grad_`` does.
     read : bool
         Whether it read small tensors that were given, so that it does the same with the same numbers only.
+    asks : bool
+        Whether it asked for the context that is declared for attention.
     """
 
     def __init__(self, asked: Asked, entry: Any) -> None:
@@ -99,8 +103,10 @@ class Noted(Recording):
         self.same: list[torch.Tensor] = []
         self.converted: list[tuple[Any, Any, Any]] = []
         self.handled = False
-        self.read = False
-        self._before = [(x, type(x), vars(x)) for x in asked.tokens if not isinstance(x, Token)]
+        self.read = self.asks = False
+        self._before: list[tuple[Any, type, Any]] = [
+            (x, type(x), vars(x)) for x in asked.tokens if not isinstance(x, Token)
+        ]
         self._asked_before = len(declared_here()[1])
         self._token: Any = None
 
@@ -128,11 +134,15 @@ class Noted(Recording):
         """Return the place whose call gave `out`; None where it can't be repeated."""
         of_lengths = isinstance(out, StreamTensor) and type(out._inner) in (Symbolic, Deferred)
         known = self.asked.streams or of_lengths or getattr(self.asked.key[0], "__name__", "") in _OF_KIND
-        if not self._whole or ((self.handled or not known) and not self._legs):
+        made = isinstance(out, StreamTensor) and type(out._inner) is Scores  # of queries and keys
+        made = made and all(x is not out._inner for x in self.asked.tokens)
+        if not self._whole or ((self.handled or not known) and not (self._legs or made)):
             return None
         if any(type(x) is not kind or vars(x) is not held for x, kind, held in self._before):
             return None  # what it was given has become another
-        asks = len(declared_here()[1]) > self._asked_before
+        if any(kind is NativeStream and not is_put_off(x) for x, kind, _ in self._before):
+            return None  # last frames were computed, of which others have use
+        asks = self.asks = len(declared_here()[1]) > self._asked_before
         func = self.asked.key[0]
         if asks and not (type(func) is tuple and isinstance(func[-1], Context)):
             return None  # what it asks for is no part of the key

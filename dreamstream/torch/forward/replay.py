@@ -15,7 +15,7 @@ from ...stream.edge import Edge, Line
 from ..private import n_modes, without_functions
 from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
 from .keys import ATOMS, key_of_size
-from .names import SHAPE
+from .names import DTYPE, SHAPE
 from .running import RUNNING
 
 
@@ -58,10 +58,14 @@ class Repeats:
     __slots__ = ("_parameters", "depth", "drawn", "entry", "gradients", "watching")
 
 
+#: Builtin functions of torch's that were seen to do nothing but compute: of plain tensors no mode need be asked.
+COMPUTES: set[Any] = set()
+
 REPLAY = _core.Replay(
     SHELL, NativeStream, Edge, Line, Replayed, Repeats, Place,
     ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)), STAND_IN.as_subclass,
-    without_functions, torch.is_grad_enabled, key_of_size, RUNNING, n_modes, SHAPE,
+    without_functions, torch.is_grad_enabled, key_of_size, RUNNING, n_modes, SHAPE, DTYPE,
+    COMPUTES,
 )  # fmt: skip
 
 #: What torch asks of a forward, a mode: what is done again runs no function of Python.

@@ -14,6 +14,7 @@ from ...array.batch_constants import is_constant
 from ...array.deferred import Deferred
 from ...array.ends import last_frames
 from ...array.facts import constant, maker, streams_in
+from ...array.first_frame import FirstFrame
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
@@ -23,7 +24,7 @@ from ...stream.tree import leaves
 from ..private import without_functions
 from ..tensor.stream_tensor import StreamTensor
 from .complex_pair import Complex, parts_of
-from .keys import ATOMS, NUMBERS, SIZES, paths_to
+from .keys import ATOMS, NUMBERS, SIZES, is_put_off, paths_to
 from .replay import REPLAY
 
 #: What a result may hold beside streams.
@@ -36,13 +37,16 @@ class Results:
     def __init__(self, recording: Any, out: Any) -> None:
         shells = [x for x in (*leaves(out), *(of[2] for of in recording.converted)) if isinstance(x, StreamTensor)]
         self._outputs = [part for x in shells for part in parts_of(x._inner)]
-        self._deferred = any(type(x._inner) is not NativeStream for x in shells)
+        self._deferred = any(type(x._inner) not in (NativeStream, Complex) for x in shells)
         self._edges = recording.numbers()
         self._values = recording._values
         self._inputs = recording.asked.streams
+        converted = [part for of in recording.converted for part in parts_of(of[2]._inner)]
+        self._sources = [*self._inputs, *converted]
         self._given = recording._edges
         self._tokens: list[Any] = recording.asked.tokens
         self._tensors = recording.asked.tensors
+        self._held = recording.asked.by_identity
         self._reads = recording.reads
 
     def form(self, out: Any) -> Any:
@@ -52,11 +56,25 @@ class Results:
         if type(out) is tuple or type(out) is list or hasattr(out, "_fields"):
             parts = [self.form(x) for x in out]
             return parts if type(out) is tuple else partial(_several, type(out), parts)
+        if type(out) is FirstFrame:
+            return self._first(out)
         if type(out) in _RESULTS:
             return partial(constant, out)
         if type(out) in SIZES:
             return partial(_size, maker(out, self._given, self._tokens))
         raise Unknown
+
+    def _first(self, x: FirstFrame) -> Any:
+        """Return what makes first frames of other values, which may be written into what they were taken of."""
+        if (at := self._index(x)) is not None:
+            return partial(_itself, at)
+        of, index = x.taken_of or (None, ())
+        taken = next((i for i, own in enumerate(self._inputs) if own is of), None)
+        parts = [(i.start, i.stop, i.step) if type(i) is slice else i for i in leaves(index)]
+        if (taken is None) is not (of is None) or not all(type(i) in _RESULTS for i in leaves(parts)):
+            raise Unknown
+        like = x.of_state(None)  # type: ignore[arg-type]
+        return partial(_first, like, self._of_stream(x.stream), taken, index)
 
     def converted(self, found: Sequence[tuple[Any, Any, Any]]) -> list[Any]:
         """Return where among what was given stands what has become a stream, its type, and the stream as seen."""
@@ -65,7 +83,8 @@ class Results:
         out = []
         for x, wanted, stream in found:
             paths = [(i, *path) for i, given in enumerate(self._tokens) for path in paths_to(x, given)]
-            out += [(path, wanted, (*self._seen(stream._inner), None)) for path in paths]
+            parts = [(*self._seen(part), None) for part in parts_of(stream._inner)]
+            out.append((paths, wanted, parts[0] if len(parts) == 1 else partial(_complex, parts)))
         return out
 
     def _of_stream(self, x: Any) -> Any:
@@ -84,24 +103,34 @@ class Results:
         if type(x) is Complex:
             at = self._index(x)
             return partial(_complex, [*map(self._of_stream, parts_of(x))]) if at is None else partial(_token, at)
-        if type(x) is not NativeStream or x.alike[0] is not None:
+        if type(x) is not NativeStream:
             raise Unknown
-        if "edge" not in vars(x) and (last := x._ends) is not None:
-            if x._view is not last or not last.is_once or last.given is not None:
-                raise Unknown
-            return partial(_made, self._seen(last.of), partial(last_frames, count=last.count))
+        if is_put_off(x):
+            if (at := self._index(x)) is not None:
+                return partial(_token, at)
+            share = None if x._view is x._ends else self._sharing(x)
+            return partial(_last, self._of_stream(x._ends.of), x._ends.count, share)
         self._require_value(x)
         if writing.is_of_constant(x):
             return partial(_made, self._seen(x), writing.of_constant)
         for i, own in enumerate(self._inputs):
             if own is x:  # or has become what was written into it
                 return partial(_given, i) if x.edge is self._given[i] else (*self._seen(x), None)
-        shared = writing.shared(x, [*self._inputs, *(y for y in self._outputs if y is not x)])
-        if shared is NotImplemented or (shared is not None and max(shared[0]) >= len(self._inputs)):
-            raise Unknown
-        return (*self._seen(x), shared if shared is None else self._shared(shared))
+        if (constant := x.alike[1]) is not None:
+            if all(t is not constant.torch for t in self._held):
+                raise Unknown
+            return partial(_alike, self._seen(x), constant)
+        return (*self._seen(x), self._sharing(x))
 
-    def _shared(self, shared: Any) -> Any:
+    def _sharing(self, x: NativeStream) -> Any:
+        """Return what notes whose memory a result shares; None where it shares none's."""
+        others = [y for y in self._outputs if all(y is not own for own in self._sources)]
+        among: list[Any] = [None if y is x else y for y in (*self._sources, *others)]
+        shared = writing.shared(x, among)
+        if shared is NotImplemented or (shared is not None and max(shared[0]) >= len(self._sources)):
+            raise Unknown
+        if shared is None:
+            return None
         at, view = shared
         if view is None:
             return _Shared(at, None, None)
@@ -140,7 +169,7 @@ class _Shared:
     Parameters
     ----------
     at : list of int
-        Which streams' memory: one where it is certain.
+        Which streams' memory: one where it is certain. Those that positions have become come last.
     how : (method, put) or None
         How the result is taken of it; None where it isn't certain that they share memory.
     given : callable or None
@@ -181,6 +210,17 @@ def _token(at: int, edges: Any, values: Any, streams: Any, tokens: list[Any]) ->
     return StreamTensor.shell(tokens[at])
 
 
+def _itself(at: int, edges: Any, values: Any, streams: Any, tokens: list[Any]) -> Any:
+    """Return first frames themselves, as they were given."""
+    return tokens[at]
+
+
+def _first(like: FirstFrame, form: Any, taken: int | None, index: Any, *given: Any) -> Any:
+    """Return first frames as a result had them."""
+    taken_of = None if taken is None else (given[2][taken], index)
+    return like.of_state(REPLAY.result(form, *given)._inner, taken_of)
+
+
 def _size(make: Any, edges: list[Any], values: Any, streams: Any, tokens: list[Any]) -> Any:
     """Return a size, made anew of this call's edges; see `dreamstream.array.facts.maker`."""
     return make(edges, tokens)
@@ -209,11 +249,28 @@ def _constant(
     return StreamTensor.shell(edges[0].entry.library.of_batch(own, axis, rows(edges, tokens), fresh))
 
 
+def _alike(
+    of: tuple[int, Any, Any], constant: Any, edges: list[Any], values: list[Any], streams: Any, tokens: Any
+) -> Any:
+    """Return a constant that every frame has, as a stream."""
+    out = _stream(edges, values, of)
+    out.alike = out.edge, constant
+    return StreamTensor.shell(out)
+
+
 def _made(
     of: tuple[int, Any, Any], make: Any, edges: list[Any], values: list[Any], streams: Any, tokens: Any
 ) -> Any:
-    """Return what a function makes of a result: last frames, which wait for their use, or a constant's rows."""
+    """Return what a function makes of a result, as a constant's rows."""
     return StreamTensor.shell(make(_stream(edges, values, of)))
+
+
+def _last(form: Any, count: int, share: Any, *given: Any) -> Any:
+    """Return the last frames of a stream, the same that was given if it was; they wait for their use."""
+    out = last_frames(REPLAY.result(form, *given)._inner, count)
+    if share is not None:
+        share(out, *given[2:])
+    return StreamTensor.shell(out)
 
 
 def _stream(edges: list[Any], values: list[Any], seen: tuple[int, Any, Any]) -> NativeStream:
@@ -231,13 +288,16 @@ def asking(form: Any, *given: Any) -> Any:
 def converting(form: Any, found: list[Any], edges: list[Any], values: Any, streams: Any, tokens: list[Any]) -> Any:
     """Return a result, and let positions that were given be the streams that they have become."""
     edges[0].entry.has_converted = True
-    for (at, *path), wanted, seen in found:
-        x = tokens[at]
-        for step in path:
-            x = step(x)
-        known = x.__dict__.setdefault("_streams", {})
-        known[edges[0].entry, wanted] = REPLAY.result(seen, edges, values, streams, tokens)
-    return REPLAY.result(form, edges, values, streams, tokens)
+    sources = [*streams]
+    for paths, wanted, seen in found:
+        stream = REPLAY.result(seen, edges, values, streams, tokens)
+        sources += parts_of(stream._inner)
+        for at, *path in paths:
+            x = tokens[at]
+            for step in path:
+                x = step(x)
+            x.__dict__.setdefault("_streams", {})[edges[0].entry, wanted] = stream
+    return REPLAY.result(form, edges, values, sources, tokens)
 
 
 def _several(kind: Any, parts: list[Any], *given: Any) -> Any:

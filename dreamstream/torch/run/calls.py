@@ -235,10 +235,11 @@ class TorchCall(Call):
             outputs, ended = self.counts_once(leg.op, inputs)
         else:
             outputs = leg.op.counts(inputs, ended, self.ids)
-        columns = None
+        columns, moves = None, False
         if not plan.framewise and not leg.lines[0].static:
             *columns, key = leg.op.columns(inputs, outputs, ended)
-            if plan.shift == columns[1][0][2] and not columns[0][0][2]:  # frames in other places
+            moves = plan.shift == columns[1][0][2]  # its frames are the new ones, in other places
+            if moves and not columns[0][0][2]:
                 plan.keep(self.keeps_tape, key, None)
                 return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
         like = values[0] if values else torch.empty(0, device=self.device)
@@ -249,11 +250,11 @@ class TorchCall(Call):
             if columns and plan.carries and self.keeps_frames and (again := plan.done[self.keeps_tape].get(key)):
                 results = again(self, values if len(values) > 1 else like, inputs[0], outputs[0], *weights)
             elif columns and plan.of_one:
-                results = self._of_one(plan, inputs[0], outputs[0], values[0], weights, columns)
+                results = self._of_one(plan, inputs[0], outputs[0], values[0], weights, columns, moves)
             if results is None:
                 results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended, columns)
             if columns and plan.repeats and key not in plan.done[self.keeps_tape]:
-                self._learn(leg, plan, outputs[0], weights, columns, key)
+                self._learn(leg, plan, outputs[0], weights, columns, key, moves)
         elif values and not like.shape[0]:
             kinds = _types_of_none(plan, leg.lines, values, weights)
             results = [_nothing(line, like, (*values, *weights), kind) for line, kind in zip(leg.lines, kinds)]
@@ -269,16 +270,24 @@ class TorchCall(Call):
         return [(y, Edge(self, line, c)) for y, line, c in zip(results, leg.lines, outputs)]
 
     def _of_one(
-        self, plan: Plan, counts: Counts, made: Counts, value: Tensor, weights: Sequence[Any], columns: Any
+        self,
+        plan: Plan,
+        counts: Counts,
+        made: Counts,
+        value: Tensor,
+        weights: Sequence[Any],
+        columns: Any,
+        moves: bool,
     ) -> Tensor | None:
-        """Run an operator on one input where all rows go on alike; None where they don't."""
+        """Run an operator on one input where all rows go on alike, or are moved alike; None where they don't."""
         ((first, back, tail, new),), ((at, n, _),), lined_up = columns
-        numbers = plan.numbers if self.alike else lined_up and plan.lines_up
+        lines_up = plan.lines_up or (moves and plan.numbers)
+        numbers = plan.numbers if self.alike else lined_up and lines_up
         if not (self.keeps_frames and numbers and n > 0) or min(back, tail, new) < 0:
             return None
         key, step = (self.n_done - 1, 0), plan.step
         old = self.gathered.rows(key) if back else None
-        window = Columns(old, value, first, back, new, counts, self.some_end or not plan.lines_up)
+        window = Columns(old, value, first, back, new, counts, self.some_end or not lines_up)
         step.training, step.device, step.n, step.first = self.keeps_tape, value.device, [n], [at]
         y = plan.kernel.run(step, window, *weights)
         y = y[0] if isinstance(y, tuple) else y
@@ -288,10 +297,13 @@ class TorchCall(Call):
             return y
         return y.flatten(0, 1) if self.alike and y.shape[1] == n else flat(y, made[:, 2] - made[:, 0])
 
-    def _learn(self, leg: Leg, plan: Plan, made: Counts, weights: Sequence[Any], columns: Any, key: bytes) -> None:
+    def _learn(
+        self, leg: Leg, plan: Plan, made: Counts, weights: Sequence[Any], columns: Any, key: bytes, moves: bool
+    ) -> None:
         """Keep what an operator of one window has done, should a later call do the same."""
         (kept, *_), outputs, lined_up = columns
-        step, numbers = plan.step, plan.numbers if self.alike else lined_up and plan.lines_up
+        lines_up = plan.lines_up or (moves and plan.numbers)
+        step, numbers = plan.step, plan.numbers if self.alike else lined_up and lines_up
         if not (self.keeps_frames and outputs[0][1]):
             return
         repeat = None
@@ -299,7 +311,8 @@ class TorchCall(Call):
             if not (numbers and isinstance(step.first[0], int)):
                 return
             whole = same(made[:, 2] - made[:, 0])
-            repeat = steady(plan.kernel, step, weights, kept, rows=len(made), whole=whole, lines_up=plan.lines_up)
+            moved = {"moves": moves, "lines_up": lines_up}
+            repeat = steady(plan.kernel, step, weights, kept, rows=len(made), whole=whole, **moved)
         elif plan.carries and not (self.gathered.some_fresh or (made[:, 0] == 0).any()):
             if any(step.n[1:]) and not plan.kernel.all_outputs:
                 return

@@ -37,6 +37,7 @@ def steady(
     *,
     rows: int,
     whole: bool,
+    moves: bool,
     lines_up: bool,
 ) -> Repeat | None:
     """Return what does again what an operator did; None where positions matter.
@@ -52,10 +53,12 @@ def steady(
         How many streams are in the call.
     whole : bool
         Whether equally many frames are made of all rows.
+    moves : bool
+        Whether the frames that are made are the new ones, in other places.
     lines_up : bool
-        See `Plan.lines_up`.
+        Whether rows that stand elsewhere are one window each of the same columns.
     """
-    if kernel.sees is None or kernel.period(step, weights) != 1 or min(kept[1:3]) < 0:
+    if kernel.sees is None or not (moves or kernel.period(step, weights) == 1) or min(kept[1:3]) < 0:
         return None
     step = replace(step)  # which others fill anew
     begin, n, fill, compute = kernel.sees(step, weights)

@@ -37,7 +37,12 @@ def pad(step: Step, x: Window, more: Tensor | None = None) -> Tensor:
     return torch.where(spread(own, out), out, more[there(rows, out)])
 
 
-@windowed("pad_to_multiple")
+@windowed(
+    "pad_to_multiple",
+    numbers=lambda step: step.attributes["mode"] != "before",
+    sees=_sees_padded,
+    shift=lambda a: a["left"],
+)
 def pad_to_multiple(step: Step, x: Window) -> Tensor:
     """Return the stream with frames before it, and behind it up to a whole number of blocks."""
     a = step.attributes

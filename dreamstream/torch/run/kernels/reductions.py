@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .positions import spread, there, valid
-from .registry import Step, Window, framewise, windowed
+from .registry import Onwards, Step, Window, framewise, windowed
 
 
 @framewise("reduce_features")
@@ -81,12 +81,17 @@ def _shares(step: Step) -> bool:
     return step.live and step.name == "reduce_frames" and step.attributes["kind"] in ("max", "min")
 
 
-def _fold(kind: str, window: Window, state: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return what is carried once a call's frames are folded into it."""
-    frames, n = window.new()
+def _among(frames: Tensor, n: Tensor | None, other: float) -> Tensor:
+    """Return the frames that are some of each row's n, or all where that is None; in place of others, `other`."""
+    return frames if n is None else torch.where(valid(frames, n), frames, other)
+
+
+def _fold(
+    kind: str, frames: Tensor, n: Tensor | None, state: Sequence[Tensor], before: Tensor | None = None
+) -> tuple[Tensor, ...]:
+    """Return what is carried once a call's frames are folded into it, of which there were some `before`."""
     so_far, *more = state
-    real = valid(frames, n)
-    wide = torch.where(real, frames.to(so_far.dtype), _start(kind, frames))
+    wide = _among(frames.to(so_far.dtype), n, _start(kind, frames))
     if kind in ("sum", "mean"):
         return (so_far + wide.sum(1),)
     if kind == "prod":
@@ -104,10 +109,11 @@ def _fold(kind: str, window: Window, state: Sequence[Tensor]) -> tuple[Tensor, .
         return found, more[0] * kept + (wide - centre[:, None]).exp().sum(1)
     if not more:
         return (found,)
+    assert before is not None and n is not None
     if not kind.startswith("arg"):
-        return _shared(found, so_far, more[0], wide, real)
+        return _shared(found, so_far, more[0], wide, valid(frames, n))
     hits = (every == found[:, None]) | ((every != every) & (found != found)[:, None])
-    places = torch.cat([more[0][:, None], _places(window, wide).expand_as(wide)], 1)
+    places = torch.cat([more[0][:, None], _places(before, wide).expand_as(wide)], 1)
     return found, torch.where(hits, places, torch.iinfo(torch.int64).max).amin(1)
 
 
@@ -133,10 +139,10 @@ def _of_gradient(x: Tensor) -> Tensor:
     return out
 
 
-def _places(window: Window, frames: Tensor) -> Tensor:
+def _places(before: Tensor, frames: Tensor) -> Tensor:
     """Return where new frames stand in their streams."""
     behind = torch.arange(frames.shape[1], device=frames.device)
-    return spread(there(window.before, frames)[:, None] + behind, frames)
+    return spread(there(before, frames)[:, None] + behind, frames)
 
 
 def _centre(largest: Tensor) -> Tensor:
@@ -148,9 +154,8 @@ def _log(largest: Tensor, weights: Tensor, started: Tensor) -> Tensor:
     return torch.where(started, torch.where(started, weights, 1).log() + _centre(largest), -torch.inf)
 
 
-def _products(so_far: Tensor, wide: Tensor, real: Tensor, kind: torch.dtype) -> tuple[Tensor, tuple[Tensor, ...]]:
+def _products(so_far: Tensor, wide: Tensor, kind: torch.dtype) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Return products so far, and what is carried; with gradients as torch has them at 0, infinities and NaN."""
-    wide = torch.where(real, wide, 1)
     if not wide.is_floating_point():
         y = so_far[:, None] * wide.cumprod(1)
         return y, (so_far * wide.prod(1),)
@@ -202,40 +207,61 @@ class _Products(torch.autograd.Function):
         return torch.where(met, slope, reached[:, 0]), dx, None
 
 
-@windowed("cumulative", carries=_nothing)
-def cumulative(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
-    """Return what comes of all frames so far."""
-    kind, (x,), (so_far, *more) = step.attributes["kind"], windows, state
-    frames, n = x.new()
+def _cumulated(
+    kind: str, frames: Tensor, n: Tensor | None, state: Sequence[Tensor], before: Tensor | None = None
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Return what comes of all frames so far, and what is carried; n are each row's frames, None where all are."""
+    so_far, *more = state
     wide = frames.to(so_far.dtype)
-    folded = _fold(kind, x, state) if kind[-3:] not in ("max", "min", "rod") else ()
+    folded = _fold(kind, frames, n, state) if kind[-3:] not in ("max", "min", "rod") else ()
     if kind in ("sum", "mean"):
         y = so_far[:, None] + wide.cumsum(1)
         if kind == "mean":
-            first = step.first[0]
-            y = y / spread(first[:, None] + torch.arange(1, frames.shape[1] + 1, device=first.device), y)
+            assert before is not None
+            y = y / (_places(before, y) + 1)
     elif kind == "prod":
-        y, folded = _products(so_far, wide, valid(frames, n), frames.dtype)
+        y, folded = _products(so_far, _among(wide, n, 1), frames.dtype)
     elif kind == "logsumexp":
         before = _log(so_far, more[0], more[0] != 0)
         y = torch.cat([before[:, None], wide], 1).logcumsumexp(1)[:, 1:]
     else:
         every = torch.cat([so_far[:, None], wide], 1)
         y, at = every.cummax(1) if kind.endswith("max") else every.cummin(1)
-        last = spread(there(n, at)[:, None], at).expand(-1, -1, *at.shape[2:])
+        ends = torch.full((len(frames),), frames.shape[1]) if n is None else n
+        last = spread(there(ends, at)[:, None], at).expand(-1, -1, *at.shape[2:])
         folded, y = (y.gather(1, last)[:, 0],), y[:, 1:]  # of equals the last has the gradient
         if more:
-            began = spread(there(x.before, at)[:, None], at)
+            assert before is not None
+            began = spread(there(before, at)[:, None], at)
             at = torch.where(at == 0, more[0][:, None], began + at - 1)
             folded, y = (*folded, at.gather(1, last)[:, 0]), at[:, 1:]
-    return (y if kind.startswith("arg") else y.to(frames.dtype),), folded
+    return y if kind.startswith("arg") else y.to(frames.dtype), folded
+
+
+def _cumulates_onwards(step: Step, weights: Sequence[Any]) -> Onwards:
+    """Return what goes on by new frames alone; see `Kernel.onwards`."""
+    kind = step.attributes["kind"]
+    return lambda frames, lengths, weights, state: _cumulated(kind, frames, lengths, state)
+
+
+def _counts_no_frames(step: Step) -> bool:
+    """Whether what comes of frames does not depend on how many there were before."""
+    return step.attributes["kind"] != "mean" and not step.attributes["kind"].startswith("arg")
+
+
+@windowed("cumulative", carries=_nothing, numbers=_counts_no_frames, onwards=_cumulates_onwards)
+def cumulative(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return what comes of all frames so far."""
+    (x,) = windows
+    y, folded = _cumulated(step.attributes["kind"], *x.new(), state, x.before)
+    return (y,), folded
 
 
 @windowed("reduce_frames", carries=_nothing)
 def reduce_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return what comes of whole streams, where they end."""
-    kind, like = step.attributes["kind"], windows[0].new()[0]
-    folded = _fold(kind, windows[0], state)
+    kind, (like, n) = step.attributes["kind"], windows[0].new()
+    folded = _fold(kind, like, n, state, windows[0].before)
     y = folded[0] if kind in ("max", "min") else folded[-1]
     if kind == "mean":
         assert step.ended is not None
