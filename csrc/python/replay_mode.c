@@ -78,14 +78,14 @@ static int is_plain(const replay_object *r, PyObject *x)
     return is_tensor ? is_tensor : PySet_Contains(of(r, ATOMS), kind);
 }
 
-/* What a function of torch that only computes gives of plain tensors, while nobody notes what is computed; NULL where it
- * is not known as such, or with an exception. */
+/* What a function of torch that only computes gives of plain tensors, while nobody notes what is computed, as the body of a
+ * loop does; NULL where it is not known as such, or with an exception. */
 static PyObject *computed(const replay_object *r, PyObject *forward, PyObject *func, PyObject *args,
                           PyObject *kwargs)
 {
     PyObject *entry = slot(r, forward, S_FORWARD_entry);
     if (!entry || !PyObject_TypeCheck(entry, (PyTypeObject *)of(r, CALL)) ||
-        slot(r, entry, S_CALL_recording) != Py_None ||
+        slot(r, entry, S_CALL_recording) != Py_None || slot(r, entry, S_CALL_body) != Py_None ||
         slot(r, forward, S_FORWARD_gradients) != Py_None ||
         slot(r, forward, S_FORWARD_drawn) != Py_None || PyDict_Contains(kwargs, r->names[N_out]))
         return NULL;

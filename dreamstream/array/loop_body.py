@@ -33,6 +33,8 @@ class Body(Replayed):
         Whether this round has done something else than the body had recorded.
     computed : list
         What a front end has computed of weights in this round, and of which parameters.
+    has_converted : bool
+        Whether positions have become streams in this round.
     """
 
     meta = None
@@ -61,6 +63,7 @@ class Body(Replayed):
         """Begin a round."""
         self.loop, self.library = loop, loop.entry.library
         self.n_done, self.differs, self.computed = 0, False, []
+        self.has_converted = False
         if loop.courses is None:
             self.courses = None
         elif self.courses is None:
