@@ -202,7 +202,7 @@ static ds_status add_weight(ds_graph *graph, ds_weight *weight, const ds_op *op,
     weight->n_bytes = ds_signature_bytes(signature);
     if (name)
         DS_PUSH_COPY(&graph->arena, weight->name, name, strlen(name) + 1);
-    if (narrow && stays_narrow(op, i, &names->narrow[i])) {
+    if (narrow && names->narrow && stays_narrow(op, i, &names->narrow[i])) {
         weight->narrow = names->narrow[i];
         weight->unmade = true;
         data = weight->narrow.data;

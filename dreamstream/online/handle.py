@@ -457,7 +457,7 @@ class Patch:
                 if isinstance(result, StreamTensor):
                     (result,) = outputs.given([result])
                 else:
-                    seen = iter(outputs.given(leaves(result)))
+                    seen = iter(outputs.given_within(leaves(result)))
                     result = map_leaves(result, lambda x: next(seen))
                 held.settle()
                 session.commit(call)

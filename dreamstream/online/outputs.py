@@ -85,15 +85,16 @@ class Outputs:
         raise NotImplementedError
 
     # ---------------------------------------------------------------- what leaves
-    def given(self, found: Sequence[Any]) -> list[Any]:
-        """Return what a forward returned as its caller sees it; the call then publishes the groups."""
+    def given_within(self, found: Sequence[Any]) -> list[Any]:
+        """Return what `given` does, with dataclasses opened."""
         streams: list[Any] = []
         for x in found:
             map_fields(x, streams.append)
-        left = iter(self._given(streams))
+        left = iter(self.given(streams))
         return [map_fields(x, lambda _: next(left)) for x in found]
 
-    def _given(self, found: Sequence[Any]) -> list[Any]:
+    def given(self, found: Sequence[Any]) -> list[Any]:
+        """Return what a forward returned as its caller sees it; the call then publishes the groups."""
         inner = list(map(self.inner, found))
         after = self._groups
         if self._holds:

@@ -351,7 +351,7 @@ class TorchPatch(Patch):
                     if rebuilt not in (tuple, list) or not _are_flat(result):
                         found, structure = pytree.tree_flatten(result)
                         rebuilt = structure.unflatten
-                    result = rebuilt(outputs.given(found))
+                    result = rebuilt(outputs.given_within(found))
                 arrival.follow(call, session.commit(call).values())
             except BaseException as error:
                 forward.leave()

@@ -41,16 +41,16 @@ MEMORY = "torch/test_memory.py"
 
 MUTANTS = {
     "all channels have the first one's scale": Mutant(
-        "model/read.c",
-        "(const float *)of->data + run * places",
-        "(const float *)of->data + 0 * places",
+        "ops/stored.c",
+        "widen_run(DS_STORED_INT8, from + r * run, run, scales[r], to + r * run);",
+        "widen_run(DS_STORED_INT8, from + r * run, run, scales[0], to + r * run);",
         ("linear",),
         tests=NARROW,
     ),
     "narrow weights are rounded towards zero": Mutant(
         "ops/stored.c",
-        "ds_narrowed(how, element, x, scale);",
-        "ds_narrowed(how, element, ds_float_of_bits(ds_float_bits(x) & 0xffff0000), scale);",
+        "ds_narrowed(how, narrow + e * width, from[e], scale);",
+        "ds_narrowed(how, narrow + e * width, ds_float_of_bits(ds_float_bits(from[e]) & 0xffff0000), scale);",
         ("linear",),
         tests=NARROW,
     ),
