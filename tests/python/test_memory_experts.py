@@ -15,6 +15,7 @@ HEAD = """
     import copy, gc, json, pickle, sys, time
     import numpy as np
     import dreamstream as ds
+    from dreamstream import _core
     from dreamstream.models import ConformerMoE
 
     path = sys.argv[1]
@@ -44,6 +45,7 @@ ONCE = """
     ds.compile(model, model.spec, verify=False).save(path)
     del model
     out = {"weights": weights, "patched": patched}
+    _core.give_back()
     start = status("RssAnon")
     engine = ds.load(path)
     engine.step({"a": speech(206)}, sos="a", eos="a")
@@ -56,6 +58,7 @@ ONCE = """
     out["pickle"] = len(pickle.dumps(engine)) // 1024
     few, = engine.step({"f": speech(206)}, sos="f", eos="f").values()
     del engines, engine, e
+    _core.give_back()  # what the allocator keeps of freed memory
     out["left"] = status("RssAnon") - start
     print(json.dumps(out))
 """
@@ -97,7 +100,7 @@ def test_weights_exist_once(tmp_path):
     assert got["loaded"] < got["weights"] + small, "one copy, or panels of it"
     assert got["streams"] < got["state"] + small, "copies of engines and their streams share weights"
     assert got["pickle"] < 16, "the path of the file"
-    assert got["left"] < 0.25 * got["weights"], "weights are given back"
+    assert got["left"] < small, "weights are given back"
 
 
 @pytest.mark.slow
