@@ -248,7 +248,7 @@ class Tracer(Hooks):
     def refuse(self, w: Comparison, site: Site) -> NoReturn:
         w.refuse()
 
-    def checked(self, w: Any, site: Site) -> bool:
+    def checked(self, w: Any, site: Site | None = None) -> bool:
         if isinstance(w, Verdict):
             return w.says(True)
         w.require()

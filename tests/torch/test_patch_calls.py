@@ -471,3 +471,29 @@ def test_what_a_forward_raises_of_values_leaves_streams_as_they_were(layer):
         with pytest.raises(kind, match=words):
             call(4, value)
     assert torch.equal(torch.cat([first, call(4), call(8, eos=True)]), frames.cumsum(0))
+
+
+def test_what_torch_asserts():
+    """Of sizes, at a stream's end, and of values, in each call, as the statement does."""
+
+    class Checks(nn.Module):
+        def forward(self, x):
+            torch._assert(x.dim() == 3 and x.shape[2] == 3, "features")
+            torch._assert(x.shape[1] % 2 == 0, "an even length")
+            torch._assert(condition=(x < 99).all(), message="too large")
+            return x.cumsum(1)
+
+    model = ds.patch_module(Checks().eval()).online()
+
+    def call(frames, **flags):
+        return model(ds.stream_tensor([frames], ids=["s"], names=NAMES, **flags))["s"]
+
+    frames = torch.ones(4, 3)
+    first = call(frames[:3], sos=True)
+    with pytest.raises(AssertionError, match="too large"):
+        call(frames[3:] * 100, eos=True)
+    with pytest.raises(ds.ShapeError, match=r"torch\._assert"):
+        call(frames[2:], eos=True)
+    assert torch.equal(torch.cat([first, call(frames[3:], eos=True)]), frames.cumsum(0))
+    engine = ds.compile(Checks(), ("B", "L", 3))
+    assert engine.step({"s": frames.numpy()}, sos="s", eos="s")["s"].tolist() == frames.cumsum(0).tolist()

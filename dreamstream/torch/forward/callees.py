@@ -43,6 +43,16 @@ def _apply(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 @passes_on
+def _asserted(condition: Any, message: Any) -> None:
+    """Assert what lengths, or a call's values, say, as the statement does."""
+    says = TRACER.test(condition)
+    if says is None:
+        torch._assert(condition, message)
+    elif not (says if isinstance(says, bool) else TRACER.checked(says)):
+        raise AssertionError(message)
+
+
+@passes_on
 def _in_turn(modules: Any, input: Any) -> Any:
     """Run `torch.nn.Sequential`: no loop over frames is looked for where modules are gone through."""
     for module in modules:
@@ -52,6 +62,7 @@ def _in_turn(modules: Any, input: Any) -> Any:
 
 TRACER.stand_in(APPLY, _apply)
 TRACER.stand_in(torch.nn.Sequential.forward, _in_turn)
+TRACER.stand_in(torch._assert, _asserted)
 TRACER.stand_in(detects_causality, partial(_hint, detects_causality))
 
 for _function in [*vars(torch.nn.functional).values()]:
