@@ -26,8 +26,8 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointFunction
 
 __all__ = [
-    "APPLY", "CALLS_USERS", "BackwardHookFunction", "CheckpointFunction", "active_modes", "current_node",
-    "detects_causality", "enter_mode", "graph_task", "has_hooks", "has_lost_what_it_saved",
+    "APPLY", "CALLS_USERS", "BackwardHookFunction", "CheckpointFunction", "active_modes", "assert_",
+    "current_node", "detects_causality", "enter_mode", "graph_task", "has_hooks", "has_lost_what_it_saved",
     "hooks_of", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed",
     "is_watched", "keep", "kept_by_checkpoint", "leave_innermost_mode", "mode_at", "n_modes", "onnx_type",
     "original_of", "own_buffers", "own_tensors", "prelu_kernel", "pytree", "recurrent_function",
@@ -133,6 +133,7 @@ def is_watched() -> bool:
 
 
 #: A PReLU of any operands that broadcast; `torch.prelu` wants the channels in the second dimension.
+assert_: Callable[..., None] = torch._assert
 prelu_kernel: Callable[..., torch.Tensor] = torch._prelu_kernel
 
 

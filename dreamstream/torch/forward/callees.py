@@ -9,7 +9,7 @@ import torch
 from ...online.tracer import TRACER
 from ...stream.where import passes_on
 from ...tracing.callees import GOES_ON, ORIGINALS
-from ..private import APPLY, CALLS_USERS, CheckpointFunction, detects_causality, original_of
+from ..private import APPLY, CALLS_USERS, CheckpointFunction, assert_, detects_causality, original_of
 from ..tensor.stream_tensor import SHELL
 from .custom import checkpointed
 from .replay import REPLAY
@@ -47,7 +47,7 @@ def _asserted(condition: Any, message: Any) -> None:
     """Assert what lengths, or a call's values, say, as the statement does."""
     says = TRACER.test(condition)
     if says is None:
-        torch._assert(condition, message)
+        assert_(condition, message)
     elif not (says if isinstance(says, bool) else TRACER.checked(says)):
         raise AssertionError(message)
 
@@ -62,7 +62,7 @@ def _in_turn(modules: Any, input: Any) -> Any:
 
 TRACER.stand_in(APPLY, _apply)
 TRACER.stand_in(torch.nn.Sequential.forward, _in_turn)
-TRACER.stand_in(torch._assert, _asserted)
+TRACER.stand_in(assert_, _asserted)
 TRACER.stand_in(detects_causality, partial(_hint, detects_causality))
 
 for _function in [*vars(torch.nn.functional).values()]:
