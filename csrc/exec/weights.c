@@ -310,31 +310,41 @@ static void list_uses(use **next, const ds_node *node, const ds_plan *plan, size
     }
 }
 
+/* What all uses of a weight say of it. */
+typedef struct use_counts {
+    size_t n_captured, n_packed; /* the uses by the captured graph, and those that are packed */
+    const use *packed;           /* the last of these, or NULL */
+    bool owned, lent, unmade;
+} use_counts;
+
+static use_counts count_uses(const use *uses, const uint32_t *order, size_t n)
+{
+    use_counts c = {.unmade = uses[order[0]].weight->unmade};
+    for (size_t i = 0; i < n; i++) {
+        const use *u = &uses[order[i]];
+        c.n_captured += !u->slot;
+        c.n_packed += u->packed != NULL;
+        c.owned |= !u->slot && !u->weight->borrowed;
+        c.lent |= u->weight->lent;
+        c.packed = u->packed ? u : c.packed;
+    }
+    return c;
+}
+
 /* Counts a weight, given all uses of it; gives it back where it is the plan's own, and each has it packed. */
 static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n)
 {
-    size_t n_captured = 0, n_packed = 0;
-    const use *packed = NULL;
-    bool owned = false, lent = false;
-    for (size_t i = 0; i < n; i++) {
-        const use *u = &uses[order[i]];
-        n_captured += !u->slot;
-        n_packed += u->packed != NULL;
-        owned |= !u->slot && !u->weight->borrowed;
-        lent |= u->weight->lent;
-        packed = u->packed ? u : packed;
-    }
+    const use_counts c = count_uses(uses, order, n);
     void *data = uses[order[0]].weight->data;
     const size_t n_bytes = uses[order[0]].weight->n_bytes;
-    if (n_captured < n) /* one that runs has it */
+    if (c.n_captured < n) /* one that runs has it */
         p->raw_bytes += n_bytes;
-    if (n_packed != n_captured)
-        p->weight_bytes += n_captured < n ? n_bytes : 0;
-    const bool unmade = uses[order[0]].weight->unmade;
-    if (!(owned || lent || unmade) || n_packed != n_captured) /* a mapped file's takes no memory */
-        return;
+    if (c.n_packed != c.n_captured)
+        p->weight_bytes += c.n_captured < n ? n_bytes : 0;
+    if (!(c.owned || c.lent || c.unmade) || c.n_packed != c.n_captured)
+        return; /* a mapped file's takes no memory */
     p->replaced[p->n_replaced++] =
-        (ds_replaced){packed->i, n_bytes, packed->packed, packed->packed_bytes};
+        (ds_replaced){c.packed->i, n_bytes, c.packed->packed, c.packed->packed_bytes};
     for (size_t i = 0; i < n; i++) {
         const use *u = &uses[order[i]];
         u->weight->replaced = p->n_replaced;
@@ -343,7 +353,7 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
         if (u->slot)
             *u->slot = NULL;
     }
-    if (owned && !lent)
+    if (c.owned && !c.lent)
         ds_release(&p->allocator, data, n_bytes);
 }
 
@@ -351,29 +361,20 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
  * it. */
 static ds_status keep(ds_plan *p, const use *uses, const uint32_t *order, size_t n, bool *moved)
 {
-    size_t n_captured = 0, n_packed = 0;
+    const use_counts c = count_uses(uses, order, n);
     const use *const first = &uses[order[0]];
-    bool lent = false;
-    for (size_t i = 0; i < n; i++) {
-        n_captured += !uses[order[i]].slot;
-        n_packed += uses[order[i]].packed != NULL;
-        lent |= uses[order[i]].weight->lent;
-    }
-    if (!(lent || first->weight->unmade) || n_packed == n_captured)
+    const ds_weight *const weight = first->weight;
+    if (!(c.lent || c.unmade) || c.n_packed == c.n_captured)
         return DS_OK;
     void *data;
-    for (size_t i = 0; i < n && (!lent || first->weight->narrow.data); i++)
+    for (size_t i = 0; i < n && (!c.lent || weight->narrow.data); i++)
         if (uses[order[i]].slot) {
-            DS_TRY(ds_budget_add(p, uses[order[i]].j, first->weight->n_bytes));
+            DS_TRY(ds_budget_add(p, uses[order[i]].j, weight->n_bytes));
             break;
         }
-    DS_TRY(ds_allocate(&p->allocator, &data, first->weight->n_bytes));
-    const ds_status status =
-        ds_weight_make(&p->allocator, first->weight, first->op, first->i, data);
-    if (status != DS_OK) {
-        ds_release(&p->allocator, data, first->weight->n_bytes);
-        return status;
-    }
+    DS_TRY(ds_allocate(&p->allocator, &data, weight->n_bytes));
+    DS_TRY_ELSE(ds_weight_make(&p->allocator, weight, first->op, first->i, data),
+                ds_release(&p->allocator, data, weight->n_bytes));
     for (size_t i = 0, owners = 0; i < n; i++) {
         const use *u = &uses[order[i]];
         u->weight->data = data;

@@ -21,8 +21,8 @@ from ..errors import NotStreamableError
 from ..stream.edge import Edge, Line
 from ..stream.rules import holds
 from ..stream.within import within
-from . import creation
-from .loop_body import Body, in_loop as without_draws
+from . import creation, loop_body
+from .loop_body import Body
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
@@ -153,7 +153,7 @@ def dropped(name: str, x: Any, p: float, channels: bool, alpha: bool) -> Any:
 def dropped_in_loop(name: str, x: Any, p: float, channels: bool, alpha: bool) -> Any:
     """Return a frame in a loop's body with elements dropped, which are drawn anew for each frame."""
     if channels:
-        return without_draws(x, "")
+        return loop_body.in_loop(x, "")
     x = x.in_order()
     scale, shift = factors(in_loop(name, x, lambda *of: uniform(*of) >= p), p, alpha)
     return x * scale if shift is None else x * scale + shift
@@ -168,7 +168,7 @@ def leaking(x: Any, lower: float, upper: float) -> Any:
     if x.is_stream and x.edge is not None:
         frames_of("rrelu", x)
         if x.value is None:
-            return without_draws(x, "")
+            return loop_body.in_loop(x, "")
         u = uniform("rrelu", x, x.value.shape[1:])
         return _scaled("rrelu", x, np.where(x.value <= 0, lower + (upper - lower) * u, 1), None)
     frames = _frames(x) if x.is_stream else x

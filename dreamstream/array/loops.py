@@ -378,8 +378,9 @@ class Loop:
 
     def run(self, outputs: Sequence[Any]) -> dict[Any, StreamTensor]:
         """Run the loop; return the streams of what it gives."""
-        for y, _, off in () if self.inputs else self.written:
-            self.input(*self._read_at(y, off))  # whose frames are those of the loop
+        if not self.inputs:  # what is written has the loop's frames, too
+            for y, _, off in self.written:
+                self.input(*self._read_at(y, off))
         if not self.inputs:
             refuse("a loop over frames that reads no frame of a stream")
         kept = self.kept

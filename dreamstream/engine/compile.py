@@ -146,6 +146,7 @@ def compile(
     options = (spec, rate, dtype or "float32", waits, buffer_limit, context_limit)
     capture, result = captured(model, *options)
     if capture.was_written:
+        capture.close()
         capture, result = captured(model, *options, False)
     tensors = leaves(result)
     for x in tensors:

@@ -24,7 +24,8 @@ _EDGE, _VALUE, _ENTRY = attrgetter("edge"), attrgetter("value"), attrgetter("edg
 class Replayed:
     """What `_core.Replay` reads of a call, or of the body of a loop over frames, in slots.
 
-    See `dreamstream.online.session.Call` and `dreamstream.array.loops.Body`; `body` is a call's while one runs.
+    See `dreamstream.online.session.Call` and `dreamstream.array.loop_body.Body`, which is a call's `body` while
+    one runs.
     """
 
     __slots__ = (

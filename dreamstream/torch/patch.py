@@ -32,6 +32,7 @@ from ..stream.where import offline_error, passes_on, raise_explained, runs_forwa
 from . import private
 from .forward import gathering  # noqa: F401  (functions that forwards' copies call)
 from .forward.capture import TorchSource
+from .forward.constants import HALF
 from .forward.drawn import places_of_draws, warn_of_others
 from .forward.held import TorchHeld
 from .forward.layers import is_recurrence, streaming_forward, unstreamable
@@ -41,7 +42,7 @@ from .forward.running import current, running
 from .outside.attention import DeclaredContext
 from .private import pytree
 from .run import declared as _declared  # noqa: F401  (operators declared in Python take torch tensors)
-from .run.arrivals import NARROW, Arrival
+from .run.arrivals import Arrival
 from .run.calls import Mode, TorchGiven, TorchSession
 from .tensor import StreamTensor
 from .tensor.padding import unpad
@@ -297,10 +298,11 @@ class TorchPatch(Patch):
     def _outermost(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Any]
     ) -> Any:
-        if self.backend in BACKENDS and (evaluated := self._evaluated(module, args, kwargs, tensors[0].ids)):
+        ids = tensors[0]._info.meta.ids
+        if self.backend in BACKENDS and (evaluated := self._evaluated(module, args, kwargs, ids)):
             return evaluated[0]
         session: Any = self.session
-        with session.hold(tensors[0]._info.meta.ids):
+        with session.hold(ids):
             args, kwargs, given = session.take_given(module, args, kwargs, TorchGiven)
             names = self._tensor_names(module, session)  # which looks at the types in every call
             recorded = torch.is_grad_enabled()
@@ -391,7 +393,7 @@ class TorchPatch(Patch):
                 'gradients of an input are recorded, which an engine has not: use online(backend="auto")', x.ids
             )
         value = value.detach()
-        value = (value.float() if value.dtype in NARROW else value).cpu().contiguous()
+        value = (value.float() if value.dtype in HALF else value).cpu().contiguous()
         out = Native._make(value.numpy(), info.dims, info.names, info.meta, info.starts, info.rate, None)
         out.restart = info.restart
         return out

@@ -132,8 +132,9 @@ def is_watched() -> bool:
     return modes > 0 or forward_ad._current_level >= 0 or _transformation() is not None
 
 
-#: A PReLU of any operands that broadcast; `torch.prelu` wants the channels in the second dimension.
+#: An `assert` as a function, which models call.
 assert_: Callable[..., None] = torch._assert
+#: A PReLU of any operands that broadcast; `torch.prelu` wants the channels in the second dimension.
 prelu_kernel: Callable[..., torch.Tensor] = torch._prelu_kernel
 
 

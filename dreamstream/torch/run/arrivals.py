@@ -15,13 +15,12 @@ from ...array.stream_tensor import StreamTensor as Native
 from ...online.given import Given
 from ...stream.metadata import StreamMetadata
 from ...stream.rules import require_same_streams
+from ..forward.constants import HALF
 from ..private import without_subclass
 from ..tensor import StreamTensor
 from ..tensor.padding import unpadding
 from .calls import Mode, TorchCall
 from .tables import Gathered
-
-NARROW = frozenset((torch.float16, torch.bfloat16))  #: Taken by modules of float32, exactly.
 
 
 class Form(NamedTuple):
@@ -71,9 +70,9 @@ class Arrival:
         self._rates, self._restart = tuple([i.rate for i in infos]), True in [i.restart for i in infos]
         self._lengths = [i.meta.lengths for i in infos]
         self._dims = [(i.dims, i.names) for i in infos]
-        #: What gives each input's frames, and whether these are made wider.
+        #: What gives each input's frames, and whether modules of float32 take these wider, which is exact.
         self._frames = [unpadding(i, x.shape, mode.plain) for i, x in zip(infos, self._forms)]
-        self._widened = [mode.single and x.dtype in NARROW for x in self._forms]
+        self._widened = [mode.single and x.dtype in HALF for x in self._forms]
         self._types: list[tuple[str, tuple[int, ...]]] = []
         self._outputs: dict[Any, Any] = {}  # what makes outputs of frames; see `TorchOutputs.outside`
         #: Behind a call that others may follow: the states that it left, and where they are.

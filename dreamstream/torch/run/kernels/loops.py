@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -285,7 +286,7 @@ def _ragged(
     after, n_rows = [*state], len(lengths)
     made: list[list[Tensor]] = []
     places: list[int] = []  # of what was made, in which order rows have it
-    begins = [sum(lengths[:r]) for r in range(n_rows)]
+    begins = [0, *accumulate(lengths)]
     for t in range(max(lengths, default=0)):
         kinds: dict[int, list[int]] = {}
         for r, n in enumerate(lengths):
