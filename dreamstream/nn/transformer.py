@@ -113,9 +113,8 @@ class _Layer(Module):
 
 
 def _attend(attention: Any, x: Tensor, keys: Tensor, mask: Any, padding: Any, is_causal: bool) -> Any:
-    """Return what queries x see of the keys; `is_causal` only tells of a mask, where there is one."""
-    causal = is_causal and mask is None
-    return attention(x, keys, keys, padding, False, mask, is_causal=causal)[0]
+    """Return what queries x see of the keys."""
+    return attention(x, keys, keys, padding, False, mask, is_causal=is_causal)[0]
 
 
 @_described

@@ -44,6 +44,36 @@ def test_what_does_not_stream_is_refused_with_its_line(text):
     assert "test_attention_by_hand.py" in str(error.value)
 
 
+@pytest.mark.parametrize("by_hint", [True, False])
+def test_causality_that_is_said_in_other_words(by_hint):
+    """A hint overrules a mask, as in torch; and of one frame alone it says nothing."""
+
+    class Said(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x):
+            if by_hint:
+                i = ds.arange(x.shape[1])
+                far = (i[:, None] < i) | (i[:, None] > i + 2)
+                return self.attention(x, x, x, need_weights=False, attn_mask=far, is_causal=True)[0]
+            return F.scaled_dot_product_attention(x, x, x, is_causal=x.shape[1] > 1)
+
+    model = Said().eval()
+    x = np.random.default_rng(1).standard_normal((1, 9, 8)).astype(np.float32)
+    hidden = ~np.tri(9, dtype=bool)
+    want = (
+        model.attention(*[ds.tensor(x)] * 3, attn_mask=ds.tensor(hidden))[0].numpy()
+        if by_hint
+        else F.scaled_dot_product_attention(*[ds.tensor(x)] * 3, attn_mask=ds.tensor(~hidden)).numpy()
+    )
+    engine = ds.compile(model, ("B", "L", 8), verify=True)
+    parts = [engine.step({"a": x[0, :1]}, sos="a")["a"], engine.step({"a": x[0, 1:]}, eos="a")["a"]]
+    np.testing.assert_allclose(np.concatenate(parts), want[0], atol=1e-5)
+    np.testing.assert_allclose(model(ds.tensor(x)).numpy(), want, atol=1e-5)
+
+
 MULTIHEAD = {
     "scores of attention are asked for sum": lambda m, x: m(x, x, x, is_causal=True)[1].sum(-1),
     "scores of attention are returned.*need_weights=False": lambda m, x: m(x, x, x, is_causal=True),

@@ -300,7 +300,27 @@ def mask_that_is_a_score(m, x):
     return merge(m, F.scaled_dot_product_attention(q + m.u[:, None], k, v, attn_mask=bd))
 
 
+@idiom(Context())
+def causal_where_there_are_more_frames_than_one(m, x):
+    """As Whisper's decoder has it."""
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), None, 0.0, x.size(1) > 1))
+
+
+@idiom(Context())
+def a_window_that_a_hint_of_causality_overrules(m, x):
+    """As OnlineSpatialNet has it: torch then attends to all of the past."""
+    i, y = torch.arange(x.size(1)), x.transpose(0, 1)
+    distance = i[:, None] - i
+    mask = torch.where((distance >= 0) * (distance < 3), 0.0, -torch.inf)
+    return m.heads(y, y, y, attn_mask=mask, is_causal=True, need_weights=False)[0].transpose(0, 1)
+
+
 # ---------------------------------------------------------------- refused
+@refused("compared where streams answer differently")
+def causal_where_there_are_many_frames(m, x):
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), is_causal=x.size(1) > 5))
+
+
 WHOLE = r"the whole stream.*(is_causal|context)"
 
 

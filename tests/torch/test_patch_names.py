@@ -142,6 +142,17 @@ def test_what_is_offered(library):
     assert "Stream from now on" in model.online.__doc__
 
 
+def test_a_model_whose_class_is_called_generator():
+    """As HiFi-GAN's and MelGAN's are: it is none of random numbers, though it offers states."""
+
+    class Generator(nn.Sequential):
+        pass
+
+    model = ds.patch_module(nn.Sequential(Generator(nn.Linear(3, 2)))).eval()
+    driven(model)
+    driven(model[0])
+
+
 def test_names_that_are_given_later_stay():
     model = ds.patch_module(nn.Linear(3, 2)).eval()
     model.get_state, model.online = nn.Linear(3, 3), (lambda: "mine")

@@ -20,6 +20,7 @@ from ...operations.refusals import MASKED, OF_VALUES, SEES_ALL, Refusal
 from ...source_line import user_line
 from ...stream.context import EVERYTHING, Context, is_declared, seen_by
 from ...stream.mask_recognition import Recognised, expected
+from ...stream.rules.compare import Comparison
 from .arguments import checked
 from .dropout import dropout
 from .texts import described, torch_lacks
@@ -39,6 +40,19 @@ def streamed(name: str, x: Any, is_causal: bool, context: Context | None) -> Con
     if seen.waits and x.is_stream and not x.edge.may_wait:
         raise refused(name, SEES_ALL)
     return seen
+
+
+def causal_of(said: Any, queries: Any) -> bool:
+    """Return whether a query sees the past alone, also where that is asked as L > 1: one frame sees itself anyway.
+
+    Raises
+    ------
+    NotStreamableError
+        Where longer streams would be attended to in two ways.
+    """
+    if isinstance(said, Comparison):
+        return said.holds_from(2, queries.shape[-2]) or bool(said)
+    return bool(said)
 
 
 def identity(mask: Any) -> bool:
@@ -122,6 +136,7 @@ def scaled_dot_product_attention(
     """
     name = "scaled_dot_product_attention"
     q, k, v = (checked(name, of_all(x)) for x in (query, key, value))
+    is_causal = causal_of(is_causal, q)
     deferred = isinstance(attn_mask, Scores) or is_computed(attn_mask) or of_memory(attn_mask)
     if attn_mask is not None and identity(attn_mask):
         attn_mask = None

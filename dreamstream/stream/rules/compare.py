@@ -114,6 +114,15 @@ class Comparison(Token):
             self.refuse()
         return Comparison([part for c in ways for part in c.parts])
 
+    def holds_from(self, frames: int, length: Any) -> bool:
+        """Whether it holds of every stream in which `length`, that it compares, is `frames` or more."""
+        compared, relation = self.single()
+        more = None if compared is None else compared - length
+        if not isinstance(more, int):
+            return False
+        least = frames + more
+        return least > 0 if relation in ("gt", "ne") else least >= 0 and relation == "ge"
+
     def require(self, answer: bool = True) -> None:
         """Let streams that don't answer so be refused at their ends.
 

@@ -5,7 +5,9 @@ from types import FunctionType
 from typing import Any
 
 import torch
+from torch.nn.functional import scaled_dot_product_attention as attention
 
+from ...nn.functional.attention import causal_of
 from ...online.tracer import TRACER
 from ...stream.where import passes_on
 from ...tracing.callees import GOES_ON, ORIGINALS
@@ -43,6 +45,20 @@ def _apply(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 @passes_on
+def _attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: Any = False,
+    **named: Any,
+) -> Any:
+    """Attend where `is_causal` may be a comparison of lengths, not a bool."""
+    return attention(query, key, value, attn_mask, dropout_p, causal_of(is_causal, query), **named)
+
+
+@passes_on
 def _asserted(condition: Any, message: Any) -> None:
     """Assert what lengths, or a call's values, say, as the statement does."""
     says = TRACER.test(condition)
@@ -63,6 +79,7 @@ def _in_turn(modules: Any, input: Any) -> Any:
 TRACER.stand_in(APPLY, _apply)
 TRACER.stand_in(torch.nn.Sequential.forward, _in_turn)
 TRACER.stand_in(assert_, _asserted)
+TRACER.stand_in(attention, _attention)
 TRACER.stand_in(detects_causality, partial(_hint, detects_causality))
 
 for _function in [*vars(torch.nn.functional).values()]:
