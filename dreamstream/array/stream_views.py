@@ -371,7 +371,8 @@ def outside(name: str, inside: Callable[..., Any] | None = None) -> Callable[...
         given = None if dim is None else [self._axis(name, d) for d in sizes_of((dim,))]
         axes = axes_of(name, given, self.ndim)
         if self.edge is not None:
-            return forward.reduce(self, name, axes, keepdim, rest)
+            of_all = given is None and name in ("max", "min") and "B" not in self.roles  # a value and no place
+            return forward.reduce(self, f"a{name}" if of_all else name, axes, keepdim, rest)
         if given is None and name in ("argmax", "argmin"):
             return plain(chunks.fall_back(self, name), **rest)
         if given is None:

@@ -6,14 +6,14 @@ Most change values frame by frame, so that they need no operator; a capture runs
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import torch
 import torch.nn.functional as F
 
 from ... import dispatch
-from ...array import baddbmm, where, zeros_like
+from ...array import baddbmm, stack, where, zeros_like
 from ...array.batch_constants import value_of
 from ...array.creation import lengths_in
 from ...array.deferred import Deferred, as_number, is_computed, is_deferred
@@ -261,11 +261,22 @@ def arange(*bounds: Any, dtype: Any = None, device: Any = None, **named: Any) ->
     return positions(first, last, step, dtype)
 
 
+def _of_frame(numbers: Sequence[Any], dtype: Any) -> list[Any]:
+    """Return numbers, of which some are of a loop's frame, each as a tensor of every frame."""
+    is_float = any(isinstance(x, float) or getattr(x, "is_float", False) for x in numbers)
+    made = [tensor(x * 1.0 if is_float else x, dtype) if isinstance(x, LoopNumber) else x for x in numbers]
+    like = next(x for x in made if hasattr(x, "is_stream"))
+    return [x if hasattr(x, "is_stream") else zeros_like(like) + x for x in made]
+
+
 @function("tensor as_tensor")
 def tensor(data: Any, dtype: Any = None, **_: Any) -> Any:
     if isinstance(data, LoopNumber):
-        made = data.as_tensor(lambda at: at.float())
+        real = dtype if dtype is not None and dtype.is_floating_point else torch.get_default_dtype()
+        made = data.as_tensor(lambda at: to(at, real))
         return made if dtype is None else to(made, dtype)
+    if isinstance(data, (list, tuple)) and any(isinstance(x, LoopNumber) for x in data):
+        return stack(_of_frame(data, dtype))
     if isinstance(data, Length):
         return Symbolic(data, (), data)
     if isinstance(data, list) and len(data) == 1 and isinstance(data[0], Length):
