@@ -65,7 +65,6 @@ class StreamTensor(OfStreams, Tensor):
     _rate: Fraction
     #: Inside a forward, of a tensor that shares another's memory: how it is taken of it (`array.writing`).
     _view: Any = None
-    #: What it stands for, where that is a stream's last frames.
     #: Inside a forward: the edge that has a constant for every frame, and the constant.
     alike: tuple[Any, Any] = (None, None)
     #: What was taken of this one, or may share its memory: references, each with whether that is certain.
