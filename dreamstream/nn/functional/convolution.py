@@ -148,6 +148,10 @@ def _plane(name: str, x: Tensor, outputs: Callable[[int, int], int]) -> tuple[in
     )
 
 
+def _sizes(n: int, **given: Ints) -> dict[str, tuple[int, ...]]:
+    return {name: several(value, n, name) for name, value in given.items()}
+
+
 def _nothing(x: Tensor, n_out: int) -> Tensor:
     """The outputs where both axes are too short."""
     return Tensor._plain(np.zeros((*x.shape[:-3], n_out, 0, 0), x.dtype), True)
@@ -187,23 +191,12 @@ def conv1d(
         raise ShapeError(f"conv1d: expected a weight (out, in / groups, kernel), got {shape}")
     step, spread = single(stride, "stride"), single(dilation, "dilation")
     left, right = window_padding(padding, shape[2], spread, step)
+    attributes: dict[str, Any] = {"groups": groups}
     if within_frames(x):
-        attributes: dict[str, Any] = {
-            "stride": [1, step],
-            "dilation": [1, spread],
-            "groups": groups,
-            "padding": [0, 0, left, right],
-            "inner_mode": padding_mode,
-        }
+        attributes |= {"stride": [1, step], "dilation": [1, spread]}
+        attributes |= {"padding": [0, 0, left, right], "inner_mode": padding_mode}
         return apply("conv2d", attributes, (x,), (weight, bias), (x.dims[0], 1, 0))[0]  # type: ignore[attr-defined]
-    attributes = {
-        "stride": step,
-        "dilation": spread,
-        "groups": groups,
-        "left": left,
-        "right": right,
-        "mode": padding_mode,
-    }
+    attributes |= {"stride": step, "dilation": spread, "left": left, "right": right, "mode": padding_mode}
     return apply("conv1d", attributes, (x,), (weight, bias), channels_first("conv1d", x))[0]
 
 
@@ -228,18 +221,13 @@ def conv_transpose1d(
     """Return the transposed convolution: each frame adds a window of weights, `stride` apart."""
     x = checked("conv_transpose1d", input)
     same_types("conv_transpose1d", x, weight, bias)
-    numbers = {
-        "stride": single(stride, "stride"),
-        "padding": single(padding, "padding"),
-        "output_padding": single(output_padding, "output_padding"),
-        "dilation": single(dilation, "dilation"),
-    }
+    numbers = _sizes(1, stride=stride, padding=padding, output_padding=output_padding, dilation=dilation)
     if within_frames(x):
         first = {"stride": 1, "padding": 0, "output_padding": 0, "dilation": 1}
-        attributes: dict[str, Any] = {k: [first[k], v] for k, v in numbers.items()}
+        attributes: dict[str, Any] = {k: [first[k], *v] for k, v in numbers.items()}
         name, dims = "conv_transpose2d", (x.dims[0], 1, 0)  # type: ignore[attr-defined]
     else:
-        attributes = dict(numbers)
+        attributes = {k: v for k, (v,) in numbers.items()}
         name, dims = "conv_transpose1d", channels_first("conv_transpose1d", x)
     attributes["groups"] = groups
     return apply(name, attributes, (x,), (weight, bias), dims)[0]
@@ -331,12 +319,7 @@ def conv_transpose2d(
         raise ShapeError(
             f"conv_transpose2d: expected a weight (in, out / groups, kernel_h, kernel_w), got {weight.shape}"
         )
-    numbers = {
-        "stride": several(stride, 2, "stride"),
-        "padding": several(padding, 2, "padding"),
-        "output_padding": several(output_padding, 2, "output_padding"),
-        "dilation": several(dilation, 2, "dilation"),
-    }
+    numbers = _sizes(2, stride=stride, padding=padding, output_padding=output_padding, dilation=dilation)
 
     def outputs(i: int, n: int) -> int:
         step, cut, more, spread = (v[i] for v in numbers.values())
