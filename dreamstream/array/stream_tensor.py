@@ -445,17 +445,12 @@ class StreamTensor(OfStreams, Tensor):
         """Return the tensor with another element type."""
         dtype, copy = self._to_arguments(args, kwargs)
         if dtype is None or dtype == self.dtype:
-            return self._clone() if copy else self
+            return self.clone() if copy else self
         made: Any = self.edge and getattr(self.edge.entry, "maker", lambda _: None)(self.edge)
         if made and made.name == "cast" and self.dtype == np.float64 and made.edges[0].dtype == np.dtype(dtype):
             own = made.edges[0]  # an engine, which has no float64, takes what was made one
             return self.inside(None, self.dims, own, self.names)
         return self._through("cast", {"to": np.dtype(dtype).name})
-
-    def _clone(self) -> StreamTensor:
-        if self.edge is not None:
-            return self
-        return self.like(self._frames().clone(), self.dims, self._names)
 
     def __copy__(self) -> StreamTensor:
         out = object.__new__(type(self))
