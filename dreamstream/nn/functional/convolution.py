@@ -11,7 +11,7 @@ import numpy as np
 from ...array import Tensor
 from ...dispatch import apply
 from ...errors import ShapeError
-from .arguments import Ints, channels_first, checked, for_each_stream, same_types, several, single, within_frames
+from .arguments import Ints, channels_first, checked, for_each_stream, same_types, single, sizes_of, within_frames
 from .texts import described
 
 __all__ = ["conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"]
@@ -148,10 +148,6 @@ def _plane(name: str, x: Tensor, outputs: Callable[[int, int], int]) -> tuple[in
     )
 
 
-def _sizes(n: int, **given: Ints) -> dict[str, tuple[int, ...]]:
-    return {name: several(value, n, name) for name, value in given.items()}
-
-
 def _nothing(x: Tensor, n_out: int) -> Tensor:
     """The outputs where both axes are too short."""
     return Tensor._plain(np.zeros((*x.shape[:-3], n_out, 0, 0), x.dtype), True)
@@ -221,7 +217,7 @@ def conv_transpose1d(
     """Return the transposed convolution: each frame adds a window of weights, `stride` apart."""
     x = checked("conv_transpose1d", input)
     same_types("conv_transpose1d", x, weight, bias)
-    numbers = _sizes(1, stride=stride, padding=padding, output_padding=output_padding, dilation=dilation)
+    numbers = sizes_of(1, stride=stride, padding=padding, output_padding=output_padding, dilation=dilation)
     if within_frames(x):
         first = {"stride": 1, "padding": 0, "output_padding": 0, "dilation": 1}
         attributes: dict[str, Any] = {k: [first[k], *v] for k, v in numbers.items()}
@@ -264,7 +260,7 @@ def conv2d(
     same_types("conv2d", x, weight, bias)
     if weight.ndim != 4:
         raise ShapeError(f"conv2d: expected a weight (out, in / groups, kernel_h, kernel_w), got {weight.shape}")
-    steps, spread = several(stride, 2, "stride"), several(dilation, 2, "dilation")
+    steps, spread = sizes_of(2, stride=stride, dilation=dilation).values()
     pads = plane_padding(padding, weight.shape[2:], spread, steps)
 
     def outputs(i: int, n: int) -> int:
@@ -319,7 +315,7 @@ def conv_transpose2d(
         raise ShapeError(
             f"conv_transpose2d: expected a weight (in, out / groups, kernel_h, kernel_w), got {weight.shape}"
         )
-    numbers = _sizes(2, stride=stride, padding=padding, output_padding=output_padding, dilation=dilation)
+    numbers = sizes_of(2, stride=stride, padding=padding, output_padding=output_padding, dilation=dilation)
 
     def outputs(i: int, n: int) -> int:
         step, cut, more, spread = (v[i] for v in numbers.values())
