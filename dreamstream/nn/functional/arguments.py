@@ -64,7 +64,11 @@ def same_types(name: str, input: Tensor, weight: Tensor | None, bias: Tensor | N
 
 def single(value: Ints, what: str) -> int:
     """Return a size that callers give as an int or as a sequence of one."""
-    return several(value, 1, what)[0]
+    if isinstance(value, (tuple, list)):
+        if len(value) != 1:
+            raise ShapeError(f"{what} must be one integer, got {tuple(value)}")
+        value = value[0]
+    return operator.index(value)  # type: ignore[arg-type]
 
 
 def several(value: Ints, n: int, what: str) -> tuple[int, ...]:
@@ -74,11 +78,6 @@ def several(value: Ints, n: int, what: str) -> tuple[int, ...]:
     if len(value) not in (1, n):
         raise ShapeError(f"{what} must be {'one integer' if n == 1 else f'1 or {n} integers'}, got {tuple(value)}")
     return tuple(map(operator.index, value)) * (n // len(value))
-
-
-def sizes_of(n: int, **given: Ints) -> dict[str, tuple[int, ...]]:
-    """Return n sizes for each of these arguments."""
-    return {name: several(value, n, name) for name, value in given.items()}
 
 
 def for_each_stream(convolution: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -11,7 +11,7 @@ import numpy as np
 from ...array import Tensor
 from ...dispatch import apply
 from ...errors import ShapeError
-from .arguments import Ints, channels_first, checked, for_each_stream, same_types, single, sizes_of, within_frames
+from .arguments import Ints, channels_first, checked, for_each_stream, same_types, several, single, within_frames
 from .texts import described
 
 __all__ = ["conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"]
@@ -187,12 +187,12 @@ def conv1d(
         raise ShapeError(f"conv1d: expected a weight (out, in / groups, kernel), got {shape}")
     step, spread = single(stride, "stride"), single(dilation, "dilation")
     left, right = window_padding(padding, shape[2], spread, step)
-    attributes: dict[str, Any] = {"groups": groups}
+    attributes: dict[str, Any] = {"stride": step, "dilation": spread, "groups": groups}
     if within_frames(x):
-        attributes |= {"stride": [1, step], "dilation": [1, spread]}
-        attributes |= {"padding": [0, 0, left, right], "inner_mode": padding_mode}
+        attributes |= {"stride": [1, step], "dilation": [1, spread], "padding": [0, 0, left, right]}
+        attributes["inner_mode"] = padding_mode
         return apply("conv2d", attributes, (x,), (weight, bias), (x.dims[0], 1, 0))[0]  # type: ignore[attr-defined]
-    attributes |= {"stride": step, "dilation": spread, "left": left, "right": right, "mode": padding_mode}
+    attributes |= {"left": left, "right": right, "mode": padding_mode}
     return apply("conv1d", attributes, (x,), (weight, bias), channels_first("conv1d", x))[0]
 
 
@@ -217,13 +217,18 @@ def conv_transpose1d(
     """Return the transposed convolution: each frame adds a window of weights, `stride` apart."""
     x = checked("conv_transpose1d", input)
     same_types("conv_transpose1d", x, weight, bias)
-    numbers = sizes_of(1, stride=stride, padding=padding, output_padding=output_padding, dilation=dilation)
+    numbers = {
+        "stride": single(stride, "stride"),
+        "padding": single(padding, "padding"),
+        "output_padding": single(output_padding, "output_padding"),
+        "dilation": single(dilation, "dilation"),
+    }
     if within_frames(x):
         first = {"stride": 1, "padding": 0, "output_padding": 0, "dilation": 1}
-        attributes: dict[str, Any] = {k: [first[k], *v] for k, v in numbers.items()}
+        attributes: dict[str, Any] = {k: [first[k], v] for k, v in numbers.items()}
         name, dims = "conv_transpose2d", (x.dims[0], 1, 0)  # type: ignore[attr-defined]
     else:
-        attributes = {k: v for k, (v,) in numbers.items()}
+        attributes = dict(numbers)
         name, dims = "conv_transpose1d", channels_first("conv_transpose1d", x)
     attributes["groups"] = groups
     return apply(name, attributes, (x,), (weight, bias), dims)[0]
@@ -260,7 +265,7 @@ def conv2d(
     same_types("conv2d", x, weight, bias)
     if weight.ndim != 4:
         raise ShapeError(f"conv2d: expected a weight (out, in / groups, kernel_h, kernel_w), got {weight.shape}")
-    steps, spread = sizes_of(2, stride=stride, dilation=dilation).values()
+    steps, spread = several(stride, 2, "stride"), several(dilation, 2, "dilation")
     pads = plane_padding(padding, weight.shape[2:], spread, steps)
 
     def outputs(i: int, n: int) -> int:
@@ -315,7 +320,12 @@ def conv_transpose2d(
         raise ShapeError(
             f"conv_transpose2d: expected a weight (in, out / groups, kernel_h, kernel_w), got {weight.shape}"
         )
-    numbers = sizes_of(2, stride=stride, padding=padding, output_padding=output_padding, dilation=dilation)
+    numbers = {
+        "stride": several(stride, 2, "stride"),
+        "padding": several(padding, 2, "padding"),
+        "output_padding": several(output_padding, 2, "output_padding"),
+        "dilation": several(dilation, 2, "dilation"),
+    }
 
     def outputs(i: int, n: int) -> int:
         step, cut, more, spread = (v[i] for v in numbers.values())

@@ -11,7 +11,7 @@ from ...array.scatter import added_up
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...stream.rules import Length
-from .arguments import checked, frame_dims, several, sizes_of
+from .arguments import checked, frame_dims
 from .padding import pad
 from .texts import described, torch_lacks
 
@@ -91,13 +91,13 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     x = checked("unfold", input)
     if x.ndim != 4:
         raise ShapeError(f"unfold: expected (B, C, H, W), got {x.ndim} dimensions")
-    steps, pads, strides = sizes_of(2, dilation=dilation, padding=padding, stride=stride).values()
+    steps, pads, strides = map(_pair, (dilation, padding, stride))
     sizes = kernel_size if isinstance(kernel_size, (tuple, list)) else (kernel_size, kernel_size)
     x = pad(x, (pads[1], pads[1], pads[0], pads[0]))
     over = [axis for axis in (2, 3) if isinstance(sizes[axis - 2], Length)]
     if over:
         return _as_wide(x, sizes, steps, strides, over[0])
-    sizes = several(sizes, 2, "kernel_size")
+    sizes = _pair(sizes)
     for axis in (2, 3):
         span = steps[axis - 2] * (sizes[axis - 2] - 1) + 1
         x = x.unfold(axis, span, strides[axis - 2])[..., :: steps[axis - 2]]
@@ -161,9 +161,7 @@ def fold(
     **Streaming.** As `overlap_add`. Source: torch.nn.functional.fold.
     """
     x = checked("fold", input)
-    sizes, steps, pads, strides = sizes_of(
-        2, kernel_size=kernel_size, dilation=dilation, padding=padding, stride=stride
-    ).values()
+    sizes, steps, pads, strides = map(_pair, (kernel_size, dilation, padding, stride))
     out = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * 2
     ones = [isinstance(n, int) and (n, size, side) == (1, 1, 0) for n, size, side in zip(out, sizes, pads)]
     if x.ndim != 3 or True not in ones or any(d != 1 and n != 1 for d, n in zip(steps, sizes)):
@@ -183,3 +181,9 @@ def fold(
         y = pad(y, (0, behind))
     y = y[:, :, side:-side] if side else y
     return y.unsqueeze(2 + (1 - axis))
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    """Return two integers, or one for both."""
+    first, second = value if isinstance(value, (tuple, list)) else (value, value)
+    return operator.index(first), operator.index(second)
