@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -23,12 +23,8 @@ class Chooses(Protocol):
 CHOICE: ContextVar[Chooses | None] = ContextVar("CHOICE", default=None)
 
 
-def _unfilled(*_: Any) -> NoReturn:
-    raise RuntimeError("dreamstream.dispatch is not loaded; import dreamstream")
-
-
-_apply: Callable[..., tuple[Any, ...]] = _unfilled
-_lowered: Callable[..., Any] = _unfilled
+_apply: Callable[..., tuple[Any, ...]]
+_lowered: Callable[..., Any]
 
 
 def fill(apply: Callable[..., Any], lowered: Callable[..., Any]) -> None:

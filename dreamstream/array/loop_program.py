@@ -100,8 +100,7 @@ class Program:
     def __init__(self, loop: Any, outputs: Sequence[Any]) -> None:
         self._loop, self.read = loop, _Read(loop)
         self._carried = list(loop.carried)
-        firsts = [first for _, first in loop.carried.values()]
-        self.weights: list[Any] = [None if f is None else f for f in firsts]
+        self.weights: list[Any] = [first for _, first in loop.carried.values()]
         self._known = {id(w): i for i, w in enumerate(self.weights) if w is not None}
         #: The nodes that have weights: the body, the node's number, and which weights of the operator they are.
         self._weighing: list[tuple[Any, int, list[int | None]]] = []

@@ -55,8 +55,6 @@ class Merged(StandIn):
     def with_dims(self, dims: Any, names: Any = None) -> StreamTensor:
         return Merged(self.base, self.groups)
 
-    _clone = in_order
-
     # ------------------------------------------------------------------ what streams
     def reshape(self, *given: Any, shape: Any = (), size: Any = ()) -> Any:
         return self.base.reshape(*sizes_of(given, shape or size))

@@ -144,8 +144,6 @@ class UnknownFrames(Unread):
     rolled : Rolled
     """
 
-    is_stream = False
-
     def __init__(self, of: StreamTensor, index: Any, rolled: Rolled) -> None:
         self.of, self._index, self._rolled = of, index, rolled
 

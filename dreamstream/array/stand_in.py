@@ -45,7 +45,4 @@ class StandIn(StreamTensor):
     def in_order(self, stored: Sequence[int] | None = None) -> StreamTensor:
         return self
 
-    def _clone(self) -> StreamTensor:
-        return self
-
     _make = StreamTensor._make  # what is made of its frames is none

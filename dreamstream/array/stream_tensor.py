@@ -65,7 +65,6 @@ class StreamTensor(OfStreams, Tensor):
     _rate: Fraction
     #: Inside a forward, of a tensor that shares another's memory: how it is taken of it (`array.writing`).
     _view: Any = None
-    #: What it stands for, where that is a stream's last frames.
     #: Inside a forward: the edge that has a constant for every frame, and the constant.
     alike: tuple[Any, Any] = (None, None)
     #: What was taken of this one, or may share its memory: references, each with whether that is certain.
@@ -446,17 +445,12 @@ class StreamTensor(OfStreams, Tensor):
         """Return the tensor with another element type."""
         dtype, copy = self._to_arguments(args, kwargs)
         if dtype is None or dtype == self.dtype:
-            return self._clone() if copy else self
+            return self.clone() if copy else self
         made: Any = self.edge and getattr(self.edge.entry, "maker", lambda _: None)(self.edge)
         if made and made.name == "cast" and self.dtype == np.float64 and made.edges[0].dtype == np.dtype(dtype):
             own = made.edges[0]  # an engine, which has no float64, takes what was made one
             return self.inside(None, self.dims, own, self.names)
         return self._through("cast", {"to": np.dtype(dtype).name})
-
-    def _clone(self) -> StreamTensor:
-        if self.edge is not None:
-            return self
-        return self.like(self._frames().clone(), self.dims, self._names)
 
     def __copy__(self) -> StreamTensor:
         out = object.__new__(type(self))

@@ -85,7 +85,9 @@ def contiguous(self: Any) -> Any:
 
 
 def clone(self: Any) -> Any:
-    return writing.copied(self) if self._ends is not None or self.edge is not None else self._clone()
+    if self._ends is not None or self.edge is not None:
+        return writing.copied(self)
+    return self.like(self._frames().clone(), self.dims, self._names)
 
 
 # ---------------------------------------------------------------- sizes

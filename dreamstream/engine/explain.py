@@ -38,6 +38,7 @@ from ..stream.context import Context
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import explained, passes_on
+from ..stream.within import within
 from ..tracing import Hooks, Site
 from .capture import as_output, begun
 from .explained_loops import ExplainedComprehension, ExplainedLoop, frames_instead, like, whole
@@ -129,11 +130,10 @@ class Explanation:
         with _ONE_AT_A_TIME, TRACER.spelling():
             before, self.capture.explanation = cell.cell_contents, self
             cell.cell_contents = _Asking(before)
-            token = _CURRENT.set(self)
             try:
-                yield
+                with within(_CURRENT, self):
+                    yield
             finally:
-                _CURRENT.reset(token)
                 cell.cell_contents, self.capture.explanation = before, None
 
     @contextmanager

@@ -18,6 +18,7 @@ from ..online.tracer import forward_of
 from ..stream.context import declared
 from ..stream.tree import leaves, without_dataclasses
 from ..stream.where import passes_on
+from ..stream.within import within
 
 
 class Source(Protocol):
@@ -98,12 +99,8 @@ def _observe(model: Module, capture: Any) -> Any:
 @contextmanager
 def _untouched(model: Module, capture: Any = None) -> Iterator[None]:
     """Within it calls of the model run its forwards in eval mode, whatever is patched or live."""
-    token = OBSERVER.set(_observe(model, capture))
-    try:
-        with turned_off(model.modules(), "training"):
-            yield
-    finally:
-        OBSERVER.reset(token)
+    with within(OBSERVER, _observe(model, capture)), turned_off(model.modules(), "training"):
+        yield
 
 
 @contextmanager

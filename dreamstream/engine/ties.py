@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..array.hook import CHOICE
 from ..operations import RELATIONS, row_of
+from ..stream.within import within
 from .engine import Engine
 
 Array = npt.NDArray[Any]
@@ -68,14 +69,9 @@ class Choices:
                 for stream, part in zip(ids, np.split(places, np.cumsum(counts[k])[:-1])):
                     self._made[stream][k].append(part.reshape(-1, places.shape[-1]))
 
-    @contextmanager
-    def of(self, stream: str) -> Iterator[None]:
+    def of(self, stream: str) -> AbstractContextManager[Any]:
         """Let a model that is given the whole of a stream choose as the engine did, among what is equal to it."""
-        token = CHOICE.set(_Told(self, [np.concatenate(parts) for parts in self._made[stream] if parts]))
-        try:
-            yield
-        finally:
-            CHOICE.reset(token)
+        return within(CHOICE, _Told(self, [np.concatenate(parts) for parts in self._made[stream] if parts]))
 
 
 class _Told:

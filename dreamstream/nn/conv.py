@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ..array import Tensor
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import CIRCULAR, CIRCULAR_BOTH
-from . import functional as F, init
+from . import functional as F
 from .functional.arguments import several
 from .functional.convolution import PADDING, PLANE_PADDING, SPREAD, WINDOWS, plane_padding, window_padding
 from .functional.texts import described
-from .linear import add_bias, new_parameter
+from .linear import Linear, add_bias, new_parameter
 from .module import Module
 
 __all__ = ["Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"]
@@ -73,13 +72,7 @@ class Convolution(Module):
         add_bias(self, bias, self.out_channels, device, dtype)
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Draw new initial values: evenly over ± 1 / sqrt(weights of one output)."""
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        if self.bias is not None:
-            fan_in, _ = init.fans(self.weight)
-            bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
-            init.uniform_(self.bias, -bound, bound)
+    reset_parameters = Linear.reset_parameters
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that are not the usual ones."""

@@ -122,11 +122,12 @@ class Linear(Module):
         add_bias(self, bias, out_features, device, dtype)
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Draw new initial values: evenly over ± 1 / sqrt(in_features)."""
+    def reset_parameters(self: Any) -> None:
+        """Draw new initial values: evenly over ± 1 / sqrt(weights of one output)."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
-            bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0.0
+            fan_in, _ = init.fans(self.weight)
+            bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:

@@ -257,12 +257,18 @@ class Naive(Gate):
         return self.ops.router(x, self.gate.weight, self.gate.bias)
 
 
-@described_gate("fmoe.gates.FasterGate")
-class Faster(Naive):
-    """Naive at one worker, with GShard's loss."""
+class _Balanced(Gate):
+    """With GShard's loss."""
 
     def loss_of(self, logits: Any, chosen: Any, index: Any, score: Any) -> Any:
-        return _gshard_loss(self, logits, chosen)
+        """Return mean(c m) E^2 of the shares c of first choices and the mean probabilities m."""
+        shares = one_hot(self.ops, chosen[..., 0], self.tot_expert).to(logits.dtype).sum(0) / chosen.shape[0]
+        return (shares * logits.softmax(-1).sum(0) / chosen.shape[0]).sum() * self.tot_expert
+
+
+@described_gate("fmoe.gates.FasterGate")
+class Faster(_Balanced, Naive):
+    """Naive at one worker, with GShard's loss."""
 
 
 @described_gate("fmoe.gates.SwipeGate")
@@ -326,7 +332,7 @@ def _variation(x: Any) -> Any:
     return ((x - mean) * (x - mean)).sum() / (x.shape[0] - 1) / (mean * mean + SMALL)
 
 
-class _Full(Naive):
+class Full(Gate):
     """Chosen by the probabilities among all experts, which are the weights."""
 
     def compared(self, logits: Any) -> Any:
@@ -385,7 +391,7 @@ class _Limited(Naive):
 
 
 @described_gate("fmoe.gates.SwitchGate")
-class Switch(_Full, _Limited):
+class Switch(Full, _Limited):
     """One expert, weighted by its probability; in training with noise between 1 - eps and 1 + eps."""
 
     def __init__(
@@ -422,14 +428,8 @@ class Switch(_Full, _Limited):
         return (hit.sum(0) / valid * (logits.softmax(-1).sum(0) / valid)).sum() * self.tot_expert
 
 
-def _gshard_loss(self: Any, logits: Any, chosen: Any) -> Any:
-    """Return mean(c m) E^2 of the shares c of first choices and the mean probabilities m."""
-    shares = one_hot(self.ops, chosen[..., 0], self.tot_expert).to(logits.dtype).sum(0) / chosen.shape[0]
-    return (shares * logits.softmax(-1).sum(0) / chosen.shape[0]).sum() * self.tot_expert
-
-
 @described_gate("fmoe.gates.GShardGate")
-class GShard(_Limited):
+class GShard(_Balanced, _Limited):
     """Two experts; the second is dropped by chance where its weight is small, and some by capacity."""
 
     def __init__(
@@ -461,9 +461,6 @@ class GShard(_Limited):
         self._batch(index, "random_routing drops second choices by numbers drawn in the order of tokens")
         unlikely = 2 * score[..., 1:] < self.ops.uniform(self, score[..., 1:])
         return self.ops.cat([kept[..., :1], self._replaced(unlikely, -1, kept[..., 1:], score)], -1)
-
-    def loss_of(self, logits: Any, chosen: Any, index: Any, score: Any) -> Any:
-        return _gshard_loss(self, logits, chosen)
 
 
 @described_gate("fmoe.gates.DCGate")

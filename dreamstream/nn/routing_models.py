@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..errors import ShapeError
-from .routing import TINY, Gate, described_gate, one_hot
+from .routing import TINY, Full, Gate, described_gate, one_hot
 
 __all__ = ["Embedding", "TopK", "within_groups"]
 
@@ -21,7 +21,7 @@ def within_groups(ops: Any, scores: Any, groups: int, top_groups: int, group_sco
 
 
 @described_gate("3M-ASR")
-class Embedding(Gate):
+class Embedding(Full):
     """3M's router: the best experts of softmax over all, by an embedding and the token together."""
 
     router_bias: Any
@@ -57,11 +57,8 @@ class Embedding(Gate):
     def logits(self, x: Any) -> Any:
         return self.ops.router(x, self.router_weights.transpose(0, 1), self.router_bias)
 
-    def compared(self, logits: Any) -> Any:
-        return logits.softmax(-1)
-
     def weights(self, logits: Any, index: Any) -> Any:
-        score = logits.softmax(-1).gather(-1, index)
+        score = super().weights(logits, index)
         return score * 0 + 1 if self.keep_expert_output else score
 
     def loss_of(self, logits: Any, chosen: Any, index: Any, score: Any) -> Any:

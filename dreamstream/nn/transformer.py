@@ -186,7 +186,8 @@ class TransformerDecoderLayer(_Layer):
 class _Stack(Module):
     """Copies of one layer, and a norm behind them."""
 
-    def _make(self, layer: Module, num_layers: int, norm: Module | None) -> None:
+    def __init__(self, layer: Module, num_layers: int, norm: Module | None) -> None:
+        super().__init__()
         self.layers = ModuleList([copy.deepcopy(layer) for _ in range(num_layers)])
         self.num_layers = num_layers
         self.register_module("norm", norm)
@@ -220,8 +221,7 @@ class TransformerEncoder(_Stack):
         enable_nested_tensor: bool = True,
         mask_check: bool = True,
     ) -> None:
-        super().__init__()
-        self._make(encoder_layer, num_layers, norm)
+        super().__init__(encoder_layer, num_layers, norm)
 
     def forward(
         self, src: Tensor, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool | None = None
@@ -249,8 +249,7 @@ class TransformerDecoder(_Stack):
     """
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
-        super().__init__()
-        self._make(decoder_layer, num_layers, norm)
+        super().__init__(decoder_layer, num_layers, norm)
 
     def forward(
         self,

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ..source_line import user_line
+from .within import within
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,8 @@ _DECLARED: ContextVar[tuple[Context, list[bool]] | None] = ContextVar("dreamstre
 def declared(context: Context) -> Iterator[list[bool]]:
     """Give attention that runs within the block this context; it yields a list, empty if none has asked."""
     asked: list[bool] = []
-    token = _DECLARED.set((context, asked))
-    try:
+    with within(_DECLARED, (context, asked)):
         yield asked
-    finally:
-        _DECLARED.reset(token)
 
 
 def is_declared() -> bool:

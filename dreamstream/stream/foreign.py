@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
-
-def _unset() -> NoReturn:
-    raise RuntimeError("dreamstream is not loaded; import dreamstream")
-
-
-_load: Callable[[], Any] = _unset
+_load: Callable[[], Any]
 
 
 def set_bridge(load: Callable[[], Any]) -> None:

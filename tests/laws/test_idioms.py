@@ -185,6 +185,7 @@ def test_positions_and_writing_in_place():
 
     held(net(lambda self, x: x * ds.arange(x.size(2))), X)
     held(net(first_to_zero), X)
+    held(net(lambda self, x: x + x.to(x.dtype, copy=True).mul_(2)), X)
     for write in (lambda x: x.add_(1), lambda x: x.mul_(x)):
         model = net(lambda self, x, write=write: write(x))
         held(model, X)

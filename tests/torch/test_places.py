@@ -315,6 +315,7 @@ def test_gradients_of_warm_calls(name):
 WRITES = {
     "into a view": lambda x: (y := x * 1, v := y.transpose(1, 2), v.add_(1), y)[-1],
     "into a part": lambda x: (y := x * 1, y[:, 1:].mul_(2), y)[-1],
+    "into a copy": lambda x: x * 1 + (x.to(x.dtype, copy=True).mul_(2) - x.to(x.dtype, False, True).add_(1)),
     "into what a view is of": lambda x: (y := x * 1, v := y[:, :2], y.mul_(3), v)[-1],
     "into a slice": lambda x: (y := x * 1, y.__setitem__((slice(None), 0), 0.5), y.permute(0, 2, 1))[-1],
     "into a slice that others were taken of": lambda x: (

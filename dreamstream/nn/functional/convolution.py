@@ -187,23 +187,12 @@ def conv1d(
         raise ShapeError(f"conv1d: expected a weight (out, in / groups, kernel), got {shape}")
     step, spread = single(stride, "stride"), single(dilation, "dilation")
     left, right = window_padding(padding, shape[2], spread, step)
+    attributes: dict[str, Any] = {"stride": step, "dilation": spread, "groups": groups}
     if within_frames(x):
-        attributes: dict[str, Any] = {
-            "stride": [1, step],
-            "dilation": [1, spread],
-            "groups": groups,
-            "padding": [0, 0, left, right],
-            "inner_mode": padding_mode,
-        }
+        attributes |= {"stride": [1, step], "dilation": [1, spread], "padding": [0, 0, left, right]}
+        attributes["inner_mode"] = padding_mode
         return apply("conv2d", attributes, (x,), (weight, bias), (x.dims[0], 1, 0))[0]  # type: ignore[attr-defined]
-    attributes = {
-        "stride": step,
-        "dilation": spread,
-        "groups": groups,
-        "left": left,
-        "right": right,
-        "mode": padding_mode,
-    }
+    attributes |= {"left": left, "right": right, "mode": padding_mode}
     return apply("conv1d", attributes, (x,), (weight, bias), channels_first("conv1d", x))[0]
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ...errors import NotStreamableError
+from ...stream.within import within
 from ..run.kernels import KERNELS, Step, Window
 from ..run.kernels.loops import bodies_of, one_step
 from ..run.kernels.pointwise import TYPES
@@ -111,11 +112,8 @@ def scanned(package: Any, make: Callable[[], Any], graph_of: Callable[..., Any])
         Makes a model of a module and its arguments.
     """
     loops: list[tuple[_Frame, tuple[Tensor, ...]]] = []
-    token = _FOUND.set(loops)
-    try:
+    with within(_FOUND, loops):
         model = make()
-    finally:
-        _FOUND.reset(token)
     for k, node in enumerate(n for n in model.graph.node if n.domain == _DOMAIN):
         body, example = loops[next(a.i for a in node.attribute if a.name == "at")]
         graph = graph_of(body, example)

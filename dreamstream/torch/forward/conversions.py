@@ -150,8 +150,8 @@ def type_(x: Any, dtype: Any = None, *_: Any, **__: Any) -> Any:
 
 
 @function("to type_as cpu cuda")
-def to(x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
-    own = current().device
+def to(x: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, **_: Any) -> Any:
+    own, copy = current().device, copy or [a for a in args if type(a) is bool][1:] == [True]
     for a in args:
         if isinstance(a, torch.dtype):
             dtype = a
@@ -166,7 +166,7 @@ def to(x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> A
         if wanted.type != own.type or wanted.index not in (None, own.index):
             raise NotStreamableError.here(f"a stream is moved to {wanted}", f", but the module runs on {own}")
     if dtype is None or _dtype(x) == dtype:
-        return x
+        return x.clone() if copy else x
     if isinstance(x, Deferred):  # which is computed by torch
         return x.to(dtype)
     if dtype.is_complex:
