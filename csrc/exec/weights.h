@@ -8,6 +8,8 @@
 /* Lists every node's raw weights, packs them, and gives back what has been replaced. After the fingerprint has been
  * computed. Errors: DS_NO_MEMORY. */
 ds_status ds_weights_prepare(ds_plan *plan, ds_arena *scratch);
+/* Fills `to` with the raw weight that is number `replaced` (ds_weight) of those that were given back. */
+void ds_weights_unpack(const ds_plan *plan, size_t replaced, void *to);
 /* A graph of the plan's whose weights are all there. */
 typedef struct ds_restored {
     ds_graph *graph;
