@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "exec/backend.h"
-#include "exec/weights.h"
 
 /* ---------------------------------------------------------------- structs that grow */
 ds_status ds_check_struct(const void *caller, size_t size_1, const char *name)

@@ -2,7 +2,6 @@
 #include "model/model.h"
 
 #include "codec/safetensors.h"
-#include "exec/weights.h"
 #include "python/engine.h"
 
 /* ---------------------------------------------------------------- reading */

@@ -43,7 +43,7 @@ def static_onnx(
         example = each.example(rows)
         graphs.append(export(each, example, names, results))
         restore_inputs(package, graphs[-1], names, example)
-        graphs[-1] = fold(graphs[-1], last=False)
+        graphs[-1] = fold(graphs[-1], False, module.manifest["frames"])
     schedule.counted = any(_counts(model.graph, module.manifest["frames"]) for model in graphs)
     schedule.ended = any(_is_read(model.graph, p["total"]) for model in graphs for p in manifest["inputs"])
     manifest = of_static(module.manifest, schedule, rows)
@@ -60,7 +60,7 @@ def static_onnx(
     for model, place in zip(graphs, paths):
         _keep(model.graph.input, _inputs_of(manifest))
         _keep(model.graph.output, results)
-        model = fold(model, last=True)
+        model = fold(model, True, module.manifest["frames"])
         entry = model.metadata_props.add()
         entry.key, entry.value = "dreamstream", json.dumps(manifest)
         package.save_model(model, place)

@@ -6,7 +6,7 @@ Arithmetic on values stays as it is, in its order, so that no bit of a result ch
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,17 +28,26 @@ POINTWISE = {
 }
 """Operators on single elements: what they compute may be transposed before them or behind."""
 
+NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
+"""What leaves the other operand as it is; 0 of integers only: a float of -0 becomes 0."""
 
-def fold(model: Any, last: bool) -> Any:
+PAIRS: dict[str, Callable[..., Any]] = {
+    "Add": np.add, "Sub": np.subtract, "Min": np.minimum, "Max": np.maximum, "Equal": np.equal, "Less": np.less,
+    "LessOrEqual": np.less_equal, "Greater": np.greater, "GreaterOrEqual": np.greater_equal,
+}  # fmt: skip
+"""What operators of two operands make of counts that differ by constants is known of these constants."""
+
+
+def fold(model: Any, last: bool, counter: str) -> Any:
     """Return a model that computes the same with fewer nodes.
 
     Transpositions sink, so that one meets another that undoes it. At last, what is left of them becomes reshapes,
-    where it moves dimensions of 1 only.
+    where it moves dimensions of 1 only. `counter` names the input that counts each row's frames so far.
     """
     before = len(model.graph.node) + 1
     while len(model.graph.node) < before:  # constants of one pass show the next one more shapes
         before = len(model.graph.node)
-        model = _Folding(onnx.shape_inference.infer_shapes(model), last).made()
+        model = _Folding(onnx.shape_inference.infer_shapes(model), last, counter).made()
     return model
 
 
@@ -75,7 +84,7 @@ def reorder_state(graph: Any, name: str, after: str, order: Sequence[int]) -> No
 class _Folding:
     """One pass from the first node to the last."""
 
-    def __init__(self, model: Any, last: bool) -> None:
+    def __init__(self, model: Any, last: bool, counter: str) -> None:
         self.model, self.last, graph = model, last, model.graph
         self.opset = next(o.version for o in model.opset_import if not o.domain)
         self.constants = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
@@ -87,6 +96,8 @@ class _Folding:
             self.types[value.name] = kind.elem_type
             if kind.HasField("shape") and all(d.HasField("dim_value") for d in kind.shape.dim):
                 self.shapes[value.name] = tuple(d.dim_value for d in kind.shape.dim)
+        #: Of integers that are the counter and a constant, that constant: the first axis is the rows.
+        self.ahead = {counter: np.zeros(self.shapes[counter], np.int64)} if counter in self.given else {}
         #: What stands in the place of a name; the node that made one; the nodes so far by what they compute.
         self.instead: dict[str, str] = {}
         self.makers: dict[str, Any] = {}
@@ -172,6 +183,10 @@ class _Folding:
                 self.constants[name] = np.asarray(result)
                 self.shapes[name] = self.constants[name].shape
             return
+        constant = self._counted(node)
+        if constant is not None:
+            self.constants[node.output[0]] = constant
+            return
         same = self._nothing_done(node)
         if same is None:
             node = self._simpler(node, sinks)
@@ -215,11 +230,40 @@ class _Folding:
                 c = self.constants.get(b)
                 if c is not None and (c == neutral).all() and self._shape(a) == self.shapes.get(y, ()):
                     return str(a)
-        if node.op_type in ("Add", "Sub") and self.types.get(y) == onnx.TensorProto.INT64:
+        neutral = NEUTRAL.get(node.op_type)
+        if neutral == 1 or (neutral == 0 and self.types.get(y) == onnx.TensorProto.INT64):
             c = self.constants.get(node.input[1])
-            if c is not None and not c.any() and self._shape(x) == self.shapes.get(y, ()):
+            if c is not None and (c == neutral).all() and self._shape(x) == self.shapes.get(y, ()):
                 return x
+        if node.op_type == "Gather" and alike and node.input[1] in self.constants:
+            return (
+                x
+                if np.array_equal(self.constants[node.input[1]], np.arange(self.shapes[x][_axis(node)]))
+                else None
+            )
         return None
+
+    def _counted(self, node: Any) -> Any:
+        """Note a result that is the counter and a constant; return one in which the counter cancels out."""
+        y, kind = node.output[0], node.op_type
+        shape = self.shapes.get(y)
+        known = [(int(i in self.ahead), self.ahead.get(i, self.constants.get(i))) for i in node.input if i]
+        if not shape or not any(n for n, _ in known) or any(a is None for _, a in known):
+            return None
+        (n, a), (m, b) = (*known, (0, np.zeros(())))[:2]
+        made: Any = None
+        if kind in PAIRS and all(x.ndim == len(shape) for k, x in known if k):
+            n = 1 - abs(n - m) if kind in ("Min", "Max") else n + m if kind == "Add" else n - m
+            made = np.broadcast_to(PAIRS[kind](a, b), shape) if n in (0, 1) else None
+        elif kind in MOVES and shape[0] == len(a):
+            made = a.reshape(shape)
+        elif kind == "Gather" and (axis := _axis(node)) > 0:
+            made = a.take(b, axis)
+        elif kind == "Clip" and node.input[1] and not any(node.input[2:]) and (a >= b).all():
+            made = a  # counts are at least 0
+        if made is not None and n == 1:
+            self.ahead[y] = made
+        return made if n == 0 else None
 
     def _shape(self, name: str) -> tuple[int, ...] | None:
         return self.constants[name].shape if name in self.constants else self.shapes.get(name)
@@ -253,7 +297,7 @@ class _Folding:
             if behind is not None:
                 return behind
         if node.op_type == "Gather" and node.input[1] in self.constants and y in self.shapes:
-            axis = next((helper.get_attribute_value(a) for a in node.attribute), 0)
+            axis = _axis(node)
             if self.constants[node.input[1]].ndim == 0 and self.shapes.get(node.input[0], (0,) * 9)[axis] == 1:
                 return self._reshape(node.input[0], y)
         if node.op_type == "Pow" and node.input[1] in self.constants:
@@ -378,6 +422,11 @@ def _read(node: Any) -> set[str]:
         for name in (*(o.name for o in g.output), *(n for x in g.node for n in _read(x)))
     ]
     return {*node.input, *inner}
+
+
+def _axis(node: Any) -> int:
+    """Return the axis of a Gather."""
+    return next((int(helper.get_attribute_value(a)) for a in node.attribute), 0)
 
 
 def _order(node: Any) -> list[int]:
