@@ -28,8 +28,8 @@ POINTWISE = {
 }
 """Operators on single elements: what they compute may be transposed before them or behind."""
 
-NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
-"""What leaves the other operand as it is; 0 of integers only: a float of -0 becomes 0."""
+NEUTRAL = {"And": True, "Or": False, "Mul": 1, "Div": 1, "Add": 0, "Sub": 0}
+"""What leaves the other operand as it is; zeros do of integers only: a float of -0 becomes 0."""
 
 PAIRS: dict[str, Callable[..., Any]] = {
     "Add": np.add, "Sub": np.subtract, "Min": np.minimum, "Max": np.maximum, "Equal": np.equal, "Less": np.less,
@@ -97,7 +97,9 @@ class _Folding:
             if kind.HasField("shape") and all(d.HasField("dim_value") for d in kind.shape.dim):
                 self.shapes[value.name] = tuple(d.dim_value for d in kind.shape.dim)
         #: Of integers that are the counter and a constant, that constant: the first axis is the rows.
-        self.ahead = {counter: np.zeros(self.shapes[counter], np.int64)} if counter in self.given else {}
+        self.ahead: dict[str, Any] = (
+            {counter: np.zeros(self.shapes[counter], np.int64)} if counter in self.given else {}
+        )
         #: What stands in the place of a name; the node that made one; the nodes so far by what they compute.
         self.instead: dict[str, str] = {}
         self.makers: dict[str, Any] = {}
@@ -217,53 +219,50 @@ class _Folding:
             return x
         if node.op_type == "Where" and x in self.constants:
             condition = self.constants[x]
-            chosen = (
-                str(node.input[1] if condition.all() else node.input[2])
-                if condition.all() or not condition.any()
-                else None
-            )
-            if chosen is not None and y in self.shapes and self._shape(chosen) == self.shapes[y]:
+            chosen = str(node.input[1 if condition.all() else 2])
+            if condition.all() == condition.any() and y in self.shapes and self._shape(chosen) == self.shapes[y]:
                 return chosen
-        if node.op_type in ("And", "Or"):
-            neutral = node.op_type == "And"
-            for a, b in (list(node.input), list(node.input)[::-1]):
+        if node.op_type in NEUTRAL and (
+            node.op_type not in ("Add", "Sub") or self.types.get(y) == onnx.TensorProto.INT64
+        ):
+            both = (list(node.input), list(node.input)[::-1])
+            for a, b in both[:1] if node.op_type in ("Div", "Sub") else both:
                 c = self.constants.get(b)
-                if c is not None and (c == neutral).all() and self._shape(a) == self.shapes.get(y, ()):
+                if (
+                    c is not None
+                    and (c == NEUTRAL[node.op_type]).all()
+                    and self._shape(a) == self.shapes.get(y, ())
+                ):
                     return str(a)
-        neutral = NEUTRAL.get(node.op_type)
-        if neutral == 1 or (neutral == 0 and self.types.get(y) == onnx.TensorProto.INT64):
-            c = self.constants.get(node.input[1])
-            if c is not None and (c == neutral).all() and self._shape(x) == self.shapes.get(y, ()):
-                return x
         if node.op_type == "Gather" and alike and node.input[1] in self.constants:
-            return (
-                x
-                if np.array_equal(self.constants[node.input[1]], np.arange(self.shapes[x][_axis(node)]))
-                else None
-            )
+            n = self.shapes[x][_axis(node)]
+            return x if np.array_equal(self.constants[node.input[1]], np.arange(n)) else None
         return None
 
     def _counted(self, node: Any) -> Any:
         """Note a result that is the counter and a constant; return one in which the counter cancels out."""
         y, kind = node.output[0], node.op_type
         shape = self.shapes.get(y)
-        known = [(int(i in self.ahead), self.ahead.get(i, self.constants.get(i))) for i in node.input if i]
+        known: list[Any] = [(i in self.ahead, self.ahead.get(i, self.constants.get(i))) for i in node.input if i]
         if not shape or not any(n for n, _ in known) or any(a is None for _, a in known):
             return None
-        (n, a), (m, b) = (*known, (0, np.zeros(())))[:2]
-        made: Any = None
+        (n, a), (m, b) = (*known, (0, 0))[:2]
+        times, rest = -1, None  # how often the counter is in the result, and what is added
         if kind in PAIRS and all(x.ndim == len(shape) for k, x in known if k):
-            n = 1 - abs(n - m) if kind in ("Min", "Max") else n + m if kind == "Add" else n - m
-            made = np.broadcast_to(PAIRS[kind](a, b), shape) if n in (0, 1) else None
+            rest = np.broadcast_to(PAIRS[kind](a, b), shape)
+            if kind in ("Add", "Sub"):
+                times = n + m if kind == "Add" else n - m
+            elif n == m:
+                times = int(kind in ("Min", "Max"))
         elif kind in MOVES and shape[0] == len(a):
-            made = a.reshape(shape)
-        elif kind == "Gather" and (axis := _axis(node)) > 0:
-            made = a.take(b, axis)
-        elif kind == "Clip" and node.input[1] and not any(node.input[2:]) and (a >= b).all():
-            made = a  # counts are at least 0
-        if made is not None and n == 1:
-            self.ahead[y] = made
-        return made if n == 0 else None
+            times, rest = 1, a.reshape(shape)
+        elif kind == "Gather" and not m and _axis(node) > 0:
+            times, rest = 1, a.take(b, _axis(node))
+        elif kind == "Clip" and node.input[1] and not any(node.input[2:]) and not m and (a >= b).all():
+            times, rest = 1, a  # counts are at least 0
+        if times == 1:
+            self.ahead[y] = rest
+        return rest if times == 0 else None
 
     def _shape(self, name: str) -> tuple[int, ...] | None:
         return self.constants[name].shape if name in self.constants else self.shapes.get(name)
