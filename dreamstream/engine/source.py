@@ -98,7 +98,7 @@ def _observe(model: Module, capture: Any) -> Any:
 
 @contextmanager
 def _untouched(model: Module, capture: Any = None) -> Iterator[None]:
-    """Within it calls of the model run its forwards in eval mode, without gradients, whatever is patched or live."""
+    """Within it calls of the model run its forwards in eval mode, without gradients, patched and live or not."""
     token = OBSERVER.set(_observe(model, capture))
     try:
         with turned_off(model.modules(), "training"), no_grad():

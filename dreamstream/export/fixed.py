@@ -112,12 +112,15 @@ def _paths(path: Any, schedule: Schedule) -> list[Any]:
     return [str(whole.with_name(f"{whole.stem}.{i}{whole.suffix}")) for i in range(n)]
 
 
-def restore_inputs(package: Any, exported: Any, names: Sequence[str], example: Sequence[torch.Tensor]) -> None:
-    """Declare all inputs, in order, those that nothing reads among them."""
+def restore_inputs(
+    package: Any, exported: Any, names: Sequence[str], example: Sequence[torch.Tensor], axes: Any = None
+) -> None:
+    """Declare all inputs, in order, those that nothing reads among them, such as one whose length alone counts."""
     there = {i.name: i for i in exported.graph.input}
     del exported.graph.input[:]
     for name, tensor in zip(names, example):
         if name not in there:
             kind = package.helper.np_dtype_to_tensor_dtype(tensor.numpy().dtype)
-            there[name] = package.helper.make_tensor_value_info(name, kind, tuple(tensor.shape))
+            shape = [(axes or {}).get(name, {}).get(i, n) for i, n in enumerate(tensor.shape)]
+            there[name] = package.helper.make_tensor_value_info(name, kind, shape)
         exported.graph.input.append(there[name])

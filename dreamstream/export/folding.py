@@ -6,13 +6,15 @@ Arithmetic on values stays as it is, in its order, so that no bit of a result ch
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+
+from ..torch.export.integers import UNENDED
 
 MOVES = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"}
 """Operators whose result is their input in another shape."""
@@ -31,11 +33,10 @@ POINTWISE = {
 NEUTRAL = {"And": True, "Or": False, "Mul": 1, "Div": 1, "Add": 0, "Sub": 0}
 """What leaves the other operand as it is; zeros do of integers only: a float of -0 becomes 0."""
 
-PAIRS: dict[str, Callable[..., Any]] = {
-    "Add": np.add, "Sub": np.subtract, "Min": np.minimum, "Max": np.maximum, "Equal": np.equal, "Less": np.less,
-    "LessOrEqual": np.less_equal, "Greater": np.greater, "GreaterOrEqual": np.greater_equal,
-}  # fmt: skip
-"""What operators of two operands make of counts that differ by constants is known of these constants."""
+MONOTONE = {
+    *("Add", "Sub", "Min", "Max", "Clip", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Gather", *MOVES)
+}
+"""Operators whose results only grow, or only fall, with a count that they are given."""
 
 
 def fold(model: Any, last: bool, counter: str) -> Any:
@@ -96,10 +97,8 @@ class _Folding:
             self.types[value.name] = kind.elem_type
             if kind.HasField("shape") and all(d.HasField("dim_value") for d in kind.shape.dim):
                 self.shapes[value.name] = tuple(d.dim_value for d in kind.shape.dim)
-        #: Of integers that are the counter and a constant, that constant: the first axis is the rows.
-        self.ahead: dict[str, Any] = (
-            {counter: np.zeros(self.shapes[counter], np.int64)} if counter in self.given else {}
-        )
+        #: Of integers that are the counter and a constant, the constants; their first axis is the rows.
+        self.ahead: dict[str, Any] = {counter: np.zeros(self.shapes.get(counter, 0), np.int64)}
         #: What stands in the place of a name; the node that made one; the nodes so far by what they compute.
         self.instead: dict[str, str] = {}
         self.makers: dict[str, Any] = {}
@@ -178,16 +177,11 @@ class _Folding:
         if node.op_type == "Shape" and node.input[0] in self.shapes and not node.attribute:
             self.constants[node.output[0]] = np.array(self.shapes[node.input[0]], np.int64)
             return
-        if node.op_type not in KEPT and all(not i or i in self.constants for i in node.input):
-            given = {i: self.constants[i] for i in node.input if i}
-            results = ReferenceEvaluator(node, opsets={"": self.opset}).run(None, given)
+        results = self._constants_made(node)
+        if results is not None:
             for name, result in zip(node.output, results):
                 self.constants[name] = np.asarray(result)
                 self.shapes[name] = self.constants[name].shape
-            return
-        constant = self._counted(node)
-        if constant is not None:
-            self.constants[node.output[0]] = constant
             return
         same = self._nothing_done(node)
         if same is None:
@@ -202,6 +196,26 @@ class _Folding:
             self.makers.update(dict.fromkeys(node.output, node))
         elif same != node.output[0]:
             self.instead[node.output[0]] = same
+
+    def _constants_made(self, node: Any) -> Any:
+        """Return a node's results where they are constants; note one that is the counter and a constant.
+
+        What is monotone needs a look only at no frames and at very many, of each row another number.
+        """
+        given = {i: self.constants[i] for i in node.input if i in self.constants}
+        counts = {i: self.ahead[i] for i in node.input if i in self.ahead}
+        if node.op_type in KEPT or any(i and i not in given and i not in counts for i in node.input):
+            return None
+        if counts and (node.op_type not in MONOTONE or (node.op_type == "Gather" and node.input[1] in counts)):
+            return None
+        run = ReferenceEvaluator(node, opsets={"": self.opset}).run
+        none: Any = run(None, {**given, **counts})
+        many: Any = run(None, {**given, **{i: n + _many(n) for i, n in counts.items()}}) if counts else none
+        if none is many or np.array_equal(none[0], many[0]):
+            return none
+        if none[0].dtype == np.int64 and none[0].ndim and (many[0] == none[0] + _many(none[0])).all():
+            self.ahead[node.output[0]] = none[0]
+        return None
 
     def _nothing_done(self, node: Any) -> str | None:
         """Return the name of what a node's result equals; None where it does something."""
@@ -222,47 +236,17 @@ class _Folding:
             chosen = str(node.input[1 if condition.all() else 2])
             if condition.all() == condition.any() and y in self.shapes and self._shape(chosen) == self.shapes[y]:
                 return chosen
-        if node.op_type in NEUTRAL and (
-            node.op_type not in ("Add", "Sub") or self.types.get(y) == onnx.TensorProto.INT64
-        ):
-            both = (list(node.input), list(node.input)[::-1])
-            for a, b in both[:1] if node.op_type in ("Div", "Sub") else both:
-                c = self.constants.get(b)
-                if (
-                    c is not None
-                    and (c == NEUTRAL[node.op_type]).all()
-                    and self._shape(a) == self.shapes.get(y, ())
-                ):
-                    return str(a)
+        neutral = NEUTRAL.get(node.op_type)
+        exact = node.op_type not in ("Add", "Sub") or self.types.get(y) == onnx.TensorProto.INT64
+        both = (list(node.input), list(node.input)[::-1])[: 1 if node.op_type in ("Div", "Sub") else 2]
+        for a, b in both if neutral is not None and exact else ():
+            c = self.constants.get(b)
+            if c is not None and (c == neutral).all() and self._shape(a) == self.shapes.get(y, ()):
+                return str(a)
         if node.op_type == "Gather" and alike and node.input[1] in self.constants:
-            n = self.shapes[x][_axis(node)]
-            return x if np.array_equal(self.constants[node.input[1]], np.arange(n)) else None
+            axis = next((helper.get_attribute_value(a) for a in node.attribute), 0)
+            return x if np.array_equal(self.constants[node.input[1]], np.arange(self.shapes[x][axis])) else None
         return None
-
-    def _counted(self, node: Any) -> Any:
-        """Note a result that is the counter and a constant; return one in which the counter cancels out."""
-        y, kind = node.output[0], node.op_type
-        shape = self.shapes.get(y)
-        known: list[Any] = [(i in self.ahead, self.ahead.get(i, self.constants.get(i))) for i in node.input if i]
-        if not shape or not any(n for n, _ in known) or any(a is None for _, a in known):
-            return None
-        (n, a), (m, b) = (*known, (0, 0))[:2]
-        times, rest = -1, None  # how often the counter is in the result, and what is added
-        if kind in PAIRS and all(x.ndim == len(shape) for k, x in known if k):
-            rest = np.broadcast_to(PAIRS[kind](a, b), shape)
-            if kind in ("Add", "Sub"):
-                times = n + m if kind == "Add" else n - m
-            elif n == m:
-                times = int(kind in ("Min", "Max"))
-        elif kind in MOVES and shape[0] == len(a):
-            times, rest = 1, a.reshape(shape)
-        elif kind == "Gather" and not m and _axis(node) > 0:
-            times, rest = 1, a.take(b, _axis(node))
-        elif kind == "Clip" and node.input[1] and not any(node.input[2:]) and not m and (a >= b).all():
-            times, rest = 1, a  # counts are at least 0
-        if times == 1:
-            self.ahead[y] = rest
-        return rest if times == 0 else None
 
     def _shape(self, name: str) -> tuple[int, ...] | None:
         return self.constants[name].shape if name in self.constants else self.shapes.get(name)
@@ -296,7 +280,7 @@ class _Folding:
             if behind is not None:
                 return behind
         if node.op_type == "Gather" and node.input[1] in self.constants and y in self.shapes:
-            axis = _axis(node)
+            axis = next((helper.get_attribute_value(a) for a in node.attribute), 0)
             if self.constants[node.input[1]].ndim == 0 and self.shapes.get(node.input[0], (0,) * 9)[axis] == 1:
                 return self._reshape(node.input[0], y)
         if node.op_type == "Pow" and node.input[1] in self.constants:
@@ -423,9 +407,9 @@ def _read(node: Any) -> set[str]:
     return {*node.input, *inner}
 
 
-def _axis(node: Any) -> int:
-    """Return the axis of a Gather."""
-    return next((int(helper.get_attribute_value(a)) for a in node.attribute), 0)
+def _many(counts: Any) -> Any:
+    """Return very many frames of each row, to be added to counts whose first axis is the rows."""
+    return (UNENDED + np.arange(len(counts))).reshape((-1,) + (1,) * (counts.ndim - 1))
 
 
 def _order(node: Any) -> list[int]:
