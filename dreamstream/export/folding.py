@@ -34,7 +34,8 @@ NEUTRAL = {"And": True, "Or": False, "Mul": 1, "Div": 1, "Add": 0, "Sub": 0}
 """What leaves the other operand as it is; zeros do of integers only: a float of -0 becomes 0."""
 
 MONOTONE = {
-    *("Add", "Sub", "Min", "Max", "Clip", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Gather", *MOVES)
+    *("Add", "Sub", "Min", "Max", "Clip", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"),
+    *("Expand", "Gather", *MOVES),
 }
 """Operators whose results only grow, or only fall, with a count that they are given."""
 
