@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "exec/backend.h"
-#include "exec/weights.h"
 
 /* ---------------------------------------------------------------- structs that grow */
 ds_status ds_check_struct(const void *caller, size_t size_1, const char *name)
@@ -207,13 +206,8 @@ ds_status ds_model_save(ds_model *model, ds_write_callback write, void *context)
     target to = {write, context};
     const ds_sink sink = {&to, write_to};
     const ds_plan *plan = ds_model_plan(model);
-    ds_restored whole;
-    ds_status status = ds_weights_restore(&whole, plan, plan->model);
-    if (status == DS_OK) {
-        status = ds_model_write(&sink, whole.graph, model->interface);
-        ds_weights_free(&whole);
-    }
-    return ds_handle_leave_parent(model, status);
+    return ds_handle_leave_parent(model,
+                                  ds_model_write(&sink, plan->model, model->interface, plan));
 }
 
 ds_status ds_model_close(ds_model *model)

@@ -93,6 +93,9 @@ typedef struct ds_tensor_source {
     size_t rank;
     const int64_t *shape; /* [rank], none negative */
     const void *data;     /* the bytes as they stand in the file */
+    /* Unless it is NULL, gives these bytes when it is their turn, valid until it is called again. */
+    ds_status (*make)(void *context, const void **data);
+    void *context;
 } ds_tensor_source;
 
 /* A text of the metadata, UTF-8. */
@@ -105,7 +108,7 @@ typedef struct ds_metadata_source {
 /* Writes a container to `sink`; "__metadata__" is missing if `n_texts` is 0. `allocator` (NULL: the
  * C library's) gives memory for the header. Errors: DS_ARGUMENT (names or keys given twice or not
  * allowed, a negative extent, text that is not UTF-8, a header above DS_SAFETENSORS_MAX_HEADER),
- * before anything is written; DS_NO_MEMORY, likewise; what the sink returns. Thread: any. */
+ * before anything is written; DS_NO_MEMORY, likewise; what the sink and `make` return. Thread: any. */
 ds_status ds_safetensors_write(const ds_sink *sink, const ds_allocator *allocator,
                                const ds_tensor_source *tensors, size_t n_tensors,
                                const ds_metadata_source *texts, size_t n_texts);

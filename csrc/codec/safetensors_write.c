@@ -155,8 +155,12 @@ static ds_status write_data(const ds_sink *sink, const job *the)
         const size_t gap = gap_before(n_bytes, end);
         if (gap > 0)
             DS_TRY(sink->write(sink->context, zeros, gap));
+        const ds_tensor_source *const t = &the->tensors[i];
+        const void *data = t->data;
+        if (n_bytes > 0 && t->make != NULL)
+            DS_TRY(t->make(t->context, &data));
         if (n_bytes > 0)
-            DS_TRY(sink->write(sink->context, the->tensors[i].data, n_bytes));
+            DS_TRY(sink->write(sink->context, data, n_bytes));
         end += gap + n_bytes;
     }
     return DS_OK;

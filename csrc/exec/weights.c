@@ -468,51 +468,12 @@ ds_status ds_weights_prepare(ds_plan *plan, ds_arena *scratch)
 }
 
 /* ---------------------------------------------------------------- and back */
-static ds_status unpack(ds_arena *arena, const ds_replaced *r, void **data)
+void ds_weights_unpack(const ds_plan *plan, size_t replaced, void *to)
 {
-    DS_TRY(ds_arena_push(arena, data, r->n_bytes));
+    const ds_replaced *const r = &plan->replaced[replaced - 1];
     DS_EACH_PACKED(packed, r->packed, r->packed_bytes)
     {
         if (restores(packed, r->weight))
-            ds_unpack(packed, (char *)*data + packed->start);
+            ds_unpack(packed, (char *)to + packed->start);
     }
-    return DS_OK;
-}
-
-static ds_status restore(ds_restored *r, const ds_plan *p, const ds_graph *graph)
-{
-    void **data;
-    ds_weight *to;
-    DS_TRY(ds_graph_share(&r->graph, graph));
-    DS_PUSH(&r->arena, data, p->n_replaced);
-    for (size_t i = 0; i < p->n_replaced; i++)
-        DS_TRY(unpack(&r->arena, &p->replaced[i], &data[i]));
-    DS_PUSH(&r->arena, to, count_weights(graph));
-    for (size_t j = 0; j < graph->n_nodes; j++) {
-        ds_node *node = &r->graph->nodes[j];
-        const ds_weight *from = node->weights;
-        node->weights = to;
-        for (int i = 0; i < node->op->n_weights; i++, to++) {
-            *to = from[i];
-            if (to->replaced)
-                to->data = data[to->replaced - 1];
-        }
-    }
-    return DS_OK;
-}
-
-ds_status ds_weights_restore(ds_restored *restored, const ds_plan *plan, const ds_graph *graph)
-{
-    *restored = (ds_restored){0};
-    ds_arena_init(&restored->arena, &plan->allocator);
-    const ds_status status = restore(restored, plan, graph);
-    if (status != DS_OK)
-        ds_weights_free(restored);
-    return status;
-}
-
-void ds_weights_free(ds_restored *restored)
-{
-    ds_arena_free(&restored->arena);
-    ds_graph_destroy(restored->graph);
 }

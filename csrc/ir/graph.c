@@ -159,10 +159,9 @@ static ds_status round_weight(const ds_allocator *allocator, void *to, const ds_
     return DS_OK;
 }
 
-static void widen(void *to, const ds_weight *weight)
+static void widen(void *to, const ds_narrow_data *from, size_t n_bytes)
 {
-    const ds_narrow_data *const from = &weight->narrow;
-    ds_widen(from->stored, from->data, weight->n_bytes / sizeof(float), from->scales, from->n_runs,
+    ds_widen(from->stored, from->data, n_bytes / sizeof(float), from->scales, from->n_runs,
              from->n_scales, to);
 }
 
@@ -172,7 +171,7 @@ ds_status ds_weight_make(const ds_allocator *allocator, const ds_weight *weight,
     const ds_stored stored = ds_op_stored(op, i);
     const float *from = weight->data;
     if (weight->narrow.data) {
-        widen(to, weight);
+        widen(to, &weight->narrow, weight->n_bytes);
         from = to;
     }
     if (weight->unmade && stored != DS_STORED_WIDE && stored != weight->narrow.stored)
@@ -185,12 +184,13 @@ ds_status ds_weight_make(const ds_allocator *allocator, const ds_weight *weight,
 /* Whether elements of the graph's file are those that the operator stores of its weight i. */
 static bool stays_narrow(const ds_op *op, int i, const ds_narrow_data *narrow)
 {
+    if (!narrow->data || narrow->stored != ds_op_stored(op, i))
+        return false;
     const ds_signature scales = ds_op_scales(op, i);
     const size_t n_runs = (size_t)scales.shape[0];
-    return narrow->data && narrow->stored == ds_op_stored(op, i) &&
-           (narrow->stored != DS_STORED_INT8 ||
-            (narrow->n_runs == n_runs &&
-             narrow->n_scales * n_runs == ds_signature_bytes(&scales) / sizeof(float)));
+    return narrow->stored != DS_STORED_INT8 ||
+           (narrow->n_runs == n_runs &&
+            narrow->n_scales * n_runs == ds_signature_bytes(&scales) / sizeof(float));
 }
 
 static ds_status add_weight(ds_graph *graph, ds_weight *weight, const ds_op *op, int i,
@@ -198,21 +198,27 @@ static ds_status add_weight(ds_graph *graph, ds_weight *weight, const ds_op *op,
 {
     const ds_signature *signature = &op->weight[i];
     const char *const name = names && names->weights ? names->weights[i] : NULL;
-    const bool narrow = ds_op_stored(op, i) != DS_STORED_WIDE;
+    const ds_narrow_data *const narrow = names && names->narrow ? &names->narrow[i] : NULL;
+    void *widened = NULL;
     weight->n_bytes = ds_signature_bytes(signature);
     if (name)
         DS_PUSH_COPY(&graph->arena, weight->name, name, strlen(name) + 1);
-    if (narrow && names->narrow && stays_narrow(op, i, &names->narrow[i])) {
-        weight->narrow = names->narrow[i];
+    if (narrow && stays_narrow(op, i, narrow)) {
+        weight->narrow = *narrow;
         weight->unmade = true;
-        data = weight->narrow.data;
+    } else if (narrow && narrow->data) {
+        DS_TRY(ds_allocate(&graph->allocator, &widened, weight->n_bytes));
+        widen(widened, narrow, weight->n_bytes);
+        data = widened;
     }
     const bool inside = weight->unmade || in_file(graph, data, weight->n_bytes);
     const ds_weight *found = inside ? NULL : find_weight(graph, signature, name, data);
     weight->borrowed = inside || found;
     weight->lent = inside ? !ds_mapped_is_mapping(graph->file) : names && names->lent;
     weight->data = found ? found->data : (void *)(uintptr_t)data;
-    if (weight->borrowed || weight->lent)
+    if (widened && found)
+        ds_release(&graph->allocator, widened, weight->n_bytes);
+    if (weight->borrowed || weight->lent || widened)
         return DS_OK;
     weight->data = NULL;
     DS_TRY(ds_allocate(&graph->allocator, &weight->data, weight->n_bytes));
@@ -389,7 +395,7 @@ static ds_status node_error(ds_arena *memory, const ds_node *node, double *error
         DS_PUSH(memory, rounded, weight->n_bytes / sizeof(float));
         if (weight->narrow.data) {
             DS_PUSH(memory, whole, weight->n_bytes / sizeof(float));
-            widen(whole, weight);
+            widen(whole, &weight->narrow, weight->n_bytes);
         }
         const size_t n = ds_op_narrowed(node->op, i, whole, scales, NULL, rounded);
         const double own = n < weight->n_bytes / sizeof(float)

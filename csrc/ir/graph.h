@@ -35,8 +35,8 @@ typedef struct ds_node_names {
     const char *path;           /* of its module, "encoder.conv"; "" for the outermost */
     const char *const *weights; /* one per weight, NULL where it has none; or NULL */
     ds_narrowing how;           /* as far as the operator takes it (ds_op_store) */
-    const ds_narrow_data
-        *narrow; /* one per weight: the same numbers in the graph's file; or NULL */
+    /* One per weight, or NULL: what the numbers are that the graph's file has as its data, where these are narrow. */
+    const ds_narrow_data *narrow;
     bool lent; /* the caller keeps the data until a plan is made of the graph, or it is destroyed */
 } ds_node_names;
 

@@ -17,6 +17,7 @@
 #include "base/arena.h"
 #include "codec/json.h"
 #include "codec/mapped.h"
+#include "exec/plan.h"
 #include "ir/graph.h"
 
 #define DS_MODEL_KEY "dreamstream"
@@ -81,7 +82,8 @@ ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_all
                         ds_mapped *file, bool changed);
 /* Writes a model file, which ds_model_read takes. Weights keep their names where these differ and
  * are not reserved; others are called "<path>.<operator>.<number of the weight>". The graph is one
- * that was not rewritten and whose inputs were added first. Errors, before anything is written:
- * DS_ARGUMENT where graph or interface are not what a file can hold; DS_NO_MEMORY. Else what the
- * sink returns. Thread: any. */
-ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_interface *interface);
+ * that was not rewritten and whose inputs were added first; weights that the plan has packed are
+ * unpacked one by one (NULL: it has none). Errors: DS_ARGUMENT where graph or interface are not what
+ * a file can hold, before anything is written; DS_NO_MEMORY; what the sink returns. Thread: any. */
+ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_interface *interface,
+                         const ds_plan *plan);

@@ -122,12 +122,11 @@ static ds_status find_scales(reader *r, const ds_tensor_view **scales, const ds_
     return use_tensor(r, *scales, value);
 }
 
-/* A narrow tensor's elements as floats, and where they lie. */
-static ds_status widen(reader *r, const void **data, ds_narrow_data *narrow,
-                       const ds_tensor_view *t, ds_stored stored, ds_json_value value)
+/* What a narrow tensor's elements stand for. */
+static ds_status read_narrow(reader *r, ds_narrow_data *narrow, const ds_tensor_view *t,
+                             ds_stored stored, ds_json_value value)
 {
     const ds_tensor_view *of = NULL;
-    float *to;
     *narrow = (ds_narrow_data){.data = t->data, .stored = stored, .n_runs = 1};
     if (stored == DS_STORED_INT8) {
         DS_TRY(find_scales(r, &of, t, value));
@@ -135,9 +134,6 @@ static ds_status widen(reader *r, const void **data, ds_narrow_data *narrow,
         narrow->n_runs = (size_t)of->shape[0];
         narrow->n_scales = of->n_items / narrow->n_runs;
     }
-    DS_PUSH(&r->numbers, to, t->n_items);
-    ds_widen(stored, t->data, t->n_items, narrow->scales, narrow->n_runs, narrow->n_scales, to);
-    *data = to;
     return DS_OK;
 }
 
@@ -172,7 +168,7 @@ static ds_status read_weight(reader *r, ds_signature *signature, const void **da
     if (!narrow)
         return DS_OK;
     *stored = own;
-    return widen(r, data, narrow_data, t, own, value);
+    return read_narrow(r, narrow_data, t, own, value);
 }
 
 /* ---------------------------------------------------------------- nodes */
@@ -267,11 +263,15 @@ static ds_status check_stored(reader *r, const ds_node *node, const node_text *n
             continue;
         const size_t n_floats = w->n_bytes / sizeof(float);
         const ds_narrow_data *from = &w->narrow;
-        float *rounded;
-        DS_PUSH(&r->numbers, rounded, n_floats + from->n_runs * from->n_scales);
-        if (w->unmade)
-            (void)ds_op_narrowed(node->op, i, n->data[i], rounded + n_floats, NULL, rounded);
-        DS_CHECK(w->unmade && memcmp(rounded, n->data[i], w->n_bytes) == 0, DS_FORMAT,
+        float *numbers, *rounded;
+        ds_arena_reset(&r->numbers);
+        DS_PUSH(&r->numbers, numbers, 2 * n_floats + from->n_runs * from->n_scales);
+        rounded = numbers + n_floats;
+        if (w->unmade) {
+            DS_TRY(ds_weight_make(&r->allocator, w, node->op, i, numbers));
+            (void)ds_op_narrowed(node->op, i, numbers, rounded + n_floats, NULL, rounded);
+        }
+        DS_CHECK(w->unmade && memcmp(rounded, numbers, w->n_bytes) == 0, DS_FORMAT,
                  "weight '%s': rounded to %s as the operator stores it, it is another",
                  DS_SHOWN(n->names[i]), ds_stored_name(stored));
     }
@@ -281,7 +281,6 @@ static ds_status check_stored(reader *r, const ds_node *node, const node_text *n
 static ds_status read_node(reader *r, node_text *n, ds_json_value value)
 {
     int outputs[DS_MAX_OUTPUTS];
-    ds_arena_reset(&r->numbers);
     DS_TRY(parse_node(r, n, value));
     const size_t number = r->graph->n_nodes;
     const ds_node_names names = {n->path, n->names, n->how, n->narrow, false};

@@ -1,7 +1,8 @@
 /* model/write.c: from a graph and its interface to a model file.
  *
  * Weights become tensors in the order of their first use. Two weights are one tensor where their
- * bytes lie at one place; a name that another tensor has, or that is reserved, is replaced. */
+ * bytes lie at one place, or are packed as one; a name that another tensor has, or that is reserved,
+ * is replaced. What is packed or stored narrow is made when it is written, one weight at a time. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,15 +10,17 @@
 
 #include "codec/safetensors.h"
 #include "cpu/float_env.h"
+#include "exec/weights.h"
 #include "kernels/narrow.h"
 #include "model/members.h"
 
 typedef struct writer {
     const ds_allocator *allocator;
     const ds_graph *graph;
-    ds_arena memory;
+    const ds_plan *plan;       /* or NULL */
+    ds_arena memory, numbers;  /* numbers: of the weight that is written */
     ds_tensor_source *tensors; /* [n_tensors of n_weights] */
-    const void **raw;   /* [n_tensors] the arrays that they are of, as they are computed with */
+    uintptr_t *places;         /* [n_tensors] where the weights are that they are of (place_of) */
     const char **names; /* [n_weights] of each weight of each node in turn; NULL where absent */
     size_t n_tensors;
     uint32_t *slots; /* [n_slots] hashed by bytes and by name; 0: none, n + 1: tensor n */
@@ -26,10 +29,16 @@ typedef struct writer {
 } writer;
 
 /* ---------------------------------------------------------------- finding tensors */
+/* What weights of the same array have alike: its address, or which of the replaced ones it is; 0: there is none. */
+static uintptr_t place_of(const ds_weight *weight)
+{
+    return weight->data != NULL ? (uintptr_t)weight->data : weight->replaced;
+}
+
 static bool same_array(const writer *w, const ds_tensor_source *t, const ds_node *node, int k)
 {
     const ds_signature *s = &node->op->weight[k];
-    return w->raw[t - w->tensors] == node->weights[k].data &&
+    return w->places[t - w->tensors] == place_of(&node->weights[k]) &&
            t->type == ds_tensor_of_stored(s->dtype, ds_op_stored(node->op, k)) &&
            t->rank == (size_t)s->rank &&
            memcmp(t->shape, s->shape, t->rank * sizeof t->shape[0]) == 0;
@@ -39,9 +48,9 @@ static bool same_array(const writer *w, const ds_tensor_source *t, const ds_node
  * stand. */
 static uint32_t *find_slot(const writer *w, const char *name, const ds_node *node, int k)
 {
-    const void *data = name != NULL ? NULL : node->weights[k].data;
+    const uintptr_t place = name != NULL ? 0 : place_of(&node->weights[k]);
     size_t at =
-        name != NULL ? ds_hash_bytes(name, strlen(name)) : ds_hash_bytes(&data, sizeof data);
+        name != NULL ? ds_hash_bytes(name, strlen(name)) : ds_hash_bytes(&place, sizeof place);
     for (;; at++) {
         uint32_t *slot = &w->slots[at & (w->n_slots - 1)];
         if (*slot == 0)
@@ -84,12 +93,41 @@ static ds_status name_scales(writer *w, char **called, const char *name)
     return DS_OK;
 }
 
-static void put_tensor(writer *w, const char *name, ds_tensor_type type, size_t rank,
-                       const int64_t *shape, const void *data, const void *raw)
+static void put_tensor(writer *w, const ds_tensor_source *tensor, uintptr_t place)
 {
-    w->raw[w->n_tensors] = raw;
-    w->tensors[w->n_tensors++] = (ds_tensor_source){name, type, rank, shape, data};
-    *slot_of_name(w, name) = (uint32_t)w->n_tensors;
+    w->places[w->n_tensors] = place;
+    w->tensors[w->n_tensors++] = *tensor;
+    *slot_of_name(w, tensor->name) = (uint32_t)w->n_tensors;
+}
+
+/* A weight whose elements are made when they are written, and its scales, which are written after them. */
+typedef struct made_tensor {
+    writer *w;
+    const ds_node *node;
+    int k;
+    float *scales;
+} made_tensor;
+
+static ds_status make_elements(void *context, const void **data)
+{
+    const made_tensor *const made = context;
+    const ds_weight *const weight = &made->node->weights[made->k];
+    const ds_stored stored = ds_op_stored(made->node->op, made->k);
+    ds_arena *const a = &made->w->numbers;
+    void *wide = weight->data;
+    char *elements;
+    ds_arena_reset(a);
+    if (wide == NULL) {
+        DS_TRY(ds_arena_push(a, &wide, weight->n_bytes));
+        ds_weights_unpack(made->w->plan, weight->replaced, wide);
+    }
+    *data = wide;
+    if (stored == DS_STORED_WIDE)
+        return DS_OK;
+    DS_PUSH(a, elements, weight->n_bytes / sizeof(float) * ds_stored_bytes(stored));
+    ds_op_narrowed(made->node->op, made->k, wide, made->scales, elements, NULL);
+    *data = elements;
+    return DS_OK;
 }
 
 static ds_status add_tensor(writer *w, const ds_node *node, int k, uint32_t *slot)
@@ -98,10 +136,8 @@ static ds_status add_tensor(writer *w, const ds_node *node, int k, uint32_t *slo
     const ds_weight *weight = &node->weights[k];
     const char *name = weight->name;
     const ds_stored stored = ds_op_stored(node->op, k);
-    void *data = weight->data;
-    float *scales = NULL;
+    made_tensor *made;
     char *of_scales = NULL;
-    ds_signature *shape = NULL;
     if (name != NULL && stored == DS_STORED_INT8)
         DS_TRY(name_scales(w, &of_scales, name));
     if (name == NULL || ds_tensor_name_is_reserved(name) || *slot_of_name(w, name) != 0 ||
@@ -110,20 +146,30 @@ static ds_status add_tensor(writer *w, const ds_node *node, int k, uint32_t *slo
         if (stored == DS_STORED_INT8)
             DS_TRY(name_scales(w, &of_scales, name));
     }
-    if (stored != DS_STORED_WIDE) {
-        char *elements;
-        DS_PUSH(&w->memory, elements, weight->n_bytes / sizeof(float) * ds_stored_bytes(stored));
-        DS_PUSH(&w->memory, shape, 1);
-        *shape = ds_op_scales(node->op, k);
-        DS_PUSH(&w->memory, scales, ds_signature_bytes(shape) / sizeof(float));
-        ds_op_narrowed(node->op, k, data, scales, elements, NULL);
-        data = elements;
-    }
-    put_tensor(w, name, ds_tensor_of_stored(s->dtype, stored), (size_t)s->rank, s->shape, data,
-               weight->data);
+    DS_PUSH(&w->memory, made, 1);
+    *made = (made_tensor){w, node, k, NULL};
+    ds_tensor_source tensor = {.name = name,
+                               .type = ds_tensor_of_stored(s->dtype, stored),
+                               .rank = (size_t)s->rank,
+                               .shape = s->shape,
+                               .data = weight->data,
+                               .context = made};
+    if (stored != DS_STORED_WIDE || weight->data == NULL)
+        tensor.make = make_elements;
+    put_tensor(w, &tensor, place_of(weight));
     *slot = (uint32_t)w->n_tensors;
-    if (of_scales != NULL && shape != NULL)
-        put_tensor(w, of_scales, DS_TENSOR_F32, (size_t)shape->rank, shape->shape, scales, NULL);
+    if (stored != DS_STORED_INT8)
+        return DS_OK;
+    ds_signature *shape;
+    DS_PUSH(&w->memory, shape, 1);
+    *shape = ds_op_scales(node->op, k);
+    DS_PUSH(&w->memory, made->scales, ds_signature_bytes(shape) / sizeof(float));
+    tensor = (ds_tensor_source){.name = of_scales,
+                                .type = DS_TENSOR_F32,
+                                .rank = (size_t)shape->rank,
+                                .shape = shape->shape,
+                                .data = made->scales};
+    put_tensor(w, &tensor, 0);
     return DS_OK;
 }
 
@@ -133,9 +179,8 @@ static ds_status list_tensors(writer *w)
     for (size_t j = 0; j < w->graph->n_nodes; j++) {
         const ds_node *node = &w->graph->nodes[j];
         for (int k = 0; k < node->op->n_weights; k++, at++) {
-            const void *data = node->weights[k].data;
             w->names[at] = NULL;
-            if (data == NULL)
+            if (place_of(&node->weights[k]) == 0)
                 continue;
             uint32_t *slot = find_slot(w, NULL, node, k);
             if (*slot == 0)
@@ -155,7 +200,7 @@ static ds_status make_room(writer *w)
         w->n_slots *= 2;
     ds_arena *a = &w->memory;
     DS_PUSH(a, w->tensors, 2 * n_weights); /* their scales, too */
-    DS_PUSH(a, w->raw, 2 * n_weights);
+    DS_PUSH(a, w->places, 2 * n_weights);
     DS_PUSH(a, w->names, n_weights);
     DS_PUSH_ZEROED(a, w->slots, w->n_slots);
     return DS_OK;
@@ -330,10 +375,12 @@ static ds_status write_all(writer *w, const ds_sink *sink, const ds_interface *i
     return ds_safetensors_write(sink, w->allocator, w->tensors, w->n_tensors, texts, n_texts);
 }
 
-ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_interface *interface)
+ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_interface *interface,
+                         const ds_plan *plan)
 {
-    writer w = {.allocator = &graph->allocator, .graph = graph};
+    writer w = {.allocator = &graph->allocator, .graph = graph, .plan = plan};
     ds_arena_init(&w.memory, w.allocator);
+    ds_arena_init(&w.numbers, w.allocator);
     ds_buffer_init(&w.text, w.allocator);
     ds_buffer_init(&w.interface, w.allocator);
     ds_float_env callers;
@@ -341,6 +388,7 @@ ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_in
     const ds_status status = write_all(&w, sink, interface);
     ds_float_env_leave(&callers);
     ds_arena_free(&w.memory);
+    ds_arena_free(&w.numbers);
     ds_buffer_free(&w.text);
     ds_buffer_free(&w.interface);
     return status;

@@ -99,46 +99,47 @@ static PyObject *build_edge(const void *plan, size_t e)
                                          : PyLong_FromLongLong(edge->capacity));
 }
 
+typedef struct node_of {
+    const ds_plan *plan;
+    const ds_node *node;
+} node_of;
+
 /* (name or None, a copy of the values), or None where it is absent. */
 static PyObject *build_weight(const void *of, size_t i)
 {
-    const ds_node *node = of;
-    const ds_signature *s = &node->op->weight[i];
-    const ds_weight *weight = &node->weights[i];
-    if (!weight->data)
+    const node_of *const at = of;
+    const ds_weight *weight = &at->node->weights[i];
+    if (!weight->data && !weight->replaced)
         Py_RETURN_NONE;
-    PyObject *array = ds_build_array(s, -1, false);
-    if (array)
+    PyObject *array = ds_build_array(&at->node->op->weight[i], -1, false);
+    if (array && weight->data)
         memcpy(ds_data(array), weight->data, weight->n_bytes);
+    else if (array)
+        ds_weights_unpack(at->plan, weight->replaced, ds_data(array));
     return Py_BuildValue("zN", weight->name, array);
 }
 
-static PyObject *build_node(const void *nodes, size_t j)
+static PyObject *build_node(const void *plan, size_t j)
 {
-    const ds_node *node = (const ds_node *)nodes + j;
+    const node_of at = {plan, &((const ds_plan *)plan)->plain->nodes[j]};
+    const ds_node *const node = at.node;
     const ds_op *op = node->op;
     return Py_BuildValue("{s:s,s:s,s:N,s:N,s:i,s:N,s:N}", "name", op->def->name, "path",
                          node->path ? node->path : "", "attributes", ds_build_attributes(op),
                          "inputs", ds_build_list((size_t)op->n_inputs, ds_int_item, node->inputs),
                          "first_output", node->first_output, "weights",
-                         ds_build_list((size_t)op->n_weights, build_weight, node), "silent",
+                         ds_build_list((size_t)op->n_weights, build_weight, &at), "silent",
                          PyBool_FromLong(node->silent));
 }
 
 PyObject *ds_engine_graph(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     const ds_plan *p = ((ds_engine_object *)self)->engine->plan;
-    ds_restored whole;
-    const ds_status status = ds_weights_restore(&whole, p, p->plain);
-    if (status != DS_OK)
-        return ds_raise(ds_module_of(Py_TYPE(self)), status, NULL);
-    const ds_graph *g = whole.graph;
-    PyObject *graph = Py_BuildValue(
-        "{s:N,s:N,s:N,s:N,s:L,s:L}", "nodes", ds_build_list(g->n_nodes, build_node, g->nodes),
-        "edges", ds_build_list(p->graph->n_edges, build_edge, p), "inputs",
+    const ds_graph *g = p->plain;
+    return Py_BuildValue(
+        "{s:N,s:N,s:N,s:N,s:L,s:L}", "nodes", ds_build_list(g->n_nodes, build_node, p), "edges",
+        ds_build_list(p->graph->n_edges, build_edge, p), "inputs",
         ds_build_list(g->n_inputs, ds_int_item, g->inputs), "outputs",
         ds_build_list(g->n_outputs, ds_int_item, g->outputs), "period",
         (long long)p->analysis.period, "transient", (long long)p->analysis.transient);
-    ds_weights_free(&whole);
-    return graph;
 }

@@ -2,7 +2,6 @@
 #include "model/model.h"
 
 #include "codec/safetensors.h"
-#include "exec/weights.h"
 #include "python/engine.h"
 
 /* ---------------------------------------------------------------- reading */
@@ -106,16 +105,6 @@ static ds_status put(void *write, const void *bytes, size_t n_bytes)
     return DS_OK;
 }
 
-static ds_status write_model(PyObject *write, const ds_plan *plan, const ds_interface *interface)
-{
-    const ds_sink sink = {write, put};
-    ds_restored whole;
-    DS_TRY(ds_weights_restore(&whole, plan, plan->model));
-    const ds_status status = ds_model_write(&sink, whole.graph, interface);
-    ds_weights_free(&whole);
-    return status;
-}
-
 /* write_model(engine, text, write, types): the file of the engine's graph, as it was captured. */
 PyObject *ds_write_model(PyObject *module, PyObject *args)
 {
@@ -135,7 +124,9 @@ PyObject *ds_write_model(PyObject *module, PyObject *args)
         ds_interface_parse(&interface, &a, text, (size_t)n_bytes, engine->engine->plan->model);
     if (status == DS_OK) {
         interface->types = types;
-        status = write_model(write, engine->engine->plan, interface);
+        const ds_plan *const plan = engine->engine->plan;
+        const ds_sink sink = {write, put};
+        status = ds_model_write(&sink, plan->model, interface, plan);
     }
     ds_interface_free(interface);
     if (status != DS_OK && !PyErr_Occurred())

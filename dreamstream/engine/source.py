@@ -10,6 +10,7 @@ import numpy as np
 
 from ..array.library import NATIVE, Library
 from ..array.tensor import Tensor
+from ..autograd import no_grad
 from ..errors import DreamStreamError, ShapeError
 from ..nn.module import OBSERVER, Module
 from ..online.front import foreign_front
@@ -98,8 +99,7 @@ def _observe(model: Module, capture: Any) -> Any:
 
 @contextmanager
 def _untouched(model: Module, capture: Any = None) -> Iterator[None]:
-    """Within it calls of the model run its forwards in eval mode, whatever is patched or live."""
-    with within(OBSERVER, _observe(model, capture)), turned_off(model.modules(), "training"):
+    with within(OBSERVER, _observe(model, capture)), turned_off(model.modules(), "training"), no_grad():
         yield
 
 

@@ -43,7 +43,7 @@ def static_onnx(
         example = each.example(rows)
         graphs.append(export(each, example, names, results))
         restore_inputs(package, graphs[-1], names, example)
-        graphs[-1] = fold(graphs[-1], last=False)
+        graphs[-1] = fold(graphs[-1], False, module.manifest["frames"])
     schedule.counted = any(_counts(model.graph, module.manifest["frames"]) for model in graphs)
     schedule.ended = any(_is_read(model.graph, p["total"]) for model in graphs for p in manifest["inputs"])
     manifest = of_static(module.manifest, schedule, rows)
@@ -60,7 +60,7 @@ def static_onnx(
     for model, place in zip(graphs, paths):
         _keep(model.graph.input, _inputs_of(manifest))
         _keep(model.graph.output, results)
-        model = fold(model, last=True)
+        model = fold(model, True, module.manifest["frames"])
         entry = model.metadata_props.add()
         entry.key, entry.value = "dreamstream", json.dumps(manifest)
         package.save_model(model, place)
@@ -112,12 +112,15 @@ def _paths(path: Any, schedule: Schedule) -> list[Any]:
     return [str(whole.with_name(f"{whole.stem}.{i}{whole.suffix}")) for i in range(n)]
 
 
-def restore_inputs(package: Any, exported: Any, names: Sequence[str], example: Sequence[torch.Tensor]) -> None:
-    """Declare all inputs, in order, those that nothing reads among them."""
+def restore_inputs(
+    package: Any, exported: Any, names: Sequence[str], example: Sequence[torch.Tensor], axes: Any = None
+) -> None:
+    """Declare all inputs, in order, those that nothing reads among them, such as one whose length alone counts."""
     there = {i.name: i for i in exported.graph.input}
     del exported.graph.input[:]
     for name, tensor in zip(names, example):
         if name not in there:
             kind = package.helper.np_dtype_to_tensor_dtype(tensor.numpy().dtype)
-            there[name] = package.helper.make_tensor_value_info(name, kind, tuple(tensor.shape))
+            shape = [(axes or {}).get(name, {}).get(i, n) for i, n in enumerate(tensor.shape)]
+            there[name] = package.helper.make_tensor_value_info(name, kind, shape)
         exported.graph.input.append(there[name])

@@ -14,6 +14,8 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from ..torch.export.integers import UNENDED
+
 MOVES = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"}
 """Operators whose result is their input in another shape."""
 
@@ -28,17 +30,26 @@ POINTWISE = {
 }
 """Operators on single elements: what they compute may be transposed before them or behind."""
 
+NEUTRAL = {"And": True, "Or": False, "Mul": 1, "Div": 1, "Add": 0, "Sub": 0}
+"""What leaves the other operand as it is; zeros do of integers only: a float of -0 becomes 0."""
 
-def fold(model: Any, last: bool) -> Any:
+MONOTONE = {
+    *("Add", "Sub", "Min", "Max", "Clip", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"),
+    *("Expand", "Gather", *MOVES),
+}
+"""Operators whose results only grow, or only fall, with a count that they are given."""
+
+
+def fold(model: Any, last: bool, counter: str) -> Any:
     """Return a model that computes the same with fewer nodes.
 
     Transpositions sink, so that one meets another that undoes it. At last, what is left of them becomes reshapes,
-    where it moves dimensions of 1 only.
+    where it moves dimensions of 1 only. `counter` names the input that counts each row's frames so far.
     """
     before = len(model.graph.node) + 1
     while len(model.graph.node) < before:  # constants of one pass show the next one more shapes
         before = len(model.graph.node)
-        model = _Folding(onnx.shape_inference.infer_shapes(model), last).made()
+        model = _Folding(onnx.shape_inference.infer_shapes(model), last, counter).made()
     return model
 
 
@@ -75,7 +86,7 @@ def reorder_state(graph: Any, name: str, after: str, order: Sequence[int]) -> No
 class _Folding:
     """One pass from the first node to the last."""
 
-    def __init__(self, model: Any, last: bool) -> None:
+    def __init__(self, model: Any, last: bool, counter: str) -> None:
         self.model, self.last, graph = model, last, model.graph
         self.opset = next(o.version for o in model.opset_import if not o.domain)
         self.constants = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
@@ -87,6 +98,8 @@ class _Folding:
             self.types[value.name] = kind.elem_type
             if kind.HasField("shape") and all(d.HasField("dim_value") for d in kind.shape.dim):
                 self.shapes[value.name] = tuple(d.dim_value for d in kind.shape.dim)
+        #: Of integers that are the counter and a constant, the constants; their first axis is the rows.
+        self.ahead: dict[str, Any] = {counter: np.zeros(self.shapes.get(counter, 0), np.int64)}
         #: What stands in the place of a name; the node that made one; the nodes so far by what they compute.
         self.instead: dict[str, str] = {}
         self.makers: dict[str, Any] = {}
@@ -165,9 +178,8 @@ class _Folding:
         if node.op_type == "Shape" and node.input[0] in self.shapes and not node.attribute:
             self.constants[node.output[0]] = np.array(self.shapes[node.input[0]], np.int64)
             return
-        if node.op_type not in KEPT and all(not i or i in self.constants for i in node.input):
-            given = {i: self.constants[i] for i in node.input if i}
-            results = ReferenceEvaluator(node, opsets={"": self.opset}).run(None, given)
+        results = self._constants_made(node)
+        if results is not None:
             for name, result in zip(node.output, results):
                 self.constants[name] = np.asarray(result)
                 self.shapes[name] = self.constants[name].shape
@@ -186,6 +198,26 @@ class _Folding:
         elif same != node.output[0]:
             self.instead[node.output[0]] = same
 
+    def _constants_made(self, node: Any) -> Any:
+        """Return a node's results where they are constants; note one that is the counter and a constant.
+
+        What is monotone needs a look only at no frames and at very many, of each row another number.
+        """
+        given = {i: self.constants[i] for i in node.input if i in self.constants}
+        counts = {i: self.ahead[i] for i in node.input if i in self.ahead}
+        if node.op_type in KEPT or any(i and i not in given and i not in counts for i in node.input):
+            return None
+        if counts and (node.op_type not in MONOTONE or (node.op_type == "Gather" and node.input[1] in counts)):
+            return None
+        run = ReferenceEvaluator(node, opsets={"": self.opset}).run
+        none: Any = run(None, {**given, **counts})
+        many: Any = run(None, {**given, **{i: n + _many(n) for i, n in counts.items()}}) if counts else none
+        if none is many or np.array_equal(none[0], many[0]):
+            return none
+        if none[0].dtype == np.int64 and none[0].ndim and (many[0] == none[0] + _many(none[0])).all():
+            self.ahead[node.output[0]] = none[0]
+        return None
+
     def _nothing_done(self, node: Any) -> str | None:
         """Return the name of what a node's result equals; None where it does something."""
         if not node.input:
@@ -202,23 +234,19 @@ class _Folding:
             return x
         if node.op_type == "Where" and x in self.constants:
             condition = self.constants[x]
-            chosen = (
-                str(node.input[1] if condition.all() else node.input[2])
-                if condition.all() or not condition.any()
-                else None
-            )
-            if chosen is not None and y in self.shapes and self._shape(chosen) == self.shapes[y]:
+            chosen = str(node.input[1 if condition.all() else 2])
+            if condition.all() == condition.any() and y in self.shapes and self._shape(chosen) == self.shapes[y]:
                 return chosen
-        if node.op_type in ("And", "Or"):
-            neutral = node.op_type == "And"
-            for a, b in (list(node.input), list(node.input)[::-1]):
-                c = self.constants.get(b)
-                if c is not None and (c == neutral).all() and self._shape(a) == self.shapes.get(y, ()):
-                    return str(a)
-        if node.op_type in ("Add", "Sub") and self.types.get(y) == onnx.TensorProto.INT64:
-            c = self.constants.get(node.input[1])
-            if c is not None and not c.any() and self._shape(x) == self.shapes.get(y, ()):
-                return x
+        neutral = NEUTRAL.get(node.op_type)
+        exact = node.op_type not in ("Add", "Sub") or self.types.get(y) == onnx.TensorProto.INT64
+        both = (list(node.input), list(node.input)[::-1])[: 1 if node.op_type in ("Div", "Sub") else 2]
+        for a, b in both if neutral is not None and exact else ():
+            c = self.constants.get(b)
+            if c is not None and (c == neutral).all() and self._shape(a) == self.shapes.get(y, ()):
+                return str(a)
+        if node.op_type == "Gather" and alike and node.input[1] in self.constants:
+            axis = next((helper.get_attribute_value(a) for a in node.attribute), 0)
+            return x if np.array_equal(self.constants[node.input[1]], np.arange(self.shapes[x][axis])) else None
         return None
 
     def _shape(self, name: str) -> tuple[int, ...] | None:
@@ -378,6 +406,11 @@ def _read(node: Any) -> set[str]:
         for name in (*(o.name for o in g.output), *(n for x in g.node for n in _read(x)))
     ]
     return {*node.input, *inner}
+
+
+def _many(counts: Any) -> Any:
+    """Return very many frames of each row, to be added to counts whose first axis is the rows."""
+    return (UNENDED + np.arange(len(counts))).reshape((-1,) + (1,) * (counts.ndim - 1))
 
 
 def _order(node: Any) -> list[int]:

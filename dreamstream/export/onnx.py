@@ -10,11 +10,11 @@ import warnings
 from functools import partial
 from typing import IO, Any
 
-import numpy as np
 import torch
 
 from ..errors import CaptureError
 from ..stream.rules._ints import as_int
+from ..stream.tree import leaves
 from ..torch.export import FunctionalModule, functionalize
 from ..torch.export.loops import scanned
 from ..torch.export.manifest import with_chunk
@@ -96,7 +96,7 @@ def onnx(
     exported = scanned(
         package, lambda: _traced(*given), partial(_of_frame, package, manifest["name"], axes is not None)
     )
-    _complete(package, exported, module, inputs)
+    restore_inputs(package, exported, list(inputs), leaves(example), axes)
     entry = exported.metadata_props.add()
     entry.key, entry.value = "dreamstream", json.dumps(manifest)
     package.save_model(exported, path)
@@ -136,7 +136,7 @@ def _of_frame(
     names = [f"given.{i}" for i in range(len(example))], [f"made.{i}" for i in range(len(body(*example)))]
     axes = {each: {0: "B"} for each in (*names[0], *names[1])} if any_rows else None
     exported = _traced(name, body, example, *names, axes)
-    restore_inputs(package, exported, names[0], example)
+    restore_inputs(package, exported, names[0], example, axes)
     return exported.graph
 
 
@@ -152,20 +152,6 @@ def _check(module: FunctionalModule) -> None:
                 f"{node.path or 'the forward'}: {node.name}{what} has no form in ONNX; "
                 "TorchScript and torch.export take it"
             )
-
-
-def _complete(package: Any, exported: Any, module: FunctionalModule, inputs: dict[str, list[Any]]) -> None:
-    """Add inputs that nothing in the graph reads, such as one of which only the length counts."""
-    there = {i.name: i for i in exported.graph.input}
-    del exported.graph.input[:]
-    types = {p["name"]: p["dtype"] for p in (*module.manifest["inputs"], *module.manifest["states"])}
-    for name, dims in inputs.items():
-        if name not in there:
-            dtype = types.get(name, "bool" if name in ("sos", "eos") else "int64")
-            kind = package.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-            shape = [f"{name}_{d}" if d == "L" else d for d in dims]
-            there[name] = package.helper.make_tensor_value_info(name, kind, shape)
-        exported.graph.input.append(there[name])
 
 
 def _chunk(module: FunctionalModule, frames: int | None) -> list[int]:

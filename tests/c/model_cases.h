@@ -81,7 +81,7 @@ static inline ds_buffer file_of(const ds_graph *g, const ds_interface *interface
     ds_buffer file;
     ds_buffer_init(&file, NULL);
     const ds_sink sink = buffer_sink(&file);
-    CHECK_OK(ds_model_write(&sink, g, interface));
+    CHECK_OK(ds_model_write(&sink, g, interface, NULL));
     return file;
 }
 

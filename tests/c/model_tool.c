@@ -29,7 +29,7 @@ static ds_status copy(const ds_graph *graph, const ds_interface *interface, cons
     ds_buffer out;
     ds_buffer_init(&out, NULL);
     const ds_sink sink = buffer_sink(&out);
-    ds_status status = ds_model_write(&sink, graph, interface);
+    ds_status status = ds_model_write(&sink, graph, interface, NULL);
     if (status == DS_OK)
         status = save(&out, path);
     ds_buffer_free(&out);

@@ -311,9 +311,8 @@ static size_t weights_return(graph_case *c, const ds_kernels *kernels)
         }
     }
     ds_plan *plan = plan_case(c, kernels, 0);
-    ds_restored whole;
+    restored whole = restore(plan, plan->model);
     CHECK(plan->raw_bytes == raw_bytes);
-    CHECK(ds_weights_restore(&whole, plan, plan->model) == DS_OK);
     n = 0;
     size_t left = 0;
     for (size_t j = 0; j < whole.graph->n_nodes; j++) {
@@ -327,7 +326,7 @@ static size_t weights_return(graph_case *c, const ds_kernels *kernels)
     }
     CHECK(plan->weight_bytes == left + plan->prepared_bytes + plan->elements_bytes);
     const size_t n_replaced = plan->n_replaced;
-    ds_weights_free(&whole);
+    free_restored(&whole);
     ds_plan_destroy(plan);
     return n_replaced;
 }

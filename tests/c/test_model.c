@@ -153,7 +153,7 @@ static ds_status try_write(const ds_graph *g, const ds_interface *interface)
     ds_buffer file;
     ds_buffer_init(&file, NULL);
     const ds_sink sink = buffer_sink(&file);
-    const ds_status status = ds_model_write(&sink, g, interface);
+    const ds_status status = ds_model_write(&sink, g, interface, NULL);
     CHECK(status == DS_OK || file.n_bytes == 0);
     ds_buffer_free(&file);
     return status;
@@ -324,7 +324,7 @@ TEST(failing_sink)
     for (size_t n = 0; n <= file.n_bytes; n += file.n_bytes / 20 + 1) {
         size_t left = n;
         const ds_sink sink = {&left, write_some};
-        CHECK(failed(ds_model_write(&sink, c.graph, interface), DS_LIMIT, "disk"));
+        CHECK(failed(ds_model_write(&sink, c.graph, interface, NULL), DS_LIMIT, "disk"));
     }
     ds_buffer_free(&file);
     ds_interface_free(interface);

@@ -306,6 +306,17 @@ def test_verify(engine):
     assert ds.verify(Tagger(), engine).ok and engine.ids == ["a"]
 
 
+def test_nothing_is_recorded_for_gradients(capsys):
+    """Neither the capture nor the comparison keeps what a way back would read, which is most of a forward."""
+
+    def forward(self, x):
+        print(ds.is_grad_enabled())
+        return self.layer(x)
+
+    ds.compile(net(nn, forward, layer=nn.Linear(3, 4)), ("B", "L", 3))
+    assert set(capsys.readouterr().out.split()) == {"False"} and ds.is_grad_enabled()
+
+
 def test_verify_of_attention():
     """Frames that meet each other are as few as show what leaves a window, or fewer."""
 

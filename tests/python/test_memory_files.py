@@ -84,6 +84,22 @@ MAPPED = """
                       "weights": engine.weights_size // 1024}))
 """
 
+PEAKS = """
+    def grown(call):
+        '''Return how much memory a call takes beyond what there was, at most.'''
+        before = resident()
+        open("/proc/self/clear_refs", "w").write("5")
+        call()
+        status = open("/proc/self/status").read()
+        return int(status.partition("VmHWM:")[2].split()[0]) - before
+
+    ds.compile(made(2), ("B", 4, "L"))
+    model = nn.LSTM(768, 768, 4, batch_first=True).eval()
+    engine = ds.compile(model, ("B", "L", 768), weights="int8", verify=False)
+    print(json.dumps({"wide": sum(p.numpy().nbytes for p in model.parameters()) // 1024,
+                      "saved": grown(lambda: engine.save(path)), "loaded": grown(lambda: ds.load(path))}))
+"""
+
 
 def run(body, path, **env):
     said = printed("-c", MEMORY + textwrap.dedent(HEAD) + textwrap.dedent(body), path, **env)
@@ -111,3 +127,9 @@ def test_weights_stay_in_the_file(tmp_path):
     if seen["weights"] > 1.5 * seen["file"]:
         pytest.skip("these kernels prepare weights of their own")
     assert seen["own"] < 4096, seen
+
+
+def test_files_take_one_weight_at_a_time(tmp_path):
+    """Narrow weights are neither unpacked nor widened all at once, as they are written or read."""
+    seen = run(PEAKS, tmp_path / "m.dsm")
+    assert seen["saved"] < 0.5 * seen["wide"] and seen["loaded"] < seen["wide"], seen

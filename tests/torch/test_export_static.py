@@ -148,6 +148,31 @@ def test_layers_that_look_ahead_share_their_masks(tmp_path, frames):
     assert furthest(call, manifest, engine, streams, rng) <= TOLERANCE
 
 
+@pytest.mark.parametrize("frames", [1, 4])
+def test_distances_are_constants(tmp_path, frames):
+    """What attention computes of the frames so far is known beforehand where they cancel out."""
+
+    class Biased(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.qkv = torch.nn.Embedding(9, 2), torch.nn.Linear(8, 24)
+
+        def forward(self, x):
+            q, k, v = self.qkv(x).unflatten(2, (3, 2, 4)).permute(2, 0, 3, 1, 4)
+            at = torch.arange(x.size(1))
+            gap = at[:, None] - at
+            scores = q @ k.mT + self.table(gap.clamp(0, 8)).permute(2, 0, 1)
+            seen = scores.masked_fill((gap < 0) | (gap > 8), -torch.inf).softmax(-1)
+            return (seen @ v).transpose(1, 2).flatten(2)
+
+    model, rng, path = Biased().eval(), np.random.default_rng(0), tmp_path / "m.onnx"
+    call, manifest = saved(model, path, frames, 2, spec=("B", "L", 8))
+    kinds = [n.op_type for n in onnx.load(path).graph.node]
+    assert kinds.count("Gather") <= 5 and not {"Mod", "Sign", "Min"} & {*kinds} and len(kinds) < 100, kinds
+    streams = [[rng.standard_normal((n, 8)).astype(np.float32)] for n in (1, 5, 23, 30)]
+    assert furthest(call, manifest, ds.compile(model, ("B", "L", 8)), streams, rng) <= TOLERANCE
+
+
 def test_phases(tmp_path):
     """Of calls that are no whole periods there is one graph for each phase; each says what all are."""
     model = torch.nn.Conv1d(2, 2, 3, stride=3, padding=1).eval()

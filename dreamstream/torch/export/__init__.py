@@ -55,8 +55,5 @@ def functionalize(
             )
     own: dict[str, torch.Tensor] = {}
     if isinstance(model, torch.nn.Module):
-        own = {
-            **dict(model.named_buffers(remove_duplicate=False)),
-            **dict(model.named_parameters(remove_duplicate=False)),
-        }
+        own = dict([*model.named_buffers(remove_duplicate=False), *model.named_parameters(remove_duplicate=False)])
     return FunctionalModule(engine, read_graph(engine), own)

@@ -151,8 +151,7 @@ class FunctionalModule(torch.nn.Module):
         for j, names in self._carried.items():
             for k, name in enumerate(names):
                 tensor = getattr(self, name)
-                node = self.graph.nodes[j]
-                whose = f"{node.path}.{node.name}" if node.path else node.name
+                whose = producer[self.graph.nodes[j].outputs[0]]
                 dtype = str(tensor.dtype).removeprefix("torch.")
                 value = tensor[0] if bool((tensor != 0).any()) else None
                 out.append((f"{whose}.carried{k}", tuple(tensor.shape[1:]), dtype, value))

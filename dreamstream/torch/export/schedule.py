@@ -218,8 +218,7 @@ def in_all(n: Tensor, short: Any, line: Any = None, period: Any = None) -> Tenso
 
 def _on_line(n: Tensor, p: int, more: int, q: int) -> Tensor:
     """Return ``(p * n + more) // q``, at least 0."""
-    n = n if p == 1 else n * p
-    n = n + more if more else n
+    n = n * p + more
     n = n if q == 1 else floored(n, q)
     return n.clamp(min=0) if more < 0 else n
 

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...stream.tree import leaves
 from ..run.kernels import KERNELS
 from ..run.kernels.positions import extent, rows_of
 from .forms import FORMS
@@ -53,14 +54,12 @@ class StaticModule(torch.nn.Module):
 
     def example(self, n_rows: int) -> tuple[Tensor, ...]:
         """Return arguments of a call: streams that start."""
-        module, graph, schedule = self.functional, self.functional.graph, self.schedule
-        xs = []
-        for port, e, n in zip(module.inputs, graph.inputs, schedule.frames):
-            x = torch.zeros((n_rows, n, *graph.edges[e].features), dtype=getattr(torch, graph.edges[e].dtype))
-            xs.append(x.permute(port.outward).contiguous())
+        schedule = self.schedule
+        x, *_, states = self.functional.example(n_rows, schedule.frames[0])
+        xs = leaves(x)
         totals = [torch.full((n_rows,), UNENDED, dtype=torch.int64)] * len(xs) if schedule.ended else []
         clock = [torch.zeros(n_rows, dtype=torch.int64)] if schedule.counted else []
-        return (*xs, *totals, *clock, *module.initial(n_rows)[1:])
+        return (*xs, *totals, *clock, *states[1:])
 
 
 class StaticCall:
@@ -293,8 +292,7 @@ class StaticCall:
 
     def _at_first(self, e: int) -> Tensor:
         """Return the position of an edge's first column."""
-        early = self.schedule.course(e).early
-        return self.stand(e) - early if early else self.stand(e)
+        return self.stand(e) - self.schedule.course(e).early
 
     def begin(self, e: int) -> Tensor:
         """Return the position of the first frame that a call brings."""
@@ -363,11 +361,8 @@ def _with_ends(x: Tensor, before: int, n: int, fill: float) -> Tensor:
     """Return n columns: so many of `fill`, those of x, and more of `fill`."""
     before, behind = min(before, n), n - min(before, n) - extent(x, 1)
     parts = [x.new_full((extent(x, 0), m, *x.shape[2:]), fill) for m in (before, behind)]
-    return (
-        torch.cat([*(parts[:1] if before else []), x, *(parts[1:] if behind else [])], 1)
-        if before or behind
-        else x
-    )
+    filled = [*(parts[:1] if before else []), x, *(parts[1:] if behind else [])]
+    return torch.cat(filled, 1) if len(filled) > 1 else x
 
 
 class MovingWindow(PaddedWindow):

@@ -88,7 +88,8 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
         return (made,), state
     device = first.device
     position = first[:, None] + torch.arange(n, device=device)
-    begin = position // a["chunk"] * a["chunk"] if a["chunk"] else torch.zeros_like(position)
+    within = position % a["chunk"] if a["chunk"] > 1 else position if not a["chunk"] else 0
+    begin = position - within
     n_kept = _n_kept(a)
     if n_kept:
         state = tuple(_kept(window, old, n_kept) for window, old in zip((keys, values), state))
