@@ -99,6 +99,7 @@ def _observe(model: Module, capture: Any) -> Any:
 
 @contextmanager
 def _untouched(model: Module, capture: Any = None) -> Iterator[None]:
+    """Within it calls of the model run its forwards in eval mode, without gradients, patched and live or not."""
     with within(OBSERVER, _observe(model, capture)), turned_off(model.modules(), "training"), no_grad():
         yield
 
