@@ -103,6 +103,19 @@ def is_counted(x: Any) -> bool:
     return True
 
 
+def are_columns(x: Any) -> bool:
+    """Whether deferred integers have several for each position, as ``i[:, None] - arange(4)``.
+
+    They are computed as numbers, by the very functions; of these no other is let through than the operator has.
+    """
+    if not is_computed(x) or sum(isinstance(s, Length) for s in x.shape) != 1:
+        return False
+    name = x.func.__name__.strip("_")
+    given = [a for a in x.arguments() if is_deferred(a)]
+    followed = name in SHAPES or name in _CODES or name in ("rsub", "neg", "clamp")
+    return followed and len(given) == 1 and not is_counted(x) and (is_counted(given[0]) or are_columns(given[0]))
+
+
 def _compared(x: Any) -> tuple[Symbolic, list[int]]:
     """Return what `_counted` does, once the functions have given the same for 64 and 65 frames."""
     leaf, steps = _counted(x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -16,10 +16,20 @@ _TAKING = frozenset({"add", "append", "appendleft", "extend", "insert", "setdefa
 
 
 class Assignment(NamedTuple):
-    """Where an attribute is assigned, as messages have it, and whether the same function reads it before."""
+    """Where an attribute is assigned, as messages have it, and how the same function reads it.
+
+    Attributes
+    ----------
+    line : str
+    read_before : bool
+        Whether it does so before.
+    used : bool
+        Whether something may be computed of it, beside its own next value, comparisons and texts.
+    """
 
     line: str
     read_before: bool
+    used: bool
 
 
 def assignment_of(name: str, functions: Iterable[FunctionType], *, is_variable: bool = False) -> Assignment | None:
@@ -34,7 +44,7 @@ def assignment_of(name: str, functions: Iterable[FunctionType], *, is_variable: 
             continue
         if uses.assigned:
             line = first + uses.assigned - 1
-            found = Assignment(place(function.__code__, line, function.__globals__), uses.read_before)
+            found = Assignment(place(function.__code__, line, function.__globals__), uses.read_before, uses.used)
             if uses.read_before:
                 return found
     return found
@@ -45,6 +55,7 @@ class _Uses(ast.NodeVisitor):
 
     def __init__(self, name: str, kind: type[ast.expr]) -> None:
         self.name, self.kind, self.assigned, self.read_before = name, kind, 0, False
+        self.used, self._glances = False, False
 
     def _is(self, node: ast.AST) -> bool:
         return isinstance(node, self.kind) and getattr(node, "attr", getattr(node, "id", "")) == self.name
@@ -54,6 +65,7 @@ class _Uses(ast.NodeVisitor):
 
     def _reads(self) -> None:
         self.read_before = self.read_before or not self.assigned
+        self.used = self.used or not self._glances
 
     def visit_Attribute(self, node: Any) -> None:
         self.generic_visit(node)
@@ -69,15 +81,36 @@ class _Uses(ast.NodeVisitor):
         else:
             self.generic_visit(node)
 
+    def _glance(self, visit: Callable[[Any], None], node: Any) -> None:
+        """Visit a condition or a text, in which nothing is computed of the attribute."""
+        before, self._glances = self._glances, True
+        visit(node)
+        self._glances = before
+
+    def visit_Compare(self, node: Any) -> None:
+        self._glance(self.generic_visit, node)
+
+    visit_JoinedStr = visit_Compare
+
+    def visit_If(self, node: Any) -> None:
+        for child in ast.iter_child_nodes(node):
+            self._glance(self.visit, child) if child is node.test else self.visit(child)
+
+    visit_While = visit_IfExp = visit_If
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        is_taken = getattr(getattr(node.value, "func", None), "attr", "") in _TAKING  # as by append, not by print
+        self.visit(node.value) if is_taken else self._glance(self.visit, node.value)
+
     def visit_Assign(self, node: ast.Assign) -> None:
-        self.visit(node.value)
+        self._glance(self.visit, node.value) if any(map(self._is, node.targets)) else self.visit(node.value)
         for target in node.targets:
             self.visit(target)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         inner = node.target.value if isinstance(node.target, ast.Subscript) else node.target
         if self._is(inner):
-            self._reads()
+            self.read_before = self.read_before or not self.assigned
         self.visit(node.value)
         self.visit(node.target)
 

@@ -31,6 +31,7 @@ from ...array.mask_terms import terms_by_distance
 from ...array.over_time import require_waiting
 from ...array.positions import (
     PICKING,
+    are_columns,
     first_row,
     indexed,
     is_counted,
@@ -439,14 +440,15 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
         return torch.nn.functional.one_hot(places, *x.args[1:], **x.kwargs).to(wanted or torch.float32)
     if is_filled(x):
         return forward._wrapped(x.as_stream())
-    if (x.dtype in _INTEGERS and not of_masks(x)) or has_formula(x):
-        kind = wanted or torch.float32
+    integers, kind = x.dtype in _INTEGERS and not of_masks(x), wanted or torch.float32
+    in_columns = integers and recalled(x, "in columns", lambda: are_columns(x))
+    if (integers and not in_columns) or has_formula(x):
         to = str(torch.float32 if kind in HALF else kind).removeprefix("torch.")
         return repeated(forward, streamed, (x, to), {}, lambda: forward._wrapped(streamed(x, to))).to(kind)
     if sum(isinstance(s, Length) for s in x.shape) != 1:
         raise NotStreamableError.here(f"{x.func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")
     func, name = x.func, x.func.__name__.strip("_")
-    real = recalled(x, "computed in", lambda: _computed_in(x, name))
+    real = torch.int64 if in_columns else recalled(x, "computed in", lambda: _computed_in(x, name))
 
     def own(a: Any) -> Any:
         a = number_of_all(a)
@@ -467,7 +469,7 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
             edge = next(a._inner.edge for a in leaves((args, kwargs)) if hasattr(a, "_inner"))
             require_waiting(f"{name}: positions meet a length,", edge)
             raise unknown(x)
-    return out.to(wanted) if (x.dtype, wanted) == (torch.float32, torch.float64) else out
+    return out.to(kind) if in_columns or (x.dtype, wanted) == (torch.float32, torch.float64) else out
 
 
 def _computed_in(x: Deferred, name: str) -> torch.dtype:
