@@ -77,6 +77,8 @@ class Library(Sizes):
         autograd.is_grad_enabled
     )  # whether they are recorded at the moment
 
+    casts: Callable[[], str] = staticmethod(str)  # to which type autocast converts what layers get, "" without it
+
     def is_without_gradients(self) -> bool:
         """Whether the user has turned gradients off."""
         return not autograd.is_grad_enabled()

@@ -241,7 +241,9 @@ class Recurrence(Module):
                 h = own * 0 + self._initial(name, h, x).unsqueeze(1)
             lead, features = self.num_layers * self._directions, self.hidden_size if name == "c_0" else self._out
             if is_static(h) < along or h.roles != (str(lead), rows, str(features)):
-                raise ShapeError(f"{type(self).__name__}: expected {name} ({lead}, {rows}, {features}), got {h.roles}")
+                raise ShapeError(
+                    f"{type(self).__name__}: expected {name} ({lead}, {rows}, {features}), got {h.roles}"
+                )
             frames = h.transpose(0, 1).flatten(1)
             if along:
                 frames = hold_for(frames, x.edge, -1)

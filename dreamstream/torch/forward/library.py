@@ -95,6 +95,10 @@ class TorchLibrary(Library):
     atoms = frozenset((torch.dtype, torch.device, torch.memory_format, torch.layout, torch.Size))
     has_gradients = staticmethod(torch.is_grad_enabled)
 
+    def casts(self) -> str:
+        kind = current().device.type
+        return str(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else ""
+
     def is_without_gradients(self) -> bool:
         """Whether the user has turned gradients off, and not torch, for a Function's forward."""
         gradients = current().gradients
