@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -39,15 +39,21 @@ def assignment_of(name: str, functions: Iterable[FunctionType], *, is_variable: 
         uses = _Uses(name, ast.Name if is_variable else ast.Attribute)
         try:
             lines, first = inspect.getsourcelines(function)
-            uses.visit(ast.parse(textwrap.dedent("".join(lines))))
+            uses.visit(tree := ast.parse(textwrap.dedent("".join(lines))))
         except (OSError, SyntaxError, TypeError):
             continue
         if uses.assigned:
             line = first + uses.assigned - 1
-            found = Assignment(place(function.__code__, line, function.__globals__), uses.read_before, uses.used)
+            where = place(function.__code__, line, function.__globals__)
+            found = Assignment(where, uses.read_before, uses.computes(tree))
             if uses.read_before:
                 return found
     return found
+
+
+def _takes(node: ast.Expr) -> bool:
+    """Whether a statement is a method's call by which a container takes a value."""
+    return getattr(getattr(node.value, "func", None), "attr", "") in _TAKING
 
 
 class _Uses(ast.NodeVisitor):
@@ -55,17 +61,33 @@ class _Uses(ast.NodeVisitor):
 
     def __init__(self, name: str, kind: type[ast.expr]) -> None:
         self.name, self.kind, self.assigned, self.read_before = name, kind, 0, False
-        self.used, self._glances = False, False
 
     def _is(self, node: ast.AST) -> bool:
         return isinstance(node, self.kind) and getattr(node, "attr", getattr(node, "id", "")) == self.name
+
+    def computes(self, tree: ast.AST) -> bool:
+        """Whether something is computed of it, beside its own next value, conditions, texts and what is printed."""
+        glances: list[ast.AST] = []
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)):
+                glances.append(node.test)
+            elif isinstance(node, ast.Assign):
+                glances += [node.value] if any(map(self._is, node.targets)) else []
+            elif isinstance(node, ast.AugAssign):
+                glances.append(node.target)
+            elif isinstance(node, (ast.Compare, ast.JoinedStr)) or (
+                isinstance(node, ast.Expr) and not _takes(node)
+            ):
+                glances.append(node)
+        glanced = {id(n) for each in glances for n in ast.walk(each)}
+        found = (n for n in ast.walk(tree) if self._is(n) and not isinstance(getattr(n, "ctx", None), ast.Store))
+        return any(id(n) not in glanced for n in found)
 
     def _assigns(self, node: Any) -> None:
         self.assigned = self.assigned or node.lineno
 
     def _reads(self) -> None:
         self.read_before = self.read_before or not self.assigned
-        self.used = self.used or not self._glances
 
     def visit_Attribute(self, node: Any) -> None:
         self.generic_visit(node)
@@ -81,36 +103,15 @@ class _Uses(ast.NodeVisitor):
         else:
             self.generic_visit(node)
 
-    def _glance(self, visit: Callable[[Any], None], node: Any) -> None:
-        """Visit a condition or a text, in which nothing is computed of the attribute."""
-        before, self._glances = self._glances, True
-        visit(node)
-        self._glances = before
-
-    def visit_Compare(self, node: Any) -> None:
-        self._glance(self.generic_visit, node)
-
-    visit_JoinedStr = visit_Compare
-
-    def visit_If(self, node: Any) -> None:
-        for child in ast.iter_child_nodes(node):
-            self._glance(self.visit, child) if child is node.test else self.visit(child)
-
-    visit_While = visit_IfExp = visit_If
-
-    def visit_Expr(self, node: ast.Expr) -> None:
-        is_taken = getattr(getattr(node.value, "func", None), "attr", "") in _TAKING  # as by append, not by print
-        self.visit(node.value) if is_taken else self._glance(self.visit, node.value)
-
     def visit_Assign(self, node: ast.Assign) -> None:
-        self._glance(self.visit, node.value) if any(map(self._is, node.targets)) else self.visit(node.value)
+        self.visit(node.value)
         for target in node.targets:
             self.visit(target)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         inner = node.target.value if isinstance(node.target, ast.Subscript) else node.target
         if self._is(inner):
-            self.read_before = self.read_before or not self.assigned
+            self._reads()
         self.visit(node.value)
         self.visit(node.target)
 
