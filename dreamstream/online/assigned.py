@@ -66,7 +66,7 @@ class _Uses(ast.NodeVisitor):
         return isinstance(node, self.kind) and getattr(node, "attr", getattr(node, "id", "")) == self.name
 
     def computes(self, tree: ast.AST) -> bool:
-        """Whether something is computed of it, beside its own next value, conditions, texts and what is printed."""
+        """Whether something is computed of it, beside its next value, conditions, texts and what is printed."""
         glances: list[ast.AST] = []
         for node in ast.walk(tree):
             if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)):
