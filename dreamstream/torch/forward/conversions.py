@@ -387,6 +387,8 @@ def _cell(kind: type[Cell], **attributes: Any) -> Callable[..., Any]:
 
 def _where(*args: Any, **kwargs: Any) -> Any:
     alone = len(args) + len(kwargs) == 1
+    if [type(x) for x in args[1:]] == [float, float]:  # which are of the default type
+        args = (args[0], *(Constant(torch.tensor(x), current().arrays) for x in args[1:]))
     return (_refused("torch.where of a condition alone") if alone else where)(*args, **kwargs)
 
 

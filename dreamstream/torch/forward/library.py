@@ -82,7 +82,10 @@ class TorchLibrary(Library):
     atoms = frozenset((torch.dtype, torch.device, torch.memory_format, torch.layout, torch.Size))
     has_gradients = staticmethod(torch.is_grad_enabled)
 
-    def casts(self) -> str:
+    @staticmethod
+    def casts() -> str:
+        if not (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")):
+            return ""
         kind = current().device.type
         return str(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else ""
 
