@@ -115,6 +115,13 @@ class Envelope(nn.Module):
         return torch.stack(ys, 1) * torch.where(x > 0, 0.1, 0.3)
 
 
+@pytest.fixture
+def in_float64():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
 def test_numbers_that_where_chooses_are_of_the_default_type(in_float64):
     x = torch.randn(1, 9, 5)
     parts = [(0, 4), (4, 9)]
