@@ -532,7 +532,7 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _rows_at(table: Any, at: Any) -> Any:
-    """Return the rows of a table at integers that are computed of positions; None where these aren't counted."""
+    """Return the rows of a table at integers that are computed of one position each; None for others."""
     if at.dtype not in _INTEGERS or sum(isinstance(s, Length) for s in at.shape) != 1:
         return None
     places, table = streamed_of(at, torch.int64), getattr(table, "torch", table)

@@ -56,7 +56,7 @@ class _Node:
 
 
 def _noted(note: str, run: Any, step: Step, *values: Any) -> Any:
-    """Compute what torch does beside an operator: gradients that end here, other types, or what is dropped."""
+    """Compute what torch does beside an operator: gradients that end here, other types, what is dropped."""
     if note.startswith("cast="):
         dtype = getattr(torch, note.rpartition(".")[2], None)
         with torch.autocast(values[0].device.type, dtype, enabled=dtype is not None):
