@@ -22,7 +22,7 @@
  * Bidirectional needs the whole stream and carries nothing.
  *
  * Within each frame (lstm_within, ...): in [steps][I], or [lanes][steps][I]: every frame, and every lane of it, is a
- * sequence of its own, begun from h0 and c0. Weights and outputs as along the stream, but y [lanes][steps][D * P], and
+ * sequence of its own, begun from h0 and c0, which as inputs are of the same frame, [lanes][1][layers * D * P]. Weights and outputs as along the stream, but y [lanes][steps][D * P], and
  * h_n and c_n a frame for each frame; in either direction frame in, frame out.
  *
  * On frames by themselves (lstm_cell, ...): in x [..., I], then h [..., H], then c [..., H], or x alone, with zeros
@@ -164,10 +164,12 @@ static ds_status recurrence_set_sizes(ds_op *op, const ds_recurrence *s)
     return ds_size_mul(&op->scratch.per_row, s->lanes, per_lane);
 }
 
-/* States given as inputs: of single cells as x is, else all cells' of a lane side by side. */
+/* States given as inputs: of single cells as x is, else all cells' of a lane side by side, within frames at one step. */
 static ds_status recurrence_check_states(const ds_op *op, const ds_recurrence *s)
 {
     ds_signature state = op->in[DS_RECURRENCE_X];
+    if (s->within)
+        state.shape[state.rank - 2] = 1;
     for (int i = DS_RECURRENCE_H; i < op->n_inputs; i++) {
         const size_t bytes = ds_recurrence_state_bytes(s, i - DS_RECURRENCE_H);
         state.shape[state.rank - 1] = (int64_t)(s->cells * bytes / s->element);
@@ -299,8 +301,9 @@ static const ds_attr_def rnn_cell_attrs[] = {NONLINEARITY, {0}};
 #define STREAM(op, which, outputs, text)                    \
     RECURRENT(op, which, outputs, text " along the stream", \
               DS_OP_LOCKSTEP | DS_OP_VARIADIC | DS_OP_NEEDS_FRAMES)
-#define WITHIN(op, which, outputs, text) \
-    RECURRENT(op, 2 * DS_SINGLE + which, outputs, text " within each frame", 0)
+#define WITHIN(op, which, outputs, text)                                     \
+    RECURRENT(op, 2 * DS_SINGLE + which, outputs, text " within each frame", \
+              DS_OP_LOCKSTEP | DS_OP_VARIADIC)
 #define CELL(op, which, outputs, states, gates, text)                                 \
     RECURRENT(op, DS_SINGLE + which, outputs, text, DS_OP_LOCKSTEP | DS_OP_VARIADIC), \
         .shapes = "[.., features]; " states "weight_ih [" gates "hidden, features]; " \

@@ -150,7 +150,7 @@ static char *given(const work *w, const lane *l, size_t cell, int state, bool sl
         return all + (l->l * s->cells + cell) * n_bytes;
     }
     if (input < (size_t)w->op->n_inputs) {
-        const int64_t frame = s->single ? run->out[l->row].m0 : 0;
+        const int64_t frame = s->single || s->within ? run->out[l->row].m0 : 0;
         const size_t at = input * run->n_rows + l->row, frame_bytes = s->lanes * s->cells * n_bytes;
         all = slopes ? ds_slope_at(&w->b->dx[at], frame, frame_bytes)
                      : (char *)(uintptr_t)ds_at(&run->in[at], frame, frame_bytes);

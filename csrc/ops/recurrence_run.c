@@ -127,8 +127,9 @@ static void recurrence_set_initial(const work *w, size_t row, size_t l, size_t c
     const char *all = NULL;
     size_t place = s->single ? l : cell;
     if (DS_RECURRENCE_H + state < w->op->n_inputs) {
-        all = ds_at(&w->run->in[(size_t)(DS_RECURRENCE_H + state) * w->run->n_rows + row],
-                    s->single ? w->run->out[row].m0 : 0, s->lanes * s->cells * n_bytes);
+        all =
+            ds_at(&w->run->in[(size_t)(DS_RECURRENCE_H + state) * w->run->n_rows + row],
+                  s->single || s->within ? w->run->out[row].m0 : 0, s->lanes * s->cells * n_bytes);
         place = l * s->cells + cell;
     } else if (!s->single) {
         all = ds_run_weight(w->op, w->run, (int)s->cells * ds_recurrence_per_cell(s) + state);

@@ -334,7 +334,8 @@ static ds_status scan_read(ds_op *op, ds_scan *s)
         bool reals = false;
         for (int k = 0; k < node->n_inputs; k++)
             reals |= ds_is_real(node->in[k].dtype);
-        DS_CHECK(ds_op_real(node) == real || !reals, DS_DTYPE, "scan: %s and %s meet in one body",
+        DS_CHECK(ds_op_real(node) == real || !reals, DS_DTYPE,
+                 "scan: %s and %s meet in one body; convert one before the loop",
                  ds_dtype_name(ds_op_real(node)), ds_dtype_name(real));
     }
     return DS_OK;

@@ -217,12 +217,12 @@ class ForLoop:
                 )
             if self._is_new:
                 self._require_own_state()
-            entry.loop = entry.open_loop = entry.body = None
+            entry.courses, entry.loop, entry.open_loop, entry.body = courses, None, None, None
             self._finish()
             if courses is not None and self.loop.kept is not None:
                 courses[place] = self.loop.kept
         finally:
-            entry.courses, entry.loop, entry.open_loop = self._courses, None, None
+            entry.courses, entry.loop, entry.open_loop = courses, None, None
             self._histories, self._started = {}, {}
             self.loop.close()
 

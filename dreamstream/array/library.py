@@ -77,6 +77,8 @@ class Library(Sizes):
         autograd.is_grad_enabled
     )  # whether they are recorded at the moment
 
+    casts: Callable[[], str] = staticmethod(str)  # to which type autocast converts what layers get, "" without it
+
     def is_without_gradients(self) -> bool:
         """Whether the user has turned gradients off."""
         return not autograd.is_grad_enabled()
@@ -331,8 +333,7 @@ class Library(Sizes):
         if "_stream" not in known:
             if sum(isinstance(s, Length) for s in x.shape) != 1 or not any(map(is_deferred, x.arguments())):
                 raise NotStreamableError.here(f"{x!r} meet a stream,", f"; {SERVES_FRAMES}")
-            integers = positions.integers(x) and not positions.of_masks(x)
-            known["_stream"] = positions.streamed(x, "int64") if integers else self.met(x.func, x.args, x.kwargs)
+            known["_stream"] = self.met(x.func, x.args, x.kwargs)
         return known["_stream"]
 
     def output_of(self, x: Deferred) -> Any:

@@ -162,6 +162,11 @@ class Body(Replayed):
 
     def _now_noted(self) -> str | None:
         is_off = self.loop.has_gradients and not self.library.has_gradients()
+        other = self.library.casts()
+        if other != self.loop.casts:
+            if is_off:
+                refuse("no_grad and autocast, both of which begin in a loop over frames; let one begin before it")
+            return self._note or f"cast={other}"
         return self._note or ("no_grad" if is_off else None)
 
     def _again(self, op: Any, edges: Sequence[Edge], weights: Sequence[Any]) -> list[tuple[Any, Edge]] | None:

@@ -62,7 +62,7 @@ class Loop:
         if self.clock.line.static:
             refuse("a loop over the frames of an input that is given once")
         self.entry: Any = self.clock.entry
-        self.has_gradients = bool(self.entry.library.has_gradients())
+        self.has_gradients, self.casts = bool(self.entry.library.has_gradients()), self.entry.library.casts()
         if isinstance(self.entry, Body) or getattr(self.entry, "open_loop", None) is not None:
             refuse(
                 "a loop over frames within another one; keep a fixed number of frames, or use attention with a "

@@ -166,11 +166,8 @@ _ROWS: dict[str, Sequence[tuple[str, str, Any, str, str, str]]] = {
         ("one number for all B and L meets frames", "add", Symbolic.beside_frames,
          "y = x + ds.ones(x.size(0), x.size(1), 8)",
          "y = (x[:, :, None] + ds.zeros(1, 1, x.size(1), 1)).sum(2)", "don't line up"),
-        ("integers of one position meet frames", "positions", positions.streamed,
-         "y = x * (i % 3).float()[:, None]",
-         "y = x * (i * i)[:, None]", "that are no sum, product, quotient, rest or limit of one position"),
         ("a function of one position meets frames", "sin", Deferred.as_stream,
-         "y = x * (i.float() / 8).sin()[:, None]",
+         "y = x * ((i % 3).float() / 8).sin()[:, None]",
          "y = x[..., :1] + (i[:, None] - i)", _EACH_POSITION),
     ),
     "take": (

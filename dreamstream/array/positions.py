@@ -1,13 +1,8 @@
-"""Integers that a forward computes of ``arange(x.size(L))``, as a stream: the operator `positions`.
-
-The operator knows sums, products, quotients, remainders and limits. They are read off the functions of the
-deferred value, and compared with what these give for some lengths.
-"""
+"""Positions, ``arange(x.size(L))``, integers that a forward computes of them, and the frames that these pick."""
 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -26,13 +21,6 @@ from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .writing import copied
 
-#: The operator's codes for sums, products, quotients, remainders, minimum and maximum.
-_CODES = dict.fromkeys(("add", "radd", "sub"), 0) | dict.fromkeys(("mul", "rmul", "multiply"), 1)
-_CODES |= dict.fromkeys(("floordiv", "floor_divide"), 2) | dict.fromkeys(("mod", "remainder", "fmod"), 3)
-_CODES |= dict.fromkeys(("min", "minimum", "clamp_max"), 4) | dict.fromkeys(("max", "maximum", "clamp_min"), 5)
-_APPLIED: tuple[Callable[[Any, int], Any], ...] = (
-    operator.add, operator.mul, operator.floordiv, operator.mod, np.minimum, np.maximum,
-)  # fmt: skip
 #: Functions of single elements.
 ELEMENTWISE = frozenset((
     "where_function", *ARITHMETIC, *(f"r{name}" for name in ARITHMETIC),
@@ -67,19 +55,6 @@ def integers(x: Any) -> bool:
     return "int" in str(getattr(x, "dtype", ""))
 
 
-def streamed(x: Any, to: str) -> StreamTensor:
-    """Return integers computed of positions as a stream of the element type `to`.
-
-    Raises
-    ------
-    NotStreamableError
-        Where the operator has no such function of a position.
-    """
-    leaf, steps = _compared(x)
-    places = Symbolic(leaf.value, ["L" if isinstance(s, Length) else 1 for s in x.shape], leaf.length, True)
-    return places.stream(to, steps).expand(*(s if isinstance(s, int) else -1 for s in x.shape))
-
-
 #: Functions that `of_masks` follows, beside those that change types and shapes.
 _OF_MASKS = frozenset(("add", "radd", "sub", "rsub", "mul", "rmul", "neg"))
 
@@ -92,56 +67,6 @@ def of_masks(x: Any) -> bool:
     if name in ("to", "type", "long", "int"):
         return given[0].dtype in (bool, x.library.types[bool]) or of_masks(given[0])
     return (name in _OF_MASKS or name in SHAPES) and bool(given) and all(map(of_masks, given))
-
-
-def is_counted(x: Any) -> bool:
-    """Whether the operator `positions` can compute these deferred integers."""
-    try:
-        _compared(x)
-    except NotStreamableError:
-        return False
-    return True
-
-
-def _compared(x: Any) -> tuple[Symbolic, list[int]]:
-    """Return what `_counted` does, once the functions have given the same for 64 and 65 frames."""
-    leaf, steps = _counted(x)
-    if not has_formula(x) and not all(_as_counted(x, leaf, steps, n) for n in (64, 65)):
-        raise unknown(x)
-    return leaf, steps
-
-
-def _counted(x: Any) -> tuple[Symbolic, list[int]]:
-    """Return the positions, and the steps from these to `x`: pairs of the operator's code and an int."""
-    if are_positions(x) and isinstance(x.value, (int, float)):
-        return x, []
-    if isinstance(x, Deferred):
-        name, given = x.func.__name__.strip("_"), [_as_integer(a) for a in x.args]
-        first = given[0] if given else None
-        if name in SHAPES:
-            return _counted(first)
-        if name in ("where", "masked_fill", "setitem"):
-            return _chosen(x, given)
-        if name in ("add", "radd", "mul", "rmul") and isinstance(first, int):
-            leaf, steps = _counted(given[1])
-            return leaf, [*steps, _CODES[name], first]
-        if name in ("sub", "rsub") and isinstance(first, int) and given[1:] and is_deferred(given[1]):
-            leaf, steps = _counted(given[1])
-            return leaf, [*steps, *([1, -1, 0, first] if name == "sub" else [0, -first])]
-        more = _step(name, *given[1:], **{k: _as_integer(v) for k, v in x.kwargs.items()})
-        if more is not None and is_deferred(first):
-            leaf, steps = _counted(first)
-            return leaf, steps + more
-    raise unknown(x)
-
-
-def _as_integer(x: Any) -> Any:
-    """Return the int that a tensor of one element, or of one number for all streams, holds; else `x`."""
-    number = x.everywhere() if has_formula(x) else None
-    if number is not None and ("L" not in x.roles or type(number) is int):
-        return number
-    plain = integers(x) and not (is_deferred(x) or getattr(x, "is_stream", False))
-    return int(x) if plain and math.prod(x.shape) == 1 else x
 
 
 def number_of_all(x: Any) -> Any:
@@ -163,57 +88,6 @@ def lined_up(func: Any, args: Sequence[Any]) -> tuple[Any, ...]:
     if name not in ELEMENTWISE and name not in (*operations.ELEMENTWISE, "where"):
         return tuple(args)
     return tuple(x[(None,) * (n - x.ndim)] if own and x.ndim < n else x for x, own in zip(args, streams))
-
-
-def _step(name: str, *given: Any, **named: Any) -> list[int] | None:
-    """Return the steps of the function `name` with its other arguments; None for one the operator lacks."""
-    if name in ("clamp", "clip"):
-        limits = dict(zip(("min", "max"), given)) | named
-        least, most = limits.get("min"), limits.get("max")
-        if not all(c is None or type(c) is int for c in (least, most)):
-            return None
-        return [*(() if least is None else (5, least)), *(() if most is None else (4, most))]
-    if name in ("neg", "negative"):
-        return [1, -1]
-    by = next(iter((*given, *named.values())), None)
-    if type(by) is not int or "alpha" in named:
-        return None
-    if name == "rsub":
-        return [1, -1, 0, by]
-    if name in ("rshift", "bitwise_right_shift") and by >= 0:
-        return [2, 1 << by]
-    if name in ("and", "rand", "bitwise_and") and by >= 0 and by & (by + 1) == 0:
-        return [3, by + 1]
-    floored = name in ("div", "divide") and named.get("rounding_mode") is not None
-    code = 2 if floored else _CODES.get(name)
-    if code is None or (code in (2, 3) and by < 1):
-        return None
-    return [code, -by if name == "sub" else by]
-
-
-def _chosen(x: Deferred, given: Sequence[Any]) -> tuple[Symbolic, list[int]]:
-    """Return the steps of ``where(x > c, c, x)`` and the like, which is a limit."""
-    counts = [a for a in given if is_deferred(a) and integers(a)]
-    limits = [a for a in given if type(a) is int]
-    if len(counts) == 1 and len(limits) == 1:
-        leaf, steps = _counted(counts[0])
-        for code in (4, 5):
-            made = [*steps, code, limits[0]]
-            if all(_as_counted(x, leaf, made, n) for n in (64, x.frames + 1)):
-                return leaf, made
-    raise unknown(x)
-
-
-def _as_counted(x: Any, leaf: Symbolic, steps: list[int], n: int) -> bool:
-    """Whether positions with these steps are what the functions give for n frames."""
-    with x.library.evaluating():
-        wanted = x.probe(n).numpy()
-    at = np.arange(wanted.shape[next(i for i, s in enumerate(x.shape) if isinstance(s, Length))])
-    at = at + int(leaf.value)
-    for code, c in zip(steps[::2], steps[1::2]):
-        at = _APPLIED[code](at, c)
-    shape = [-1 if isinstance(s, Length) else 1 for s in x.shape]
-    return np.array_equal(np.broadcast_to(at.reshape(shape), wanted.shape), wanted)
 
 
 def first_row(at: Any, repeated: bool = False) -> tuple[int, Length, int, int] | None:
@@ -247,8 +121,7 @@ def unknown(x: Any) -> NotStreamableError:
             "layers do, from lengths that the forward is given",
         )
     return NotStreamableError.here(
-        f"{x!r} meet a stream,",
-        f": integers that are no sum, product, quotient, rest or limit of one position; {SERVES_FRAMES}",
+        f"{x!r} meet a stream,", f": they are no function of one position; {SERVES_FRAMES}"
     )
 
 

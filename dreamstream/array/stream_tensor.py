@@ -13,6 +13,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy.typing as npt
 from ..autograd import follow, source
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS
+from ..stream.course import as_before
 from ..stream.edge import Edge, Request
 from ..stream.metadata import OfStreams, StreamMetadata
 from ..stream.rules import Comparison, Shape, holds, lanes_of
@@ -111,8 +113,14 @@ class StreamTensor(OfStreams, Tensor):
         cid: Any = None,
     ) -> StreamTensor:
         """Run an operator on edges of a running forward, and see the result with these dimensions."""
-        ((value, edge),) = run(Request(name, attributes, edges, values, cid=cid))
-        return cls.inside(value, dims, edge, names)
+        inputs = [cls.inside(value, dims, edge) for edge, value in zip_longest(edges, values)]
+
+        def find() -> list[StreamTensor]:
+            ((value, edge),) = run(Request(name, attributes, edges, values, cid=cid))
+            return [cls.inside(value, dims, edge, names)]
+
+        asked = [cls, name, attributes, dims, names, cid, *(e.line for e in edges)]
+        return as_before(edges[0].entry, asked, inputs, find)[0]
 
     @classmethod
     def _at_the_end(cls, length: Any, dtype: Any, sizes: Sequence[int] = ()) -> StreamTensor:

@@ -183,17 +183,17 @@ class Recurrence(Module):
             dims = self._of_stream(x, dims)
         if hx is None:
             return self._run(x, dims, ())
-        if x.is_stream and any(getattr(h, "is_stream", False) and is_static(h) for h in hx):
-            return self._run(x, dims, (), self._given(x, hx))
+        if x.is_stream and any(getattr(h, "is_stream", False) and (is_static(h) or "L" not in dims) for h in hx):
+            return self._run(x, dims, (), self._given(x, dims, hx))
         constants = [self._initial(state, h, x) for state, h in zip(self._states, hx)]
         if x.is_stream or x.ndim == 2:
             return self._run(x, dims, constants)
         return self._run_rows(x, dims, constants)
 
     def _of_stream(self, x: Any, dims: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return what the dimensions are: where B and L are joined, each frame is a sequence by itself."""
+        """Return what the dimensions are: each frame is a sequence where B and L are joined, and in a loop."""
         rows = x.dims[dims.index("B")] if "B" in dims else None
-        if isinstance(rows, str) and holds(rows, "L"):
+        if isinstance(rows, str) and (holds(rows, "L") or "L" not in x.dims):
             return (rows, 0, 1) if self.batch_first else (0, rows, 1)
         if self.bidirectional and x.edge is not None and not x.edge.may_wait:
             raise NotStreamableError.here(
@@ -213,7 +213,7 @@ class Recurrence(Module):
         name = self._operator if "L" in dims else f"{self._operator}_within"
         with dropping(self.dropout) if self.training and self.dropout > 0 else nullcontext():
             y, *ends = apply(name, self._attributes(), (x, *given), (*weights, *state), dims)
-        behind = "B" in dims or dims[-2:] == (0, 1)  # the rows' dimension stands before the cells'
+        behind = {"B", "L"} <= {*dims} or dims[-2:] == (0, 1)  # the rows' dimension stands before the cells'
         return y, [end.transpose(0, 1) for end in ends] if behind else ends
 
     def _run_rows(self, x: Tensor, dims: tuple[Any, ...], state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -228,18 +228,28 @@ class Recurrence(Module):
         ends = [stack([e[i] for _, e in results], 1) for i in range(len(state))]
         return stack([y for y, _ in results], batch), ends
 
-    def _given(self, x: Any, hx: Sequence[Any]) -> list[Tensor]:
-        """Return initial states of which one follows from inputs given once, for each frame: the first is read."""
-        own = next(h for h in hx if getattr(h, "is_stream", False))
+    def _given(self, x: Any, dims: tuple[Any, ...], hx: Sequence[Any]) -> list[Tensor]:
+        """Return initial states of which one is a stream, for each frame.
+
+        Along the stream it follows from inputs given once, and the first is read.
+        """
+        own: Any = next(h for h in hx if getattr(h, "is_stream", False))
+        along, rows = "L" in dims, x.roles[0 if self.batch_first else 1]
         given: list[Tensor] = []
         for name, h in zip(self._states, hx):
             if not getattr(h, "is_stream", False):
                 h = own * 0 + self._initial(name, h, x).unsqueeze(1)
             lead, features = self.num_layers * self._directions, self.hidden_size if name == "c_0" else self._out
-            if not is_static(h) or h.roles != (str(lead), "B", str(features)):
-                raise ShapeError(f"{type(self).__name__}: expected {name} ({lead}, B, {features}), got {h.roles}")
-            frames = hold_for(h.transpose(0, 1).flatten(1), x.edge, -1)
-            given.append(frames.permute(*[frames.dims.index(d) for d in x.in_order().dims]))
+            if is_static(h) < along or h.roles != (str(lead), rows, str(features)):
+                raise ShapeError(
+                    f"{type(self).__name__}: expected {name} ({lead}, {rows}, {features}), got {h.roles}"
+                )
+            frames = h.transpose(0, 1).flatten(1)
+            if along:
+                frames = hold_for(frames, x.edge, -1)
+                given.append(frames.permute(*[frames.dims.index(d) for d in x.in_order().dims]))
+            else:
+                given.append(frames.unsqueeze(1 if self.batch_first else 0))
         return given
 
     def _initial(self, name: str, h: Any, x: Tensor) -> Tensor:

@@ -16,10 +16,20 @@ _TAKING = frozenset({"add", "append", "appendleft", "extend", "insert", "setdefa
 
 
 class Assignment(NamedTuple):
-    """Where an attribute is assigned, as messages have it, and whether the same function reads it before."""
+    """Where an attribute is assigned, as messages have it, and how the same function reads it.
+
+    Attributes
+    ----------
+    line : str
+    read_before : bool
+        Whether it does so before.
+    used : bool
+        Whether something may be computed of it, beside its own next value, comparisons and texts.
+    """
 
     line: str
     read_before: bool
+    used: bool
 
 
 def assignment_of(name: str, functions: Iterable[FunctionType], *, is_variable: bool = False) -> Assignment | None:
@@ -29,15 +39,21 @@ def assignment_of(name: str, functions: Iterable[FunctionType], *, is_variable: 
         uses = _Uses(name, ast.Name if is_variable else ast.Attribute)
         try:
             lines, first = inspect.getsourcelines(function)
-            uses.visit(ast.parse(textwrap.dedent("".join(lines))))
+            uses.visit(tree := ast.parse(textwrap.dedent("".join(lines))))
         except (OSError, SyntaxError, TypeError):
             continue
         if uses.assigned:
             line = first + uses.assigned - 1
-            found = Assignment(place(function.__code__, line, function.__globals__), uses.read_before)
+            where = place(function.__code__, line, function.__globals__)
+            found = Assignment(where, uses.read_before, uses.computes(tree))
             if uses.read_before:
                 return found
     return found
+
+
+def _takes(node: ast.Expr) -> bool:
+    """Whether a statement is a method's call by which a container takes a value."""
+    return getattr(getattr(node.value, "func", None), "attr", "") in _TAKING
 
 
 class _Uses(ast.NodeVisitor):
@@ -48,6 +64,24 @@ class _Uses(ast.NodeVisitor):
 
     def _is(self, node: ast.AST) -> bool:
         return isinstance(node, self.kind) and getattr(node, "attr", getattr(node, "id", "")) == self.name
+
+    def computes(self, tree: ast.AST) -> bool:
+        """Whether something is computed of it, beside its next value, conditions, texts and what is printed."""
+        glances: list[ast.AST] = []
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)):
+                glances.append(node.test)
+            elif isinstance(node, ast.Assign):
+                glances += [node.value] if any(map(self._is, node.targets)) else []
+            elif isinstance(node, ast.AugAssign):
+                glances.append(node.target)
+            elif isinstance(node, (ast.Compare, ast.JoinedStr)) or (
+                isinstance(node, ast.Expr) and not _takes(node)
+            ):
+                glances.append(node)
+        glanced = {id(n) for each in glances for n in ast.walk(each)}
+        found = (n for n in ast.walk(tree) if self._is(n) and not isinstance(getattr(n, "ctx", None), ast.Store))
+        return any(id(n) not in glanced for n in found)
 
     def _assigns(self, node: Any) -> None:
         self.assigned = self.assigned or node.lineno

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -26,7 +27,7 @@ from ..array.base import Base
 from ..array.deferred import has_formula
 from ..array.stand_in import StandIn
 from ..array.stream_tensor import StreamTensor
-from ..errors import NotStreamableError
+from ..errors import NotStreamableError, StreamWarning
 from ..operations.refusals import KEPT
 from ..stream.where import is_stand_in
 from .assigned import assignment_of
@@ -38,6 +39,11 @@ _MANY = 256
 _WATCHED = 3
 #: Traces run one at a time: what one puts back must not be what another has assigned.
 _TRACING = threading.RLock()
+_NUMBERS = (int, float)
+_COUNTED = (
+    "If frames use it, each chunk of a file gets another: change it outside the forward, or take the positions of "
+    "frames, torch.arange(x.size(1))"
+)
 _MISSING: Any = object()
 _WHOLE: Any = object()
 #: What a forward left where it stands for a stream: the place, its key there, that value, and the one before.
@@ -80,6 +86,8 @@ class Held:
         self.watched = _WATCHED
         self.noted = False
         self.drew = False
+        self._goes_on = False
+        self._warned: set[str] = set()  # numbers of the model, once they are warned of
 
     #: Whether a front end's forwards may set more than generators of random numbers (torch's default dtype, ...).
     _has_settings = False
@@ -90,7 +98,7 @@ class Held:
 
         Then let it hold what stood for streams in the last call, which this one must not read.
         """
-        model = self._model()
+        model, self._goes_on = self._model(), not first
         if self._stale or (first and any(_may_hold(value) for _, _, value, _ in self._changes())):
             found = homes_of(model, functions=self._trace)
             self._homes, self._generators, self._stale = found.homes, found.generators, False
@@ -134,6 +142,8 @@ class Held:
             what = _kind_of((key, value))
             if what is not None:
                 kept.append(change)
+            elif self._goes_on and type(value) in _NUMBERS and type(other) in _NUMBERS:
+                self._warn_of_count(home, key)
             elif _may_hold(value):
                 self._stale = True
             if _is_large(home.of):
@@ -180,15 +190,32 @@ class Held:
                 out.append((home, _WHOLE, now, then))
         return out
 
+    def _warn_of_count(self, home: Home, key: Any) -> None:
+        """Warn of a number that each call changes, where a function computes something of it."""
+        path, name = _named(home, key)
+        if path in self._warned:
+            return
+        self._warned.add(path)
+        functions = homes_of(self._model(), functions=True).functions
+        found = assignment_of(name, functions, is_variable=home.is_variable)
+        if found is not None and found.read_before and found.used:
+            told = f"{path} holds another number after each call, at {found.line}. {_COUNTED}"
+            warnings.warn(told, StreamWarning, stacklevel=2)
+
     def _require_no_cache(self, home: Home, key: Any, functions: Sequence[FunctionType]) -> None:
         """Refuse what a place keeps of streams, where a function reads it before it assigns it."""
-        is_buffer = home.name == "_buffers"
-        name = str(key if is_buffer or not home.name else home.name)
+        path, name = _named(home, key)
         found = assignment_of(name, functions, is_variable=home.is_variable)
-        if is_buffer or (found is not None and found.read_before):
-            path = home.path if home.name and not is_buffer else ".".join(filter(None, (home.path, name)))
+        if home.name == "_buffers" or (found is not None and found.read_before):
             line = "" if found is None else f", at {found.line}"
             raise NotStreamableError(f"{path} keeps frames{line}: {KEPT.text}")
+
+
+def _named(home: Home, key: Any) -> tuple[str, str]:
+    """Return where a place stands in the model, and by which attribute or variable functions reach it."""
+    if home.name and home.name != "_buffers":
+        return home.path, home.name
+    return ".".join(filter(None, (home.path, str(key)))), str(key)
 
 
 @contextmanager

@@ -182,3 +182,23 @@ def repeat(course: Course, entry: Any, inputs: Sequence[Any], weights: Sequence[
             edges.append(edge)
     make = type(inputs[0]).inside
     return [make(values[i], dims, edges[i], names) for i, dims, names in course.outputs]
+
+
+def as_before(entry: Any, asked: list[Any], inputs: Sequence[Any], find: Callable[[], list[Any]]) -> list[Any]:
+    """Go the course of the call before where it asked for the same without weights; else `find`, and leave one."""
+    courses = entry.courses
+    if courses is None or entry.recording is not None:
+        return find()
+    at = entry.n_done
+    course = courses.get(at)
+    if course is not None and course.asked == asked and same_entry(inputs):
+        return repeat(course, entry, inputs, ())
+    entry.recording = recording = Recording(inputs)
+    try:
+        outputs = find()
+    finally:
+        entry.recording = None
+    course = recording.course(asked, (), outputs)
+    if course is not None:
+        courses[at] = course
+    return outputs

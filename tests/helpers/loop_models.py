@@ -32,6 +32,7 @@ def layers(nn: Any, parameter: Callable[..., Any]) -> Any:
             self.one, self.counted = nn.Linear(D, 1), nn.BatchNorm1d(D)  # in an array without dimensions
             self.u, self.log_a, self.first = parameter(H), parameter(D, N), parameter(1, H)
             self.table, self.matrix, self.vector = parameter(64, D), parameter(N, N), parameter(N)
+            self.within = nn.GRU(1, H, batch_first=True)
 
     return Layers()
 

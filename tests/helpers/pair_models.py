@@ -24,6 +24,19 @@ def states_with_what_they_began_as(lib: Any, m: Any, x: Any) -> Any:
 
 
 @case
+def a_layer_within_frames_goes_on(lib: Any, m: Any, x: Any) -> Any:
+    """Its state is the frame before's, or, as in SkiM, another layer's of the same frame."""
+    rows, frames, _ = x.shape
+    h, ys = lib.zeros(1, rows, H), []
+    for t in range(frames):
+        y, h = m.within(x[:, t].unsqueeze(-1), h)
+        ys.append(y.mean(1))
+    segments = x.reshape(rows * frames, D, 1)
+    y, _ = m.within(segments * 2, m.within(segments)[1])
+    return lib.stack(ys, 1), y.sum(1).reshape(rows, frames, H)
+
+
+@case
 def the_frame_before_is_written(lib: Any, m: Any, x: Any) -> Any:
     y, h = x * 0.5, lib.zeros(x.size(0), D)
     for t in range(x.size(1)):

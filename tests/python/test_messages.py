@@ -15,6 +15,7 @@ import pytest
 
 import dreamstream as ds
 from dreamstream import clone, nn
+from dreamstream.errors import StreamWarning
 
 HERE = Path(__file__).name
 RNG = np.random.default_rng(3)
@@ -420,6 +421,35 @@ def test_a_cache_by_hand(eager):
     with pytest.raises(ds.NotStreamableError, match=rf"last keeps frames, at {HERE}.*take earlier frames from"):
         model(ds.stream_tensor([eager.given(noise(4, 5))], ids="anna", sos=True))
     assert model.last == 0
+
+
+def test_a_number_that_each_call_changes(eager):
+    """A warning names it where something is computed of it, once; what is counted for a log is left alone."""
+
+    class Counting(eager.library.Module):
+        def __init__(self):
+            super().__init__()
+            self.n = self.logged = 0
+            self.rates = {"now": 1.0}
+
+        def forward(self, x):
+            self.n += 1
+            self.rates["now"] *= 0.5
+            self.logged = self.logged + 1
+            if self.logged % 2:
+                print(self.logged)
+            return x * self.n * self.rates["now"]
+
+    model = ds.patch_module(Counting().eval()).online()
+    chunk = [eager.given(noise(4, 5))]
+    model(ds.stream_tensor(chunk, ids="anna", sos=True))
+    with pytest.warns(StreamWarning) as caught:
+        model(ds.stream_tensor(chunk, ids="anna"))
+        model(ds.stream_tensor(chunk, ids="anna"))
+    told = sorted(str(each.message) for each in caught)
+    assert [re.match(rf"(n|rates) holds another number after each call, at {HERE}", x)[1] for x in told] == [
+        "n", "rates",
+    ]  # fmt: skip
 
 
 def test_a_cache_by_hand_behind_methods(eager):

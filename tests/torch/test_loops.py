@@ -169,9 +169,10 @@ class Diagonal(torch.nn.Module):
         self.decay, self.into, self.out = map(torch.nn.Parameter, made)
 
     def forward(self, x):
-        h, ys = torch.zeros(x.size(0), D, 3, dtype=self.decay.dtype), []
+        z, ys = self.into * x.unsqueeze(-1), []
+        h = torch.zeros_like(z[:, 0]) if self.gathers else torch.zeros(x.size(0), D, 3, dtype=z.dtype)
         for t in range(x.size(1)):
-            h = self.decay * h + self.into * x[:, t].unsqueeze(-1)
+            h = self.decay * h + z[:, t]
             ys.append(h if self.gathers else 2 * (self.out * h).sum(-1).real)
         y = torch.stack(ys, 1)
         return (y * self.out).sum(-1).real if self.gathers else y, torch.view_as_real(h)

@@ -281,6 +281,11 @@ TURNS = {
         (x[:, (at[:, None] + torch.arange(-2, 4)).clamp(0, x.size(1) - 1)] * m.table.mean(0)[:, None]).sum(2)
         + x[:, (at[:, None, None] - at.new_tensor([[0, 2], [3, 5]])).clamp(0)].sum((2, 3))
     ),
+    "several for each": lambda m, x, at: (
+        x.masked_fill(at[:, None] - torch.arange(6) < 0, 0.0)
+        * ((at[:, None] * 2 - torch.arange(6)) % 5).clamp(1, 3)
+        + (torch.arange(6) - at[:, None]) // 3
+    ),
     "zeros at masks": lambda m, x, at: _at_masks(x, torch.zeros_like(x), torch.ones(*x.shape[:2], 6), at),
     "as another tensor": lambda m, x, at: x * (at.to(m.table) / 7)[:, None].cos(),
     "decays at distances": lambda m, x, at: _decayed(at.to(m.table), x),

@@ -73,3 +73,60 @@ def test_backwards_from_ends_of_streams_that_have_other_lengths(kind):
             found[i].append(y[str(i)])
     for parts, want in zip(found, whole):
         torch.testing.assert_close(torch.cat(parts), want, rtol=0, atol=1e-6)
+
+
+class Cast(nn.Module):
+    """A loop under autocast, of which a part is computed in another type."""
+
+    def __init__(self, inner):
+        super().__init__()
+        torch.manual_seed(2)
+        self.inner, self.line, self.into = inner, nn.Linear(8, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        z, h, ys = self.into(x).bfloat16(), torch.zeros(x.size(0), 5), []
+        for t in range(x.size(1)):
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.inner):
+                h = torch.tanh(self.line(torch.cat([0.1 * z[:, t], h], -1)).float())
+            ys.append(0.3 * h)
+        return torch.stack(ys, 1) + 0.1 * z[..., :1]
+
+
+@pytest.mark.parametrize("outer", [False, True])
+@pytest.mark.parametrize("inner", [False, True])
+def test_autocast_around_a_loop_and_within_it(inner, outer):
+    model, x = Cast(inner).eval(), torch.randn(1, 9, 5)
+    patched = ds.patch_module(Cast(inner).eval()).online()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=outer):
+        wanted, parts = model(x)[0], []
+        for a, b in ((0, 2), (2, 3), (3, 6), (6, 9)):
+            chunk = ds.stream_tensor(x[:, a:b], ids="a", names=("B", "L", None), sos=a == 0, eos=b == 9)
+            parts.append(patched(chunk)["a"])
+    assert parts[0].dtype == wanted.dtype
+    assert torch.equal(torch.cat(parts), wanted)
+
+
+class Envelope(nn.Module):
+    def forward(self, x):
+        level, ys = x.new_zeros(x.size(0), 5), []
+        for frame in x.unbind(1):
+            level = level + torch.where(frame > level, 0.5, 0.05) * (frame - level)
+            ys.append(level)
+        return torch.stack(ys, 1) * torch.where(x > 0, 0.1, 0.3)
+
+
+@pytest.fixture
+def in_float64():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def test_numbers_that_where_chooses_are_of_the_default_type(in_float64):
+    x = torch.randn(1, 9, 5)
+    parts = [(0, 4), (4, 9)]
+    online = ds.patch_module(Envelope()).online()
+    chunks = [
+        ds.stream_tensor(x[:, a:b], ids="a", names=("B", "L", None), sos=a == 0, eos=b == 9) for a, b in parts
+    ]
+    assert torch.equal(torch.cat([online(chunk)["a"] for chunk in chunks]), Envelope()(x)[0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from ...source_line import user_line
@@ -39,7 +38,7 @@ class Complex:
 
     @property
     def dtype(self) -> torch.dtype:
-        return torch.complex128 if self.real.dtype == np.float64 else torch.complex64
+        return torch.complex128 if "float64" in str(self.real.dtype) else torch.complex64  # a first frame's
 
     @property
     def requires_grad(self) -> bool:

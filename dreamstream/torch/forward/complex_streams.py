@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ...array import Tensor, cat, ones_like, stack, where, zeros_like
+from ...array.first_frame import FirstFrame
 from ...array.writing import unsure
 from ...errors import NotStreamableError, ShapeError
 from ...nn import functional as F
@@ -302,6 +303,20 @@ def _assign(z: Any, index: Any, value: Any) -> None:
     z.real[index], z.imag[index] = real, imag
 
 
+def _alike(made: str, z: Any, **_: Any) -> Any:
+    """Return zeros or ones like a complex stream; like its first frame without L, what every stream has alike."""
+    real, imag = z.real, z.imag
+    if not isinstance(real, FirstFrame):
+        return Complex((ones_like if made == "ones" else zeros_like)(real), zeros_like(imag))
+    if not real.keeps:
+        return getattr(real._seen, f"new_{made}")(real.shape, dtype=z.dtype)
+    one, zero = (
+        x.through(like.__name__, like, (x,), {})
+        for x, like in ((real, getattr(torch, f"{made}_like")), (imag, torch.zeros_like))
+    )
+    return Complex(one, zero)
+
+
 def _fill(z: Any, value: Any = 0.0, *_: Any) -> Any:
     _assign(z, Ellipsis, value)
     return z
@@ -317,8 +332,8 @@ enter(
         ),
         "masked_fill": lambda z, mask, value: _of_both(lambda part, v: part.masked_fill(mask, v), z, value),
         "pad": _padded,
-        "zeros_like empty_like": lambda input, **_: input.each(zeros_like),
-        "ones_like": lambda input, **_: Complex(zeros_like(input.real) + 1, zeros_like(input.imag)),
+        "zeros_like empty_like": partial(_alike, "zeros"),
+        "ones_like": partial(_alike, "ones"),
         "__setitem__": _assign,
         "copy_ fill_ zero_": _fill,
     },

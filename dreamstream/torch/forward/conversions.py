@@ -194,6 +194,11 @@ def _cast(name: str) -> Callable[..., Any]:
     return lambda x, *_, **__: to(x, getattr(torch, name))
 
 
+def _as_float(x: Any, *_: Any, **__: Any) -> Any:
+    made = to(x, torch.float32)
+    return in_loop(x, "float") if made is x and type(x) is Native else made  # it may be narrower in a loop's body
+
+
 def _with_mean(name: str) -> Callable[..., Any]:
     def both(input: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
         if isinstance(dim, bool):  # torch.var_mean(x, unbiased)
@@ -217,7 +222,8 @@ enter(
         "is_floating_point": lambda input: _dtype(input).is_floating_point,
         "is_complex is_nonzero is_inference is_conj is_neg": lambda input: False,
         "get_device": lambda x: -1 if current().device.type == "cpu" else current().device.index or 0,
-        **{name: _cast(name) for name in ("float", "double", "half", "bfloat16", "long", "int", "bool")},
+        **{name: _cast(name) for name in ("double", "half", "bfloat16", "long", "int", "bool")},
+        "float": _as_float,
         **{name: _cast(name) for name in ("cfloat", "cdouble", "short")},
         "char": _cast("int8"),
         "byte": _cast("uint8"),
@@ -392,6 +398,8 @@ def _cell(kind: type[Cell], **attributes: Any) -> Callable[..., Any]:
 
 def _where(*args: Any, **kwargs: Any) -> Any:
     alone = len(args) + len(kwargs) == 1
+    if [type(x) for x in args[1:]] == [float, float]:  # which are of the default type
+        args = (args[0], *(Constant(torch.tensor(x), current().arrays) for x in args[1:]))
     return (_refused("torch.where of a condition alone") if alone else where)(*args, **kwargs)
 
 

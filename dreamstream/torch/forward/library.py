@@ -29,18 +29,7 @@ from ...array.lengths_as_numbers import count_of
 from ...array.library import FEW_BYTES, Library
 from ...array.mask_terms import terms_by_distance
 from ...array.over_time import require_waiting
-from ...array.positions import (
-    PICKING,
-    first_row,
-    indexed,
-    is_counted,
-    lined_up,
-    number_of_all,
-    of_masks,
-    picked,
-    streamed,
-    unknown,
-)
+from ...array.positions import PICKING, first_row, indexed, lined_up, number_of_all, of_masks, picked, unknown
 from ...array.rolled import settled
 from ...array.score_steps import OverKeys
 from ...array.scores import Scores
@@ -64,7 +53,6 @@ from .constants import HALF, NARROW, Constant
 from .conversions import with_value
 from .integers import typed
 from .names import ATTRIBUTES, HANDLERS
-from .places import repeated
 from .recordings import converted, dropping, noted, same
 from .running import current
 from .sizes import TorchBatch, TorchBatchLength, TorchLength, TorchStride
@@ -93,6 +81,13 @@ class TorchLibrary(Library):
     real = staticmethod(torch.get_default_dtype)
     atoms = frozenset((torch.dtype, torch.device, torch.memory_format, torch.layout, torch.Size))
     has_gradients = staticmethod(torch.is_grad_enabled)
+
+    @staticmethod
+    def casts() -> str:
+        if not (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")):
+            return ""
+        kind = current().device.type
+        return str(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else ""
 
     def is_without_gradients(self) -> bool:
         """Whether the user has turned gradients off, and not torch, for a Function's forward."""
@@ -435,18 +430,19 @@ def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
 def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     forward = current()
     if isinstance(x, Deferred) and x.func is torch.nn.functional.one_hot and is_deferred(x.args[0]):
-        places = forward._wrapped(streamed(x.args[0], "int64"))
+        places = streamed_of(x.args[0], torch.int64)
         return torch.nn.functional.one_hot(places, *x.args[1:], **x.kwargs).to(wanted or torch.float32)
     if is_filled(x):
         return forward._wrapped(x.as_stream())
-    if (x.dtype in _INTEGERS and not of_masks(x)) or has_formula(x):
+    if has_formula(x):
         kind = wanted or torch.float32
         to = str(torch.float32 if kind in HALF else kind).removeprefix("torch.")
-        return repeated(forward, streamed, (x, to), {}, lambda: forward._wrapped(streamed(x, to))).to(kind)
+        return forward._wrapped(x.stream(to)).to(kind)
+    in_integers = x.dtype in _INTEGERS and not of_masks(x)
     if sum(isinstance(s, Length) for s in x.shape) != 1:
         raise NotStreamableError.here(f"{x.func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")
     func, name = x.func, x.func.__name__.strip("_")
-    real = recalled(x, "computed in", lambda: _computed_in(x, name))
+    real = torch.int64 if in_integers else recalled(x, "computed in", lambda: _computed_in(x, name))
 
     def own(a: Any) -> Any:
         a = number_of_all(a)
@@ -467,6 +463,8 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
             edge = next(a._inner.edge for a in leaves((args, kwargs)) if hasattr(a, "_inner"))
             require_waiting(f"{name}: positions meet a length,", edge)
             raise unknown(x)
+    if in_integers:
+        return out.to(wanted or torch.float32)
     return out.to(wanted) if (x.dtype, wanted) == (torch.float32, torch.float64) else out
 
 
@@ -477,17 +475,11 @@ def _computed_in(x: Deferred, name: str) -> torch.dtype:
     given = [*map(number_of_all, leaves((x.args, x.kwargs)))]
     if not any(map(is_deferred, given)):
         raise unknown(x)
-    if x.dtype == torch.bool and (
-        sum(is_deferred(a) and a.dtype in _INTEGERS for a in given) > 1
-        or any(isinstance(a, int) and abs(a) > _EXACT for a in given)
-    ):
-        raise unknown(x)
-    types = (a.dtype for a in (x, *given) if is_deferred(a) or isinstance(a, torch.Tensor))
-    return next((t for t in types if t.is_floating_point), torch.float32)
+    types = [a.dtype for a in (x, *given) if is_deferred(a) or isinstance(a, torch.Tensor)]
+    compares = x.dtype == torch.bool and any(t in _INTEGERS for t in types)
+    return next((t for t in types if t.is_floating_point), torch.int64 if compares else torch.float32)
 
 
-#: Integers up to which float32 has all.
-_EXACT = 1 << 24
 _TYPES = ("to", "type", "float", "double", "half", "bfloat16", "long", "int", "bool", "type_as")
 
 
@@ -540,10 +532,10 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _rows_at(table: Any, at: Any) -> Any:
-    """Return the rows of a table at integers that are computed of positions; None where these aren't counted."""
-    if at.dtype not in _INTEGERS or sum(isinstance(s, Length) for s in at.shape) != 1 or not is_counted(at):
+    """Return the rows of a table at integers that are computed of one position each; None for others."""
+    if at.dtype not in _INTEGERS or sum(isinstance(s, Length) for s in at.shape) != 1:
         return None
-    places, table = current()._wrapped(streamed(at, "int64")), getattr(table, "torch", table)
+    places, table = streamed_of(at, torch.int64), getattr(table, "torch", table)
     if table.ndim == 1:
         return torch.nn.functional.embedding(places, table.unsqueeze(1)).squeeze(-1)
     return torch.nn.functional.embedding(places, table)

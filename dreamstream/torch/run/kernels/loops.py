@@ -56,7 +56,13 @@ class _Node:
 
 
 def _noted(note: str, run: Any, step: Step, *values: Any) -> Any:
-    """Compute what torch does beside an operator: gradients that end here, or what is dropped."""
+    """Compute what torch does beside an operator: gradients that end here, other types, what is dropped."""
+    if note.startswith("cast="):
+        dtype = getattr(torch, note.rpartition(".")[2], None)
+        with torch.autocast(values[0].device.type, dtype, enabled=dtype is not None):
+            return run(step, *values)
+    if note == "float":
+        return values[0].float()
     if note == "no_grad":
         with torch.no_grad():
             return run(step, *values)

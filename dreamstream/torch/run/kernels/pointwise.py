@@ -115,7 +115,7 @@ def _in_order(step: Step, weights: Sequence[Any]) -> Callable[..., Tensor] | Non
     run, order = OF_SEVERAL[step.name], step.attributes["order"]
     if min(step.ranks) != max(step.ranks):
         return None
-    if order and any(order[: len(step.ranks)]):
+    if order and any(order[: len(step.ranks)]) and run is not torch.mul:  # 0.1 * z is z.mul(0.1), of all digits
         places = list(aligned(step, range(len(order))))
         return lambda step, *given: run(*[given[i] for i in places])
     if run is _prelu and len(weights) == 1 and _fits(weights[0], step.frames[0]):

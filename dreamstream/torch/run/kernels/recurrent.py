@@ -129,11 +129,13 @@ def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
 
 
 @framewise("lstm_within", "gru_within", "rnn_within")
-def within(step: Step, x: Tensor, *weights: Any) -> tuple[Tensor, ...]:
+def within(step: Step, x: Tensor, *more: Any) -> tuple[Tensor, ...]:
     """Return h of every step of every frame, and each frame's last h and c."""
-    lead = x.shape[:-2]
+    lead, n = x.shape[:-2], len(step.frames) - 1
     rows = x if len(lead) == 1 else x.reshape(-1, *x.shape[-2:])
-    starts = [s.transpose(0, 1) for s in _before(step, weights, rows, rows.shape[0])]
+    begin, weights = more[:n], more[n:]
+    before = _before(step, weights, rows, rows.shape[0])
+    starts = [s.transpose(0, 1) for s in [b.reshape(s.shape) for b, s in zip(begin, before)] or before]
     if not traced() and not rows.shape[0]:
         y, ends = rows.new_zeros(0, rows.shape[1], step.features[0][-1]), starts
     else:

@@ -97,11 +97,12 @@ def within(name: str, n_states: int) -> Callable[..., list[Array]]:
     """Each frame ``[steps][...]``, and each lane of one, is a sequence of its own."""
     sequence = by_recurrence(name, n_states)
 
-    def run(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    def run(a: dict[str, Any], w: Arrays, *given: Array) -> list[Array]:
+        x = given[0]
         if not len(x):
-            return [no_frames(*y.shape[1:]) for y in run(a, w, np.zeros((1, *x.shape[1:])))]
-        rows = x.reshape(-1, *x.shape[-2:])
-        y, *ends = (np.stack(parts) for parts in zip(*(sequence(a, w, row) for row in rows)))
+            return [no_frames(*y.shape[1:]) for y in run(a, w, *(np.zeros((1, *g.shape[1:])) for g in given))]
+        rows = zip(*(g.reshape(-1, *g.shape[-2:]) for g in given))
+        y, *ends = (np.stack(parts) for parts in zip(*(sequence(a, w, *row) for row in rows)))
         lead = x.shape[:-2]
         return [y.reshape(*lead, *y.shape[1:]), *(e.reshape(*lead, *e.shape[2:]) for e in ends)]
 
@@ -148,9 +149,9 @@ def recurrence(name: str, within: bool = False) -> Callable[[Rng, str], Case]:
         weights = [w if w is None else (w * scale).astype(dtype) for w in weights]
         cells, states = a["layers"] * directions, []
         own = lanes(rng)
-        if not within and not own and rng.random() < 0.3:
-            sizes = [out, hidden] if name == "lstm" else [out]
-            states = [Input((cells * size,), dtype) for size in sizes]
+        if (within or not own) and rng.random() < 0.3:
+            sizes, lead = [out, hidden] if name == "lstm" else [out], (*own, 1) if within else ()
+            states = [Input((*lead, cells * size), dtype) for size in sizes]
         elif rng.random() < 0.5:
             weights += [normal(rng, (cells, out), dtype)]
             weights += [normal(rng, (cells, hidden), dtype)] if name == "lstm" else []
