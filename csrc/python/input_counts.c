@@ -36,14 +36,34 @@ static void count_row(ds_counts *counts, Py_ssize_t n_rows, const int64_t *const
     }
 }
 
+/* What is known before of all rows is what was known at the end of a call, whose counts these are; false with an
+ * exception. */
+static bool go_on(PyObject *call, ds_counts *counts, Py_ssize_t n_rows, Py_ssize_t n_inputs)
+{
+    PyArrayObject *array = (PyArrayObject *)call;
+    if (PyArray_TYPE(array) != NPY_INT64 || !PyArray_IS_C_CONTIGUOUS(array) ||
+        PyArray_SIZE(array) != 4 * n_rows * n_inputs) {
+        PyErr_SetString(PyExc_ValueError, "expected counts (inputs, rows, 4)");
+        return false;
+    }
+    const ds_counts *then = PyArray_DATA(array);
+    for (Py_ssize_t i = 0; i < n_rows * n_inputs; i++)
+        counts[i].before.known = then[i].now.known;
+    return true;
+}
+
 /* input_counts(frames, lengths, ended): (inputs, rows, 4), of a list with the frames that each row had of every input,
- * None where it starts, and of one array of new frames per input. */
+ * None where it starts, or of the counts of the call before, and of one array of new frames per input. */
 PyObject *ds_input_counts(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     ds_module *m = PyModule_GetState(module);
-    if (n_args != 3 || !PyList_Check(args[0]) || !PySequence_Check(args[1]))
+    const bool follows =
+        n_args == 3 && PyArray_Check(args[0]) && PyArray_NDIM((PyArrayObject *)args[0]) == 3;
+    if (n_args != 3 || !(follows || PyList_Check(args[0])) || !PySequence_Check(args[1]))
         return PyErr_Format(PyExc_TypeError, "input_counts(frames, lengths, ended)");
-    const Py_ssize_t n_rows = PyList_GET_SIZE(args[0]), n_inputs = PySequence_Size(args[1]);
+    const Py_ssize_t n_rows =
+        follows ? PyArray_DIM((PyArrayObject *)args[0], 1) : PyList_GET_SIZE(args[0]);
+    const Py_ssize_t n_inputs = PySequence_Size(args[1]);
     if (n_inputs < 0 || n_inputs > DS_MAX_INPUTS)
         return n_inputs < 0 ? NULL : PyErr_Format(PyExc_ValueError, "too many inputs");
     const bool *ended = ds_parse_ended(m, args[2], n_rows);
@@ -63,8 +83,10 @@ PyObject *ds_input_counts(PyObject *module, PyObject *const *args, Py_ssize_t n_
             lengths[i] = PyArray_DATA((PyArrayObject *)arrays[i]);
     }
     ds_counts *counts = out ? PyArray_DATA((PyArrayObject *)out) : NULL;
+    if (counts && follows && !PyErr_Occurred())
+        go_on(args[0], counts, n_rows, n_inputs);
     for (Py_ssize_t r = 0; counts && !PyErr_Occurred() && r < n_rows; r++)
-        if (read_before(PyList_GET_ITEM(args[0], r), counts + r, n_rows, n_inputs))
+        if (follows || read_before(PyList_GET_ITEM(args[0], r), counts + r, n_rows, n_inputs))
             count_row(counts, n_rows, lengths, n_inputs, r, ended[r]);
     for (Py_ssize_t i = 0; i < n_inputs; i++)
         Py_XDECREF(arrays[i]);

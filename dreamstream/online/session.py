@@ -170,6 +170,8 @@ class Session:
 
     def state_of(self, stream_id: str) -> StreamState | None:
         """Return a stream's state, or None."""
+        if self.arrival is not None:
+            self.arrival.settle()
         slot = self._slots.get(stream_id)
         return None if slot is None else slot.current()
 
@@ -180,6 +182,8 @@ class Session:
         One assignment does it. What is interrupted before it leaves no trace but dead entries, and what
         is interrupted after it, entries of ended streams; the next call takes them out.
         """
+        if self.arrival is not None:
+            self.arrival.settle()
         if self._dirty:
             self._tidy()
         transaction, self.arrival = _Transaction(), None
@@ -198,6 +202,11 @@ class Session:
         for slot, _ in also:
             slot.settle()
         self._settle(states)
+
+    def settle(self, states: Mapping[str, StreamState]) -> None:
+        """Let live streams have these states, which hold already; see `Call.follows`."""
+        for stream_id, state in states.items():
+            self._slots[stream_id].content = (None, None, state)
 
     def _settle(self, ids: Iterable[str]) -> None:
         for i in ids:
@@ -287,8 +296,8 @@ class Session:
                 "the inputs are further apart than the skew allows", [i for i, f in zip(ids, fits) if not f]
             )
 
-    def commit(self, call: Call) -> Mapping[str, StreamState | None]:
-        """Publish a call's states, and return them: the last assignment but the tidying up does it."""
+    def commit(self, call: Call) -> None:
+        """Publish a call's states: the last assignment but the tidying up does it."""
         if call.n_done != len(call.script):
             raise ModeError(
                 f"the forward ran {call.n_done} streaming operations, but {len(call.script)} while these "
@@ -297,6 +306,14 @@ class Session:
         if call.guard is not None:
             raise call.guard.left()
         call.over = True
+        if call.follows is not None and call.keys is None and not call.also:
+            call.follows.last = call
+        else:
+            self._publish(call)
+        for change in call.afterwards:
+            change()
+
+    def _publish(self, call: Call) -> None:
         states = call.states()
         sources = list(zip(*call.left)) if call.left else [()] * len(call.ids)
         new: dict[str, StreamState | None] = {}
@@ -310,9 +327,6 @@ class Session:
         if call.keys is not None:
             self.draws.started([i for i, s in zip(call.ids, call.old) if s is None or s.key is None])
         self.publish(new, (*call.also, (call.done, True)))
-        for change in call.afterwards:
-            change()
-        return new
 
     # ---------------------------------------------------------------- bytes and copies
     def to_parts(self, states: Any) -> list[bytes | None]:
@@ -357,6 +371,8 @@ class Call(Replayed):
     _drawn = 0, 0  # the place of the last that drew, and how many did so there
     kinds: Sequence[Kind] = ()
     also: Sequence[tuple[Slot, Any]] = ()  #: What else its commit publishes.
+    #: What has the call before, whose `last` this one becomes: its states are then made when they are asked for.
+    follows: Any = None
 
     def __init__(
         self,
@@ -380,7 +396,7 @@ class Call(Replayed):
         self.ended = meta.eos
         self.rates = rates
         self.input_counts = counts  # (inputs, rows, 4)
-        self.old = states
+        self._old: Sequence[StreamState | None] | None = states
         self.script = script
         self.fresh = fresh
         self.courses: dict[int, Any] | None = session.courses
@@ -397,6 +413,13 @@ class Call(Replayed):
         self.once: list[Sequence[Any]] = []  # per row their values
         self.done = Slot(False)
         self.fail_at: int | None = None
+
+    @property
+    def old(self) -> Sequence[StreamState | None]:
+        """The rows' states before the call."""
+        if self._old is None:
+            self._old = list(map(self.session.state_of, self.ids))
+        return self._old
 
     @property
     def frames_before(self) -> Any:
@@ -442,7 +465,7 @@ class Call(Replayed):
     @property
     def committed(self) -> bool:
         """Whether its states hold."""
-        return bool(self.done.current())
+        return bool(self.done.current()) or (self.follows is not None and self.follows.last is self)
 
     def misuse(self, message: str, rest: str | None = None) -> Exception:
         """Return the exception for a use that streams can't have."""

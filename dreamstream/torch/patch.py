@@ -354,7 +354,8 @@ class TorchPatch(Patch):
                         found, structure = pytree.tree_flatten(result)
                         rebuilt = structure.unflatten
                     result = rebuilt(outputs.given_within(found))
-                arrival.follow(call, session.commit(call).values())
+                session.commit(call)
+                arrival.follow(call)
             except BaseException as error:
                 forward.leave()
                 if not call.committed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from ... import _core
 from ...array.dtypes import name_of, nominal
 from ...array.stream_tensor import StreamTensor as Native
 from ...online.given import Given
+from ...online.segments import StreamState
 from ...stream.metadata import StreamMetadata
 from ...stream.rules import require_same_streams
 from ..forward.constants import HALF
@@ -20,7 +21,6 @@ from ..private import without_subclass
 from ..tensor import StreamTensor
 from ..tensor.padding import unpadding
 from .calls import Mode, TorchCall
-from .tables import Gathered
 
 
 class Form(NamedTuple):
@@ -75,9 +75,9 @@ class Arrival:
         self._widened = [mode.single and x.dtype in HALF for x in self._forms]
         self._types: list[tuple[str, tuple[int, ...]]] = []
         self._outputs: dict[Any, Any] = {}  # what makes outputs of frames; see `TorchOutputs.outside`
-        #: Behind a call that others may follow: the states that it left, and where they are.
-        self._states: list[Any] = []
-        self._places: tuple[Gathered, Gathered | None, bool] | None = None
+        #: The last call that others may follow, and the last whose states the session has been given.
+        self.last: TorchCall | None = None
+        self._settled: TorchCall | None = None
 
     def serves(self, tensors: Sequence[StreamTensor], mode: Mode) -> bool:
         """Whether it is right for the next call; see above."""
@@ -100,18 +100,18 @@ class Arrival:
         inputs: Callable[[], Sequence[str]],
     ) -> TorchCall:
         """Begin the call; `inputs` gives the names of its inputs, where they are wrong."""
-        if self._places is None:
-            call = session.admit(self.meta, self._rates, self._lengths, self._restart, names, TorchCall, given)
-            call.kinds = [(str(v.dtype), v.shape[1:]) for v in values]
-            if call.kinds != session.kinds:
-                call.require_kinds(inputs())
-            self._types = [(name_of(nominal(v.dtype)), tuple(v.shape[1:])) for v in values]
-        else:
-            counts = _core.input_counts([s.frames for s in self._states], self._lengths, self.meta.eos)
+        last = self.last
+        if last is not None:
+            counts = _core.input_counts(last.input_counts, self._lengths, self.meta.eos)
             session.require_together(session.rates, counts, self.meta.ids)
-            call = TorchCall(session, self.meta, session.rates, counts, self._states, session.script, False, names)
-            call.kinds = session.kinds
-        call.begin(device, self._mode, self._plain, self._places, self._outputs)
+            return last.following(None if self._mode.taped else self, counts)
+        call = session.admit(self.meta, self._rates, self._lengths, self._restart, names, TorchCall, given)
+        call.kinds = [(str(v.dtype), v.shape[1:]) for v in values]
+        if call.kinds != session.kinds:
+            call.require_kinds(inputs())
+        self._types = [(name_of(nominal(v.dtype)), tuple(v.shape[1:])) for v in values]
+        call.prepare(device, self._mode, self._plain, self._outputs)
+        call.begin()
         return call
 
     def inside(self, call: TorchCall, values: Sequence[Tensor]) -> list[Native]:
@@ -119,11 +119,21 @@ class Arrival:
         edges = [call.input_edge(n, *kind) for n, kind in enumerate(self._types)]
         return [Native.inside(v, dims, e, names) for v, (dims, names), e in zip(values, self._dims, edges)]
 
-    def follow(self, call: TorchCall, states: Iterable[Any]) -> None:
-        """Let calls that bring the like follow one that has left these states."""
-        if self._places is None and (call.given or not call.ids or self.meta.any_starting_or_ending):
+    def follow(self, call: TorchCall) -> None:
+        """Let calls that bring the like follow one that has succeeded."""
+        if self.last is call or (
+            self.last is None and (call.given or not call.ids or self.meta.any_starting_or_ending)
+        ):
             return
-        self._states = list(states)
-        turns = call.gathered.store is call.store  # then the next call writes where this one has read
-        self._places = call.written, call.gathered if turns else None, call.alike
+        if call.keeps_tape:
+            call.let_go()
+        self.last = self._settled = call  # its states have been published
         call.session.arrival = self
+
+    def settle(self) -> None:
+        """Give the streams the states that the last call has left."""
+        last = self.last
+        if last is not None and last is not self._settled:
+            frames = zip(*last.input_counts[:, :, 2].tolist())
+            last.session.settle(dict(zip(last.ids, map(StreamState, frames, last.states()))))
+            self._settled = last

@@ -8,7 +8,7 @@ no number is read back from the device.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set as AbstractSet
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from ...array.dtypes import name_of, nominal
 from ...array.library import Library
 from ...array.stream_tensor import StreamTensor as Native
 from ...online.given import Given
-from ...online.session import Call, Session
+from ...online.session import Call, Session, Slot
 from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
 from ..forward.constants import NARROW, Constant, constant_of, dtype_of
@@ -149,35 +149,62 @@ class TorchCall(Call):
     keeps_frames = True
     plain = False  #: Whether values are memory of the processor, of which nothing but the call takes notice.
     has_converted = False  #: Whether positions have become streams in it.
+    store: Table | Record
 
-    def begin(
-        self, device: torch.device, mode: Mode, plain: bool, places: Any = None, outputs: Any = None
-    ) -> None:
-        """Say where and how this call computes, and find the rows' states.
+    def prepare(self, device: torch.device, mode: Mode, plain: bool, outputs: dict[Any, Any]) -> None:
+        """Say where and how this call computes, and those that follow it; `plain` is the attribute.
 
-        `plain` is the attribute. Behind a call that brought the like `places` are known: where states are, where
-        they go, if into a table, and whether rows are alike; `outputs` is what makes outputs of frames, if known.
+        `outputs` is what makes outputs of frames, as far as it is known.
         """
-        self.device, session = device, self.session
+        self.device, self.mode, self.outputs, session = device, mode, outputs, self.session
+        self.parameters = session.parameters
+        self.keeps_tape, self.plain = mode.taped, plain
+        if self.fresh or session.table.device != device:  # the module may have been moved
+            session.table = Table(device)
+        self.store = session.table
+        self.some_end = True in self.ended.tolist()
+        self._prepared = {**vars(self), "_old": None}
+
+    def following(self, follows: Any, counts: Any) -> TorchCall:
+        """Return the call that goes on with this one's streams, and brings the like of this one."""
+        call: Any = object.__new__(TorchCall)
+        call.__dict__.update(
+            self._prepared, _prepared=self._prepared, input_counts=counts, follows=follows, done=Slot(False),
+            afterwards=[], alike=self.alike,
+        )  # fmt: skip
+        call.ids, call.ended, call.keeps_tape = self.ids, self.ended, self.keeps_tape
+        call.courses, call.script = self.session.courses, self.session.script
+        call.body = call.fail_at = call.guard = call.recording = None
+        call.n_done, call.over = 0, False
+        before = self.gathered
+        # Two rows of a table take turns: then the next call writes where this one has read.
+        call.begin(self.written, before if before.store is self.store and not self.keeps_tape else None)
+        return call
+
+    def begin(self, before: Gathered | None = None, behind: Gathered | None = None) -> None:
+        """Find where the rows' states are, and where they go."""
+        session = self.session
         if session.real is not (real := torch.get_default_dtype()):  # what lengths say has another type
             session.real = real
             session.courses.clear()
-        self.parameters = self.session.parameters
-        self.keeps_tape, self.plain = mode.taped, plain
-        self.outputs = {} if outputs is None else outputs
-        if self.fresh or self.session.table.device != device:  # the module may have been moved
-            self.session.table = Table(device)
-        old: list[StateRow | None] = [None if s is None else s.states for s in self.old]
-        before, behind, alike = places or (Gathered(old, device), None, None)
+        if self.keeps_tape:
+            self.store = Record(self.mode.detach)
+        if before is None:
+            before = Gathered([None if s is None else s.states for s in self.old], self.device)
         self.gathered: Gathered = before
-        self.store: Table | Record = Record(mode.detach) if mode.taped else session.table
-        self.written: Gathered = behind or Gathered(self.store.next_rows(old), device)
+        self.written: Gathered = behind or Gathered(self.store.next_rows(before.places), self.device)
         self.index = self.written.index
         #: The rows of `store` with the states before the call, None where they are elsewhere (see `Table`).
-        self.old_rows = self.gathered.run_in(self.store)
-        self.some_end = True in self.ended.tolist()
-        #: Whether all rows stand at the same place, now and before: then they do so at every operation.
-        self.alike: bool = len(self.ids) == 1 or (self._are_alike() if alike is None else alike)
+        self.old_rows = before.run_in(self.store)
+
+    def let_go(self) -> None:
+        """Keep the states before the call no longer."""
+        self.gathered, self._old = self.written, None
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether all rows stand at the same place, now and before: then they do so at every operation."""
+        return len(self.ids) == 1 or self._are_alike()
 
     def _are_alike(self) -> bool:
         counts = (*self.frames_before.T, *self.frames_now.T, self.ended)
