@@ -309,9 +309,10 @@ class TorchPatch(Patch):
             taped, detach = module.training and recorded, self.train_variant == VARIANTS[0]
             mode = Mode(taped, detach, not (recorded or private.is_watched()), self._is_single)
             arrival: Arrival = session.arrival
-            if arrival is None or given or not arrival.serves(tensors, mode):
+            values = None if arrival is None or given else arrival.frames(tensors, mode)
+            if values is None:
                 arrival = Arrival(tensors, mode)
-            values = arrival.frames(tensors)
+                values = arrival.frames(tensors, mode)
             device = self._device(module, tensors, values)
             inputs = partial(input_names, module, args, kwargs, tensors)
             call = arrival.call(session, values, device, lambda: names, given, inputs)
@@ -322,21 +323,12 @@ class TorchPatch(Patch):
             forward = outputs.forward = Forward(call, device)
             held = forward.held = session.held = session.held or TorchHeld(module)
             held.noted = False
-            inner = {id(each): call.give(n, each, device) for n, each in enumerate(given, len(tensors))}
-            inner |= zip(map(id, tensors), arrival.inside(call, values))
-
-            def enter(x: Any) -> Any:
-                if isinstance(x, LengthsOf):
-                    return forward.loose(as_symbolic(x, inner))
-                return StreamTensor.shell(inner[id(x)]) if isinstance(x, (StreamTensor, Given)) else x
-
+            shells = dict(zip(map(id, tensors), arrival.inside(call, values)))
+            for n, each in enumerate(given, len(tensors)):
+                shells[id(each)] = StreamTensor.shell(call.give(n, each, device))
             try:
                 held.note(first=call.fresh)
-                if _are_flat((*args, *kwargs.values())):
-                    inside_args = tuple(map(enter, args))
-                    inside_kwargs = {name: enter(x) for name, x in kwargs.items()}
-                else:
-                    inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
+                inside_args, inside_kwargs = _entered(forward, shells, args, kwargs)
                 watched = held.watched and forward.goes_on
                 entered: Any = places_of_draws(forward) if watched else forward
                 with entered as lines:
@@ -507,6 +499,24 @@ def _forward(forward: Any, module: Any, /, *args: Any, **kwargs: Any) -> Any:
     if other is None:
         return TRACER.copied(forward)(module, *args, **kwargs)
     return current().watched(TRACER.of(other), module, *args, **kwargs)
+
+
+def _entered(
+    forward: Forward, shells: dict[int, StreamTensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return a call's arguments as the forward gets them; `shells` are its streams by what was given."""
+    if not kwargs and shells.keys() >= set(map(id, args)):
+        return tuple([shells[id(x)] for x in args]), kwargs
+
+    def enter(x: Any) -> Any:
+        if isinstance(x, LengthsOf):
+            return forward.loose(as_symbolic(x, {of: shell._inner for of, shell in shells.items()}))
+        return shells[id(x)] if isinstance(x, (StreamTensor, Given)) else x
+
+    if _are_flat((*args, *kwargs.values())):
+        return tuple(map(enter, args)), {name: enter(x) for name, x in kwargs.items()}
+    inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
+    return inside_args, inside_kwargs
 
 
 def _within(*kinds: type) -> bool:

@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ... import _core
 from ...array.dtypes import name_of, nominal
-from ...array.stream_tensor import StreamTensor as Native
 from ...online.given import Given
 from ...online.segments import StreamState
-from ...stream.metadata import StreamMetadata
+from ...stream.edge import Edge, Line
 from ...stream.rules import require_same_streams
 from ..forward.constants import HALF
-from ..private import without_subclass
+from ..forward.replay import REPLAY
+from ..private import without_functions, without_subclass
 from ..tensor import StreamTensor
 from ..tensor.padding import unpadding
 from .calls import Mode, TorchCall
-
-
-class Form(NamedTuple):
-    """What of an input says how its frames arrive."""
-
-    dtype: torch.dtype
-    shape: torch.Size
-    device: torch.device
-    names: Any
-    rate: Fraction
-    meta: StreamMetadata
-
-
-def _forms(tensors: Sequence[StreamTensor]) -> list[Form]:
-    with without_subclass():
-        infos = [x._info for x in tensors]
-        return [Form(x.dtype, x.shape, x.device, i.names, i.rate, i.meta) for x, i in zip(tensors, infos)]
 
 
 class Arrival:
@@ -45,7 +27,7 @@ class Arrival:
 
     It serves calls that get as many frames of the same streams as the one before, in tensors of the same names,
     rates, sizes, types and device, in the same mode, where no stream begins or ends, and where nothing but such a
-    call has changed the session since (`Session.publish` forgets it). What `serves` compares is all that such a
+    call has changed the session since (`Session.publish` forgets it). What `frames` compares is all that such a
     call need look at of its inputs. It is spared how names and sizes say where frames are, types and ids, whether
     streams are live, where their states are (two rows of a table take turns), and how outputs are made of frames.
 
@@ -61,31 +43,34 @@ class Arrival:
     """
 
     def __init__(self, tensors: Sequence[StreamTensor], mode: Mode) -> None:
-        self._forms, self._mode = _forms(tensors), mode
+        with without_subclass():
+            self._forms = list(map(_form, tensors))
+            shapes, devices, dtypes = zip(*[(x.shape, x.device, x.dtype) for x in tensors])
+        self._mode = mode
         infos = [x._info for x in tensors]
         self.meta = infos[0].meta
         if len(tensors) > 1:
             require_same_streams([i.meta for i in infos])
-        self._plain = mode.plain and self._forms[0].device.type == "cpu"
+        self._plain = mode.plain and devices[0].type == "cpu"
         self._rates, self._restart = tuple([i.rate for i in infos]), True in [i.restart for i in infos]
         self._lengths = [i.meta.lengths for i in infos]
-        self._dims = [(i.dims, i.names) for i in infos]
+        #: Of which edge and value inputs are made, and how they are seen (`_core.Replay.result`).
+        self._seen = [(n, i.dims, i.names, None) for n, i in enumerate(infos)]
+        self._lines: list[Line] = []
         #: What gives each input's frames, and whether modules of float32 take these wider, which is exact.
-        self._frames = [unpadding(i, x.shape, mode.plain) for i, x in zip(infos, self._forms)]
-        self._widened = [mode.single and x.dtype in HALF for x in self._forms]
-        self._types: list[tuple[str, tuple[int, ...]]] = []
+        self._frames = [unpadding(i, shape, mode.plain) for i, shape in zip(infos, shapes)]
+        self._widened = [mode.single and dtype in HALF for dtype in dtypes]
         self._outputs: dict[Any, Any] = {}  # what makes outputs of frames; see `TorchOutputs.outside`
         #: The last call that others may follow, and the last whose states the session has been given.
         self.last: TorchCall | None = None
         self._settled: TorchCall | None = None
 
-    def serves(self, tensors: Sequence[StreamTensor], mode: Mode) -> bool:
-        """Whether it is right for the next call; see above."""
-        return self._mode == mode and self._forms == _forms(tensors)
-
-    def frames(self, tensors: Sequence[StreamTensor]) -> list[Tensor]:
-        """Return each input's frames."""
-        values = [frames(x) for frames, x in zip(self._frames, tensors)]
+    def frames(self, tensors: Sequence[StreamTensor], mode: Mode) -> list[Tensor] | None:
+        """Return each input's frames; None where it isn't right for such a call, see above."""
+        with without_subclass():
+            if self._mode != mode or self._forms != list(map(_form, tensors)):
+                return None
+            values = [frames(x) for frames, x in zip(self._frames, tensors)]
         if True in self._widened:
             values = [v.float() if wide else v for v, wide in zip(values, self._widened)]
         return values
@@ -109,15 +94,18 @@ class Arrival:
         call.kinds = [(str(v.dtype), v.shape[1:]) for v in values]
         if call.kinds != session.kinds:
             call.require_kinds(inputs())
-        self._types = [(name_of(nominal(v.dtype)), tuple(v.shape[1:])) for v in values]
+        types = [(name_of(nominal(v.dtype)), tuple(v.shape[1:])) for v in values]
+        self._lines = [call.input_edge(n, *kind).line for n, kind in enumerate(types)]
         call.prepare(device, self._mode, self._plain, self._outputs)
         call.begin()
         return call
 
-    def inside(self, call: TorchCall, values: Sequence[Tensor]) -> list[Native]:
+    def inside(self, call: TorchCall, values: list[Tensor]) -> tuple[StreamTensor, ...]:
         """Return the inputs as the forward sees them."""
-        edges = [call.input_edge(n, *kind) for n, kind in enumerate(self._types)]
-        return [Native.inside(v, dims, e, names) for v, (dims, names), e in zip(values, self._dims, edges)]
+        edges = [Edge(call, line, counts) for line, counts in zip(self._lines, call.input_counts)]
+        with without_functions():
+            seen: tuple[StreamTensor, ...] = REPLAY.result(self._seen, edges, values, (), None)
+        return seen
 
     def follow(self, call: TorchCall) -> None:
         """Let calls that bring the like follow one that has succeeded."""
@@ -137,3 +125,9 @@ class Arrival:
             frames = zip(*last.input_counts[:, :, 2].tolist())
             last.session.settle(dict(zip(last.ids, map(StreamState, frames, last.states()))))
             self._settled = last
+
+
+def _form(x: StreamTensor) -> tuple[Any, ...]:
+    """Return what of an input says how its frames arrive."""
+    info = x._info
+    return x.dtype, x.shape, x.device, info.names, info.rate, info.meta

@@ -144,14 +144,13 @@ class _AsRows(torch.autograd.Function):
 def unpad(padded: Tensor, info: Info) -> Tensor:
     """Return the frames ``[frames of all rows][features...]``, features as they are seen; differentiable."""
     with without_subclass():
-        shape = padded.shape
-    return unpadding(info, shape)(padded)
+        return unpadding(info, padded.shape)(padded)
 
 
 def unpadding(info: Info, shape: Sequence[int], plain: bool = False) -> Callable[[Tensor], Tensor]:
-    """Return what gives the frames of padded tensors of this shape, of which the same is known.
+    """Return what gives the frames of padded tensors of this shape, of which the same is known, as torch's own.
 
-    With `plain` nothing but the values counts: no gradient, and no mode that sees how they are taken.
+    It is called where torch asks no subclass. With `plain` nothing but the values counts: no gradient, and no mode that sees how they are taken.
     """
     layout, width, n = layout_of(info.names), info.width_of(shape), len(info.meta)
     lengths = None if info.is_full(width) else info.meta.lengths
@@ -160,18 +159,16 @@ def unpadding(info: Info, shape: Sequence[int], plain: bool = False) -> Callable
         sizes = [shape[axis] for axis in axes]
 
         def view(padded: Tensor) -> Tensor:
-            with without_subclass():
-                strides = padded.stride()
-                return padded.as_strided(sizes, [strides[axis] for axis in axes])
+            strides = padded.stride()
+            return padded.as_strided(sizes, [strides[axis] for axis in axes])
 
         return view
 
     def frames(padded: Tensor) -> Tensor:
-        with without_subclass():
-            grid = padded.as_subclass(Tensor) if layout.order is None else torch.permute(padded, layout.order)
-            if layout.n_roles != 2:
-                grid = grid.reshape(n, width, *grid.shape[layout.n_roles :])
-            return grid.flatten(0, 1) if lengths is None else flat(grid, lengths)
+        grid = padded.as_subclass(Tensor) if layout.order is None else torch.permute(padded, layout.order)
+        if layout.n_roles != 2:
+            grid = grid.reshape(n, width, *grid.shape[layout.n_roles :])
+        return grid.flatten(0, 1) if lengths is None else flat(grid, lengths)
 
     return frames
 
