@@ -43,6 +43,7 @@ class _KnownWay:
 
     def __init__(self, step: Step) -> None:
         self._step, self._ways = step, dict[Any, Callable[..., Tensor]]()
+        self._memory, self._matrix = 0, None  # of the weight, as the last product took it
 
     def __call__(self, frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         way = self._ways.get(frames.shape)
@@ -58,10 +59,13 @@ class _KnownWay:
             return None
         return weight.shape[2], a["stride"], a["dilation"]
 
-    @staticmethod
-    def of_windows(windows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the products with windows ``(all rows' windows, channels * taps)``."""
-        return F.linear(windows, weight.flatten(1), bias)
+    def of_windows(self, windows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return the products with windows ``(all rows' windows, channels * taps)``, as `F.linear` gives them."""
+        memory = weight.data_ptr() if weight.is_contiguous() else 0
+        if memory != self._memory or not memory:  # while the matrix, a view, is kept nothing else stands there
+            self._memory, self._matrix = memory, weight.flatten(1).t()
+        matrix: Any = self._matrix
+        return windows.mm(matrix) if bias is None else torch.addmm(bias, windows, matrix)
 
 
 @windowed("conv1d", numbers=True, repeats=repeats_by_zeros, alone=_one_tap, sees=_sees_spans)
