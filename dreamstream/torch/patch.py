@@ -42,7 +42,7 @@ from .forward.running import current, running
 from .outside.attention import DeclaredContext
 from .private import pytree
 from .run import declared as _declared  # noqa: F401  (operators declared in Python take torch tensors)
-from .run.arrivals import Arrival
+from .run.arrivals import arrived
 from .run.calls import Mode, TorchGiven, TorchSession
 from .tensor import StreamTensor
 from .tensor.padding import unpad
@@ -192,8 +192,8 @@ class TorchPatch(Patch):
     @passes_on
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Take a call of the module from torch."""
-        inside = len(args) == 1 and type(args[0]) is SHELL
-        if not inside and torch.compiler.is_compiling() and not _streams(args, kwargs):  # which can't be compiled
+        of_streams = len(args) == 1 and isinstance(args[0], StreamTensor)
+        if not of_streams and torch.compiler.is_compiling() and not _streams(args, kwargs):  # which can't be compiled
             return self.module._call_impl(*args, **kwargs)
         module, caller = self.module, sys._getframe(1)
         if caller.f_code.co_name == _CALLER and (found := caller.f_locals.get("self")) is not module:
@@ -308,14 +308,13 @@ class TorchPatch(Patch):
             recorded = torch.is_grad_enabled()
             taped, detach = module.training and recorded, self.train_variant == VARIANTS[0]
             mode = Mode(taped, detach, not (recorded or private.is_watched()), self._is_single)
-            arrival: Arrival = session.arrival
-            values = None if arrival is None or given else arrival.frames(tensors, mode)
-            if values is None:
-                arrival = Arrival(tensors, mode)
-                values = arrival.frames(tensors, mode)
+            arrival, values = arrived(None if given else session.arrival, tensors, mode)
             device = self._device(module, tensors, values)
-            inputs = partial(input_names, module, args, kwargs, tensors)
-            call = arrival.call(session, values, device, lambda: names, given, inputs)
+            if arrival.last is not None:
+                call = arrival.next(arrival.last)
+            else:
+                inputs = partial(input_names, module, args, kwargs, tensors)
+                call = arrival.first(session, values, device, names, given, inputs)
             outputs = TorchOutputs(call, self.options.train_variant, module.training, taped)
             if taped:
                 self._versions = self._versions.of_now(not detach)

@@ -22,18 +22,23 @@ from ..tensor.padding import unpadding
 from .calls import Mode, TorchCall
 
 
+#: What of an input says how its frames arrive: type, shape, device, names, rate, and what is known of its streams.
+Form = tuple[Any, ...]
+
+
 class Arrival:
     """How the frames of a call arrive, and of those that follow it and bring the like.
 
     It serves calls that get as many frames of the same streams as the one before, in tensors of the same names,
     rates, sizes, types and device, in the same mode, where no stream begins or ends, and where nothing but such a
-    call has changed the session since (`Session.publish` forgets it). What `frames` compares is all that such a
+    call has changed the session since (`Session.publish` forgets it). What `arrived` compares is all that such a
     call need look at of its inputs. It is spared how names and sizes say where frames are, types and ids, whether
     streams are live, where their states are (two rows of a table take turns), and how outputs are made of frames.
 
     Parameters
     ----------
     tensors : sequence of StreamTensor
+    forms : list of Form
     mode : Mode
 
     Raises
@@ -42,17 +47,14 @@ class Arrival:
         Inputs of different streams.
     """
 
-    def __init__(self, tensors: Sequence[StreamTensor], mode: Mode) -> None:
-        with without_subclass():
-            self._forms = list(map(_form, tensors))
-            shapes, devices, dtypes = zip(*[(x.shape, x.device, x.dtype) for x in tensors])
-        self._mode = mode
-        infos = [x._info for x in tensors]
+    def __init__(self, tensors: Sequence[StreamTensor], forms: list[Form], mode: Mode) -> None:
+        self.forms, self.mode = forms, mode
+        dtypes, shapes, devices, *_ = zip(*forms)
+        self._infos = infos = [x._info for x in tensors]
         self.meta = infos[0].meta
         if len(tensors) > 1:
             require_same_streams([i.meta for i in infos])
         self._plain = mode.plain and devices[0].type == "cpu"
-        self._rates, self._restart = tuple([i.rate for i in infos]), True in [i.restart for i in infos]
         self._lengths = [i.meta.lengths for i in infos]
         #: Of which edge and value inputs are made, and how they are seen (`_core.Replay.result`).
         self._seen = [(n, i.dims, i.names, None) for n, i in enumerate(infos)]
@@ -65,40 +67,39 @@ class Arrival:
         self.last: TorchCall | None = None
         self._settled: TorchCall | None = None
 
-    def frames(self, tensors: Sequence[StreamTensor], mode: Mode) -> list[Tensor] | None:
-        """Return each input's frames; None where it isn't right for such a call, see above."""
-        with without_subclass():
-            if self._mode != mode or self._forms != list(map(_form, tensors)):
-                return None
-            values = [frames(x) for frames, x in zip(self._frames, tensors)]
+    def frames(self, tensors: Sequence[StreamTensor]) -> list[Tensor]:
+        """Return each input's frames; it is called where torch asks no subclass."""
+        values = [frames(x) for frames, x in zip(self._frames, tensors)]
         if True in self._widened:
             values = [v.float() if wide else v for v, wide in zip(values, self._widened)]
         return values
 
-    def call(
+    def first(
         self,
         session: Any,
         values: Sequence[Tensor],
         device: torch.device,
-        names: Callable[[], Mapping[int, str]],
+        names: Mapping[int, str],
         given: Sequence[Given],
         inputs: Callable[[], Sequence[str]],
     ) -> TorchCall:
-        """Begin the call; `inputs` gives the names of its inputs, where they are wrong."""
-        last = self.last
-        if last is not None:
-            counts = _core.input_counts(last.input_counts, self._lengths, self.meta.eos)
-            session.require_together(session.rates, counts, self.meta.ids)
-            return last.following(None if self._mode.taped else self, counts)
-        call = session.admit(self.meta, self._rates, self._lengths, self._restart, names, TorchCall, given)
+        """Begin its first call; `inputs` gives the names of the inputs, where they are wrong."""
+        rates, lengths, restart = zip(*[(i.rate, i.meta.lengths, i.restart) for i in self._infos])
+        call = session.admit(self.meta, rates, lengths, True in restart, lambda: names, TorchCall, given)
         call.kinds = [(str(v.dtype), v.shape[1:]) for v in values]
         if call.kinds != session.kinds:
             call.require_kinds(inputs())
         types = [(name_of(nominal(v.dtype)), tuple(v.shape[1:])) for v in values]
         self._lines = [call.input_edge(n, *kind).line for n, kind in enumerate(types)]
-        call.prepare(device, self._mode, self._plain, self._outputs)
+        call.prepare(device, self.mode, self._plain, self._outputs)
         call.begin()
         return call
+
+    def next(self, last: TorchCall) -> TorchCall:
+        """Begin a call that follows the last one."""
+        counts = _core.input_counts(last.input_counts, self._lengths, self.meta.eos)
+        last.session.require_together(last.rates, counts, last.ids)
+        return last.following(None if self.mode.taped else self, counts)
 
     def inside(self, call: TorchCall, values: list[Tensor]) -> tuple[StreamTensor, ...]:
         """Return the inputs as the forward sees them."""
@@ -127,7 +128,13 @@ class Arrival:
             self._settled = last
 
 
-def _form(x: StreamTensor) -> tuple[Any, ...]:
-    """Return what of an input says how its frames arrive."""
-    info = x._info
-    return x.dtype, x.shape, x.device, info.names, info.rate, info.meta
+def arrived(last: Arrival | None, tensors: Sequence[StreamTensor], mode: Mode) -> tuple[Arrival, list[Tensor]]:
+    """Return how the frames of a call arrive, as `last` knows it if that is right, and each input's frames."""
+    with without_subclass():
+        forms: list[Form] = []
+        for x in tensors:
+            info = x._info
+            forms.append((x.dtype, x.shape, x.device, info.names, info.rate, info.meta))
+        if last is None or last.mode != mode or last.forms != forms:
+            last = Arrival(tensors, forms, mode)
+        return last, last.frames(tensors)

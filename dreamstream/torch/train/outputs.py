@@ -52,6 +52,11 @@ class TorchOutputs(Outputs):
             raise StreamMismatchError("the forward returned a tensor of another call")
         return tuple([part.as_output() for part in parts])
 
+    def _now(self, parts: tuple[Any, ...]) -> Any:
+        if self._groups is not None or self.versions:
+            return super()._now(parts)
+        return self.outside(parts, [part.value for part in parts])
+
     def frames(self, part: Any) -> Any:
         """Return a stream's frames, on the tape."""
         for versions in self.versions:
@@ -78,12 +83,13 @@ class TorchOutputs(Outputs):
         if meta is None:
             before, _, now, _ = first.edge.counts.T.tolist()
             starts, rows = tuple(before), tuple(map(sub, now, before))
-        key = first.dims, first._names, first.edge.line, values[0].shape[1:], rows
+        shape, line = values[0].shape, first.edge.line
+        key = first.dims, first._names, line, shape, rows
         make = call.outputs.get(key)
         if make is None:
-            dims, names, line, features, _ = key
-            own = first.meta if meta is None else meta
-            make = call.outputs[key] = StreamTensor.making(dims, own, line.rate, names, features, call.plain)
+            own, features = first.meta if meta is None else meta, shape[1:]
+            make = StreamTensor.making(first.dims, own, line.rate, first._names, features, call.plain)
+            call.outputs[key] = make
         if len(values) == 1:
             return make(values[0], starts)
         real, imag = [make(v, starts) for v in values]
