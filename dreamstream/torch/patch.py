@@ -28,6 +28,7 @@ from ..online.handle import VALUES, VARIANTS, Patch
 from ..online.patch import PatchesItself
 from ..online.registered import registered_for
 from ..online.tracer import TRACER
+from ..stream.tree import leaves, map_leaves
 from ..stream.where import offline_error, passes_on, raise_explained, runs_forward
 from . import private
 from .forward import gathering  # noqa: F401  (functions that forwards' copies call)
@@ -338,13 +339,12 @@ class TorchPatch(Patch):
                     warn_of_others(type(module).__name__, lines)
                 if isinstance(result, StreamTensor):
                     (result,) = outputs.given((result,))
+                elif _is_plain(result):
+                    given_out = iter(outputs.given(leaves(result)))
+                    result = map_leaves(result, lambda _: next(given_out))
                 else:
-                    found = result
-                    rebuilt: Any = type(result)
-                    if rebuilt not in (tuple, list) or not _are_flat(result):
-                        found, structure = pytree.tree_flatten(result)
-                        rebuilt = structure.unflatten
-                    result = rebuilt(outputs.given_within(found))
+                    found, structure = pytree.tree_flatten(result)
+                    result = structure.unflatten(outputs.given_within(found))
                 session.commit(call)
                 arrival.follow(call)
             except BaseException as error:
@@ -535,6 +535,12 @@ def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
 def _are_flat(items: Sequence[Any]) -> bool:
     """Whether none of these holds others. torch's functions for what does leave cycles to the collector."""
     return not [x for x in items if not (isinstance(x, torch.Tensor) or type(x) in _ATOMS)]
+
+
+def _is_plain(x: Any) -> bool:
+    """Whether nothing but tuples and lists holds others in a value. torch's functions for all else take long."""
+    kind = type(x)
+    return all(map(_is_plain, x)) if kind in (tuple, list) else kind in _ATOMS or isinstance(x, torch.Tensor)
 
 
 def _streams(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[StreamTensor]:

@@ -125,12 +125,14 @@ class _Windows:
         table = call.store.tensors.get((call.n_done - 1, 0))
         if table is None:
             return None
-        if value.dim() != 2 or value.numel() > _FEW:
-            value = value.contiguous()
         if self._laid is None:
             frames = value.new_empty((self._rows, self._seen[1], *value.shape[1:]))
         else:
             frames = self._room_for(value, self._laid[0])
+        if value.dim() < 2 or value.numel() > _FEW:
+            value = value.contiguous()
+        elif value.dim() > 2 and not value.is_contiguous():
+            value = value.flatten(1)  # a view, where one axis alone is longer than 1
         if not self._window.take(table, call.old_rows, call.index, value, counts, frames):
             return None
         if self._laid is None:
@@ -232,7 +234,8 @@ def carrying(
         rows = single(values[0], lengths) if new < 0 else None
         if new >= 0 or rows is not None:
             own = state if rows is None else [s.index_select(0, rows) for s in state]
-            frames = [v.unflatten(0, (-1, max(new, 1))) for v in values]
+            n = max(new, 1)
+            frames = [v.reshape(v.shape[0] // n, n, *v.shape[1:]) for v in values]
             y, after = on(frames if all_of else frames[0], None, weights, own)
             if rows is not None:
                 after = [s.index_copy(0, rows, part) for s, part in zip(state, after)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, cast
 
 import numpy as np
@@ -189,10 +189,13 @@ def padding(
     if width is None:
         width = meta.max_length if framed else 1
     full = info.is_full(width)
-    if plain and full and layout.n_roles:
+    fill = partial(_fill, framed)
+    if plain and layout.n_roles and (full or not meta.max_length):
         roles = (n, width) if layout.n_roles == 2 else (n * width,)
         order = layout.back or range(layout.n_roles + len(features))
         sizes = [(*roles, *features)[axis] for axis in order]
+        if not full:  # no row has a frame
+            return lambda value: value.new_full(sizes, fill(value))
 
         def view(value: Tensor) -> Tensor:
             strides = value.stride()
@@ -205,14 +208,17 @@ def padding(
         if full:
             grid = value.unsqueeze(0) if n == 1 else value.reshape(n, width, *features)
         else:
-            grid = as_rows(
-                value, meta.lengths, width, 0.0 if framed or not value.is_floating_point() else torch.nan
-            )
+            grid = as_rows(value, meta.lengths, width, fill(value))
         if layout.n_roles != 2:
             grid = grid.reshape((n * width,) * layout.n_roles + tuple(features))
         return grid if layout.back is None else grid.permute(layout.back)
 
     return padded
+
+
+def _fill(framed: bool, value: Tensor) -> float:
+    """Return what stands behind the frames of rows, or, where these have no L, in place of one."""
+    return 0.0 if framed or not value.is_floating_point() else torch.nan
 
 
 def mask_of(info: Info, shape: Sequence[int], device: torch.device) -> Tensor:
