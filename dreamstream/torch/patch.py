@@ -44,7 +44,7 @@ from .outside.attention import DeclaredContext
 from .private import pytree
 from .run import declared as _declared  # noqa: F401  (operators declared in Python take torch tensors)
 from .run.arrivals import arrived
-from .run.calls import Mode, TorchGiven, TorchSession
+from .run.calls import TorchGiven, TorchSession
 from .tensor import StreamTensor
 from .tensor.padding import unpad
 from .tensor.stream_tensor import SHELL
@@ -308,7 +308,7 @@ class TorchPatch(Patch):
             names = self._tensor_names(module, session)  # which looks at the types in every call
             recorded = torch.is_grad_enabled()
             taped, detach = module.training and recorded, self.train_variant == VARIANTS[0]
-            mode = Mode(taped, detach, not (recorded or private.is_watched()), self._is_single)
+            mode = taped, detach, not (recorded or private.is_watched()), self._is_single
             arrival, values = arrived(None if given else session.arrival, tensors, mode)
             device = self._device(module, tensors, values)
             if arrival.last is not None:
@@ -544,6 +544,8 @@ def _is_plain(x: Any) -> bool:
 
 
 def _streams(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[StreamTensor]:
+    if len(args) == 1 and not kwargs and isinstance(args[0], StreamTensor):
+        return [args[0]]
     return [x for x in _leaves(args, kwargs) if isinstance(x, StreamTensor)]
 
 

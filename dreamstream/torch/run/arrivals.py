@@ -128,13 +128,18 @@ class Arrival:
             self._settled = last
 
 
-def arrived(last: Arrival | None, tensors: Sequence[StreamTensor], mode: Mode) -> tuple[Arrival, list[Tensor]]:
-    """Return how the frames of a call arrive, as `last` knows it if that is right, and each input's frames."""
+def arrived(
+    last: Arrival | None, tensors: Sequence[StreamTensor], mode: tuple[bool, ...]
+) -> tuple[Arrival, list[Tensor]]:
+    """Return how the frames of a call arrive, as `last` knows it if that is right, and each input's frames.
+
+    `mode` has the fields of a `Mode`.
+    """
     with without_subclass():
         forms: list[Form] = []
         for x in tensors:
             info = x._info
             forms.append((x.dtype, x.shape, x.device, info.names, info.rate, info.meta))
         if last is None or last.mode != mode or last.forms != forms:
-            last = Arrival(tensors, forms, mode)
+            last = Arrival(tensors, forms, Mode(*mode))
         return last, last.frames(tensors)
