@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import lru_cache, partial
+from operator import attrgetter
 from types import FunctionType
 from typing import Any
 
@@ -57,6 +58,9 @@ _CALLED, _CALLER = "_compiled_call_impl", "_wrapped_call_impl"
 _IGNORED = "__jit_ignored_attributes__"
 
 runs_forward(private.runs_modules)
+
+
+_DTYPE = attrgetter("dtype")
 
 
 class Ignored(list[str]):
@@ -253,9 +257,9 @@ class TorchPatch(Patch):
         if not tensors and not self.online_mode:
             run = module._call_impl if self.compiled is None or _within(Forward) else self.compiled
             return run(*args, **kwargs)
-        inside = [x for x in tensors if x._inner is not None]
-        if inside:
-            if len(inside) < len(tensors):
+        kinds = list(map(type, tensors))
+        if SHELL in kinds:
+            if kinds.count(SHELL) < len(kinds):
                 raise StreamMismatchError("a StreamTensor from outside meets streams inside a forward")
             return self._inside(module, args, kwargs)
         name = type(module).__name__
@@ -422,7 +426,7 @@ class TorchPatch(Patch):
             self._versions = Versions(list(learned), list(learned.values()))
             self._is_single = {d for d in self._types if d.is_floating_point} == {torch.float32}
             session.know(self._named)
-        now = [t.dtype for t in self._named]
+        now = list(map(_DTYPE, self._named))
         if now != self._types:
             before, after = next((a, b) for a, b in zip(self._types, now) if a != b)
             raise ModeError(
@@ -505,7 +509,7 @@ def _entered(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return a call's arguments as the forward gets them; `shells` are its streams by what was given."""
     if not kwargs and shells.keys() >= set(map(id, args)):
-        return tuple([shells[id(x)] for x in args]), kwargs
+        return tuple(map(shells.__getitem__, map(id, args))), kwargs
 
     def enter(x: Any) -> Any:
         if isinstance(x, LengthsOf):

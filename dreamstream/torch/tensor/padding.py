@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import Any, cast
 
 import numpy as np
@@ -156,13 +157,9 @@ def unpadding(info: Info, shape: Sequence[int], plain: bool = False) -> Callable
     lengths = None if info.is_full(width) else info.meta.lengths
     if plain and n == 1 and lengths is None and layout.n_roles:
         axes = (layout.order or range(len(shape)))[layout.n_roles - 1 :]  # the last of B and L, and features
-        sizes = [shape[axis] for axis in axes]
-
-        def view(padded: Tensor) -> Tensor:
-            strides = padded.stride()
-            return padded.as_strided(sizes, [strides[axis] for axis in axes])
-
-        return view
+        pick = _picking(axes)
+        sizes = pick(shape)
+        return lambda padded: padded.as_strided(sizes, pick(padded.stride()))
 
     def frames(padded: Tensor) -> Tensor:
         grid = padded.as_subclass(Tensor) if layout.order is None else torch.permute(padded, layout.order)
@@ -171,6 +168,11 @@ def unpadding(info: Info, shape: Sequence[int], plain: bool = False) -> Callable
         return grid.flatten(0, 1) if lengths is None else flat(grid, lengths)
 
     return frames
+
+
+def _picking(places: Sequence[int]) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
+    """Return what picks the items at some places, as a tuple."""
+    return itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
 
 
 def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:
@@ -193,14 +195,15 @@ def padding(
     if plain and layout.n_roles and (full or not meta.max_length):
         roles = (n, width) if layout.n_roles == 2 else (n * width,)
         order = layout.back or range(layout.n_roles + len(features))
-        sizes = [(*roles, *features)[axis] for axis in order]
+        pick = _picking(order)
+        sizes = pick((*roles, *features))
         if not full:  # no row has a frame
             return lambda value: value.new_full(sizes, fill(value))
 
         def view(value: Tensor) -> Tensor:
             strides = value.stride()
             own = (width * strides[0], *strides) if layout.n_roles == 2 else strides
-            return value.as_strided(sizes, [own[axis] for axis in order])
+            return value.as_strided(sizes, pick(own))
 
         return view
 

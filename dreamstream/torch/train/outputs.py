@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set as AbstractSet
-from operator import sub
+from operator import attrgetter, methodcaller, sub
 from typing import Any
 
 import torch
@@ -22,6 +22,9 @@ from ..tensor import StreamTensor
 from ..tensor.stream_tensor import SHELL
 from .groups import Cut, Exit
 from .kept import Versions
+
+
+_AS_OUTPUT, _VALUE = methodcaller("as_output"), attrgetter("value")
 
 
 class TorchOutputs(Outputs):
@@ -50,12 +53,12 @@ class TorchOutputs(Outputs):
         edge = parts[0].edge
         if edge is None or edge.entry is not self._call:
             raise StreamMismatchError("the forward returned a tensor of another call")
-        return tuple([part.as_output() for part in parts])
+        return tuple(map(_AS_OUTPUT, parts))
 
     def _now(self, parts: tuple[Any, ...]) -> Any:
         if self._groups is not None or self.versions:
             return super()._now(parts)
-        return self.outside(parts, [part.value for part in parts])
+        return self.outside(parts, list(map(_VALUE, parts)))
 
     def frames(self, part: Any) -> Any:
         """Return a stream's frames, on the tape."""
