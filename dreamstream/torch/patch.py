@@ -198,7 +198,7 @@ class TorchPatch(Patch):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Take a call of the module from torch."""
         of_streams = len(args) == 1 and isinstance(args[0], StreamTensor)
-        if not of_streams and torch.compiler.is_compiling() and not _streams(args, kwargs):  # which can't be compiled
+        if not of_streams and torch.compiler.is_compiling() and not _streams(args, kwargs):
             return self.module._call_impl(*args, **kwargs)
         module, caller = self.module, sys._getframe(1)
         if caller.f_code.co_name == _CALLER and (found := caller.f_locals.get("self")) is not module:
@@ -288,8 +288,7 @@ class TorchPatch(Patch):
             try:
                 return run_module(module, args, kwargs)
             except (RuntimeError, TypeError, AttributeError) as error:
-                refusal = _refused(forward, error)
-                if refusal is error:
+                if (refusal := _refused(forward, error)) is error:
                     raise
                 raise refusal from error
 
@@ -314,22 +313,22 @@ class TorchPatch(Patch):
             taped, detach = module.training and recorded, self.train_variant == VARIANTS[0]
             mode = taped, detach, not (recorded or private.is_watched()), self._is_single
             arrival, values = arrived(None if given else session.arrival, tensors, mode)
-            device = self._device(module, tensors, values)
+            self._require_device(module, tensors, values)
             if arrival.last is not None:
                 call = arrival.next(arrival.last)
             else:
                 inputs = partial(input_names, module, args, kwargs, tensors)
-                call = arrival.first(session, values, device, names, given, inputs)
+                call = arrival.first(session, values, names, given, inputs)
             outputs = TorchOutputs(call, self.options.train_variant, module.training, taped)
             if taped:
                 self._versions = self._versions.of_now(not detach)
                 outputs.versions = call.on_tape(self._versions)
-            forward = outputs.forward = Forward(call, device)
+            forward = outputs.forward = Forward(call, call.device)
             held = forward.held = session.held = session.held or TorchHeld(module)
             held.noted = False
             shells = dict(zip(map(id, tensors), arrival.inside(call, values)))
             for n, each in enumerate(given, len(tensors)):
-                shells[id(each)] = StreamTensor.shell(call.give(n, each, device))
+                shells[id(each)] = StreamTensor.shell(call.give(n, each, call.device))
             try:
                 held.note(first=call.fresh)
                 inside_args, inside_kwargs = _entered(forward, shells, args, kwargs)
@@ -436,17 +435,15 @@ class TorchPatch(Patch):
             )
         return self._names
 
-    def _device(self, module: Any, tensors: Sequence[Any], values: Sequence[torch.Tensor]) -> torch.device:
-        """Return the module's device, which must be the streams'."""
-        own = self._named[0].device if self._named else None
-        for x, value in zip(tensors, values):
-            if own is not None and value.device != own:
+    def _require_device(self, module: Any, tensors: Sequence[Any], values: Sequence[torch.Tensor]) -> None:
+        """Refuse streams that are on another device than the module."""
+        for x, value in zip(tensors, values if self._named else ()):
+            if value.device != (own := self._named[0].device):
                 raise StreamMismatchError(
                     f"{type(module).__name__} is on {own}, but a StreamTensor is on {value.device}; move one of "
                     "them with .to()",
                     x.ids,
                 )
-        return values[0].device if own is None else own
 
     def __getstate__(self) -> dict[str, Any]:
         own: dict[str, Any] = {
@@ -516,8 +513,8 @@ def _entered(
             return forward.loose(as_symbolic(x, {of: shell._inner for of, shell in shells.items()}))
         return shells[id(x)] if isinstance(x, (StreamTensor, Given)) else x
 
-    if _are_flat((*args, *kwargs.values())):
-        return tuple(map(enter, args)), {name: enter(x) for name, x in kwargs.items()}
+    if all(map(_is_plain, (*args, *kwargs.values()))):
+        return map_leaves(args, enter), map_leaves(kwargs, enter)
     inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
     return inside_args, inside_kwargs
 
@@ -533,16 +530,14 @@ _ATOMS = frozenset((bool, float, int, str, type(None), Static, TorchGiven))
 def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
     """Return the tensors and other values among arguments."""
     given = (*args, *kwargs.values()) if kwargs else args
-    return given if _are_flat(given) else pytree.tree_leaves((args, kwargs))
-
-
-def _are_flat(items: Sequence[Any]) -> bool:
-    """Whether none of these holds others. torch's functions for what does leave cycles to the collector."""
-    return not [x for x in items if not (isinstance(x, torch.Tensor) or type(x) in _ATOMS)]
+    return leaves(given) if all(map(_is_plain, given)) else pytree.tree_leaves((args, kwargs))
 
 
 def _is_plain(x: Any) -> bool:
-    """Whether nothing but tuples and lists holds others in a value. torch's functions for all else take long."""
+    """Whether nothing but tuples and lists holds others in a value.
+
+    torch's functions for all else take long, and leave cycles to the collector.
+    """
     kind = type(x)
     return all(map(_is_plain, x)) if kind in (tuple, list) else kind in _ATOMS or isinstance(x, torch.Tensor)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ... import _core
@@ -22,10 +21,6 @@ from ..tensor.padding import unpadding
 from .calls import Mode, TorchCall
 
 
-#: What of an input says how its frames arrive: type, shape, device, names, rate, and what is known of its streams.
-Form = tuple[Any, ...]
-
-
 class Arrival:
     """How the frames of a call arrive, and of those that follow it and bring the like.
 
@@ -38,7 +33,8 @@ class Arrival:
     Parameters
     ----------
     tensors : sequence of StreamTensor
-    forms : list of Form
+    forms : list of tuple
+        What of each says how its frames arrive: type, shape, device, names, rate, what is known of its streams.
     mode : Mode
 
     Raises
@@ -47,7 +43,7 @@ class Arrival:
         Inputs of different streams.
     """
 
-    def __init__(self, tensors: Sequence[StreamTensor], forms: list[Form], mode: Mode) -> None:
+    def __init__(self, tensors: Sequence[StreamTensor], forms: list[Any], mode: Mode) -> None:
         self.forms, self.mode = forms, mode
         dtypes, shapes, devices, *_ = zip(*forms)
         self._infos = infos = [x._info for x in tensors]
@@ -75,15 +71,9 @@ class Arrival:
         return values
 
     def first(
-        self,
-        session: Any,
-        values: Sequence[Tensor],
-        device: torch.device,
-        names: Mapping[int, str],
-        given: Sequence[Given],
-        inputs: Callable[[], Sequence[str]],
+        self, session: Any, values: Sequence[Tensor], names: Mapping[int, str], given: Sequence[Given], inputs: Any
     ) -> TorchCall:
-        """Begin its first call; `inputs` gives the names of the inputs, where they are wrong."""
+        """Begin its first call; `inputs()` gives the names of the inputs, where they are wrong."""
         rates, lengths, restart = zip(*[(i.rate, i.meta.lengths, i.restart) for i in self._infos])
         call = session.admit(self.meta, rates, lengths, True in restart, lambda: names, TorchCall, given)
         call.kinds = [(str(v.dtype), v.shape[1:]) for v in values]
@@ -91,7 +81,7 @@ class Arrival:
             call.require_kinds(inputs())
         types = [(name_of(nominal(v.dtype)), tuple(v.shape[1:])) for v in values]
         self._lines = [call.input_edge(n, *kind).line for n, kind in enumerate(types)]
-        call.prepare(device, self.mode, self._plain, self._outputs)
+        call.prepare(values[0].device, self.mode, self._plain, self._outputs)
         call.begin()
         return call
 
@@ -114,8 +104,8 @@ class Arrival:
             self.last is None and (call.given or not call.ids or self.meta.any_starting_or_ending)
         ):
             return
-        if call.keeps_tape:
-            call.let_go()
+        if call.keeps_tape:  # the states before it need not stay
+            call.gathered, call._old = call.written, None
         self.last = self._settled = call  # its states have been published
         call.session.arrival = self
 
@@ -136,7 +126,7 @@ def arrived(
     `mode` has the fields of a `Mode`.
     """
     with without_subclass():
-        forms: list[Form] = []
+        forms = []
         for x in tensors:
             info = x._info
             forms.append((x.dtype, x.shape, x.device, info.names, info.rate, info.meta))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, cast
 
@@ -151,14 +151,15 @@ def unpad(padded: Tensor, info: Info) -> Tensor:
 def unpadding(info: Info, shape: Sequence[int], plain: bool = False) -> Callable[[Tensor], Tensor]:
     """Return what gives the frames of padded tensors of this shape, of which the same is known, as torch's own.
 
-    It is called where torch asks no subclass. With `plain` nothing but the values counts: no gradient, and no mode that sees how they are taken.
+    It is called where torch asks no subclass. With `plain` nothing but the values counts: no gradient, and no mode
+    that sees how they are taken.
     """
     layout, width, n = layout_of(info.names), info.width_of(shape), len(info.meta)
     lengths = None if info.is_full(width) else info.meta.lengths
     if plain and n == 1 and lengths is None and layout.n_roles:
         axes = (layout.order or range(len(shape)))[layout.n_roles - 1 :]  # the last of B and L, and features
         pick = _picking(axes)
-        sizes = pick(shape)
+        sizes = pick(tuple(shape))
         return lambda padded: padded.as_strided(sizes, pick(padded.stride()))
 
     def frames(padded: Tensor) -> Tensor:
@@ -191,7 +192,10 @@ def padding(
     if width is None:
         width = meta.max_length if framed else 1
     full = info.is_full(width)
-    fill = partial(_fill, framed)
+
+    def fill(value: Tensor) -> float:
+        return 0.0 if framed or not value.is_floating_point() else torch.nan
+
     if plain and layout.n_roles and (full or not meta.max_length):
         roles = (n, width) if layout.n_roles == 2 else (n * width,)
         order = layout.back or range(layout.n_roles + len(features))
@@ -217,11 +221,6 @@ def padding(
         return grid if layout.back is None else grid.permute(layout.back)
 
     return padded
-
-
-def _fill(framed: bool, value: Tensor) -> float:
-    """Return what stands behind the frames of rows, or, where these have no L, in place of one."""
-    return 0.0 if framed or not value.is_floating_point() else torch.nan
 
 
 def mask_of(info: Info, shape: Sequence[int], device: torch.device) -> Tensor:

@@ -23,7 +23,6 @@ from ..tensor.stream_tensor import SHELL
 from .groups import Cut, Exit
 from .kept import Versions
 
-
 _AS_OUTPUT, _VALUE = methodcaller("as_output"), attrgetter("value")
 
 
@@ -42,7 +41,7 @@ class TorchOutputs(Outputs):
     versions: AbstractSet[Versions] = frozenset()
 
     def parts(self, x: Any) -> tuple[Any, ...] | None:
-        inner = x._inner if type(x) is SHELL else x
+        inner = getattr(x, "_inner", None) if type(x) is SHELL else x
         if type(inner) is not Native:
             if isinstance(x, StreamTensor):
                 inner = self.forward.unwrap(x)  # which refuses what is no stream

@@ -43,7 +43,8 @@ class _KnownWay:
 
     def __init__(self, step: Step) -> None:
         self._step, self._ways = step, dict[Any, Callable[..., Tensor]]()
-        self._memory, self._matrix = 0, None  # of the weight, as the last product took it
+        self._memory: Any = None  # the weight's, of which the last product took the matrix
+        self._matrix: Any = None
 
     def __call__(self, frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         way = self._ways.get(frames.shape)
@@ -61,11 +62,10 @@ class _KnownWay:
 
     def of_windows(self, windows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return the products with windows ``(all rows' windows, channels * taps)``, as `F.linear` gives them."""
-        memory = weight.data_ptr() if weight.is_contiguous() else 0
-        if memory != self._memory or not memory:  # while the matrix, a view, is kept nothing else stands there
+        memory = weight.data_ptr() if weight.is_contiguous() else None
+        if memory is None or memory != self._memory:  # nothing else stands there while the view is kept
             self._memory, self._matrix = memory, weight.flatten(1).t()
-        matrix: Any = self._matrix
-        return windows.mm(matrix) if bias is None else torch.addmm(bias, windows, matrix)
+        return windows.mm(self._matrix) if bias is None else torch.addmm(bias, windows, self._matrix)
 
 
 @windowed("conv1d", numbers=True, repeats=repeats_by_zeros, alone=_one_tap, sees=_sees_spans)
