@@ -59,7 +59,6 @@ _IGNORED = "__jit_ignored_attributes__"
 
 runs_forward(private.runs_modules)
 
-
 _DTYPE = attrgetter("dtype")
 
 
@@ -197,8 +196,8 @@ class TorchPatch(Patch):
     @passes_on
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Take a call of the module from torch."""
-        of_streams = len(args) == 1 and isinstance(args[0], StreamTensor)
-        if not of_streams and torch.compiler.is_compiling() and not _streams(args, kwargs):
+        streams = len(args) == 1 and isinstance(args[0], StreamTensor)
+        if not streams and torch.compiler.is_compiling() and not _streams(args, kwargs):  # which can't be compiled
             return self.module._call_impl(*args, **kwargs)
         module, caller = self.module, sys._getframe(1)
         if caller.f_code.co_name == _CALLER and (found := caller.f_locals.get("self")) is not module:
