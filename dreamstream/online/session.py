@@ -278,7 +278,8 @@ class Session:
             raise StreamMismatchError(
                 f"the inputs' number or rates changed while streams are live: {self.rates} before, {rates} now"
             )
-        counts = _core.input_counts([None if s is None else s.frames for s in states], lengths, meta.eos)
+        before = np.array([[0] * len(rates) if s is None else s.frames for s in states], np.int64)
+        counts = _core.input_counts(before.reshape(len(ids), len(rates)).T, lengths, meta.eos)
         self.require_together(rates[:moving], counts, ids)
         call = kind(self, meta, rates, counts, states, [] if fresh else self.script, fresh, names)
         call.moving = moving

@@ -87,7 +87,7 @@ class Arrival:
 
     def next(self, last: TorchCall) -> TorchCall:
         """Begin a call that follows the last one."""
-        counts = _core.input_counts(last.input_counts, self._lengths, self.meta.eos)
+        counts = _core.input_counts(last.input_counts[:, :, 2], self._lengths, self.meta.eos)
         last.session.require_together(last.rates, counts, last.ids)
         return last.following(None if self.mode.taped else self, counts)
 
