@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import lru_cache, partial
-from operator import attrgetter
 from types import FunctionType
 from typing import Any
 
@@ -58,8 +57,6 @@ _CALLED, _CALLER = "_compiled_call_impl", "_wrapped_call_impl"
 _IGNORED = "__jit_ignored_attributes__"
 
 runs_forward(private.runs_modules)
-
-_DTYPE = attrgetter("dtype")
 
 
 class Ignored(list[str]):
@@ -424,7 +421,7 @@ class TorchPatch(Patch):
             self._versions = Versions(list(learned), list(learned.values()))
             self._is_single = {d for d in self._types if d.is_floating_point} == {torch.float32}
             session.know(self._named)
-        now = list(map(_DTYPE, self._named))
+        now = [t.dtype for t in self._named]
         if now != self._types:
             before, after = next((a, b) for a, b in zip(self._types, now) if a != b)
             raise ModeError(

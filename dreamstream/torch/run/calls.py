@@ -308,8 +308,7 @@ class TorchCall(Call):
             numbers = numbers and isinstance(step.first[0], int)
             if not (numbers and SteadyWindows.are_repeated(plan.kernel, step, weights, kept, moves)):
                 return None
-            whole, way = same(made[:, 2] - made[:, 0]), (plan.kernel, step, weights, kept)
-            return SteadyWindows(*way, rows=len(made), whole=whole, lines_up=lines_up).repeat
+            return SteadyWindows(plan.kernel, step, weights, kept, made, lines_up).repeat
         begins = self.gathered.some_fresh or (made[:, 0] == 0).any()
         if not plan.carries or begins or (any(step.n[1:]) and not plan.kernel.all_outputs):
             return None
@@ -486,7 +485,7 @@ class Plan:
         looks_at_one = one_value and len(leg.lines) == 1 and not self.framewise and self.kernel.carries is None
         #: Whether its outputs have the counts of any of its inputs.
         self.follows = bool(op.same_counts) and not looks
-        #: In evaluation and for training, by keys of columns: `steady`'s, or None where it handed its input on.
+        #: In evaluation and for training, by keys of columns: a `Repeat`, or None where it handed its input on.
         self.done: tuple[dict[bytes, Any], dict[bytes, Any]] = ({}, {})
         moves_one = self.shift is not None and len(leg.lines) == 1 and not leg.lines[0].static
         onwards, takes_all = self.kernel.onwards, self.kernel.all_outputs and not leg.lines[0].static

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ... import _core
-from ..tensor.padding import Ints, as_rows, flat, to_device
+from ..tensor.padding import Ints, as_rows, flat, same, to_device
 from .kernels import Kernel, Step
 from .windows import Columns
 
@@ -39,34 +39,24 @@ class SteadyWindows:
     kept : tuple of int
         The position of the first frame that was kept, how many were kept, are kept now, and are new: -1 where rows
         differ in that.
-    rows : int
-        How many streams are in the call.
-    whole : bool
-        Whether equally many frames are made of all rows.
+    made : (rows, 4) int64
+        The counts of the output.
     lines_up : bool
         Whether rows that stand elsewhere are one window each of the same columns.
     """
 
     def __init__(
-        self,
-        kernel: Kernel,
-        step: Step,
-        weights: Sequence[Any],
-        kept: tuple[int, int, int, int],
-        *,
-        rows: int,
-        whole: bool,
-        lines_up: bool,
+        self, kernel: Kernel, step: Step, weights: Sequence[Any], kept: Sequence[int], made: Any, lines_up: bool
     ) -> None:
         assert kernel.sees is not None
         step = replace(step)  # which others fill anew
         begin, n, fill, compute = kernel.sees(step, weights)
         first, back, tail, new = kept
-        offset = begin - first
+        offset, rows = begin - first, len(made)
         self._kept, self._seen = (back, tail, new), (offset, n, fill)
         self._compute: Any = compute
         self._rows, self._made, self._rank = rows, step.n[0], 1 + len(step.features[0])
-        self._whole, self._lines_up = whole and new >= 0, lines_up
+        self._whole, self._lines_up = new >= 0 and same(made[:, 2] - made[:, 0]), lines_up
         #: Taps, stride and dilation of windows that are laid side by side for ``compute.of_windows``, or None.
         self._laid = compute.windows(rows, weights) if hasattr(compute, "windows") else None
         there = offset >= 0 and (fill == 0.0 if new < 0 else offset + n <= back + new)
