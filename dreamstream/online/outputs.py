@@ -98,15 +98,17 @@ class Outputs:
             leaves = iter(seen)
             out = [x if parts is None else next(leaves) for x, parts in zip(found, of_streams)]
         else:
-            out = [x if parts is None else self._now(parts) for x, parts in zip(found, of_streams)]
+            out = list(map(self._now, found, of_streams))
             if after is not None and self._group is not None:
                 after = Groups((*after.groups, self._group))
         if after is not None and (after.groups or self._call.session.groups.groups):
             self._call.also = ((self._call.session.joined, after),)
         return out
 
-    def _now(self, parts: tuple[Any, ...]) -> Any:
-        """Return this call's frames of an output."""
+    def _now(self, x: Any, parts: tuple[Any, ...] | None) -> Any:
+        """Return this call's frames of an output, and what is no stream as it is."""
+        if parts is None:
+            return x
         values = list(map(self.frames, parts))
         if self._group is not None:
             values = [self.guarded(v, self._group) for v in values]

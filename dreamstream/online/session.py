@@ -279,7 +279,7 @@ class Session:
                 f"the inputs' number or rates changed while streams are live: {self.rates} before, {rates} now"
             )
         before = np.array([[0] * len(rates) if s is None else s.frames for s in states], np.int64)
-        counts = _core.input_counts(before.reshape(len(ids), len(rates)).T, lengths, meta.eos)
+        counts = _core.input_counts(before.reshape(-1, len(rates)).T, lengths, meta.eos)
         self.require_together(rates[:moving], counts, ids)
         call = kind(self, meta, rates, counts, states, [] if fresh else self.script, fresh, names)
         call.moving = moving
@@ -397,7 +397,7 @@ class Call(Replayed):
         self.ended = meta.eos
         self.rates = rates
         self.input_counts = counts  # (inputs, rows, 4)
-        self._old: Sequence[StreamState | None] | None = states
+        self.old = states
         self.script = script
         self.fresh = fresh
         self.courses: dict[int, Any] | None = session.courses
@@ -414,13 +414,6 @@ class Call(Replayed):
         self.once: list[Sequence[Any]] = []  # per row their values
         self.done = Slot(False)
         self.fail_at: int | None = None
-
-    @property
-    def old(self) -> Sequence[StreamState | None]:
-        """The rows' states before the call."""
-        if self._old is None:
-            self._old = list(map(self.session.state_of, self.ids))
-        return self._old
 
     @property
     def frames_before(self) -> Any:

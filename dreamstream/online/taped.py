@@ -267,10 +267,10 @@ class NativeOutputs(Outputs):
             raise StreamMismatchError("the forward returned a tensor of another call")
         return (x,)
 
-    def _now(self, parts: tuple[Any, ...]) -> Any:
+    def _now(self, x: Any, parts: tuple[Any, ...] | None) -> Any:
+        if parts is None or self._group is not None or parts[0].edge.made is not None:
+            return super()._now(x, parts)
         (inner,) = parts
-        if self._group is not None or inner.edge.made is not None:
-            return super()._now(parts)
         return _outside(inner, inner.value, inner.meta, inner.starts)  # nothing of it is on a tape
 
     def frames(self, part: Any) -> Tensor:

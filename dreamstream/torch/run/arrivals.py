@@ -105,7 +105,8 @@ class Arrival:
         ):
             return
         if call.keeps_tape:  # the states before it need not stay
-            call.gathered, call._old = call.written, None
+            call.gathered = call.written
+            vars(call).pop("old", None)
         self.last = self._settled = call  # its states have been published
         call.session.arrival = self
 

@@ -163,7 +163,7 @@ class TorchCall(Call):
             session.table = Table(device)
         self.store = session.table
         self.some_end = True in self.ended.tolist()
-        self._prepared = {**vars(self), "_old": None}
+        self._prepared = {name: value for name, value in vars(self).items() if name != "old"}
 
     def following(self, follows: Any, counts: Any) -> TorchCall:
         """Return the call that goes on with this one's streams, and brings the like of this one."""
@@ -196,6 +196,11 @@ class TorchCall(Call):
         self.index = self.written.index
         #: The rows of `store` with the states before the call, None where they are elsewhere (see `Table`).
         self.old_rows = before.run_in(self.store)
+
+    @cached_property
+    def old(self) -> Sequence[Any]:  # type: ignore[override]
+        """The rows' states before the call, where it has not got them."""
+        return list(map(self.session.state_of, self.ids))
 
     @cached_property
     def alike(self) -> bool:

@@ -54,9 +54,9 @@ class TorchOutputs(Outputs):
             raise StreamMismatchError("the forward returned a tensor of another call")
         return tuple(map(_AS_OUTPUT, parts))
 
-    def _now(self, parts: tuple[Any, ...]) -> Any:
-        if self._groups is not None or self.versions:
-            return super()._now(parts)
+    def _now(self, x: Any, parts: tuple[Any, ...] | None) -> Any:
+        if parts is None or self._groups is not None or self.versions:
+            return super()._now(x, parts)
         return self.outside(parts, list(map(_VALUE, parts)))
 
     def frames(self, part: Any) -> Any:
