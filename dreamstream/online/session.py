@@ -40,6 +40,7 @@ from .given import Given, Kind, Static, take_given
 from .groups import Groups
 from .homes import homes_of
 from .segments import StreamState, flatten
+from .slots import Slot, Transaction
 
 C = TypeVar("C", bound="Call")
 
@@ -50,38 +51,6 @@ LEAST_VERSIONED = 1 << 15
 
 Key = tuple[Any, ...]
 """What an operation was: its name, attributes, weights and the lineage of its inputs."""
-
-
-class _Transaction:
-    """Becomes true by one assignment when a call has succeeded."""
-
-    __slots__ = ("committed",)
-
-    def __init__(self) -> None:
-        self.committed = False
-
-
-class Slot:
-    """What is known before a call and after it, of a stream or of all; which holds, the transaction says."""
-
-    __slots__ = ("content",)
-
-    def __init__(self, first: Any = None) -> None:
-        self.content: tuple[_Transaction | None, Any, Any] = (None, None, first)
-
-    def current(self) -> Any:
-        transaction, new, old = self.content
-        return new if transaction is not None and transaction.committed else old
-
-    def prepare(self, transaction: _Transaction, new: Any) -> None:
-        self.content = (transaction, new, self.current())
-
-    def settle(self) -> bool:
-        """Let go of what no longer holds; return whether anything does."""
-        transaction, new, old = self.content
-        state = new if transaction is not None and transaction.committed else old
-        self.content = (None, None, state)
-        return state is not None
 
 
 class Session:
@@ -186,7 +155,7 @@ class Session:
             self.arrival.settle()
         if self._dirty:
             self._tidy()
-        transaction, self.arrival = _Transaction(), None
+        transaction, self.arrival = Transaction(), None
         self._dirty = True
         for stream_id, new in states.items():
             slot = self._slots.get(stream_id)

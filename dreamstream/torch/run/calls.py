@@ -21,7 +21,8 @@ from ...array.dtypes import name_of, nominal
 from ...array.library import Library
 from ...array.stream_tensor import StreamTensor as Native
 from ...online.given import Given
-from ...online.session import Call, Session, Slot
+from ...online.session import Call, Session
+from ...online.slots import Slot
 from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
 from ..forward.constants import NARROW, Constant, constant_of, dtype_of
