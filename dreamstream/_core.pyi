@@ -504,12 +504,12 @@ def finds(places: list[dict[str, Any]], names: list[str], values: list[Any], ver
     """Return whether dictionaries hold these very objects, each under its name, None standing for nothing."""
 
 def input_counts(
-    frames: list[Any], lengths: Sequence[NDArray[np.int64]], ended: NDArray[np.bool_], /
+    frames: NDArray[np.int64], lengths: Sequence[NDArray[np.int64]], ended: NDArray[np.bool_], /
 ) -> NDArray[np.int64]:
     """Return the counts ``(inputs, rows, 4)`` of a call's inputs, known and total before and now.
 
-    `frames` has those that each row had of every input, or None where it starts, `lengths` the new ones. A total
-    is -1 until the stream begins, with its first frame of any input or with its end.
+    `frames` ``(inputs, rows)`` has those that there were of every input, `lengths` the new ones. A total is -1
+    until the stream begins, with its first frame of any input or with its end.
     """
 
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:

@@ -1,21 +1,6 @@
 /* _core.input_counts: the counts of a call's inputs, of the frames that came before and of those that come now. */
 #include "python/op.h"
 
-/* Adds the frames of a row, a sequence of one number per input or None, to what is known before; false with an
- * exception. */
-static bool read_before(PyObject *row, ds_counts *counts, Py_ssize_t n_rows, Py_ssize_t n_inputs)
-{
-    if (row == Py_None)
-        return true;
-    PyObject *frames = PySequence_Fast(row, "frames must be sequences");
-    if (frames && PySequence_Fast_GET_SIZE(frames) != n_inputs)
-        PyErr_Format(PyExc_ValueError, "expected frames of %zd inputs", n_inputs);
-    for (Py_ssize_t i = 0; !PyErr_Occurred() && i < n_inputs; i++)
-        counts[i * n_rows].before.known = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(frames, i));
-    Py_XDECREF(frames);
-    return !PyErr_Occurred();
-}
-
 /* Makes counts of what is known before, lengths and ends. A stream begins with its first frame, of whatever input, or
  * its end; until then it has no total. */
 static void count_row(ds_counts *counts, Py_ssize_t n_rows, const int64_t *const *lengths,
@@ -36,38 +21,54 @@ static void count_row(ds_counts *counts, Py_ssize_t n_rows, const int64_t *const
     }
 }
 
-/* input_counts(frames, lengths, ended): (inputs, rows, 4), of a list with the frames that each row had of every input,
- * None where it starts, and of one array of new frames per input. */
+/* A C-contiguous array of this many integers; new reference, NULL with an exception. */
+static PyObject *integers(PyObject *given, npy_intp size)
+{
+    PyObject *array = PyArray_FROM_OTF(given, NPY_INT64, NPY_ARRAY_CARRAY_RO);
+    if (array && PyArray_SIZE((PyArrayObject *)array) != size) {
+        PyErr_Format(PyExc_ValueError, "input_counts: expected %zd numbers", (Py_ssize_t)size);
+        Py_CLEAR(array);
+    }
+    return array;
+}
+
+/* input_counts(frames, lengths, ended): (inputs, rows, 4), of the frames that rows had of every input, (inputs, rows),
+ * and of one array of new frames per input. */
 PyObject *ds_input_counts(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     ds_module *m = PyModule_GetState(module);
-    if (n_args != 3 || !PyList_Check(args[0]) || !PySequence_Check(args[1]))
+    if (n_args != 3 || !PyArray_Check(args[0]) || PyArray_NDIM((PyArrayObject *)args[0]) != 2 ||
+        !PySequence_Check(args[1]))
         return PyErr_Format(PyExc_TypeError, "input_counts(frames, lengths, ended)");
-    const Py_ssize_t n_rows = PyList_GET_SIZE(args[0]), n_inputs = PySequence_Size(args[1]);
+    const Py_ssize_t n_rows = PyArray_DIM((PyArrayObject *)args[0], 1);
+    const Py_ssize_t n_inputs = PySequence_Size(args[1]);
     if (n_inputs < 0 || n_inputs > DS_MAX_INPUTS)
         return n_inputs < 0 ? NULL : PyErr_Format(PyExc_ValueError, "too many inputs");
     const bool *ended = ds_parse_ended(m, args[2], n_rows);
     if (!ended)
         return NULL;
-    PyObject *arrays[DS_MAX_INPUTS] = {NULL};
+    PyObject *arrays[DS_MAX_INPUTS] = {NULL}, *before = integers(args[0], n_rows * n_inputs);
     const int64_t *lengths[DS_MAX_INPUTS];
     npy_intp shape[] = {n_inputs, n_rows, 4};
-    PyObject *out = PyArray_ZEROS(3, shape, NPY_INT64, 0);
+    PyObject *out = before ? PyArray_ZEROS(3, shape, NPY_INT64, 0) : NULL;
     for (Py_ssize_t i = 0; out && !PyErr_Occurred() && i < n_inputs; i++) {
         PyObject *item = PySequence_GetItem(args[1], i);
-        arrays[i] = item ? PyArray_FROM_OTF(item, NPY_INT64, NPY_ARRAY_CARRAY_RO) : NULL;
+        arrays[i] = item ? integers(item, n_rows) : NULL;
         Py_XDECREF(item);
-        if (arrays[i] && PyArray_SIZE((PyArrayObject *)arrays[i]) != n_rows)
-            PyErr_Format(PyExc_ValueError, "expected one length for each of %zd rows", n_rows);
-        else if (arrays[i])
+        if (arrays[i])
             lengths[i] = PyArray_DATA((PyArrayObject *)arrays[i]);
     }
-    ds_counts *counts = out ? PyArray_DATA((PyArrayObject *)out) : NULL;
-    for (Py_ssize_t r = 0; counts && !PyErr_Occurred() && r < n_rows; r++)
-        if (read_before(PyList_GET_ITEM(args[0], r), counts + r, n_rows, n_inputs))
+    if (out && !PyErr_Occurred()) {
+        ds_counts *counts = PyArray_DATA((PyArrayObject *)out);
+        const int64_t *known = PyArray_DATA((PyArrayObject *)before);
+        for (Py_ssize_t i = 0; i < n_rows * n_inputs; i++)
+            counts[i].before.known = known[i];
+        for (Py_ssize_t r = 0; r < n_rows; r++)
             count_row(counts, n_rows, lengths, n_inputs, r, ended[r]);
+    }
     for (Py_ssize_t i = 0; i < n_inputs; i++)
         Py_XDECREF(arrays[i]);
+    Py_XDECREF(before);
     if (PyErr_Occurred())
         Py_CLEAR(out);
     return out;

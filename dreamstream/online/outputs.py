@@ -45,16 +45,12 @@ class Outputs:
             self._groups = groups.without(call.ids)
 
     # ---------------------------------------------------------------- what a front end says
-    def inner(self, x: Any) -> Any:
-        """Return the native stream that an output is, which must be of this call; None of all else.
+    def parts(self, x: Any) -> tuple[Any, ...] | None:
+        """Return the native streams that an output consists of, which must be of this call; None of all else.
 
-        Lengths become streams.
+        These are two of a complex one, its parts. Lengths become streams.
         """
         raise NotImplementedError
-
-    def parts(self, inner: Any) -> tuple[Any, ...]:
-        """Return the real streams that an output consists of."""
-        return (inner,)
 
     def frames(self, part: Any) -> Any:
         """Return a stream's frames, on the tape."""
@@ -77,7 +73,7 @@ class Outputs:
         none = frames.detach()[:0]
         return none.requires_grad_() if frames.requires_grad else none
 
-    def outside(self, inner: Any, values: Sequence[Any], meta: Any = None, starts: Any = None) -> Any:
+    def outside(self, parts: Any, values: Sequence[Any], meta: Any = None, starts: Any = None) -> Any:
         """Return frames as a tensor outside forwards, with the dimensions that the forward gave it.
 
         They are this call's of its rows, if not of those of `meta`, each beginning at its entry of `starts`.
@@ -95,38 +91,37 @@ class Outputs:
 
     def given(self, found: Sequence[Any]) -> list[Any]:
         """Return what a forward returned as its caller sees it; the call then publishes the groups."""
-        inner = list(map(self.inner, found))
+        of_streams = list(map(self.parts, found))
         after = self._groups
         if self._holds:
-            after, seen = self._whole([i for i in inner if i is not None])
+            after, seen = self._whole([parts for parts in of_streams if parts is not None])
             leaves = iter(seen)
-            out = [x if i is None else next(leaves) for x, i in zip(found, inner)]
+            out = [x if parts is None else next(leaves) for x, parts in zip(found, of_streams)]
         else:
-            out = list(map(self._now, found, inner))
+            out = list(map(self._now, found, of_streams))
             if after is not None and self._group is not None:
                 after = Groups((*after.groups, self._group))
         if after is not None and (after.groups or self._call.session.groups.groups):
             self._call.also = ((self._call.session.joined, after),)
         return out
 
-    def _now(self, x: Any, inner: Any) -> Any:
+    def _now(self, x: Any, parts: tuple[Any, ...] | None) -> Any:
         """Return this call's frames of an output, and what is no stream as it is."""
-        if inner is None:
+        if parts is None:
             return x
-        parts = self.parts(inner)
         values = list(map(self.frames, parts))
         if self._group is not None:
             values = [self.guarded(v, self._group) for v in values]
         elif self._groups is not None and any(s is not None for s in self._call.old):
             values = list(map(self.cut_off, values))
-        return self.outside(inner, values)
+        return self.outside(parts, values)
 
-    def _whole(self, inner: Sequence[Any]) -> tuple[Groups, list[Any]]:
+    def _whole(self, outputs: Sequence[tuple[Any, ...]]) -> tuple[Groups, list[Any]]:
         """Hold the frames back; return those of the files whose groups have ended."""
         assert self._groups is not None and self._group is not None
-        parts = [Part(self.frames(p), p.meta.lengths) for i in inner for p in self.parts(i)]
-        own = self._group.holding(HeldBack(tuple(self._call.ids), tuple(parts)))
-        groups = (*self._groups.groups, own)
+        parts = [Part(self.frames(p), p.meta.lengths) for own in outputs for p in own]
+        group = self._group.holding(HeldBack(tuple(self._call.ids), tuple(parts)))
+        groups = (*self._groups.groups, group)
         ended = [g for g in groups if not g.live]
         if ended:
             ids, whole = delivered(ended, len(parts), self.join)
@@ -134,10 +129,10 @@ class Outputs:
             ids, whole = [], [Part(self.nothing(p.frames), p.lengths[:0]) for p in parts]
         left = iter(whole)
         out = []
-        for i in inner:
-            own_parts = [next(left) for _ in self.parts(i)]
+        for own in outputs:
+            own_parts = [next(left) for _ in own]
             meta = StreamMetadata(ids, True, True, own_parts[0].lengths)
-            out.append(self.outside(i, [p.frames for p in own_parts], meta, (0,) * len(ids)))
+            out.append(self.outside(own, [p.frames for p in own_parts], meta, (0,) * len(ids)))
         return Groups(g for g in groups if g.live), out
 
 

@@ -40,6 +40,7 @@ from .given import Given, Kind, Static, take_given
 from .groups import Groups
 from .homes import homes_of
 from .segments import StreamState, flatten
+from .slots import Slot, Transaction
 
 C = TypeVar("C", bound="Call")
 
@@ -50,38 +51,6 @@ LEAST_VERSIONED = 1 << 15
 
 Key = tuple[Any, ...]
 """What an operation was: its name, attributes, weights and the lineage of its inputs."""
-
-
-class _Transaction:
-    """Becomes true by one assignment when a call has succeeded."""
-
-    __slots__ = ("committed",)
-
-    def __init__(self) -> None:
-        self.committed = False
-
-
-class Slot:
-    """What is known before a call and after it, of a stream or of all; which holds, the transaction says."""
-
-    __slots__ = ("content",)
-
-    def __init__(self, first: Any = None) -> None:
-        self.content: tuple[_Transaction | None, Any, Any] = (None, None, first)
-
-    def current(self) -> Any:
-        transaction, new, old = self.content
-        return new if transaction is not None and transaction.committed else old
-
-    def prepare(self, transaction: _Transaction, new: Any) -> None:
-        self.content = (transaction, new, self.current())
-
-    def settle(self) -> bool:
-        """Let go of what no longer holds; return whether anything does."""
-        transaction, new, old = self.content
-        state = new if transaction is not None and transaction.committed else old
-        self.content = (None, None, state)
-        return state is not None
 
 
 class Session:
@@ -170,6 +139,8 @@ class Session:
 
     def state_of(self, stream_id: str) -> StreamState | None:
         """Return a stream's state, or None."""
+        if self.arrival is not None:
+            self.arrival.settle()
         slot = self._slots.get(stream_id)
         return None if slot is None else slot.current()
 
@@ -180,9 +151,11 @@ class Session:
         One assignment does it. What is interrupted before it leaves no trace but dead entries, and what
         is interrupted after it, entries of ended streams; the next call takes them out.
         """
+        if self.arrival is not None:
+            self.arrival.settle()
         if self._dirty:
             self._tidy()
-        transaction, self.arrival = _Transaction(), None
+        transaction, self.arrival = Transaction(), None
         self._dirty = True
         for stream_id, new in states.items():
             slot = self._slots.get(stream_id)
@@ -198,6 +171,11 @@ class Session:
         for slot, _ in also:
             slot.settle()
         self._settle(states)
+
+    def settle(self, states: Mapping[str, StreamState]) -> None:
+        """Let live streams have these states, which hold already; see `Call.follows`."""
+        for stream_id, state in states.items():
+            self._slots[stream_id].content = (None, None, state)
 
     def _settle(self, ids: Iterable[str]) -> None:
         for i in ids:
@@ -269,7 +247,8 @@ class Session:
             raise StreamMismatchError(
                 f"the inputs' number or rates changed while streams are live: {self.rates} before, {rates} now"
             )
-        counts = _core.input_counts([None if s is None else s.frames for s in states], lengths, meta.eos)
+        before = np.array([[0] * len(rates) if s is None else s.frames for s in states], np.int64)
+        counts = _core.input_counts(before.reshape(-1, len(rates)).T, lengths, meta.eos)
         self.require_together(rates[:moving], counts, ids)
         call = kind(self, meta, rates, counts, states, [] if fresh else self.script, fresh, names)
         call.moving = moving
@@ -287,8 +266,8 @@ class Session:
                 "the inputs are further apart than the skew allows", [i for i, f in zip(ids, fits) if not f]
             )
 
-    def commit(self, call: Call) -> Mapping[str, StreamState | None]:
-        """Publish a call's states, and return them: the last assignment but the tidying up does it."""
+    def commit(self, call: Call) -> None:
+        """Publish a call's states: the last assignment but the tidying up does it."""
         if call.n_done != len(call.script):
             raise ModeError(
                 f"the forward ran {call.n_done} streaming operations, but {len(call.script)} while these "
@@ -297,6 +276,14 @@ class Session:
         if call.guard is not None:
             raise call.guard.left()
         call.over = True
+        if call.follows is not None and call.keys is None and not call.also:
+            call.follows.last = call
+        else:
+            self._publish(call)
+        for change in call.afterwards:
+            change()
+
+    def _publish(self, call: Call) -> None:
         states = call.states()
         sources = list(zip(*call.left)) if call.left else [()] * len(call.ids)
         new: dict[str, StreamState | None] = {}
@@ -310,9 +297,6 @@ class Session:
         if call.keys is not None:
             self.draws.started([i for i, s in zip(call.ids, call.old) if s is None or s.key is None])
         self.publish(new, (*call.also, (call.done, True)))
-        for change in call.afterwards:
-            change()
-        return new
 
     # ---------------------------------------------------------------- bytes and copies
     def to_parts(self, states: Any) -> list[bytes | None]:
@@ -357,6 +341,8 @@ class Call(Replayed):
     _drawn = 0, 0  # the place of the last that drew, and how many did so there
     kinds: Sequence[Kind] = ()
     also: Sequence[tuple[Slot, Any]] = ()  #: What else its commit publishes.
+    #: What has the call before, whose `last` this one becomes: its states are then made when they are asked for.
+    follows: Any = None
 
     def __init__(
         self,
@@ -442,7 +428,7 @@ class Call(Replayed):
     @property
     def committed(self) -> bool:
         """Whether its states hold."""
-        return bool(self.done.current())
+        return bool(self.done.current()) or (self.follows is not None and self.follows.last is self)
 
     def misuse(self, message: str, rest: str | None = None) -> Exception:
         """Return the exception for a use that streams can't have."""

@@ -259,21 +259,18 @@ class _Exit(autograd.Record):
 class NativeOutputs(Outputs):
     """What one call does with its outputs."""
 
-    def inner(self, x: Any) -> Any:
-        """Return the native stream that an output is, which must be of this call; None of all else.
-
-        Lengths become streams.
-        """
+    def parts(self, x: Any) -> tuple[Any, ...] | None:
         x = measured(x)
         if not isinstance(x, StreamTensor):
             return None
         if x.edge is None or x.edge.entry is not self._call:
             raise StreamMismatchError("the forward returned a tensor of another call")
-        return x
+        return (x,)
 
-    def _now(self, x: Any, inner: Any) -> Any:
-        if inner is None or self._group is not None or inner.edge.made is not None:
-            return super()._now(x, inner)
+    def _now(self, x: Any, parts: tuple[Any, ...] | None) -> Any:
+        if parts is None or self._group is not None or parts[0].edge.made is not None:
+            return super()._now(x, parts)
+        (inner,) = parts
         return _outside(inner, inner.value, inner.meta, inner.starts)  # nothing of it is on a tape
 
     def frames(self, part: Any) -> Tensor:
@@ -292,9 +289,9 @@ class NativeOutputs(Outputs):
         out = frames[0] if len(frames) == 1 else cat(list(frames), 0)
         return out if order is None else out.index_select(0, Tensor(order))
 
-    def outside(self, inner: Any, values: Sequence[Any], meta: Any = None, starts: Any = None) -> StreamTensor:
+    def outside(self, parts: Any, values: Sequence[Any], meta: Any = None, starts: Any = None) -> StreamTensor:
         """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""
-        (frames,) = values
+        ((inner,), (frames,)) = parts, values
         if meta is None:
             meta, starts = inner.meta, inner.starts
         made = _outside(inner, frames.numpy(), meta, starts)

@@ -28,6 +28,7 @@ from ..online.handle import VALUES, VARIANTS, Patch
 from ..online.patch import PatchesItself
 from ..online.registered import registered_for
 from ..online.tracer import TRACER
+from ..stream.tree import leaves, map_leaves
 from ..stream.where import offline_error, passes_on, raise_explained, runs_forward
 from . import private
 from .forward import gathering  # noqa: F401  (functions that forwards' copies call)
@@ -42,8 +43,8 @@ from .forward.running import current, running
 from .outside.attention import DeclaredContext
 from .private import pytree
 from .run import declared as _declared  # noqa: F401  (operators declared in Python take torch tensors)
-from .run.arrivals import Arrival
-from .run.calls import Mode, TorchGiven, TorchSession
+from .run.arrivals import arrived
+from .run.calls import TorchGiven, TorchSession
 from .tensor import StreamTensor
 from .tensor.padding import unpad
 from .tensor.stream_tensor import SHELL
@@ -192,8 +193,8 @@ class TorchPatch(Patch):
     @passes_on
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Take a call of the module from torch."""
-        inside = len(args) == 1 and type(args[0]) is SHELL
-        if not inside and torch.compiler.is_compiling() and not _streams(args, kwargs):  # which can't be compiled
+        streams = len(args) == 1 and isinstance(args[0], StreamTensor)
+        if not streams and torch.compiler.is_compiling() and not _streams(args, kwargs):  # which can't be compiled
             return self.module._call_impl(*args, **kwargs)
         module, caller = self.module, sys._getframe(1)
         if caller.f_code.co_name == _CALLER and (found := caller.f_locals.get("self")) is not module:
@@ -252,9 +253,9 @@ class TorchPatch(Patch):
         if not tensors and not self.online_mode:
             run = module._call_impl if self.compiled is None or _within(Forward) else self.compiled
             return run(*args, **kwargs)
-        inside = [x for x in tensors if x._inner is not None]
-        if inside:
-            if len(inside) < len(tensors):
+        kinds = list(map(type, tensors))
+        if SHELL in kinds:
+            if kinds.count(SHELL) < len(kinds):
                 raise StreamMismatchError("a StreamTensor from outside meets streams inside a forward")
             return self._inside(module, args, kwargs)
         name = type(module).__name__
@@ -283,8 +284,7 @@ class TorchPatch(Patch):
             try:
                 return run_module(module, args, kwargs)
             except (RuntimeError, TypeError, AttributeError) as error:
-                refusal = _refused(forward, error)
-                if refusal is error:
+                if (refusal := _refused(forward, error)) is error:
                     raise
                 raise refusal from error
 
@@ -307,36 +307,27 @@ class TorchPatch(Patch):
             names = self._tensor_names(module, session)  # which looks at the types in every call
             recorded = torch.is_grad_enabled()
             taped, detach = module.training and recorded, self.train_variant == VARIANTS[0]
-            mode = Mode(taped, detach, not (recorded or private.is_watched()), self._is_single)
-            arrival: Arrival = session.arrival
-            if arrival is None or given or not arrival.serves(tensors, mode):
-                arrival = Arrival(tensors, mode)
-            values = arrival.frames(tensors)
-            device = self._device(module, tensors, values)
-            inputs = partial(input_names, module, args, kwargs, tensors)
-            call = arrival.call(session, values, device, lambda: names, given, inputs)
+            mode = taped, detach, not (recorded or private.is_watched()), self._is_single
+            arrival, values = arrived(None if given else session.arrival, tensors, mode)
+            self._require_device(module, tensors, values)
+            if arrival.last is not None:
+                call = arrival.next(arrival.last)
+            else:
+                inputs = partial(input_names, module, args, kwargs, tensors)
+                call = arrival.first(session, values, names, given, inputs)
             outputs = TorchOutputs(call, self.options.train_variant, module.training, taped)
             if taped:
                 self._versions = self._versions.of_now(not detach)
                 outputs.versions = call.on_tape(self._versions)
-            forward = outputs.forward = Forward(call, device)
+            forward = outputs.forward = Forward(call, call.device)
             held = forward.held = session.held = session.held or TorchHeld(module)
             held.noted = False
-            inner = {id(each): call.give(n, each, device) for n, each in enumerate(given, len(tensors))}
-            inner |= zip(map(id, tensors), arrival.inside(call, values))
-
-            def enter(x: Any) -> Any:
-                if isinstance(x, LengthsOf):
-                    return forward.loose(as_symbolic(x, inner))
-                return StreamTensor.shell(inner[id(x)]) if isinstance(x, (StreamTensor, Given)) else x
-
+            shells = dict(zip(map(id, tensors), arrival.inside(call, values)))
+            for n, each in enumerate(given, len(tensors)):
+                shells[id(each)] = StreamTensor.shell(call.give(n, each, call.device))
             try:
                 held.note(first=call.fresh)
-                if _are_flat((*args, *kwargs.values())):
-                    inside_args = tuple(map(enter, args))
-                    inside_kwargs = {name: enter(x) for name, x in kwargs.items()}
-                else:
-                    inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
+                inside_args, inside_kwargs = _entered(forward, shells, args, kwargs)
                 watched = held.watched and forward.goes_on
                 entered: Any = places_of_draws(forward) if watched else forward
                 with entered as lines:
@@ -347,14 +338,14 @@ class TorchPatch(Patch):
                     warn_of_others(type(module).__name__, lines)
                 if isinstance(result, StreamTensor):
                     (result,) = outputs.given((result,))
+                elif _is_plain(result):
+                    given_out = iter(outputs.given(leaves(result)))
+                    result = map_leaves(result, lambda _: next(given_out))
                 else:
-                    found = result
-                    rebuilt: Any = type(result)
-                    if rebuilt not in (tuple, list) or not _are_flat(result):
-                        found, structure = pytree.tree_flatten(result)
-                        rebuilt = structure.unflatten
-                    result = rebuilt(outputs.given_within(found))
-                arrival.follow(call, session.commit(call).values())
+                    found, structure = pytree.tree_flatten(result)
+                    result = structure.unflatten(outputs.given_within(found))
+                session.commit(call)
+                arrival.follow(call)
             except BaseException as error:
                 forward.leave()
                 if not call.committed:
@@ -440,17 +431,15 @@ class TorchPatch(Patch):
             )
         return self._names
 
-    def _device(self, module: Any, tensors: Sequence[Any], values: Sequence[torch.Tensor]) -> torch.device:
-        """Return the module's device, which must be the streams'."""
-        own = self._named[0].device if self._named else None
-        for x, value in zip(tensors, values):
-            if own is not None and value.device != own:
+    def _require_device(self, module: Any, tensors: Sequence[Any], values: Sequence[torch.Tensor]) -> None:
+        """Refuse streams that are on another device than the module."""
+        for x, value in zip(tensors, values if self._named else ()):
+            if value.device != (own := self._named[0].device):
                 raise StreamMismatchError(
                     f"{type(module).__name__} is on {own}, but a StreamTensor is on {value.device}; move one of "
                     "them with .to()",
                     x.ids,
                 )
-        return values[0].device if own is None else own
 
     def __getstate__(self) -> dict[str, Any]:
         own: dict[str, Any] = {
@@ -508,6 +497,24 @@ def _forward(forward: Any, module: Any, /, *args: Any, **kwargs: Any) -> Any:
     return current().watched(TRACER.of(other), module, *args, **kwargs)
 
 
+def _entered(
+    forward: Forward, shells: dict[int, StreamTensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return a call's arguments as the forward gets them; `shells` are its streams by what was given."""
+    if not kwargs and shells.keys() >= set(map(id, args)):
+        return tuple(map(shells.__getitem__, map(id, args))), kwargs
+
+    def enter(x: Any) -> Any:
+        if isinstance(x, LengthsOf):
+            return forward.loose(as_symbolic(x, {of: shell._inner for of, shell in shells.items()}))
+        return shells[id(x)] if isinstance(x, (StreamTensor, Given)) else x
+
+    if all(map(_is_plain, (*args, *kwargs.values()))):
+        return map_leaves(args, enter), map_leaves(kwargs, enter)
+    inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
+    return inside_args, inside_kwargs
+
+
 def _within(*kinds: type) -> bool:
     return any(isinstance(m, kinds) for m in private.active_modes())
 
@@ -519,15 +526,21 @@ _ATOMS = frozenset((bool, float, int, str, type(None), Static, TorchGiven))
 def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
     """Return the tensors and other values among arguments."""
     given = (*args, *kwargs.values()) if kwargs else args
-    return given if _are_flat(given) else pytree.tree_leaves((args, kwargs))
+    return leaves(given) if all(map(_is_plain, given)) else pytree.tree_leaves((args, kwargs))
 
 
-def _are_flat(items: Sequence[Any]) -> bool:
-    """Whether none of these holds others. torch's functions for what does leave cycles to the collector."""
-    return not [x for x in items if not (isinstance(x, torch.Tensor) or type(x) in _ATOMS)]
+def _is_plain(x: Any) -> bool:
+    """Whether nothing but tuples and lists holds others in a value.
+
+    torch's functions for all else take long, and leave cycles to the collector.
+    """
+    kind = type(x)
+    return all(map(_is_plain, x)) if kind in (tuple, list) else kind in _ATOMS or isinstance(x, torch.Tensor)
 
 
 def _streams(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[StreamTensor]:
+    if len(args) == 1 and not kwargs and isinstance(args[0], StreamTensor):
+        return [args[0]]
     return [x for x in _leaves(args, kwargs) if isinstance(x, StreamTensor)]
 
 

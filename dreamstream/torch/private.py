@@ -95,7 +95,7 @@ leave_innermost_mode = torch._C._pop_torch_function_stack
 n_modes: Callable[[], int] = torch._C._len_torch_function_stack
 mode_at: Callable[[int], Any] = torch._C._get_function_stack_at  # from the outermost on
 _n_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
-_transformation: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+_is_transformed: Callable[[], bool] = torch._C._are_functorch_transforms_active
 
 #: Returns what is called with tensors that are saved for a backward, or None.
 saved_tensors_hooks_on_top = torch._C._autograd._top_saved_tensors_default_hooks
@@ -128,8 +128,7 @@ def is_traced() -> bool:
 
 def is_watched() -> bool:
     """Return whether a mode, a transformation of `torch.func` or forward differentiation sees what runs."""
-    modes = n_modes() or _n_dispatch_modes()
-    return modes > 0 or forward_ad._current_level >= 0 or _transformation() is not None
+    return bool(n_modes() or _n_dispatch_modes() or forward_ad._current_level >= 0 or _is_transformed())
 
 
 #: An `assert` as a function, which models call.

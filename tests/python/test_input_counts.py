@@ -7,8 +7,7 @@ from dreamstream import _core
 
 
 def plain(frames, lengths, ended):
-    rows, out = len(ended), []
-    before = [[0] * len(lengths) if f is None else list(f) for f in frames]
+    rows, out, before = len(ended), [], frames.T
     now = [[n + int(k[r]) for n, k in zip(before[r], lengths)] for r in range(rows)]
     for i in range(len(lengths)):
         own = []
@@ -24,18 +23,21 @@ def plain(frames, lengths, ended):
 def test_counts_are_those_of_the_rule(rows, n_inputs):
     random = np.random.default_rng(rows)
     for _ in range(20):
-        frames = [None if random.random() < 0.3 else tuple(random.integers(0, 3, n_inputs)) for _ in range(rows)]
+        frames = random.integers(0, 3, (rows, n_inputs)).T * (random.random(rows) > 0.3)
         lengths = [random.integers(0, 2, rows) for _ in range(n_inputs)]
         ended = random.random(rows) < 0.3
         assert np.array_equal(_core.input_counts(frames, lengths, ended), plain(frames, lengths, ended))
 
 
+ONE = np.ones(1, np.int64)
 WRONG = {
-    "frames of another number of inputs": ([(1, 2)], [np.ones(1, np.int64)], [False]),
-    "lengths of other rows": ([(1,)], [np.ones(2, np.int64)], [False]),
-    "frames that are no numbers": ([("one",)], [np.ones(1, np.int64)], [False]),
-    "ends of other rows": ([(1,)], [np.ones(1, np.int64)], [False, True]),
-    "rows that are no list": ("a", [np.ones(1, np.int64)], [False]),
+    "frames of another number of inputs": (np.ones((2, 1), np.int64), [ONE], [False]),
+    "frames of other rows": (np.ones((1, 2), np.int64), [ONE], [False]),
+    "frames of one input without a dimension": (ONE, [ONE], [False]),
+    "frames that are no numbers": (np.array([["one"]]), [ONE], [False]),
+    "lengths of other rows": (ONE[None], [np.ones(2, np.int64)], [False]),
+    "ends of other rows": (ONE[None], [ONE], [False, True]),
+    "frames that are no array": ([(1,)], [ONE], [False]),
 }
 
 

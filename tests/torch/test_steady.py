@@ -56,15 +56,12 @@ def repeated(monkeypatch):
     """How often something was done again."""
     times = []
 
-    def counting(make):
-        def counted(*given, **how):
-            again = make(*given, **how)
-            return again and (lambda *call: times.append(1) or again(*call))
+    def counting(again):
+        return lambda *call: times.append(1) or again(*call)
 
-        return counted
-
-    for make in (made_again.steady, made_again.carrying):
-        monkeypatch.setattr(run_calls, make.__name__, counting(make))
+    carrying, windows = made_again.carrying, made_again.SteadyWindows
+    monkeypatch.setattr(windows, "repeat", counting(windows.repeat))
+    monkeypatch.setattr(run_calls, "carrying", lambda *given: counting(carrying(*given)))
     return times
 
 

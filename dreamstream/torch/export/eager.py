@@ -50,7 +50,7 @@ class EagerCall(TorchCall):
         self.keeps_tape = torch.is_grad_enabled()
         self.gathered = self.store = self  # type: ignore[assignment]
         self.index = slice(None)
-        frames = [None if starts else n for starts, n in zip(sos.tolist(), states[0].tolist())]
+        frames = np.where(self.fresh, 0, states[0].numpy().T)
         counts = _core.input_counts(frames, [n.numpy() for n in lengths], self.ended)
         self.alike = all(same(c) for each in counts for c in each.T) and same(self.ended) and same(sos.numpy())
         self.widths = [x.shape[port.dims.index("L")] for port, x in zip(module.inputs, xs)]

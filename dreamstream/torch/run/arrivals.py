@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from fractions import Fraction
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from ... import _core
 from ...array.dtypes import name_of, nominal
-from ...array.stream_tensor import StreamTensor as Native
 from ...online.given import Given
-from ...stream.metadata import StreamMetadata
+from ...online.segments import StreamState
+from ...stream.edge import Edge, Line
 from ...stream.rules import require_same_streams
 from ..forward.constants import HALF
-from ..private import without_subclass
+from ..forward.replay import REPLAY
+from ..private import without_functions, without_subclass
 from ..tensor import StreamTensor
 from ..tensor.padding import unpadding
 from .calls import Mode, TorchCall
-from .tables import Gathered
-
-
-class Form(NamedTuple):
-    """What of an input says how its frames arrive."""
-
-    dtype: torch.dtype
-    shape: torch.Size
-    device: torch.device
-    names: Any
-    rate: Fraction
-    meta: StreamMetadata
-
-
-def _forms(tensors: Sequence[StreamTensor]) -> list[Form]:
-    with without_subclass():
-        infos = [x._info for x in tensors]
-        return [Form(x.dtype, x.shape, x.device, i.names, i.rate, i.meta) for x, i in zip(tensors, infos)]
 
 
 class Arrival:
@@ -45,13 +26,15 @@ class Arrival:
 
     It serves calls that get as many frames of the same streams as the one before, in tensors of the same names,
     rates, sizes, types and device, in the same mode, where no stream begins or ends, and where nothing but such a
-    call has changed the session since (`Session.publish` forgets it). What `serves` compares is all that such a
+    call has changed the session since (`Session.publish` forgets it). What `arrived` compares is all that such a
     call need look at of its inputs. It is spared how names and sizes say where frames are, types and ids, whether
     streams are live, where their states are (two rows of a table take turns), and how outputs are made of frames.
 
     Parameters
     ----------
     tensors : sequence of StreamTensor
+    forms : list of tuple
+        What of each says how its frames arrive: type, shape, device, names, rate, what is known of its streams.
     mode : Mode
 
     Raises
@@ -60,70 +43,94 @@ class Arrival:
         Inputs of different streams.
     """
 
-    def __init__(self, tensors: Sequence[StreamTensor], mode: Mode) -> None:
-        self._forms, self._mode = _forms(tensors), mode
-        infos = [x._info for x in tensors]
+    def __init__(self, tensors: Sequence[StreamTensor], forms: list[Any], mode: Mode) -> None:
+        self.forms, self.mode = forms, mode
+        dtypes, shapes, devices, *_ = zip(*forms)
+        self._infos = infos = [x._info for x in tensors]
         self.meta = infos[0].meta
         if len(tensors) > 1:
             require_same_streams([i.meta for i in infos])
-        self._plain = mode.plain and self._forms[0].device.type == "cpu"
-        self._rates, self._restart = tuple([i.rate for i in infos]), True in [i.restart for i in infos]
+        self._plain = mode.plain and devices[0].type == "cpu"
         self._lengths = [i.meta.lengths for i in infos]
-        self._dims = [(i.dims, i.names) for i in infos]
+        #: Of which edge and value inputs are made, and how they are seen (`_core.Replay.result`).
+        self._seen = [(n, i.dims, i.names, None) for n, i in enumerate(infos)]
+        self._lines: list[Line] = []
         #: What gives each input's frames, and whether modules of float32 take these wider, which is exact.
-        self._frames = [unpadding(i, x.shape, mode.plain) for i, x in zip(infos, self._forms)]
-        self._widened = [mode.single and x.dtype in HALF for x in self._forms]
-        self._types: list[tuple[str, tuple[int, ...]]] = []
+        self._frames = [unpadding(i, shape, mode.plain) for i, shape in zip(infos, shapes)]
+        self._widened = [mode.single and dtype in HALF for dtype in dtypes]
         self._outputs: dict[Any, Any] = {}  # what makes outputs of frames; see `TorchOutputs.outside`
-        #: Behind a call that others may follow: the states that it left, and where they are.
-        self._states: list[Any] = []
-        self._places: tuple[Gathered, Gathered | None, bool] | None = None
-
-    def serves(self, tensors: Sequence[StreamTensor], mode: Mode) -> bool:
-        """Whether it is right for the next call; see above."""
-        return self._mode == mode and self._forms == _forms(tensors)
+        #: The last call that others may follow, and the last whose states the session has been given.
+        self.last: TorchCall | None = None
+        self._settled: TorchCall | None = None
 
     def frames(self, tensors: Sequence[StreamTensor]) -> list[Tensor]:
-        """Return each input's frames."""
+        """Return each input's frames; it is called where torch asks no subclass."""
         values = [frames(x) for frames, x in zip(self._frames, tensors)]
         if True in self._widened:
             values = [v.float() if wide else v for v, wide in zip(values, self._widened)]
         return values
 
-    def call(
-        self,
-        session: Any,
-        values: Sequence[Tensor],
-        device: torch.device,
-        names: Callable[[], Mapping[int, str]],
-        given: Sequence[Given],
-        inputs: Callable[[], Sequence[str]],
+    def first(
+        self, session: Any, values: Sequence[Tensor], names: Mapping[int, str], given: Sequence[Given], inputs: Any
     ) -> TorchCall:
-        """Begin the call; `inputs` gives the names of its inputs, where they are wrong."""
-        if self._places is None:
-            call = session.admit(self.meta, self._rates, self._lengths, self._restart, names, TorchCall, given)
-            call.kinds = [(str(v.dtype), v.shape[1:]) for v in values]
-            if call.kinds != session.kinds:
-                call.require_kinds(inputs())
-            self._types = [(name_of(nominal(v.dtype)), tuple(v.shape[1:])) for v in values]
-        else:
-            counts = _core.input_counts([s.frames for s in self._states], self._lengths, self.meta.eos)
-            session.require_together(session.rates, counts, self.meta.ids)
-            call = TorchCall(session, self.meta, session.rates, counts, self._states, session.script, False, names)
-            call.kinds = session.kinds
-        call.begin(device, self._mode, self._plain, self._places, self._outputs)
+        """Begin its first call; `inputs()` gives the names of the inputs, where they are wrong."""
+        rates, lengths, restart = zip(*[(i.rate, i.meta.lengths, i.restart) for i in self._infos])
+        call = session.admit(self.meta, rates, lengths, True in restart, lambda: names, TorchCall, given)
+        call.kinds = [(str(v.dtype), v.shape[1:]) for v in values]
+        if call.kinds != session.kinds:
+            call.require_kinds(inputs())
+        types = [(name_of(nominal(v.dtype)), tuple(v.shape[1:])) for v in values]
+        self._lines = [call.input_edge(n, *kind).line for n, kind in enumerate(types)]
+        call.prepare(values[0].device, self.mode, self._plain, self._outputs)
+        call.begin()
         return call
 
-    def inside(self, call: TorchCall, values: Sequence[Tensor]) -> list[Native]:
-        """Return the inputs as the forward sees them."""
-        edges = [call.input_edge(n, *kind) for n, kind in enumerate(self._types)]
-        return [Native.inside(v, dims, e, names) for v, (dims, names), e in zip(values, self._dims, edges)]
+    def next(self, last: TorchCall) -> TorchCall:
+        """Begin a call that follows the last one."""
+        counts = _core.input_counts(last.input_counts[:, :, 2], self._lengths, self.meta.eos)
+        last.session.require_together(last.rates, counts, last.ids)
+        return last.following(None if self.mode.taped else self, counts)
 
-    def follow(self, call: TorchCall, states: Iterable[Any]) -> None:
-        """Let calls that bring the like follow one that has left these states."""
-        if self._places is None and (call.given or not call.ids or self.meta.any_starting_or_ending):
+    def inside(self, call: TorchCall, values: list[Tensor]) -> tuple[StreamTensor, ...]:
+        """Return the inputs as the forward sees them."""
+        edges = [Edge(call, line, counts) for line, counts in zip(self._lines, call.input_counts)]
+        with without_functions():
+            seen: tuple[StreamTensor, ...] = REPLAY.result(self._seen, edges, values, (), None)
+        return seen
+
+    def follow(self, call: TorchCall) -> None:
+        """Let calls that bring the like follow one that has succeeded."""
+        if self.last is call or (
+            self.last is None and (call.given or not call.ids or self.meta.any_starting_or_ending)
+        ):
             return
-        self._states = list(states)
-        turns = call.gathered.store is call.store  # then the next call writes where this one has read
-        self._places = call.written, call.gathered if turns else None, call.alike
+        if call.keeps_tape:  # the states before it need not stay
+            call.gathered = call.written
+            vars(call).pop("old", None)
+        self.last = self._settled = call  # its states have been published
         call.session.arrival = self
+
+    def settle(self) -> None:
+        """Give the streams the states that the last call has left."""
+        last = self.last
+        if last is not None and last is not self._settled:
+            frames = zip(*last.input_counts[:, :, 2].tolist())
+            last.session.settle(dict(zip(last.ids, map(StreamState, frames, last.states()))))
+            self._settled = last
+
+
+def arrived(
+    last: Arrival | None, tensors: Sequence[StreamTensor], mode: tuple[bool, ...]
+) -> tuple[Arrival, list[Tensor]]:
+    """Return how the frames of a call arrive, as `last` knows it if that is right, and each input's frames.
+
+    `mode` has the fields of a `Mode`.
+    """
+    with without_subclass():
+        forms = []
+        for x in tensors:
+            info = x._info
+            forms.append((x.dtype, x.shape, x.device, info.names, info.rate, info.meta))
+        if last is None or last.mode != mode or last.forms != forms:
+            last = Arrival(tensors, forms, Mode(*mode))
+        return last, last.frames(tensors)

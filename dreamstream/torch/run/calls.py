@@ -8,7 +8,7 @@ no number is read back from the device.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set as AbstractSet
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from ...array.library import Library
 from ...array.stream_tensor import StreamTensor as Native
 from ...online.given import Given
 from ...online.session import Call, Session
+from ...online.slots import Slot
 from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
 from ..forward.constants import NARROW, Constant, constant_of, dtype_of
@@ -33,8 +34,8 @@ from .kernels import KERNELS, Kernel, Step
 from .kernels.attention import drops, recomputed
 from .rooms import grown
 from .state_bytes import from_bytes, to_bytes
-from .steady import carrying, steady
-from .tables import Gathered, Record, StateRow, Table, row_of, state_row_of
+from .steady import SteadyWindows, carrying
+from .tables import Gathered, Record, Table, row_of, state_row_of
 from .windows import AllFrames, Columns, EagerWindow
 
 
@@ -149,37 +150,64 @@ class TorchCall(Call):
     keeps_frames = True
     plain = False  #: Whether values are memory of the processor, of which nothing but the call takes notice.
     has_converted = False  #: Whether positions have become streams in it.
+    store: Table | Record
 
-    def begin(
-        self, device: torch.device, mode: Mode, plain: bool, places: Any = None, outputs: Any = None
-    ) -> None:
-        """Say where and how this call computes, and find the rows' states.
+    def prepare(self, device: torch.device, mode: Mode, plain: bool, outputs: dict[Any, Any]) -> None:
+        """Say where and how this call computes, and those that follow it; `plain` is the attribute.
 
-        `plain` is the attribute. Behind a call that brought the like `places` are known: where states are, where
-        they go, if into a table, and whether rows are alike; `outputs` is what makes outputs of frames, if known.
+        `outputs` is what makes outputs of frames, as far as it is known.
         """
-        self.device, session = device, self.session
+        self.device, self.mode, self.outputs, session = device, mode, outputs, self.session
+        self.parameters = session.parameters
+        self.keeps_tape, self.plain = mode.taped, plain
+        if self.fresh or session.table.device != device:  # the module may have been moved
+            session.table = Table(device)
+        self.store = session.table
+        self.some_end = True in self.ended.tolist()
+        self._prepared = {name: value for name, value in vars(self).items() if name != "old"}
+
+    def following(self, follows: Any, counts: Any) -> TorchCall:
+        """Return the call that goes on with this one's streams, and brings the like of this one."""
+        call: Any = object.__new__(TorchCall)
+        call.__dict__.update(
+            self._prepared, _prepared=self._prepared, input_counts=counts, follows=follows, done=Slot(False),
+            afterwards=[], alike=self.alike,
+        )  # fmt: skip
+        call.ids, call.ended, call.keeps_tape = self.ids, self.ended, self.keeps_tape
+        call.courses, call.script = self.session.courses, self.session.script
+        call.body = call.fail_at = call.guard = call.recording = None
+        call.n_done, call.over = 0, False
+        before = self.gathered
+        # Two rows of a table take turns: then the next call writes where this one has read.
+        call.begin(self.written, before if before.store is self.store and not self.keeps_tape else None)
+        return call
+
+    def begin(self, before: Gathered | None = None, behind: Gathered | None = None) -> None:
+        """Find where the rows' states are, and where they go."""
+        session = self.session
         if session.real is not (real := torch.get_default_dtype()):  # what lengths say has another type
             session.real = real
             session.courses.clear()
-        self.parameters = self.session.parameters
-        self.keeps_tape, self.plain = mode.taped, plain
-        self.outputs = {} if outputs is None else outputs
-        if self.fresh or self.session.table.device != device:  # the module may have been moved
-            self.session.table = Table(device)
-        old: list[StateRow | None] = [None if s is None else s.states for s in self.old]
-        before, behind, alike = places or (Gathered(old, device), None, None)
+        if self.keeps_tape:
+            self.store = Record(self.mode.detach)
+        if before is None:
+            before = Gathered([None if s is None else s.states for s in self.old], self.device)
         self.gathered: Gathered = before
-        self.store: Table | Record = Record(mode.detach) if mode.taped else session.table
-        self.written: Gathered = behind or Gathered(self.store.next_rows(old), device)
+        self.written: Gathered = behind or Gathered(self.store.next_rows(before.places), self.device)
         self.index = self.written.index
         #: The rows of `store` with the states before the call, None where they are elsewhere (see `Table`).
-        self.old_rows = self.gathered.run_in(self.store)
-        self.some_end = True in self.ended.tolist()
-        #: Whether all rows stand at the same place, now and before: then they do so at every operation.
-        self.alike: bool = len(self.ids) == 1 or (self._are_alike() if alike is None else alike)
+        self.old_rows = before.run_in(self.store)
 
-    def _are_alike(self) -> bool:
+    @cached_property
+    def old(self) -> Sequence[Any]:  # type: ignore[override]
+        """The rows' states before the call, where it has not got them."""
+        return list(map(self.session.state_of, self.ids))
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether all rows stand at the same place, now and before: then they do so at every operation."""
+        if len(self.ids) == 1:
+            return True
         counts = (*self.frames_before.T, *self.frames_now.T, self.ended)
         return bool(self.ids) and all(map(same, counts)) and same(self.gathered.fresh)
 
@@ -235,7 +263,8 @@ class TorchCall(Call):
             outputs, ended = self.counts_once(leg.op, inputs)
         else:
             outputs = leg.op.counts(inputs, ended, self.ids)
-        columns, moves = None, False
+        columns: Any = None
+        moves = False
         if not plan.framewise and not leg.lines[0].static:
             *columns, key = leg.op.columns(inputs, outputs, ended)
             moves = plan.shift == columns[1][0][2]  # its frames are the new ones, in other places
@@ -249,12 +278,16 @@ class TorchCall(Call):
             results: Any = None
             if columns and plan.carries and self.keeps_frames and (again := plan.done[self.keeps_tape].get(key)):
                 results = again(self, values if len(values) > 1 else like, inputs[0], outputs[0], *weights)
-            elif columns and plan.of_one:
-                results = self._of_one(plan, inputs[0], outputs[0], values[0], weights, columns, moves)
             if results is None:
-                results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended, columns)
-            if columns and plan.repeats and key not in plan.done[self.keeps_tape]:
-                self._learn(leg, plan, outputs[0], weights, columns, key, moves)
+                # Frames that only move lie in the same columns wherever rows stand, if all get equally many.
+                goes_along = moves and self.keeps_frames and min(columns[0][0][1:]) >= 0
+                lines_up = plan.lines_up or (goes_along and plan.numbers)
+                given = leg, plan, inputs, outputs, values, weights, like, ended
+                results = self._windowed(*given, columns, lines_up)
+                if columns and plan.repeats and key not in plan.done[self.keeps_tape]:
+                    again = self._learnt(leg, plan, outputs[0], weights, columns, moves, lines_up)
+                    if again is not None:
+                        plan.keep(self.keeps_tape, key, again)
         elif values and not like.shape[0]:
             kinds = _types_of_none(plan, leg.lines, values, weights)
             results = [_nothing(line, like, (*values, *weights), kind) for line, kind in zip(leg.lines, kinds)]
@@ -269,57 +302,24 @@ class TorchCall(Call):
             return [(value, Edge(self, leg.lines[0], outputs[0]))]
         return [(y, Edge(self, line, c)) for y, line, c in zip(results, leg.lines, outputs)]
 
-    def _of_one(
-        self,
-        plan: Plan,
-        counts: Counts,
-        made: Counts,
-        value: Tensor,
-        weights: Sequence[Any],
-        columns: Any,
-        moves: bool,
-    ) -> Tensor | None:
-        """Run an operator on one input where all rows go on alike, or are moved alike; None where they don't."""
-        ((first, back, tail, new),), ((at, n, _),), lined_up = columns
-        lines_up = plan.lines_up or (moves and plan.numbers)
-        numbers = plan.numbers if self.alike else lined_up and lines_up
-        if not (self.keeps_frames and numbers and n > 0) or min(back, tail, new) < 0:
-            return None
-        key, step = (self.n_done - 1, 0), plan.step
-        old = self.gathered.rows(key) if back else None
-        window = Columns(old, value, first, back, new, counts, self.some_end or not lines_up)
-        step.training, step.device, step.n, step.first = self.keeps_tape, value.device, [n], [at]
-        y = plan.kernel.run(step, window, *weights)
-        y = y[0] if isinstance(y, tuple) else y
-        if tail:
-            self.store.write(key, window.tail(tail), self.index)
-        if y.dim() == 1 + len(step.features[0]):
-            return y
-        return y.flatten(0, 1) if self.alike and y.shape[1] == n else flat(y, made[:, 2] - made[:, 0])
-
-    def _learn(
-        self, leg: Leg, plan: Plan, made: Counts, weights: Sequence[Any], columns: Any, key: bytes, moves: bool
-    ) -> None:
-        """Keep what an operator of one window has done, should a later call do the same."""
+    def _learnt(
+        self, leg: Leg, plan: Plan, made: Counts, weights: Sequence[Any], columns: Any, moves: bool, lines_up: bool
+    ) -> Any:
+        """Return what does again what an operator of one window has done, where a later call can; else None."""
         (kept, *_), outputs, lined_up = columns
-        lines_up = plan.lines_up or (moves and plan.numbers)
         step, numbers = plan.step, plan.numbers if self.alike else lined_up and lines_up
         if not (self.keeps_frames and outputs[0][1]):
-            return
-        repeat = None
+            return None
         if plan.kernel.carries is None:
-            if not (numbers and isinstance(step.first[0], int)):
-                return
-            whole = same(made[:, 2] - made[:, 0])
-            moved = {"moves": moves, "lines_up": lines_up}
-            repeat = steady(plan.kernel, step, weights, kept, rows=len(made), whole=whole, **moved)
-        elif plan.carries and not (self.gathered.some_fresh or (made[:, 0] == 0).any()):
-            if any(step.n[1:]) and not plan.kernel.all_outputs:
-                return
-            nothing = [partial(_nothing, line) for line in leg.lines[1:]]
-            repeat = carrying(plan.kernel, step, weights, plan.n_carried or 0, kept[3], nothing)
-        if repeat is not None:
-            plan.keep(self.keeps_tape, key, repeat)
+            numbers = numbers and isinstance(step.first[0], int)
+            if not (numbers and SteadyWindows.are_repeated(plan.kernel, step, weights, kept, moves)):
+                return None
+            return SteadyWindows(plan.kernel, step, weights, kept, made, lines_up).repeat
+        begins = self.gathered.some_fresh or (made[:, 0] == 0).any()
+        if not plan.carries or begins or (any(step.n[1:]) and not plan.kernel.all_outputs):
+            return None
+        nothing = [partial(_nothing, line) for line in leg.lines[1:]]
+        return carrying(plan.kernel, step, weights, plan.n_carried or 0, kept[3], nothing)
 
     def _windowed(
         self,
@@ -332,6 +332,7 @@ class TorchCall(Call):
         like: Tensor,
         ended: Any,
         columns: Any,
+        lines_up: bool,
     ) -> Sequence[Tensor]:
         ordinal, kernel, step, alike = self.n_done - 1, plan.kernel, plan.step, self.alike
         step.training, step.device = self.keeps_tape, like.device
@@ -347,11 +348,15 @@ class TorchCall(Call):
             step.n = [int((c[:, 2] - c[:, 0]).max(initial=0)) for c in outputs]
         else:
             places, made, lined_up = columns
-            fills = not plan.lines_up or self.some_end
+            fills = not lines_up or self.some_end
             kept = partial(leg.op.kept, inputs, outputs)
-            for i, (value, place) in enumerate(zip(values, places)):
+            for i, (value, (first, back, _, new)) in enumerate(zip(values, places)):
                 if i not in shared:
-                    windows.append(self._window(i, value, place, inputs[i], kept, fills))
+                    old = self.gathered.rows((ordinal, i)) if back else None
+                    if back >= 0:
+                        windows.append(Columns(old, value, first, back, new, inputs[i], fills))
+                    else:
+                        windows.append(EagerWindow(old, value, kept()[i][:, 0], inputs[i]))
                     continue
                 assert isinstance(record, Record)
                 before, _, now, _ = inputs[i].T
@@ -362,7 +367,7 @@ class TorchCall(Call):
             for i in shared:
                 tails[i] = 0
             step.n = [most for _, most, _ in made]
-            numbers = plan.numbers if alike else lined_up and plan.lines_up
+            numbers = plan.numbers if alike else lined_up and lines_up
             if numbers and not alike and not self.keeps_tape:
                 numbers = all(w.is_dense for w in windows)
         results: Sequence[Tensor | None] = [None] * len(outputs)
@@ -402,14 +407,6 @@ class TorchCall(Call):
             else:
                 out.append(flat(y, c[:, 2] - c[:, 0]))
         return out
-
-    def _window(self, i: int, value: Tensor, place: Any, counts: Counts, kept: Any, fills: bool) -> EagerWindow:
-        """Return the frames of input i that may be read; `place`: what `Op.columns` says, `kept`: `Op.kept`."""
-        first, back, _, new = place
-        old = self.gathered.rows((self.n_done - 1, i)) if back else None
-        if back >= 0:
-            return Columns(old, value, first, back, new, counts, fills)
-        return EagerWindow(old, value, kept()[i][:, 0], counts)
 
     def _carried(
         self,
@@ -491,18 +488,17 @@ class Plan:
         self.lines_up = self.numbers and mode in ("zeros", "constant") and not values_given
         looks = getattr(op, "needs_frames", False) or getattr(op, "checks", False)
         one_value = leg.n_values == 1 and not leg.lines[0].static
-        #: Whether it looks at windows of one input, and carries nothing else.
-        self.of_one = one_value and len(leg.lines) == 1 and not self.framewise and self.kernel.carries is None
+        looks_at_one = one_value and len(leg.lines) == 1 and not self.framewise and self.kernel.carries is None
         #: Whether its outputs have the counts of any of its inputs.
         self.follows = bool(op.same_counts) and not looks
-        #: In evaluation and for training, by keys of columns: `steady`'s, or None where it handed its input on.
+        #: In evaluation and for training, by keys of columns: a `Repeat`, or None where it handed its input on.
         self.done: tuple[dict[bytes, Any], dict[bytes, Any]] = ({}, {})
         moves_one = self.shift is not None and len(leg.lines) == 1 and not leg.lines[0].static
         onwards, takes_all = self.kernel.onwards, self.kernel.all_outputs and not leg.lines[0].static
         serves = takes_all or (one_value and self.numbers)
         #: Whether it goes on by new frames alone; whether what it does follows from columns, where they are known.
         self.carries = serves and onwards is not None and onwards(self.step, weights) is not None
-        self.repeats = moves_one or self.carries or (self.of_one and self.kernel.sees is not None)
+        self.repeats = moves_one or self.carries or (looks_at_one and self.kernel.sees is not None)
 
     def keep(self, taped: bool, key: bytes, what: Any) -> None:
         """Note what it does where columns have this key."""

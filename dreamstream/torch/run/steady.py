@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ... import _core
-from ..tensor.padding import Ints, as_rows, flat, to_device
+from ..tensor.padding import Ints, as_rows, flat, same, to_device
 from .kernels import Kernel, Step
 from .windows import Columns
 
@@ -29,83 +29,46 @@ Repeat = Callable[..., Any]
 _FEW = 2**12
 
 
-def steady(
-    kernel: Kernel,
-    step: Step,
-    weights: Sequence[Any],
-    kept: tuple[int, int, int, int],
-    *,
-    rows: int,
-    whole: bool,
-    moves: bool,
-    lines_up: bool,
-) -> Repeat | None:
-    """Return what does again what an operator did; None where positions matter.
+class SteadyWindows:
+    """Reads n columns, from an offset on, of kept and new frames, as an operator did in the call that was.
 
     Parameters
     ----------
     step
-        As in the call that was, with numbers for positions.
+        As in that call, with numbers for positions.
     kept : tuple of int
         The position of the first frame that was kept, how many were kept, are kept now, and are new: -1 where rows
         differ in that.
-    rows : int
-        How many streams are in the call.
-    whole : bool
-        Whether equally many frames are made of all rows.
-    moves : bool
-        Whether the frames that are made are the new ones, in other places.
+    made : (rows, 4) int64
+        The counts of the output.
     lines_up : bool
         Whether rows that stand elsewhere are one window each of the same columns.
     """
-    if kernel.sees is None or not (moves or kernel.period(step, weights) == 1) or min(kept[1:3]) < 0:
-        return None
-    step = replace(step)  # which others fill anew
-    begin, n, fill, compute = kernel.sees(step, weights)
-    back, tail, new = kept[1:]
-    seen, shape = (begin - kept[0], n, fill), (rows, step.n[0], len(step.features[0]))
-    laid = compute.windows(rows, weights) if hasattr(compute, "windows") else None
-    return _Windows((back, tail, new), seen, compute, laid, shape, whole and new >= 0, lines_up).repeat
-
-
-class _Windows:
-    """Reads n columns, from an offset on, of kept and new frames; see `steady`.
-
-    Parameters
-    ----------
-    kept : tuple of int
-        How many frames were kept, are kept now, and are new.
-    seen : tuple
-        Offset, n, and what stands where there is no frame.
-    compute : callable
-        ``fn(frames, *weights)``.
-    laid : tuple of int or None
-        Taps, stride and dilation of windows that are laid side by side for ``compute.of_windows``.
-    shape : tuple of int
-        Rows, the most frames that one makes, and how many dimensions a frame of the result has.
-    whole, lines_up
-        See `steady`.
-    """
 
     def __init__(
-        self,
-        kept: tuple[int, int, int],
-        seen: tuple[int, int, float],
-        compute: Any,
-        laid: tuple[int, int, int] | None,
-        shape: tuple[int, int, int],
-        whole: bool,
-        lines_up: bool,
+        self, kernel: Kernel, step: Step, weights: Sequence[Any], kept: Sequence[int], made: Any, lines_up: bool
     ) -> None:
-        self._kept, self._seen, self._compute, self._laid, self._whole = kept, seen, compute, laid, whole
-        self._rows, self._made, n_features = shape
-        self._lines_up, self._rank = lines_up, 1 + n_features
-        (back, tail, new), (offset, n, fill) = kept, seen
+        assert kernel.sees is not None
+        step = replace(step)  # which others fill anew
+        begin, n, fill, compute = kernel.sees(step, weights)
+        first, back, tail, new = kept
+        offset, rows = begin - first, len(made)
+        self._kept, self._seen = (back, tail, new), (offset, n, fill)
+        self._compute: Any = compute
+        self._rows, self._made, self._rank = rows, step.n[0], 1 + len(step.features[0])
+        self._whole, self._lines_up = new >= 0 and same(made[:, 2] - made[:, 0]), lines_up
+        #: Taps, stride and dilation of windows that are laid side by side for ``compute.of_windows``, or None.
+        self._laid = compute.windows(rows, weights) if hasattr(compute, "windows") else None
         there = offset >= 0 and (fill == 0.0 if new < 0 else offset + n <= back + new)
         self._room: Tensor | None = None
-        columns = self._rows, back, new, tail, offset, n
+        columns = rows, back, new, tail, offset, n
         is_copied = there and n > 0 and (back or tail)
-        self._window = _core.Window(Tensor, *columns, *(laid or ())) if is_copied else None
+        self._window = _core.Window(Tensor, *columns, *(self._laid or ())) if is_copied else None
+
+    @staticmethod
+    def are_repeated(kernel: Kernel, step: Step, weights: Sequence[Any], kept: Sequence[int], moves: bool) -> bool:
+        """Whether positions don't matter; `moves`: the frames that are made are the new ones, in other places."""
+        return kernel.sees is not None and (moves or kernel.period(step, weights) == 1) and min(kept[1:3]) >= 0
 
     def repeat(self, call: Any, value: Tensor, counts: Any, made: Any, *weights: Any) -> Tensor | None:
         """See `Repeat`."""
@@ -125,12 +88,14 @@ class _Windows:
         table = call.store.tensors.get((call.n_done - 1, 0))
         if table is None:
             return None
-        if value.dim() != 2 or value.numel() > _FEW:
-            value = value.contiguous()
         if self._laid is None:
             frames = value.new_empty((self._rows, self._seen[1], *value.shape[1:]))
         else:
             frames = self._room_for(value, self._laid[0])
+        if value.dim() < 2 or value.numel() > _FEW:
+            value = value.contiguous()
+        elif value.dim() > 2 and not value.is_contiguous():
+            value = value.flatten(1)  # a view, where one axis alone is longer than 1
         if not self._window.take(table, call.old_rows, call.index, value, counts, frames):
             return None
         if self._laid is None:
@@ -232,7 +197,8 @@ def carrying(
         rows = single(values[0], lengths) if new < 0 else None
         if new >= 0 or rows is not None:
             own = state if rows is None else [s.index_select(0, rows) for s in state]
-            frames = [v.unflatten(0, (-1, max(new, 1))) for v in values]
+            n = max(new, 1)
+            frames = [v.reshape(v.shape[0] // n, n, *v.shape[1:]) for v in values]
             y, after = on(frames if all_of else frames[0], None, weights, own)
             if rows is not None:
                 after = [s.index_copy(0, rows, part) for s, part in zip(state, after)]

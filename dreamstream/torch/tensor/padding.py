@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, cast
 
 import numpy as np
@@ -144,36 +145,35 @@ class _AsRows(torch.autograd.Function):
 def unpad(padded: Tensor, info: Info) -> Tensor:
     """Return the frames ``[frames of all rows][features...]``, features as they are seen; differentiable."""
     with without_subclass():
-        shape = padded.shape
-    return unpadding(info, shape)(padded)
+        return unpadding(info, padded.shape)(padded)
 
 
 def unpadding(info: Info, shape: Sequence[int], plain: bool = False) -> Callable[[Tensor], Tensor]:
-    """Return what gives the frames of padded tensors of this shape, of which the same is known.
+    """Return what gives the frames of padded tensors of this shape, of which the same is known, as torch's own.
 
-    With `plain` nothing but the values counts: no gradient, and no mode that sees how they are taken.
+    It is called where torch asks no subclass. With `plain` nothing but the values counts: no gradient, and no mode
+    that sees how they are taken.
     """
     layout, width, n = layout_of(info.names), info.width_of(shape), len(info.meta)
     lengths = None if info.is_full(width) else info.meta.lengths
     if plain and n == 1 and lengths is None and layout.n_roles:
         axes = (layout.order or range(len(shape)))[layout.n_roles - 1 :]  # the last of B and L, and features
-        sizes = [shape[axis] for axis in axes]
-
-        def view(padded: Tensor) -> Tensor:
-            with without_subclass():
-                strides = padded.stride()
-                return padded.as_strided(sizes, [strides[axis] for axis in axes])
-
-        return view
+        pick = _picking(axes)
+        sizes = pick(tuple(shape))
+        return lambda padded: padded.as_strided(sizes, pick(padded.stride()))
 
     def frames(padded: Tensor) -> Tensor:
-        with without_subclass():
-            grid = padded.as_subclass(Tensor) if layout.order is None else torch.permute(padded, layout.order)
-            if layout.n_roles != 2:
-                grid = grid.reshape(n, width, *grid.shape[layout.n_roles :])
-            return grid.flatten(0, 1) if lengths is None else flat(grid, lengths)
+        grid = padded.as_subclass(Tensor) if layout.order is None else torch.permute(padded, layout.order)
+        if layout.n_roles != 2:
+            grid = grid.reshape(n, width, *grid.shape[layout.n_roles :])
+        return grid.flatten(0, 1) if lengths is None else flat(grid, lengths)
 
     return frames
+
+
+def _picking(places: Sequence[int]) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
+    """Return what picks the items at some places, as a tuple."""
+    return itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
 
 
 def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:
@@ -192,15 +192,22 @@ def padding(
     if width is None:
         width = meta.max_length if framed else 1
     full = info.is_full(width)
-    if plain and full and layout.n_roles:
+
+    def fill(value: Tensor) -> float:
+        return 0.0 if framed or not value.is_floating_point() else torch.nan
+
+    if plain and layout.n_roles and (full or not meta.max_length):
         roles = (n, width) if layout.n_roles == 2 else (n * width,)
         order = layout.back or range(layout.n_roles + len(features))
-        sizes = [(*roles, *features)[axis] for axis in order]
+        pick = _picking(order)
+        sizes = pick((*roles, *features))
+        if not full:  # no row has a frame
+            return lambda value: value.new_full(sizes, fill(value))
 
         def view(value: Tensor) -> Tensor:
             strides = value.stride()
             own = (width * strides[0], *strides) if layout.n_roles == 2 else strides
-            return value.as_strided(sizes, [own[axis] for axis in order])
+            return value.as_strided(sizes, pick(own))
 
         return view
 
@@ -208,9 +215,7 @@ def padding(
         if full:
             grid = value.unsqueeze(0) if n == 1 else value.reshape(n, width, *features)
         else:
-            grid = as_rows(
-                value, meta.lengths, width, 0.0 if framed or not value.is_floating_point() else torch.nan
-            )
+            grid = as_rows(value, meta.lengths, width, fill(value))
         if layout.n_roles != 2:
             grid = grid.reshape((n * width,) * layout.n_roles + tuple(features))
         return grid if layout.back is None else grid.permute(layout.back)

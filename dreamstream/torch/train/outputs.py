@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set as AbstractSet
+from operator import attrgetter, methodcaller, sub
 from typing import Any
 
 import torch
 
 from ...array.first_frame import FirstFrame
 from ...array.loop_lists import Gathered
+from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import measured
 from ...errors import StreamMismatchError
 from ...online.groups import Group
@@ -17,8 +19,11 @@ from ...stream.rules import Length
 from ..forward.complex_pair import Complex
 from ..forward.mode import Forward
 from ..tensor import StreamTensor
+from ..tensor.stream_tensor import SHELL
 from .groups import Cut, Exit
 from .kept import Versions
+
+_AS_OUTPUT, _VALUE = methodcaller("as_output"), attrgetter("value")
 
 
 class TorchOutputs(Outputs):
@@ -35,25 +40,24 @@ class TorchOutputs(Outputs):
     forward: Forward
     versions: AbstractSet[Versions] = frozenset()
 
-    def inner(self, x: Any) -> Any:
-        """Return the native stream that an output is, which must be of this call; None of all else.
-
-        Lengths become streams.
-        """
-        if isinstance(x, StreamTensor):
-            inner = measured(self.forward.unwrap(x))  # which refuses what is no stream
-        elif isinstance(x, (Length, Gathered, FirstFrame)):
-            inner = measured(x)
-        else:
-            return None
-        edge = self.parts(inner)[0].edge
-        if edge is None or edge.entry is not self.forward.entry:
+    def parts(self, x: Any) -> tuple[Any, ...] | None:
+        inner = getattr(x, "_inner", None) if type(x) is SHELL else x
+        if type(inner) is not Native:
+            if isinstance(x, StreamTensor):
+                inner = self.forward.unwrap(x)  # which refuses what is no stream
+            elif not isinstance(x, (Length, Gathered, FirstFrame)):
+                return None
+            inner = measured(inner)
+        parts = (inner.real, inner.imag) if isinstance(inner, Complex) else (inner,)
+        edge = parts[0].edge
+        if edge is None or edge.entry is not self._call:
             raise StreamMismatchError("the forward returned a tensor of another call")
-        return inner
+        return tuple(map(_AS_OUTPUT, parts))
 
-    def parts(self, inner: Any) -> tuple[Any, ...]:
-        """Return the real streams that an output consists of."""
-        return (inner.real.as_output(), inner.imag.as_output()) if isinstance(inner, Complex) else (inner,)
+    def _now(self, x: Any, parts: tuple[Any, ...] | None) -> Any:
+        if parts is None or self._groups is not None or self.versions:
+            return super()._now(x, parts)
+        return self.outside(parts, list(map(_VALUE, parts)))
 
     def frames(self, part: Any) -> Any:
         """Return a stream's frames, on the tape."""
@@ -75,21 +79,20 @@ class TorchOutputs(Outputs):
         out = frames[0] if len(frames) == 1 else torch.cat(list(frames))
         return out if order is None else out.index_select(0, torch.from_numpy(order).to(out.device))
 
-    def outside(self, inner: Any, values: Sequence[Any], meta: Any = None, starts: Any = None) -> StreamTensor:
+    def outside(self, parts: Any, values: Sequence[Any], meta: Any = None, starts: Any = None) -> StreamTensor:
         """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""
-        first, call, rows = self.parts(inner)[0], self._call, meta
+        first, call, rows = parts[0], self._call, meta
         if meta is None:
-            counts = first.edge.counts.tolist()
-            starts = tuple([before for before, _, _, _ in counts])
-            rows = tuple([now - before for before, _, now, _ in counts])
-        key = first.dims, first._names, first.edge.line, values[0].shape[1:], rows
+            before, _, now, _ = first.edge.counts.T.tolist()
+            starts, rows = tuple(before), tuple(map(sub, now, before))
+        shape, line = values[0].shape, first.edge.line
+        key = first.dims, first._names, line, shape, rows
         make = call.outputs.get(key)
         if make is None:
-            dims, names, line, features, _ = key
-            own = first.meta if meta is None else meta
-            make = call.outputs[key] = StreamTensor.making(dims, own, line.rate, names, features, call.plain)
-        seen = [make(v, starts) for v in values]
-        if len(seen) == 1:
-            return seen[0]
-        real, imag = seen
+            own, features = first.meta if meta is None else meta, shape[1:]
+            make = StreamTensor.making(first.dims, own, line.rate, first._names, features, call.plain)
+            call.outputs[key] = make
+        if len(values) == 1:
+            return make(values[0], starts)
+        real, imag = [make(v, starts) for v in values]
         return StreamTensor.of(torch.complex(real.tensor(), imag.tensor()), real._info)

@@ -43,6 +43,8 @@ class _KnownWay:
 
     def __init__(self, step: Step) -> None:
         self._step, self._ways = step, dict[Any, Callable[..., Tensor]]()
+        self._memory: Any = None  # the weight's, of which the last product took the matrix
+        self._matrix: Any = None
 
     def __call__(self, frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         way = self._ways.get(frames.shape)
@@ -58,10 +60,12 @@ class _KnownWay:
             return None
         return weight.shape[2], a["stride"], a["dilation"]
 
-    @staticmethod
-    def of_windows(windows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the products with windows ``(all rows' windows, channels * taps)``."""
-        return F.linear(windows, weight.flatten(1), bias)
+    def of_windows(self, windows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return the products with windows ``(all rows' windows, channels * taps)``, as `F.linear` gives them."""
+        memory = weight.data_ptr() if weight.is_contiguous() else None
+        if memory is None or memory != self._memory:  # nothing else stands there while the view is kept
+            self._memory, self._matrix = memory, weight.flatten(1).t()
+        return windows.mm(self._matrix) if bias is None else torch.addmm(bias, windows, self._matrix)
 
 
 @windowed("conv1d", numbers=True, repeats=repeats_by_zeros, alone=_one_tap, sees=_sees_spans)
