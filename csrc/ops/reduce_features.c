@@ -152,8 +152,7 @@ static void reduce_beside(const ds_op *op, const ds_run *run, void *y, size_t i,
     if (kind == STD || kind == NORM)
         for (size_t r = 0; r < n_results; r++)
             v[r] = sqrt(v[r]);
-    for (size_t r = 0; r < n_results; r++)
-        ds_sums_set_real(y, ds_op_element(op), i + r, v[r]);
+    ds_sums_write((char *)y + i * k->element, v, n_results, 1, op->in[0].dtype);
 }
 
 /* ---------------------------------------------------------------- one result */
