@@ -341,6 +341,16 @@ typedef struct ds_update {
     double rate;
 } ds_update;
 
+/* Functions of int64, whose sums and products wrap; as those of reals (ds_real_kernels). */
+typedef struct ds_whole_kernels {
+    void (*binary)(ds_binary function, int64_t *y, const int64_t *a, const int64_t *b, size_t n,
+                   size_t a_step, size_t b_step);
+    void (*compare)(ds_compare function, uint8_t *y, const int64_t *a, const int64_t *b, size_t n,
+                    size_t a_step, size_t b_step);
+    void (*reduce)(ds_reduction kind, int64_t *y, const int64_t *x, size_t n_results, size_t stride,
+                   size_t n, size_t step); /* but for squares */
+} ds_whole_kernels;
+
 /* The kernels of one real type (element = sizeof of it). All arrays are of that type unless typed. */
 typedef struct ds_real_kernels {
     size_t element;
@@ -425,6 +435,7 @@ typedef struct ds_real_kernels {
     /* What torch's optimizers of these names do; the arrays do not overlap. */
     void (*adam)(const ds_update *u);
     void (*sgd)(const ds_update *u);
+    const ds_whole_kernels *whole; /* beside either real type the same */
 } ds_real_kernels;
 
 typedef struct ds_kernels {

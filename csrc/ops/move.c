@@ -29,9 +29,13 @@ static inline __attribute__((always_inline)) void copy_ends(char *y, const char 
 /* A run of any length; y may be x. */
 static inline void copy_run(char *y, const char *x, size_t n)
 {
-    if (n > 64) {
+    if (n > 256) {
         if (y != x)
             memmove(y, x, n);
+    } else if (n > 64) { /* in less time than a call takes */
+        for (size_t i = 0; i + 32 < n; i += 32)
+            copy_ends(y + i, x + i, 32, 16);
+        copy_ends(y + n - 32, x + n - 32, 32, 16);
     } else if (n >= 32) {
         copy_ends(y, x, n, 32);
     } else if (n >= 16) {
@@ -42,6 +46,19 @@ static inline void copy_run(char *y, const char *x, size_t n)
         for (size_t i = 0; i < n; i++)
             y[i] = x[i];
     }
+}
+
+/* n elements, of which 16 bytes are in v, one behind the other: the last such part may overlap the one before. */
+static inline __attribute__((always_inline)) void copy_repeated(char *to, const char v[16],
+                                                                int64_t n, const int64_t bytes)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n * bytes; i += 16)
+        memcpy(to + i, v, 16);
+    if (i > 0 && i < n * bytes)
+        memcpy(to + n * bytes - 16, v, 16);
+    for (; i == 0 && n > 0; n--)
+        memcpy(to + (n - 1) * bytes, v, (size_t)bytes);
 }
 
 /* n elements of a constant size: a memcpy of it is a move or two. */
@@ -59,10 +76,12 @@ static inline __attribute__((always_inline)) void copy_elements(char *y, const c
 {
     char v[16];
     for (int64_t i = 0; i < a.size; i++, y += a.to, x += a.from) {
+        for (int64_t j = 0; j < 16 && b.from == 0; j += bytes)
+            memcpy(v + j, x, (size_t)bytes);
         if (b.from == 0 && b.to == bytes)
-            copy_line(y, memcpy(v, x, (size_t)bytes), b.size, bytes, 0, bytes);
+            copy_repeated(y, v, b.size, bytes);
         else if (b.from == 0)
-            copy_line(y, memcpy(v, x, (size_t)bytes), b.size, b.to, 0, bytes);
+            copy_line(y, v, b.size, b.to, 0, bytes);
         else if (b.to == bytes && b.from == 2 * bytes)
             copy_line(y, x, b.size, bytes, 2 * bytes, bytes);
         else if (b.to == bytes && b.from == -bytes)

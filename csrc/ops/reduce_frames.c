@@ -222,52 +222,51 @@ static void fold_write(const fold *f, void *y, int64_t n_frames)
                       f->dtype);
 }
 
-/* What comes of a value and what there is so far, of kinds that a register holds. */
-DS_FOR_ELEMENT double next_of(const int64_t kind, double v, double x)
-{
-    if (kind == DS_FOLD_SUM || kind == DS_FOLD_PROD)
-        return kind == DS_FOLD_SUM ? v + x : v * x;
-    const bool beyond = kind == DS_FOLD_MAX ? x > v : x < v;
-    return v == v && (beyond || x != x) ? x : v;
-}
-
-/* So many chains, `apart` elements from one to the next, each of `count` values that are `step` apart: what comes of
- * all so far at each; y may be x. A chain waits for itself, so four go on together. */
-DS_FOR_ELEMENT void chains(double *so_far, void *y, const void *x, size_t n, size_t apart,
-                           size_t step, size_t count, const int64_t kind, size_t e)
-{
-    size_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        const size_t at = i * apart;
-        double a = so_far[i], b = so_far[i + 1], c = so_far[i + 2], d = so_far[i + 3];
-        for (size_t f = at; f < at + count * step; f += step) {
-            a = next_of(kind, a, ds_sums_real(x, e, f));
-            b = next_of(kind, b, ds_sums_real(x, e, f + apart));
-            c = next_of(kind, c, ds_sums_real(x, e, f + 2 * apart));
-            d = next_of(kind, d, ds_sums_real(x, e, f + 3 * apart));
-            ds_sums_set_real(y, e, f, a);
-            ds_sums_set_real(y, e, f + apart, b);
-            ds_sums_set_real(y, e, f + 2 * apart, c);
-            ds_sums_set_real(y, e, f + 3 * apart, d);
-        }
-        so_far[i] = a;
-        so_far[i + 1] = b;
-        so_far[i + 2] = c;
-        so_far[i + 3] = d;
+/* next_TYPE: what comes of a value and what there is so far, of kinds that a register holds.
+ *
+ * chains_TYPE: so many chains, `apart` elements from one to the next, each of `count` values that are `step` apart: what
+ * comes of all so far at each; y may be x. A chain waits for itself, so four go on together. */
+#define DEFINE_CHAINS(TYPE, WIDE, AS)                                                              \
+    DS_FOR_ELEMENT WIDE next_##TYPE(const int64_t kind, WIDE v, WIDE x)                            \
+    {                                                                                              \
+        if (kind == DS_FOLD_SUM || kind == DS_FOLD_PROD)                                           \
+            return kind == DS_FOLD_SUM ? AS(v, +, x) : AS(v, *, x);                                \
+        const bool beyond = kind == DS_FOLD_MAX ? x > v : x < v;                                   \
+        return v == v && (beyond || x != x) ? x : v;                                               \
+    }                                                                                              \
+    DS_FOR_ELEMENT void some_chains_##TYPE(const size_t some, WIDE *so_far, TYPE *y,               \
+                                           const TYPE *x, size_t apart, size_t step, size_t count, \
+                                           const int64_t kind)                                     \
+    {                                                                                              \
+        WIDE v[4];                                                                                 \
+        for (size_t j = 0; j < some; j++)                                                          \
+            v[j] = so_far[j];                                                                      \
+        for (size_t f = 0; f < count * step; f += step)                                            \
+            for (size_t j = 0; j < some; j++) {                                                    \
+                v[j] = next_##TYPE(kind, v[j], (WIDE)x[f + j * apart]);                            \
+                y[f + j * apart] = (TYPE)v[j];                                                     \
+            }                                                                                      \
+        for (size_t j = 0; j < some; j++)                                                          \
+            so_far[j] = v[j];                                                                      \
+    }                                                                                              \
+    DS_FOR_ELEMENT void chains_##TYPE(WIDE *so_far, TYPE *y, const TYPE *x, size_t n,              \
+                                      size_t apart, size_t step, size_t count, const int64_t kind) \
+    {                                                                                              \
+        size_t i = 0;                                                                              \
+        for (; i + 4 <= n; i += 4)                                                                 \
+            some_chains_##TYPE(4, so_far + i, y + i * apart, x + i * apart, apart, step, count,    \
+                               kind);                                                              \
+        for (; i < n; i++)                                                                         \
+            some_chains_##TYPE(1, so_far + i, y + i * apart, x + i * apart, apart, step, count,    \
+                               kind);                                                              \
     }
-    for (; i < n; i++) {
-        double a = so_far[i];
-        for (size_t f = i * apart; f < i * apart + count * step; f += step) {
-            a = next_of(kind, a, ds_sums_real(x, e, f));
-            ds_sums_set_real(y, e, f, a);
-        }
-        so_far[i] = a;
-    }
-}
+DEFINE_CHAINS(float, double, REAL)
+DEFINE_CHAINS(double, double, REAL)
+DEFINE_CHAINS(int64_t, int64_t, WRAPPED)
 
 static bool in_registers(const fold *f)
 {
-    return ds_is_real(f->dtype) && f->kind <= DS_FOLD_PROD && f->kind != DS_FOLD_MEAN;
+    return f->kind <= DS_FOLD_PROD && f->kind != DS_FOLD_MEAN;
 }
 
 /* The chains of f's features; from the first value on, or going on. */
@@ -278,12 +277,23 @@ static void fold_chains(const fold *f, void *y, const void *x, size_t apart, siz
                                    [DS_FOLD_MAX] = -(double)INFINITY,
                                    [DS_FOLD_MIN] = (double)INFINITY,
                                    [DS_FOLD_PROD] = 1};
-    double *const so_far = f->so_far;
+    static const int64_t first_whole[] = {[DS_FOLD_SUM] = 0,
+                                          [DS_FOLD_MAX] = INT64_MIN,
+                                          [DS_FOLD_MIN] = INT64_MAX,
+                                          [DS_FOLD_PROD] = 1};
     for (size_t i = 0; i < f->n && !goes_on; i++)
-        so_far[i] = first[f->kind];
-#define CHAINS(kind)                                                                        \
-    case kind:                                                                              \
-        DS_BY_ELEMENT(chains, f->k->element, so_far, y, x, f->n, apart, step, count, kind); \
+        if (f->dtype == DS_I64)
+            ((int64_t *)f->so_far)[i] = first_whole[f->kind];
+        else
+            ((double *)f->so_far)[i] = first[f->kind];
+#define CHAINS(kind)                                                         \
+    case kind:                                                               \
+        if (f->dtype == DS_I64)                                              \
+            chains_int64_t(f->so_far, y, x, f->n, apart, step, count, kind); \
+        else if (f->dtype == DS_F32)                                         \
+            chains_float(f->so_far, y, x, f->n, apart, step, count, kind);   \
+        else                                                                 \
+            chains_double(f->so_far, y, x, f->n, apart, step, count, kind);  \
         break;
     switch (f->kind) {
         CHAINS(DS_FOLD_SUM)
