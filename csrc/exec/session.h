@@ -17,8 +17,7 @@ typedef struct ds_tail {
 
 typedef struct ds_slot {
     atomic_bool busy;
-    bool spare;           /* not counted among the open streams */
-    struct ds_slot *next; /* in the free list, or of all slots */
+    bool spare; /* not counted among the open streams */
     struct ds_slot *next_free;
     ds_block *block;
     double last_used; /* the caller's clock, for the caller's use */
