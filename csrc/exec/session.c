@@ -9,18 +9,13 @@
 
 enum { LOT_BYTES = 4 << 20 };
 
-/* Slots in one piece of memory, which follow it. */
-typedef struct lot {
-    struct lot *next;
-    size_t n_bytes, n_slots, n_used;
-} lot;
-
 struct ds_session {
     const ds_plan *plan;
     pthread_mutex_t lock; /* guards what follows */
-    lot *lots;            /* the newest first; all others are used */
+    ds_slot *lots;        /* the first slot of each, the newest first */
+    size_t n_used;        /* of the newest; of all others all are */
+    size_t n_bytes;       /* of all */
     ds_slot *free;
-    size_t n_bytes; /* of all lots */
     size_t n_open, max_streams;
 };
 
@@ -43,9 +38,9 @@ static size_t slot_bytes(const ds_plan *plan)
     return head_bytes(plan) + ds_aligned(plan->block_bytes);
 }
 
-static ds_slot *slot_at(const ds_plan *plan, lot *l, size_t i)
+static ds_slot *slot_at(const ds_plan *plan, ds_slot *lot, size_t i)
 {
-    return (ds_slot *)(void *)((char *)l + ds_aligned(sizeof *l) + i * slot_bytes(plan));
+    return (ds_slot *)(void *)((char *)lot + i * slot_bytes(plan));
 }
 
 static void release_tails(ds_session *session, ds_slot *slot)
@@ -61,11 +56,12 @@ void ds_session_destroy(ds_session *session)
     if (!session)
         return;
     const ds_plan *plan = session->plan;
-    for (lot *l = session->lots, *next; l; l = next) {
-        next = l->next;
-        for (size_t i = 0; i < l->n_used; i++)
-            release_tails(session, slot_at(plan, l, i));
-        ds_release(&plan->allocator, l, l->n_bytes);
+    for (ds_slot *lot = session->lots, *next; lot; lot = next) {
+        const size_t n = lot == session->lots ? session->n_used : lot->n_slots;
+        next = lot->next;
+        for (size_t i = 0; i < n; i++)
+            release_tails(session, slot_at(plan, lot, i));
+        ds_release(&plan->allocator, lot, lot->n_slots > 1 ? LOT_BYTES : slot_bytes(plan));
     }
     pthread_mutex_destroy(&session->lock);
     ds_release(&plan->allocator, session, sizeof *session);
@@ -75,18 +71,22 @@ void ds_session_destroy(ds_session *session)
 static ds_status make_slot(ds_session *session, ds_slot **slot)
 {
     const ds_plan *plan = session->plan;
-    const size_t each = slot_bytes(plan), begin = ds_aligned(sizeof(lot));
-    lot *l = session->lots;
-    if (!l || l->n_used == l->n_slots) {
-        const bool many = session->n_bytes >= LOT_BYTES / 2 && each <= LOT_BYTES / 2 - begin;
-        const size_t n_bytes = many ? LOT_BYTES : begin + each;
-        DS_TRY(ds_allocate(&plan->allocator, (void **)&l, n_bytes));
-        *l = (lot){session->lots, n_bytes, (n_bytes - begin) / each, 0};
-        session->lots = l;
+    const size_t each = slot_bytes(plan);
+    const bool many = session->n_bytes >= LOT_BYTES / 2 && each <= LOT_BYTES / 2;
+    const size_t n_bytes = many ? LOT_BYTES : each;
+    ds_slot *lot = session->lots, *s;
+    if (lot && session->n_used < lot->n_slots) {
+        s = slot_at(plan, lot, session->n_used++);
+        memset(s, 0, head_bytes(plan));
+    } else {
+        DS_TRY(ds_allocate(&plan->allocator, (void **)&s, n_bytes));
+        memset(s, 0, head_bytes(plan));
+        s->next = lot;
+        s->n_slots = n_bytes / each;
+        session->lots = s;
+        session->n_used = 1;
         session->n_bytes += n_bytes;
     }
-    ds_slot *const s = slot_at(plan, l, l->n_used++);
-    memset(s, 0, head_bytes(plan));
     atomic_init(&s->busy, false);
     s->block = (ds_block *)(void *)((char *)s + head_bytes(plan));
     *slot = s;
