@@ -72,8 +72,8 @@ static ds_status make_slot(ds_session *session, ds_slot **slot)
 {
     const ds_plan *plan = session->plan;
     const size_t each = slot_bytes(plan);
-    const bool many = session->n_bytes >= LOT_BYTES / 2 && each <= LOT_BYTES / 2;
-    const size_t n_bytes = many ? LOT_BYTES : each;
+    const size_t n_bytes =
+        session->n_bytes >= LOT_BYTES / 2 && each <= LOT_BYTES / 2 ? LOT_BYTES : each;
     ds_slot *lot = session->lots, *s;
     if (lot && session->n_used < lot->n_slots) {
         s = slot_at(plan, lot, session->n_used++);

@@ -80,8 +80,6 @@ static inline __attribute__((always_inline)) void copy_elements(char *y, const c
             memcpy(v + j, x, (size_t)bytes);
         if (b.from == 0 && b.to == bytes)
             copy_repeated(y, v, b.size, bytes);
-        else if (b.from == 0)
-            copy_line(y, v, b.size, b.to, 0, bytes);
         else if (b.to == bytes && b.from == 2 * bytes)
             copy_line(y, x, b.size, bytes, 2 * bytes, bytes);
         else if (b.to == bytes && b.from == -bytes)
@@ -168,20 +166,16 @@ void ds_box_add(ds_box *b, int64_t size, int64_t to, int64_t from)
         b->axis[b->rank++] = (extent){size, to, from};
 }
 
-/* A short run of elements at the end becomes one wider element, and so does 16 bytes' worth of a constant, which
- * is there that often. */
-static void widen(ds_box *b, bool constant)
+/* A short run of elements at the end becomes one wider element. */
+static void widen(ds_box *b)
 {
     extent *const last = b->rank > 0 ? &b->axis[b->rank - 1] : NULL;
     const int64_t element = (int64_t)b->element, n = last != NULL ? last->size * element : 0;
-    if (last == NULL || last->to != element || last->from != (constant ? 0 : element))
+    if (last == NULL || last->to != element || last->from != element)
         return;
     if (n == 2 || n == 4 || n == 8 || n == 16) {
         b->element = (size_t)n;
         b->rank--;
-    } else if (constant && n % 16 == 0) {
-        b->element = 16;
-        *last = (extent){n / 16, 16, 0};
     }
 }
 
@@ -270,21 +264,18 @@ void ds_move_piece(const ds_move *move, const ds_piece *p)
     const ds_run *run = move->run;
     const bool constant = p->input == DS_MOVE_FILL;
     const int64_t e = move->element, step = constant ? 0 : p->step * e, frame = move->n_out * e;
-    char value[16];
+    char value[8];
     if (constant && move->back)
         return;
-    if (constant) {
+    if (constant)
         ds_move_encode(move->op->out[0].dtype, p->value, value);
-        for (size_t n = (size_t)e; n < sizeof value; n += (size_t)e)
-            memcpy(value + n, value, (size_t)e);
-    }
     ds_box within;
     within.rank = 0;
     within.element = (size_t)e;
     for (int d = 0; d < p->rank; d++)
         ds_box_add(&within, p->axis[d].size, p->axis[d].to * e, constant ? 0 : p->axis[d].from * e);
     if (!move->back)
-        widen(&within, constant);
+        widen(&within);
     const bool solid = p->hold == 1 && step == frame && p->rank == 1 && !move->back &&
                        p->axis[0].size == move->n_out && p->axis[0].from == 1;
     for (size_t r = move->row; r < move->row + move->n_rows; r++) {

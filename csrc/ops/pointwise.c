@@ -127,16 +127,13 @@ VISITOR(binary)
 }
 static ds_status binary_infer(ds_op *op)
 {
-    bool whole = false;
     switch ((ds_binary)op->def->member) {
 #define INTEGERS(ID, ...) case DS_BINARY_##ID:
 #include "kernels/pointwise.def"
-        whole = true;
-        break;
+        return ds_operands_infer(op, "nn", 'n');
     default:
-        break;
+        return ds_operands_infer(op, "rr", 'n');
     }
-    return ds_operands_infer(op, whole ? "nn" : "rr", 'n');
 }
 
 static void binary_forward(const ds_op *op, const ds_run *run)
@@ -178,22 +175,16 @@ enum {
 
 VISITOR(compare)
 {
-    if (ds_operands_first(op)->dtype == DS_I64)
-        k->whole->compare((ds_compare)op->def->member, y, x[0], x[1], n, step[0], step[1]);
-    else
-        k->compare((ds_compare)op->def->member, y, x[0], x[1], n, step[0], step[1]);
+    const bool whole = ds_operands_first(op)->dtype == DS_I64;
+    (whole ? k->whole->compare : k->compare)((ds_compare)op->def->member, y, x[0], x[1], n, step[0],
+                                             step[1]);
 }
 KIND(compare, "nn", 'b')
 
 VISITOR(where)
 {
-    if (op->out[0].dtype == DS_I64)
-        for (size_t i = 0; i < n; i++)
-            ((int64_t *)y)[i] = *((const uint8_t *)x[0] + i * step[0]) != 0
-                                    ? ((const int64_t *)x[1])[i * step[1]]
-                                    : ((const int64_t *)x[2])[i * step[2]];
-    else
-        k->where(y, x[0], x[1], x[2], n, step[0], step[1], step[2]);
+    const bool whole = op->out[0].dtype == DS_I64;
+    (whole ? k->whole->where : k->where)(y, x[0], x[1], x[2], n, step[0], step[1], step[2]);
 }
 KIND(where, "bnn", 'n')
 

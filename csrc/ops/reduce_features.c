@@ -125,27 +125,42 @@ static bool by_kernel(const ds_op *op)
     }
 }
 
-/* Of n elements that are `step` apart: where the first is that equals their greatest or least, or is NaN as that is;
- * how many are not 0. */
-#define DEFINE_OF_TYPE(type, name)                                                 \
-    static int64_t find_##name(const type *x, size_t n, size_t step, type extreme) \
-    {                                                                              \
-        size_t i = 0;                                                              \
-        while (i + 1 < n && x[i * step] != extreme &&                              \
-               (extreme == extreme || x[i * step] == x[i * step]))                 \
-            i++;                                                                   \
-        return (int64_t)i;                                                         \
-    }                                                                              \
-    static size_t count_##name(const type *x, size_t n)                            \
-    {                                                                              \
-        size_t n_true = 0;                                                         \
-        for (size_t i = 0; i < n; i++)                                             \
-            n_true += x[i] != 0;                                                   \
-        return n_true;                                                             \
+/* Where the first of n elements, `step` apart, is that equals their extreme, or is NaN as that is. */
+DS_FOR_ELEMENT int64_t find(const void *x, size_t n, size_t step, double extreme, size_t e)
+{
+    size_t i = 0;
+    for (double v = 0; i + 1 < n; i++) {
+        v = ds_sums_real(x, e, i * step);
+        if (v == extreme || v != v)
+            break;
     }
-DEFINE_OF_TYPE(float, float)
-DEFINE_OF_TYPE(double, double)
-DEFINE_OF_TYPE(int64_t, whole)
+    return (int64_t)i;
+}
+
+static int64_t find_whole(const int64_t *x, size_t n, size_t step, int64_t extreme)
+{
+    size_t i = 0;
+    while (i + 1 < n && x[i * step] != extreme)
+        i++;
+    return (int64_t)i;
+}
+
+/* How many of n elements are not 0. */
+DS_FOR_ELEMENT size_t count(const void *x, size_t n, size_t e)
+{
+    size_t n_true = 0;
+    for (size_t i = 0; i < n; i++)
+        n_true += ds_sums_real(x, e, i) != 0;
+    return n_true;
+}
+
+static size_t count_whole(const int64_t *x, size_t n)
+{
+    size_t n_true = 0;
+    for (size_t i = 0; i < n; i++)
+        n_true += x[i] != 0;
+    return n_true;
+}
 
 /* What the kernel is asked for first; of variances the mean is made of it. */
 static ds_reduction reduction_of(int64_t kind)
@@ -193,13 +208,9 @@ static void reduce_beside(const ds_op *op, const ds_run *run, void *y, const voi
             v[r] = sqrt(v[r]);
     if (kind != ARGMAX && kind != ARGMIN)
         ds_sums_write(y, v, n_results, kind == MEAN ? (double)at.n : 1, dtype);
-    else if (dtype == DS_F32)
-        for (size_t r = 0; r < n_results; r++)
-            ((int64_t *)y)[r] =
-                find_float((const float *)x + r * at.stride, at.n, at.step, (float)v[r]);
-    else
-        for (size_t r = 0; r < n_results; r++)
-            ((int64_t *)y)[r] = find_double((const double *)x + r * at.stride, at.n, at.step, v[r]);
+    for (size_t r = 0; r < n_results && (kind == ARGMAX || kind == ARGMIN); r++)
+        ((int64_t *)y)[r] = DS_BY_ELEMENT(
+            find, k->element, (const char *)x + r * at.stride * k->element, at.n, at.step, v[r]);
 }
 
 /* ---------------------------------------------------------------- one result */
@@ -232,7 +243,7 @@ static double norm(const ds_run *run, const void *x, size_t n, double p, void *r
 {
     const ds_real_kernels *const k = run->k;
     if (p == 0)
-        return (double)(k->element == sizeof(float) ? count_float(x, n) : count_double(x, n));
+        return (double)DS_BY_ELEMENT(count, k->element, x, n);
     k->unary(DS_UNARY_ABS, room, x, n, NULL);
     if (p == 1)
         return reduced_by(run, DS_REDUCE_SUM, room, n);
@@ -283,17 +294,12 @@ static void logsumexp(const ds_run *run, void *y, const void *x, size_t n_result
 
 static void put_whole(void *y, ds_dtype dtype, size_t i, int64_t value)
 {
-    switch (dtype) {
-    case DS_I64:
+    if (dtype == DS_I64)
         ((int64_t *)y)[i] = value;
-        break;
-    case DS_I16:
+    else if (dtype == DS_I16)
         ((int16_t *)y)[i] = (int16_t)value;
-        break;
-    default:
+    else
         ((uint8_t *)y)[i] = (uint8_t)(value != 0);
-        break;
-    }
 }
 
 /* n bools or int16 as int64. */
@@ -311,9 +317,8 @@ static void reduce_one(const ds_op *op, const ds_run *run, void *y, size_t i, co
     const int64_t kind = op->attr[KIND].i;
     const ds_dtype dtype = op->in[0].dtype;
     if (kind == ANY || kind == ALL) {
-        const size_t n_true = dtype == DS_F32   ? count_float(x, n)
-                              : dtype == DS_F64 ? count_double(x, n)
-                                                : count_whole(x, n);
+        const size_t n_true =
+            ds_is_real(dtype) ? DS_BY_ELEMENT(count, run->k->element, x, n) : count_whole(x, n);
         ((uint8_t *)y)[i] = kind == ANY ? n_true > 0 : n_true == n;
     } else if (!ds_is_real(dtype)) {
         int64_t value;
@@ -386,33 +391,32 @@ static void reduce_features_forward(const ds_op *op, const ds_run *run)
     char *const together = (char *)(wide + elements);
     const bool regular = own.rank <= 1, kernel = by_kernel(op);
     const bool logsum = op->attr[KIND].i == LOGSUMEXP;
-    for (size_t row = 0; row < run->n_rows; row++) {
-        const ds_target *out = &run->out[row];
-        if (out->m0 < out->m1 && kernel && regular) {
-            reduce_rows(op, run, out->data, ds_at(&run->in[row], out->m0, in_bytes),
-                        (size_t)(out->m1 - out->m0) * results / inner, n, inner);
+    ds_frames f;
+    for (f.next = 0; ds_next_rows(op, run, &f);) {
+        const char *x = f.x[0];
+        char *y = f.y[0];
+        if (kernel && regular) {
+            reduce_rows(op, run, y, x, f.n * results / inner, n, inner);
             continue;
         }
-        if (out->m0 < out->m1 && logsum && regular && inner == 1) {
-            logsumexp(run, out->data, ds_at(&run->in[row], out->m0, in_bytes),
-                      (size_t)(out->m1 - out->m0) * results, n, room);
+        if (logsum && regular && inner == 1) {
+            logsumexp(run, y, x, f.n * results, n, room);
             continue;
         }
-        for (int64_t m = out->m0; m < out->m1; m++) {
-            const char *x = ds_at(&run->in[row], m, in_bytes);
+        for (size_t m = 0; m < f.n; m++, x += in_bytes, y += out_bytes) {
+            const char *from = x;
             if (narrow)
-                x = as_whole(in->dtype, (const void *)x, elements, (void *)wide);
-            char *const y = ds_to(out, m, out_bytes);
+                from = as_whole(in->dtype, (const void *)x, elements, (void *)wide);
             if (!regular || inner > 1) {
-                ds_box_copy(&all, together, x);
-                x = together;
+                ds_box_copy(&all, together, from);
+                from = together;
             }
             if (kernel)
-                reduce_rows(op, run, y, x, results, n, 1);
+                reduce_rows(op, run, y, from, results, n, 1);
             if (logsum)
-                logsumexp(run, y, x, results, n, room);
+                logsumexp(run, y, from, results, n, room);
             for (size_t i = 0; i < results && !kernel && !logsum; i++)
-                reduce_one(op, run, y, i, x + i * n * element, n, room);
+                reduce_one(op, run, y, i, from + i * n * element, n, room);
         }
     }
 }
