@@ -194,7 +194,7 @@ static void walk_run(walk *w, char *y)
     bool written[DS_OPERANDS] = {false}; /* out to the room */
     int d = w->rank - 1;
     int64_t inner = 1, most = w->shape[d];
-    if (d > 0 && w->shape[d] <= BLOCK / 2) {
+    if (d > 0 && w->shape[d] < BLOCK / 4) {
         while (d > 0 && inner * w->shape[d] <= BLOCK / 2)
             inner *= w->shape[d--];
         most = BLOCK / inner;
