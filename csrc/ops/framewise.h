@@ -16,16 +16,13 @@
 #define DS_CHECKED(name) .check = name##_check, .fail_check = name##_fail_check
 #define DS_PREPARED(name) .prepared_bytes = name##_prepared_bytes, .prepare = name##_prepare
 
-/* As ds_next_frames, of all rows from there on whose frames follow each other in memory; `row` is the first. */
-bool ds_next_rows(const ds_op *op, const ds_run *run, ds_frames *f);
-
-/* The forward `name_forward`: `name_frames(op, run, f)` for all frames of all rows; y[0] may be x[0] where the
+/* The forward `name_forward`: `name_frames(op, run, f)` for every row that has frames; y[0] may be x[0] where the
  * operator says so. */
 #define DS_FRAMEWISE_FORWARD(name)                                 \
     static void name##_forward(const ds_op *op, const ds_run *run) \
     {                                                              \
         ds_frames f;                                               \
-        for (f.next = 0; ds_next_rows(op, run, &f);)               \
+        for (f.next = 0; ds_next_frames(op, run, &f);)             \
             name##_frames(op, run, &f);                            \
     }
 

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ops/framewise.h"
 #include "ops/shapes.h"
 
 /* ---------------------------------------------------------------- attributes */
@@ -569,30 +568,5 @@ bool ds_next_frames(const ds_op *op, const ds_run *run, ds_frames *f)
     }
     for (int o = 0; o < op->n_outputs; o++)
         f->y[o] = run->out[(size_t)o * run->n_rows + f->row].data;
-    return true;
-}
-
-bool ds_next_rows(const ds_op *op, const ds_run *run, ds_frames *f)
-{
-    size_t bytes[DS_MAX_INPUTS + DS_MAX_OUTPUTS];
-    const int n = ds_op_n_values(op);
-    if (!ds_next_frames(op, run, f))
-        return false;
-    for (int i = 0; i < n + op->n_outputs; i++)
-        bytes[i] = ds_signature_bytes(i < n ? &op->in[i] : &op->out[i - n]);
-    for (; f->next < run->n_rows; f->next++) {
-        const ds_target *out = &run->out[f->next];
-        bool follows = out->m0 < out->m1;
-        for (int i = 0; i < n && follows; i++) {
-            const ds_window *in = &run->in[(size_t)i * run->n_rows + f->next];
-            follows =
-                in->data && ds_at(in, out->m0, bytes[i]) == (const char *)f->x[i] + f->n * bytes[i];
-        }
-        for (int o = 0; o < op->n_outputs && follows; o++)
-            follows = out[(size_t)o * run->n_rows].data == (char *)f->y[o] + f->n * bytes[n + o];
-        if (!follows)
-            break;
-        f->n += (size_t)(out->m1 - out->m0);
-    }
     return true;
 }

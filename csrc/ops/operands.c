@@ -265,7 +265,7 @@ void ds_operands_forward(const ds_op *op, const ds_run *run, int n_operands,
     walk_form(&form, op, run->k, n_operands, index, weight, frame, stride);
     form.visit = visit;
     ds_frames f;
-    for (f.next = 0; ds_next_rows(op, run, &f);) {
+    for (f.next = 0; ds_next_frames(op, run, &f);) {
         walk w = form;
         walk_frames(&w, (int64_t)f.n, op, frame, stride);
         for (int i = 0; i < n_operands; i++)

@@ -392,7 +392,7 @@ static void reduce_features_forward(const ds_op *op, const ds_run *run)
     const bool regular = own.rank <= 1, kernel = by_kernel(op);
     const bool logsum = op->attr[KIND].i == LOGSUMEXP;
     ds_frames f;
-    for (f.next = 0; ds_next_rows(op, run, &f);) {
+    for (f.next = 0; ds_next_frames(op, run, &f);) {
         const char *x = f.x[0];
         char *y = f.y[0];
         if (kernel && regular) {
