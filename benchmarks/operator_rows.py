@@ -482,7 +482,7 @@ def rows() -> list[Row]:
         same("mul", "7 × 1 and 1 × 33", lambda x, y: x * y, ((7, 1), (1, 33))),
         same("softmax", "down 7 × 33", lambda x: x.softmax(2), ((7, 33),)),
         same("relu", "of 7 × 33 transposed", lambda x: x.transpose(2, 3).relu(), ((7, 33),)),
-        same("bmm", "64 × 1 and 1 × 64", lambda x, y: x @ y, ((64, 1), (1, 64))),
+        same("mul", "64 × 1 @ 1 × 64", lambda x, y: x @ y, ((64, 1), (1, 64))),
         *[Row(operator, f"{name}, 128", getattr(F, name), {FRAMES: getattr(T, name)})
           for operator, name in (("div", "hardswish"), ("where", "hardshrink"))],
     ]  # fmt: skip
@@ -507,6 +507,11 @@ REASONS = {
     ),
     ("relu", "of 7 × 33 transposed"): "torch's result is a view: its numbers lie as the input's, ours are moved",
     ("softmax", "down 7 × 33"): "frames are transposed for it, and back",
+    ("reduce_features", "sums down 7 × 33"): "sums are in double, torch's in float",
+    **dict.fromkeys(
+        [("div", "7 × 33 by 7 × 1"), ("mul", "7 × 1 and 1 × 33"), ("mul", "64 × 1 @ 1 × 64")],
+        "elements that repeat are first written out as often as they stand",
+    ),
     ("reduce_features", "product of 128"): "in double, four factors side by side",
     ("reduce_frames", "mean, 128"): "of a single feature: each of its sums in double waits for the one before",
     ("cumulative", "sum, 128"): "sums are in double, and kept for the next call",
