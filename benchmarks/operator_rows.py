@@ -472,6 +472,19 @@ def rows() -> list[Row]:
         same("cumulative_within", "products of 128", lambda x: x.cumprod(-1)),
         same("cumulative_within", "largest of 128", lambda x: x.cummax(-1).values),
         same("cumulative_within", "logcumsumexp of 128", lambda x: x.logcumsumexp(-1)),
+        # two axes, and integers
+        same("reduce_features", "sums down 7 × 33", lambda x: x.sum(2), ((7, 33),)),
+        same("reduce_features", "largest down 2 × 64", lambda x: x.amax(2), ((2, 64),)),
+        same("reduce_features", "where the largest of 128 integers is", lambda x: x.argmax(-1), kind="index"),
+        same("cumulative_within", "sums of 128 integers", lambda x: x.cumsum(-1), kind="index"),
+        same("maximum", "sizes of 128 integers", lambda x: x.abs(), kind="index"),
+        same("div", "7 × 33 by 7 × 1", lambda x, y: x / y, ((7, 33), (7, 1))),
+        same("mul", "7 × 1 and 1 × 33", lambda x, y: x * y, ((7, 1), (1, 33))),
+        same("softmax", "down 7 × 33", lambda x: x.softmax(2), ((7, 33),)),
+        same("relu", "of 7 × 33 transposed", lambda x: x.transpose(2, 3).relu(), ((7, 33),)),
+        same("mul", "64 × 1 @ 1 × 64", lambda x, y: x @ y, ((64, 1), (1, 64))),
+        *[Row(operator, f"{name}, 128", getattr(F, name), {FRAMES: getattr(T, name)})
+          for operator, name in (("div", "hardswish"), ("where", "hardshrink"))],
     ]  # fmt: skip
 
 
@@ -488,6 +501,17 @@ REASONS = {
         (COMPOSED[name], f"{name}, 128"): "several operators, each a pass over the frames"
         for name in ("tan", "sinc", "isinf", "isfinite", *OF_TWO)
     },
+    **dict.fromkeys(
+        [("div", "hardswish, 128"), ("where", "hardshrink, 128"), ("maximum", "sizes of 128 integers")],
+        "several operators, each a pass over the frames",
+    ),
+    ("relu", "of 7 × 33 transposed"): "torch's result is a view: its numbers lie as the input's, ours are moved",
+    ("softmax", "down 7 × 33"): "frames are transposed for it, and back",
+    ("reduce_features", "sums down 7 × 33"): "sums are in double, torch's in float",
+    **dict.fromkeys(
+        [("div", "7 × 33 by 7 × 1"), ("mul", "7 × 1 and 1 × 33"), ("mul", "64 × 1 @ 1 × 64")],
+        "elements that repeat are first written out as often as they stand",
+    ),
     ("reduce_features", "product of 128"): "in double, four factors side by side",
     ("reduce_frames", "mean, 128"): "of a single feature: each of its sums in double waits for the one before",
     ("cumulative", "sum, 128"): "sums are in double, and kept for the next call",

@@ -26,20 +26,24 @@ static inline void ds_transpose_4x4(char *const to[4], const char *const from[4]
 #endif
 }
 
-/* y[j][i] = x[i][j], i < n_i, j < n_j; lines are contiguous, x_row and y_row bytes apart. */
+/* y[j][i] = x[i][j], i < n_i, j < n_j; lines are contiguous, x_row and y_row bytes apart. The last blocks may write
+ * some elements once more. */
 static inline __attribute__((always_inline)) void
 ds_transpose(char *y, const char *x, int64_t n_i, int64_t n_j, int64_t x_row, int64_t y_row)
 {
-    const int64_t i_4 = n_i / 4 * 4, j_4 = n_j / 4 * 4;
-    for (int64_t i = 0; i < i_4; i += 4)
-        for (int64_t j = 0; j < j_4; j += 4) {
-            char *const to = y + j * y_row + i * 4;
-            const char *const from = x + i * x_row + j * 4;
+    if (n_i < 4 || n_j < 4) {
+        for (int64_t i = 0; i < n_i; i++)
+            for (int64_t j = 0; j < n_j; j++)
+                memcpy(y + j * y_row + i * 4, x + i * x_row + j * 4, 4);
+        return;
+    }
+    for (int64_t i = 0; i < n_i; i += 4)
+        for (int64_t j = 0; j < n_j; j += 4) {
+            const int64_t a = i + 4 <= n_i ? i : n_i - 4, b = j + 4 <= n_j ? j : n_j - 4;
+            char *const to = y + b * y_row + a * 4;
+            const char *const from = x + a * x_row + b * 4;
             char *const y_4[4] = {to, to + y_row, to + 2 * y_row, to + 3 * y_row};
             const char *const x_4[4] = {from, from + x_row, from + 2 * x_row, from + 3 * x_row};
             ds_transpose_4x4(y_4, x_4);
         }
-    for (int64_t i = j_4 == n_j ? i_4 : 0; i < n_i; i++)
-        for (int64_t j = i < i_4 ? j_4 : 0; j < n_j; j++)
-            memcpy(y + j * y_row + i * 4, x + i * x_row + j * 4, 4);
 }

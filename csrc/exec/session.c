@@ -1,13 +1,21 @@
-/* exec/session.c: slots, made once and used again; tails that grow with their streams. */
+/* exec/session.c: slots, made once and used again; tails that grow with their streams.
+ *
+ * The first slots are allocated one by one. Where there are many, a step that meets a little of each waits for look-ups
+ * of their pages more than for their memory: further ones lie in lots, for which the allocator asks for large pages. */
 #include "exec/session.h"
 
 #include <pthread.h>
 #include <string.h>
 
+enum { LOT_BYTES = 4 << 20 };
+
 struct ds_session {
     const ds_plan *plan;
     pthread_mutex_t lock; /* guards what follows */
-    ds_slot *all, *free;
+    ds_slot *lots;        /* the first slot of each, the newest first */
+    size_t n_used;        /* of the newest; of all others all are */
+    size_t n_bytes;       /* of all */
+    ds_slot *free;
     size_t n_open, max_streams;
 };
 
@@ -25,6 +33,16 @@ static size_t head_bytes(const ds_plan *plan)
     return ds_aligned(sizeof(ds_slot) + (size_t)plan->n_tails * sizeof(ds_tail));
 }
 
+static size_t slot_bytes(const ds_plan *plan)
+{
+    return head_bytes(plan) + ds_aligned(plan->block_bytes);
+}
+
+static ds_slot *slot_at(const ds_plan *plan, ds_slot *lot, size_t i)
+{
+    return (ds_slot *)(void *)((char *)lot + i * slot_bytes(plan));
+}
+
 static void release_tails(ds_session *session, ds_slot *slot)
 {
     for (int t = 0; t < session->plan->n_tails; t++) {
@@ -38,20 +56,37 @@ void ds_session_destroy(ds_session *session)
     if (!session)
         return;
     const ds_plan *plan = session->plan;
-    for (ds_slot *slot = session->all, *next; slot; slot = next) {
-        next = slot->next;
-        release_tails(session, slot);
-        ds_release(&plan->allocator, slot, head_bytes(plan) + plan->block_bytes);
+    for (ds_slot *lot = session->lots, *next; lot; lot = next) {
+        const size_t n = lot == session->lots ? session->n_used : lot->n_slots;
+        next = lot->next;
+        for (size_t i = 0; i < n; i++)
+            release_tails(session, slot_at(plan, lot, i));
+        ds_release(&plan->allocator, lot, lot->n_slots > 1 ? LOT_BYTES : slot_bytes(plan));
     }
     pthread_mutex_destroy(&session->lock);
     ds_release(&plan->allocator, session, sizeof *session);
 }
 
-static ds_status make_slot(const ds_plan *plan, ds_slot **slot)
+/* A slot that nobody has used yet. Under the session's lock. */
+static ds_status make_slot(ds_session *session, ds_slot **slot)
 {
-    ds_slot *s;
-    DS_TRY(ds_allocate(&plan->allocator, (void **)&s, head_bytes(plan) + plan->block_bytes));
-    memset(s, 0, head_bytes(plan));
+    const ds_plan *plan = session->plan;
+    const size_t each = slot_bytes(plan);
+    const size_t n_bytes =
+        session->n_bytes >= LOT_BYTES / 2 && each <= LOT_BYTES / 2 ? LOT_BYTES : each;
+    ds_slot *lot = session->lots, *s;
+    if (lot && session->n_used < lot->n_slots) {
+        s = slot_at(plan, lot, session->n_used++);
+        memset(s, 0, head_bytes(plan));
+    } else {
+        DS_TRY(ds_allocate(&plan->allocator, (void **)&s, n_bytes));
+        memset(s, 0, head_bytes(plan));
+        s->next = lot;
+        s->n_slots = n_bytes / each;
+        session->lots = s;
+        session->n_used = 1;
+        session->n_bytes += n_bytes;
+    }
     atomic_init(&s->busy, false);
     s->block = (ds_block *)(void *)((char *)s + head_bytes(plan));
     *slot = s;
@@ -72,23 +107,15 @@ ds_status ds_session_open(ds_session *session, ds_slot **slot, bool spare)
     pthread_mutex_lock(&session->lock);
     const bool full = !spare && most && session->n_open >= most;
     ds_slot *s = full ? NULL : session->free;
-    session->n_open += !spare && !full;
+    ds_status status = DS_OK;
     if (s)
         session->free = s->next_free;
+    else if (!full)
+        status = make_slot(session, &s);
+    session->n_open += !spare && s;
     pthread_mutex_unlock(&session->lock);
     DS_CHECK(!full, DS_LIMIT, "%zu streams are open, which is the limit (max_streams)", most);
-    if (!s) {
-        const ds_status status = make_slot(session->plan, &s);
-        pthread_mutex_lock(&session->lock);
-        if (status == DS_OK) {
-            s->next = session->all;
-            session->all = s;
-        } else {
-            session->n_open -= !spare;
-        }
-        pthread_mutex_unlock(&session->lock);
-        DS_TRY(status);
-    }
+    DS_TRY(status);
     clear_block(session->plan, s);
     s->last_used = 0;
     s->spare = spare;

@@ -18,7 +18,8 @@ typedef struct ds_tail {
 typedef struct ds_slot {
     atomic_bool busy;
     bool spare;           /* not counted among the open streams */
-    struct ds_slot *next; /* in the free list, or of all slots */
+    struct ds_slot *next; /* of a lot's first slot (session.c): the lot before, */
+    size_t n_slots;       /* and how many there are */
     struct ds_slot *next_free;
     ds_block *block;
     double last_used; /* the caller's clock, for the caller's use */

@@ -179,6 +179,11 @@ typedef struct ds_product {
     bool backwards;              /* the last columns first: the same bits */
 } ds_product;
 
+/* Where a window's taps lie: tap t at t / inner * outer + t % inner * step elements from the first. */
+typedef struct ds_taps {
+    size_t step, inner, outer;
+} ds_taps;
+
 /* Fourier transforms of rows of n numbers; complex rows are two, of real and of imaginary parts. */
 typedef enum ds_fft_kind {
     DS_FFT_REAL,         /* n reals to n / 2 + 1 complex numbers */
@@ -341,6 +346,18 @@ typedef struct ds_update {
     double rate;
 } ds_update;
 
+/* Functions of int64, whose sums and products wrap; as those of reals (ds_real_kernels). */
+typedef struct ds_whole_kernels {
+    void (*binary)(ds_binary function, int64_t *y, const int64_t *a, const int64_t *b, size_t n,
+                   size_t a_step, size_t b_step);
+    void (*compare)(ds_compare function, uint8_t *y, const void *a, const void *b, size_t n,
+                    size_t a_step, size_t b_step);
+    void (*where)(void *y, const uint8_t *condition, const void *a, const void *b, size_t n,
+                  size_t condition_step, size_t a_step, size_t b_step);
+    void (*reduce)(ds_reduction kind, int64_t *y, const int64_t *x, size_t n_results, size_t stride,
+                   size_t n, size_t step); /* but for squares */
+} ds_whole_kernels;
+
 /* The kernels of one real type (element = sizeof of it). All arrays are of that type unless typed. */
 typedef struct ds_real_kernels {
     size_t element;
@@ -357,8 +374,8 @@ typedef struct ds_real_kernels {
      * n_cols, or all is asked for. Called by ds_product_run. */
     void (*product)(const ds_product *p, size_t begin, size_t end);
     /* Each column by its own taps, the weight in DS_FORMAT_TAPS: y[m][c] = sum over taps of
-     * x[m][tap * tap_stride + c] * weight[tap][c], + bias; steps, but no glu. */
-    void (*depthwise)(const ds_product *p, size_t tap_stride);
+     * x[m][place of the tap + c] * weight[tap][c], + bias; steps, but no glu. */
+    void (*depthwise)(const ds_product *p, ds_taps places);
     /* The steps of the epilogue alone, on all columns of y, which holds the sums. */
     void (*finish)(const ds_product *p);
     /* Elementwise; y may be x. p: the function's three parameters; NULL where it has none. */
@@ -370,8 +387,6 @@ typedef struct ds_real_kernels {
                     size_t a_step, size_t b_step);
     void (*where)(void *y, const uint8_t *condition, const void *a, const void *b, size_t n,
                   size_t condition_step, size_t a_step, size_t b_step);
-    /* y[r * n + i] = x[r * row_step + i * step], step 0 or 1: rows of which each repeats an element, or all are one. */
-    void (*spread)(void *y, const void *x, size_t n_rows, size_t n, size_t row_step, size_t step);
     /* Rows of n contiguous elements: softmax, or its logarithm; y may be x. A row of -inf only gives
      * zeros, or their logarithm -inf. */
     void (*softmax)(void *y, const void *x, size_t n_rows, size_t n, int logarithm);
@@ -425,6 +440,7 @@ typedef struct ds_real_kernels {
     /* What torch's optimizers of these names do; the arrays do not overlap. */
     void (*adam)(const ds_update *u);
     void (*sgd)(const ds_update *u);
+    const ds_whole_kernels *whole; /* beside either real type the same */
 } ds_real_kernels;
 
 typedef struct ds_kernels {

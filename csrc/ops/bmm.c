@@ -75,8 +75,8 @@ static void bmm_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
     const rows r = rows_take(&room, s.m, s.element);
     const char *x = f->x[0], *z = f->x[1];
     char *y = f->y[0];
-    memset(y, 0, f->n * s.number * s.m * s.n * s.element);
     for (size_t i = 0; i < f->n * s.number; i++) {
+        memset(y, 0, s.m * s.n * s.element);
         add_product(run->k, &r, y, s.m, x, s.k, 1, z, s.k, s.n);
         x += s.m * s.k * s.element;
         z += s.k * s.n * s.element;

@@ -221,7 +221,7 @@ void ds_run_finish(const ds_run *run, ds_product *product)
     run->k->finish(product);
 }
 
-void ds_run_product(const ds_run *run, ds_product *product, size_t tap_stride, size_t column)
+void ds_run_product(const ds_run *run, ds_product *product, const ds_taps *places, size_t column)
 {
     const ds_finish *finish = run->finish;
     ds_finish shifted;
@@ -238,8 +238,8 @@ void ds_run_product(const ds_run *run, ds_product *product, size_t tap_stride, s
         product->epilogue = &finish->epilogue;
         product->workspace = finish->workspace;
     }
-    if (tap_stride > 0)
-        run->k->depthwise(product, tap_stride);
+    if (places != NULL)
+        run->k->depthwise(product, *places);
     else
         ds_product_run(run->k, product, run->pool);
 }

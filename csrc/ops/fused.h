@@ -62,8 +62,8 @@ static inline const void *ds_run_operand(const ds_run *run, size_t r, const void
            ((const char *)y - (const char *)run->out[r].data);
 }
 
-/* Runs one product of an operator that finishes; depthwise where tap_stride is not 0. column: which of its
+/* Runs one product of an operator that finishes; depthwise where places are given. column: which of its
  * output's columns the product's first is. */
-void ds_run_product(const ds_run *run, ds_product *product, size_t tap_stride, size_t column);
+void ds_run_product(const ds_run *run, ds_product *product, const ds_taps *places, size_t column);
 /* The same where rows hold their sums: of a product only its number of columns, y and n_rows. */
 void ds_run_finish(const ds_run *run, ds_product *product);

@@ -164,7 +164,7 @@ static void linear_forward(const ds_op *op, const ds_run *run)
         const size_t n = linear_gather(op, run, &s, matrix, y, x);
         if (n > 0) {
             ds_product p = {.weight = packed, .y = y, .x = x, .n_rows = n};
-            ds_run_product(run, &p, 0, 0);
+            ds_run_product(run, &p, NULL, 0);
         }
     }
 }

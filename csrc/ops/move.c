@@ -29,9 +29,13 @@ static inline __attribute__((always_inline)) void copy_ends(char *y, const char 
 /* A run of any length; y may be x. */
 static inline void copy_run(char *y, const char *x, size_t n)
 {
-    if (n > 64) {
+    if (n > 256) {
         if (y != x)
             memmove(y, x, n);
+    } else if (n > 64) { /* in less time than a call takes */
+        for (size_t i = 0; i + 32 < n; i += 32)
+            copy_ends(y + i, x + i, 32, 16);
+        copy_ends(y + n - 32, x + n - 32, 32, 16);
     } else if (n >= 32) {
         copy_ends(y, x, n, 32);
     } else if (n >= 16) {
@@ -42,6 +46,19 @@ static inline void copy_run(char *y, const char *x, size_t n)
         for (size_t i = 0; i < n; i++)
             y[i] = x[i];
     }
+}
+
+/* n elements, of which 16 bytes are in v, one behind the other: the last such part may overlap the one before. */
+static inline __attribute__((always_inline)) void copy_repeated(char *to, const char v[16],
+                                                                int64_t n, const int64_t bytes)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n * bytes; i += 16)
+        memcpy(to + i, v, 16);
+    if (i > 0 && i < n * bytes)
+        memcpy(to + n * bytes - 16, v, 16);
+    for (; i == 0 && n > 0; n--)
+        memcpy(to + (n - 1) * bytes, v, (size_t)bytes);
 }
 
 /* n elements of a constant size: a memcpy of it is a move or two. */
@@ -59,10 +76,10 @@ static inline __attribute__((always_inline)) void copy_elements(char *y, const c
 {
     char v[16];
     for (int64_t i = 0; i < a.size; i++, y += a.to, x += a.from) {
+        for (int64_t j = 0; j < 16 && b.from == 0; j += bytes)
+            memcpy(v + j, x, (size_t)bytes);
         if (b.from == 0 && b.to == bytes)
-            copy_line(y, memcpy(v, x, (size_t)bytes), b.size, bytes, 0, bytes);
-        else if (b.from == 0)
-            copy_line(y, memcpy(v, x, (size_t)bytes), b.size, b.to, 0, bytes);
+            copy_repeated(y, v, b.size, bytes);
         else if (b.to == bytes && b.from == 2 * bytes)
             copy_line(y, x, b.size, bytes, 2 * bytes, bytes);
         else if (b.to == bytes && b.from == -bytes)
@@ -149,20 +166,16 @@ void ds_box_add(ds_box *b, int64_t size, int64_t to, int64_t from)
         b->axis[b->rank++] = (extent){size, to, from};
 }
 
-/* A short run of elements at the end becomes one wider element, and so does 16 bytes' worth of a constant, which
- * is there that often. */
-static void widen(ds_box *b, bool constant)
+/* A short run of elements at the end becomes one wider element. */
+static void widen(ds_box *b)
 {
     extent *const last = b->rank > 0 ? &b->axis[b->rank - 1] : NULL;
     const int64_t element = (int64_t)b->element, n = last != NULL ? last->size * element : 0;
-    if (last == NULL || last->to != element || last->from != (constant ? 0 : element))
+    if (last == NULL || last->to != element || last->from != element)
         return;
     if (n == 2 || n == 4 || n == 8 || n == 16) {
         b->element = (size_t)n;
         b->rank--;
-    } else if (constant && n % 16 == 0) {
-        b->element = 16;
-        *last = (extent){n / 16, 16, 0};
     }
 }
 
@@ -251,21 +264,18 @@ void ds_move_piece(const ds_move *move, const ds_piece *p)
     const ds_run *run = move->run;
     const bool constant = p->input == DS_MOVE_FILL;
     const int64_t e = move->element, step = constant ? 0 : p->step * e, frame = move->n_out * e;
-    char value[16];
+    char value[8];
     if (constant && move->back)
         return;
-    if (constant) {
+    if (constant)
         ds_move_encode(move->op->out[0].dtype, p->value, value);
-        for (size_t n = (size_t)e; n < sizeof value; n += (size_t)e)
-            memcpy(value + n, value, (size_t)e);
-    }
     ds_box within;
     within.rank = 0;
     within.element = (size_t)e;
     for (int d = 0; d < p->rank; d++)
         ds_box_add(&within, p->axis[d].size, p->axis[d].to * e, constant ? 0 : p->axis[d].from * e);
     if (!move->back)
-        widen(&within, constant);
+        widen(&within);
     const bool solid = p->hold == 1 && step == frame && p->rank == 1 && !move->back &&
                        p->axis[0].size == move->n_out && p->axis[0].from == 1;
     for (size_t r = move->row; r < move->row + move->n_rows; r++) {

@@ -53,12 +53,10 @@ static ds_status parse_choice(const ds_op_def *def, const ds_attr_def *attr, con
              attr->name, attr->choices);
     const size_t n = strlen(text);
     const char *choice = attr->choices;
-    for (int64_t i = 0;; i++) {
+    for (*index = 0;; ++*index) {
         const size_t n_choice = strcspn(choice, "|");
-        if (n == n_choice && memcmp(choice, text, n) == 0) {
-            *index = i;
+        if (n == n_choice && memcmp(choice, text, n) == 0)
             return DS_OK;
-        }
         if (choice[n_choice] == 0)
             break;
         choice += n_choice + 1;

@@ -113,7 +113,7 @@ ds_status ds_operands_infer(ds_op *op, const char *types, char out)
 
 /* ---------------------------------------------------------------- the walk */
 
-enum { RANK = DS_MAX_RANK + 1 /* frames */, SHORT = 64, BLOCK = 512 /* elements */ };
+enum { RANK = DS_MAX_RANK + 1 /* frames */, BLOCK = 512 /* elements */ };
 
 typedef struct walk {
     const ds_op *op;
@@ -159,7 +159,9 @@ static bool walk_on(walk *w, int d)
 static void walk_spread(const walk *w, int d, int64_t n, int i, void *y, const char *x)
 {
     const int64_t n_bytes = (int64_t)w->x_bytes[i];
-    ds_box box = {.element = w->x_bytes[i]};
+    ds_box box;
+    box.rank = 0;
+    box.element = w->x_bytes[i];
     int64_t to = n_bytes;
     for (int e = d + 1; e < w->rank; e++)
         to *= w->shape[e];
@@ -182,19 +184,6 @@ static int walk_step(const walk *w, int d, int i)
     return zero ? 0 : one ? 1 : -1;
 }
 
-/* Runs below which blocks are visited: where all that must be written out is the same for every block, longer ones. */
-static int64_t walk_short(const walk *w)
-{
-    bool held = true;
-    for (int i = 0; i < w->n_operands; i++) {
-        bool repeats = true;
-        for (int d = 0; d < w->rank - 1; d++)
-            repeats = repeats && w->stride[d][i] == 0;
-        held = held && (repeats || walk_step(w, 0, i) >= 0);
-    }
-    return held ? BLOCK / 2 : SHORT;
-}
-
 /* Visits runs, or where they are short some indices of dimension d at a time, with all that lies within them. */
 static void walk_run(walk *w, char *y)
 {
@@ -205,7 +194,7 @@ static void walk_run(walk *w, char *y)
     bool written[DS_OPERANDS] = {false}; /* out to the room */
     int d = w->rank - 1;
     int64_t inner = 1, most = w->shape[d];
-    if (d > 0 && w->shape[d] < walk_short(w)) {
+    if (d > 0 && w->shape[d] < BLOCK / 4) {
         while (d > 0 && inner * w->shape[d] <= BLOCK / 2)
             inner *= w->shape[d--];
         most = BLOCK / inner;
@@ -275,18 +264,13 @@ void ds_operands_forward(const ds_op *op, const ds_run *run, int n_operands,
     walk form;
     walk_form(&form, op, run->k, n_operands, index, weight, frame, stride);
     form.visit = visit;
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const ds_target *target = &run->out[r];
-        if (target->m1 <= target->m0)
-            continue;
+    ds_frames f;
+    for (f.next = 0; ds_next_frames(op, run, &f);) {
         walk w = form;
-        walk_frames(&w, target->m1 - target->m0, op, frame, stride);
-        for (int i = 0; i < n_operands; i++) {
-            w.at[i] = weight[i] ? run->weights[index[i]]
-                                : ds_at(&run->in[(size_t)index[i] * run->n_rows + r], target->m0,
-                                        (size_t)frame[i] * w.x_bytes[i]);
-        }
-        walk_run(&w, target->data);
+        walk_frames(&w, (int64_t)f.n, op, frame, stride);
+        for (int i = 0; i < n_operands; i++)
+            w.at[i] = weight[i] ? run->weights[index[i]] : f.x[index[i]];
+        walk_run(&w, f.y[0]);
     }
 }
 

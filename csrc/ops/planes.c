@@ -102,17 +102,14 @@ ds_windows ds_windows_make(const ds_op *op, int64_t groups, int64_t n_out, int64
                     .width = ds_planes_width(in),
                     .element = ds_op_element(op),
                     .all_taps = (size_t)n_taps * (size_t)n_inner};
-    const int64_t along = step * s.width;
     s.depthwise = s.groups > 1 && s.groups == s.n_in;
     s.n_bytes = s.all_taps * (s.depthwise ? s.n_out : s.n_in) * s.element;
-    if (n_inner == 1)
-        s.distance = along;
-    else if (n_taps == 1 || along == inner_step * n_inner)
-        s.distance = inner_step;
-    if (s.depthwise)
-        s.direct = s.n_out == s.n_in && s.distance > 0;
-    else
-        s.direct = s.all_taps == 1 || (s.groups == 1 && s.distance == 1);
+    const int64_t along = step * s.width, apart = n_inner == 1 ? along
+                                                  : n_taps == 1 || along == inner_step * n_inner
+                                                      ? inner_step
+                                                      : 0;
+    s.direct = s.depthwise ? s.n_out == s.n_in /* whose kernel finds taps wherever they lie */
+                           : s.all_taps == 1 || (s.groups == 1 && apart == 1);
     return s;
 }
 
@@ -274,12 +271,9 @@ void ds_window_add(ds_window_product *p, void *y, const ds_plane *plane, ds_wind
                             window_inside(inner, s->n_inner, s->inner_step);
     if (!by_pointer && p->n_copies == p->max_copies)
         ds_window_flush(p);
-    if (s->depthwise) {
-        const size_t tap_stride = (by_pointer ? (size_t)s->distance : 1) * s->n_out;
-        if (p->n > 0 && p->tap_stride != tap_stride)
-            ds_window_flush(p);
-        p->tap_stride = tap_stride;
-    }
+    if (s->depthwise && p->n > 0 && p->in_place != by_pointer)
+        ds_window_flush(p);
+    p->in_place = by_pointer;
     if (p->operands)
         p->operands[p->n] = ds_run_operand(p->run, plane->row, y);
     p->y[p->n] = y;
@@ -381,6 +375,10 @@ void ds_window_flush(ds_window_product *p)
     }
     ds_product product = {.weight = p->prepared, .y = p->y, .x = p->x, .n_rows = p->n};
     const size_t n_products = s->depthwise ? 1 : s->groups, width = s->n_out / n_products;
+    ds_taps places = {.step = s->n_out, .inner = SIZE_MAX};
+    if (p->in_place)
+        places = (ds_taps){(size_t)s->inner_step * s->n_out, (size_t)s->n_inner,
+                           (size_t)(s->step * s->width) * s->n_out};
     for (size_t g = 0; g < n_products && p->n > 0; g++) {
         if (g > 0) { /* each over its own part of every row */
             for (size_t i = 0; i < p->n; i++) {
@@ -391,7 +389,7 @@ void ds_window_flush(ds_window_product *p)
             }
             product.weight = ds_packed_next(product.weight);
         }
-        ds_run_product(p->run, &product, s->depthwise ? p->tap_stride : 0, g * width);
+        ds_run_product(p->run, &product, s->depthwise ? &places : NULL, g * width);
     }
     p->n = 0;
     p->n_copies = 0;

@@ -91,8 +91,7 @@ typedef struct ds_windows {
     int64_t n_taps, n_inner, step, inner_step;
     int64_t width; /* positions of a row */
     size_t element;
-    bool depthwise, direct; /* direct: one that touches no padding is passed by pointer */
-    int64_t distance; /* positions from each tap to the next, all in order; 0 where that differs */
+    bool depthwise, direct;   /* direct: one that touches no padding is passed by pointer */
     size_t all_taps, n_bytes; /* of all; of a copied window */
 } ds_windows;
 
@@ -144,7 +143,7 @@ typedef struct ds_window_product {
     const void **operands; /* as ds_run_operands */
     char *copies;
     size_t n, n_copies, max_copies;
-    size_t tap_stride;           /* of the collected depthwise windows */
+    bool in_place;               /* the collected depthwise windows are passed by pointer */
     struct ds_window_turn *turn; /* backward; NULL: forward */
 } ds_window_product;
 

@@ -118,53 +118,22 @@ static const ds_attr_def operands_attrs[] = {DS_OPERANDS_ORDER, {0}};
                                        .forward = kind##_forward,                         \
                                        __VA_ARGS__};
 
-/* u to the power of v, which wraps; of powers below 0 what is left when fractions are dropped. */
-static int64_t integer_power(int64_t u, int64_t v)
-{
-    uint64_t power = 1, square = (uint64_t)u;
-    if (v < 0)
-        return u == 1 ? 1 : u != -1 ? 0 : v & 1 ? -1 : 1;
-    for (; v; v >>= 1, square *= square)
-        power *= v & 1 ? square : 1;
-    return (int64_t)power;
-}
-
-static void integers(ds_binary function, int64_t *y, const int64_t *a, const int64_t *b, size_t n,
-                     const size_t *step)
-{
-    switch (function) {
-#define INTEGERS(ID, ...)                                         \
-    case DS_BINARY_##ID:                                          \
-        for (size_t i = 0; i < n; i++) {                          \
-            const int64_t u = a[i * step[0]], v = b[i * step[1]]; \
-            y[i] = (int64_t)(__VA_ARGS__);                        \
-        }                                                         \
-        break;
-#include "kernels/pointwise.def"
-    default:
-        break;
-    }
-}
-
 VISITOR(binary)
 {
     if (op->out[0].dtype == DS_I64)
-        integers((ds_binary)op->def->member, y, x[0], x[1], n, step);
+        k->whole->binary((ds_binary)op->def->member, y, x[0], x[1], n, step[0], step[1]);
     else
         k->binary((ds_binary)op->def->member, y, x[0], x[1], n, step[0], step[1]);
 }
 static ds_status binary_infer(ds_op *op)
 {
-    bool whole = false;
     switch ((ds_binary)op->def->member) {
 #define INTEGERS(ID, ...) case DS_BINARY_##ID:
 #include "kernels/pointwise.def"
-        whole = true;
-        break;
+        return ds_operands_infer(op, "nn", 'n');
     default:
-        break;
+        return ds_operands_infer(op, "rr", 'n');
     }
-    return ds_operands_infer(op, whole ? "nn" : "rr", 'n');
 }
 
 static void binary_forward(const ds_op *op, const ds_run *run)
@@ -204,41 +173,18 @@ enum {
 #include "kernels/pointwise.def"
 };
 
-static void compare_integers(ds_compare function, uint8_t *y, const int64_t *a, const int64_t *b,
-                             size_t n, const size_t *step)
-{
-    switch (function) {
-#define COMPARE(op_name, ID, text, ...)                           \
-    case DS_COMPARE_##ID:                                         \
-        for (size_t i = 0; i < n; i++) {                          \
-            const int64_t u = a[i * step[0]], v = b[i * step[1]]; \
-            y[i] = (uint8_t)(__VA_ARGS__);                        \
-        }                                                         \
-        break;
-#include "kernels/pointwise.def"
-    case DS_COMPARE_COUNT:
-        break;
-    }
-}
-
 VISITOR(compare)
 {
-    if (ds_operands_first(op)->dtype == DS_I64)
-        compare_integers((ds_compare)op->def->member, y, x[0], x[1], n, step);
-    else
-        k->compare((ds_compare)op->def->member, y, x[0], x[1], n, step[0], step[1]);
+    const bool whole = ds_operands_first(op)->dtype == DS_I64;
+    (whole ? k->whole->compare : k->compare)((ds_compare)op->def->member, y, x[0], x[1], n, step[0],
+                                             step[1]);
 }
 KIND(compare, "nn", 'b')
 
 VISITOR(where)
 {
-    if (op->out[0].dtype == DS_I64)
-        for (size_t i = 0; i < n; i++)
-            ((int64_t *)y)[i] = *((const uint8_t *)x[0] + i * step[0]) != 0
-                                    ? ((const int64_t *)x[1])[i * step[1]]
-                                    : ((const int64_t *)x[2])[i * step[2]];
-    else
-        k->where(y, x[0], x[1], x[2], n, step[0], step[1], step[2]);
+    const bool whole = op->out[0].dtype == DS_I64;
+    (whole ? k->whole->where : k->where)(y, x[0], x[1], x[2], n, step[0], step[1], step[2]);
 }
 KIND(where, "bnn", 'n')
 

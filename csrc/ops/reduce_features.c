@@ -114,35 +114,89 @@ typedef struct layout {
 static bool by_kernel(const ds_op *op)
 {
     switch (op->attr[KIND].i) {
-    case SUM:
-    case MEAN:
-    case PROD:
-    case MAX:
-    case MIN:
-    case VAR:
-    case STD:
-        return true;
+    case NORM:
+        return op->attr[P].x == 2;
+    case LOGSUMEXP:
+    case ANY:
+    case ALL:
+        return false;
     default:
-        return op->attr[KIND].i == NORM && op->attr[P].x == 2;
+        return ds_is_real(op->in[0].dtype) || op->in[0].dtype == DS_I64;
     }
 }
 
-/* Results number i.. of y, at most BESIDE. */
-static void reduce_beside(const ds_op *op, const ds_run *run, void *y, size_t i, const void *x,
+/* Where the first of n elements, `step` apart, is that equals their extreme, or is NaN as that is. */
+DS_FOR_ELEMENT int64_t find(const void *x, size_t n, size_t step, double extreme, size_t e)
+{
+    size_t i = 0;
+    for (double v = 0; i + 1 < n; i++) {
+        v = ds_sums_real(x, e, i * step);
+        if (v == extreme || v != v)
+            break;
+    }
+    return (int64_t)i;
+}
+
+static int64_t find_whole(const int64_t *x, size_t n, size_t step, int64_t extreme)
+{
+    size_t i = 0;
+    while (i + 1 < n && x[i * step] != extreme)
+        i++;
+    return (int64_t)i;
+}
+
+/* How many of n elements are not 0. */
+DS_FOR_ELEMENT size_t count(const void *x, size_t n, size_t e)
+{
+    size_t n_true = 0;
+    for (size_t i = 0; i < n; i++)
+        n_true += ds_sums_real(x, e, i) != 0;
+    return n_true;
+}
+
+static size_t count_whole(const int64_t *x, size_t n)
+{
+    size_t n_true = 0;
+    for (size_t i = 0; i < n; i++)
+        n_true += x[i] != 0;
+    return n_true;
+}
+
+/* What the kernel is asked for first; of variances the mean is made of it. */
+static ds_reduction reduction_of(int64_t kind)
+{
+    return kind == PROD                    ? DS_REDUCE_PRODUCT
+           : kind == MAX || kind == ARGMAX ? DS_REDUCE_GREATEST
+           : kind == MIN || kind == ARGMIN ? DS_REDUCE_LEAST
+                                           : DS_REDUCE_SUM;
+}
+
+/* Results of int64. */
+static void reduce_whole(const ds_op *op, const ds_run *run, int64_t *y, const int64_t *x,
+                         size_t n_results, layout at)
+{
+    const int64_t kind = op->attr[KIND].i;
+    run->k->whole->reduce(reduction_of(kind), y, x, n_results, at.stride, at.n, at.step);
+    for (size_t r = 0; r < n_results && (kind == ARGMAX || kind == ARGMIN); r++)
+        y[r] = find_whole(x + r * at.stride, at.n, at.step, y[r]);
+}
+
+/* Results of y, at most BESIDE. */
+static void reduce_beside(const ds_op *op, const ds_run *run, void *y, const void *x,
                           size_t n_results, layout at)
 {
     const int64_t kind = op->attr[KIND].i;
+    const ds_dtype dtype = op->in[0].dtype;
     const ds_real_kernels *const k = run->k;
     double v[BESIDE], centre[BESIDE];
-    if (kind == MAX || kind == MIN)
-        k->reduce(kind == MAX ? DS_REDUCE_GREATEST : DS_REDUCE_LEAST, v, x, n_results, at.stride,
-                  at.n, at.step, NULL);
-    else if (kind != NORM)
-        k->reduce(kind == PROD ? DS_REDUCE_PRODUCT : DS_REDUCE_SUM, v, x, n_results, at.stride,
-                  at.n, at.step, NULL);
-    if (kind == MEAN || kind == VAR || kind == STD)
-        for (size_t r = 0; r < n_results; r++)
-            centre[r] = v[r] = v[r] / (double)at.n;
+    if (!ds_is_real(dtype)) {
+        reduce_whole(op, run, y, x, n_results, at);
+        return;
+    }
+    if (kind != NORM)
+        k->reduce(reduction_of(kind), v, x, n_results, at.stride, at.n, at.step, NULL);
+    for (size_t r = 0; r < n_results && (kind == VAR || kind == STD); r++)
+        centre[r] = v[r] / (double)at.n;
     if (kind == VAR || kind == STD || kind == NORM)
         k->reduce(DS_REDUCE_SQUARES, v, x, n_results, at.stride, at.n, at.step,
                   kind == NORM ? NULL : centre);
@@ -152,32 +206,14 @@ static void reduce_beside(const ds_op *op, const ds_run *run, void *y, size_t i,
     if (kind == STD || kind == NORM)
         for (size_t r = 0; r < n_results; r++)
             v[r] = sqrt(v[r]);
-    for (size_t r = 0; r < n_results; r++)
-        ds_sums_set_real(y, ds_op_element(op), i + r, v[r]);
+    if (kind != ARGMAX && kind != ARGMIN)
+        ds_sums_write(y, v, n_results, kind == MEAN ? (double)at.n : 1, dtype);
+    for (size_t r = 0; r < n_results && (kind == ARGMAX || kind == ARGMIN); r++)
+        ((int64_t *)y)[r] = DS_BY_ELEMENT(
+            find, k->element, (const char *)x + r * at.stride * k->element, at.n, at.step, v[r]);
 }
 
 /* ---------------------------------------------------------------- one result */
-
-/* Of n elements: where the greatest (or least) is, NaN before all, else the first of equals; how many are not 0. */
-#define DEFINE_OF_TYPE(type, name)                                            \
-    static size_t find_##name(const type *x, size_t n, bool greatest)         \
-    {                                                                         \
-        size_t best = 0;                                                      \
-        for (size_t i = 1; i < n && x[best] == x[best]; i++)                  \
-            if (x[i] != x[i] || (greatest ? x[i] > x[best] : x[i] < x[best])) \
-                best = i;                                                     \
-        return best;                                                          \
-    }                                                                         \
-    static size_t count_##name(const type *x, size_t n)                       \
-    {                                                                         \
-        size_t n_true = 0;                                                    \
-        for (size_t i = 0; i < n; i++)                                        \
-            n_true += x[i] != 0;                                              \
-        return n_true;                                                        \
-    }
-DEFINE_OF_TYPE(float, float)
-DEFINE_OF_TYPE(double, double)
-DEFINE_OF_TYPE(int64_t, whole)
 
 /* A number as the operator's reals have it, for kernels; room for it. */
 typedef union real {
@@ -207,7 +243,7 @@ static double norm(const ds_run *run, const void *x, size_t n, double p, void *r
 {
     const ds_real_kernels *const k = run->k;
     if (p == 0)
-        return (double)(k->element == sizeof(float) ? count_float(x, n) : count_double(x, n));
+        return (double)DS_BY_ELEMENT(count, k->element, x, n);
     k->unary(DS_UNARY_ABS, room, x, n, NULL);
     if (p == 1)
         return reduced_by(run, DS_REDUCE_SUM, room, n);
@@ -256,60 +292,38 @@ static void logsumexp(const ds_run *run, void *y, const void *x, size_t n_result
     }
 }
 
-/* The result for whole numbers, whose sums wrap around, that is a whole number. */
-static int64_t whole_result(int64_t kind, const int64_t *x, size_t n)
-{
-    uint64_t total = kind == PROD ? 1 : 0;
-    for (size_t i = 0; i < n; i++)
-        total = kind == PROD ? total * (uint64_t)x[i] : total + (uint64_t)x[i];
-    return kind == MAX || kind == MIN ? x[find_whole(x, n, kind == MAX)] : (int64_t)total;
-}
-
 static void put_whole(void *y, ds_dtype dtype, size_t i, int64_t value)
 {
-    switch (dtype) {
-    case DS_I64:
+    if (dtype == DS_I64)
         ((int64_t *)y)[i] = value;
-        break;
-    case DS_I16:
+    else if (dtype == DS_I16)
         ((int16_t *)y)[i] = (int16_t)value;
-        break;
-    default:
+    else
         ((uint8_t *)y)[i] = (uint8_t)(value != 0);
-        break;
-    }
 }
 
-/* n elements that are no reals as int64: in room, unless they are. */
-static const int64_t *as_whole(ds_dtype dtype, const void *x, size_t n, int64_t *room)
+/* n bools or int16 as int64. */
+static const char *as_whole(ds_dtype dtype, const void *x, size_t n, int64_t *room)
 {
-    if (dtype == DS_I64)
-        return x;
     for (size_t i = 0; i < n; i++)
         room[i] = dtype == DS_I16 ? ((const int16_t *)x)[i] : ((const uint8_t *)x)[i] != 0;
-    return room;
+    return (const char *)room;
 }
 
-/* Result i of y from n elements, one after the other; room: for twice as many. */
+/* Result i of y from n elements, one after the other, which are reals or int64; room: for as many. */
 static void reduce_one(const ds_op *op, const ds_run *run, void *y, size_t i, const void *x,
-                       size_t n, double *room)
+                       size_t n, void *room)
 {
     const int64_t kind = op->attr[KIND].i;
     const ds_dtype dtype = op->in[0].dtype;
-    const bool greatest = kind == ARGMAX, wide = dtype == DS_F64;
-    if (!ds_is_real(dtype))
-        x = as_whole(dtype, x, n, (int64_t *)(void *)(room + n));
-    if (kind == ARGMAX || kind == ARGMIN) {
-        ((int64_t *)y)[i] = (int64_t)(dtype == DS_F32 ? find_float(x, n, greatest)
-                                      : wide          ? find_double(x, n, greatest)
-                                                      : find_whole(x, n, greatest));
-    } else if (kind == ANY || kind == ALL) {
-        const size_t n_true = dtype == DS_F32 ? count_float(x, n)
-                              : wide          ? count_double(x, n)
-                                              : count_whole(x, n);
+    if (kind == ANY || kind == ALL) {
+        const size_t n_true =
+            ds_is_real(dtype) ? DS_BY_ELEMENT(count, run->k->element, x, n) : count_whole(x, n);
         ((uint8_t *)y)[i] = kind == ANY ? n_true > 0 : n_true == n;
     } else if (!ds_is_real(dtype)) {
-        put_whole(y, op->out[0].dtype, i, whole_result(kind, x, n));
+        int64_t value;
+        reduce_whole(op, run, &value, x, 1, (layout){n, n, 1});
+        put_whole(y, op->out[0].dtype, i, value);
     } else {
         ds_sums_set_real(y, ds_op_element(op), i, norm(run, x, n, op->attr[P].x, room));
     }
@@ -335,7 +349,9 @@ static void reduce_rows(const ds_op *op, const ds_run *run, void *y, const char 
                         size_t n, size_t inner)
 {
     const int64_t kind = op->attr[KIND].i;
-    const size_t element = ds_op_element(op), beside = inner == 1 ? rows : inner;
+    const bool reals = ds_is_real(op->in[0].dtype);
+    const size_t element = ds_dtype_bytes(op->in[0].dtype), beside = inner == 1 ? rows : inner;
+    const size_t out = ds_dtype_bytes(op->out[0].dtype);
     /* results of one element each stand side by side */
     const layout at = inner > 1 ? (layout){n, 1, inner}
                       : n > 1   ? (layout){n, n, 1}
@@ -344,7 +360,7 @@ static void reduce_rows(const ds_op *op, const ds_run *run, void *y, const char 
         run->k->unary(DS_UNARY_ABS, y, x, rows * inner, NULL);
         return;
     }
-    if (n == 1 && (kind == SUM || kind == MEAN)) { /* which have no sign of zero */
+    if (n == 1 && reals && (kind == SUM || kind == MEAN)) { /* which have no sign of zero */
         run->k->binary(DS_BINARY_ADD, y, x, &(double){0}, rows * inner, 1, 0);
         return;
     }
@@ -354,50 +370,53 @@ static void reduce_rows(const ds_op *op, const ds_run *run, void *y, const char 
     }
     for (size_t done = 0; done < rows * inner; done += beside, x += beside * n * element)
         for (size_t r = 0; r < beside; r += BESIDE)
-            reduce_beside(op, run, y, done + r, x + r * at.stride * element,
+            reduce_beside(op, run, (char *)y + (done + r) * out, x + r * at.stride * element,
                           beside - r < BESIDE ? beside - r : BESIDE, at);
 }
 
 static void reduce_features_forward(const ds_op *op, const ds_run *run)
 {
     const ds_signature *in = &op->in[0];
-    const size_t n = reduced_elements(op), element = ds_op_element(op),
-                 results = ds_elements(in) / n;
+    const bool narrow = ds_dtype_bytes(in->dtype) < sizeof(float); /* they become int64 */
+    const size_t element = narrow ? sizeof(int64_t) : ds_dtype_bytes(in->dtype);
+    const size_t n = reduced_elements(op), elements = ds_elements(in), results = elements / n;
     const size_t in_bytes = ds_signature_bytes(in), out_bytes = ds_signature_bytes(&op->out[0]);
     ds_box own = {.element = element}, all = own;
     (void)add_axes(op, &own, true, (int64_t)(n * element));
-    (void)add_axes(op, &all, true, add_axes(op, &all, false, (int64_t)in_bytes));
+    (void)add_axes(op, &all, true, add_axes(op, &all, false, (int64_t)(elements * element)));
     /* elements from one of a result to the next, if that is all */
     const size_t inner = own.rank > 0 ? (size_t)own.axis[0].from / element : 1;
     double *const room = run->scratch;
-    char *const together = (char *)(room + 2 * n + beside_one(op));
-    const bool regular = own.rank <= 1, kernel = ds_is_real(in->dtype) && by_kernel(op);
+    double *const wide = room + n + beside_one(op);
+    char *const together = (char *)(wide + elements);
+    const bool regular = own.rank <= 1, kernel = by_kernel(op);
     const bool logsum = op->attr[KIND].i == LOGSUMEXP;
-    for (size_t row = 0; row < run->n_rows; row++) {
-        const ds_target *out = &run->out[row];
-        if (out->m0 < out->m1 && kernel && regular) {
-            reduce_rows(op, run, out->data, ds_at(&run->in[row], out->m0, in_bytes),
-                        (size_t)(out->m1 - out->m0) * results / inner, n, inner);
+    ds_frames f;
+    for (f.next = 0; ds_next_frames(op, run, &f);) {
+        const char *x = f.x[0];
+        char *y = f.y[0];
+        if (kernel && regular) {
+            reduce_rows(op, run, y, x, f.n * results / inner, n, inner);
             continue;
         }
-        if (out->m0 < out->m1 && logsum && regular && inner == 1) {
-            logsumexp(run, out->data, ds_at(&run->in[row], out->m0, in_bytes),
-                      (size_t)(out->m1 - out->m0) * results, n, room);
+        if (logsum && regular && inner == 1) {
+            logsumexp(run, y, x, f.n * results, n, room);
             continue;
         }
-        for (int64_t m = out->m0; m < out->m1; m++) {
-            const char *x = ds_at(&run->in[row], m, in_bytes);
-            char *const y = ds_to(out, m, out_bytes);
+        for (size_t m = 0; m < f.n; m++, x += in_bytes, y += out_bytes) {
+            const char *from = x;
+            if (narrow)
+                from = as_whole(in->dtype, (const void *)x, elements, (void *)wide);
             if (!regular || inner > 1) {
-                ds_box_copy(&all, together, x);
-                x = together;
+                ds_box_copy(&all, together, from);
+                from = together;
             }
             if (kernel)
-                reduce_rows(op, run, y, x, results, n, 1);
+                reduce_rows(op, run, y, from, results, n, 1);
             if (logsum)
-                logsumexp(run, y, x, results, n, room);
+                logsumexp(run, y, from, results, n, room);
             for (size_t i = 0; i < results && !kernel && !logsum; i++)
-                reduce_one(op, run, y, i, x + i * n * element, n, room);
+                reduce_one(op, run, y, i, from + i * n * element, n, room);
         }
     }
 }

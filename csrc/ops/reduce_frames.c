@@ -110,40 +110,105 @@ static void fold_extreme(const ds_real_kernels *k, bool greatest, double *so_far
 #define REAL(a, operation, b) ((a)operation(b))
 #define WRAPPED(a, operation, b) ((int64_t)((uint64_t)(a)operation(uint64_t)(b)))
 
-/* A statement for each feature: v of a frame, and what there is so far. */
-#define OF_FEATURES(WIDE, ...)                    \
-    for (size_t i = 0; i < n; i++) {              \
-        const WIDE v = (WIDE)x[i], w = so_far[i]; \
-        (void)w;                                  \
-        __VA_ARGS__;                              \
+/* next_TYPE: what comes of a value and what there is so far, of kinds that a register holds.
+ *
+ * chains_TYPE: so many chains, `apart` elements from one to the next, each of `count` values that are `step` apart: what
+ * comes of all so far at each, or with y NULL at the end; y may be x. A chain waits for itself, so four go on together. */
+#define DEFINE_CHAINS(TYPE, WIDE, AS)                                                              \
+    DS_FOR_ELEMENT WIDE next_##TYPE(const int64_t kind, WIDE v, WIDE x)                            \
+    {                                                                                              \
+        if (kind == DS_FOLD_SUM || kind == DS_FOLD_PROD)                                           \
+            return kind == DS_FOLD_SUM ? AS(v, +, x) : AS(v, *, x);                                \
+        const bool beyond = kind == DS_FOLD_MAX ? x > v : x < v;                                   \
+        return v == v && (beyond || x != x) ? x : v;                                               \
+    }                                                                                              \
+    DS_FOR_ELEMENT void some_chains_##TYPE(const size_t some, WIDE *so_far, TYPE *y,               \
+                                           const TYPE *x, size_t apart, size_t step, size_t count, \
+                                           const int64_t kind)                                     \
+    {                                                                                              \
+        WIDE v[4];                                                                                 \
+        for (size_t j = 0; j < some; j++)                                                          \
+            v[j] = so_far[j];                                                                      \
+        for (size_t f = 0; f < count * step; f += step)                                            \
+            for (size_t j = 0; j < some; j++) {                                                    \
+                v[j] = next_##TYPE(kind, v[j], (WIDE)x[f + j * apart]);                            \
+                if (y != NULL)                                                                     \
+                    y[f + j * apart] = (TYPE)v[j];                                                 \
+            }                                                                                      \
+        for (size_t j = 0; j < some; j++)                                                          \
+            so_far[j] = v[j];                                                                      \
+    }                                                                                              \
+    DS_FOR_ELEMENT void chains_##TYPE(WIDE *so_far, TYPE *y, const TYPE *x, size_t n,              \
+                                      size_t apart, size_t step, size_t count, const int64_t kind) \
+    {                                                                                              \
+        size_t i = 0;                                                                              \
+        for (; i + 4 <= n; i += 4)                                                                 \
+            some_chains_##TYPE(4, so_far + i, y != NULL ? y + i * apart : y, x + i * apart, apart, \
+                               step, count, kind);                                                 \
+        for (; i < n; i++)                                                                         \
+            some_chains_##TYPE(1, so_far + i, y != NULL ? y + i * apart : y, x + i * apart, apart, \
+                               step, count, kind);                                                 \
     }
-#define EXTREME(beyond)                                                                  \
-    const bool found = v != v ? last || w == w : w == w && (beyond || (last && v == w)); \
-    so_far[i] = found ? v : w;                                                           \
-    if (place)                                                                           \
-    place[i] = found ? t : place[i]
+DEFINE_CHAINS(float, double, REAL)
+DEFINE_CHAINS(double, double, REAL)
+DEFINE_CHAINS(int64_t, int64_t, WRAPPED)
 
-/* Frames number t to end - 1 of n features, one by one; place: of extremes, or NULL; `last`: of equals. */
-#define DEFINE_FOLD(TYPE, WIDE, AS)                                                               \
-    static void fold_##TYPE(int64_t kind, bool last, WIDE *so_far, int64_t *place, const TYPE *x, \
-                            size_t n, int64_t t, int64_t end)                                     \
-    {                                                                                             \
-        for (; t < end; t++, x += n) {                                                            \
-            if (t == 0)                                                                           \
-                OF_FEATURES(WIDE, so_far[i] = v; if (place) place[i] = 0)                         \
-            else if (kind == DS_FOLD_SUM || kind == DS_FOLD_MEAN)                                 \
-                OF_FEATURES(WIDE, so_far[i] = AS(w, +, v))                                        \
-            else if (kind == DS_FOLD_PROD)                                                        \
-                OF_FEATURES(WIDE, so_far[i] = AS(w, *, v))                                        \
-            else if (kind == DS_FOLD_MAX || kind == DS_FOLD_ARGMAX)                               \
-                OF_FEATURES(WIDE, EXTREME(v > w))                                                 \
-            else                                                                                  \
-                OF_FEATURES(WIDE, EXTREME(v < w))                                                 \
-        }                                                                                         \
+static bool in_registers(const fold *f)
+{
+    return f->kind <= DS_FOLD_PROD && f->kind != DS_FOLD_MEAN;
+}
+
+/* The chains of f's features; from the first value on, or going on. */
+static void fold_chains(const fold *f, void *y, const void *x, size_t apart, size_t step,
+                        size_t count, bool goes_on)
+{
+    static const struct {
+        double real;
+        int64_t whole;
+    } first[] = {[DS_FOLD_SUM] = {-0.0 /* with which a number is itself */, 0},
+                 [DS_FOLD_MAX] = {-(double)INFINITY, INT64_MIN},
+                 [DS_FOLD_MIN] = {(double)INFINITY, INT64_MAX},
+                 [DS_FOLD_PROD] = {1, 1}};
+    for (size_t i = 0; i < f->n && !goes_on; i++)
+        if (f->dtype == DS_I64)
+            ((int64_t *)f->so_far)[i] = first[f->kind].whole;
+        else
+            ((double *)f->so_far)[i] = first[f->kind].real;
+#define CHAINS(kind)                                                         \
+    case kind:                                                               \
+        if (f->dtype == DS_I64)                                              \
+            chains_int64_t(f->so_far, y, x, f->n, apart, step, count, kind); \
+        else if (f->dtype == DS_F32)                                         \
+            chains_float(f->so_far, y, x, f->n, apart, step, count, kind);   \
+        else                                                                 \
+            chains_double(f->so_far, y, x, f->n, apart, step, count, kind);  \
+        break;
+    switch (f->kind) {
+        CHAINS(DS_FOLD_SUM)
+        CHAINS(DS_FOLD_MAX)
+        CHAINS(DS_FOLD_MIN)
+        CHAINS(DS_FOLD_PROD)
     }
-DEFINE_FOLD(float, double, REAL)
-DEFINE_FOLD(double, double, REAL)
-DEFINE_FOLD(int64_t, int64_t, WRAPPED)
+}
+
+/* Frames number t to end - 1 of n features, one by one: the extreme so far, and where it is; `last`: of equals. */
+#define DEFINE_PLACES(TYPE, WIDE)                                                                \
+    static void places_##TYPE(bool greatest, bool last, WIDE *so_far, int64_t *place,            \
+                              const TYPE *x, size_t n, int64_t t, int64_t end)                   \
+    {                                                                                            \
+        for (; t < end; t++, x += n)                                                             \
+            for (size_t i = 0; i < n; i++) {                                                     \
+                const WIDE v = (WIDE)x[i], w = so_far[i];                                        \
+                const bool beyond = greatest ? v > w : v < w,                                    \
+                           next =                                                                \
+                               v != v ? last || w == w : w == w && (beyond || (last && v == w)); \
+                so_far[i] = t == 0 || next ? v : w;                                              \
+                place[i] = t == 0 || next ? t : place[i];                                        \
+            }                                                                                    \
+    }
+DEFINE_PLACES(float, double)
+DEFINE_PLACES(double, double)
+DEFINE_PLACES(int64_t, int64_t)
 
 static void fold_weights(const fold *f, const char *x, int64_t t, int64_t end)
 {
@@ -168,13 +233,16 @@ static void fold_frames(const fold *f, const char *x, int64_t t, int64_t end)
         return;
     if (kind == DS_FOLD_LOGSUMEXP) {
         fold_weights(f, x, t, end);
-    } else if (f->dtype == DS_I64) {
-        fold_int64_t(kind, f->last, f->so_far, f->more, (const void *)x, n, t, end);
-    } else if (kind > DS_FOLD_MIN) {
-        if (f->dtype == DS_F32)
-            fold_float(kind, f->last, f->so_far, f->more, (const void *)x, n, t, end);
+    } else if (kind >= DS_FOLD_ARGMAX) {
+        const bool greatest = kind == DS_FOLD_ARGMAX;
+        if (f->dtype == DS_I64)
+            places_int64_t(greatest, f->last, f->so_far, f->more, (const void *)x, n, t, end);
+        else if (f->dtype == DS_F32)
+            places_float(greatest, f->last, f->so_far, f->more, (const void *)x, n, t, end);
         else
-            fold_double(kind, f->last, f->so_far, f->more, (const void *)x, n, t, end);
+            places_double(greatest, f->last, f->so_far, f->more, (const void *)x, n, t, end);
+    } else if (f->dtype == DS_I64 || kind == DS_FOLD_PROD) {
+        fold_chains(f, NULL, x, 1, n, (size_t)(end - t), t > 0);
     } else {
         if (t == 0) { /* the first frame replaces what is there */
             ds_sums_set(f->so_far, x, n, f->dtype);
@@ -205,14 +273,8 @@ static void fold_write_log(const fold *f, void *y)
 /* What comes of the n_frames folded so far. */
 static void fold_write(const fold *f, void *y, int64_t n_frames)
 {
-    /* of no frames: 1; sums are 0, their logarithms -inf */
-    if (n_frames == 0 && f->kind == DS_FOLD_PROD) {
-        for (size_t i = 0; i < f->n; i++)
-            if (f->dtype == DS_I64)
-                ((int64_t *)f->so_far)[i] = 1;
-            else
-                ((double *)f->so_far)[i] = 1;
-    }
+    if (n_frames == 0 && f->kind == DS_FOLD_PROD) /* is 1; sums are 0, their logarithms -inf */
+        fold_chains(f, NULL, f->so_far, 1, f->n, 0, false);
     if (f->kind >= DS_FOLD_ARGMAX || f->dtype == DS_I64)
         memcpy(y, f->more ? f->more : f->so_far, f->n * sizeof(int64_t));
     else if (f->kind == DS_FOLD_LOGSUMEXP)
@@ -220,77 +282,6 @@ static void fold_write(const fold *f, void *y, int64_t n_frames)
     else
         ds_sums_write(y, f->so_far, f->n, f->kind == DS_FOLD_MEAN ? (double)n_frames : 1.0,
                       f->dtype);
-}
-
-/* What comes of a value and what there is so far, of kinds that a register holds. */
-DS_FOR_ELEMENT double next_of(const int64_t kind, double v, double x)
-{
-    if (kind == DS_FOLD_SUM || kind == DS_FOLD_PROD)
-        return kind == DS_FOLD_SUM ? v + x : v * x;
-    const bool beyond = kind == DS_FOLD_MAX ? x > v : x < v;
-    return v == v && (beyond || x != x) ? x : v;
-}
-
-/* So many chains, `apart` elements from one to the next, each of `count` values that are `step` apart: what comes of
- * all so far at each; y may be x. A chain waits for itself, so four go on together. */
-DS_FOR_ELEMENT void chains(double *so_far, void *y, const void *x, size_t n, size_t apart,
-                           size_t step, size_t count, const int64_t kind, size_t e)
-{
-    size_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        const size_t at = i * apart;
-        double a = so_far[i], b = so_far[i + 1], c = so_far[i + 2], d = so_far[i + 3];
-        for (size_t f = at; f < at + count * step; f += step) {
-            a = next_of(kind, a, ds_sums_real(x, e, f));
-            b = next_of(kind, b, ds_sums_real(x, e, f + apart));
-            c = next_of(kind, c, ds_sums_real(x, e, f + 2 * apart));
-            d = next_of(kind, d, ds_sums_real(x, e, f + 3 * apart));
-            ds_sums_set_real(y, e, f, a);
-            ds_sums_set_real(y, e, f + apart, b);
-            ds_sums_set_real(y, e, f + 2 * apart, c);
-            ds_sums_set_real(y, e, f + 3 * apart, d);
-        }
-        so_far[i] = a;
-        so_far[i + 1] = b;
-        so_far[i + 2] = c;
-        so_far[i + 3] = d;
-    }
-    for (; i < n; i++) {
-        double a = so_far[i];
-        for (size_t f = i * apart; f < i * apart + count * step; f += step) {
-            a = next_of(kind, a, ds_sums_real(x, e, f));
-            ds_sums_set_real(y, e, f, a);
-        }
-        so_far[i] = a;
-    }
-}
-
-static bool in_registers(const fold *f)
-{
-    return ds_is_real(f->dtype) && f->kind <= DS_FOLD_PROD && f->kind != DS_FOLD_MEAN;
-}
-
-/* The chains of f's features; from the first value on, or going on. */
-static void fold_chains(const fold *f, void *y, const void *x, size_t apart, size_t step,
-                        size_t count, bool goes_on)
-{
-    static const double first[] = {[DS_FOLD_SUM] = -0.0, /* with which a number is itself */
-                                   [DS_FOLD_MAX] = -(double)INFINITY,
-                                   [DS_FOLD_MIN] = (double)INFINITY,
-                                   [DS_FOLD_PROD] = 1};
-    double *const so_far = f->so_far;
-    for (size_t i = 0; i < f->n && !goes_on; i++)
-        so_far[i] = first[f->kind];
-#define CHAINS(kind)                                                                        \
-    case kind:                                                                              \
-        DS_BY_ELEMENT(chains, f->k->element, so_far, y, x, f->n, apart, step, count, kind); \
-        break;
-    switch (f->kind) {
-        CHAINS(DS_FOLD_SUM)
-        CHAINS(DS_FOLD_MAX)
-        CHAINS(DS_FOLD_MIN)
-        CHAINS(DS_FOLD_PROD)
-    }
 }
 
 /* What comes of all so far at each of frames number t to end - 1, from x on, from y on; y may be x. */

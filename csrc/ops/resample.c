@@ -147,7 +147,7 @@ static void resample_rows(const ds_run *run, const geometry *g, void *const *y,
     const ds_packed weight = {
         .format = DS_FORMAT_TAPS, .n_cols = g->channels, .depth = n_taps, .data = taps};
     const ds_product p = {.weight = &weight, .y = y, .x = x, .n_rows = n};
-    run->k->depthwise(&p, g->channels);
+    run->k->depthwise(&p, (ds_taps){.step = g->channels, .inner = SIZE_MAX});
 }
 
 /* Outputs m, m + new, ... of one row: one phase. A window that reaches beyond an end of the stream is a product of

@@ -12,6 +12,7 @@
 
 #include "ops/framewise.h"
 #include "ops/fused.h"
+#include "ops/move.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -387,7 +388,11 @@ static void chain_spread(const chain_run *c, const chain_step *s)
             const size_t left = (size_t)s->size[outer] - row % (size_t)s->size[outer];
             n_rows = (to - i) / inner < left ? (to - i) / inner : left;
         }
-        c->w->run->k->spread(y, x + from * element, n_rows, n, (size_t)s->stride[outer], step);
+        ds_box rows = {.element = element};
+        ds_box_add(&rows, (int64_t)n_rows, (int64_t)(n * element),
+                   s->stride[outer] * (int64_t)element);
+        ds_box_add(&rows, (int64_t)n, (int64_t)element, (int64_t)(step * element));
+        ds_box_copy(&rows, y, x + from * element);
         y += n_rows * n * element;
         i += n_rows * n;
     }

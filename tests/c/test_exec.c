@@ -206,6 +206,33 @@ TEST(state_size)
     close_runner(&r);
 }
 
+/* Slots behind the first 2 MiB come in lots of 4 MiB, every one with a block of its own. */
+TEST(many_streams)
+{
+    enum { SLOTS = 80, FEATURES = 4096 };
+    graph_case c = new_case();
+    add_output(&c, add_conv(&c, add_input(&c, FEATURES, 1, 1), 2, 5, 1));
+    runner r = make_runner(&c, best_kernels(), 0, 1, 0);
+    const size_t each = r.plan->block_bytes + 64, n_single = ((2 << 20) + each - 1) / each;
+    const size_t before = ds_fault_live_bytes(&fault);
+    ds_slot *slots[SLOTS];
+    CHECK(each > 4 * FEATURES * sizeof(float) && n_single < SLOTS / 2);
+    for (size_t i = 0; i < SLOTS; i++) {
+        CHECK(ds_session_open(r.session, &slots[i], 0) == DS_OK);
+        CHECK((uintptr_t)slots[i]->block % 64 == 0 && slots[i]->block->version == 1);
+        memset(slots[i]->block, (int)i, r.plan->block_bytes);
+        const size_t n_lots = i < n_single ? 0 : (i - n_single) / ((4 << 20) / each) + 1;
+        CHECK(ds_fault_live_bytes(&fault) - before ==
+              (i < n_single ? i + 1 : n_single) * each + n_lots * (4 << 20));
+    }
+    for (size_t i = 0; i < SLOTS; i++) {
+        const char *const block = (const char *)slots[i]->block;
+        CHECK(block[0] == (char)i && block[r.plan->block_bytes - 1] == (char)i);
+        ds_session_close(r.session, slots[i]);
+    }
+    close_runner(&r);
+}
+
 /* ---------------------------------------------------------------- limits and refusals */
 
 TEST(max_streams)

@@ -346,11 +346,14 @@ static void test_depthwise(const variants *all)
         const size_t n_taps = round % 20 == 0 ? random_size(250, 530) : random_size(0, 33);
         const size_t tap_stride = n_channels + random_size(0, 4);
         const size_t step = random_size(0, tap_stride); /* rows overlap */
-        void *const x = malloc(((n_taps + n_rows) * tap_stride + n_channels + 1) * element);
+        const ds_taps places = {tap_stride, random_size(1, 9), random_size(0, 9 * tap_stride)};
+        const size_t n_x = (9 * n_taps + 9 + n_rows) * tap_stride + n_channels;
+        void *const x = malloc((n_x + 1) * element);
+        char *const window = malloc((n_taps * n_channels + 1) * element);
         void *const weight = malloc((n_taps * n_channels + 1) * element);
         void *const bias = round % 2 == 0 ? malloc((n_channels + 1) * element) : NULL;
-        CHECK(x != NULL && weight != NULL);
-        fill(x, element, (n_taps + n_rows) * tap_stride + n_channels, -1, 1);
+        CHECK(x != NULL && weight != NULL && window != NULL);
+        fill(x, element, n_x, -1, 1);
         fill(weight, element, n_taps * n_channels, -1, 1);
         if (bias != NULL)
             fill(bias, element, n_channels, -1, 1);
@@ -369,15 +372,20 @@ static void test_depthwise(const variants *all)
                                     .data = weight,
                                     .bias = bias};
             const ds_product product = {.weight = &taps, .y = out, .x = in, .n_rows = n_rows};
-            all->k[v]->depthwise(&product, tap_stride);
+            all->k[v]->depthwise(&product, places);
             if (v == 0)
                 memcpy(expected.data, y.data, y.n_bytes);
             CHECK(memcmp(expected.data, y.data, y.n_bytes) == 0);
             for (size_t m = 0; v == 0 && m < n_rows; m++) {
+                for (size_t t = 0; t < n_taps; t++)
+                    memcpy(window + t * n_channels * element,
+                           at(in[m], element,
+                              t / places.inner * places.outer + t % places.inner * tap_stride),
+                           n_channels * element);
                 for (size_t c = 0; c < n_channels; c++) {
                     const double b = bias != NULL ? get(bias, element, c) : 0;
                     const double one =
-                        plain(element, at(in[m], element, c), tap_stride, at(weight, element, c),
+                        plain(element, at(window, element, c), n_channels, at(weight, element, c),
                               n_channels, n_taps, bias != NULL ? &b : NULL);
                     CHECK(one == get(out[m], element, c));
                 }
@@ -386,6 +394,7 @@ static void test_depthwise(const variants *all)
         }
         guarded_free(expected);
         free(x);
+        free(window);
         free(weight);
         free(bias);
     }

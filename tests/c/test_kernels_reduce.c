@@ -108,10 +108,40 @@ static void test_pool(const ds_real_kernels *k)
     }
 }
 
+/* The same of int64, whose sums and products wrap. */
+static void test_reduce_whole(const ds_whole_kernels *k)
+{
+    static int64_t x[MOST], y[90];
+    for (int round = 0; round < 400; round++) {
+        const bool rows = round % 2 == 0;
+        const size_t n = random_size(1, 20), n_results = random_size(0, 90);
+        const size_t step = rows ? 1 : random_size(n_results, 90) + 2, stride = rows ? n : 1;
+        for (size_t i = 0; i < MOST; i++)
+            x[i] = (int64_t)((uint64_t)random_size(0, 1 << 20) << random_size(0, 60));
+        for (int kind = DS_REDUCE_SUM; kind <= DS_REDUCE_LEAST; kind++) {
+            if (kind == DS_REDUCE_SQUARES)
+                continue;
+            k->reduce((ds_reduction)kind, y, x, n_results, stride, n, step);
+            for (size_t r = 0; r < n_results; r++) {
+                int64_t want = x[r * stride];
+                for (size_t i = 1; i < n; i++) {
+                    const int64_t v = x[r * stride + i * step];
+                    want = kind == DS_REDUCE_SUM       ? (int64_t)((uint64_t)want + (uint64_t)v)
+                           : kind == DS_REDUCE_PRODUCT ? (int64_t)((uint64_t)want * (uint64_t)v)
+                           : (kind == DS_REDUCE_GREATEST ? v > want : v < want) ? v
+                                                                                : want;
+                }
+                CHECK(y[r] == want);
+            }
+        }
+    }
+}
+
 static void test_both(const variants *all)
 {
     for (size_t v = 0; v < all->n; v++) {
         test_reduce(all->k[v]);
+        test_reduce_whole(all->k[v]->whole);
         test_pool(all->k[v]);
     }
 }
