@@ -6,6 +6,7 @@ import functools
 import gc
 import importlib.util
 import inspect
+import logging
 import os
 import zlib
 from pathlib import Path
@@ -105,6 +106,12 @@ def pytest_collection_finish():
     gc.enable()
 
 
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_auto_num_workers(config):
+    """One more than processors but in the fast tier: a minute of each run waits, for servers, clients and Ray."""
+    return (yield) + (config.option.markexpr != "fast")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """A worker has one end of the list, so that files are set up once, and takes of the other's what is left."""
@@ -144,6 +151,16 @@ def pytest_terminal_summary(terminalreporter, config):
 def rng() -> np.random.Generator:
     """Random numbers, the same in every run."""
     return np.random.default_rng(20240229)
+
+
+@pytest.fixture
+def logged():
+    """What is logged, as texts; pytest's plugin is off, for it goes through torch's hundreds of loggers in each test."""
+    texts, handler = [], logging.Handler()
+    handler.emit = lambda record: texts.append(handler.format(record))
+    logging.getLogger().addHandler(handler)
+    yield texts
+    logging.getLogger().removeHandler(handler)
 
 
 @pytest.fixture(scope="session")
