@@ -1,6 +1,7 @@
 """What holds for all tests: fixtures, their order, the fast tier, and the list of skips."""
 
 import asyncio
+import faulthandler
 import fnmatch
 import functools
 import gc
@@ -54,6 +55,7 @@ ONE_IN = {"test_decoders.py": 4, "test_attention_encoders.py": 3}
 #: What compiles the engine once more, with sanitizers too, comes last: the rest has told what it can by then. What
 #: takes longest of it comes first, so that no process is left alone with it at the end.
 LAST = ("fuzz", "c")
+STDERR = pytest.StashKey()
 
 
 def pytest_addoption(parser):
@@ -64,6 +66,10 @@ def pytest_addoption(parser):
 def folder_of(path):
     """Return the folder of tests that a path lies in; empty for the folder of all."""
     return next(iter(path.relative_to(HERE).parts), "") if path.is_relative_to(HERE) else ""
+
+
+def pytest_configure(config):
+    config.stash[STDERR] = os.dup(2)  # before it is captured
 
 
 def pytest_report_header():
@@ -123,8 +129,12 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def passed_by():
-    """What came before a file mostly stays to the end: the collector need not walk through it each time."""
+def passed_by(pytestconfig):
+    """What came before a file mostly stays to the end: the collector need not walk through it each time.
+
+    A file that takes ten minutes shows where it is; to ask that of each test starts as many threads.
+    """
+    faulthandler.dump_traceback_later(600, file=pytestconfig.stash[STDERR])
     gc.collect()
     gc.freeze()
 
@@ -155,7 +165,7 @@ def rng() -> np.random.Generator:
 
 @pytest.fixture
 def logged():
-    """What is logged, as texts; pytest's plugin is off, for it goes through torch's hundreds of loggers in each test."""
+    """What is logged, as texts: pytest's plugin is off, for in each test it looks at hundreds of torch's loggers."""
     texts, handler = [], logging.Handler()
     handler.emit = lambda record: texts.append(handler.format(record))
     logging.getLogger().addHandler(handler)
