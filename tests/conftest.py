@@ -165,7 +165,7 @@ def rng() -> np.random.Generator:
 
 @pytest.fixture
 def logged():
-    """What is logged, as texts: pytest's plugin is off, for in each test it looks at hundreds of torch's loggers."""
+    """What is logged, as texts: pytest's plugin is off, for in each test it looks at all of torch's loggers."""
     texts, handler = [], logging.Handler()
     handler.emit = lambda record: texts.append(handler.format(record))
     logging.getLogger().addHandler(handler)
