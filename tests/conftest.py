@@ -1,11 +1,13 @@
 """What holds for all tests: fixtures, their order, the fast tier, and the list of skips."""
 
 import asyncio
+import faulthandler
 import fnmatch
 import functools
 import gc
 import importlib.util
 import inspect
+import logging
 import os
 import zlib
 from pathlib import Path
@@ -53,6 +55,7 @@ ONE_IN = {"test_decoders.py": 4, "test_attention_encoders.py": 3}
 #: What compiles the engine once more, with sanitizers too, comes last: the rest has told what it can by then. What
 #: takes longest of it comes first, so that no process is left alone with it at the end.
 LAST = ("fuzz", "c")
+STDERR = pytest.StashKey()
 
 
 def pytest_addoption(parser):
@@ -63,6 +66,10 @@ def pytest_addoption(parser):
 def folder_of(path):
     """Return the folder of tests that a path lies in; empty for the folder of all."""
     return next(iter(path.relative_to(HERE).parts), "") if path.is_relative_to(HERE) else ""
+
+
+def pytest_configure(config):
+    config.stash[STDERR] = os.dup(2)  # before it is captured
 
 
 def pytest_report_header():
@@ -105,6 +112,12 @@ def pytest_collection_finish():
     gc.enable()
 
 
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_auto_num_workers(config):
+    """One more than processors but in the fast tier: a minute of each run waits, for servers, clients and Ray."""
+    return (yield) + (config.option.markexpr != "fast")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """A worker has one end of the list, so that files are set up once, and takes of the other's what is left."""
@@ -116,8 +129,12 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def passed_by():
-    """What came before a file mostly stays to the end: the collector need not walk through it each time."""
+def passed_by(pytestconfig):
+    """What came before a file mostly stays to the end: the collector need not walk through it each time.
+
+    A file that takes ten minutes shows where it is; to ask that of each test starts as many threads.
+    """
+    faulthandler.dump_traceback_later(600, file=pytestconfig.stash[STDERR])
     gc.collect()
     gc.freeze()
 
@@ -144,6 +161,16 @@ def pytest_terminal_summary(terminalreporter, config):
 def rng() -> np.random.Generator:
     """Random numbers, the same in every run."""
     return np.random.default_rng(20240229)
+
+
+@pytest.fixture
+def logged():
+    """What is logged, as texts: pytest's plugin is off, for in each test it looks at all of torch's loggers."""
+    texts, handler = [], logging.Handler()
+    handler.emit = lambda record: texts.append(handler.format(record))
+    logging.getLogger().addHandler(handler)
+    yield texts
+    logging.getLogger().removeHandler(handler)
 
 
 @pytest.fixture(scope="session")

@@ -169,7 +169,7 @@ async def test_connections_by_the_thousand():
             writer.close()
 
 
-async def test_recordings_whose_clients_leave(caplog):
+async def test_recordings_whose_clients_leave(logged):
     """One is run at a time, and those that nobody waits for are not."""
     own = service()
     async with running(own) as url:
@@ -185,7 +185,7 @@ async def test_recordings_whose_clients_leave(caplog):
         own.files.release()
         assert (await posted(url, "/v1/files", body))[0] == 200
     gc.collect()
-    assert not caplog.records
+    assert not logged
 
 
 async def test_an_hour_in_a_second():

@@ -34,22 +34,25 @@ static void tile_int8(int c, int a, int b)
 
 static float tile_bf16_number(const char *from)
 {
-    uint16_t bits;
-    memcpy(&bits, from, sizeof bits);
-    const float x = ds_float_of_bits((uint32_t)bits << 16);
+    const float x =
+        ds_float_of_bits((uint32_t)(uint8_t)from[0] << 16 | (uint32_t)(uint8_t)from[1] << 24);
     return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
 }
 
 static void tile_bf16(int c, int a, int b)
 {
+    float left[16][32], right[16][32]; /* lines of a, columns of b */
+    for (size_t i = 0; i < 16; i++)
+        for (size_t k = 0; k < 32; k++) {
+            left[i][k] = tile_bf16_number(tiles[a][i] + 2 * k);
+            right[i][k] = tile_bf16_number(tiles[b][k / 2] + 4 * i + 2 * (k % 2));
+        }
     for (size_t m = 0; m < lines[a]; m++)
         for (size_t n = 0; n < 16; n++) {
             float sum, chain[2] = {0, 0};
             memcpy(&sum, tiles[c][m] + 4 * n, sizeof sum);
             for (size_t k = 0; k < 32; k++)
-                chain[k % 2] = tiles_flushed_fma(
-                    tile_bf16_number(tiles[a][m] + 2 * k),
-                    tile_bf16_number(tiles[b][k / 2] + 4 * n + 2 * (k % 2)), chain[k % 2]);
+                chain[k % 2] = tiles_flushed_fma(left[m][k], right[n][k], chain[k % 2]);
             sum = tiles_flushed_sum(sum, tiles_flushed_sum(chain[0], chain[1]));
             memcpy(tiles[c][m] + 4 * n, &sum, sizeof sum);
         }

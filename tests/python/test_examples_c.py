@@ -1,6 +1,7 @@
 """The C API as strangers use it: the programs of docs/examples and tests/c/dsm_run.c, compiled against the
 installed package by its own flags, give the same bits as Python."""
 
+import functools
 import os
 import re
 import shlex
@@ -33,6 +34,7 @@ pytestmark = [
 
 
 # ---------------------------------------------------------------------- programs and models
+@functools.cache
 def flags():
     """What the package says of itself."""
     command = [sys.executable, "-m", "dreamstream.config", "--cflags", "--libs"]

@@ -144,7 +144,7 @@ def test_wrong_arguments(what):
 @pytest.mark.parametrize("name", F.loss.BROADCASTS)
 def test_shapes_that_are_broadcast_are_warned_of(name, recwarn):
     getattr(F, name)(ds.zeros(3, 1), ds.zeros(3, 1))
-    assert not recwarn
+    assert not [w for w in recwarn if "broadcast" in str(w.message)]
     with pytest.warns(UserWarning, match=rf"{name}: the shapes \(3, 1\) and \(3,\) are broadcast") as seen:
         getattr(F, name)(ds.zeros(3, 1), ds.zeros(3))
     assert seen[0].filename == __file__

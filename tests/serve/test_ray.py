@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
@@ -58,7 +59,9 @@ def recordings(tmp_path):
 
 def begun(folder, *options, output="out.jsonl"):
     command = [sys.executable, "-m", "dreamstream", "run", "net.dsm", "in", "-o", output, *options]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, "RAY_worker_niceness": "0"}  # else its workers wait for all other tests
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=folder, env=environment, **piped)
 
 
 def test_recordings_that_have_no_line_are_run(recordings):

@@ -83,7 +83,7 @@ def test_one_server_after_the_other(tmp_path):
         asyncio.run(main(url))
 
 
-def test_a_redis_that_goes_away(tmp_path, caplog):
+def test_a_redis_that_goes_away(tmp_path, logged):
     async def main():
         x = samples(6000)
         with a_redis(tmp_path) as where:
@@ -105,4 +105,4 @@ def test_a_redis_that_goes_away(tmp_path, caplog):
             await server.__aexit__(None, None, None)
 
     asyncio.run(main())
-    assert "are not stored" in caplog.text
+    assert "are not stored" in "\n".join(logged)

@@ -393,7 +393,7 @@ async def test_recordings_that_are_sent_whole():
         assert (await posted(url, "/v1/files", b"", "abc"))[0] == 400
 
 
-def test_a_step_that_fails_ends_its_streams_alone(caplog):
+def test_a_step_that_fails_ends_its_streams_alone(logged):
     async def main():
         own = service()
         async with running(own) as url, ByHand(url) as client:
@@ -407,7 +407,7 @@ def test_a_step_that_fails_ends_its_streams_alone(caplog):
             equal(await streamed(url, samples(500)), offline(samples(500)))
 
     asyncio.run(main())
-    assert "a step of net" in caplog.text
+    assert "a step of net" in "\n".join(logged)
 
 
 async def test_a_server_that_ends_lets_streams_come_to_their_end():
@@ -438,7 +438,7 @@ async def test_streams_that_do_not_end_in_time_are_told_to_come_back():
         await ending
 
 
-async def test_a_full_disk_ends_no_stream(tmp_path, monkeypatch, caplog):
+async def test_a_full_disk_ends_no_stream(tmp_path, monkeypatch, logged):
     def full(self, entries):
         raise OSError(28, "No space left on device")
 
@@ -446,4 +446,4 @@ async def test_a_full_disk_ends_no_stream(tmp_path, monkeypatch, caplog):
         monkeypatch.setattr(FolderStore, "_append", full)
         equal(await streamed(url, samples(3000)), offline(samples(3000)))
         monkeypatch.undo()
-    assert "No space left" in caplog.text
+    assert "No space left" in "\n".join(logged)

@@ -1,6 +1,7 @@
 """A room uses only rooms above it: `docs/internals/layers.md`, held against includes and imports."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,7 +82,9 @@ def python_violations(package: Path, order: list[str]) -> list[str]:
 
 def _imported_rooms(path: Path, package: Path, order: list[str]) -> Iterator[tuple[int, str]]:
     inside = [package.name, *path.relative_to(package).parent.parts]
-    for node in _executed(ast.parse(path.read_text(), filename=str(path))):
+    for node, runs in _imports(path.read_text()):
+        if not runs:
+            continue
         if isinstance(node, ast.Import):
             modules = [alias.name.split(".") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -97,10 +100,26 @@ def _imported_rooms(path: Path, package: Path, order: list[str]) -> Iterator[tup
                 yield node.lineno, room if is_room else "__init__"
 
 
-def _imported_by_name(node: ast.AST, package: Path) -> list[list[str]]:
+@functools.cache
+def _imports(text: str) -> list[tuple[ast.AST, bool]]:
+    """All imports, calls of ``import_module`` among them; whether they run: not under `if TYPE_CHECKING:`."""
+    found: list[tuple[ast.AST, bool]] = []
+    left: list[tuple[ast.AST, bool]] = [(ast.parse(text), True)]
+    skipped = () if "import_module" in text else (ast.expr,)
+    while left:
+        node, runs = left.pop()
+        is_call = isinstance(node, ast.Call) and _called(node).endswith("import_module") and node.args
+        if is_call or isinstance(node, (ast.Import, ast.ImportFrom)):
+            found.append((node, runs))
+        typed = node.body if isinstance(node, ast.If) and ast.unparse(node.test) in TYPE_CHECKING else []
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, skipped):
+                left.append((child, runs and child not in typed))
+    return found
+
+
+def _imported_by_name(node: ast.Call, package: Path) -> list[list[str]]:
     """What a call of ``import_module`` names: a text, or a text behind the package's own name."""
-    if not (isinstance(node, ast.Call) and _called(node).endswith("import_module") and node.args):
-        return []
     texts = [c.value for c in ast.walk(node.args[0]) if isinstance(c, ast.Constant) and isinstance(c.value, str)]
     names = [t.strip(".") for t in texts if t.strip(".") and not t.endswith(".")]
     return [[*([] if n.startswith(package.name) else [package.name]), *n.split(".")] for n in names]
@@ -137,7 +156,7 @@ def _used_files(path: Path, package: Path, files: dict[str, Path]) -> set[str]:
     """The files of the package that one imports; what is no file of its own stands in its package's."""
     inside = [package.name, *path.relative_to(package).parent.parts]
     out = set()
-    for node in ast.walk(ast.parse(path.read_text(), filename=str(path))):
+    for node, _ in _imports(path.read_text()):
         if isinstance(node, ast.Import):
             out |= {a.name for a in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -146,18 +165,6 @@ def _used_files(path: Path, package: Path, files: dict[str, Path]) -> set[str]:
             names = [a.name for a in node.names if a.name != "_core"]
             out |= {f"{base}.{n}" if f"{base}.{n}" in files else base for n in names}
     return (out & set(files)) - {_module(path, package)}
-
-
-def _executed(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those under `if TYPE_CHECKING:`."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and ast.unparse(child.test) in TYPE_CHECKING:
-            for other in child.orelse:
-                yield other
-                yield from _executed(other)
-            continue
-        yield child
-        yield from _executed(child)
 
 
 def test_c_rooms():
@@ -302,8 +309,8 @@ CHANGED = {
 
 def set_elsewhere(path: Path) -> list[str]:
     """Give the attributes of imported modules and classes that a file sets when it is loaded."""
-    tree = ast.parse(path.read_text())
-    imports = [a for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names]
+    tree, nodes = ast.parse(path.read_text()), [node for node, _ in _imports(path.read_text())]
+    imports = [a for n in nodes if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names]
     names = {(a.asname or a.name).partition(".")[0] for a in imports}
     found, left = [], list[ast.AST](tree.body)
     while left:

@@ -11,6 +11,7 @@ from ds_laws.drive import Row, schedule
 from ds_laws.operators.norms import CANCELS, far
 from torch_windows import Online, Plain, tensors
 
+import dreamstream as ds
 from dreamstream import _core, dispatch
 from dreamstream.torch.run.kernels import KERNELS
 
@@ -208,3 +209,13 @@ def test_gradients_of_chunks_are_those_of_whole_streams(name):
             got = outputs_of((Plain, Online)[seed % 2], case, op, rng, "random", streams, weights)
             for a, b in zip(gradients(got, probes, leaves), wanted, strict=True):
                 near(a.numpy(), b.numpy(), 1e-10)
+
+
+def test_frames_as_images_have_their_dilation():
+    """What torch computes of frames as of images of one row: groups, where no gradient is asked for."""
+    conv, x = torch.nn.Conv1d(4, 4, 3, dilation=2, groups=2, padding=2).eval(), torch.randn(4, 50)
+    online = ds.patch_module(conv).online()
+    with torch.no_grad():
+        parts = [online(ds.stream_tensor([x[:, :30]], ids=["a"], sos=True))["a"]]
+        parts.append(online(ds.stream_tensor([x[:, 30:]], ids=["a"], eos=True))["a"])
+        torch.testing.assert_close(torch.cat(parts, 1), online.offline()(x[None])[0])

@@ -1,7 +1,7 @@
 """One table of cases through every front end: all say what torch says offline, at the same calls.
 
 Cases stand in tests/helpers/shared_cases; ``-k NAME`` picks one, ``-k FRONT_END`` a way in. In the default tier a
-case is compiled from both libraries and patched in one of them; one in 24 is exported, in one format. All of
+case is compiled from both libraries and patched in one of them; one in 48 is exported, in one format. All of
 them in every way::
 
     pytest -m "slow or not slow" tests/torch/test_shared_cases.py
@@ -39,7 +39,7 @@ PAIRS = sorted(
             CASES,
             list(EXPORTS),
             lambda name, way: CASES[name].exports and (CASES[name].onnx or "onnx" not in way),
-            one_in=24,
+            one_in=48,
         ),
     ],
     key=lambda pair: list(CASES).index(pair.values[0]),
