@@ -291,8 +291,6 @@ static PyMethodDef replay_methods[] = {
     {"function", (PyCFunction)(void (*)(void))ds_replay_function, METH_FASTCALL | METH_KEYWORDS,
      "function(instead, function, ...) -> the same of a function of torch, else "
      "instead(function, ...)"},
-    {"operator", (PyCFunction)(void (*)(void))ds_replay_operator, METH_FASTCALL,
-     "operator(instead, function, stream, ...) -> the same, else instead(stream, ...)"},
     {"method", replay_method, METH_O,
      "method(function) -> what is bound to instances as a function of Python is"},
     {"call", (PyCFunction)(void (*)(void))replay_call, METH_FASTCALL,

@@ -69,7 +69,6 @@ PyObject *ds_replay_again(const replay_object *r, PyObject *const *args);
 PyObject *ds_replay_mode(PyObject *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
 PyObject *ds_replay_function(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
                              PyObject *names);
-PyObject *ds_replay_operator(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
 /* Runs an operator, and appends its results and their edges to lists of all. False with an exception. */
 bool ds_replay_leg(const asked *a, PyObject *leg, PyObject *weights, PyObject *edges,
                    PyObject *values);

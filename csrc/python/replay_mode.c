@@ -184,24 +184,3 @@ PyObject *ds_replay_function(PyObject *self, PyObject *const *args, Py_ssize_t n
         out = PyObject_Vectorcall(args[INSTEAD], args + 1, (size_t)(n_args - 1), names);
     return out;
 }
-
-PyObject *ds_replay_operator(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
-{
-    const replay_object *r = (replay_object *)self;
-    enum { INSTEAD, FUNCTION, N_OWN };
-    if (n_args < N_OWN)
-        return PyErr_Format(PyExc_TypeError, "operator(instead, function, ...)");
-    PyObject *forward = running(r), *out = NULL;
-    if (forward && is_forward(r, forward)) {
-        PyObject *given = tuple_of(args + N_OWN, n_args - N_OWN);
-        PyObject *named = given ? PyDict_New() : NULL;
-        if (named)
-            out = again(r, forward, args[FUNCTION], given, named);
-        Py_XDECREF(named);
-        Py_XDECREF(given);
-    }
-    Py_XDECREF(forward);
-    if (!out && !PyErr_Occurred())
-        out = PyObject_Vectorcall(args[INSTEAD], args + N_OWN, (size_t)(n_args - N_OWN), NULL);
-    return out;
-}

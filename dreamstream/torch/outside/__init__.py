@@ -156,12 +156,12 @@ def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
     return named
 
 
-for _name in (
-    name
-    for row in OPERATIONS.values()
-    if row.outside in RULES and RULES[row.outside].dims
-    for name in (row.name, *row.aliases)
-):
-    for _twin in (_name, _name + "_"):
-        if callable(getattr(torch.Tensor, _twin, None)) and not _name.startswith("__"):
-            setattr(StreamTensor, _twin, _by_name(getattr(torch.Tensor, _twin)))
+#: The methods of tensors that stream, by name, and whether they take dimensions.
+METHODS = {
+    name: _rule(name).dims
+    for name in dir(torch.Tensor)
+    if _rule(name) is not _UNKNOWN and not name.startswith("_") and callable(getattr(torch.Tensor, name))
+}
+for _name, _takes_dims in METHODS.items():
+    if _takes_dims:
+        setattr(StreamTensor, _name, _by_name(getattr(torch.Tensor, _name)))
