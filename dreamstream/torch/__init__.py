@@ -54,7 +54,6 @@ __all__ = [
 TAKERS.making, TAKERS.outside, TAKERS.inside = as_stream_tensor, outside.call, running.call
 TAKERS.beneath, TAKERS.aliased = running.call_beneath, running.note_alias
 for _name in (*OPERATORS, "__getitem__", *outside.METHODS):
-    if _name != "requires_grad_":  # by which shells are marked
-        setattr(SHELL, _name, method(_name))
+    setattr(SHELL, _name, method(_name))
 for _kind in (Quotient, Deferred):
     setattr(_kind, "__torch_function__", running.CALL_OF_SIZES)  # noqa: B010

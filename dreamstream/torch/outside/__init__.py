@@ -141,8 +141,7 @@ def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def named(self: Any, *args: Any, **kwargs: Any) -> Any:
-        without = not kwargs and _WITHOUT_NAMES.issuperset(map(type, args))
-        if not (without or _WITHOUT_NAMES.issuperset(map(type, leaves((args, kwargs))))):
+        if not _WITHOUT_NAMES.issuperset(map(type, leaves((args, kwargs)))):
             if self._inner is not None and any(map(number_in, (*args, *kwargs.values()))):  # no integer of torch's
                 return TAKERS.inside(method, (type(self),), (self, *args), kwargs)
             names = self.names
@@ -160,7 +159,8 @@ def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
 METHODS = {
     name: _rule(name).dims
     for name in dir(torch.Tensor)
-    if _rule(name) is not _UNKNOWN and not name.startswith("_") and callable(getattr(torch.Tensor, name))
+    if _rule(name) is not _UNKNOWN and not name.startswith(("_", "requires_grad"))
+    if callable(getattr(torch.Tensor, name))
 }
 for _name, _takes_dims in METHODS.items():
     if _takes_dims:
