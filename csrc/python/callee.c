@@ -55,7 +55,8 @@ static PyObject *of_method(PyObject *const *args, PyObject *f)
     PyObject *function = PyMethod_GET_FUNCTION(f), *bare = NULL, *inner = NULL;
     if (PyFunction_Check(function))
         inner = of_function(args[KNOWN], args[CONVERTED], function);
-    else if ((bare = PyObject_GetAttrString(function, "func")) && PyCFunction_Check(bare))
+    else if (strcmp(Py_TYPE(function)->tp_name, "functools.partial") == 0 &&
+             (bare = PyObject_GetAttrString(function, "func")) && PyCFunction_Check(bare))
         inner = of_builtin(args[BUILTINS], args[AWAITED], bare);
     const bool same = inner && (inner == function || inner == bare);
     PyObject *out = same             ? Py_NewRef(f)

@@ -74,11 +74,11 @@ REPLAY = _core.Replay(
 Repeats.__torch_function__ = REPLAY.method(REPLAY.mode)  # type: ignore[attr-defined]
 
 
-def _own(function: Any, x: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Run the method that all stream tensors have for one of torch's."""
-    return getattr(StreamTensor, function.__name__)(x, *args, **kwargs)
-
-
 def method(name: str) -> Any:
     """Return a method of shells for one of torch's tensors, which likewise runs no function of Python."""
-    return REPLAY.method(partial(REPLAY.function, _own, getattr(torch.Tensor, name)))
+    own = getattr(StreamTensor, name)
+
+    def instead(_: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return own(*args, **kwargs)
+
+    return REPLAY.method(partial(REPLAY.function, instead, getattr(torch.Tensor, name)))
