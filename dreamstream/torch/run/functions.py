@@ -75,7 +75,7 @@ def of_elements(name: str, function: Callable[..., Any]) -> None:
 
     def alone(step: Step, weights: Sequence[Any]) -> Callable[..., Any] | None:
         options = _options(step)
-        return None if len(step.attributes["named"]) > 1 else lambda step, x: function(x, **options)
+        return None if list(step.attributes["named"]) != [""] else lambda step, x: function(x, **options)
 
     _enter(name, lambda step, *given: _called(function, step, aligned(step, given)), alone)
 
@@ -92,8 +92,8 @@ def of_frames(name: str, function: Callable[..., Any]) -> None:
 
 
 def _called(function: Callable[..., Any], step: Step, operands: Sequence[Any]) -> Any:
-    named = dict(zip(step.attributes["named"], operands))
-    return function(named.pop(""), **named, **_options(step))
+    named = {**dict(zip(step.attributes["named"], operands)), **_options(step)}
+    return function(named.pop(""), **named)
 
 
 def _options(step: Step) -> dict[str, Any]:
