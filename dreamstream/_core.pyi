@@ -384,15 +384,18 @@ class Replay:
     atoms, tensors : frozenset of type
         What has itself for a key; tensors that are known by type and shape.
     blank, guard, records, size : callable
-        Makes a shell; keeps torch from asking modes; says whether gradients are recorded; gives the key of a size.
+        Makes a shell; keeps torch from asking modes; says whether gradients are recorded; gives the key of what
+        is computed of lengths.
     running : ContextVar
         Holds the forward that is running, or None.
     modes : callable
         Says how many modes torch has.
-    shape, dtype : callable
-        What torch asks a mode about where it is asked for a shape, and for the type of elements.
+    shape, dtype, takes_size : callable
+        What torch asks a mode about where it is asked for a shape, for the type of elements, and for a size.
     computes : set of callable
         Functions of torch that do nothing but compute.
+    length, rows, joined, sizes : type
+        Lengths, numbers of streams, both joined, and the tuple of a stream's sizes.
     """
 
     def __new__(
@@ -414,7 +417,12 @@ class Replay:
         modes: Callable[[], int],
         shape: Any,
         dtype: Any,
+        takes_size: Any,
         computes: set[Any],
+        length: type,
+        rows: type,
+        joined: type,
+        sizes: type,
         /,
     ) -> Replay: ...
     def call(self, forward: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
@@ -425,9 +433,6 @@ class Replay:
 
     def function(self, instead: Callable[..., Any], function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Do a function again where its first argument is a stream, or return ``instead(function, ...)``."""
-
-    def operator(self, instead: Callable[..., Any], function: Any, /, *args: Any) -> Any:
-        """Do an operator of streams again, or return ``instead(...)``."""
 
     def method(self, function: Callable[..., Any], /) -> Any:
         """Return what is bound to the instances of a class whose attribute it is, as a function of Python is."""

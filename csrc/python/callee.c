@@ -2,6 +2,8 @@
  * where that is plain: what is called in a callee's place (dreamstream/tracing/callees.py), and the truth of a value. */
 #include "python/support.h"
 
+enum { KNOWN, CONVERTED, STAND_INS, DIRECT, BUILTINS, AWAITED, OTHERWISE, CALLEE, N_ARGUMENTS };
+
 /* What is kept of a function, a tuple: what is called, or None for itself; its code, defaults and keywords' defaults; a
  * reference. */
 enum { COPY, CODE, DEFAULTS, KEYWORDS, REFERENCE, N_KEPT };
@@ -28,18 +30,6 @@ static PyObject *of_function(PyObject *known, PyObject *converted, PyObject *f)
     return Py_NewRef(copy == Py_None ? f : copy);
 }
 
-/* The same of a method, bound to its object. */
-static PyObject *of_method(PyObject *known, PyObject *converted, PyObject *f)
-{
-    PyObject *function = PyMethod_GET_FUNCTION(f);
-    PyObject *inner = PyFunction_Check(function) ? of_function(known, converted, function) : NULL;
-    PyObject *out = inner == function ? Py_NewRef(f)
-                    : inner           ? PyMethod_New(inner, PyMethod_GET_SELF(f))
-                                      : NULL;
-    Py_XDECREF(inner);
-    return out;
-}
-
 /* The same of a builtin function or a class, for which something may stand: by itself, or by a name in one of the modules
  * that are awaited. A builtin method of a class is looked for in the classes that it inherits from. */
 static PyObject *of_builtin(PyObject *builtins, PyObject *awaited, PyObject *f)
@@ -57,6 +47,24 @@ static PyObject *of_builtin(PyObject *builtins, PyObject *awaited, PyObject *f)
         Py_XDECREF(module);
     }
     return is_awaited ? NULL : Py_NewRef(f);
+}
+
+/* The same of a method, bound to its object: of a function, or of a partial of a builtin. */
+static PyObject *of_method(PyObject *const *args, PyObject *f)
+{
+    PyObject *function = PyMethod_GET_FUNCTION(f), *bare = NULL, *inner = NULL;
+    if (PyFunction_Check(function))
+        inner = of_function(args[KNOWN], args[CONVERTED], function);
+    else if (strcmp(Py_TYPE(function)->tp_name, "functools.partial") == 0 &&
+             (bare = PyObject_GetAttrString(function, "func")) && PyCFunction_Check(bare))
+        inner = of_builtin(args[BUILTINS], args[AWAITED], bare);
+    const bool same = inner && (inner == function || inner == bare);
+    PyObject *out = same             ? Py_NewRef(f)
+                    : !inner || bare ? NULL
+                                     : PyMethod_New(inner, PyMethod_GET_SELF(f));
+    Py_XDECREF(bare);
+    Py_XDECREF(inner);
+    return out;
 }
 
 /* What is called in the place of an object whose class's `__call__` is among those that are given. */
@@ -79,7 +87,6 @@ static PyObject *of_object(PyObject *stand_ins, PyObject *direct, PyObject *f)
  * `otherwise(f)` where that isn't known. */
 PyObject *ds_callee(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t n_args)
 {
-    enum { KNOWN, CONVERTED, STAND_INS, DIRECT, BUILTINS, AWAITED, OTHERWISE, CALLEE, N_ARGUMENTS };
     if (n_args != N_ARGUMENTS || !PyDict_Check(args[KNOWN]) || !PyDict_Check(args[STAND_INS]) ||
         !PyDict_Check(args[DIRECT]) || !PyDict_Check(args[BUILTINS]) ||
         !PyAnySet_Check(args[AWAITED]))
@@ -89,7 +96,7 @@ PyObject *ds_callee(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t
     if (PyFunction_Check(f))
         out = of_function(args[KNOWN], args[CONVERTED], f);
     else if (PyMethod_Check(f))
-        out = of_method(args[KNOWN], args[CONVERTED], f);
+        out = of_method(args, f);
     else if (Py_IS_TYPE(f, &PyCFunction_Type) || Py_IS_TYPE(f, &PyType_Type))
         out = of_builtin(args[BUILTINS], args[AWAITED], f);
     else if (!PyCFunction_Check(f) && !PyType_Check(f))

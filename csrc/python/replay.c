@@ -146,17 +146,18 @@ static bool check_arguments(const replay_object *r, PyObject *const *args, Py_ss
     return right;
 }
 
-PyObject *ds_replay_again(const replay_object *r, PyObject *const *args)
+PyObject *ds_replay_again(const replay_object *r, PyObject *const *args, PyObject **instead)
 {
     asked a;
     if (ds_replay_ask(r, args, &a) != DONE)
         return NULL;
     PyObject *place = PyDict_GetItemWithError(slot(r, a.entry, S_CALL_courses), a.key), *out = NULL;
-    if (place && (PyObject *)Py_TYPE(place) == of(r, PLACE)) {
-        Py_INCREF(place);
+    Py_XINCREF(place);
+    if (place && (PyObject *)Py_TYPE(place) == of(r, PLACE))
         out = replayed_within(&a, place);
-        Py_DECREF(place);
-    }
+    else if (instead)
+        *instead = Py_XNewRef(place);
+    Py_XDECREF(place);
     ds_replay_forget(&a);
     return out;
 }
@@ -164,21 +165,12 @@ PyObject *ds_replay_again(const replay_object *r, PyObject *const *args)
 static PyObject *replay_call(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
     const replay_object *r = (replay_object *)self;
-    asked a;
     if (!check_arguments(r, args, n_args))
         return NULL;
-    const int done = ds_replay_ask(r, args, &a);
-    if (done != DONE)
-        return done == FAILED ? NULL : Py_NewRef(Py_NotImplemented);
-    PyObject *place = PyDict_GetItemWithError(slot(r, a.entry, S_CALL_courses), a.key), *out = NULL;
-    Py_XINCREF(place);
-    if (place && (PyObject *)Py_TYPE(place) == of(r, PLACE))
-        out = replayed_within(&a, place);
-    else if (!PyErr_Occurred())
-        out = Py_NewRef(place ? place : Py_NotImplemented);
-    Py_XDECREF(place);
-    ds_replay_forget(&a);
-    return out;
+    PyObject *instead = NULL, *out = ds_replay_again(r, args, &instead);
+    if (out || PyErr_Occurred())
+        return out;
+    return instead ? instead : Py_NewRef(Py_NotImplemented);
 }
 
 static PyObject *replay_ask(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
@@ -242,7 +234,7 @@ static Py_ssize_t offset_of(PyObject *type, const char *name)
 
 static bool check_given(PyObject *args)
 {
-    const int types[] = {SHELL, STREAM, EDGE, LINE, CALL, FORWARD};
+    const int types[] = {SHELL, STREAM, EDGE, LINE, CALL, FORWARD, LENGTH, ROWS, JOINED, SIZES};
     bool right = PyTuple_GET_SIZE(args) == N_GIVEN;
     for (size_t i = 0; right && i < sizeof types / sizeof *types; i++)
         right = PyType_Check(PyTuple_GET_ITEM(args, types[i]));
@@ -291,8 +283,6 @@ static PyMethodDef replay_methods[] = {
     {"function", (PyCFunction)(void (*)(void))ds_replay_function, METH_FASTCALL | METH_KEYWORDS,
      "function(instead, function, ...) -> the same of a function of torch, else "
      "instead(function, ...)"},
-    {"operator", (PyCFunction)(void (*)(void))ds_replay_operator, METH_FASTCALL,
-     "operator(instead, function, stream, ...) -> the same, else instead(stream, ...)"},
     {"method", replay_method, METH_O,
      "method(function) -> what is bound to instances as a function of Python is"},
     {"call", (PyCFunction)(void (*)(void))replay_call, METH_FASTCALL,

@@ -5,7 +5,7 @@
 /* What a Replay is made with: classes, and functions of torch and of the front end. */
 /* clang-format off */
 enum { SHELL, STREAM, EDGE, LINE, CALL, FORWARD, PLACE, ATOMS, TENSORS, BLANK, GUARD, RECORDS, SIZE,
-       RUNNING, MODES, SHAPE, DTYPE, COMPUTES, N_GIVEN };
+       RUNNING, MODES, SHAPE, DTYPE, TAKES_SIZE, COMPUTES, LENGTH, ROWS, JOINED, SIZES, N_GIVEN };
 /* clang-format on */
 
 /* An operator: the call's own record of it, its key in the script, where its inputs are among all edges, how many of
@@ -21,14 +21,15 @@ enum { LEG_COLUMNS = LEG_COUNTS + 1, LEG_DONE };
     X(_inner) X(edge) X(dims) X(_names) X(value) X(dtype) X(shape) X(requires_grad) X(requires_grad_) \
     X(start) X(stop) X(step) X(_follow) X(replay) X(_step_back) X(keeps_frames) X(training) X(running) X(_rate) \
     X(__enter__) X(__exit__) X(holds) X(quiet) X(asked) X(out) \
-    X(_facts) X(has_converted)
+    X(_facts) X(has_converted) X(_view) X(waits)
 /* Slots of the classes that it is made with: by whose instances they are read and set where they lie. */
 #define SLOTS(X) \
     X(FORWARD, entry) X(FORWARD, gradients) X(FORWARD, _parameters) X(FORWARD, drawn) \
     X(FORWARD, depth) X(FORWARD, watching) \
     X(CALL, courses) X(CALL, recording) X(CALL, guard) X(CALL, n_done) X(CALL, script) X(CALL, over) X(CALL, fail_at) \
     X(CALL, keeps_tape) X(CALL, ended) X(CALL, ids) X(CALL, body) \
-    X(EDGE, entry) X(EDGE, line) X(EDGE, counts) X(EDGE, handle) X(EDGE, made) X(LINE, rate)
+    X(EDGE, entry) X(EDGE, line) X(EDGE, counts) X(EDGE, handle) X(EDGE, made) X(LINE, rate) X(LINE, features) \
+    X(LENGTH, edge) X(LENGTH, terms) X(LENGTH, plus) X(ROWS, edge) X(ROWS, times) X(JOINED, length) X(JOINED, times)
 /* clang-format on */
 #define NAME_NUMBER(name) N_##name,
 #define SLOT_NUMBER(of, name) S_##of##_##name,
@@ -63,13 +64,13 @@ PyObject *ds_replay_entry(const replay_object *r, PyObject *forward);
 /* Reads what a forward, a function, a tuple and a dict ask for. Only where it is DONE is there something to forget. */
 int ds_replay_ask(const replay_object *r, PyObject *const *args, asked *a);
 void ds_replay_forget(asked *a);
-/* What a forward's function did at this place, done again; NULL where that isn't known, with or without an exception. */
-PyObject *ds_replay_again(const replay_object *r, PyObject *const *args);
+/* What a forward's function did at this place, done again; NULL where that isn't known, with or without an exception.
+ * `instead`, where it isn't NULL, gets what else stands there, a new reference. */
+PyObject *ds_replay_again(const replay_object *r, PyObject *const *args, PyObject **instead);
 /* Methods of _core.Replay: see replay_mode.c. */
 PyObject *ds_replay_mode(PyObject *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
 PyObject *ds_replay_function(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
                              PyObject *names);
-PyObject *ds_replay_operator(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
 /* Runs an operator, and appends its results and their edges to lists of all. False with an exception. */
 bool ds_replay_leg(const asked *a, PyObject *leg, PyObject *weights, PyObject *edges,
                    PyObject *values);

@@ -61,14 +61,53 @@ static int is_none_drawn(const asked *a, PyObject *x)
     return is_drawn < 0 ? FAILED : is_drawn ? UNKNOWN : DONE;
 }
 
-/* Whether an edge is one of this call's, or a stream's edge is. */
-static bool is_of_call(const asked *a, PyObject *x)
+/* An edge of this call, or a stream that has one; UNKNOWN where it is another call's. */
+static int add_within(asked *a, PyObject *x)
 {
-    PyObject *edge = is_of(a->r, x, STREAM) ? own(a->r, x, N_edge) : Py_NewRef(x);
+    const bool is_stream = is_of(a->r, x, STREAM);
+    PyObject *edge = is_stream ? own(a->r, x, N_edge) : Py_NewRef(x);
     const bool is = edge && is_of(a->r, edge, EDGE) && slot(a->r, edge, S_EDGE_entry) == a->entry;
     PyErr_Clear();
     Py_XDECREF(edge);
-    return is;
+    PyObject **list = is_stream ? &a->streams : &a->edges;
+    return !is ? UNKNOWN : need(list) ? put(*list, Py_NewRef(x)) : FAILED;
+}
+
+/* A length, by the sum that it is: a number, and how often frames of edges, or what was made of a length. */
+static int add_length(asked *a, PyObject *x)
+{
+    enum { TIMES, ATOM, MADE_OF = 0, BY, N_MADE = 3 };
+    const replay_object *r = a->r;
+    PyObject *terms = is_of(r, x, LENGTH) ? slot(r, x, S_LENGTH_terms) : NULL;
+    int done = terms ? add_item(a, get_slot(r, x, S_LENGTH_plus)) : UNKNOWN;
+    if (done == DONE)
+        done = add_item(a, PyLong_FromSsize_t(PyTuple_GET_SIZE(terms)));
+    for (Py_ssize_t i = 0; done == DONE && i < PyTuple_GET_SIZE(terms); i++) {
+        PyObject *term = PyTuple_GET_ITEM(terms, i), *atom = PyTuple_GET_ITEM(term, ATOM);
+        done = add_item(a, Py_NewRef(PyTuple_GET_ITEM(term, TIMES)));
+        if (done == DONE && PyTuple_Check(atom) && PyTuple_GET_SIZE(atom) == N_MADE) {
+            for (Py_ssize_t k = BY; done == DONE && k < N_MADE; k++)
+                done = add_item(a, Py_NewRef(PyTuple_GET_ITEM(atom, k)));
+            done = done == DONE ? add_length(a, PyTuple_GET_ITEM(atom, MADE_OF)) : done;
+        } else if (done == DONE && (done = add_within(a, atom)) == DONE)
+            done = add_item(a, get_slot(r, atom, S_EDGE_line));
+    }
+    return done;
+}
+
+/* A number of streams, a length, or both joined. */
+static int add_size(asked *a, PyObject *x)
+{
+    const replay_object *r = a->r;
+    int done = need(&a->tokens) ? put(a->tokens, Py_NewRef(x)) : FAILED;
+    if (done == DONE)
+        done = add_item(a, Py_NewRef(Py_TYPE(x)));
+    const bool is_rows = is_of(r, x, ROWS), is_joined = is_of(r, x, JOINED);
+    if (done == DONE && (is_rows || is_joined))
+        done = add_item(a, get_slot(r, x, is_joined ? S_JOINED_times : S_ROWS_times));
+    if (done == DONE && is_rows)
+        return add_within(a, slot(r, x, S_ROWS_edge));
+    return done == DONE ? add_length(a, is_joined ? slot(r, x, S_JOINED_length) : x) : done;
 }
 
 /* What is deferred, by what is known of it (`facts_of` in dreamstream/array/facts.py): UNKNOWN where that has to be found
@@ -86,14 +125,9 @@ static int add_deferred(asked *a, PyObject *x)
         right = records == PyTuple_GET_ITEM(known, 2) && PyList_Check(within) &&
                 is(r, a->entry, N_has_converted, Py_False) == 1;
     }
-    for (Py_ssize_t i = 0; right && i < PyList_GET_SIZE(within); i++)
-        right = is_of_call(a, PyList_GET_ITEM(within, i));
     int done = PyErr_Occurred() ? FAILED : right ? DONE : UNKNOWN;
-    for (Py_ssize_t i = 0; done == DONE && i < PyList_GET_SIZE(within); i++) {
-        PyObject *each = PyList_GET_ITEM(within, i);
-        PyObject **list = is_of(r, each, STREAM) ? &a->streams : &a->edges;
-        done = need(list) ? put(*list, Py_NewRef(each)) : FAILED;
-    }
+    for (Py_ssize_t i = 0; done == DONE && i < PyList_GET_SIZE(within); i++)
+        done = add_within(a, PyList_GET_ITEM(within, i));
     if (done == DONE)
         done = need(&a->tokens) && put(a->tokens, Py_NewRef(x)) == DONE
                    ? add_item(a, PyTuple_Pack(1, PyTuple_GET_ITEM(known, 0)))
@@ -153,7 +187,9 @@ static int add(asked *a, PyObject *x)
     }
     if (PyUnicode_CheckExact(x) || x == Py_None)
         return add_item(a, Py_NewRef(x));
-    const bool is_list = PyTuple_CheckExact(x) || PyList_CheckExact(x);
+    if (is_of(a->r, x, LENGTH) || is_of(a->r, x, ROWS) || is_of(a->r, x, JOINED))
+        return add_size(a, x);
+    const bool is_list = PyTuple_CheckExact(x) || PyList_CheckExact(x) || is_of(a->r, x, SIZES);
     if (PyLong_CheckExact(x) || PyBool_Check(x) || is_list || PySlice_Check(x))
         if (add_item(a, Py_NewRef(kind)) != DONE)
             return FAILED;

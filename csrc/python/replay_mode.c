@@ -15,17 +15,103 @@ static int is_quiet(const replay_object *r, PyObject *forward)
     return gradients == Py_None ? 1 : is(r, gradients, N_quiet, Py_True);
 }
 
+/* A size of a stream of this edge; NULL where there is none so simple, with or without an exception. */
+static PyObject *size_of(const replay_object *r, PyObject *edge, PyObject *dim)
+{
+    PyObject *line = slot(r, edge, S_EDGE_line), *features = slot(r, line, S_LINE_features);
+    if (PyLong_Check(dim))
+        return Py_XNewRef(PyTuple_GetItem(features, PyLong_AsSsize_t(dim)));
+    const bool is_length = PyUnicode_CompareWithASCIIString(dim, "L") == 0;
+    if (!is_length && PyUnicode_CompareWithASCIIString(dim, "B") != 0)
+        return NULL;
+    PyTypeObject *type = (PyTypeObject *)of(r, is_length ? LENGTH : ROWS);
+    PyObject *size = type->tp_alloc(type, 0);
+    bool right =
+        size && set_slot(r, size, is_length ? S_LENGTH_edge : S_ROWS_edge, Py_NewRef(edge));
+    if (right && is_length)
+        right = set_slot(r, size, S_LENGTH_terms, Py_BuildValue("((iO))", 1, edge)) &&
+                set_slot(r, size, S_LENGTH_plus, PyLong_FromLong(0));
+    else if (right)
+        right = set_slot(r, size, S_ROWS_times, PyLong_FromLong(1));
+    if (!right)
+        Py_CLEAR(size);
+    return size;
+}
+
+/* The sizes of a stream whose frames are at hand, likewise. */
+static PyObject *sizes_of(const replay_object *r, PyObject *inner)
+{
+    PyObject *view = own(r, inner, N__view), *edge = own(r, inner, N_edge);
+    PyObject *dims = own(r, inner, N_dims), *sizes = NULL;
+    if (view && dims && edge && is_of(r, edge, EDGE) && PyTuple_Check(dims) &&
+        !PyObject_HasAttr(view, r->names[N_waits]))
+        sizes = PyTuple_New(PyTuple_GET_SIZE(dims));
+    for (Py_ssize_t i = 0; sizes && i < PyTuple_GET_SIZE(dims); i++) {
+        PyObject *size = size_of(r, edge, PyTuple_GET_ITEM(dims, i));
+        if (size)
+            PyTuple_SET_ITEM(sizes, i, size);
+        else
+            Py_CLEAR(sizes);
+    }
+    Py_XDECREF(dims);
+    Py_XDECREF(edge);
+    Py_XDECREF(view);
+    return sizes;
+}
+
+static PyObject *dtype_of(const replay_object *r, PyObject *inner)
+{
+    PyObject *value = own(r, inner, N_value), *out = NULL;
+    if (value && PySet_Contains(of(r, TENSORS), (PyObject *)Py_TYPE(value)) == 1)
+        out = get(r, value, N_dtype);
+    Py_XDECREF(value);
+    return out;
+}
+
+/* The shape of a stream, its size at a dimension, or the type of its elements, where a function asks for that; NULL where
+ * it doesn't, or that is left to Python, with or without an exception. */
+static PyObject *asked_of(const replay_object *r, PyObject *func, PyObject *args)
+{
+    const Py_ssize_t n = PyTuple_GET_SIZE(args);
+    const int all[] = {SHAPE, DTYPE, TAKES_SIZE};
+    int which = -1;
+    for (int i = 0; which < 0 && i < 3; i++)
+        if (Py_TYPE(func) == Py_TYPE(of(r, all[i])) &&
+            PyObject_RichCompareBool(func, of(r, all[i]), Py_EQ) == 1)
+            which = all[i];
+    if (which < 0 || !n || n > (which == TAKES_SIZE ? 2 : 1) ||
+        !is_of(r, PyTuple_GET_ITEM(args, 0), SHELL))
+        return NULL;
+    PyObject *inner = get(r, PyTuple_GET_ITEM(args, 0), N__inner), *out = NULL;
+    if (inner && is_of(r, inner, STREAM))
+        out = which == DTYPE ? dtype_of(r, inner) : sizes_of(r, inner);
+    PyObject *at = n == 2 ? PyTuple_GET_ITEM(args, 1) : NULL;
+    if (out && at)
+        Py_SETREF(out,
+                  PyLong_CheckExact(at) ? PySequence_GetItem(out, PyLong_AsSsize_t(at)) : NULL);
+    else if (out && which != DTYPE)
+        Py_SETREF(out, PyObject_CallOneArg(of(r, SIZES), out));
+    /* what fails does so anew, where it is known what that means */
+    if (!out && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
+        PyErr_Clear();
+    Py_XDECREF(inner);
+    return out;
+}
+
 /* What a function of torch did at this place, done again; NULL where that can't be, with an exception only if it is none
  * that Python code may handle. */
 static PyObject *again(const replay_object *r, PyObject *forward, PyObject *func, PyObject *args,
                        PyObject *kwargs)
 {
-    PyObject *entry = ds_replay_entry(r, forward), *out = NULL;
+    PyObject *out = PyDict_GET_SIZE(kwargs) ? NULL : asked_of(r, func, args);
+    if (out || PyErr_Occurred())
+        return out;
+    PyObject *entry = ds_replay_entry(r, forward);
     const bool is_call = entry && PyObject_TypeCheck(entry, (PyTypeObject *)of(r, CALL));
     PyObject *done = is_call ? Py_XNewRef(slot(r, entry, S_CALL_n_done)) : NULL;
     if (done && is_quiet(r, forward) == 1) {
         PyObject *given[] = {forward, func, args, kwargs};
-        out = ds_replay_again(r, given);
+        out = ds_replay_again(r, given, NULL);
     }
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) {
         PyErr_Clear();
@@ -34,31 +120,6 @@ static PyObject *again(const replay_object *r, PyObject *forward, PyObject *func
     }
     Py_XDECREF(done);
     Py_XDECREF(entry);
-    return out;
-}
-
-/* The shape of a stream, or the type of its elements, where a function is the attribute's; NULL where it isn't, with or
- * without an exception. */
-static PyObject *attribute_of(const replay_object *r, PyObject *func, PyObject *x)
-{
-    if (!is_of(r, x, SHELL) || Py_TYPE(func) != Py_TYPE(of(r, SHAPE)))
-        return NULL;
-    const bool of_shape = PyObject_RichCompareBool(func, of(r, SHAPE), Py_EQ) == 1;
-    if (!of_shape && PyObject_RichCompareBool(func, of(r, DTYPE), Py_EQ) != 1)
-        return NULL;
-    PyObject *inner = get(r, x, N__inner), *out = NULL;
-    if (inner && is_of(r, inner, STREAM) && of_shape)
-        out = get(r, inner, N_shape);
-    else if (inner && is_of(r, inner, STREAM)) {
-        PyObject *value = own(r, inner, N_value);
-        if (value && PySet_Contains(of(r, TENSORS), (PyObject *)Py_TYPE(value)) == 1)
-            out = get(r, value, N_dtype);
-        Py_XDECREF(value);
-    }
-    /* what fails does so anew, where it is known what that means */
-    if (!out && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
-        PyErr_Clear();
-    Py_XDECREF(inner);
     return out;
 }
 
@@ -100,23 +161,6 @@ static PyObject *computed(const replay_object *r, PyObject *forward, PyObject *f
     return plain == 1 ? PyObject_Call(func, args, kwargs) : NULL;
 }
 
-/* The forward that is running, or None. */
-static PyObject *running(const replay_object *r)
-{
-    PyObject *forward = NULL;
-    if (PyContextVar_Get(of(r, RUNNING), Py_None, &forward) < 0)
-        return NULL;
-    return forward;
-}
-
-static PyObject *tuple_of(PyObject *const *items, Py_ssize_t n)
-{
-    PyObject *tuple = PyTuple_New(n);
-    for (Py_ssize_t i = 0; tuple && i < n; i++)
-        PyTuple_SET_ITEM(tuple, i, Py_NewRef(items[i]));
-    return tuple;
-}
-
 static bool is_forward(const replay_object *r, PyObject *x)
 {
     return PyObject_TypeCheck(x, (PyTypeObject *)of(r, FORWARD));
@@ -137,9 +181,7 @@ PyObject *ds_replay_mode(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
         bool has_streams = false;
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[TYPES]) && !has_streams; i++)
             has_streams = PyTuple_GET_ITEM(args[TYPES], i) == of(r, SHELL);
-        if (named && has_streams && PyTuple_GET_SIZE(given) == 1)
-            out = attribute_of(r, args[FUNCTION], PyTuple_GET_ITEM(given, 0));
-        if (named && has_streams && !out && !PyErr_Occurred())
+        if (named && has_streams)
             out = again(r, args[MODE], args[FUNCTION], given, named);
         else if (named && !has_streams)
             out = computed(r, args[MODE], args[FUNCTION], given, named);
@@ -160,16 +202,18 @@ PyObject *ds_replay_function(PyObject *self, PyObject *const *args, Py_ssize_t n
     enum { INSTEAD, FUNCTION, N_OWN }; /* then come the function's own */
     if (n_args < N_OWN)
         return PyErr_Format(PyExc_TypeError, "function(instead, function, ...)");
-    PyObject *forward = running(r), *out = NULL;
-    if (!forward)
+    PyObject *forward = NULL, *out = NULL;
+    if (PyContextVar_Get(of(r, RUNNING), Py_None, &forward) < 0)
         return NULL;
     if (n_args > N_OWN && is_of(r, args[N_OWN], SHELL) && is_forward(r, forward)) {
         PyObject *modes = PyObject_CallNoArgs(of(r, MODES));
         PyObject *depth = slot(r, forward, S_FORWARD_depth);
         /* another mode that was entered since is asked first */
         const int alone = !modes || !depth ? -1 : PyObject_RichCompareBool(modes, depth, Py_EQ);
-        PyObject *given = alone == 1 ? tuple_of(args + N_OWN, n_args - N_OWN) : NULL;
+        PyObject *given = alone == 1 ? PyTuple_New(n_args - N_OWN) : NULL;
         PyObject *named = given ? PyDict_New() : NULL;
+        for (Py_ssize_t i = N_OWN; given && i < n_args; i++)
+            PyTuple_SET_ITEM(given, i - N_OWN, Py_NewRef(args[i]));
         for (Py_ssize_t i = 0; named && names && i < PyTuple_GET_SIZE(names); i++)
             if (PyDict_SetItem(named, PyTuple_GET_ITEM(names, i), args[n_args + i]) < 0)
                 Py_CLEAR(named);
@@ -182,26 +226,5 @@ PyObject *ds_replay_function(PyObject *self, PyObject *const *args, Py_ssize_t n
     Py_DECREF(forward);
     if (!out && !PyErr_Occurred())
         out = PyObject_Vectorcall(args[INSTEAD], args + 1, (size_t)(n_args - 1), names);
-    return out;
-}
-
-PyObject *ds_replay_operator(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
-{
-    const replay_object *r = (replay_object *)self;
-    enum { INSTEAD, FUNCTION, N_OWN };
-    if (n_args < N_OWN)
-        return PyErr_Format(PyExc_TypeError, "operator(instead, function, ...)");
-    PyObject *forward = running(r), *out = NULL;
-    if (forward && is_forward(r, forward)) {
-        PyObject *given = tuple_of(args + N_OWN, n_args - N_OWN);
-        PyObject *named = given ? PyDict_New() : NULL;
-        if (named)
-            out = again(r, forward, args[FUNCTION], given, named);
-        Py_XDECREF(named);
-        Py_XDECREF(given);
-    }
-    Py_XDECREF(forward);
-    if (!out && !PyErr_Occurred())
-        out = PyObject_Vectorcall(args[INSTEAD], args + N_OWN, (size_t)(n_args - N_OWN), NULL);
     return out;
 }

@@ -257,7 +257,7 @@ def write(x: StreamTensor, value: Any, what: str) -> Any:
         x.refuse(what)
     if not isinstance(value, StreamTensor):
         raise NotStreamableError.here(f"{what}: only streams can be written into a stream as a whole")
-    if value.roles != x.roles:
+    if (value.dims, value.features) != (x.dims, x.features) and value.roles != x.roles:
         raise ShapeError.here(f"{what}: a stream {x.roles} can't take values of the shape {value.roles}")
     if value.dtype != x.dtype:
         if dtypes.common(what, [x.dtype, value.dtype]) != x.dtype and not _holds(x.dtype, value.dtype):

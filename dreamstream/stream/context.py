@@ -90,6 +90,8 @@ EVERYTHING = Context(chunk=None)
 
 #: The declared context, and a list with an entry for each time that attention has asked for it.
 _DECLARED: ContextVar[tuple[Context, list[bool]] | None] = ContextVar("dreamstream_context", default=None)
+#: Gives something, not None, where a context is declared around the code that runs.
+is_declared = _DECLARED.get
 
 
 @contextmanager
@@ -98,11 +100,6 @@ def declared(context: Context) -> Iterator[list[bool]]:
     asked: list[bool] = []
     with within(_DECLARED, (context, asked)):
         yield asked
-
-
-def is_declared() -> bool:
-    """Whether a context is declared around the code that runs."""
-    return _DECLARED.get() is not None
 
 
 def declared_here() -> tuple[Context | None, list[bool]]:

@@ -40,7 +40,7 @@ from .forward import (  # noqa: F401  (they enter what torch's functions do)
     running,
     volumes,
 )
-from .forward.replay import operator
+from .forward.replay import method
 from .patch import FRONT, StreamModule
 from .tensor import StreamTensor
 from .tensor.creation import as_stream_tensor, stream_tensor
@@ -53,7 +53,7 @@ __all__ = [
 
 TAKERS.making, TAKERS.outside, TAKERS.inside = as_stream_tensor, outside.call, running.call
 TAKERS.beneath, TAKERS.aliased = running.call_beneath, running.note_alias
-for _name in (*OPERATORS, "__getitem__"):
-    setattr(SHELL, _name, operator(_name))
+for _name in (*OPERATORS, "__getitem__", *outside.METHODS):
+    setattr(SHELL, _name, method(_name))
 for _kind in (Quotient, Deferred):
     setattr(_kind, "__torch_function__", running.CALL_OF_SIZES)  # noqa: B010

@@ -276,7 +276,10 @@ REPEATED = {
     "a function of torch.nn": (lambda m, x: F.relu(x), 1),
     "an operator": (lambda m, x: x + x, 1),
     "a layer": (lambda m, x: m.act(x), 4),
-    "plain tensors": (lambda m, x: x * m.scale.exp().reciprocal().sqrt().to(x.dtype), 5),
+    "plain tensors": (lambda m, x: x * m.scale.exp().reciprocal().sqrt().to(x.dtype), 3),
+    "a method": (lambda m, x: x.softmax(1), 1),
+    "a method with sizes": (lambda m, x: (x * 2).reshape(x.shape[0], x.size(1), -1), 2),
+    "a function with options": (lambda m, x: F.leaky_relu(x, 0.2), 1),
 }
 
 

@@ -90,11 +90,7 @@ class TorchHeld(Held):
 def memory_of(tensor: Tensor) -> int:
     """Return where a tensor's memory begins, which views share."""
     try:
-        return _pointer(tensor)
+        with without_subclass(), without_functions():
+            return tensor.untyped_storage().data_ptr()
     except RuntimeError:  # a part of a tensor that several processes hold has no memory of its own
         return id(tensor)
-
-
-def _pointer(tensor: Tensor) -> int:
-    with without_subclass(), without_functions():
-        return tensor.untyped_storage().data_ptr()

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import torch
 
 from ...array.deferred import Deferred
-from ...array.facts import facts_of, key_of, key_of_stream
+from ...array.facts import facts_of, key_of_stream
 from ...array.first_frame import FirstFrame
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...stream.edge import Edge
-from ...stream.rules import Shape, Token
+from ...stream.rules import Token
 from ...stream.rules.sums import Unknown
 from ..private import without_functions
 from .complex_pair import Complex, parts_of
@@ -33,7 +33,7 @@ ATOMS = frozenset((
 SIZES = frozenset((TorchLength, TorchBatch, TorchBatchLength))
 _POSITIONS = frozenset((Deferred, Symbolic))
 _DEFERRED = _POSITIONS | {Scores}
-_OF_LENGTHS = SIZES | _DEFERRED | {Complex, FirstFrame, NativeStream}
+_OF_LENGTHS = _DEFERRED | {Complex, FirstFrame, NativeStream}
 
 
 class Asked(NamedTuple):
@@ -93,19 +93,16 @@ def is_put_off(x: NativeStream) -> bool:
 def key_of_size(
     x: Any, entry: Any, streams: list[Any], edges: list[Edge], tokens: list[Token]
 ) -> tuple[Any, ...] | None:
-    """Return a key of a size, of what is computed of lengths, of complex numbers, or of first or last frames.
+    """Return a key of what is computed of lengths, of complex numbers, or of first or last frames.
 
     None where there can be none.
 
-    The size, the edges whose frames it counts, and streams in it are appended to the lists.
+    What was asked for, the edges whose frames it counts, and streams in it are appended to the lists.
     """
     own: list[Any] = []  # edges, and the queries of products with tables
     kind = type(x)
     if kind is complex:
         return kind, x.real.hex(), x.imag.hex()
-    if kind is Shape:
-        sizes = [p if type(p) is int else key_of_size(p, entry, streams, edges, tokens) for p in x]
-        return None if None in sizes else (kind, *sizes)
     if kind not in _OF_LENGTHS or (kind is NativeStream and not is_put_off(x)):
         return None
     try:
@@ -118,10 +115,8 @@ def key_of_size(
             key = (kind, *key_of_stream(x.real, own), *key_of_stream(x.imag, own))
         elif kind is FirstFrame:
             key = (kind, *x.state(), *key_of_stream(x.stream, own))
-        elif kind is NativeStream:
-            key = (kind, x._ends.count, *key_of_stream(x._ends.of, own))
         else:
-            key = (key_of(x, own, entry.library),)
+            key = (kind, x._ends.count, *key_of_stream(x._ends.of, own))
         if kind in _POSITIONS and getattr(entry, "has_converted", False):
             for dtype, stream in _become_streams(x, entry):  # what it, or what is in it, has become is used
                 key += (dtype, *(k for part in parts_of(stream._inner) for k in key_of_stream(part, own)))

@@ -79,7 +79,6 @@ from .names import (
     OF_MASKS,
     OWN,
     QUIET,
-    SHAPE,
     SIZES,
     SPELLINGS,
     WRITERS,
@@ -243,8 +242,6 @@ class Forward(Repeats, TorchFunctionMode):
             self.watching()
         try:
             gradients = self.gradients
-            if func == SHAPE and type(own := args[0]._inner) is NativeStream:
-                return own.shape
             if gradients is None or gradients.quiet:
                 out = REPLAY.call(self, func, args, kwargs)
                 if out is not NotImplemented and type(out) is not Anew:
@@ -292,8 +289,6 @@ class Forward(Repeats, TorchFunctionMode):
         name = func.__name__
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
-        if name == "size" and type(own := getattr(args[0], "_inner", None)) is NativeStream and not kwargs:
-            return own.size(*args[1:])
         meaning = meaning_of(func)
         writes_into = meaning.in_place or kwargs.get("inplace") is True
         operands = (*args, *kwargs.values()) if name != "diff" else args

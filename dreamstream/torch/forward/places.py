@@ -48,8 +48,7 @@ def repeated(
     forward: Any, func: Any, args: Any, kwargs: dict[str, Any], run: Callable[..., Any], *given: Any
 ) -> Any:
     """Repeat what a function did when the same was asked for, or run it by ``run(*given)``."""
-    _compute(args)
-    _compute(kwargs.values())
+    _compute((*args, *kwargs.values()))
     out = REPLAY.call(forward, func, args, kwargs)
     if type(out) is Anew and out.left:
         asked = REPLAY.ask(forward, func, args, kwargs)

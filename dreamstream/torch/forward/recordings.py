@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -149,9 +150,8 @@ class Noted(Recording):
         try:
             recipe = _Recipe(self.asked, self.steps, self.same, self.entry)
             weights = [recipe.of(each) for each in self._weights]
-            del recipe.entry  # which no place keeps
             legs = tuple(map(leg_of, self._legs, self._sources, weights))
-            making = None if recipe.fixed else partial(recipe.weights, weights)
+            making = recipe.making(weights)
             form = (results := Results(self, out)).form(out)
             if self.converted:
                 form = partial(converting, form, results.converted(self.converted))
@@ -227,15 +227,30 @@ class _Recipe:
         self.fixed = False
         return _At(self._places[key])
 
-    def weights(self, of: Sequence[Any], given: Sequence[torch.Tensor]) -> list[Any]:
-        """Return the weights of operators, in which `_At` stands for those of the tensors that are given."""
-        made = list(given)
-        for function, args, kwargs, nested in self.steps:
-            if nested:
-                made.append(function(*_filled(args, made), **_filled(kwargs, made)))
-            else:
-                made.append(function(*[made[a.at] if type(a) is _At else a for a in args], **kwargs))
-        return [[made[w.at] if type(w) is _At else w for w in weights] for weights in of]
+    def making(self, of: Sequence[Any]) -> Callable[[Sequence[torch.Tensor]], list[Any]] | None:
+        """Return what makes the weights of operators of the tensors that are given; None where they stay."""
+        if self.fixed:
+            return None
+        constants = [x for items in (*of, *(step[1] for step in self.steps)) for x in items if type(x) is not _At]
+        n, left = len(constants), iter(range(len(constants)))
+
+        def picking(items: Sequence[Any]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+            at = [n + x.at if type(x) is _At else next(left) for x in items]
+            return itemgetter(*at) if len(at) > 1 else itemgetter(slice(at[0], at[0] + 1) if at else slice(0))
+
+        picks = [picking(weights) for weights in of]
+        steps = [(function, picking(args), *rest) for function, args, *rest in self.steps]
+
+        def weights(given: Sequence[torch.Tensor]) -> list[Any]:
+            made = [*constants, *given]
+            for function, pick, kwargs, nested in steps:
+                args = pick(made)
+                if nested:
+                    args, kwargs = _filled(args, made[n:]), _filled(kwargs, made[n:])
+                made.append(function(*args, **kwargs))
+            return [pick(made) for pick in picks]
+
+        return weights
 
     def _argument(self, x: Any) -> Any:
         if isinstance(x, Token) or getattr(x, "is_stream", False):

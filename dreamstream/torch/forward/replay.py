@@ -12,11 +12,13 @@ from ... import _core
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...stream.course import Leg, Replayed
 from ...stream.edge import Edge, Line
+from ...stream.rules import Shape
 from ..private import n_modes, without_functions
 from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
 from .keys import ATOMS, key_of_size
 from .names import DTYPE, SHAPE
 from .running import RUNNING
+from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
 
 class Place(NamedTuple):
@@ -64,14 +66,19 @@ COMPUTES: set[Any] = set()
 REPLAY = _core.Replay(
     SHELL, NativeStream, Edge, Line, Replayed, Repeats, Place,
     ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)), STAND_IN.as_subclass,
-    without_functions, torch.is_grad_enabled, key_of_size, RUNNING, n_modes, SHAPE, DTYPE,
-    COMPUTES,
+    without_functions, torch.is_grad_enabled, key_of_size, RUNNING, n_modes, SHAPE, DTYPE, torch.Tensor.size,
+    COMPUTES, TorchLength, TorchBatch, TorchBatchLength, Shape,
 )  # fmt: skip
 
 #: What torch asks of a forward, a mode: what is done again runs no function of Python.
 Repeats.__torch_function__ = REPLAY.method(REPLAY.mode)  # type: ignore[attr-defined]
 
 
-def operator(name: str) -> Any:
-    """Return the method of shells for an operator of Python's, which likewise runs no function of Python."""
-    return REPLAY.method(partial(REPLAY.operator, getattr(StreamTensor, name), getattr(torch.Tensor, name)))
+def method(name: str) -> Any:
+    """Return a method of shells for one of torch's tensors, which likewise runs no function of Python."""
+    own = getattr(StreamTensor, name)
+
+    def instead(_: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return own(*args, **kwargs)
+
+    return REPLAY.method(partial(REPLAY.function, instead, getattr(torch.Tensor, name)))

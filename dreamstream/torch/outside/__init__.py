@@ -141,8 +141,7 @@ def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def named(self: Any, *args: Any, **kwargs: Any) -> Any:
-        without = not kwargs and _WITHOUT_NAMES.issuperset(map(type, args))
-        if not (without or _WITHOUT_NAMES.issuperset(map(type, leaves((args, kwargs))))):
+        if not _WITHOUT_NAMES.issuperset(map(type, leaves((args, kwargs)))):
             if self._inner is not None and any(map(number_in, (*args, *kwargs.values()))):  # no integer of torch's
                 return TAKERS.inside(method, (type(self),), (self, *args), kwargs)
             names = self.names
@@ -156,12 +155,13 @@ def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
     return named
 
 
-for _name in (
-    name
-    for row in OPERATIONS.values()
-    if row.outside in RULES and RULES[row.outside].dims
-    for name in (row.name, *row.aliases)
-):
-    for _twin in (_name, _name + "_"):
-        if callable(getattr(torch.Tensor, _twin, None)) and not _name.startswith("__"):
-            setattr(StreamTensor, _twin, _by_name(getattr(torch.Tensor, _twin)))
+#: The methods of tensors that stream, by name, and whether they take dimensions.
+METHODS = {
+    name: _rule(name).dims
+    for name in dir(torch.Tensor)
+    if _rule(name) is not _UNKNOWN and not name.startswith(("_", "requires_grad"))
+    if callable(getattr(torch.Tensor, name))
+}
+for _name, _takes_dims in METHODS.items():
+    if _takes_dims:
+        setattr(StreamTensor, _name, _by_name(getattr(torch.Tensor, _name)))

@@ -46,16 +46,16 @@ class Function:
         inputs: Sequence[Any],
         weights: Sequence[Any],
         *,
-        run: Callable[..., Any],
+        kernel: Kernel,
     ) -> None:
         self.name, self.attributes = name, {"order": [], **attributes}
         self.n_values = len(inputs)
-        self.kernel = Kernel(run, True)
+        self.kernel = kernel
         frames = tuple(tuple(features) for _, features, _, _ in inputs)
         like = [torch.empty((1, *f), dtype=TYPES[i[0]], device="meta") for i, f in zip(inputs, frames)]
         like += [torch.empty(shape, dtype=TYPES[dtype], device="meta") for dtype, shape in weights]
         with without_functions():
-            made = run(Step(name, self.attributes, frames, ()), *like)
+            made = kernel.run(Step(name, self.attributes, frames, ()), *like)
         rate = tuple(inputs[0][2:])
         outputs: Sequence[Tensor] = [made] if isinstance(made, Tensor) else made
         self.outputs = [(nominal(y.dtype).name, tuple(y.shape[1:]), *rate) for y in outputs]
@@ -73,7 +73,11 @@ def of_elements(name: str, function: Callable[..., Any]) -> None:
     other arguments by name; the name of the first parameter is empty.
     """
 
-    _enter(name, lambda step, *given: _called(function, step, aligned(step, given)))
+    def alone(step: Step, weights: Sequence[Any]) -> Callable[..., Any] | None:
+        options = _options(step)
+        return None if list(step.attributes["named"]) != [""] else lambda step, x: function(x, **options)
+
+    _enter(name, lambda step, *given: _called(function, step, aligned(step, given)), alone)
 
 
 def of_frames(name: str, function: Callable[..., Any]) -> None:
@@ -88,9 +92,12 @@ def of_frames(name: str, function: Callable[..., Any]) -> None:
 
 
 def _called(function: Callable[..., Any], step: Step, operands: Sequence[Any]) -> Any:
-    named = dict(zip(step.attributes["named"], operands))
-    named |= {k: v for k, v in step.attributes.items() if k not in ("order", "named")}
+    named = {**dict(zip(step.attributes["named"], operands)), **_options(step)}
     return function(named.pop(""), **named)
+
+
+def _options(step: Step) -> dict[str, Any]:
+    return {k: v for k, v in step.attributes.items() if k not in ("order", "named")}
 
 
 class Stand:
@@ -118,5 +125,5 @@ _in_place_of("reduce_frames", "chosen_frame", Kernel(chosen_frame, False, carrie
 _in_place_of("max_pool", "max_pool_across", Kernel(max_pool_across, False, numbers=True))
 
 
-def _enter(name: str, run: Callable[..., Any]) -> None:
-    MAKERS[name] = partial(Function, run=run)
+def _enter(name: str, run: Callable[..., Any], alone: Callable[..., Any] | None = None) -> None:
+    MAKERS[name] = partial(Function, kernel=Kernel(run, True, alone=alone))

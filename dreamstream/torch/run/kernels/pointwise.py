@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import torch
@@ -116,8 +116,8 @@ def _in_order(step: Step, weights: Sequence[Any]) -> Callable[..., Tensor] | Non
     if min(step.ranks) != max(step.ranks):
         return None
     if order and any(order[: len(step.ranks)]) and run is not torch.mul:  # 0.1 * z is z.mul(0.1), of all digits
-        places = list(aligned(step, range(len(order))))
-        return lambda step, *given: run(*[given[i] for i in places])
+        pick = itemgetter(*aligned(step, range(len(order))))
+        return lambda step, *given: run(*pick(given))
     if run is _prelu and len(weights) == 1 and _fits(weights[0], step.frames[0]):
         return lambda step, x, slope: prelu_kernel(x, slope) if x.dtype == slope.dtype else _prelu(x, slope)
     return lambda step, *given: run(*given)
