@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import MutableSequence, Sequence
+from collections.abc import MutableSequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def find_core(here: Path, path: MutableSequence[str]) -> None:
             )
         return
     found = [Path(entry or ".").resolve() / "dreamstream" for entry in sys.path]
-    found = [folder for folder in found if folder != here and _has_core([str(folder)])]
+    found = [f for f in found if f != here and PathFinder.find_spec("dreamstream._core", [str(f)]) is not None]
     if found and _interface(found[0], found[0]) == _interface(here.parent / "csrc", here):
         path.append(str(found[0]))
         return
@@ -43,10 +43,6 @@ def find_core(here: Path, path: MutableSequence[str]) -> None:
         f"{here} has no compiled engine for Python {python}, {beside}: run `pip install -e .` in {here.parent}"
         + (", or start Python in another folder" if found else "")
     )
-
-
-def _has_core(path: Sequence[str]) -> bool:
-    return PathFinder.find_spec("dreamstream._core", path) is not None
 
 
 def _newer(sources: Path, built: int) -> Path | None:

@@ -59,7 +59,8 @@ def _place(frame: FrameType, line: int) -> str:
 
 def is_of_user(frame: FrameType) -> bool:
     """Whether a frame is outside this package and the libraries through which calls come back to it."""
-    return not is_own(frame) and _module(frame).partition(".")[0] not in _PLUMBING
+    module = str(frame.f_globals.get("__name__") or "")
+    return not is_own(frame) and module.partition(".")[0] not in _PLUMBING
 
 
 def is_own(frame: FrameType) -> bool:
@@ -70,7 +71,3 @@ def is_own(frame: FrameType) -> bool:
 @lru_cache(maxsize=1024)
 def _is_own_file(name: str) -> bool:
     return os.path.abspath(name).startswith(_PACKAGE)
-
-
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__") or "")

@@ -229,7 +229,8 @@ class Engine(_core.Stepper):
 
     def reset(self, ids: Collection[str] | str | None = None) -> None:
         """Forget streams, or all."""
-        self._core.drop(self.ids if ids is None else list(dict.fromkeys(_as_ids(ids))))
+        named = [ids] if isinstance(ids, str) else self.ids if ids is None else ids
+        self._core.drop(list(dict.fromkeys(named)))
 
     def snapshot(self, stream_id: str, since: Any = None) -> bytes:
         """Return what a stream remembers, to be restored in any engine of the same model.
@@ -511,10 +512,6 @@ def _node_line(node: Mapping[str, Any]) -> str:
     form = node["stored" if what == "weights" else "products"]
     narrow = "" if form == "fp32" else f", {what} in {form}"
     return f"  {node['id']:4} {node['name']:18} {shape!s:16} {rate:12} {kept} bytes kept{grows}{narrow}"
-
-
-def _as_ids(ids: Any) -> list[str]:
-    return [ids] if isinstance(ids, str) else list(ids)
 
 
 def _roles(dims: Sequence[Any]) -> list[int]:

@@ -596,14 +596,3 @@ def functional(lib: Any) -> Any:
     import dreamstream.torch.functional
 
     return dreamstream.torch.functional
-
-
-@case
-def forgetting_factor(lib: Any, m: Any, x: Any) -> Any:
-    """As FullSubNet's norm has it: the smaller of two numbers, one of which is the frame's."""
-    mean, out = x.new_zeros(x.size(0), D), []
-    for t in range(x.size(1)):
-        keep = lib.min(lib.tensor([(t - 1) / (t + 1), 0.9]))
-        mean = keep * mean + (1 - keep) * x[:, t]
-        out.append(mean)
-    return x - lib.stack(out, 1)

@@ -43,16 +43,8 @@ def streamed(name: str, x: Any, is_causal: bool, context: Context | None) -> Con
 
 
 def causal_of(said: Any, queries: Any) -> bool:
-    """Return whether a query sees the past alone, also where that is asked as L > 1: one frame sees itself anyway.
-
-    Raises
-    ------
-    NotStreamableError
-        Where longer streams would be attended to in two ways.
-    """
-    if isinstance(said, Comparison):
-        return said.holds_from(2, queries.shape[-2]) or bool(said)
-    return bool(said)
+    """Return whether a query sees the past alone, also asked as L > 1: one frame sees itself anyway."""
+    return (isinstance(said, Comparison) and said.holds_from(2, queries.shape[-2])) or bool(said)
 
 
 def identity(mask: Any) -> bool:

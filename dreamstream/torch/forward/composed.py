@@ -1,7 +1,7 @@
 """Functions of torch that are made of others, with torch's values and gradients, in a call and in a capture.
 
-Each is a row of `OWN` under its name there. Its parameters are torch's, its tensors streams and constants as the
-native front end has them, its results too; what can't be done with those is refused by what it is made of.
+Most are rows of `OWN` under their names there. Parameters are torch's, tensors and results are streams and constants
+as the native front end has them; what can't be done with those is refused by what a function is made of.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ...array.creation import ones_like
+from ...array.dimension_arguments import sizes_of
 from ...array.einsum import diagonal, einsum
 from ...errors import NotStreamableError
 from ...nn import functional
@@ -29,6 +30,36 @@ def _constant(x: torch.Tensor) -> Constant:
 def _part(x: Any, dim: int, *at: int | None) -> Any:
     """Return a slice along a dimension, of features or of L."""
     return x[(slice(None),) * (dim % x.ndim) + (slice(*at),)]
+
+
+# ---------------------------------------------------------------------- shapes and differences
+@function("broadcast_tensors")
+def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    n = max(x.ndim for x in given)
+    every = [[1] * (n - x.ndim) + list(x.shape) for x in given]
+    shape = [next((s for s in sizes if not isinstance(s, int) or s != 1), 1) for sizes in zip(*every)]
+    return tuple(x.expand(*shape) for x in given)
+
+
+@function("tile")
+def tile(input: Any, *dims: Any) -> Any:
+    times = list(sizes_of(dims))
+    return input.repeat([1] * (input.ndim - len(times)) + times)
+
+
+@function("diff")
+def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    axis = input._axis("diff", dim)
+    if prepend is not None or append is not None:
+        forward = current()
+        parts = [forward._wrapped(x) for x in (prepend, input, append) if x is not None]
+        input = forward.unwrap(forward.call(torch.cat, (parts, axis), {}))
+    before = (slice(None),) * axis
+    for _ in range(n):
+        later, earlier = (*before, slice(1, None)), (*before, slice(None, -1))
+        input = input[later] - input[earlier]
+    return input
 
 
 # ---------------------------------------------------------------------- vectors and matrices

@@ -17,7 +17,6 @@ from ...array import baddbmm, stack, where, zeros_like
 from ...array.batch_constants import value_of
 from ...array.creation import lengths_in
 from ...array.deferred import Deferred, as_number, is_computed, is_deferred
-from ...array.dimension_arguments import sizes_of
 from ...array.dtypes import nominal
 from ...array.einsum import of_streams
 from ...array.frame_numbers import LoopNumber
@@ -319,35 +318,6 @@ for _name in ("zeros", "ones", "full", "empty"):
 
 
 # ---------------------------------------------------------------------- what is made of other functions
-@function("broadcast_tensors")
-def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
-    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
-    n = max(x.ndim for x in given)
-    every = [[1] * (n - x.ndim) + list(x.shape) for x in given]
-    shape = [next((s for s in sizes if not isinstance(s, int) or s != 1), 1) for sizes in zip(*every)]
-    return tuple(x.expand(*shape) for x in given)
-
-
-@function("tile")
-def tile(input: Any, *dims: Any) -> Any:
-    times = list(sizes_of(dims))
-    return input.repeat([1] * (input.ndim - len(times)) + times)
-
-
-@function("diff")
-def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    axis = input._axis("diff", dim)
-    if prepend is not None or append is not None:
-        forward = current()
-        parts = [forward._wrapped(x) for x in (prepend, input, append) if x is not None]
-        input = forward.unwrap(forward.call(torch.cat, (parts, axis), {}))
-    before = (slice(None),) * axis
-    for _ in range(n):
-        later, earlier = (*before, slice(1, None)), (*before, slice(None, -1))
-        input = input[later] - input[earlier]
-    return input
-
-
 @function("norm")
 def norm(input: Any, p: Any = 2.0, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     if isinstance(p, str) and p != "fro":
