@@ -1,6 +1,6 @@
 """Functions of torch that are made of others, with torch's values and gradients, in a call and in a capture.
 
-Most are rows of `OWN` under their names there. Parameters are torch's, tensors and results streams and constants of
+Most are rows of `OWN` under their names there. Parameters are torch's, and tensors are streams and constants of
 the native front end; what can't be done with those is refused by what a function is made of.
 """
 
