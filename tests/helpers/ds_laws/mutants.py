@@ -236,8 +236,8 @@ MUTANTS = {
     ),
     "the last of equals for the first": Mutant(
         "ops/reduce_features.c",
-        "x[i] != x[i] || (greatest ? x[i] > x[best]",
-        "x[i] != x[i] || x[i] == x[best] || (greatest ? x[i] > x[best]",
+        "if (v == extreme || v != v)",
+        "if ((v == extreme && ds_sums_real(x, e, (i + 1) * step) != v) || v != v)",
         laws=("values", "offline-is-the-same"),
     ),
     "matrices counted along the wrong axis": Mutant("ops/linear.c", "block % size * step;", "block % size;"),
