@@ -112,6 +112,16 @@ def first_row(at: Any, repeated: bool = False) -> tuple[int, Length, int, int] |
     return start, shape[places[0]], len(shape), places[0]
 
 
+def is_of_each(at: Any) -> bool:
+    """Whether integers are of a position each, as ``i // 2``: the same however many follow, unlike ``i.flip(0)``."""
+    places = [i for i, s in enumerate(at.shape) if isinstance(s, Length)]
+    if len(places) != 1 or not integers(at):
+        return False
+    few, more = (_rows_of(at, places[0], n) for n in (64, 65 if at.is_formula else at.frames + 1))
+    least = min(len(few), len(more))
+    return bool((few[:least] == more[:least]).all())
+
+
 def unknown(x: Any) -> NotStreamableError:
     """Return the refusal of integers that the operator `positions` can't compute."""
     if has_formula(x) and not x.position and isinstance(x.value, Length):

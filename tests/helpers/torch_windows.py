@@ -117,7 +117,8 @@ class Online:
         with self.session.hold(ids):
             call = self.session.admit(meta, tuple(i.rate for i in case.inputs), lengths, False, dict, TorchCall)
             taped = torch.is_grad_enabled()
-            call.begin(torch.device(self.device), Mode(taped, False), self.device == "cpu" and not taped)
+            call.prepare(torch.device(self.device), Mode(taped, False), self.device == "cpu" and not taped, {})
+            call.begin()
             edges = [call.input_edge(k, i.dtype, i.features) for k, i in enumerate(case.inputs)]
             frames = [torch.cat(v) for v in values]
             request = Request(self.op.name, self.op.attributes, edges, frames, self.weights, op=self.op)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.utils.weak import WeakIdRef
 
-from ...array import creation
+from ...array import creation, positions
 from ...array.attend import of_all
 from ...array.batch_constants import is_constant, lifts, plain_beside
 from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, has_formula, is_deferred, is_filled
@@ -29,7 +29,6 @@ from ...array.lengths_as_numbers import count_of
 from ...array.library import FEW_BYTES, Library
 from ...array.mask_terms import terms_by_distance
 from ...array.over_time import require_waiting
-from ...array.positions import PICKING, first_row, indexed, lined_up, number_of_all, of_masks, picked, unknown
 from ...array.rolled import settled
 from ...array.score_steps import OverKeys
 from ...array.scores import Scores
@@ -237,8 +236,9 @@ class TorchLibrary(Library):
             return found
         given, named = plain(args), plain(kwargs)
         if _streams((given, named)):
-            picks = (name := names.meaning_of(func).name) in PICKING
-            if picks and (moved := picked(given[0], name, *given[1:], **names.spelled(named))) is not None:
+            name, of_native = names.meaning_of(func).name, names.spelled(named)
+            picks = name in positions.PICKING
+            if picks and (moved := positions.picked(given[0], name, *given[1:], **of_native)) is not None:
                 return moved
             out = table_product(func.__name__, given, lambda: met(func, given, named))
             return met(func, args, kwargs) if out is None else out
@@ -438,14 +438,14 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
         kind = wanted or torch.float32
         to = str(torch.float32 if kind in HALF else kind).removeprefix("torch.")
         return forward._wrapped(x.stream(to)).to(kind)
-    in_integers = x.dtype in _INTEGERS and not of_masks(x)
+    in_integers = x.dtype in _INTEGERS and not positions.of_masks(x)
     if sum(isinstance(s, Length) for s in x.shape) != 1:
         raise NotStreamableError.here(f"{x.func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")
     func, name = x.func, x.func.__name__.strip("_")
     real = torch.int64 if in_integers else recalled(x, "computed in", lambda: _computed_in(x, name))
 
     def own(a: Any) -> Any:
-        a = number_of_all(a)
+        a = positions.number_of_all(a)
         if is_deferred(a):
             return streamed_of(a, real)
         if isinstance(a, torch.Tensor) and a.dtype in _INTEGERS:
@@ -457,12 +457,12 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     if name in _TYPES:
         out = args[0].to(x.dtype)
     else:
-        func, args = _without_sums(func, name, lined_up(func, args))
+        func, args = _without_sums(func, name, positions.lined_up(func, args))
         out = func(*args, **kwargs) if hasattr(func, "__wrapped__") else forward.call(func, args, kwargs)
         if out is NotImplemented:
             edge = next(a._inner.edge for a in leaves((args, kwargs)) if hasattr(a, "_inner"))
             require_waiting(f"{name}: positions meet a length,", edge)
-            raise unknown(x)
+            raise positions.unknown(x)
     if in_integers:
         return out.to(wanted or torch.float32)
     return out.to(wanted) if (x.dtype, wanted) == (torch.float32, torch.float64) else out
@@ -472,9 +472,9 @@ def _computed_in(x: Deferred, name: str) -> torch.dtype:
     """Return the type in which a function of positions is computed as a stream."""
     if name in ("embedding", "index_select", "gather"):
         raise NotStreamableError.here(f"{name}: rows of a table are read in turn, one for each frame")
-    given = [*map(number_of_all, leaves((x.args, x.kwargs)))]
+    given = [*map(positions.number_of_all, leaves((x.args, x.kwargs)))]
     if not any(map(is_deferred, given)):
-        raise unknown(x)
+        raise positions.unknown(x)
     types = [a.dtype for a in (x, *given) if is_deferred(a) or isinstance(a, torch.Tensor)]
     compares = x.dtype == torch.bool and any(t in _INTEGERS for t in types)
     return next((t for t in types if t.is_floating_point), torch.int64 if compares else torch.float32)
@@ -505,8 +505,8 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     if func is torch.nn.functional.embedding:
         at, weight = args[0], _learned(args[1] if len(args) > 1 else kwargs["weight"], kwargs)
         require_as_it_is(kwargs.get("max_norm"))
-    elif args and (name := names.meaning_of(func).name) in PICKING:
-        weight, (dim, at) = args[0], indexed(args[0], name, *args[1:], **names.spelled(kwargs))
+    elif args and (name := names.meaning_of(func).name) in positions.PICKING:
+        weight, (dim, at) = args[0], positions.indexed(args[0], name, *args[1:], **names.spelled(kwargs))
         if dim is None or name in ("gather", "take_along_dim"):
             return None if dim is None else _gathered(weight, dim, at)
     else:
@@ -514,7 +514,7 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     cut = not is_deferred(weight) and dim == 0 and getattr(weight, "dims", ("",))[0] == "L"  # and all its rows
     if not is_deferred(at) or not (cut or isinstance(weight, (torch.Tensor, Constant))):
         return None
-    found = first_row(at)
+    found = positions.first_row(at)
     if found is None:
         return None if cut or dim else _rows_at(weight, at)
     start, length, axes, axis = found
@@ -533,7 +533,7 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 
 def _rows_at(table: Any, at: Any) -> Any:
     """Return the rows of a table at integers that are computed of one position each; None for others."""
-    if at.dtype not in _INTEGERS or sum(isinstance(s, Length) for s in at.shape) != 1:
+    if not recalled(at, "of each", lambda: positions.is_of_each(at)):
         return None
     places, table = streamed_of(at, torch.int64), getattr(table, "torch", table)
     if table.ndim == 1:
@@ -566,7 +566,7 @@ def _gathered(input: Any, dim: int, index: Any) -> Any:
         n not in (1, m) for i, (n, m) in enumerate(zip(sizes, table.shape)) if i != axis
     ):
         return None
-    found = first_row(index, repeated=True)
+    found = positions.first_row(index, repeated=True)
     if found is None:
         return None
     kept = tuple(slice(None if i == axis else n) for i, n in enumerate(sizes))

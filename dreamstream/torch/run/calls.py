@@ -350,13 +350,9 @@ class TorchCall(Call):
             places, made, lined_up = columns
             fills = not lines_up or self.some_end
             kept = partial(leg.op.kept, inputs, outputs)
-            for i, (value, (first, back, _, new)) in enumerate(zip(values, places)):
+            for i, (value, place) in enumerate(zip(values, places)):
                 if i not in shared:
-                    old = self.gathered.rows((ordinal, i)) if back else None
-                    if back >= 0:
-                        windows.append(Columns(old, value, first, back, new, inputs[i], fills))
-                    else:
-                        windows.append(EagerWindow(old, value, kept()[i][:, 0], inputs[i]))
+                    windows.append(self._window(i, value, place, inputs[i], kept, fills))
                     continue
                 assert isinstance(record, Record)
                 before, _, now, _ = inputs[i].T
@@ -407,6 +403,14 @@ class TorchCall(Call):
             else:
                 out.append(flat(y, c[:, 2] - c[:, 0]))
         return out
+
+    def _window(self, i: int, value: Tensor, place: Any, counts: Counts, kept: Any, fills: bool) -> EagerWindow:
+        """Return the frames of input i that may be read; `place`: what `Op.columns` says, `kept`: `Op.kept`."""
+        first, back, _, new = place
+        old = self.gathered.rows((self.n_done - 1, i)) if back else None
+        if back >= 0:
+            return Columns(old, value, first, back, new, counts, fills)
+        return EagerWindow(old, value, kept()[i][:, 0], counts)
 
     def _carried(
         self,
