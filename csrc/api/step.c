@@ -2,8 +2,6 @@
  *
  * Everything that can fail comes first: the streams, the integers, room for the outputs, the inputs'
  * values. What streams hold from their last step stays until then. */
-#include <string.h>
-
 #include "api/object.h"
 
 /* One call; its arrays are in the arena of its ds_step. */
@@ -159,8 +157,10 @@ static void finish(const call *s)
             ds_session_clear(s->model->engine->session, s->step->slots[i]);
 }
 
-static ds_status name_inputs(const call *s)
+/* What a call has of its step's arena. */
+static ds_status push_arrays(call *s)
 {
+    DS_PUSH_ZEROED(&s->step->arena, s->more, s->n * s->n_outputs);
     DS_PUSH(&s->step->arena, s->step->input_names, s->n_inputs);
     for (size_t j = 0; j < s->n_inputs; j++)
         s->step->input_names[j] = s->model->interface->inputs[j].name;
@@ -176,13 +176,8 @@ static ds_status step_entered(ds_model *model, ds_stream *const *streams, ds_out
     for (size_t i = 0; i < n; i++)
         streams[i]->refused = false;
     DS_TRY(ds_step_take(model->engine, &s.step, n));
-    const size_t n_outputs = n * g->n_outputs;
-    ds_status status =
-        ds_arena_push_array(&s.step->arena, (void **)&s.more, n_outputs, sizeof *s.more);
-    if (status == DS_OK)
-        status = name_inputs(&s);
+    ds_status status = push_arrays(&s);
     if (status == DS_OK) {
-        memset(s.more, 0, n_outputs * sizeof *s.more);
         status = prepare(&s);
         if (status == DS_OK)
             finish(&s);

@@ -144,11 +144,6 @@ static ds_status write_memory(cursor *c, const ds_scorer *scorer, ds_memory *mem
     return DS_OK;
 }
 
-static uint64_t checksum(const void *bytes, size_t n_bytes)
-{
-    return ds_hash(DS_HASH_EMPTY, bytes, n_bytes);
-}
-
 ds_status ds_ctc_snapshot(const ds_ctc *ctc, const ds_ctc_stream *stream, void *bytes,
                           size_t *n_bytes)
 {
@@ -166,7 +161,7 @@ ds_status ds_ctc_snapshot(const ds_ctc *ctc, const ds_ctc_stream *stream, void *
     body_fields(&c, &s, ctc);
     for (size_t i = 0; ctc->scorer.owner && i < s.n_entries; i++)
         DS_TRY(write_memory(&c, &ctc->scorer, s.prefixes[s.entries[i].prefix].memory));
-    uint64_t sum = bytes ? checksum(bytes, c.at) : 0;
+    uint64_t sum = bytes ? ds_hash(DS_HASH_EMPTY, bytes, c.at) : 0;
     FIELD(&c, sum);
     *n_bytes = c.at;
     return DS_OK;
@@ -375,7 +370,7 @@ static ds_status read_state(const ds_ctc *ctc, const ds_allocator *allocator, ds
     c.n = n_bytes - sizeof sum;
     cursor end = {.in = bytes, .at = c.n, .n = n_bytes};
     FIELD(&end, sum);
-    DS_CHECK(sum == checksum(bytes, c.n), DS_FORMAT,
+    DS_CHECK(sum == ds_hash(DS_HASH_EMPTY, bytes, c.n), DS_FORMAT,
              "decoder snapshot: expected the bytes that were written (the checksum is another)");
     head_fields(&c, s, counts);
     TRUSTED(!c.short_of);

@@ -107,9 +107,12 @@ static size_t list_packed(const ds_plan *p, ds_packed **all, uint32_t *nodes)
     return n;
 }
 
-static int compare_numbers(uintptr_t a, uintptr_t b)
+static int compare_pairs(const uintptr_t (*pairs)[2], size_t n)
 {
-    return a < b ? -1 : a > b;
+    int order = 0;
+    for (size_t i = 0; i < n && order == 0; i++)
+        order = pairs[i][0] < pairs[i][1] ? -1 : pairs[i][0] > pairs[i][1];
+    return order;
 }
 
 /* 0: the elements of both are the same bytes. */
@@ -125,10 +128,8 @@ static int compare_packed(const void *context, uint32_t a, uint32_t b)
                                   {x->element, y->element},
                                   {x->stored, y->stored}};
     _Static_assert(sizeof x->layout == 9 * sizeof(size_t), "nothing between its numbers");
-    int order = memcmp(&x->layout, &y->layout, sizeof x->layout);
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs && order == 0; i++)
-        order = compare_numbers(pairs[i][0], pairs[i][1]);
-    return order;
+    const int order = memcmp(&x->layout, &y->layout, sizeof x->layout);
+    return order ? order : compare_pairs(pairs, sizeof pairs / sizeof *pairs);
 }
 
 /* Fills same [n]: of each packed weight the first whose elements are the same. */
@@ -257,10 +258,7 @@ static int compare_uses(const void *context, uint32_t a, uint32_t b)
     const uintptr_t pairs[][2] = {{(uintptr_t)x->data, (uintptr_t)y->data},
                                   {x->weight->n_bytes, y->weight->n_bytes},
                                   {x->rounding, y->rounding}};
-    int order = 0;
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs && order == 0; i++)
-        order = compare_numbers(pairs[i][0], pairs[i][1]);
-    return order;
+    return compare_pairs(pairs, sizeof pairs / sizeof *pairs);
 }
 
 /* Whether this is all or a part of weight i of its operator, and can be unpacked. */

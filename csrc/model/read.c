@@ -65,9 +65,12 @@ static ds_status read_inputs(int *inputs, size_t *n, ds_json_value node, const d
     return DS_OK;
 }
 
-/* What the operators may rely on: where it lies, and that bytes of type BOOL are 0 or 1. */
-static ds_status check_tensor(const ds_tensor_view *t, ds_json_value value)
+/* Marks a tensor as used. The first use sees to what operators rely on: where it lies, and that bytes of type BOOL are 0
+ * or 1. */
+static ds_status use_tensor(reader *r, const ds_tensor_view *t, ds_json_value value)
 {
+    if (r->used[t->index])
+        return DS_OK;
     if (t->offset % DS_ALIGNMENT != 0) {
         return ds_json_refuse(
             value, "expected a tensor at a multiple of %d bytes, got byte %zu of the file",
@@ -80,16 +83,7 @@ static ds_status check_tensor(const ds_tensor_view *t, ds_json_value value)
                                   bytes[i], t->offset + i);
         }
     }
-    return DS_OK;
-}
-
-/* A tensor of the file, used once more. */
-static ds_status use_tensor(reader *r, const ds_tensor_view *t, ds_json_value value)
-{
-    if (!r->used[t->index]) {
-        DS_TRY(check_tensor(t, value));
-        r->used[t->index] = true;
-    }
+    r->used[t->index] = true;
     return DS_OK;
 }
 

@@ -448,12 +448,6 @@ static void block_back(block *a, const ds_back *b, size_t row, int64_t n_keys, c
     }
 }
 
-static void set_ones(void *ones, size_t e)
-{
-    for (size_t i = 0; i < TILE; i++)
-        ds_sums_set_real(ones, e, i, 1);
-}
-
 static block begin(const ds_op *op, const ds_back *b, const ds_attention *s, ds_room *room)
 {
     const bool along = op->def->member == DS_ATTENTION_ALONG;
@@ -480,7 +474,8 @@ static block begin(const ds_op *op, const ds_back *b, const ds_attention *s, ds_
     a.du = ds_room_take(room, BESIDE * d_u * sizeof(double));
     a.row = ds_room_take(room, d_u * sizeof(double));
     a.angles = ds_room_take(room, d_u / 2 * sizeof(double));
-    set_ones(a.ones, e);
+    for (size_t i = 0; i < TILE; i++)
+        ds_sums_set_real(a.ones, e, i, 1);
     for (size_t i = 0; i < d_u / 2 && op->attr[DS_ATTENTION_SINUSOIDS].x != 0; i++)
         a.angles[i] = pow(op->attr[DS_ATTENTION_SINUSOIDS].x, -(double)i / (double)(d_u / 2));
     return a;

@@ -119,15 +119,11 @@ static int64_t repeat_frames_times(const ds_op *op)
     return op->def == &ds_op_unstack ? op->in[0].shape[0] : op->attr[TIMES].i;
 }
 
-static ds_status unstack_infer(ds_op *op)
-{
-    ds_drop_first(op, &op->in[0]);
-    return ds_scale_rate(op, op->in[0].shape[0], 1);
-}
-
 static ds_status repeat_frames_infer(ds_op *op)
 {
-    return ds_scale_rate(op, op->attr[TIMES].i, 1);
+    if (op->def == &ds_op_unstack)
+        ds_drop_first(op, &op->in[0]);
+    return ds_scale_rate(op, repeat_frames_times(op), 1);
 }
 
 static void repeat_frames_counts(const ds_op *op, ds_program *p)
@@ -154,7 +150,7 @@ const ds_op_def ds_op_unstack = {
     DS_OPERATOR_OF(unstack,
                    "Lays the first feature dimension out along the stream: k frames for each.", 1,
                    1, 1),
-    .shapes = "[n, ..]", .infer = unstack_infer, DS_COUNTED(repeat_frames),
+    .shapes = "[n, ..]", .infer = repeat_frames_infer, DS_COUNTED(repeat_frames),
     DS_MOVED(ds_same_pieces, 0)};
 
 const ds_op_def ds_op_repeat_frames = {

@@ -132,22 +132,28 @@ static size_t linear_vectors(const sizes *s, size_t block, void *list, size_t n,
     return n;
 }
 
-/* The vectors of a matrix, over all frames of all rows; returns how many there are. */
-static size_t linear_gather(const ds_op *op, const ds_run *run, const sizes *s, size_t matrix,
-                            void **y, const void **x)
+/* The vectors of a matrix, over all frames of all rows; returns how many there are. Backward (b is not NULL), y are slopes
+ * of results, and dx those of inputs, of which some may be wanted. */
+static size_t linear_gather(const ds_op *op, const ds_run *run, const ds_back *b, const sizes *s,
+                            size_t matrix, void *y, const void **x, void **dx, bool *wanted)
 {
     const size_t width = ds_last_size(&op->out[0]);
-    const void **const operands = ds_run_operands(run);
+    const void **const operands = b ? NULL : ds_run_operands(run);
     size_t n = 0;
     for (size_t block = 0; block < s->blocks; block++) {
         if (linear_matrix_of(op, s, block) != matrix)
             continue;
         ds_frames f;
-        for (f.next = 0; ds_next_frames(op, run, &f);) {
+        f.next = 0;
+        while (b ? ds_back_next_frames(op, b, &f) : ds_next_frames(op, run, &f)) {
             if (operands)
                 (void)linear_vectors(s, block, operands, n, ds_run_operand(run, f.row, f.y[0]), f.n,
                                      width);
-            (void)linear_vectors(s, block, y, n, f.y[0], f.n, width);
+            if (b) {
+                *wanted |= f.dx[0] != NULL;
+                (void)linear_vectors(s, block, dx, n, f.dx[0], f.n, s->n_in);
+            }
+            (void)linear_vectors(s, block, y, n, b ? f.g[0] : f.y[0], f.n, width);
             n = linear_vectors(s, block, x, n, f.x[0], f.n, s->n_in);
         }
     }
@@ -161,7 +167,7 @@ static void linear_forward(const ds_op *op, const ds_run *run)
     void **y = run->scratch, *const behind_y = y + (size_t)run->frames_out * s.blocks * s.vectors;
     const void **x = behind_y;
     for (size_t matrix = 0; matrix < s.matrices; matrix++, packed = ds_packed_next(packed)) {
-        const size_t n = linear_gather(op, run, &s, matrix, y, x);
+        const size_t n = linear_gather(op, run, NULL, &s, matrix, y, x, NULL, NULL);
         if (n > 0) {
             ds_product p = {.weight = packed, .y = y, .x = x, .n_rows = n};
             ds_run_product(run, &p, NULL, 0);
@@ -184,18 +190,7 @@ static void linear_backward(const ds_op *op, const ds_back *b)
     for (size_t matrix = 0; matrix < s.matrices; matrix++) {
         const size_t offset = matrix * s.n_out * s.n_in * s.element;
         bool wanted = false;
-        size_t n = 0;
-        for (size_t block = 0; block < s.blocks; block++) {
-            if (linear_matrix_of(op, &s, block) != matrix)
-                continue;
-            ds_frames f;
-            for (f.next = 0; ds_back_next_frames(op, b, &f);) {
-                wanted |= f.dx[0] != NULL;
-                (void)linear_vectors(&s, block, x, n, f.x[0], f.n, s.n_in);
-                (void)linear_vectors(&s, block, dx, n, f.dx[0], f.n, s.n_in);
-                n = linear_vectors(&s, block, g, n, f.g[0], f.n, s.n_out);
-            }
-        }
+        const size_t n = linear_gather(op, run, b, &s, matrix, g, x, dx, &wanted);
         if (n > 0 && wanted) {
             ds_pack(run->k, run->k->format, packed, (const char *)run->weights[WEIGHT] + offset,
                     s.n_in, &turned, NULL);

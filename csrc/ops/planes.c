@@ -186,15 +186,12 @@ void ds_window_begin(ds_window_product *p, const ds_windows *s, const ds_op *op,
                                                              : n};
 }
 
-static void window_repeat(char *to, const char *from, size_t n, size_t repeats, size_t element)
+DS_FOR_ELEMENT void window_repeat(char *to, const char *from, size_t n, size_t repeats,
+                                  size_t element)
 {
     for (size_t c = 0; c < n; c++, from += element)
-        for (size_t i = 0; i < repeats; i++, to += element) {
-            if (element == sizeof(float))
-                memcpy(to, from, sizeof(float));
-            else
-                memcpy(to, from, sizeof(double));
-        }
+        for (size_t i = 0; i < repeats; i++, to += element)
+            memcpy(to, from, element);
 }
 
 /* Copies one position's channels (NULL: zeros) to a tap of a row: [taps][C], [G][taps][C/G], or with
@@ -208,7 +205,7 @@ static void window_copy_tap(const ds_windows *s, char *row, size_t tap, const ch
         if (!position)
             memset(to, 0, n_bytes);
         else if (s->depthwise && s->n_out != s->n_in)
-            window_repeat(to, position, s->n_in, s->n_out / s->n_in, s->element);
+            DS_BY_ELEMENT(window_repeat, s->element, to, position, s->n_in, s->n_out / s->n_in);
         else
             memcpy(to, position + g * n_bytes, n_bytes);
     }

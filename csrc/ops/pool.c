@@ -150,14 +150,6 @@ static int64_t pool_outputs(const axis *a, int64_t size, bool ceil)
     return ceil && n * w->stride >= size + w->left ? n : n + 1;
 }
 
-static ds_status pool_check_attrs(const ds_op *op, const pool *p)
-{
-    if (p->adaptive)
-        return DS_OK;
-    DS_TRY(ds_padding_check(op, &p->frames.window));
-    return ds_padding_check(op, &p->inner.window);
-}
-
 /* ---------------------------------------------------------------- long windows */
 enum {
     POOL_BESIDE = 4,
@@ -218,7 +210,8 @@ static size_t pool_scratch(const ds_op *op)
 static ds_status pool_infer(ds_op *op)
 {
     const pool p = pool_of(op);
-    DS_TRY(pool_check_attrs(op, &p));
+    DS_TRY(ds_padding_check(op, &p.frames.window));
+    DS_TRY(ds_padding_check(op, &p.inner.window));
     if (!pool_trivial(&p.inner)) {
         DS_CHECK(op->in[0].rank > 0, DS_SHAPE, "%s: %s a feature axis, its input has none",
                  op->def->name, p.adaptive ? "inner parts need" : "an inner window needs");

@@ -79,11 +79,8 @@ static void put_steps(const ds_op *op, const ds_move *move, int64_t start, int64
 static void put_pieces(const ds_op *op, const ds_move *move)
 {
     const int64_t start = op->attr[PUT_START].i, step = op->attr[PUT_STEP].i, total = move->total;
-    const int64_t end = total < DS_NEVER ? total - op->attr[PUT_CROP].i : DS_NEVER;
-    if (end <= start) {
-        ds_move_frames(move, 0, 0, DS_NEVER, 0, 1);
-        return;
-    }
+    const int64_t last = total < DS_NEVER ? total - op->attr[PUT_CROP].i : DS_NEVER;
+    const int64_t end = last > start ? last : start;
     ds_move_frames(move, 0, 0, start, 0, 1);
     ds_move_frames(move, 0, end, DS_NEVER, 0, 1);
     if (step == 1) {

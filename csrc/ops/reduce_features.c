@@ -215,21 +215,11 @@ static void reduce_beside(const ds_op *op, const ds_run *run, void *y, const voi
 
 /* ---------------------------------------------------------------- one result */
 
-/* A number as the operator's reals have it, for kernels; room for it. */
+/* Room for a number as the operator's reals have it, for kernels. */
 typedef union real {
     float f;
     double d;
 } real;
-
-static real as_real(const ds_run *run, double x)
-{
-    return run->k->element == sizeof(float) ? (real){.f = (float)x} : (real){.d = x};
-}
-
-static double from_real(const ds_run *run, real x)
-{
-    return run->k->element == sizeof(float) ? (double)x.f : x.d;
-}
 
 static double reduced_by(const ds_run *run, ds_reduction kind, const void *x, size_t n)
 {
@@ -249,11 +239,13 @@ static double norm(const ds_run *run, const void *x, size_t n, double p, void *r
         return reduced_by(run, DS_REDUCE_SUM, room, n);
     if (isinf(p))
         return reduced_by(run, p > 0 ? DS_REDUCE_GREATEST : DS_REDUCE_LEAST, room, n);
-    const real power = as_real(run, p), root = as_real(run, 1 / p);
+    real power, total;
+    ds_sums_set_real(&power, k->element, 0, p);
     k->binary(DS_BINARY_POW, room, room, &power, n, 1, 0);
-    real total = as_real(run, reduced_by(run, DS_REDUCE_SUM, room, n));
-    k->binary(DS_BINARY_POW, &total, &total, &root, 1, 1, 0);
-    return from_real(run, total);
+    ds_sums_set_real(&power, k->element, 0, 1 / p);
+    ds_sums_set_real(&total, k->element, 0, reduced_by(run, DS_REDUCE_SUM, room, n));
+    k->binary(DS_BINARY_POW, &total, &total, &power, 1, 1, 0);
+    return ds_sums_real(&total, k->element, 0);
 }
 
 /* Results of n neighbours each, as many as room holds at a time: it is for n reals, and for LOGSUMEXP_ROOM doubles. */
@@ -267,10 +259,7 @@ static void logsumexp(const ds_run *run, void *y, const void *x, size_t n_result
         const size_t some = n_results - at < most ? n_results - at : most;
         const char *const from = (const char *)x + at * n * k->element;
         double top[BESIDE], sum[BESIDE];
-        union {
-            float f[BESIDE];
-            double d[BESIDE];
-        } total;
+        real total[BESIDE];
         k->reduce(DS_REDUCE_GREATEST, top, from, some, n, n, 1, NULL);
         for (size_t r = 0; r < some; r++)
             if (k->element == sizeof(float))
@@ -282,13 +271,13 @@ static void logsumexp(const ds_run *run, void *y, const void *x, size_t n_result
         k->unary(DS_UNARY_EXP, room, room, some * n, NULL);
         k->reduce(DS_REDUCE_SUM, sum, room, some, n, n, 1, NULL);
         for (size_t r = 0; r < some; r++)
-            ds_sums_set_real(&total, k->element, r, sum[r]);
-        k->unary(DS_UNARY_LOG, &total, &total, some, NULL);
+            ds_sums_set_real(total, k->element, r, sum[r]);
+        k->unary(DS_UNARY_LOG, total, total, some, NULL);
         for (size_t r = 0; r < some; r++)
             ds_sums_set_real(y, k->element, at + r,
                              isinf(top[r]) || top[r] != top[r]
                                  ? top[r]
-                                 : top[r] + ds_sums_real(&total, k->element, r));
+                                 : top[r] + ds_sums_real(total, k->element, r));
     }
 }
 

@@ -30,14 +30,9 @@ typedef struct maker {
         [3 * CHAIN_NODES]; /* rooms: one for what a node gives, and two for what is spread for it */
 } maker;
 
-static size_t elements(const ds_signature *s)
-{
-    return ds_elements(s);
-}
-
 static bool same_elements(const maker *m, const ds_signature *s)
 {
-    return s->dtype == m->dtype && elements(s) == m->chain->n;
+    return s->dtype == m->dtype && ds_elements(s) == m->chain->n;
 }
 
 /* Whether a node is a function of single elements, of as many as are carried. */
@@ -53,7 +48,7 @@ static bool chain_fits(const maker *m, const ds_op *node)
         same =
             same && same_elements(m, &node->in[i]); /* pow has ways of its own for one exponent */
     for (int i = 0; i < node->n_weights && function == DS_BINARY_POW; i++)
-        same = same && (kind != DS_STEP_BINARY || elements(&node->weight[i]) == 1);
+        same = same && (kind != DS_STEP_BINARY || ds_elements(&node->weight[i]) == 1);
     return same;
 }
 
@@ -273,7 +268,7 @@ static bool is_chain(maker *m)
 {
     const ds_op *op = m->op;
     m->dtype = op->carried[0].array.dtype;
-    m->chain->n = elements(&op->carried[0].array);
+    m->chain->n = ds_elements(&op->carried[0].array);
     m->chain->element = ds_dtype_bytes(m->dtype);
     for (int c = 0; c < op->n_carried; c++)
         if (!ds_is_real(m->dtype) || !same_elements(m, &op->carried[c].array))

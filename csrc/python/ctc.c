@@ -15,11 +15,6 @@ static const int64_t *ints(PyObject *array)
     return ds_data(array);
 }
 
-static double *reals(PyObject *array)
-{
-    return ds_data(array);
-}
-
 static bool is_array(PyObject *object, int type, int rank)
 {
     return ds_array_is(object, type, rank, (const npy_intp[]){-1, -1}, false);
@@ -63,7 +58,7 @@ static npy_intp checked(PyObject *const *args, Py_ssize_t n_args, int64_t blank)
 static void run(PyObject *const *args, int64_t blank, double *losses, double *alphas,
                 double *slopes, double *beta)
 {
-    ds_ctc c = {reals(args[FRAMES]),
+    ds_ctc c = {ds_data(args[FRAMES]),
                 ints(args[TARGETS]),
                 0,
                 (size_t)PyArray_DIM((PyArrayObject *)args[FRAMES], 1),
@@ -74,7 +69,8 @@ static void run(PyObject *const *args, int64_t blank, double *losses, double *al
         c.n_frames = (size_t)ints(args[N_FRAMES])[r];
         c.n_targets = (size_t)ints(args[N_TARGETS])[r];
         if (slopes) {
-            ds_ctc_slope(&c, alphas, losses[r], reals(args[SCALES])[r], beta, slopes);
+            ds_ctc_slope(&c, alphas, losses[r], ((const double *)ds_data(args[SCALES]))[r], beta,
+                         slopes);
             slopes += c.n_frames * c.n_classes;
         } else {
             losses[r] = ds_ctc_loss(&c, alphas);
@@ -99,7 +95,7 @@ PyObject *ds_python_ctc(PyObject *self, PyObject *const *args, Py_ssize_t n_args
         PyObject *losses = PyArray_SimpleNew(1, &n_rows, NPY_DOUBLE);
         PyObject *alphas = PyArray_SimpleNew(1, &n_alphas, NPY_DOUBLE);
         if (losses && alphas) {
-            double *const of_rows = reals(losses), *const of_frames = reals(alphas);
+            double *const of_rows = ds_data(losses), *const of_frames = ds_data(alphas);
             Py_BEGIN_ALLOW_THREADS;
             run(args, blank, of_rows, of_frames, NULL, NULL);
             Py_END_ALLOW_THREADS;
@@ -115,9 +111,9 @@ PyObject *ds_python_ctc(PyObject *self, PyObject *const *args, Py_ssize_t n_args
         beta ? PyArray_SimpleNew(2, PyArray_DIMS((PyArrayObject *)args[FRAMES]), NPY_DOUBLE)
              : PyErr_NoMemory();
     if (slopes) {
-        double *const to = reals(slopes);
+        double *const to = ds_data(slopes);
         Py_BEGIN_ALLOW_THREADS;
-        run(args, blank, reals(args[LOSSES]), reals(args[ALPHAS]), to, beta);
+        run(args, blank, ds_data(args[LOSSES]), ds_data(args[ALPHAS]), to, beta);
         Py_END_ALLOW_THREADS;
     }
     PyMem_RawFree(beta);

@@ -164,9 +164,8 @@ static PyObject *build_text(const void *texts, size_t i)
     X(separator, "The token between words; -1: there is none.", PyLong_FromLong(o->ctc->language.separator))
 /* clang-format on */
 #define GETTER(name, doc, ...) DS_GETTER(name, decoder_object, __VA_ARGS__)
-#define ROW(name, doc, ...) DS_GETTER_ROW(name, doc)
 FACTS(GETTER)
-static PyGetSetDef decoder_getset[] = {FACTS(ROW){NULL, NULL, NULL, NULL, NULL}};
+static PyGetSetDef decoder_getset[] = {FACTS(DS_GETTER_ROW){NULL, NULL, NULL, NULL, NULL}};
 
 /* ---------------------------------------------------------------- steps */
 typedef struct decoder_step {

@@ -97,10 +97,7 @@ PyObject *ds_differing(PyObject *Py_UNUSED(self), PyObject *args)
                 versions[i] = version_of(x);
             continue;
         }
-        PyObject *at = PyLong_FromSsize_t(i);
-        if (!at || PyList_Append(out, at) < 0)
-            Py_CLEAR(out);
-        Py_XDECREF(at);
+        ds_append(&out, PyLong_FromSsize_t(i));
     }
     return out;
 }

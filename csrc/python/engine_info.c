@@ -84,9 +84,8 @@ static PyObject *fingerprint_of(const ds_plan *p)
     X(fingerprint, "Of graph and weights.", fingerprint_of(PLAN))
 /* clang-format on */
 #define GETTER(name, doc, ...) DS_GETTER(name, ds_engine_object, __VA_ARGS__)
-#define ROW(name, doc, ...) DS_GETTER_ROW(name, doc)
 FACTS(GETTER)
-PyGetSetDef ds_engine_getset[] = {FACTS(ROW){NULL, NULL, NULL, NULL, NULL}};
+PyGetSetDef ds_engine_getset[] = {FACTS(DS_GETTER_ROW){NULL, NULL, NULL, NULL, NULL}};
 
 /* ---------------------------------------------------------------- the graph as data */
 /* (signature, most frames kept between calls): None where that grows with the stream. */

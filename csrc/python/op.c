@@ -238,9 +238,8 @@ static PyObject *checked_input(const ds_op *op)
     X(prepared_bytes, "Bytes of its weights as kernels want them.", prepared_bytes(o))
 /* clang-format on */
 #define GETTER(name, doc, ...) DS_GETTER(name, ds_op_object, __VA_ARGS__)
-#define ROW(name, doc, ...) DS_GETTER_ROW(name, doc)
 FACTS(GETTER)
-static PyGetSetDef op_getset[] = {FACTS(ROW){NULL, NULL, NULL, NULL, NULL}};
+static PyGetSetDef op_getset[] = {FACTS(DS_GETTER_ROW){NULL, NULL, NULL, NULL, NULL}};
 
 static PyMethodDef op_methods[] = {
     {"counts", DS_FAST(op_counts), "counts(inputs, ended, ids=()) -> counts of every output"},

@@ -75,13 +75,8 @@ static PyObject *result_of(const asked *a, PyObject *form, PyObject *edges, PyOb
         return PyObject_CallFunctionObjArgs(form, edges, values, a->streams,
                                             a->tokens ? a->tokens : Py_None, NULL);
     PyObject *out = PyTuple_New(PyList_GET_SIZE(form));
-    for (Py_ssize_t i = 0; out && i < PyList_GET_SIZE(form); i++) {
-        PyObject *part = result_of(a, PyList_GET_ITEM(form, i), edges, values);
-        if (part)
-            PyTuple_SET_ITEM(out, i, part);
-        else
-            Py_CLEAR(out);
-    }
+    for (Py_ssize_t i = 0; out && i < PyList_GET_SIZE(form); i++)
+        ds_set_item(&out, i, result_of(a, PyList_GET_ITEM(form, i), edges, values));
     return out;
 }
 

@@ -46,13 +46,8 @@ static PyObject *sizes_of(const replay_object *r, PyObject *inner)
     if (view && dims && edge && is_of(r, edge, EDGE) && PyTuple_Check(dims) &&
         !PyObject_HasAttr(view, r->names[N_waits]))
         sizes = PyTuple_New(PyTuple_GET_SIZE(dims));
-    for (Py_ssize_t i = 0; sizes && i < PyTuple_GET_SIZE(dims); i++) {
-        PyObject *size = size_of(r, edge, PyTuple_GET_ITEM(dims, i));
-        if (size)
-            PyTuple_SET_ITEM(sizes, i, size);
-        else
-            Py_CLEAR(sizes);
-    }
+    for (Py_ssize_t i = 0; sizes && i < PyTuple_GET_SIZE(dims); i++)
+        ds_set_item(&sizes, i, size_of(r, edge, PyTuple_GET_ITEM(dims, i)));
     Py_XDECREF(dims);
     Py_XDECREF(edge);
     Py_XDECREF(view);
@@ -215,8 +210,7 @@ PyObject *ds_replay_function(PyObject *self, PyObject *const *args, Py_ssize_t n
         for (Py_ssize_t i = N_OWN; given && i < n_args; i++)
             PyTuple_SET_ITEM(given, i - N_OWN, Py_NewRef(args[i]));
         for (Py_ssize_t i = 0; named && names && i < PyTuple_GET_SIZE(names); i++)
-            if (PyDict_SetItem(named, PyTuple_GET_ITEM(names, i), args[n_args + i]) < 0)
-                Py_CLEAR(named);
+            ds_set_named(&named, PyTuple_GET_ITEM(names, i), Py_NewRef(args[n_args + i]));
         if (named)
             out = again(r, forward, args[FUNCTION], given, named);
         Py_XDECREF(named);

@@ -46,9 +46,8 @@ PyObject *ds_rows_ids(ds_module *m, const ds_engine_object *e, PyObject *given, 
     if (once && PySet_GET_SIZE(once) < PyList_GET_SIZE(ids)) {
         twice = PyList_New(0);
         for (Py_ssize_t r = 0; twice && r < PyList_GET_SIZE(ids); r++)
-            if (PySet_Discard(once, PyList_GET_ITEM(ids, r)) == 0 &&
-                PyList_Append(twice, PyList_GET_ITEM(ids, r)) < 0)
-                Py_CLEAR(twice);
+            if (PySet_Discard(once, PyList_GET_ITEM(ids, r)) == 0)
+                ds_append(&twice, Py_NewRef(PyList_GET_ITEM(ids, r)));
         if (twice)
             ds_raise(m, ds_fail(DS_STREAM_ID, "ids must be unique within a batch"), twice);
     }

@@ -229,12 +229,10 @@ static int read_state(ds_op_call *c, Py_ssize_t r, PyObject *old)
     size_t expected;
     int64_t n_kept[DS_MAX_INPUTS];
     PyObject *flat = old == Py_None ? Py_NewRef(old) : ds_op_call_flatten(c, old);
-    if (!flat || PyList_Append(c->flat, flat) < 0 ||
-        ds_op_call_state_bytes(c, r, false, n_kept, &expected) < 0) {
-        Py_XDECREF(flat);
+    const int failed = !flat || PyList_Append(c->flat, flat) < 0;
+    Py_XDECREF(flat); /* the list keeps it */
+    if (failed || ds_op_call_state_bytes(c, r, false, n_kept, &expected) < 0)
         return -1;
-    }
-    Py_DECREF(flat); /* the list keeps it */
     const size_t length = flat == Py_None ? 0 : (size_t)PyBytes_GET_SIZE(flat);
     const bool started = c->in[0][r].before.total >= 0;
     DS_EXPECT(length == expected || (length == 0 && !started), c->m->errors[DS_INTERNAL],

@@ -43,10 +43,7 @@ static void remember(const ds_call *c, PyObject *ids, PyObject *known)
     PyObject *live = PyTuple_New(c->n);
     for (Py_ssize_t r = 0; live && r < c->n; r++) {
         ds_live *now = c->fresh[r] ? c->fresh[r] : c->step->ended[r] ? NULL : c->live[r];
-        if (!now)
-            Py_CLEAR(live);
-        else
-            PyTuple_SET_ITEM(live, r, Py_NewRef((PyObject *)now));
+        ds_set_item(&live, r, Py_XNewRef((PyObject *)now));
     }
     if (!live)
         PyErr_Clear();

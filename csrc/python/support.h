@@ -56,7 +56,7 @@ ds_module *ds_module_of(PyTypeObject *type); /* of a type made by this module */
         const object *const o = (const object *)self;                     \
         return expression;                                                \
     }
-#define DS_GETTER_ROW(name, doc) {#name, get_##name, NULL, doc, NULL},
+#define DS_GETTER_ROW(name, doc, ...) {#name, get_##name, NULL, doc, NULL},
 /* A function with the arguments that it has, for tables of methods. */
 #define DS_FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
 
