@@ -113,7 +113,7 @@ def first_row(at: Any, repeated: bool = False) -> tuple[int, Length, int, int] |
 
 
 def is_of_each(at: Any) -> bool:
-    """Whether integers are of a position each, as ``i // 2``: the same however many follow, unlike ``i.flip(0)``."""
+    """Whether integers are of a position each, as ``i // 2``: the same whatever follows, unlike ``i.flip(0)``."""
     places = [i for i, s in enumerate(at.shape) if isinstance(s, Length)]
     if len(places) != 1 or not integers(at):
         return False

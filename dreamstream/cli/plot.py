@@ -48,7 +48,8 @@ def plot(path: str, files: Sequence[AudioFile], latencies: Sequence[float], chun
     """Draw the first files and the seconds that each step took, all over the same time."""
     shown = files[:MOST_FILES]
     routed = [_routed(file) for file in shown]
-    heights = [h for layers in routed for h in (1, 1.4, *(_height(layer) for _, layer in layers))]
+    experts = [[float(np.clip(0.1 * len(layer["counts"]), 1, 4)) for _, layer in layers] for layers in routed]
+    heights = [h for own in experts for h in (1, 1.4, *own)]
     figure = new_figure(10, 2 + 1.33 * sum(heights))
     axes = figure.subplots(len(heights) + 1, 1, sharex=True, height_ratios=[*heights, 0.8], squeeze=False)[:, 0]
     free = iter(axes)
@@ -138,11 +139,6 @@ def _routed(file: AudioFile) -> list[tuple[str, Any]]:
     found = [(name, layer) for name, layer in found if file.path in layer["streams"]]
     places = np.unique(np.linspace(0, len(found) - 1, min(len(found), MOST_LAYERS)).round().astype(int))
     return [found[i] for i in places]
-
-
-def _height(layer: Any) -> float:
-    """Return room for the numbers of experts, one above the other."""
-    return float(np.clip(0.1 * len(layer["counts"]), 1, 4))
 
 
 def _draw_experts(axes: Any, name: str, layer: Any, path: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -94,7 +94,8 @@ def verify(
     refused: ShapeError | None = None
     wanted = _lengths(engine, n_frames, n_streams, rng) if lengths is None else list(lengths)
     for i, n in enumerate(wanted):
-        for tried in _accepted(n) if lengths is None else (n,):
+        # those above it, too, which a model may take that refuses it
+        for tried in dict.fromkeys(-(-n // m) * m for m in (MULTIPLES if lengths is None else (1,))):
             whole = random_inputs(rng, engine, tried)
             try:
                 expected[f"\0verify {i}"] = _offline(source, engine, whole)
@@ -142,11 +143,6 @@ def _compared(engine: Engine, got: dict[str, list[Any]], expected: dict[str, lis
 
 #: A model that takes some lengths only takes multiples, most often of one of these.
 MULTIPLES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 64, 80, 100, 128, 160, 256, 320, 480, 512, 640, 1024)
-
-
-def _accepted(n: int) -> Iterator[int]:
-    """Yield a length, and those above it that a model may take which refuses it."""
-    yield from dict.fromkeys(-(-n // m) * m for m in MULTIPLES)
 
 
 def _listed(numbers: Sequence[int]) -> str:

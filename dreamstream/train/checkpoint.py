@@ -97,7 +97,7 @@ def _encoded(tree: Any, path: str, tensors: dict[str, container.Tensor]) -> Any:
         of = "numpy" if isinstance(tree, np.ndarray) else "dreamstream"
         little = values.astype(values.dtype.newbyteorder("<"), copy=False)
         return _array(path, of, values.dtype.name, values.shape, little.tobytes(), tensors)
-    if _is_torch(tree):
+    if any(c.__name__ == "Tensor" and c.__module__ == "torch" for c in type(tree).__mro__):
         values = tree.detach().cpu().contiguous()
         raw = values.reshape(-1).view(torch_module().uint8).numpy().tobytes()
         return _array(path, "torch", str(values.dtype).removeprefix("torch."), tuple(values.shape), raw, tensors)
@@ -156,7 +156,3 @@ def _decoded(node: Any, tensors: Mapping[str, container.Tensor]) -> Any:
         return torch.frombuffer(bytearray(held.data), dtype=kind).reshape(shape).clone()
     values = np.frombuffer(held.data, np.dtype(dtype).newbyteorder("<")).astype(dtype).reshape(shape)
     return values if of == "numpy" else Tensor(values)
-
-
-def _is_torch(x: Any) -> bool:
-    return any(c.__name__ == "Tensor" and c.__module__ == "torch" for c in type(x).__mro__)

@@ -233,11 +233,11 @@ static const ds_metadata_source texts[] = {{"format", "1", 1},
                                            {"graph", "{\"a\":\n\"\xC3\xA4\0\"}", 12}};
 
 static const ds_tensor_source sources[] = {
-    {"zwei.weight", DS_TENSOR_F32, 2, two_by_three, numbers},
-    {"empty", DS_TENSOR_F64, 2, none, NULL},
-    {"eins.bias", DS_TENSOR_U8, 1, five, "hello"},
-    {"scalar", DS_TENSOR_F32, 0, NULL, numbers + 2},
-    {"also empty", DS_TENSOR_I8, 2, none, NULL},
+    {"zwei.weight", DS_TENSOR_F32, 2, two_by_three, numbers, NULL, NULL},
+    {"empty", DS_TENSOR_F64, 2, none, NULL, NULL, NULL},
+    {"eins.bias", DS_TENSOR_U8, 1, five, "hello", NULL, NULL},
+    {"scalar", DS_TENSOR_F32, 0, NULL, numbers + 2, NULL, NULL},
+    {"also empty", DS_TENSOR_I8, 2, none, NULL, NULL, NULL},
 };
 
 #define N_SOURCES (sizeof sources / sizeof sources[0])

@@ -444,12 +444,9 @@ def _key(atom: Atom) -> tuple[Any, ...]:
     return (atom.op, atom.by, atom.length.key()) if isinstance(atom, _Made) else ("L", atom.cid)
 
 
-def _at_least(n: Any, least: int) -> Any:
-    return n.at_least(least) if isinstance(n, Length) else max(n, least)
-
-
 _STEPS: dict[str, Callable[[Any, int], Any]] = {
-    "+": operator.add, "*": operator.mul, "//": operator.floordiv, "max": _at_least,
+    "+": operator.add, "*": operator.mul, "//": operator.floordiv,
+    "max": lambda n, least: n.at_least(least) if isinstance(n, Length) else max(n, least),
 }  # fmt: skip
 
 

@@ -59,9 +59,9 @@ class Arrival:
         self._frames = [unpadding(i, shape, mode.plain) for i, shape in zip(infos, shapes)]
         self._widened = [mode.single and dtype in HALF for dtype in dtypes]
         self._outputs: dict[Any, Any] = {}  # what makes outputs of frames; see `TorchOutputs.outside`
-        #: The last call that others may follow, and the last whose states the session has been given.
+        #: The last call that others may follow, and what is one's own of the last whose states the session has.
         self.last: TorchCall | None = None
-        self._settled: TorchCall | None = None
+        self._settled: Any = None
 
     def frames(self, tensors: Sequence[StreamTensor]) -> list[Tensor]:
         """Return each input's frames; it is called where torch asks no subclass."""
@@ -107,16 +107,16 @@ class Arrival:
         if call.keeps_tape:  # the states before it need not stay
             call.gathered = call.written
             vars(call).pop("old", None)
-        self.last = self._settled = call  # its states have been published
+        self.last, self._settled = call, call.done  # its states have been published
         call.session.arrival = self
 
     def settle(self) -> None:
         """Give the streams the states that the last call has left."""
         last = self.last
-        if last is not None and last is not self._settled:
+        if last is not None and last.done is not self._settled:
             frames = zip(*last.input_counts[:, :, 2].tolist())
             last.session.settle(dict(zip(last.ids, map(StreamState, frames, last.states()))))
-            self._settled = last
+            self._settled = last.done
 
 
 def arrived(

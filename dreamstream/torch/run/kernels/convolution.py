@@ -62,10 +62,12 @@ class _KnownWay:
 
     def of_windows(self, windows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return the products with windows ``(all rows' windows, channels * taps)``, as `F.linear` gives them."""
-        memory = weight.data_ptr() if weight.is_contiguous() else None
-        if memory is None or memory != self._memory:  # nothing else stands there while the view is kept
-            self._memory, self._matrix = memory, weight.flatten(1).t()
-        return windows.mm(self._matrix) if bias is None else torch.addmm(bias, windows, self._matrix)
+        matrix = self._matrix
+        if weight.data_ptr() != self._memory or not weight.is_contiguous():
+            matrix = weight.flatten(1).t()
+            if type(weight) is torch.nn.Parameter:  # others are computed, and let go of behind each call
+                self._memory, self._matrix = matrix.data_ptr(), matrix
+        return windows.mm(matrix) if bias is None else torch.addmm(bias, windows, matrix)
 
 
 @windowed("conv1d", numbers=True, repeats=repeats_by_zeros, alone=_one_tap, sees=_sees_spans)
