@@ -112,12 +112,6 @@ def pytest_collection_finish():
     gc.enable()
 
 
-@pytest.hookimpl(optionalhook=True, wrapper=True)
-def pytest_xdist_auto_num_workers(config):
-    """One more than processors but in the fast tier: a minute of each run waits, for servers, clients and Ray."""
-    return (yield) + (config.option.markexpr != "fast")
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """A worker has one end of the list, so that files are set up once, and takes of the other's what is left."""

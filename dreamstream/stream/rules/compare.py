@@ -120,8 +120,7 @@ class Comparison(Token):
         more = None if compared is None else compared - length
         if not isinstance(more, int):
             return False
-        least = frames + more
-        return least > 0 if relation in ("gt", "ne") else least >= 0 and relation == "ge"
+        return frames + more > 0 if relation in ("gt", "ne") else relation == "ge" and frames + more >= 0
 
     def require(self, answer: bool = True) -> None:
         """Let streams that don't answer so be refused at their ends.
