@@ -123,7 +123,7 @@ def is_of_each(at: Any) -> bool:
 
 
 def unknown(x: Any) -> NotStreamableError:
-    """Return the refusal of integers that the operator `positions` can't compute."""
+    """Return the refusal of integers that are no function of one position."""
     if has_formula(x) and not x.position and isinstance(x.value, Length):
         return NotStreamableError.here(
             f"a mask of {x!r} meets frames,",

@@ -94,8 +94,8 @@ def verify(
     refused: ShapeError | None = None
     wanted = _lengths(engine, n_frames, n_streams, rng) if lengths is None else list(lengths)
     for i, n in enumerate(wanted):
-        # those above it, too, which a model may take that refuses it
-        for tried in dict.fromkeys(-(-n // m) * m for m in (MULTIPLES if lengths is None else (1,))):
+        multiples = MULTIPLES if lengths is None else (1,)  # a model that refuses a length may take one above it
+        for tried in dict.fromkeys(-(-n // m) * m for m in multiples):
             whole = random_inputs(rng, engine, tried)
             try:
                 expected[f"\0verify {i}"] = _offline(source, engine, whole)

@@ -140,8 +140,7 @@ class MultiheadAttention(Module):
             parts = [self._projected(i, x) for i, (x, _) in enumerate(given)]
         parts = parts if self.batch_first else [x.transpose(0, 1) for x in parts]
         q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in parts)
-        if is_causal and key_padding_mask is None and not need_weights:
-            attn_mask = None  # torch, too, then attends causally whatever the mask says
+        attn_mask = F.attention.beside_hint(attn_mask, is_causal, key_padding_mask, need_weights)
         causal = is_causal and attn_mask is None
         p = self.dropout if self.training else 0.0
         if hidden is None:

@@ -172,10 +172,9 @@ class Session:
             slot.settle()
         self._settle(states)
 
-    def settle(self, states: Mapping[str, StreamState]) -> None:
+    def let_have(self, states: Mapping[str, StreamState]) -> None:
         """Let live streams have these states, which hold already; see `Call.follows`."""
-        for stream_id, state in states.items():
-            self._slots[stream_id].content = (None, None, state)
+        self._slots.update({stream_id: Slot(state) for stream_id, state in states.items()})
 
     def _settle(self, ids: Iterable[str]) -> None:
         for i in ids:

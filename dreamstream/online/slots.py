@@ -31,7 +31,5 @@ class Slot:
 
     def settle(self) -> bool:
         """Let go of what no longer holds; return whether anything does."""
-        transaction, new, old = self.content
-        state = new if transaction is not None and transaction.committed else old
-        self.content = (None, None, state)
+        self.content = (None, None, state := self.current())
         return state is not None

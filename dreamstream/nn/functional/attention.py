@@ -47,6 +47,11 @@ def causal_of(said: Any, queries: Any) -> bool:
     return (isinstance(said, Comparison) and said.holds_from(2, queries.shape[-2])) or bool(said)
 
 
+def beside_hint(mask: Any, is_causal: bool, padding: Any, need_weights: bool) -> Any:
+    """Return the mask that counts: where weights aren't needed, `is_causal` overrules it, as in torch."""
+    return None if is_causal and padding is None and not need_weights else mask
+
+
 def identity(mask: Any) -> bool:
     """Whether a mask is one element that masks nothing, as those of lengths are."""
     if has_formula(mask) and mask.everywhere() is not None:

@@ -310,11 +310,8 @@ def _alike(made: str, z: Any, **_: Any) -> Any:
         return Complex((ones_like if made == "ones" else zeros_like)(real), zeros_like(imag))
     if not real.keeps:
         return getattr(real._seen, f"new_{made}")(real.shape, dtype=z.dtype)
-    one, zero = (
-        x.through(like.__name__, like, (x,), {})
-        for x, like in ((real, getattr(torch, f"{made}_like")), (imag, torch.zeros_like))
-    )
-    return Complex(one, zero)
+    likes = (real, getattr(torch, f"{made}_like")), (imag, torch.zeros_like)
+    return Complex(*(part.through(like.__name__, like, (part,), {}) for part, like in likes))
 
 
 def _fill(z: Any, value: Any = 0.0, *_: Any) -> Any:

@@ -491,8 +491,7 @@ def multihead(
             for x, w, b in zip((query, key, value), *own)
         ]
     q, k, v = (x.transpose(0, 1).unflatten(-1, (num_heads, -1)).transpose(1, 2) for x in parts)
-    if is_causal and key_padding_mask is None and not need_weights:
-        attn_mask = None  # torch, too, then attends causally whatever the mask says
+    attn_mask = native_functional.attention.beside_hint(attn_mask, is_causal, key_padding_mask, need_weights)
     causal = is_causal and attn_mask is None
     noted = weights_of(q, k) if need_weights else None
     p = dropout_p if training else 0.0

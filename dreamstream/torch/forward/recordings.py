@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from ...stream.rules import Token
 from ...stream.rules.sums import Unknown
 from ...stream.tree import leaves, map_leaves
 from ..run.kernels import attention
+from ..tensor.padding import picking
 from ..tensor.stream_tensor import StreamTensor
 from .keys import Asked, is_put_off, is_small
 from .replay import Place, leg_of
@@ -234,12 +234,11 @@ class _Recipe:
         constants = [x for items in (*of, *(step[1] for step in self.steps)) for x in items if type(x) is not _At]
         n, left = len(constants), iter(range(len(constants)))
 
-        def picking(items: Sequence[Any]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-            at = [n + x.at if type(x) is _At else next(left) for x in items]
-            return itemgetter(*at) if len(at) > 1 else itemgetter(slice(at[0], at[0] + 1) if at else slice(0))
+        def pick_of(items: Sequence[Any]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+            return picking([n + x.at if type(x) is _At else next(left) for x in items])
 
-        picks = [picking(weights) for weights in of]
-        steps = [(function, picking(args), *rest) for function, args, *rest in self.steps]
+        picks = [pick_of(weights) for weights in of]
+        steps = [(function, pick_of(args), *rest) for function, args, *rest in self.steps]
 
         def weights(given: Sequence[torch.Tensor]) -> list[Any]:
             made = [*constants, *given]

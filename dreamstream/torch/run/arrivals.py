@@ -115,7 +115,7 @@ class Arrival:
         last = self.last
         if last is not None and last.done is not self._settled:
             frames = zip(*last.input_counts[:, :, 2].tolist())
-            last.session.settle(dict(zip(last.ids, map(StreamState, frames, last.states()))))
+            last.session.let_have(dict(zip(last.ids, map(StreamState, frames, last.states()))))
             self._settled = last.done
 
 

@@ -158,7 +158,7 @@ def unpadding(info: Info, shape: Sequence[int], plain: bool = False) -> Callable
     lengths = None if info.is_full(width) else info.meta.lengths
     if plain and n == 1 and lengths is None and layout.n_roles:
         axes = (layout.order or range(len(shape)))[layout.n_roles - 1 :]  # the last of B and L, and features
-        pick = _picking(axes)
+        pick = picking(axes)
         sizes = pick(tuple(shape))
         return lambda padded: padded.as_strided(sizes, pick(padded.stride()))
 
@@ -171,9 +171,11 @@ def unpadding(info: Info, shape: Sequence[int], plain: bool = False) -> Callable
     return frames
 
 
-def _picking(places: Sequence[int]) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
-    """Return what picks the items at some places, as a tuple."""
-    return itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
+def picking(places: Sequence[int]) -> Callable[[Any], Any]:
+    """Return what picks the items at some places of a sequence, as a sequence."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
 
 
 def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:
@@ -199,7 +201,7 @@ def padding(
     if plain and layout.n_roles and (full or not meta.max_length):
         roles = (n, width) if layout.n_roles == 2 else (n * width,)
         order = layout.back or range(layout.n_roles + len(features))
-        pick = _picking(order)
+        pick = picking(order)
         sizes = pick((*roles, *features))
         if not full:  # no row has a frame
             return lambda value: value.new_full(sizes, fill(value))
