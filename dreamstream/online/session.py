@@ -158,13 +158,9 @@ class Session:
         transaction, self.arrival = Transaction(), None
         self._dirty = True
         for stream_id, new in states.items():
-            slot = self._slots.get(stream_id)
-            if slot is None:
-                slot = Slot()
-                slot.prepare(transaction, new)
-                self._slots[stream_id] = slot
-            else:
-                slot.prepare(transaction, new)
+            slot = self._slots.get(stream_id) or Slot()
+            slot.prepare(transaction, new)
+            self._slots[stream_id] = slot
         for slot, new in also:
             slot.prepare(transaction, new)
         transaction.committed = True

@@ -31,5 +31,7 @@ class Slot:
 
     def settle(self) -> bool:
         """Let go of what no longer holds; return whether anything does."""
-        self.content = (None, None, state := self.current())
+        transaction, new, old = self.content
+        state = new if transaction is not None and transaction.committed else old
+        self.content = (None, None, state)
         return state is not None
