@@ -89,10 +89,9 @@ def carry_out(plan, rows):
             elif step == "unstack":
                 assert features[0] == arguments[0]
                 x = x.reshape(n * features[0], *features[1:])
-            elif step == "stack":
-                x = x.reshape(n // arguments[0], arguments[0], *features)
             else:
-                assert step in ("split", "join") and not arguments
+                assert step == "stack"
+                x = x.reshape(n // arguments[0], arguments[0], *features)
         lanes = [p[0] for p in parts(plan.dims) if isinstance(p, list)]
         assert x.shape[1:] == (*[prod(lanes)] * bool(lanes), *plan.features)
         assert len(x) == plan.ratio * rows.shape[1]
@@ -108,7 +107,7 @@ def check(dims, features, shape, **kwargs):
     got = to_array(carry_out(plan, to_rows(array, dims, features)), plan.dims)
     np.testing.assert_array_equal(got, expected)
     names = [s[0] for s in plan.steps]
-    order = ["split", "permute", "features", "unstack", "stack", "features", "join"]
+    order = ["permute", "features", "unstack", "stack", "features"]
     at = -1
     for name in (
         names if not any("_" in d and d != "B_L" for d in (*dims, *plan.dims) if isinstance(d, str)) else ()
@@ -187,7 +186,7 @@ def test_random_reshapes():
         assert (again.steps, again.dims, again.features, again.ratio) == (
             plan.steps, plan.dims, plan.features, plan.ratio,
         )  # fmt: skip
-    assert seen == {"split", "permute", "features", "unstack", "stack", "join", True, False}
+    assert seen == {"permute", "features", "unstack", "stack", True, False}
 
 
 def test_arbitrary_shapes_are_right_or_refused():
@@ -268,9 +267,9 @@ def test_random_groups():
         (("B", "L", 0), [6], (B, L * 6), (("unstack", 6),), ("B", "L")),
         (("B", "L", 0), [6], (B, -1), (("unstack", 6),), ("B", "L")),
         (("B", 0, "L"), [6], (B, 6, L // 4, 4), (("stack", 4),), ("B", 1, "L", 0)),
-        (("B", "L", 0), [6], (B * L, 6), (("join",),), ("B_L", 0)),
-        (("B", "L", 0), [6], (-1, 6), (("join",),), ("B_L", 0)),
-        (("B_L", 0), [6], (B, L, 6), (("split",),), ("B", "L", 0)),
+        (("B", "L", 0), [6], (B * L, 6), (), ("B_L", 0)),
+        (("B", "L", 0), [6], (-1, 6), (), ("B_L", 0)),
+        (("B_L", 0), [6], (B, L, 6), (), ("B", "L", 0)),
         (("L", "B", 0), [6], (-1, 6), (), ("L_B", 0)),
         (("L", "B", 0), [6], (B * L, 6), (), ("L_B", 0)),
         (("B", 0, "L"), [6], (B * 6, L), (), ("B_6", "L")),
@@ -283,8 +282,8 @@ def test_random_groups():
         (("B_4", "L", 0), [6], (B, -1, L, 6), (), ("B", 0, "L", 1)),
         (("B_4", "L", 0), [6], (B * 2, 2, L, 6), (("features", (2, 2, 6)),), ("B_2", 0, "L", 1)),
         (("B_4", "L", 0), [6], (B * 4, L, 2, 3), (("features", (4, 2, 3)),), ("B_4", "L", 0, 1)),
-        (("B_L", 0), [6], (-1, L, 6), (("split",),), ("B", "L", 0)),
-        (("B_L", 0), [6], (B, -1, 6), (("split",),), ("B", "L", 0)),
+        (("B_L", 0), [6], (-1, L, 6), (), ("B", "L", 0)),
+        (("B_L", 0), [6], (B, -1, 6), (), ("B", "L", 0)),
         (("B_L", 0), [6], (B * L, 2, -1), (("features", (2, 3)),), ("B_L", 0, 1)),
         (("B", "L", 0), [6], (B, L, 6), (), ("B", "L", 0)),
         (("B", "L", 1, 0), [3, 2], (B, L, 2, 3), (), ("B", "L", 1, 0)),
@@ -294,8 +293,8 @@ def test_random_groups():
         (("L", "B", 0), [6], (L // 2, 2, B, 6), (("stack", 2),), ("L", 0, "B", 1)),
         (("B", "L"), [], (B, L // 8, 8), (("stack", 8),), ("B", "L", 0)),
         (("B", "L"), [], (B, 1, L), (("features", (1,)),), ("B", 0, "L")),
-        (("B", "L"), [], (B * (L // 2), 2), (("stack", 2), ("join",)), ("B_L", 0)),
-        (("B_L", 0), [6], (B, L // 2, 12), (("split",), ("stack", 2), ("features", (12,))), ("B", "L", 0)),
+        (("B", "L"), [], (B * (L // 2), 2), (("stack", 2),), ("B_L", 0)),
+        (("B_L", 0), [6], (B, L // 2, 12), (("stack", 2), ("features", (12,))), ("B", "L", 0)),
         (("B", "L", 0), [3], (B, L * 3 // 2, 2), (("unstack", 3), ("stack", 2)), ("B", "L", 0)),
     ],
 )

@@ -9,8 +9,6 @@ product: what it loses, L gains.
 Grammar of a plan. ``dims`` says what each visible dimension is: ``"B"``, ``"L"``, ``"B_L"``, or the
 number of a stored feature axis. ``steps`` are tuples, to be carried out in order on every row:
 
-``("split",)``
-    The visible ``"B_L"`` is taken as B and L. Frames don't change.
 ``("permute", order)``
     ``frames = frames.transpose(0, *(1 + a for a in order))``: stored axis ``order[i]`` becomes i.
 ``("features", shape)``
@@ -22,15 +20,13 @@ number of a stored feature axis. ``steps`` are tuples, to be carried out in orde
     Every k frames become one with a new first feature axis:
     ``frames = frames.reshape(n_frames // k, k, *features)``. That k divides the number of frames is
     for the counts to check, at the stream's end.
-``("join",)``
-    B and L are shown as the one dimension ``"B_L"``. Frames don't change.
 
 A reshape that this can't say, and one that begins or ends with features joined with B, is planned by
 `regroup`: with "permute" and "features" alone, on frames whose lanes are features too.
 
-Each occurs once at most, in the order split, permute, features, unstack, stack, features, join
-(features twice). A plan without "permute" moves no data; one without "unstack" and "stack" keeps the
-frame counts, hence the lineage.
+Each occurs once at most, in the order permute, features, unstack, stack, features (features twice). A plan
+without "permute" moves no data; one without "unstack" and "stack" keeps the frame counts, hence the
+lineage. Whether B and L are one dimension, ``"B_L"``, changes no frames.
 """
 
 from __future__ import annotations
@@ -305,10 +301,6 @@ def _plan_runs(call: _Reshape) -> ReshapePlan:
         if stored != features:
             steps.append(("features", tuple(features)))
         axes = {v: a for a, v in enumerate(v for k in runs for v in new[k].visible)}
-    if JOINED in call.dims and JOINED not in entries:
-        steps.insert(0, ("split",))
-    if JOINED in entries and JOINED not in call.dims:
-        steps.append(("join",))
     origin: list[int | None] = [None] * len(entries)
     for v, entry in enumerate(entries):
         if isinstance(entry, str) and entry in call.dims:
