@@ -10,16 +10,12 @@ from typing import Any, NoReturn
 from ..errors import NotStreamableError
 from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_TO_LAST, Refusal
 from ..source_line import user_line
-from ..stream.rules import Length, Token
+from ..stream.rules import MIRRORED, Length, Token
 
 
 def refuse(why: str | Refusal) -> NoReturn:
     """Refuse what a loop over frames does."""
     raise NotStreamableError(f"{user_line()}: {why if isinstance(why, str) else why.text}")
-
-
-#: What a comparison is with its operands the other way round.
-_MIRRORED = {"__lt__": "__gt__", "__gt__": "__lt__", "__le__": "__ge__", "__ge__": "__le__"}
 
 
 class LoopNumber(Token):
@@ -181,21 +177,21 @@ class FrameNumber(LoopNumber):
         if isinstance(other, Length):
             refuse(LOOPS_TO_LAST)
         if isinstance(other, FrameNumber) and other.loop is self.loop:
-            return bool(getattr(self.off, relation)(other.off))
+            return bool(getattr(operator, relation)(self.off, other.off))
         if isinstance(other, Computed):
-            return other._compared(getattr(operator, _MIRRORED.get(relation, relation)), self)
+            return other._compared(getattr(operator, MIRRORED[relation]), self)
         if type(other) is not int:
             self._misuse("compared")
-        first = self.loop.position + self.off
-        here = bool(getattr(first, relation)(other))
-        later = {bool(getattr(n, relation)(other)) for n in (*range(first, max(first, other) + 2), 1 << 40)}
+        first, compare = self.loop.position + self.off, getattr(operator, relation)
+        here = compare(first, other)
+        later = {compare(n, other) for n in (*range(first, max(first, other) + 2), 1 << 40)}
         if not self.loop.of_one_frame and later != {here}:
             self.loop.of_one_frame = True
         return here
 
-    __eq__, __ne__ = partialmethod(_compare, "__eq__"), partialmethod(_compare, "__ne__")
-    __lt__, __le__ = partialmethod(_compare, "__lt__"), partialmethod(_compare, "__le__")
-    __gt__, __ge__ = partialmethod(_compare, "__gt__"), partialmethod(_compare, "__ge__")
+    __eq__, __ne__ = partialmethod(_compare, "eq"), partialmethod(_compare, "ne")
+    __lt__, __le__ = partialmethod(_compare, "lt"), partialmethod(_compare, "le")
+    __gt__, __ge__ = partialmethod(_compare, "gt"), partialmethod(_compare, "ge")
 
     __hash__ = Token.__hash__
 

@@ -16,9 +16,10 @@ from .condition import Condition, is_length
 from .for_every_stream import OPPOSITE, holds
 from .sizes import Token
 
-__all__ = ["Comparison", "Shape", "compared", "open_branch"]
+__all__ = ["MIRRORED", "Comparison", "Shape", "compared", "open_branch"]
 
-_MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+#: What a comparison is with its operands the other way round.
+MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 
 def compared(length: Any, difference: Any, relation: str) -> Any:
@@ -177,7 +178,7 @@ def _require(length: Any, relation: str) -> None:
     less = [(-c, a) for c, a in length.terms if c < 0]
     plus = -length.plus  # more compares with less + plus
     if not more:
-        more, less, plus, relation = less, more, -plus, _MIRRORED[relation]
+        more, less, plus, relation = less, more, -plus, MIRRORED[relation]
     if len(more) > 1 or len(less) > 1:
         length._misuse("checked at the end of streams: it is made of more than two")
     one = length._of(more, 0)
