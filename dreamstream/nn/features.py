@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ..array.dtypes import as_dtype, float32, require_float
 from ..errors import ShapeError
+from .functional.arguments import require_positive
 from .module import Module
 from .native_ops import OPS
 from .routing import Shared
@@ -129,8 +130,7 @@ class Bands(Buffers):
             raise ShapeError(f"LogMel: log is natural, log10 or db, got {log!r}")
         if mel not in ("slaney", "htk"):
             raise ShapeError(f"LogMel: mel is slaney or htk, got {mel!r}")
-        if min(map(operator.index, (sample_rate, n_fft, hop, n_mels))) < 1:
-            raise ShapeError("LogMel: sample_rate, n_fft, hop and n_mels must be at least 1")
+        require_positive("LogMel", sample_rate=sample_rate, n_fft=n_fft, hop=hop, n_mels=n_mels)
         self.sample_rate, self.n_fft, self.hop, self.n_mels = sample_rate, n_fft, hop, n_mels
         self.center, self.log, self.mel, self.floor = center, log, mel, float(floor)
         to = float32 if dtype is None else as_dtype(dtype)

@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import ShapeError
 from . import functional as F
 from .derived import layer
+from .functional.arguments import require_positive
 from .functional.upsampling import MODES
 
 __all__ = ["CumulativeMean", "CumulativeSum", "OverlapAdd", "RunningMean", "Upsample"]
@@ -46,16 +47,11 @@ multiplied by the factor; with 1 / k, k - 1 frames of delay and state; in mode "
 Source: torch.nn.Upsample."""
 
 
-def _require_step(self: Any) -> None:
-    given, self.step = self.step, operator.index(self.step)
-    if self.step < 1:
-        raise ShapeError(f"OverlapAdd: step must be at least 1, got {given}")
-
-
 def _require_frames(self: Any) -> None:
-    given, self.size = self.size, operator.index(self.size)
-    if self.size < 1:
-        raise ShapeError(f"RunningMean: size must be at least 1, got {given}")
+    """Check the layer's one number of frames, `step` or `size`."""
+    (name,) = {"step", "size"} & {*vars(self)}
+    require_positive(type(self).__name__, **{name: getattr(self, name)})
+    setattr(self, name, operator.index(getattr(self, name)))
 
 
 def _require_mode(self: Any) -> None:
@@ -76,7 +72,7 @@ def _given_size(self: Any) -> str:
 _USUAL = {"dim": -1}
 _cumulative = partial(layer, __name__, _CUMULATIVE, usual=_USUAL)
 
-OverlapAdd = layer(__name__, _OVERLAP, "OverlapAdd", F.overlap_add, "{step}", prepare=_require_step)
+OverlapAdd = layer(__name__, _OVERLAP, "OverlapAdd", F.overlap_add, "{step}", prepare=_require_frames)
 CumulativeSum = _cumulative("CumulativeSum", F.cumulative_sum)
 CumulativeMean = _cumulative("CumulativeMean", F.cumulative_mean)
 RunningMean = layer(

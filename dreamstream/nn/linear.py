@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..array import Tensor, dtypes as element_types
-from ..errors import ShapeError
 from . import functional as F, init
+from .functional.arguments import require_positive
 from .functional.texts import described
 from .module import Module
 from .parameter import Parameter
@@ -164,8 +164,7 @@ class Bilinear(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if in1_features < 1:
-            raise ShapeError(f"Bilinear: in1_features must be at least 1, got {in1_features}")
+        require_positive("Bilinear", in1_features=in1_features)
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
         self.weight = new_parameter(out_features, in1_features, in2_features, device=device, dtype=dtype)
         add_bias(self, bias, out_features, device, dtype)

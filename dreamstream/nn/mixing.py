@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import DTypeError, FormatError, ModeError, NotStreamableError, ShapeError
 from ..stream.tree import leaves, map_leaves
 from . import routing
+from .functional.arguments import require_positive
 from .functional.texts import described
 from .routing import Gate, Route, Shared
 from .routing_statistics import RoutingStatistics
@@ -69,10 +70,7 @@ class Stacked(Shared):
 
     def __init__(self, num_expert: int, in_feat: int, out_feat: int, bias: bool = True, rank: int = 0) -> None:
         super().__init__()
-        if min(num_expert, in_feat, out_feat) < 1:
-            raise ShapeError(
-                f"{type(self).__name__}: expected sizes of at least 1, got {(num_expert, in_feat, out_feat)}"
-            )
+        require_positive(type(self).__name__, num_expert=num_expert, in_feat=in_feat, out_feat=out_feat)
         self.num_expert, self.in_feat, self.out_feat, self.rank = num_expert, in_feat, out_feat, rank
         self.weight = self.ops.parameter(num_expert, out_feat, in_feat, bound=1 / math.sqrt(in_feat))
         self.register_parameter("bias", self.ops.parameter(num_expert, out_feat) if bias else None)  # type: ignore[attr-defined]
@@ -192,10 +190,7 @@ class Gated(Shared):
         self, num_expert: int, d_model: int, d_hidden: int, activation: Any = None, bias: bool = False
     ) -> None:
         super().__init__()
-        if min(num_expert, d_model, d_hidden) < 1:
-            raise ShapeError(
-                f"{type(self).__name__}: expected sizes of at least 1, got {(num_expert, d_model, d_hidden)}"
-            )
+        require_positive(type(self).__name__, num_expert=num_expert, d_model=d_model, d_hidden=d_hidden)
         self.num_expert = num_expert
         for name, out, of in (("gate_up_proj", 2 * d_hidden, d_model), ("down_proj", d_model, d_hidden)):
             setattr(self, name, self.ops.parameter(num_expert, out, of, bound=1 / math.sqrt(of)))

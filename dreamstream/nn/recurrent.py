@@ -16,7 +16,7 @@ from ..dispatch import apply
 from ..errors import DTypeError, NotStreamableError, ShapeError
 from ..operations.refusals import BACKWARDS
 from ..stream.rules import holds
-from .functional.arguments import checked
+from .functional.arguments import checked, require_positive
 from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
@@ -103,8 +103,7 @@ class Recurrence(Module):
     ) -> None:
         super().__init__()
         name = type(self).__name__
-        if hidden_size < 1 or num_layers < 1 or input_size < 1:
-            raise ShapeError(f"{name}: input_size, hidden_size and num_layers must be at least 1")
+        require_positive(name, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         if not 0 <= dropout <= 1:
             raise ShapeError(f"{name}: a probability lies in [0, 1], got dropout={dropout}")
         if not 0 <= self.proj_size < hidden_size:

@@ -16,7 +16,7 @@ from ..dispatch import apply
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS_ELSEWHERE
 from . import init
-from .functional.arguments import checked
+from .functional.arguments import checked, require_positive
 from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
@@ -88,8 +88,7 @@ class Cell(Module):
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
-        if hidden_size < 1 or input_size < 1:
-            raise ShapeError(f"{type(self).__name__}: input_size and hidden_size must be at least 1")
+        require_positive(type(self).__name__, input_size=input_size, hidden_size=hidden_size)
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         gates = self._gates * hidden_size
         self.weight_ih = new_parameter(gates, input_size, device=device, dtype=dtype)

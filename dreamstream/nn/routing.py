@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ..errors import DTypeError, NotStreamableError, ShapeError
+from .functional.arguments import require_positive
 from .functional.texts import described
 
 __all__ = ["DC", "Faster", "GShard", "Gate", "Naive", "Noisy", "Route", "Swipe", "Switch", "Zero"]
@@ -145,9 +146,7 @@ class Gate(Shared):
         name = type(self).__name__
         if world_size != 1:
             raise ShapeError(f"{name}: world_size is {world_size}, but experts lie in one process: give 1")
-        for what, n in (("d_model", d_model), ("num_expert", num_expert)):
-            if operator.index(n) < 1:
-                raise ShapeError(f"{name}: {what} must be at least 1, got {n}")
+        require_positive(name, d_model=d_model, num_expert=num_expert)
         if not 1 <= operator.index(top_k) <= num_expert:
             raise ShapeError(f"{name}: top_k is from 1 to num_expert = {num_expert}, got {top_k}")
         self.d_model, self.num_expert, self.world_size, self.top_k = d_model, num_expert, world_size, top_k

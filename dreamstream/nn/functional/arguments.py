@@ -20,8 +20,8 @@ from ...errors import DTypeError, NotStreamableError, ShapeError
 from ...stream.rules import BatchSize
 
 __all__ = [
-    "Ints", "channels_first", "checked", "for_each_stream", "frame_dims", "real", "same_types", "several",
-    "single", "within_frames",
+    "Ints", "channels_first", "checked", "for_each_stream", "frame_dims", "real", "require_positive", "same_types",
+    "several", "single", "within_frames",
 ]  # fmt: skip
 
 
@@ -60,6 +60,13 @@ def same_types(name: str, input: Tensor, weight: Tensor | None, bias: Tensor | N
             weight=None if weight is None else weight.dtype,
             bias=None if bias is None else bias.dtype,
         )
+
+
+def require_positive(name: str, **sizes: Any) -> None:
+    """Refuse sizes of a function, or a layer, that are not 1 at least."""
+    for what, size in sizes.items():
+        if operator.index(size) < 1:
+            raise ShapeError(f"{name}: {what} must be at least 1, got {size}")
 
 
 def single(value: Ints, what: str) -> int:

@@ -11,7 +11,7 @@ from ...array.scatter import added_up
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...stream.rules import Length
-from .arguments import checked, frame_dims
+from .arguments import checked, frame_dims, require_positive
 from .padding import pad
 from .texts import described, torch_lacks
 
@@ -32,8 +32,7 @@ def overlap_add(input: Tensor, step: int) -> Tensor:
     The inverse of ``x.unfold(L, size, step)`` for windows that add up to one.
     """
     x = checked("overlap_add", input)
-    if operator.index(step) < 1:
-        raise ShapeError(f"overlap_add: step must be at least 1, got {step}")
+    require_positive("overlap_add", step=step)
     if x.ndim < 2 or (not x.is_stream and x.ndim > 4):
         raise ShapeError(
             f"overlap_add: expected (L, size), (B, L, size) or (B, C, L, size), got {x.ndim} dimensions"

@@ -14,7 +14,7 @@ from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...operations.refusals import ADAPTIVE
 from ...stream.rules import Length
-from .arguments import Ints, checked, frame_dims, several, single
+from .arguments import Ints, checked, frame_dims, require_positive, several, single
 from .texts import described, torch_lacks
 
 __all__ = [
@@ -139,8 +139,7 @@ def lp_pool1d(
 )
 def running_mean(input: Tensor, size: int, dim: int = -1) -> Tensor:
     """Return the mean of the last `size` frames, or of all so far where there are fewer."""
-    if operator.index(size) < 1:
-        raise ShapeError(f"running_mean: size must be at least 1, got {size}")
+    require_positive("running_mean", size=size)
     _, dims = frame_dims("running_mean", checked("running_mean", input), dim)
     window = {"kernel": size, "left": size - 1, "count_include_pad": 0}
     return apply("avg_pool", window, (input,), (), dims)[0]
@@ -178,9 +177,7 @@ def _windows(
     steps = sizes if stride is None or stride in ((), []) else several(stride, n, "stride")
     out = list(zip(sizes, steps, several(padding, n, "padding"), several(dilation, n, "dilation")))
     for size, step, pad, spread in out:
-        for what, v in (("kernel_size", size), ("stride", step), ("dilation", spread)):
-            if v < 1:
-                raise ShapeError(f"{name}: {what} must be at least 1, got {v}")
+        require_positive(name, kernel_size=size, stride=step, dilation=spread)
         if not 0 <= pad <= size // 2:
             raise ShapeError(f"{name}: padding must be 0 to half of kernel_size {size}, got {pad}")
     return out

@@ -16,7 +16,7 @@ from ...array.elementwise import with_frames
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from . import frames as framing
-from .arguments import checked
+from .arguments import checked, require_positive
 from .padding import pad
 from .texts import described
 
@@ -66,8 +66,7 @@ def _sized(name: str, x: Tensor, n: int | None) -> Tensor:
         )
     if n is None or n == x.shape[-1]:
         return x
-    if operator.index(n) < 1:
-        raise ShapeError(f"{name}: n must be at least 1, got {n}")
+    require_positive(name, n=n)
     return x[..., :n] if n < x.shape[-1] else pad(x, (0, n - x.shape[-1]))
 
 
@@ -98,8 +97,7 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
 def irfft(real: Tensor, imag: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """Return n real numbers, whose Fourier transform this is. Source: torch.fft.irfft."""
     size = 2 * (checked("irfft", real).shape[dim] - 1) if n is None else operator.index(n)
-    if size < 1:
-        raise ShapeError(f"irfft: n must be at least 1, got {size}")
+    require_positive("irfft", n=size)
     out = _along("irfft", [real, imag], dim, size // 2 + 1, {"size": size})
     return _scaled("irfft", norm, size, True, out)[0]
 
@@ -228,8 +226,7 @@ def istft(
 
 def _hop(name: str, n_fft: int, hop_length: int | None) -> int:
     hop = n_fft // 4 if hop_length is None else operator.index(hop_length)
-    if operator.index(n_fft) < 1 or hop < 1:
-        raise ShapeError(f"{name}: n_fft and hop_length must be at least 1, got {n_fft} and {hop}")
+    require_positive(name, n_fft=n_fft, hop_length=hop)
     return hop
 
 
