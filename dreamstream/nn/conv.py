@@ -33,6 +33,8 @@ CHANNELS = {
 class Convolution(Module):
     """What all directions share; sizes are kept as tuples, as in torch."""
 
+    _shown = "{in_channels}, {out_channels}, kernel_size={kernel_size}, stride={stride}"
+
     n_axes: ClassVar[int]
 
     def __init__(
@@ -74,15 +76,11 @@ class Convolution(Module):
 
     reset_parameters = Linear.reset_parameters
 
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments that are not the usual ones."""
-        parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
+    @property
+    def _usual(self) -> dict[str, Any]:  # type: ignore[override]
         none, one = (0,) * self.n_axes, (1,) * self.n_axes
         usual = {"padding": none, "dilation": one, "output_padding": none, "groups": 1}
-        parts += [f"{k}={getattr(self, k)}" for k, v in usual.items() if getattr(self, k) != v]
-        parts += ["bias=False"] if self.bias is None else []
-        parts += [f"padding_mode={self.padding_mode}"] if self.padding_mode != "zeros" else []
-        return ", ".join(parts)
+        return {**usual, "bias": True, "padding_mode": "zeros"}
 
 
 class Windowed(Convolution):

@@ -119,6 +119,11 @@ def plane_padding(
     return [window_padding(*each) for each in zip(padding, kernel, dilation, stride)]
 
 
+def _sizes(n: int, **given: Ints) -> dict[str, tuple[int, ...]]:
+    """Return a size of each kind for each of n axes."""
+    return {name: several(value, n, name) for name, value in given.items()}
+
+
 def _plane(name: str, x: Tensor, outputs: Callable[[int, int], int]) -> tuple[int, tuple[Any, ...]] | None:
     """Return which of the last two axes is the plane's first, and what the dimensions are.
 
@@ -217,18 +222,13 @@ def conv_transpose1d(
     """Return the transposed convolution: each frame adds a window of weights, `stride` apart."""
     x = checked("conv_transpose1d", input)
     same_types("conv_transpose1d", x, weight, bias)
-    numbers = {
-        "stride": single(stride, "stride"),
-        "padding": single(padding, "padding"),
-        "output_padding": single(output_padding, "output_padding"),
-        "dilation": single(dilation, "dilation"),
-    }
+    numbers = _sizes(1, stride=stride, padding=padding, output_padding=output_padding, dilation=dilation)
     if within_frames(x):
         first = {"stride": 1, "padding": 0, "output_padding": 0, "dilation": 1}
-        attributes: dict[str, Any] = {k: [first[k], v] for k, v in numbers.items()}
+        attributes: dict[str, Any] = {k: [first[k], v] for k, (v,) in numbers.items()}
         name, dims = "conv_transpose2d", (x.dims[0], 1, 0)  # type: ignore[attr-defined]
     else:
-        attributes = dict(numbers)
+        attributes = {k: v for k, (v,) in numbers.items()}
         name, dims = "conv_transpose1d", channels_first("conv_transpose1d", x)
     attributes["groups"] = groups
     return apply(name, attributes, (x,), (weight, bias), dims)[0]
@@ -320,12 +320,7 @@ def conv_transpose2d(
         raise ShapeError(
             f"conv_transpose2d: expected a weight (in, out / groups, kernel_h, kernel_w), got {weight.shape}"
         )
-    numbers = {
-        "stride": several(stride, 2, "stride"),
-        "padding": several(padding, 2, "padding"),
-        "output_padding": several(output_padding, 2, "output_padding"),
-        "dilation": several(dilation, 2, "dilation"),
-    }
+    numbers = _sizes(2, stride=stride, padding=padding, output_padding=output_padding, dilation=dilation)
 
     def outputs(i: int, n: int) -> int:
         step, cut, more, spread = (v[i] for v in numbers.values())
