@@ -178,8 +178,7 @@ class Module:
 
     def children(self) -> Iterator[Module]:
         """Yield direct children, each once."""
-        for _, module in self.named_children():
-            yield module
+        return (module for _, module in self.named_children())
 
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: Flag = True
@@ -197,8 +196,7 @@ class Module:
 
     def modules(self) -> Iterator[Module]:
         """Yield this module and all below it, each once."""
-        for _, module in self.named_modules():
-            yield module
+        return (module for _, module in self.named_modules())
 
     def _named_members(
         self, kind: str, prefix: str, recurse: Flag, remove_duplicate: Flag
@@ -220,8 +218,7 @@ class Module:
 
     def parameters(self, recurse: Flag = True) -> Iterator[Parameter]:
         """Yield parameters, shared ones once."""
-        for _, parameter in self.named_parameters(recurse=recurse):
-            yield parameter
+        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
     def named_buffers(
         self, prefix: str = "", recurse: Flag = True, remove_duplicate: Flag = True
@@ -231,8 +228,7 @@ class Module:
 
     def buffers(self, recurse: Flag = True) -> Iterator[Tensor]:
         """Yield buffers."""
-        for _, buffer in self.named_buffers(recurse=recurse):
-            yield buffer
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, target: str) -> Module:
         """Return the module at a path such as ``"encoder.layers.0"``; itself for ``""``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import textwrap
+from collections.abc import Iterator
 from typing import Any
 
 from ..array import Tensor
@@ -64,45 +65,41 @@ def _layer(name: str, mode: str, what: str, streaming: str) -> Any:
     return layer(__name__, notes, name, function, shown, prepare=prepare)
 
 
-ConstantPad1d = _layer(
-    "ConstantPad1d", "constant", "A number added at both ends", f"{_CONSTANT} Along T delay 0, no state."
-)
-ConstantPad2d = _layer(
-    "ConstantPad2d",
+def _layers(kind: str, mode: str, what: str, *streaming: str) -> Iterator[Any]:
+    """Return the layers of a mode, of the last dimension and of the last two, with how each streams."""
+    return (_layer(f"{kind}Pad{n}d", mode, what, said) for n, said in enumerate(streaming, 1))
+
+
+ConstantPad1d, ConstantPad2d = _layers(
+    "Constant",
     "constant",
     "A number added at both ends",
+    f"{_CONSTANT} Along T delay 0, no state.",
     f"{_CONSTANT} Along a dimension of features delay 0, no state.",
 )
-ZeroPad1d = _layer("ZeroPad1d", "constant", "Zeros added at both ends", "As `ConstantPad1d`.")
-ZeroPad2d = _layer("ZeroPad2d", "constant", "Zeros added at both ends", "As `ConstantPad2d`.")
-ReplicationPad1d = _layer(
-    "ReplicationPad1d",
-    "replicate",
-    "The first and the last frame repeated at both ends",
-    "Along L delay 0, state one frame; along T none.",
+ZeroPad1d, ZeroPad2d = _layers(
+    "Zero", "constant", "Zeros added at both ends", "As `ConstantPad1d`.", "As `ConstantPad2d`."
 )
-ReplicationPad2d = _layer(
-    "ReplicationPad2d",
+ReplicationPad1d, ReplicationPad2d = _layers(
+    "Replication",
     "replicate",
     "The first and the last element repeated at both ends",
+    "Along L delay 0, state one frame; along T none.",
     "As `ConstantPad2d`; along L state one frame.",
 )
-ReflectionPad1d = _layer(
-    "ReflectionPad1d",
-    "reflect",
-    "Frames mirrored at the first and at the last one, at both ends",
-    "A stream that is no longer than its padding gives no frames. Along L delay `left` frames at the start, "
-    "state up to left + 2 * right frames; along T none.",
-)
-ReflectionPad2d = _layer(
-    "ReflectionPad2d",
+ReflectionPad1d, ReflectionPad2d = _layers(
+    "Reflection",
     "reflect",
     "Elements mirrored at the first and at the last one, at both ends",
+    "A stream that is no longer than its padding gives no frames. Along L delay `left` frames at the start, "
+    "state up to left + 2 * right frames; along T none.",
     "Dimensions of features must be larger than their padding; a stream that is not gives no frames. As "
     "`ReflectionPad1d` along L; along a dimension of features delay 0, no state.",
 )
-_circular = "The last elements added before the first, and the first behind the last,"
-CircularPad1d = _layer("CircularPad1d", "circular", _circular, "Along T delay 0, no state; L can't be padded so.")
-CircularPad2d = _layer(
-    "CircularPad2d", "circular", _circular, "Along dimensions of features delay 0, no state; L can't be padded so."
+CircularPad1d, CircularPad2d = _layers(
+    "Circular",
+    "circular",
+    "The last elements added before the first, and the first behind the last,",
+    "Along T delay 0, no state; L can't be padded so.",
+    "Along dimensions of features delay 0, no state; L can't be padded so.",
 )

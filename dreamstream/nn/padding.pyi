@@ -20,7 +20,7 @@ class ConstantPad2d(Derived):
     def __init__(self, padding: Ints, value: float) -> None: ...
 
 class ReflectionPad1d(Derived):
-    """Frames mirrored at the first and at the last one, at both ends of the last dimension."""
+    """Elements mirrored at the first and at the last one, at both ends of the last dimension."""
     def __init__(self, padding: Ints) -> None: ...
 
 class ReflectionPad2d(Derived):
@@ -28,7 +28,7 @@ class ReflectionPad2d(Derived):
     def __init__(self, padding: Ints) -> None: ...
 
 class ReplicationPad1d(Derived):
-    """The first and the last frame repeated at both ends of the last dimension."""
+    """The first and the last element repeated at both ends of the last dimension."""
     def __init__(self, padding: Ints) -> None: ...
 
 class ReplicationPad2d(Derived):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partialmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,24 +52,10 @@ class Integer:
         a, b = (b, a) if swap else (a, b)
         return self._program.node(code, a._index, b._index)
 
-    def __add__(self, other: Any) -> Integer:
-        return self._with("+", other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Integer:
-        return self._with("-", other)
-
-    def __rsub__(self, other: Any) -> Integer:
-        return self._with("-", other, swap=True)
-
-    def __mul__(self, other: Any) -> Integer:
-        return self._with("*", other)
-
-    __rmul__ = __mul__
-
-    def __floordiv__(self, other: Any) -> Integer:
-        return self._with("//", other)
+    __add__ = __radd__ = partialmethod(_with, "+")
+    __sub__, __rsub__ = partialmethod(_with, "-"), partialmethod(_with, "-", swap=True)
+    __mul__ = __rmul__ = partialmethod(_with, "*")
+    __floordiv__ = partialmethod(_with, "//")
 
     def min(self, other: Any) -> Integer:
         """Return the smaller of two."""
