@@ -328,11 +328,9 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """
     if isinstance(tensors, Gathered):
         return tensors.joined(dim)
-    if (first := next((t for t in tensors if hasattr(type(t), "through")), None)) is not None:
-        return first.through("cat", cat, (tensors, dim), {})
     tensors = [as_deferred(t) for t in tensors]
-    if (library := library_of(tensors) or elementwise.library_among(tensors)) is not None:
-        return library.defer(cat, (tensors, dim), {})
+    if (later := _joined_later(cat, tensors, dim)) is not None:
+        return later
     if (scores := next((t for t in tensors if hasattr(type(t), "beside")), None)) is not None:
         return scores.beside(tensors, dim)
     if (last := number_beside(tensors, dim, -1)) is not None:
@@ -445,11 +443,9 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """Return tensors of equal shape along a new dimension `dim`. Source: torch.stack."""
     if isinstance(tensors, Gathered):
         return tensors.stacked(dim)
-    if (first := next((t for t in tensors if hasattr(type(t), "through")), None)) is not None:
-        return first.through("stack", stack, (tensors, dim), {})
     tensors = [as_deferred(t) for t in tensors]
-    if (library := library_of(tensors) or elementwise.library_among(tensors)) is not None:
-        return library.defer(stack, (tensors, dim), {})
+    if (later := _joined_later(stack, tensors, dim)) is not None:
+        return later
     given = _tensors("stack", tensors)
     if not any(t.is_stream for t in given) and len({t.shape for t in given}) > 1:
         raise ShapeError(f"stack: the shapes differ: {', '.join(str(t.shape) for t in given)}")
@@ -490,6 +486,14 @@ def _tensors(name: str, tensors: Sequence[Any]) -> list[Tensor]:
                 t.refuse(name)
             raise DTypeError(f"{name}: expected tensors, got {type(t).__name__}")
     return given
+
+
+def _joined_later(function: Callable[..., Any], tensors: Sequence[Any], dim: int) -> Any:
+    """Return what `cat` or `stack` give of first frames, or of what no stream is among; None of all others."""
+    if (first := next((t for t in tensors if hasattr(type(t), "through")), None)) is not None:
+        return first.through(function.__name__, function, (tensors, dim), {})
+    library = library_of(tensors) or elementwise.library_among(tensors)
+    return None if library is None else library.defer(function, (tensors, dim), {})
 
 
 def _leader(tensors: list[Tensor]) -> Tensor:

@@ -140,7 +140,7 @@ def dropped(name: str, x: Any, p: float, channels: bool, alpha: bool) -> Any:
             return dropped_in_loop(name, x, p, channels, alpha)
         scale, shift = factors(kept_of_stream(name, x, p, channels), p, alpha)
         return _scaled(name, x, scale, shift)
-    frames = _frames(x) if x.is_stream else x  # of one call, outside of forwards
+    frames = x._frames() if x.is_stream else x  # of one call, outside of forwards
     shape = tuple(frames.shape)
     if channels and not x.is_stream:
         shape = (*shape[:2], *(1,) * (len(shape) - 2)) if len(shape) > 2 else (*shape[:1], *(1,) * len(shape[1:]))
@@ -159,10 +159,6 @@ def dropped_in_loop(name: str, x: Any, p: float, channels: bool, alpha: bool) ->
     return x * scale if shift is None else x * scale + shift
 
 
-def _frames(x: StreamTensor) -> Any:
-    return autograd.follow(Tensor._plain(x.value), autograd.source(x), "frames")
-
-
 def leaking(x: Any, lower: float, upper: float) -> Any:
     """Return rrelu in training: elements up to 0 times a slope, drawn for each of them between the two bounds."""
     if x.is_stream and x.edge is not None:
@@ -171,7 +167,7 @@ def leaking(x: Any, lower: float, upper: float) -> Any:
             return loop_body.in_loop(x, "")
         u = uniform("rrelu", x, x.value.shape[1:])
         return _scaled("rrelu", x, np.where(x.value <= 0, lower + (upper - lower) * u, 1), None)
-    frames = _frames(x) if x.is_stream else x
+    frames = x._frames() if x.is_stream else x
     u = creation.generator().random(frames.shape)
     out = frames * Tensor._plain(np.where(frames.numpy() <= 0, lower + (upper - lower) * u, 1).astype(x.dtype))
     return x.like(out) if x.is_stream else out

@@ -31,13 +31,10 @@ def last_frame(x: StreamTensor, behind: int = 1) -> StreamTensor:
 
     It is a sum over L, in which all other frames have been replaced by zeros.
     """
-    if behind > 1:
-        x = x._through("slice", {"start": 0, "crop": behind - 1, "step": 1})
-    x = with_frames(x)
+    x = with_frames(x._padded(0, 1 - behind))
     zeros: Any = where(x.eq(x), 0.0, 0.0)
-    behind_all = zeros._through("pad", {"left": 0, "right": 1, "value": 1.0})
-    shifted = behind_all._through("slice", {"start": 1, "crop": 0, "step": 1})
-    ends: Any = where(shifted.gt(0.5), x, zeros.to(x.dtype))
+    is_last = zeros._padded(-1, 1, value=1.0).gt(0.5)
+    ends: Any = where(is_last, x, zeros.to(x.dtype))
     return ends.sum(x.dims.index("L"))
 
 
@@ -137,7 +134,7 @@ class LastFrames:
             return None
 
         def over(y: StreamTensor, kind: str) -> StreamTensor:
-            padded = y._through("pad", {"left": self.count, "right": 0, **_NEUTRAL[kind]})
+            padded = y._padded(self.count, 0, **_NEUTRAL[kind])
             out: StreamTensor = getattr(_last_window(padded, self.count), kind)(dim, keepdim)
             return out
 
@@ -217,15 +214,10 @@ def put_last(before: StreamTensor, x: StreamTensor) -> StreamTensor | None:
     made = ends.everywhere()
     if made.dims != before.dims or made.features != before.features:
         return None
-    if more > 0:
-        made = made._through("pad", {"left": more, "right": 0, "mode": "replicate"})
-    elif more < 0:
+    if more < 0:
         ends.of.require_frames(ends.count - more)
-        made = made._through("slice", {"start": -more, "crop": 0, "step": 1})
-    whole, v = made.in_order(), before.to(made.dtype).in_order()
-    attributes = {"start": 0, "crop": ends.count, "step": 1}
-    out = whole._told("put", attributes, [whole.edge, v.edge], [whole.value, v.value], whole.dims)
-    return out.with_dims(numbered(before.dims), before.names)
+    whole, v = made._padded(more, 0, mode="replicate").in_order(), before.to(made.dtype).in_order()
+    return whole._with(v, 0, ends.count).with_dims(numbered(before.dims), before.names)
 
 
 def with_last(x: StreamTensor, index: Any, value: Any) -> StreamTensor | None:
@@ -283,7 +275,7 @@ def continued(x: Any, times: Any, mode: str = "replicate", value: float = 0.0) -
 
 def _continued(x: Any, times: Any, mode: str, value: float) -> Any:
     if isinstance(times, int):
-        return x._through("pad", {"left": 0, "right": times, "mode": mode, "value": value})
+        return x._padded(0, times, mode=mode, value=value)
     times = in_most_streams(x.size(x.dims.index("L")) + times, times)
     if isinstance(times, int):
         return _continued(x, times, mode, value)

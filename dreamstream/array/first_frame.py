@@ -39,12 +39,8 @@ _OF_FEATURES = frozenset((
     "reduction", "along", "permuted", "unsqueeze", "squeeze", "reshaped", "matmul", "einsum", "linear", "gather",
     "last dimensions", "angles", "split", "unbind", "select", "narrow", "index_select", "take_along_dim",
 ))  # fmt: skip
-#: Kinds of functions that go over dimensions, and those whose first argument besides says which.
+#: Kinds of functions that go over dimensions.
 _OVER = ("reduction", "along")
-_DIM_FIRST = frozenset((
-    "sum", "mean", "prod", "amax", "amin", "max", "min", "argmax", "argmin", "all", "any", "logsumexp", "median",
-    "var", "std", "softmax", "log_softmax", "cumsum", "cumprod", "cummax", "cummin", "flip", "sort", "argsort",
-))  # fmt: skip
 #: What some of them are of all frames so far.
 _SO_FAR = {"sum": "sum", "mean": "mean", "prod": "prod", "logsumexp": "logsumexp", "amax": "max", "amin": "min"}
 #: The most first frames that are looked at together, as a window of so many frames that begins at each frame.
@@ -206,7 +202,8 @@ class FirstFrame(LikeOthers):
         """Return the dimensions that a function goes over, and its other arguments; none where it takes others."""
         given, named = list(args[1:]), dict(kwargs)
         dims = next((named.pop(n) for n in ("dim", "dims", "axis") if n in named), None)
-        if dims is None and given and name in _DIM_FIRST:
+        row = OPERATIONS.get(name)
+        if dims is None and given and row is not None and row.arguments[:1] in (("dim",), ("dims",)):
             dims, given = (given, []) if name == "flip" and type(given[0]) is int else (given[0], given[1:])
         if len(given) == 1 and type(given[0]) is bool and kind == "reduction":
             named["keepdim"] = given.pop()
@@ -235,7 +232,8 @@ class FirstFrame(LikeOthers):
         """Return what a function gives that goes over these frames."""
         if name in _SO_FAR and not more.keys() - {"keepdim"} and [*dims] == [self.axis] and self._is_real():
             so_far = self.stream._through("cumulative", {"kind": _SO_FAR[name]})  # of shorter streams all
-            return self._as(_later(so_far, self.count - 1), bool(more.get("keepdim")))
+            last = self.count - 1
+            return self._as(so_far._padded(-last, last, mode="replicate"), bool(more.get("keepdim")))
         return self.among_features()._of_features(name, call, dims, more)
 
     def _is_real(self) -> bool:
@@ -458,14 +456,6 @@ def _of_one_length(firsts: Sequence[FirstFrame]) -> list[Any]:
     return [library.see(_longer(x.stream, -n)) if n else x._seen for x, n in zip(firsts, crops)]
 
 
-def _later(x: StreamTensor, more: int) -> StreamTensor:
-    """Return for each frame the one so many behind it, or the last."""
-    if not more:
-        return x
-    x = x._through("pad", {"left": 0, "right": more, "mode": "replicate"})
-    return x._through("slice", {"start": more, "crop": 0, "step": 1})
-
-
 def _beside_frames(x: Any, like: Any = None) -> Any:
     """Return a first frame for each frame of its stream, or of another that is some frames longer or shorter."""
     if not isinstance(x, FirstFrame):
@@ -477,9 +467,7 @@ def _beside_frames(x: Any, like: Any = None) -> Any:
 
 def _longer(x: StreamTensor, more: int) -> StreamTensor:
     """Return frames with so many of the first before them, or so many less at the end where that is below 0."""
-    if more < 0:
-        return x._through("slice", {"start": 0, "crop": -more, "step": 1})
-    return x._through("pad", {"left": more, "right": 0, "mode": "replicate"}) if more else x
+    return x._padded(max(more, 0), min(more, 0), mode="replicate")
 
 
 def for_each_frame(first: FirstFrame) -> StreamTensor:

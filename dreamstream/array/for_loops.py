@@ -436,7 +436,7 @@ class ForLoop:
             frames = frames.with_dims(numbered(y.dims))
             start, more = self.loop.first + at, self.loop.behind(y)
             if start < 0:  # of a frame that an if leaves out
-                frames, start = frames._through("slice", {"start": -start, "crop": 0, "step": 1}), 0
+                frames, start = frames._padded(start, 0), 0
             crop = self.loop.left_out - at + (more if isinstance(more, int) else 0)
             if start or crop or not isinstance(more, int):
                 frames = writing.put_frames(y, frames, start, crop)

@@ -255,8 +255,7 @@ def row_of(table: Tensor, index: Any) -> Any:
         length = loop.entry.library.length(loop.clock)
         lead = (slice(None),) * axis
         rows: Any = table_rows(table, (*lead, slice(max(start, 0), length + (part.off - loop.left_out))))
-        rows = rows.in_order()
-        out: StreamTensor = rows._through("pad", {"left": -start, "right": 0}) if start < 0 else rows
+        out: StreamTensor = rows.in_order()._padded(max(-start, 0), 0)
         return out
 
     known = getattr(table, "_own", table)
@@ -273,12 +272,12 @@ def along(frames: StreamTensor, dims: tuple[Any, ...]) -> StreamTensor:
 def last_of(frames: StreamTensor, dims: tuple[Any, ...]) -> Any:
     """Return what is carried after the last frame, known at the stream's end; zeros of a stream without frames."""
     stream: Any = along(frames, dims)
-    before = stream._through("pad", {"left": 1, "right": 0})
+    before = stream._padded(1, 0)
     return before.with_dims(stream.dims).select(stream.dims.index("L"), -1)
 
 
 def from_before(frames: StreamTensor, dims: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     """Return what is carried after each frame, what was carried into each, and True where there was one before."""
     stream: Any = along(frames, dims)
-    before, there = (x._through("pad", {"left": 1, "right": 0}) for x in (stream, ones_of(stream)))
+    before, there = (x._padded(1, 0) for x in (stream, ones_of(stream)))
     return stream, before, there.gt(0.5)

@@ -349,11 +349,7 @@ class Loop:
     def shifted(self, x: StreamTensor, off: int) -> StreamTensor:
         """Return the stream whose frame n is the frame of x that is `off` from the n-th of the loop."""
         start, crop = self._left_out(x, off)
-        if start < 0:
-            x = x._through("pad", {"left": -start, "right": 0})
-        if start > 0 or crop > 0:
-            x = x._through("slice", {"start": max(start, 0), "crop": crop, "step": 1})
-        return x
+        return x._padded(-start, -crop)
 
     def needed(self) -> set[Any]:
         """Return what has to be carried for what is given."""

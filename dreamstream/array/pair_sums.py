@@ -220,11 +220,11 @@ def _repeated(x: Any, n_heads: int) -> Any:
 def _loop(q: Any, k: Any, v: Any, ahead: int, lost: Any, gates: Sequence[Any]) -> Any:
     """Return the sums of k and v that queries see, seen by them."""
     if ahead > 0:
-        q = _moved(q, ahead)
-        k, v = (x.in_order()._through("pad", {"left": 0, "right": ahead}) for x in (k, v))
+        q = q.in_order()._padded(ahead, 0)
+        k, v = (x.in_order()._padded(0, ahead) for x in (k, v))
     elif ahead < 0:
-        k, v = (_cut(_moved(x, -ahead), -ahead) for x in (k, v))
-        gates = [*gates[:1], *(_cut(_moved(x, -ahead), -ahead) for x in gates[1:])]
+        k, v, *more = (x.in_order()._padded(-ahead, ahead) for x in (k, v, *gates[1:]))
+        gates = [*gates[:1], *more]
     if gates:
         v = v * (gates[0] + gates[1]).exp()
     gone = -_gained(gates[0], "replicate").expm1() if gates else None
@@ -249,20 +249,12 @@ def _loop(q: Any, k: Any, v: Any, ahead: int, lost: Any, gates: Sequence[Any]) -
         return pairs, new - (pairs - kept), (pairs * q.unsqueeze(-2)).sum(-1)
 
     y = _run(("pairs", "rest"), body, streams, shape)
-    return y._through("slice", {"start": ahead, "crop": 0, "step": 1}) if ahead > 0 else y
-
-
-def _moved(x: Any, frames: int) -> Any:
-    return x.in_order()._through("pad", {"left": frames, "right": 0})
-
-
-def _cut(x: Any, frames: int) -> Any:
-    return x._through("slice", {"start": 0, "crop": frames, "step": 1})
+    return y._padded(-max(ahead, 0), 0)
 
 
 def _gained(rows: Any, mode: str) -> Any:
     """Return what a frame has more than the one before; of the first 0 by the mode "replicate", or -inf."""
-    return rows - _cut(rows.in_order()._through("pad", {"left": 1, "right": 0, "mode": mode, "value": np.inf}), 1)
+    return rows - rows.in_order()._padded(1, -1, mode=mode, value=np.inf)
 
 
 def _run(names: Sequence[str], body: Any, streams: Sequence[Any], shape: tuple[int, ...]) -> Any:

@@ -95,31 +95,32 @@ def first_row(at: Any, repeated: bool = False) -> tuple[int, Length, int, int] |
 
     With `repeated`, the other axes may have any size, else only 1.
     """
-    shape = at.shape
-    places = [i for i, s in enumerate(shape) if isinstance(s, Length)]
-    if (
-        len(places) != 1
-        or not integers(at)
-        or (not repeated and any(isinstance(s, int) and s != 1 for s in shape))
-    ):
+    found = _probed(at)
+    if found is None or (not repeated and any(isinstance(s, int) and s != 1 for s in at.shape)):
         return None
-    starts = set()
-    for n in (64, 65 if at.is_formula else at.frames + 1):
-        rows = _rows_of(at, places[0], n)
-        starts.add(start := int(rows.flat[0]))
-        if len(starts) > 1 or start < 0 or (rows != np.arange(start, start + len(rows))[:, None]).any():
-            return None
-    return start, shape[places[0]], len(shape), places[0]
+    place, several = found
+    start = int(several[0].flat[0])
+    if start < 0 or any((rows != np.arange(start, start + len(rows))[:, None]).any() for rows in several):
+        return None
+    return start, at.shape[place], len(at.shape), place
 
 
 def is_of_each(at: Any) -> bool:
     """Whether integers are of a position each, as ``i // 2``: the same whatever follows, unlike ``i.flip(0)``."""
-    places = [i for i, s in enumerate(at.shape) if isinstance(s, Length)]
-    if len(places) != 1 or not integers(at):
+    found = _probed(at)
+    if found is None:
         return False
-    few, more = (_rows_of(at, places[0], n) for n in (64, 65 if at.is_formula else at.frames + 1))
+    few, more = found[1]
     least = min(len(few), len(more))
     return bool((few[:least] == more[:least]).all())
+
+
+def _probed(at: Any) -> tuple[int, list[Any]] | None:
+    """Return where integers of one position have L, and what they are at two lengths; None of all others."""
+    places = [i for i, s in enumerate(at.shape) if isinstance(s, Length)]
+    if len(places) != 1 or not integers(at):
+        return None
+    return places[0], [_rows_of(at, places[0], n) for n in (64, 65 if at.is_formula else at.frames + 1)]
 
 
 def unknown(x: Any) -> NotStreamableError:

@@ -70,11 +70,11 @@ class Rolled:
         if isinstance(value, FirstFrame) and first and (n, self.front, self.back) == (1, 1, 0):
             made = with_first(self.taken((slice(None),) * at + (slice(1, None),)), value, 0)
         elif number is not None:
-            made = _shifted(_shifted(self.of, -n, 0.0), n, float(number))
+            made = self.of._padded(-n, n, value=0.0)._padded(n, -n, value=float(number))
         elif abs(n) == 1 and not getattr(value, "is_stream", False) and hasattr(value, "unsqueeze"):
             of: Any = self.of
             lacks = type(parts_of(index, of.ndim)[at]) is int and value.ndim >= of.ndim - at
-            there: Any = _shifted(_shifted(ones_of(of), -n, 0.0), n, 0.0)
+            there: Any = ones_of(of)._padded(-n, n, value=0.0)._padded(n, -n, value=0.0)
             made = where(there.gt(0.5), of, value.unsqueeze(at - of.ndim) if lacks else value)
         else:
             self.refuse()
@@ -214,7 +214,8 @@ def rolled(x: StreamTensor, count: int) -> StreamTensor:
     """Return frames that are rolled along L by so many."""
     if not count:
         return x.with_dims(x.dims, x.names)
-    return waiting(_shifted(x, count, _ANY if x.dtype.kind == "f" else 1), max(count, 0), max(-count, 0))
+    known = x._padded(count, -count, value=_ANY if x.dtype.kind == "f" else 1)
+    return waiting(known, max(count, 0), max(-count, 0))
 
 
 def turned(tensors: Sequence[Any], axis: int) -> StreamTensor | None:
@@ -238,9 +239,3 @@ def waiting(of: StreamTensor, front: int, back: int) -> StreamTensor:
     del out.value, out.edge
     out._view = Rolled(of, front, back)
     return out
-
-
-def _shifted(x: StreamTensor, n: int, number: float) -> StreamTensor:
-    """Return as many frames, so many of the number before them; or behind them, where it is below 0."""
-    padded = x._through("pad", {"left": max(n, 0), "right": max(-n, 0), "value": number})
-    return padded._through("slice", {"start": max(-n, 0), "crop": max(n, 0), "step": 1})

@@ -157,7 +157,7 @@ def laid_over(self: Symbolic, dim: int, index: Any, source: Any, alpha: float = 
     features = math.prod(behind)
     frames: Any = source.reshape(*before, -1, size * features)
     self._require_as_long((frames.shape[axis] - 1) * step + size, "L")
-    one_more = frames._through("pad", {"left": 0, "right": 1})  # of no frames there are zeros
+    one_more = frames._padded(0, 1)  # of no frames there are zeros
     laid = added_up(one_more, one_more.dims, step * features)
     laid = laid[(slice(None),) * axis + (slice(self.length * features),)]
     out = laid.reshape(*before, -1, *behind) if behind else laid

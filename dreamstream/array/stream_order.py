@@ -14,12 +14,8 @@ from .ends import where_counted
 from .over_time import require_waiting
 from .reductions import Extreme
 from .stream_tensor import StreamTensor
-from .stream_views import gather as inside_frame, outside
+from .stream_views import _along_frames, gather as inside_frame, outside
 from .tensor import Tensor, take
-
-
-def _along_frames(x: StreamTensor, axis: int) -> bool:
-    return x.edge is not None and x.dims[axis] == "L"
 
 
 def sort(self: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Extreme:

@@ -437,6 +437,17 @@ class StreamTensor(OfStreams, Tensor):
         out = hook.one(name, attributes, [self.with_dims(straight)], weights, straight)
         return out.with_dims(self.dims, self._names) if dims is None else out.with_dims(dims)
 
+    def _padded(self, left: int, right: int, **how: Any) -> StreamTensor:
+        """Return the stream with so many frames more at its ends, made as `pad` says, or less where below 0."""
+        more, less = [max(left, 0), max(right, 0)], [max(-left, 0), max(-right, 0)]
+        out = self._through("pad", {"left": more[0], "right": more[1], **how}) if any(more) else self
+        return out._through("slice", {"start": less[0], "crop": less[1], "step": 1}) if any(less) else out
+
+    def _with(self, frames: StreamTensor, start: int, crop: int, step: int = 1) -> StreamTensor:
+        """Return the stream with others' frames from one on, but for so many last ones; both are in order."""
+        attributes, edges = {"start": start, "crop": crop, "step": step}, [self.edge, frames.edge]
+        return self._told("put", attributes, edges, [self.value, frames.value], self.dims, self._names)
+
     def stored_anew(self, order: Sequence[int]) -> StreamTensor:
         """Return the tensor with its feature axes stored in another order, and seen in that."""
         moved = [i for i in order if self.features[i] != 1]

@@ -231,29 +231,29 @@ def _count(self: Any, name: str, axis: int) -> int:
     return size
 
 
-def _frames(self: Any, axis: int) -> bool:
+def _along_frames(self: Any, axis: int) -> bool:
     """Whether parts along a dimension are the frames of a stream inside a forward, which a loop goes through."""
     return self.edge is not None and self.dims[axis] == "L"
 
 
 def unbind(self: Any, dim: Any = 0) -> Any:
     axis = self._axis("unbind", dim)
-    return EachFrame(self, axis) if _frames(self, axis) else Tensor.unbind(self, dim)
+    return EachFrame(self, axis) if _along_frames(self, axis) else Tensor.unbind(self, dim)
 
 
 def split(self: Any, split_size: Any, dim: Any = 0) -> Any:
     axis = self._axis("split", dim)
-    each = _frames(self, axis) and type(split_size) is int and split_size == 1
+    each = _along_frames(self, axis) and type(split_size) is int and split_size == 1
     if self.edge is not None and isinstance(split_size, Length) and (split_size == self.shape[axis]) is True:
         return (self,)
-    if _frames(self, axis) and isinstance(split_size, (list, tuple)):
+    if _along_frames(self, axis) and isinstance(split_size, (list, tuple)):
         return parted(self, axis, split_size)
     return EachFrame(self, axis, keeps=True) if each else Tensor.split(self, split_size, dim)
 
 
 def chunk(self: Any, chunks: Any, dim: Any = 0) -> Any:
     axis = self._axis("chunk", dim)
-    each = _frames(self, axis) and isinstance(chunks, Length) and chunks == self.shape[axis]
+    each = _along_frames(self, axis) and isinstance(chunks, Length) and chunks == self.shape[axis]
     if self.edge is not None and type(chunks) is int and chunks == 1:
         return (self,)
     return EachFrame(self, axis, keeps=True) if each is True else Tensor.chunk(self, chunks, dim)

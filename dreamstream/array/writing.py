@@ -392,10 +392,7 @@ def _counted(x: StreamTensor, at: slice) -> slice:
 def put_frames(x: StreamTensor, v: StreamTensor, start: int, crop: int, step: int = 1) -> StreamTensor:
     """Return x with frames of v in the place of its own."""
     x, v = x.in_order(), v.in_order()
-    if step > 1:
-        v = forward.repeat_interleave(v, v.dims.index("L"), step)
-    attributes = {"start": start, "crop": crop, "step": step}
-    return x._told("put", attributes, [x.edge, v.edge], [x.value, v.value], x.dims, x._names)
+    return x._with(v if step == 1 else forward.repeat_interleave(v, v.dims.index("L"), step), start, crop, step)
 
 
 def _frames(x: StreamTensor, filled: StreamTensor, at: Any) -> StreamTensor:
