@@ -456,7 +456,7 @@ def _of_one_length(firsts: Sequence[FirstFrame]) -> list[Any]:
     return [library.see(_longer(x.stream, -n)) if n else x._seen for x, n in zip(firsts, crops)]
 
 
-def _beside_frames(x: Any, like: Any = None) -> Any:
+def _beside_frames(x: Any, like: Any) -> Any:
     """Return a first frame for each frame of its stream, or of another that is some frames longer or shorter."""
     if not isinstance(x, FirstFrame):
         return x

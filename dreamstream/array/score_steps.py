@@ -277,13 +277,13 @@ class KeyTerms(NamedTuple):
     along: str
     masks: tuple[Any, ...] = ()
 
-    def plus(self, other: KeyTerms | None, factor: float = 1.0) -> KeyTerms | None:
-        """Return ``self + other * factor``; None where one has terms of keys and the other of queries."""
+    def plus(self, other: KeyTerms | None) -> KeyTerms | None:
+        """Return the sum of both; None where one has terms of keys and the other of queries."""
         if other is None:
             return self
         if other.along != self.along:
             return None
-        return self._replace(values=self.values + other.values * factor, masks=self.masks + other.masks)
+        return self._replace(values=self.values + other.values, masks=self.masks + other.masks)
 
 
 def key_terms_of(x: Any, axes: Axes) -> KeyTerms | None:

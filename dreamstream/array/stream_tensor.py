@@ -444,7 +444,7 @@ class StreamTensor(OfStreams, Tensor):
         return out._through("slice", {"start": less[0], "crop": less[1], "step": 1}) if any(less) else out
 
     def _with(self, frames: StreamTensor, start: int, crop: int, step: int = 1) -> StreamTensor:
-        """Return the stream with others' frames from one on, but for so many last ones; both are in order."""
+        """Return the stream with frames of another from `start` on, but for the last `crop`; both are in order."""
         attributes, edges = {"start": start, "crop": crop, "step": step}, [self.edge, frames.edge]
         return self._told("put", attributes, edges, [self.value, frames.value], self.dims, self._names)
 

@@ -99,12 +99,13 @@ def test_layer_refusals(name, more):
         lambda: layer(x, given([s[..., :1] for s in state])),
         lambda: layer(x, given([s[:, :1] for s in state])),
         lambda: layer(x[:, 0], given(state)),
-        lambda: getattr(nn, name)(5, 0),
-        lambda: getattr(nn, name)(5, 4, 0),
         lambda: getattr(nn, name)(5, 4, dropout=2),
     ):
         with pytest.raises(ShapeError):
             wrong()
+    for sizes, what in (((0, 4), "input_size"), ((5, 0), "hidden_size"), ((5, 4, 0), "num_layers")):
+        with pytest.raises(ShapeError, match=f"{name}: {what} must be at least 1, got 0"):
+            getattr(nn, name)(*sizes)
     with pytest.raises(DTypeError, match="convert"):
         layer(x.double())
     with pytest.raises(DTypeError, match="convert"):
