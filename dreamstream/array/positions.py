@@ -246,8 +246,8 @@ def _column(x: Any, axis: int, rows: Any, length: Any, counts: Any) -> Any:
     if step < 1 or least > most or (times > 1 and step > 1) or (min(start, least) < 0 and times * step > 1):
         return None
     if min(start, least) < 0:
-        pads = {"left": max(-start, 0), "right": max(-least, 0), "mode": "replicate", "value": 0.0}
-        x, start = x.in_order()._through("pad", pads).with_dims(x.dims), max(start, 0)
+        padded = x.in_order()._padded(max(-start, 0), max(-least, 0), mode="replicate")
+        x, start = padded.with_dims(x.dims), max(start, 0)
     x = cut(x, start, None, step).repeat_interleave(times, axis) if times > 1 else x
     return cut(x, skipped, -least or None) if times > 1 else cut(x, start, -max(least, 0) or None, step)
 
