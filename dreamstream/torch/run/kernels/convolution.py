@@ -283,7 +283,7 @@ def conv_transpose1d(step: Step, weights: Sequence[Any]) -> Seen:
         else:
             y = F.conv_transpose1d(columns, weight, bias, stride, 0, more, groups, dilation)
         y = y.transpose(1, 2)
-        return _from(_of_lanes(y, lanes) if lanes else y, offset, step.n[0])
+        return run_from(_of_lanes(y, lanes) if lanes else y, offset, step.n[0])
 
     return first, n, 0.0, compute
 
@@ -299,7 +299,7 @@ def conv_transpose2d(step: Step, weights: Sequence[Any]) -> Seen:
     first, n, offset, more = _reaching(step, stride, padding, reach, added)
 
     def compute(frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return _from(_transposed(step, frames, weight, bias, more), offset, step.n[0])
+        return run_from(_transposed(step, frames, weight, bias, more), offset, step.n[0])
 
     return first, n, 0.0, compute
 
@@ -334,9 +334,3 @@ def _reaching(step: Step, stride: int, padding: int, reach: int, added: int) -> 
     reach = max(reach, stride - 1)
     first = -((reach - at) // stride)
     return first, (step.n[0] - 1 + reach) // stride + 1, at - first * stride, more
-
-
-def _from(y: Tensor, offset: int | Tensor, n: int) -> Tensor:
-    if isinstance(offset, Tensor) and offset.dim() > 0:  # a trace has tensors for sizes
-        return run_from(y, offset, n)
-    return y[:, offset : offset + n]

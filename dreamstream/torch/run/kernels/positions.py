@@ -98,8 +98,10 @@ def rows_of(frames: Tensor, index: Tensor) -> Tensor:
     return flat.reshape(index.shape + frames.shape[2:])
 
 
-def run_from(frames: Tensor, offset: Tensor, n: int) -> Tensor:
-    """Return n of the frames ``(B, more, *features)`` of every row, from its own ``offset (B,)`` on."""
+def run_from(frames: Tensor, offset: Tensor | int, n: int) -> Tensor:
+    """Return n of the frames ``(B, more, *features)`` of every row, from its own offset on, or from one of all."""
+    if isinstance(offset, int) or not offset.dim():  # a trace has tensors for sizes
+        return frames[:, offset : offset + n]
     return rows_of(frames, there(offset[:, None] + torch.arange(n, device=offset.device), frames))
 
 

@@ -326,8 +326,8 @@ def var_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any], st
 def softmax_sum(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the mean of whole streams' frames, where they end, weighted by the softmax of scores."""
     (top, divisor, total), (scores, values) = state, windows
-    a, n = scores.new()
-    frames, _ = values.new()
+    (a, n), (frames, _) = scores.new(), values.new()
+    a, frames = a[:, : frames.shape[1]], frames[:, : a.shape[1]]  # a graph may have padded them to other widths
     aligned = a.reshape(*a.shape[:2], *(1,) * (step.ranks[1] - step.ranks[0]), *a.shape[2:]).expand_as(frames)
     hidden = torch.where(valid(frames, n), aligned, -torch.inf).double()
     started = spread(scores.before, top) > 0
