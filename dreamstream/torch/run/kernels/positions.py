@@ -105,6 +105,16 @@ def run_from(frames: Tensor, offset: Tensor | int, n: int) -> Tensor:
     return rows_of(frames, there(offset[:, None] + torch.arange(n, device=offset.device), frames))
 
 
+def lanes_as_rows(frames: Tensor) -> Tensor:
+    """Return frames ``(B, n, lanes, ...)`` as ``(B * lanes, n, ...)``."""
+    return frames.transpose(1, 2).flatten(0, 1)
+
+
+def rows_as_lanes(y: Tensor, lanes: int) -> Tensor:
+    """Return rows as the lanes that they were."""
+    return rows_apart(y, lanes).transpose(1, 2)
+
+
 def rows_apart(x: Tensor, lanes: int) -> Tensor:
     """Return rows ``(B * lanes, ...)`` as ``(B, lanes, ...)``."""
     n_rows = -1 if traced() else x.shape[0] // lanes  # a trace holds sizes that it is told
