@@ -121,7 +121,8 @@ def rows_apart(x: Tensor, lanes: int) -> Tensor:
     return x.reshape(n_rows, lanes, *x.shape[1:])
 
 
-_STEPS: tuple[Callable[[Tensor, int], Tensor], ...] = (
+#: Steps of a function of positions, or of a length, by their codes.
+STEPS: tuple[Callable[[Tensor, int], Tensor], ...] = (
     torch.add,
     torch.mul,
     lambda at, c: at.div(c, rounding_mode="floor"),
@@ -137,7 +138,7 @@ def positions(step: Step, *_: Window) -> Tensor:
     a, first = step.attributes, step.first[0]
     at: Tensor = first[:, None] + torch.arange(step.n[0], device=first.device)
     for code, c in zip(a["steps"][::2], a["steps"][1::2]):
-        at = _STEPS[code](at, c)
+        at = STEPS[code](at, c)
     return at.to(step.device or at.device, getattr(torch, a["to"]))
 
 
