@@ -12,14 +12,14 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NoReturn
 
 from .. import models
 from .._core import shown
 from ..errors import DreamStreamError, FormatError
-from ..models.wenet import read_tensors
+from ..file_kinds import OF_TORCH, kind_of_file
 from ..nn import Module
+from ..nn.state import read_safetensors
 from ..online.front import is_module_class
 
 Commands = Any
@@ -153,7 +153,13 @@ def load_weights(model: Any, path: str) -> None:
         return
     import torch  # the model is torch's
 
-    model.load_state_dict({name: torch.tensor(v) for name, v in read_tensors(Path(path)).items()})
+    kind = kind_of_file(path)
+    if kind is not None and kind[1:] == OF_TORCH:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+        inner = found.get("model") if isinstance(found, dict) else None
+        model.load_state_dict(inner if isinstance(inner, dict) else found)  # icefall keeps them under "model"
+    else:
+        model.load_state_dict({name: torch.tensor(v) for name, v in read_safetensors(path).items()})
 
 
 def _returned(path: str, function: str) -> tuple[Any, Any, Any]:

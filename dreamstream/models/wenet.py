@@ -9,7 +9,6 @@ from typing import Any
 
 from .. import nn
 from ..errors import FormatError, ShapeError
-from ..file_kinds import SAFETENSORS, kind_of_file
 from ..stream.context import Context
 from .u2 import U2Encoder
 from .wav2letter import Recogniser
@@ -108,7 +107,7 @@ def checkpoint(folder: Path) -> Path:
 
 def read_tensors(path: Path) -> dict[str, Any]:
     """Return the arrays of a safetensors file, or of one of torch's, of which nothing is executed."""
-    if path.suffix == ".safetensors" or kind_of_file(path) is SAFETENSORS:
+    if path.suffix == ".safetensors":
         return nn.state.read_safetensors(path)
     try:
         import torch
