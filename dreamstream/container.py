@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from . import _core
 from .errors import FormatError
 
@@ -17,12 +19,12 @@ ALIGNMENT = 64
 MOST_DIMENSIONS = 16
 FILLER = ".pad."  # names of what lies between two tensors begin so
 METADATA = "__metadata__"
-SIZES = {
-    **dict.fromkeys(("BOOL", "U8", "I8"), 1),
-    **dict.fromkeys(("U16", "I16", "F16", "BF16"), 2),
-    **dict.fromkeys(("U32", "I32", "F32"), 4),
-    **dict.fromkeys(("U64", "I64", "F64"), 8),
-}
+ELEMENTS = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2",
+    "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "<i1",
+    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "<u1", "BOOL": "|b1",
+}  # fmt: skip
+SIZES = {name: int(code[-1]) for name, code in ELEMENTS.items()}
 """Bytes of an element."""
 
 
@@ -33,6 +35,11 @@ class Tensor(NamedTuple):
     dtype: str  # as the container calls it: "F32"
     shape: tuple[int, ...]
     data: Any  # its bytes
+
+    def values(self) -> Any:
+        """Return its elements in a row, as an array; bfloat16, the upper halves of float32, becomes float32."""
+        array = np.frombuffer(self.data, ELEMENTS[self.dtype])
+        return (array.astype(np.uint32) << 16).view(np.float32) if self.dtype == "BF16" else array
 
 
 def read(content: Any) -> tuple[list[Tensor], dict[str, str]]:

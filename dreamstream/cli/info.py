@@ -14,14 +14,12 @@ import numpy as np
 import dreamstream as ds
 
 from .._core import shown
-from ..container import Tensor
+from ..container import SIZES, Tensor
 from ..engine.load import container_of
 from ..engine.text import parts_of
 from .arguments import Commands, add_command
 
 BLOCK = 1 << 20  # elements looked at together
-
-FLOATS: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
 
 
 # ---------------------------------------------------------------------- what there is to say
@@ -98,22 +96,12 @@ def _layer(planned: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
 def _not_finite(tensor: Tensor) -> dict[str, Any] | None:
     """Count what is NaN or infinite in a tensor; None where nothing is."""
     nans = infinite = 0
-    for values in _blocks(tensor):
+    for at in range(0, len(tensor.data) if "F" in tensor.dtype else 0, step := BLOCK * SIZES[tensor.dtype]):
+        values = tensor._replace(data=tensor.data[at : at + step]).values()
         nan = int(np.isnan(values).sum())
         nans += nan
         infinite += int((~np.isfinite(values)).sum()) - nan
     return {"name": tensor.name, "nan": nans, "infinite": infinite} if nans or infinite else None
-
-
-def _blocks(tensor: Tensor) -> Iterator[Any]:
-    if tensor.dtype == "BF16":  # the upper halves of float32
-        for at in range(0, len(tensor.data), 2 * BLOCK):
-            halves = np.frombuffer(tensor.data[at : at + 2 * BLOCK], "<u2")
-            yield (halves.astype(np.uint32) << 16).view(np.float32)
-    elif tensor.dtype in FLOATS:
-        kind = FLOATS[tensor.dtype]
-        for at in range(0, len(tensor.data), kind.itemsize * BLOCK):
-            yield np.frombuffer(tensor.data[at : at + kind.itemsize * BLOCK], kind)
 
 
 # ---------------------------------------------------------------------- the command

@@ -53,10 +53,3 @@ class Progress:
             of = f" of {self.total:.0f}" if self.total else ""
             sys.stderr.write(f"\r\x1b[K  {self.done:.0f}{of} {self.unit}")
             sys.stderr.flush()
-
-    def say(self, line: str) -> None:
-        """Print a line of output."""
-        if self.bar is not None:
-            self.bar.clear()
-        self._clear()
-        print(line, flush=self.active)

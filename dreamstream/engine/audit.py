@@ -23,6 +23,7 @@ from ..online.handle import VARIANTS
 from ..online.patch import as_it_was, front_of, patch_module
 from ..operations import row_of
 from ..stream.context import Context
+from ..stream.edge import Edge, Line, Request
 from ..stream.tree import leaves
 from .capture import captured
 from .explain import in_full
@@ -177,6 +178,10 @@ def _verdict(row: AuditRow, late: bool) -> str:
     return f"yes, {row.ahead} ahead{instead}" if late and row.ahead else "yes"
 
 
+#: The path of the module that ran an operation, the operation, and its first output.
+Node = tuple[str, Request, Edge]
+
+
 def _plan(model: Any, spec: Any, rate: Any, dtype: Any, skew: int) -> tuple[_core.Engine, list[Node], int, Any]:
     """Plan a model with every node as an output after its own; return also the nodes and the first rate."""
     capture, result = captured(model, spec, rate, dtype, True)
@@ -185,19 +190,7 @@ def _plan(model: Any, spec: Any, rate: Any, dtype: Any, skew: int) -> tuple[_cor
     for edge in edges:
         capture.graph.output(edge.handle)
     core = _core.Engine(capture.graph, skew=skew, max_bytes=MOST_BYTES)  # it is not run
-    nodes = [
-        Node(
-            path,
-            request.name,
-            edge.rate,
-            request.edges[0].rate,
-            request.op.attributes,
-            [None if w is None else tuple(w.shape) for w in request.weights],
-            edge.line.static,
-            np.dtype(edge.line.dtype).itemsize * math.prod(edge.line.features),
-        )
-        for path, request, edge in capture.nodes
-    ]
+    nodes = capture.nodes
     capture.close()
     return core, nodes, len(tensors), capture.specs[0].rate
 
@@ -290,8 +283,8 @@ def audit(
     planned = {n["id"]: n for n in core.nodes}
     modules = dict(model.named_modules())
     groups: dict[str, list[int]] = {}
-    for i, node in enumerate(nodes):
-        groups.setdefault(node.path, []).append(i)
+    for i, (path, *_) in enumerate(nodes):
+        groups.setdefault(path, []).append(i)
 
     def latency(delay: float) -> float | None:
         return None if rate is None else float(1000 * delay / rate0)
@@ -302,24 +295,27 @@ def audit(
     if kept:  # what the layers that read the model's input need of it
         rows.append(AuditRow("(input)", "", (), 0, 1, Fraction(1), kept, True, "", latency(0)))
     for path, indices in groups.items():
-        last = indices[-1]
+        last, lines = indices[-1], [nodes[i][2].line for i in indices]
+        once = lines[-1].static  # it follows from what is given once
         delay = delays[n_outputs + last]
-        field = 0 if nodes[last].once else fields[n_outputs + last]
+        field = 0 if once else fields[n_outputs + last]
         kept = sum(planned[i]["kept_bytes"] + planned[i]["carried_bytes"] for i in indices if i in planned)
         waiting = [i for i in indices if i in planned and planned[i]["whole"]]
-        seen = [outlook(nodes[i], i in waiting) for i in indices]
+        requests = [nodes[i][1] for i in indices]
+        seen = [outlook(request, i in waiting) for i, request in zip(indices, requests)]
         found = front.unstreamable(modules[path]) if path in modules else None
         if found is None and waiting:
-            refusal = row_of(nodes[waiting[0]].operator).whole
+            refusal = row_of(nodes[waiting[0]][1].name).whole
             found = ("it needs the whole stream", "") if refusal is None else refusal.words
             found = (found[0], ", or ".join(filter(None, (found[1], 'unstreamable="buffer" waits for its end'))))
-        out_rate = 0 if nodes[last].once else nodes[last].rate
-        ahead = sum(look.ahead * rate0 / nodes[i].rate_in for i, look in zip(indices, seen) if look.ahead)
+        out_rate = 0 if once else lines[-1].rate
+        ahead = sum(look.ahead * rate0 / r.edges[0].rate for r, look in zip(requests, seen) if look.ahead)
+        growing = [planned[i]["grows"] if i in planned else False for i in indices]
         rows.append(
             AuditRow(
                 path,
                 type(modules[path]).__name__ if path in modules else "",
-                tuple(nodes[i].operator for i in indices),
+                tuple(request.name for request in requests),
                 delay,
                 field,
                 rate0 / out_rate if out_rate else Fraction(0),
@@ -331,9 +327,7 @@ def audit(
                 math.ceil(ahead),
                 "; ".join(dict.fromkeys(look.substitute for look in seen if look.substitute)),
                 min((look.last for look in seen if look.last is not None), default=None),
-                sum(
-                    nodes[i].frame_bytes for i in indices if i in planned and nodes[i].once and planned[i]["grows"]
-                ),
+                sum(_frame_bytes(line) for line, grows in zip(lines, growing) if line.static and grows),
             )
         )
     latest = max(delays[:n_outputs])
@@ -343,36 +337,6 @@ def audit(
         specs = read_specs(model, spec, 1 if rate is None else rate, dtype)
         training = tuple(_kept_by_calls(front, model, specs, train_variant, chunk, ids, n_calls))
     return Audit(rows, latest, max(fields[:n_outputs]), *state, latency(latest), max_delay, training)
-
-
-class Node(NamedTuple):
-    """An operation of a model, as it was captured.
-
-    Attributes
-    ----------
-    path : str
-        The module's that ran it.
-    operator : str
-    rate, rate_in : Fraction
-        Frames of its first output and of its first input per unit of time.
-    attributes : dict
-        The operator's, defaults included.
-    shapes : list of tuple of int
-        Of its weights.
-    once : bool
-        Whether it follows from what is given once.
-    frame_bytes : int
-        Of a frame of its first output.
-    """
-
-    path: str
-    operator: str
-    rate: Any
-    rate_in: Any
-    attributes: dict[str, Any]
-    shapes: Sequence[tuple[int, ...] | None]
-    once: bool
-    frame_bytes: int
 
 
 class Outlook(NamedTuple):
@@ -396,11 +360,16 @@ class Outlook(NamedTuple):
     last: int | None = None
 
 
-def outlook(node: Node, whole: bool) -> Outlook:
+def _frame_bytes(line: Line) -> int:
+    return np.dtype(line.dtype).itemsize * math.prod(line.features)
+
+
+def outlook(request: Request, whole: bool) -> Outlook:
     """Return what an operator sees; `whole`: it needs the whole stream."""
-    name, a = node.operator, node.attributes
+    name, a = request.name, request.op.attributes
+    shapes = [None if w is None else tuple(w.shape) for w in request.weights]
     if name == "table" or (name == "limit" and a["of"] == "table"):
-        rows = (node.shapes[0] or (0,))[0] if name == "table" else a["frames"]
+        rows = (shapes[0] or (0,))[0] if name == "table" else a["frames"]
         return Outlook(last=_longest(a.get("length", ()), rows) - 1)
     context = _context(a) if name == "attention" else None
     if whole:
@@ -413,7 +382,7 @@ def outlook(node: Node, whole: bool) -> Outlook:
     spans = row_of(name).window
     if spans is None:
         return Outlook(context)
-    span, left, right = spans(a, node.shapes)
+    span, left, right = spans(a, shapes)
     ahead = span - 1 - left
     if ahead <= 0:
         return Outlook(context)

@@ -11,9 +11,10 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
-from xml.parsers import expat
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from .. import _core, container
 from ..errors import FormatError
@@ -112,18 +113,20 @@ def _encoded(data: Any) -> Iterator[bytes]:
 
 
 def _json(text: str) -> Any:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in out:
-                _refuse("an object", "keys that differ", key)
-            out[key] = value
-        return out
-
     def number(text: str) -> NoReturn:
         _refuse("a value", "a finite number", text)
 
-    return json.loads(text, object_pairs_hook=once, parse_constant=number)
+    return json.loads(text, object_pairs_hook=_once, parse_constant=number)
+
+
+def _once(members: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of its members, whose keys are to differ."""
+    out: dict[str, Any] = {}
+    for key, value in members:
+        if key in out:
+            _refuse("an object", "keys that differ", key)
+        out[key] = value
+    return out
 
 
 def _read_json(content: bytes) -> ModelParts:
@@ -228,96 +231,81 @@ def _nothing(text: str, value: Any) -> Any:
     return value
 
 
-class _Element:
-    """An element that is open: what it will be, and what it holds so far."""
+class _Elements(ElementTree.TreeBuilder):
+    """Builds a tree of elements without a DTD: nothing is expanded, nothing is fetched."""
 
-    def __init__(self, name: str, attributes: dict[str, str]) -> None:
-        self.name, self.attributes = name, attributes
-        self.text: list[str] = []
-        self.items: list[Any] = []
-        self.members: dict[str, Any] = {}
+    _depth = 0
+
+    def doctype(self, *_: Any) -> NoReturn:
+        raise FormatError("the text of a model: a DOCTYPE, and with it entities, is refused")
+
+    def start(self, tag: str, attrs: Any, /) -> Element:
+        self._depth += 1
+        if self._depth > MOST_LEVELS:
+            raise FormatError("the text of a model: too deep")
+        return super().start(tag, attrs)
+
+    def end(self, tag: str, /) -> Element:
+        self._depth -= 1
+        return super().end(tag)
 
 
 def _read_xml(content: bytes) -> ModelParts:
-    """Parse without DTD: nothing is expanded, nothing is fetched."""
-    models: list[Any] = []
-    marks: dict[str, str] = {}
-    sections: list[str] = []
-    tensors: list[container.Tensor] = []
-    document = _Element("", {})
-    open_elements = [document]
-
-    def doctype(*_: Any) -> NoReturn:
-        raise FormatError("the text of a model: a DOCTYPE, and with it entities, is refused")
-
-    def start(name: str, attributes: dict[str, str]) -> None:
-        if len(open_elements) > MOST_LEVELS:
-            raise FormatError("the text of a model: too deep")
-        inside = open_elements[-1].name
-        allowed = _PLACES.get(inside, ())
-        if name not in allowed:
-            _refuse(f"in <{inside}>" if inside else "outermost", " or ".join(allowed) or "text", f"<{name}>")
-        wanted = {"key"} if inside == "object" else {"name", "dtype", "shape"} if name == "tensor" else set()
-        if set(attributes) != wanted:
-            _refuse(f"<{name}> in <{inside}>", f"the attributes {sorted(wanted)}", sorted(attributes))
-        open_elements.append(_Element(name, attributes))
-
-    def end(name: str) -> None:
-        done, outer = open_elements.pop(), open_elements[-1]
-        text = "".join(done.text)
-        if name == "tensor":
-            tensors.append(_tensor(done.attributes, text))
-            return
-        if name in MARKS:
-            sections.append(name)
-            marks[name] = _unquoted(text)
-            return
-        if name not in _SCALARS and text.strip():
-            _refuse(f"<{name}>", "elements", text.strip())
-        if name in (KEY, "model", "tensors"):
-            sections.extend([name] if name != KEY else [])
-            models.extend(done.items if name == "model" else [])
-            return
-        value: Any
-        if name in _SCALARS:
-            value = _SCALARS[name](text)
-        else:
-            value = done.members if name == "object" else done.items
-        if outer.name != "object":
-            outer.items.append(value)
-        elif (key := _unquoted(done.attributes["key"])) in outer.members:
-            _refuse("an object", "keys that differ", key)
-        else:
-            outer.members[key] = value
-
-    parser = expat.ParserCreate("UTF-8")
-    parser.buffer_text = True
-    parser.StartDoctypeDeclHandler = doctype
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = lambda text: open_elements[-1].text.append(text)
+    parser = ElementTree.XMLParser(target=_Elements(), encoding="UTF-8")
     try:
-        parser.Parse(content, True)
-    except expat.ExpatError as error:
+        parser.feed(content)
+        root = parser.close()
+    except ElementTree.ParseError as error:
         raise FormatError(f"the text of a model: {error}") from None
-    wanted = ["model", *(mark for mark in MARKS if mark in marks), "tensors"]
-    if sections != wanted or len(models) != 1:
+    if root.tag != KEY:
+        _refuse("outermost", KEY, f"<{root.tag}>")
+    parts = _inside(root, ("model", *MARKS, "tensors"))
+    marks = {e.tag: _unquoted(_text(e)) for e in parts if e.tag in MARKS}
+    sections = [e.tag for e in parts]
+    if sections != ["model", *(mark for mark in MARKS if mark in marks), "tensors"] or len(parts[0]) != 1:
         _refuse(f"<{KEY}>", "<model> with one value, <fingerprint> or none, then <tensors>", sections)
-    return ModelParts(models[0], marks, tensors)
+    (model,) = _inside(parts[0], _VALUES)
+    return ModelParts(_value(model), marks, [_tensor(e) for e in _inside(parts[-1], ("tensor",))])
 
 
 _VALUES = ("object", "array", *_SCALARS)
-_PLACES: dict[str, tuple[str, ...]] = {
-    "": (KEY,),
-    KEY: ("model", *MARKS, "tensors"),
-    "model": _VALUES,
-    "tensors": ("tensor",),
-    "object": _VALUES,
-    "array": _VALUES,
-}
 
 
-def _tensor(attributes: dict[str, str], text: str) -> container.Tensor:
-    name = _unquoted(attributes["name"])
-    shape = [_number(n, r"[0-9]{1,19}", int) for n in attributes["shape"].split()]
-    return container.Tensor(name, attributes["dtype"], tuple(shape), _base64(f"tensor {_core.shown(name)}", text))
+def _require_attributes(e: Element, *names: str) -> None:
+    if set(e.attrib) != set(names):
+        _refuse(f"<{e.tag}>", f"the attributes {sorted(names)}", sorted(e.attrib))
+
+
+def _text(e: Element, *attributes: str) -> str:
+    """Return the text of an element that holds nothing else."""
+    _require_attributes(e, *attributes)
+    if len(e):
+        _refuse(f"in <{e.tag}>", "text", f"<{e[0].tag}>")
+    return e.text or ""
+
+
+def _inside(e: Element, allowed: Sequence[str], *attributes: str) -> Sequence[Element]:
+    """Return the elements in one that holds nothing else."""
+    _require_attributes(e, *attributes)
+    text = "".join(filter(None, (e.text, *(inner.tail for inner in e)))).strip()
+    if text:
+        _refuse(f"<{e.tag}>", "elements", text)
+    for inner in e:
+        if inner.tag not in allowed:
+            _refuse(f"in <{e.tag}>", " or ".join(allowed), f"<{inner.tag}>")
+    return list(e)
+
+
+def _value(e: Element, *attributes: str) -> Any:
+    if e.tag in _SCALARS:
+        return _SCALARS[e.tag](_text(e, *attributes))
+    items = _inside(e, _VALUES, *attributes)
+    if e.tag == "array":
+        return [_value(item) for item in items]
+    return _once([(_unquoted(item.get("key", "")), _value(item, "key")) for item in items])
+
+
+def _tensor(e: Element) -> container.Tensor:
+    text, name = _text(e, "name", "dtype", "shape"), _unquoted(e.get("name", ""))
+    shape = [_number(n, r"[0-9]{1,19}", int) for n in e.get("shape", "").split()]
+    return container.Tensor(name, e.get("dtype", ""), tuple(shape), _base64(f"tensor {_core.shown(name)}", text))

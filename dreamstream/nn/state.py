@@ -21,11 +21,6 @@ from ..file_kinds import not_weights
 __all__ = ["folded", "load", "read_safetensors"]
 
 _MOST_NAMED = 10
-SAFETENSORS_TYPES = {
-    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2",
-    "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "<i1",
-    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "<u1", "BOOL": "|b1",
-}  # fmt: skip
 
 
 def load(
@@ -120,12 +115,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     except FormatError as error:
         name = os.fspath(path)
         raise FormatError(not_weights(name, data) or f"{name} is no safetensors file: {error}") from None
-    return {t.name: _decoded(t).reshape(t.shape) for t in tensors}
-
-
-def _decoded(tensor: container.Tensor) -> NDArray[Any]:
-    array = np.frombuffer(tensor.data, SAFETENSORS_TYPES[tensor.dtype])
-    return (array.astype(np.uint32) << 16).view(np.float32) if tensor.dtype == "BF16" else array
+    return {t.name: t.values().reshape(t.shape) for t in tensors}
 
 
 Array = NDArray[Any]

@@ -22,13 +22,12 @@ from .. import container
 from ..array.tensor import Tensor
 from ..engine.files import replacing
 from ..errors import FormatError
-from ..nn.state import SAFETENSORS_TYPES
 from .front import torch_module
 
 TREE, CHECKSUM = "dreamstream.checkpoint", "dreamstream.checksum"
 
 #: Element types that a container names; the bytes of others are held as they are.
-_NAMES = {"bfloat16" if name == "BF16" else np.dtype(code).name: name for name, code in SAFETENSORS_TYPES.items()}
+_NAMES = {"bfloat16" if name == "BF16" else np.dtype(code).name: name for name, code in container.ELEMENTS.items()}
 _PLAIN = re.compile(r"[\w.-]{1,200}", re.ASCII)
 
 

@@ -1,11 +1,8 @@
-"""Which kernel an exported operator runs: the operator's, but for what exporters don't follow.
-
-Those know gathers better than unfolding and folding.
-"""
+"""Which kernel an exported operator runs: the operator's, but for what exporters don't follow, as unfolding."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,39 +11,17 @@ from torch import Tensor
 
 from ...errors import NotStreamableError
 from ..run.kernels import KERNELS, Kernel, Step, Window
-from ..run.kernels.positions import rows_of
 from .graph import FunctionalNode
-from .integers import floored
 from .loops import recurrent, scan
-from .window import PaddedWindow, fit
 
 
 def frame(step: Step, x: Window) -> Tensor:
     """Return windows of successive frames."""
-    a = step.attributes
-    starts = _positions(step) * a["step"]
+    a, first = step.attributes, step.first[0]
+    starts = (first[:, None] + torch.arange(step.n[0], device=first.device)) * a["step"]
     inner = torch.arange(a["size"], device=starts.device) * a["dilation"]
     frames = x.take((starts[:, :, None] + inner).flatten(1))
     return frames.reshape((*starts.shape, a["size"], *frames.shape[2:]))
-
-
-def overlap_add(step: Step, x: Window) -> Tensor:
-    """Return windows laid over each other and added, in double."""
-    hop = step.attributes["step"]
-    size = x.new()[0].shape[2]
-    reach = -(-size // hop)  # windows over a frame, at most
-    positions = _positions(step)
-    last = floored(positions, hop)  # the last window over each frame
-    first = floored(step.first[0], hop) - (reach - 1)
-    pieces = x.run(first, (step.n[0] + hop - 2) // hop + reach)
-    flat = pieces.flatten(1, 2)
-    y = torch.zeros((), dtype=torch.float64, device=flat.device)
-    for back in range(reach):
-        inner = positions - (last - back) * hop
-        index = (last - back - first[:, None]) * size + inner.clamp(max=size - 1)
-        there = (inner < size).reshape(inner.shape + (1,) * (flat.dim() - 2))
-        y = y + torch.where(there, rows_of(flat, index), 0).double()
-    return y.to(flat.dtype)
 
 
 def cumulative_within(step: Step, x: Tensor) -> Tensor:
@@ -75,29 +50,12 @@ def cumulative_within(step: Step, x: Tensor) -> Tensor:
     return y.transpose(-1, axis)
 
 
-def softmax_sum(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
-    """Return sums weighted by scores, which may come in rows of another width than what they weigh."""
-    scores, values = windows
-    fitted = fit(scores.new()[0], values.new()[0].shape[1])
-    aligned = PaddedWindow(None, fitted, scores.before, scores.known, scores.total)
-    return KERNELS["softmax_sum"].run(step, (aligned, values), weights, state)
-
-
-def _positions(step: Step) -> Tensor:
-    """Return where the new frames of output 0 stand, ``(B, n)``."""
-    first = step.first[0]
-    out: Tensor = first[:, None] + torch.arange(step.n[0], device=first.device)
-    return out
-
-
 FORMS: dict[str, Callable[..., Any]] = {
     "lstm": recurrent,
     "gru": recurrent,
     "rnn": recurrent,
     "scan": scan,
     "frame": frame,
-    "overlap_add": overlap_add,
-    "softmax_sum": softmax_sum,
     "cumulative_within": cumulative_within,
 }
 

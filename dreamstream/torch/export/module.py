@@ -19,7 +19,7 @@ from .forms import kernel_of
 from .graph import FunctionalNode, Graph
 from .integers import Counter
 from .manifest import make_manifest, unique, with_states
-from .window import Counts, PaddedWindow, fit, zero_behind
+from .window import PaddedWindow, fit, zero_behind
 
 
 class Port:
@@ -283,7 +283,7 @@ class _Call:
             node,
             first=[self.before[e][0] for e in node.outputs],
             n=[self.graph.edges[e].most(self.n_frames) for e in node.outputs],
-            inputs=Counts(node.inputs, lambda e: (*self.before[e], *self.now[e])),
+            total=lambda: self.now[node.inputs[0]][1],
             ended=self.eos,
         )
         if kernel.framewise:

@@ -22,11 +22,12 @@ from torch import Tensor
 from ...stream.tree import leaves
 from ..run.kernels import KERNELS
 from ..run.kernels.positions import extent, rows_of
+from ..run.windows import columns_of
 from .forms import FORMS
 from .graph import FunctionalNode
 from .integers import UNENDED, Counter
 from .schedule import Course, Schedule, in_all, scaled
-from .window import Counts, PaddedWindow, hide, zero_behind
+from .window import PaddedWindow, hide, zero_behind
 
 
 class StaticModule(torch.nn.Module):
@@ -265,8 +266,7 @@ class StaticCall:
             course = self.schedule.course(out)
             return SteadyWindow(self, e, False).run(course.stands[self.phase] - course.early, n)
         x = self.fresh[e]
-        have = extent(x, 1)
-        return x if have == n else x[:, have - n :] if have > n else _with_ends(x, n - have, n, 0)
+        return columns_of(x, extent(x, 1) - n, n, 0)
 
     def _anywhere(
         self, j: int, node: FunctionalNode, step: Any, courses: Sequence[Course], carried: list[Tensor]
@@ -277,18 +277,13 @@ class StaticCall:
         carries = kernel.carries is not None and node.name != "attention"
         begins = [self.begin(e) if carries else self._at_first(e) for e in node.outputs]
         step.first, step.ended = begins, torch.ones(self.n_rows, dtype=torch.bool)
-        step.inputs = Counts(node.inputs, self._counts)
+        step.total = lambda: self.total(node.inputs[0])
         if kernel.carries is None:
             return kernel.run(step, *windows, *weights), carried
         out, carried = kernel.run(step, windows, weights, tuple(carried))
         if not carries:
             return out, carried
         return tuple(self._in_place(e, y) for e, y in zip(node.outputs, out)), carried
-
-    def _counts(self, e: int) -> tuple[Tensor, ...]:
-        """Return what is known of an edge and its total, before the call and now, as where the stream ends."""
-        window = MovingWindow(self, e, True)
-        return window.before, window.total, window.known, window.total
 
     def _at_first(self, e: int) -> Tensor:
         """Return the position of an edge's first column."""
@@ -332,9 +327,7 @@ class SteadyWindow:
     def run(self, first: Any, n: int, fill: float = 0.0) -> Tensor:
         """Return n frames from the position on, which is the same for all rows."""
         low = int(first if isinstance(first, int) else first[0]) - self._begin
-        width = extent(self._frames, 1)
-        inside = self._frames[:, max(0, low) : max(0, min(low + n, width))]
-        y = inside if low == 0 and n == width else _with_ends(inside, max(0, -low), n, fill)
+        y = columns_of(self._frames, low, n, fill)
         return y if fill == 0 else self._filled(y, low, n, fill)
 
     def _filled(self, y: Tensor, low: int, n: int, fill: float) -> Tensor:
@@ -355,14 +348,6 @@ class SteadyWindow:
         """Return the columns of this call, early ones before the others."""
         x = self._call.fresh[self._e]
         return x, torch.full((extent(x, 0),), extent(x, 1), dtype=torch.int64)
-
-
-def _with_ends(x: Tensor, before: int, n: int, fill: float) -> Tensor:
-    """Return n columns: so many of `fill`, those of x, and more of `fill`."""
-    before, behind = min(before, n), n - min(before, n) - extent(x, 1)
-    parts = [x.new_full((extent(x, 0), m, *x.shape[2:]), fill) for m in (before, behind)]
-    filled = [*(parts[:1] if before else []), x, *(parts[1:] if behind else [])]
-    return torch.cat(filled, 1) if len(filled) > 1 else x
 
 
 class MovingWindow(PaddedWindow):

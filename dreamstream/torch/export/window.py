@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -61,27 +58,6 @@ class PaddedWindow:
         """Return the last n known frames, which are the state after the call."""
         first = (self.known - n - self._at)[:, None]
         return rows_of(self._frames, first + torch.arange(n, device=first.device))
-
-
-class Counts(Sequence[Tensor]):
-    """``(B, 4)`` per input of an operator, made when asked for: few kernels do.
-
-    Parameters
-    ----------
-    edges : sequence of int
-        The inputs.
-    of : callable
-        Gives the counts of an edge: known and total before the call, known and total now.
-    """
-
-    def __init__(self, edges: Sequence[int], of: Callable[[int], Sequence[Tensor]]) -> None:
-        self._edges, self._of = edges, of
-
-    def __len__(self) -> int:
-        return len(self._edges)
-
-    def __getitem__(self, i: Any) -> Any:
-        return torch.stack(list(self._of(self._edges[i])), 1)
 
 
 def zero_behind(frames: Tensor, lengths: Tensor) -> Tensor:

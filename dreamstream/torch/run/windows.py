@@ -8,10 +8,10 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..tensor.padding import as_rows, runs, same, to_device
+from .kernels.positions import extent
 
 Ints = npt.NDArray[np.int64]
 Parts = tuple[Callable[..., "EagerWindow"], Sequence[Tensor | None]]
@@ -247,12 +247,12 @@ class AllFrames(Columns):
 
 def columns_of(grid: Tensor, begin: int, n: int, fill: float) -> Tensor:
     """Return columns begin .. begin + n of ``(B, width, *features)``, `fill` where there are none."""
-    width = grid.shape[1]
+    rows, width = extent(grid, 0), extent(grid, 1)
     low, high = max(begin, 0), min(begin + n, width)
     if low >= high:
-        return grid.new_full((grid.shape[0], n, *grid.shape[2:]), fill)
+        return grid.new_full((rows, n, *grid.shape[2:]), fill)
     part = grid if (low, high) == (0, width) else grid[:, low:high]
-    left, right = low - begin, begin + n - high
-    if not left and not right:
+    if high - low == n:
         return part
-    return F.pad(part, (0, 0) * (grid.ndim - 2) + (left, right), value=fill)
+    ends = [grid.new_full((rows, m, *grid.shape[2:]), fill) for m in (low - begin, begin + n - high) if m]
+    return torch.cat([*ends[: low > begin], part, *ends[low > begin :]], 1)

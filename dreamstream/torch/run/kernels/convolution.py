@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...tensor.padding import runs, to_device
-from .positions import extent, inside, padded_run, repeats_by_zeros, rows_apart, run_from, seeing
+from .positions import extent, inside, lanes_as_rows, padded_run, repeats_by_zeros, rows_as_lanes, run_from, seeing
 from .registry import Seen, Step, Window, windowed
 from .shape import pad_axis
 
@@ -147,18 +147,8 @@ def _way(step: Step, frames: Tensor, weight: Tensor, places: Tensor | None = Non
 def _way_of_lanes(
     step: Step, places: Tensor | None, frames: Tensor, weight: Tensor, bias: Tensor | None
 ) -> Tensor:
-    y = _of_lanes(_products(step, _lanes_as_rows(frames), weight, bias), step.features[0][0])
+    y = rows_as_lanes(_products(step, lanes_as_rows(frames), weight, bias), step.features[0][0])
     return y if places is None else y.index_select(1, places)
-
-
-def _lanes_as_rows(frames: Tensor) -> Tensor:
-    """Return frames ``(B, n, lanes, channels)`` as ``(B * lanes, n, channels)``."""
-    return frames.transpose(1, 2).flatten(0, 1)
-
-
-def _of_lanes(y: Tensor, lanes: int) -> Tensor:
-    """Return rows as the lanes that they were, the other way round."""
-    return rows_apart(y, lanes).transpose(1, 2)
 
 
 def as_product(step: Step, frames: Tensor, weight: Tensor, n: int, wanted: int) -> bool:
@@ -274,7 +264,7 @@ def conv_transpose1d(step: Step, weights: Sequence[Any]) -> Seen:
 
     def compute(frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         lanes = step.features[0][0] if frames.dim() == 4 else 0
-        frames = _lanes_as_rows(frames) if lanes else frames
+        frames = lanes_as_rows(frames) if lanes else frames
         columns = frames.transpose(1, 2)
         if as_images(step, frames, weight):
             images, kernel, added = columns.unsqueeze(2), weight.unsqueeze(2), (0, more)
@@ -283,7 +273,7 @@ def conv_transpose1d(step: Step, weights: Sequence[Any]) -> Seen:
         else:
             y = F.conv_transpose1d(columns, weight, bias, stride, 0, more, groups, dilation)
         y = y.transpose(1, 2)
-        return _from(_of_lanes(y, lanes) if lanes else y, offset, step.n[0])
+        return run_from(rows_as_lanes(y, lanes) if lanes else y, offset, step.n[0])
 
     return first, n, 0.0, compute
 
@@ -299,7 +289,7 @@ def conv_transpose2d(step: Step, weights: Sequence[Any]) -> Seen:
     first, n, offset, more = _reaching(step, stride, padding, reach, added)
 
     def compute(frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return _from(_transposed(step, frames, weight, bias, more), offset, step.n[0])
+        return run_from(_transposed(step, frames, weight, bias, more), offset, step.n[0])
 
     return first, n, 0.0, compute
 
@@ -334,9 +324,3 @@ def _reaching(step: Step, stride: int, padding: int, reach: int, added: int) -> 
     reach = max(reach, stride - 1)
     first = -((reach - at) // stride)
     return first, (step.n[0] - 1 + reach) // stride + 1, at - first * stride, more
-
-
-def _from(y: Tensor, offset: int | Tensor, n: int) -> Tensor:
-    if isinstance(offset, Tensor) and offset.dim() > 0:  # a trace has tensors for sizes
-        return run_from(y, offset, n)
-    return y[:, offset : offset + n]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from .positions import extent, padded_run, repeats_by_zeros, run_from, seeing, spread, there, valid
+from .positions import padded_run, repeats_by_zeros, run_from, seeing, spread, there, valid
 from .registry import Seen, Step, Window, as_they_are, windowed
+from .shape import pad_axis
 
 
 def _padding_repeats(step: Step, weights: Sequence[Tensor | None]) -> int:
@@ -124,22 +124,20 @@ windowed("unstack", repeats=1)(lambda step, x: x.new()[0].flatten(1, 2))  # the 
 windowed("repeat_frames", repeats=1)(lambda step, x: x.new()[0].repeat_interleave(step.attributes["times"], 1))
 
 
-@windowed("overlap_add", repeats=1)
-def overlap_add(step: Step, x: Window) -> Tensor:
-    """Return windows laid over each other and added, in double."""
-    hop = step.attributes["step"]
-    size = extent(x.new()[0], 2)
-    reach = max(size, hop) - 1
-    first = -((reach - step.first[0]) // hop)  # the first window that reaches the new frames
-    n = (step.n[0] - 1 + reach) // hop + 1
-    pieces = x.run(first, n)
-    n_rows, shape = pieces.shape[0], pieces.shape[3:]
-    columns = pieces.double().reshape(n_rows, n, size, -1).permute(0, 3, 2, 1)  # (B, channels, size, n)
-    n_channels = columns.shape[1]
-    y = F.fold(columns.flatten(1, 2), (1, (n - 1) * hop + size), (1, size), stride=(1, hop))
-    y = F.pad(y.reshape(n_rows, n_channels, -1).transpose(1, 2), (0, 0, 0, max(0, hop - size)))
-    y = run_from(y.to(pieces.dtype), step.first[0] - first * hop, step.n[0])
-    return y.reshape(n_rows, -1, *shape)
+@seeing("overlap_add", repeats=1)
+def overlap_add(step: Step, weights: Sequence[Any]) -> Seen:
+    """Lay windows over each other and add them, in double: each hop of frames is a sum of parts of windows."""
+    hop, size = step.attributes["step"], step.frames[0][0]
+    reach = -(-size // hop)  # windows over a frame, at most
+    first, n = step.first[0] // hop, (step.n[0] + hop - 2) // hop + 1
+
+    def compute(windows: Tensor) -> Tensor:
+        whole = pad_axis(windows, 2 - windows.dim(), 0, reach * hop - size, "zeros")
+        parts = whole.double().unflatten(2, (reach, hop))
+        y = sum(parts[:, reach - 1 - r : reach - 1 - r + n, r] for r in range(reach))
+        return run_from(y.flatten(1, 2).to(windows.dtype), step.first[0] - first * hop, step.n[0])
+
+    return first - (reach - 1), n + reach - 1, 0.0, compute
 
 
 @windowed("resample", repeats=lambda step, weights: step.attributes["new"])

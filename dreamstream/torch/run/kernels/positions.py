@@ -98,9 +98,21 @@ def rows_of(frames: Tensor, index: Tensor) -> Tensor:
     return flat.reshape(index.shape + frames.shape[2:])
 
 
-def run_from(frames: Tensor, offset: Tensor, n: int) -> Tensor:
-    """Return n of the frames ``(B, more, *features)`` of every row, from its own ``offset (B,)`` on."""
+def run_from(frames: Tensor, offset: Tensor | int, n: int) -> Tensor:
+    """Return n of the frames ``(B, more, *features)`` of every row, from its own offset on, or from one of all."""
+    if isinstance(offset, int) or not offset.dim():  # a trace has tensors for sizes
+        return frames[:, offset : offset + n]
     return rows_of(frames, there(offset[:, None] + torch.arange(n, device=offset.device), frames))
+
+
+def lanes_as_rows(frames: Tensor) -> Tensor:
+    """Return frames ``(B, n, lanes, ...)`` as ``(B * lanes, n, ...)``."""
+    return frames.transpose(1, 2).flatten(0, 1)
+
+
+def rows_as_lanes(y: Tensor, lanes: int) -> Tensor:
+    """Return rows as the lanes that they were."""
+    return rows_apart(y, lanes).transpose(1, 2)
 
 
 def rows_apart(x: Tensor, lanes: int) -> Tensor:
@@ -109,7 +121,8 @@ def rows_apart(x: Tensor, lanes: int) -> Tensor:
     return x.reshape(n_rows, lanes, *x.shape[1:])
 
 
-_STEPS: tuple[Callable[[Tensor, int], Tensor], ...] = (
+#: Steps of a function of positions, or of a length, by their codes.
+STEPS: tuple[Callable[[Tensor, int], Tensor], ...] = (
     torch.add,
     torch.mul,
     lambda at, c: at.div(c, rounding_mode="floor"),
@@ -125,7 +138,7 @@ def positions(step: Step, *_: Window) -> Tensor:
     a, first = step.attributes, step.first[0]
     at: Tensor = first[:, None] + torch.arange(step.n[0], device=first.device)
     for code, c in zip(a["steps"][::2], a["steps"][1::2]):
-        at = _STEPS[code](at, c)
+        at = STEPS[code](at, c)
     return at.to(step.device or at.device, getattr(torch, a["to"]))
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...private import recurrent_function
 from ...tensor.padding import Ints
-from .positions import rows_apart, rows_of, there, traced
+from .positions import lanes_as_rows, rows_apart, rows_as_lanes, rows_of, there, traced
 from .registry import Onwards, State, Step, Window, framewise, windowed
 
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
@@ -53,18 +53,13 @@ def lanes_of(step: Step) -> int:
     return step.features[0][0] if step.ranks[0] == 2 else 0
 
 
-def as_rows(step: Step, frames: Tensor, lengths: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+def as_rows(step: Step, frames: Tensor, lengths: Any, state: Sequence[Tensor]) -> tuple[Tensor, Any, State]:
     """Return frames ``(B, n, lanes, features)``, how many they are, and states, with a row for each lane."""
     lanes = lanes_of(step)
     if not lanes:
-        return frames, lengths, state
-    lengths = lengths.unsqueeze(1).expand(-1, lanes).flatten()
-    frames, state = _lanes_as_rows(frames, state)
-    return frames, lengths, state
-
-
-def _lanes_as_rows(frames: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, State]:
-    return frames.transpose(1, 2).flatten(0, 1), tuple([s.flatten(0, 1) for s in state])
+        return frames, lengths, tuple(state)
+    lengths = None if lengths is None else lengths.unsqueeze(1).expand(-1, lanes).flatten()
+    return lanes_as_rows(frames), lengths, tuple([s.flatten(0, 1) for s in state])
 
 
 def of_rows(step: Step, y: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, State]:
@@ -72,8 +67,7 @@ def of_rows(step: Step, y: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, Sta
     lanes = lanes_of(step)
     if not lanes:
         return y, tuple(state)
-    y, *state = (rows_apart(x, lanes) for x in (y, *state))
-    return y.transpose(1, 2), tuple(state)
+    return rows_as_lanes(y, lanes), tuple([rows_apart(s, lanes) for s in state])
 
 
 def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State:
@@ -89,21 +83,18 @@ def _sees_new_frames_alone(step: Step) -> bool:
 
 def _onwards(step: Step, weights: Sequence[Any]) -> Onwards:
     """Return what goes on by new frames alone; see `Kernel.onwards`."""
-    n, lanes, several = len(split(step, weights)[0]), lanes_of(step), _cell(step) == "lstm"
+    n, several = len(split(step, weights)[0]), _cell(step) == "lstm"
     run, options = _function(step, n)
 
     def on(
         frames: Tensor, lengths: Tensor | None, weights: Sequence[Any], state: Sequence[Tensor]
     ) -> tuple[Tensor, Sequence[Tensor]]:
+        frames, lengths, state = as_rows(step, frames, lengths, state)
         if lengths is not None:
-            frames, lengths, state = as_rows(step, frames, lengths, tuple(state))
             return of_rows(step, *_along(step, frames, lengths, state, weights))
-        if lanes:
-            frames, state = _lanes_as_rows(frames, state)
         starts = [s.transpose(0, 1).contiguous() for s in state]
         y, *after = run(frames, starts if several else starts[0], weights[:n], *options, True)
-        after = [s.transpose(0, 1) for s in after]
-        return of_rows(step, y, after) if lanes else (y, after)
+        return of_rows(step, y, [s.transpose(0, 1) for s in after])
 
     return on
 

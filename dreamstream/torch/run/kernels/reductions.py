@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .positions import spread, there, valid
+from .positions import STEPS, spread, there, valid
 from .registry import Onwards, Step, Window, framewise, windowed
 
 
@@ -326,8 +326,8 @@ def var_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any], st
 def softmax_sum(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the mean of whole streams' frames, where they end, weighted by the softmax of scores."""
     (top, divisor, total), (scores, values) = state, windows
-    a, n = scores.new()
-    frames, _ = values.new()
+    (a, n), (frames, _) = scores.new(), values.new()
+    a, frames = a[:, : frames.shape[1]], frames[:, : a.shape[1]]  # a graph may have padded them to other widths
     aligned = a.reshape(*a.shape[:2], *(1,) * (step.ranks[1] - step.ranks[0]), *a.shape[2:]).expand_as(frames)
     hidden = torch.where(valid(frames, n), aligned, -torch.inf).double()
     started = spread(scores.before, top) > 0
@@ -341,14 +341,11 @@ def softmax_sum(step: Step, windows: Sequence[Window], weights: Sequence[Any], s
     return _of_ended(step, total, weights_of_some, frames), (largest, divisor, total)
 
 
-#: Steps of a length's function, by their codes.
-_STEPS: dict[int, Any] = {0: Tensor.add, 1: Tensor.mul, 2: Tensor.floor_divide, 5: Tensor.clamp}
-
-
 @windowed("length", "require")
 def length(step: Step, *_: Window) -> Tensor:
     """Return a function of the stream's length."""
-    value, codes = step.inputs[0][:, 3], step.attributes["length"]
+    assert step.total is not None
+    value, codes = step.total(), step.attributes["length"]
     for code, c in zip(codes[::2], codes[1::2]):
-        value = _STEPS[code](value, c)
+        value = STEPS[code](value, c)
     return value[:, None].expand(-1, step.n[0])

@@ -75,9 +75,8 @@ class Step:
         ``(B,)`` int64 per output: where its new frames end.
     n : list of int
         Per output: the most new frames of any row.
-    inputs : list of Tensor
-        ``(B, 4)`` int64 for every input, those that are only counted included: known and total before the
-        call, known and total now.
+    total : callable
+        Gives ``(B,)`` int64: how many frames the first input, which may only be counted, would have in all now.
     ended : Tensor
         ``(B,)`` bool: whether the stream ends with this call.
     training : bool
@@ -97,7 +96,7 @@ class Step:
     first: list[Any] = field(default_factory=list)
     last: list[Tensor] = field(default_factory=list)
     n: list[int] = field(default_factory=list)
-    inputs: list[Tensor] = field(default_factory=list)
+    total: Callable[[], Tensor] | None = None
     ended: Tensor | None = None
     training: bool = False
     device: Any = None
