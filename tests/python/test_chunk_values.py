@@ -391,7 +391,7 @@ class Pair(nn.Module):
         return x[:, 2:] + y[:, 2:]
 
 
-@pytest.mark.parametrize("name", UNREADABLE)
+@in_blocks("name", UNREADABLE, 18)
 @pytest.mark.parametrize("start", [True, False])
 def test_what_cannot_be_read_hurts_nobody_else(name, start):
     """Two inputs, streams under way: the error names input and stream, and the retry gives the right bits."""
