@@ -8,6 +8,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from turns import in_blocks
 
 import dreamstream as ds
 from dreamstream.cli import main
@@ -65,7 +66,7 @@ def test_attack(copy, name):
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", sorted(TABLE))
+@in_blocks("name", sorted(TABLE), 30)
 def test_attack_from_python(name):
     path = HERE / f"{name}.dsm"
     for source in (path, path.read_bytes()):

@@ -21,8 +21,11 @@ typedef struct driven {
     const void *const *weights;
     void *prepared;
     size_t prepared_bytes;
-    void *workspace; /* of all calls: as in a step, each finds in it what the last one left */
 } driven;
+
+/* Of all calls: as in a step, each finds in it what the last one left. One for all operators, for so large a piece is
+ * mapped afresh each time, which takes longer than most operators run. */
+static _Alignas(64) char workspace_of_operators[DS_WORKSPACE_BYTES];
 
 typedef struct op_stream {
     const char *x[DS_MAX_INPUTS];
@@ -54,8 +57,8 @@ static inline void *aligned_room(size_t n_bytes)
 
 static inline driven drive(const ds_op *op, const ds_real_kernels *k, const void *const *weights)
 {
-    driven d = {
-        op, k, weights, NULL, ds_op_prepared_bytes(op, k), aligned_room(DS_WORKSPACE_BYTES)};
+    driven d = {op, k, weights, NULL, ds_op_prepared_bytes(op, k)};
+    memset(workspace_of_operators, 0xff, sizeof workspace_of_operators);
     d.prepared = aligned_room(d.prepared_bytes);
     if (d.prepared_bytes > 0)
         op->def->prepare(op, d.prepared, weights, k);
@@ -65,7 +68,6 @@ static inline driven drive(const ds_op *op, const ds_real_kernels *k, const void
 static inline void drive_no_more(driven *d)
 {
     ds_release(NULL, d->prepared, d->prepared_bytes);
-    ds_release(NULL, d->workspace, DS_WORKSPACE_BYTES);
 }
 
 static inline op_stream open_op_stream(const driven *d, char *const *x, const int64_t *lengths,
@@ -173,7 +175,7 @@ static inline void call_op(const driven *d, op_stream *const *rows, size_t n_row
     if (anything) {
         const size_t n_bytes = ds_op_scratch_bytes(op, n_rows, run.frames_in, run.frames_out);
         run.scratch = aligned_room(n_bytes);
-        void *const lent = ds_workspace_lend(d->workspace);
+        void *const lent = ds_workspace_lend(workspace_of_operators);
         op->def->forward(op, &run);
         (void)ds_workspace_lend(lent);
         ds_release(NULL, run.scratch, n_bytes);

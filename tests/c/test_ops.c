@@ -3,7 +3,9 @@
  * for the laws to say. */
 #include "every_op.h"
 
-enum { VARIATIONS = SOME_OF(9), OF_LARGER = SOME_OF(4), LONG = 200, RENAMED = 1024 };
+enum { VARIATIONS = SOME_OF(9), OF_LARGER = SOME_OF(4), RENAMED = 1024 };
+/* The longest rows: of what has many weights, a few times as many as kernels take at once. */
+enum { LONG = 200, LONG_OF_LARGER = 48, MANY_WEIGHTS = 4096 };
 
 /* Sizes that kernels have ways of their own for, beside the small ones of every_op. */
 static const char *const larger[] = {
@@ -35,10 +37,10 @@ static char *random_values(const ds_signature *s, int64_t n, int64_t n_rows)
 }
 
 /* Lengths of a row's inputs that the operator does not refuse; false where it refuses all that are tried. */
-static bool random_lengths(const ds_op *op, int64_t *lengths)
+static bool random_lengths(const ds_op *op, int64_t longest, int64_t *lengths)
 {
     for (int tries = 0; tries < 100; tries++) {
-        const int64_t most = random_below(3) == 0 ? 4 : random_below(8) == 0 ? LONG : 24;
+        const int64_t most = random_below(3) == 0 ? 4 : random_below(8) == 0 ? longest : 24;
         const int64_t n = random_in(0, most);
         const bool alike = op->def != &ds_op_cut && op->def != &ds_op_put;
         ds_pair pairs[DS_MAX_INPUTS];
@@ -149,16 +151,17 @@ static bool try_op(const op_text *text)
     if (create_op(&op, text) != DS_OK)
         return false;
     t.op = op;
-    int64_t n_indices = 0;
+    int64_t n_indices = 0, n_elements = 0;
     for (int i = 0; i < op->n_weights; i++) {
         if (ds_op_has_weight(op, i)) {
             t.weights[i] = random_values(&op->weight[i], 1, 0);
             n_indices = op->weight[0].shape[0];
+            n_elements += ds_signature_elements(&op->weight[i]);
         }
     }
     bool fits = true;
     for (size_t r = 0; r < MAX_ROWS && fits; r++) {
-        fits = random_lengths(op, t.lengths[r]);
+        fits = random_lengths(op, n_elements > MANY_WEIGHTS ? LONG_OF_LARGER : LONG, t.lengths[r]);
         for (int i = 0; i < op->n_inputs && fits; i++)
             t.x[r][i] = random_values(&op->in[i], t.lengths[r][i], n_indices);
     }

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from decoding import Ngrams, random_arpa, scores
+from turns import in_blocks
 
 from dreamstream.decode import CTCDecoder
 from dreamstream.errors import FormatError, ShapeError
@@ -135,7 +136,7 @@ def test_damaged_files_are_read_or_refused(kind):
     assert 20 < refused < 400
 
 
-@pytest.mark.parametrize("at", range(0, len(MODEL), 3))
+@in_blocks("at", range(0, len(MODEL), 3), 40)
 def test_no_beginning_of_a_model_is_one(at):
     if at < len(MODEL) - 2:
         with pytest.raises(FormatError):

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from decoding import Ngrams, alignments, occurrences, random_arpa, scores
+from turns import in_blocks
 
 import dreamstream as ds
 from dreamstream.decode import CTCDecoder
@@ -105,7 +106,7 @@ def spelled(tokens, texts):
 PHRASES = {"a": 1.5, "ab a": 2.0, "ab": -0.5, "a b": 0.7}
 
 
-@pytest.mark.parametrize("seed", range(32))
+@in_blocks("seed", range(32), 16)
 def test_words_between_separators_with_all_options_at_once(seed):
     """A model of any order, words known or not, separators, phrases, any place of the blank, sums or the best."""
     rng = np.random.default_rng(seed)

@@ -1,11 +1,14 @@
 """How cases are shared out: ways by turns, one each in the default tier, and many small cases in one test."""
 
+import copy
 import functools
+import inspect
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 
 def by_turns(
@@ -35,24 +38,52 @@ def by_turns(
 
 
 def in_blocks(
-    argument: str, values: Sequence[Any], size: int
+    argument: str | Sequence[str], values: Iterable[Any], size: int
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate a test that many values of an argument are given to, as `pytest.mark.parametrize` does.
 
     So many of them are one test, for pytest takes longer to set up and report one than small ones run. A failure
-    names its value; a skip skips what is left of the block.
+    names its value; a skip skips what is left of the block. Each value finds `rng` at its beginning, other
+    fixtures as the last one left them.
+
+    Parameters
+    ----------
+    argument : str or sequence of str
+        A name, or several, of which each value is a tuple.
+    values : iterable
+        What is given; those of `by_turns` keep their marks.
     """
-    blocks = [list(values[k : k + size]) for k in range(0, len(values), size)]
+    names = [argument] if isinstance(argument, str) else list(argument)
+    cases = [ParameterSet.extract_from(value, force_tuple=len(names) == 1) for value in values]
+    of_marks: dict[tuple[str, ...], list[tuple[int, ParameterSet]]] = {}
+    for numbered in enumerate(cases):
+        of_marks.setdefault(tuple(mark.name for mark in numbered[1].marks), []).append(numbered)
+    blocks = []
+    for alike in of_marks.values():
+        for k in range(0, len(alike), size):
+            block = alike[k : k + size]
+            ends = "-".join(_shown(i, case.values) for i, case in (block[0], block[-1]))
+            blocks.append(pytest.param([case.values for _, case in block], marks=block[0][1].marks, id=ends))
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
         def run(**given: Any) -> None:
-            for value in given.pop(argument):
+            for value in given.pop(names[0]):
+                own = {"rng": copy.deepcopy(given["rng"])} if "rng" in given else {}
                 try:
-                    test(**{argument: value}, **given)
+                    test(**{**given, **own}, **dict(zip(names, value)))
                 except Exception as error:
-                    raise AssertionError(f"{argument}={value!r}: {type(error).__name__}: {error}") from error
+                    shown = ", ".join(f"{n}={v!r}" for n, v in zip(names, value))
+                    raise AssertionError(f"{shown}: {type(error).__name__}: {error}") from error
 
-        return pytest.mark.parametrize(argument, blocks, ids=[f"{b[0]}-{b[-1]}" for b in blocks])(run)
+        signature = inspect.signature(test)
+        kept = [p for name, p in signature.parameters.items() if name not in names[1:]]
+        run.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+        return pytest.mark.parametrize(names[0], blocks)(run)
 
     return decorate
+
+
+def _shown(index: int, value: Sequence[Any]) -> str:
+    """How an end of a block is named: by its first value where that is a word or a number, else by its place."""
+    return str(value[0]) if isinstance(value[0], (str, int)) else str(index)

@@ -5,6 +5,7 @@ import pytest
 from ds_laws import GENERATORS
 from ds_laws.case import Case, Input, Refused
 from ds_laws.slopes import Driven, random_slopes, whole
+from turns import in_blocks
 
 import dreamstream as ds
 from dreamstream import _core
@@ -143,7 +144,7 @@ def test_slopes_of_many_frames(blas):
         np.testing.assert_allclose(dw[0].reshape(4, 5), g.T @ x, rtol=1e-5, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", GENERATORS)
+@in_blocks("name", GENERATORS, 24)
 def test_slopes_in_float32(name):
     """They are those in float64, rounded: of one case of each operator."""
     rng = np.random.default_rng(11)

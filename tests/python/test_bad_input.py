@@ -7,6 +7,7 @@ compared, to the bit, with a twin that never saw the bad call.
 import numpy as np
 import pytest
 from small_model import Model, frames
+from turns import in_blocks
 
 import dreamstream as ds
 from dreamstream import nn
@@ -479,10 +480,10 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(
+@in_blocks(
     ("spec", "options", "error"),
     [*((s, {}, e) for s, e in SPECS), *((("B", 3, "L"), o, e) for o, e in OPTIONS)],
-    ids=lambda v: str(v)[:40],
+    23,
 )
 def test_wrong_specs(spec, options, error):
     with pytest.raises(error) as caught:

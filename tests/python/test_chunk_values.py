@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from turns import in_blocks
 
 import dreamstream as ds
 from dreamstream import cli, nn
@@ -191,7 +192,7 @@ MEANS = {
 
 
 @pytest.mark.parametrize("front", FRONTS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize(("kind", "name"), [(k, n) for k, chunks in CHUNKS.items() for n in chunks], ids=str)
+@in_blocks(("kind", "name"), [(k, n) for k, chunks in CHUNKS.items() for n in chunks], 16)
 def test_the_table(kind, name, front):
     cells = dict(zip(TYPES, next(row for row in rows() if row[0] == kind)[1:]))
     has_features = kind == "int16 of other inputs"
@@ -212,7 +213,7 @@ def test_the_table(kind, name, front):
         assert got.dtype == want.dtype
 
 
-@pytest.mark.parametrize(("kind", "name"), [(k, n) for k, chunks in CHUNKS.items() for n in chunks], ids=str)
+@in_blocks(("kind", "name"), [(k, n) for k, chunks in CHUNKS.items() for n in chunks], 47)
 def test_types_of_stream_tensors(kind, name):
     cell = next(row for row in rows() if row[0] == kind)[4]
     chunk = CHUNKS[kind][name]()
@@ -390,7 +391,7 @@ class Pair(nn.Module):
         return x[:, 2:] + y[:, 2:]
 
 
-@pytest.mark.parametrize("name", UNREADABLE)
+@in_blocks("name", UNREADABLE, 18)
 @pytest.mark.parametrize("start", [True, False])
 def test_what_cannot_be_read_hurts_nobody_else(name, start):
     """Two inputs, streams under way: the error names input and stream, and the retry gives the right bits."""

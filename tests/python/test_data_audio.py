@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from together import in_threads
+from turns import in_blocks
 from wav_files import AMBISONIC, FLOAT, KINDS, PCM, as_float, draw, encode, piped_stdin, wav
 
 from dreamstream.data import AudioReader, read_audio
@@ -242,7 +243,7 @@ def test_threads(rng, tmp_path):
     assert sum(taken) == len(whole)
 
 
-@pytest.mark.parametrize("said", range(1, 33))
+@in_blocks("said", range(1, 33), 32)
 def test_fewer_bits_than_their_bytes(rng, said):
     """12 bits lie in the upper part of two bytes, 20 in that of three; a frame's size may be missing."""
     bits = -(-said // 8) * 8

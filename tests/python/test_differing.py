@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from turns import in_blocks
 
 from dreamstream import _core
 
@@ -28,7 +29,7 @@ class Holder:
         self.a, self.b = 1, 2
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@in_blocks("name", CHANGES, 11)
 @pytest.mark.parametrize(
     "kind",
     [dict, OrderedDict, partial(defaultdict, int), list, set],

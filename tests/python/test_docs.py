@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("torch")  # its bridge has a page
 
+from turns import in_blocks
+
 import dreamstream as ds
 from dreamstream import _core, models
 
@@ -37,7 +39,7 @@ def files(generate):
     return generate.files()
 
 
-@pytest.mark.parametrize("op", _core.operators(), ids=lambda op: op["name"])
+@in_blocks("op", _core.operators(), 24)
 def test_every_operator_is_documented(op, files):
     assert op["doc"]
     assert all(a["doc"] for a in op["attributes"]), op["attributes"]

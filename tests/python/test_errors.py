@@ -46,7 +46,7 @@ def test_derives_from_the_base_and_the_builtins(name):
 
 
 @pytest.mark.parametrize("name", [*BUILTINS, "DreamStreamError"])
-@pytest.mark.parametrize("ids", [(), ("a",), tuple(f"s{i}" for i in range(11))])
+@in_blocks("ids", [(), ("a",), tuple(f"s{i}" for i in range(11))], 3)
 @in_blocks("protocol", range(pickle.HIGHEST_PROTOCOL + 1), 9)
 def test_pickle_and_copy(name, ids, protocol):
     error = getattr(errors, name)("text", ids)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from ds_laws.operators.loops import by_elements
+from turns import in_blocks
 
 import dreamstream as ds
 from dreamstream import _core
@@ -52,7 +53,7 @@ def beside(body: dict[str, Any], n_inputs: int, dtype: str) -> dict[str, Any]:
 
 @pytest.mark.fast
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("seed", range(20))
+@in_blocks("seed", range(20), 10)
 def test_steps_by_elements_have_the_bits_of_their_nodes(seed: int, dtype: str) -> None:
     rng = np.random.default_rng(seed)
     case = by_elements(rng, dtype)
@@ -133,7 +134,7 @@ class Written(ds.nn.Module):
 @pytest.mark.parametrize("n", [5, 16, 40])
 @pytest.mark.parametrize("summed", [False, True])
 @pytest.mark.parametrize("given", ["rows", "across", "outer", "weighed"])
-@pytest.mark.parametrize("decay", ["table", "rows", "across", "outer", "weighed", "exp", "both"])
+@in_blocks("decay", ["table", "rows", "across", "outer", "weighed", "exp", "both"], 7)
 def test_a_linear_recurrence_has_the_bits_of_its_operators(decay: str, given: str, summed: bool, n: int) -> None:
     rng = np.random.default_rng(n)
     x, w = (rng.uniform(-1, 1, (1, 30, k)).astype(np.float32) for k in (24, n))

@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from turns import in_blocks
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
@@ -86,7 +87,7 @@ CLASSES = [
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("number", range(len(CLASSES)))
+@in_blocks("number", range(len(CLASSES)), 12)
 @pytest.mark.parametrize("shape", [(5, 4), (2, 4, 3), (2, 4, 3, 2), (4,), (0, 4)], ids=str)
 def test_losses_of_classes(shape, number, reduction):
     rng = np.random.default_rng(3)

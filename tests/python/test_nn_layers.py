@@ -13,6 +13,7 @@ from dreamstream.stream.tree import leaves
 
 torch = pytest.importorskip("torch")
 from torch_layers import FUNCTIONS, LAYERS, ODD, close, draw, share, twins
+from turns import in_blocks
 
 TF = torch.nn.functional
 
@@ -63,10 +64,10 @@ def compare(call, modules, arrays, tolerance=1e-10):
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
-@pytest.mark.parametrize(
+@in_blocks(
     ("kind", "name", "args", "kwargs", "shapes"),
     [(kind, *row) for kind, rows in LAYERS.items() for row in rows],
-    ids=lambda v: str(v)[:40],
+    23,
 )
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-5), (np.float64, 1e-12)])
 def test_layer(rng, kind, name, args, kwargs, shapes, dtype, tolerance):
@@ -132,7 +133,7 @@ def test_conv_transpose1d_output_size(rng):
 # ---------------------------------------------------------------------- functions
 
 
-@pytest.mark.parametrize("call", FUNCTIONS)
+@in_blocks("call", FUNCTIONS, 21)
 def test_function(rng, call):
     for dtype, tolerance in ((np.float32, 1e-5), (np.float64, 1e-12)):
         x, t = both(rng, 3, 4, 5, dtype=dtype)

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from random_graphs.idioms import of
+from turns import in_blocks
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
@@ -39,7 +40,7 @@ LONG = (
 
 
 @pytest.mark.parametrize("channels", [1, 3, 8, 17, 40])
-@pytest.mark.parametrize(("layer", "given"), LONG, ids=[f"{c.__name__}{given}" for c, given in LONG])
+@in_blocks(("layer", "given"), LONG, 7)
 def test_long_windows(layer, given, channels, rng):
     """Of one channel and of many; NaN, infinities and zeros of both signs as torch has them."""
     special = np.array([0, -0.0, 0, -0.0, np.nan, np.inf, -np.inf], np.float32)

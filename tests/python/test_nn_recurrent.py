@@ -14,6 +14,7 @@ from dreamstream.stream.tree import leaves
 
 torch = pytest.importorskip("torch")
 from torch_layers import close, twins
+from turns import in_blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own
 
@@ -42,9 +43,10 @@ def randoms(rng, dtype, *shapes):
 
 
 @pytest.mark.parametrize(("name", "more"), KINDS, ids=str)
-@pytest.mark.parametrize(
+@in_blocks(
     ("layers", "bias", "first", "both_ways"),
     list(itertools.product((1, 3), (True, False), (True, False), (True, False))),
+    8,
 )
 def test_layer(name, more, layers, bias, first, both_ways):
     options = {"num_layers": layers, "bias": bias, "batch_first": first, "bidirectional": both_ways}

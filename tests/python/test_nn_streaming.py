@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from random_graphs.idioms import of
+from turns import in_blocks
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
@@ -89,7 +90,7 @@ BEHIND = {
 }
 
 
-@pytest.mark.parametrize("behind", BEHIND)
+@in_blocks("behind", BEHIND, 11)
 @pytest.mark.parametrize("before", TOO_SHORT)
 def test_what_is_too_short_has_no_frames_behind_pads_either(before, behind):
     """A plain tensor and a stream of too few frames give none; torch raises."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from turns import in_blocks
 
 import dreamstream as ds
 from dreamstream import nn
@@ -25,7 +26,7 @@ NO_PRODUCTS = np.array(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("row", range(len(NO_PRODUCTS)))
+@in_blocks("row", range(len(NO_PRODUCTS)), 7)
 @pytest.mark.parametrize(
     ("name", "axis", "cuts"),
     [("prod", 1, (6,)), ("prod", 1, (3, 3)), ("prod", 1, (1,) * 6), ("prod", 2, (1,)), ("cumprod", 1, (6,)),

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from turns import in_blocks
 
 from dreamstream import cli
 
@@ -74,7 +75,7 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@in_blocks("page", PAGES, 62)
 def test_links(page):
     text = BLOCK.sub("", page.read_text(encoding="utf-8"))
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -86,7 +87,7 @@ def test_links(page):
         assert not anchor or anchor in anchors(found), f"{page}: {target}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@in_blocks("page", PAGES, 62)
 def test_lines_are_readable(page):
     code = False
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from edges import Edge
+from turns import in_blocks
 
 from dreamstream.errors import DTypeError, ModeError, NotStreamableError
 from dreamstream.source_line import user_line
@@ -93,9 +94,10 @@ NUMBER_USES = {
 TOKENS = (length(), length() // 2, BatchSize(Edge()), BatchSize(Edge()) * length())
 
 
-@pytest.mark.parametrize(
+@in_blocks(
     ("use", "token"),
     [(u, t) for u in NUMBER_USES for t in TOKENS if type(t) is not BatchSize or u not in ("lt", "gt", "max")],
+    60,
 )
 def test_refuses_to_be_a_number(use, token):
     with pytest.raises(ModeError, match=r"can't be .* at test_rules_length.py:\d+ in "):
@@ -231,7 +233,7 @@ def test_user_line():
 
 
 @pytest.mark.parametrize("start", [None, 0, 3, np.int64(2)])
-@pytest.mark.parametrize("stop", [None, -1, -4, np.int32(-2), length(), length() // 2 + 1])
+@in_blocks("stop", [None, -1, -4, np.int32(-2), length(), length() // 2 + 1], 6)
 @pytest.mark.parametrize("step", [None, 1, 3, np.uint8(2)])
 def test_stream_slices(start, stop, step):
     got = stream_slice(slice(start, stop, step))

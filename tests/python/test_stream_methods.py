@@ -11,6 +11,7 @@ import pytest
 import stream_methods
 from random_graphs.idioms import of
 from stream_methods import OVER_L
+from turns import in_blocks
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
@@ -85,7 +86,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("name", [*ONE, *NAMES])
+@in_blocks("name", [*ONE, *NAMES], 34)
 @pytest.mark.parametrize("lengths", [LENGTHS, (0, 7, 2)])
 def test_frames_keep_their_rows(name, lengths):
     """Same ids, flags, lengths; each row's frames are those of the plain tensor."""

@@ -124,7 +124,7 @@ def test_what_makes_a_value_of_streams_goes_through_the_door(name, made, rng):
 
 
 @pytest.mark.parametrize("kind", ["float32", "int64"])
-@pytest.mark.parametrize("number", range(len(BRACKETS)))
+@in_blocks("number", range(len(BRACKETS)), 23)
 def test_brackets_and_functions(number, kind):
     for seed in SEEDS:
         run([BRACKETS[number]], seed, kind)

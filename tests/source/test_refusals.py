@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from turns import in_blocks
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
@@ -187,7 +188,7 @@ def test_every_refusal_has_a_row():
     assert [r.what for r in said if [r.what, r.reason, r.remedy + WAITS * r.waits] not in ROWS] == []
 
 
-@pytest.mark.parametrize("what, reason, remedy", ROWS, ids=lambda text: text[:30])
+@in_blocks(("what", "reason", "remedy"), ROWS, 20)
 def test_what_is_raised(what, reason, remedy):
     samples: dict[str, Any] = {**SAMPLES, **IN_TRAINING}
     begin = next(begin for begin in samples if what.startswith(begin))
@@ -358,9 +359,7 @@ REMEDIES: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "begin, i", [(b, i) for b, found in REMEDIES.items() for i in range(len(found))], ids=lambda x: str(x)[:30]
-)
+@in_blocks(("begin", "i"), [(b, i) for b, found in REMEDIES.items() for i in range(len(found))], 15)
 def test_what_works_leads_through(begin, i):
     """Chunks of a model in which a remedy stands are compared with the whole when it is compiled."""
     remedy = REMEDIES[begin][i]

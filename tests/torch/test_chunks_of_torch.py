@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from turns import in_blocks
 
 import dreamstream as ds
 from dreamstream.errors import DTypeError, ShapeError
@@ -326,7 +327,7 @@ def written_into(y, z):
     return y
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@in_blocks("dtype", [torch.float16, torch.bfloat16, torch.float64], 6)
 @pytest.mark.parametrize("function", NARROW.values(), ids=NARROW)
 def test_numbers_take_the_type_of_frames_in_a_forward(function, dtype):
     class Narrow(nn.Module):

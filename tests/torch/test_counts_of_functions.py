@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from edge_functions import FUNCTIONS
 from torch import nn
-from turns import by_turns
+from turns import by_turns, in_blocks
 
 import dreamstream as ds
 from dreamstream.stream.tree import leaves
@@ -171,9 +171,7 @@ NAMES = [*FUNCTIONS, *(f"other {name}" for name in OTHERS)]
 WAYS = by_turns(NAMES, [engine, patched], lambda name, way: way is patched or name not in ONLY_PATCHED)
 
 
-@pytest.mark.parametrize(
-    ("name", "step"), [p for p in WAYS if p.values[1] is patched or p.values[0] not in ONLY_PATCHED]
-)
+@in_blocks(("name", "step"), [p for p in WAYS if p.values[1] is patched or p.values[0] not in ONLY_PATCHED], 20)
 def test_counts_are_torchs(name, step, monkeypatch):
     for constant in ("W", "HANN"):  # engines compute in float32
         monkeypatch.setattr(edge_functions, constant, getattr(edge_functions, constant).float())

@@ -15,7 +15,7 @@ from edge_functions import FUNCTIONS, UNLIKE_GRADIENTS, required, unlike
 from edge_values import STREAMS
 from torch import nn
 from torch_training import streams as stream_tensor
-from turns import by_turns
+from turns import by_turns, in_blocks
 
 import dreamstream as ds
 from dreamstream.stream import StreamMetadata
@@ -116,9 +116,7 @@ def compare(got, wanted, xs):
         assert not where.any(), (i, "gradients", xs[i][where][:4], found[i][where][:4], slope[where][:4])
 
 
-@pytest.mark.parametrize(
-    ("name", "ways"), by_turns(FUNCTIONS, ["whole pieces frames", "frames whole whole pieces"])
-)
+@in_blocks(("name", "ways"), by_turns(FUNCTIONS, ["whole pieces frames", "frames whole whole pieces"]), 14)
 def test_inside_a_forward(name, ways):
     """In one chunk, in pieces of which one is empty, and frame by frame, in batches of all of these."""
     wanted = offline(FUNCTIONS[name], name)
@@ -134,7 +132,7 @@ OVER_L = [
 ]
 
 
-@pytest.mark.parametrize("name", OVER_L)
+@in_blocks("name", OVER_L, 22)
 def test_outside_a_forward(name):
     """Rows of several lengths in one batch."""
     infinite = {"all inf", "all -inf", "infinite"}  # an extreme of such a row is equal to what stands for padding

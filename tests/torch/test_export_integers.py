@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from ds_laws import GENERATORS, made
+from turns import in_blocks
 
 from dreamstream import _core, dispatch
 from dreamstream.errors import DreamStreamError
@@ -18,7 +19,7 @@ def operators_of(name):
         yield dispatch.operator(name, case.attributes, signatures, case.weights), signatures
 
 
-@pytest.mark.parametrize("name", GENERATORS)
+@in_blocks("name", GENERATORS, 24)
 def test_counts_are_the_operators(name):
     rng = np.random.default_rng(0)
     for op, signatures in operators_of(name):

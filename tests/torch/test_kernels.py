@@ -10,6 +10,7 @@ from ds_laws.case import DEFINITIONS, Case, Input
 from ds_laws.drive import Row, schedule
 from ds_laws.operators.norms import CANCELS, far
 from torch_windows import Online, Plain, tensors
+from turns import in_blocks
 
 import dreamstream as ds
 from dreamstream import _core, dispatch
@@ -116,7 +117,7 @@ def test_nan_reaches_what_reads_it(name):
             raise AssertionError(f"case {seed}: {case}\n{error!r}") from error
 
 
-@pytest.mark.parametrize("name", sorted({*NAMES} - {"length", "require"}))  # these are numbers of the host
+@in_blocks("name", sorted({*NAMES} - {"length", "require"}), 24)  # these are numbers of the host
 def test_no_number_is_read_from_the_device(name):
     """On the device without values everything but values comes out, in chunks that differ."""
     for seed, case, op, rng in cases(name, "float32"):

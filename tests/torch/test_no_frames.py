@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from run_onnx import Runner
 from torch import nn
+from turns import in_blocks
 
 import dreamstream as ds
 
@@ -121,7 +122,7 @@ def patched(model):
 
 
 @pytest.mark.parametrize("front", [engine_of, patched])
-@pytest.mark.parametrize("name", [*FRAMES, *VECTORS])
+@in_blocks("name", [*FRAMES, *VECTORS], 10)
 def test_streams_have_what_torch_has(name, front):
     torch.manual_seed(0)
     model = Net({**FRAMES, **VECTORS}[name]).eval()

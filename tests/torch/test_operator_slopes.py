@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from ds_laws.case import Case, Input
 from ds_laws.slopes import Driven
+from turns import in_blocks
 
 from dreamstream import _core
 from dreamstream.operations import BINARY, RELATIONS, UNARY
@@ -78,7 +79,7 @@ def _clamp(x, min, max):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize(("row", "attributes"), of_one(), ids=lambda v: getattr(v, "name", None))
+@in_blocks(("row", "attributes"), of_one(), 25)
 def test_functions_of_one(row, attributes, dtype):
     function = _clamp if row.name == "clamp" else attrgetter(row.torch or row.name)(torch)
     x = np.array(EDGES, dtype)
@@ -152,7 +153,7 @@ FRAMES = {  # operator, attributes, torch's function of (frames, features)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("name", FRAMES)
+@in_blocks("name", FRAMES, 28)
 def test_frames_with_equal_numbers(name, dtype):
     attributes, function = FRAMES[name]
     operator = name.split(" ")[0]

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils import parametrizations, prune
+from turns import in_blocks
 from wrappers import Forwards
 
 import dreamstream as ds
@@ -163,7 +164,7 @@ def patched(model, **options):
         return ds.patch_module(model, unstreamable="buffer", **options)
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@in_blocks("name", MAKERS, 25)
 def test_unpatching_leaves_no_trace(name):
     model = MAKERS[name]()
     before = seen(model)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from nets import net
+from turns import in_blocks
 
 import dreamstream as ds
 
@@ -59,7 +60,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@in_blocks("spelling", SPELLINGS, 6)
 @pytest.mark.parametrize("exponent", EXACT)
 def test_bits_are_those_of_torch(exponent, spelling, dtype):
     x, write = values(dtype), SPELLINGS[spelling](exponent)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from shared_cases import CASES, EXPORTS, FRONT_ENDS, baseline, schedule, theirs
 from shared_cases.checks import require_offline
-from turns import by_turns
+from turns import by_turns, in_blocks
 
 import dreamstream as ds
 from dreamstream.stream.tree import leaves
@@ -67,7 +67,7 @@ def said(front_end, case, run=None):
     return run
 
 
-@pytest.mark.parametrize("name", CASES)
+@in_blocks("name", CASES, 30)
 def test_offline_is_untouched(name):
     """A patched module offline is the module, to the bit; twice is once; unpatched it is as it was."""
     case = CASES[name]

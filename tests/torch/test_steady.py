@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch_training import assert_close, assert_same_gradients, calls, gathered, offline
+from turns import in_blocks
 
 import dreamstream as ds
 from dreamstream.torch.run import calls as run_calls, steady as made_again
@@ -79,7 +80,7 @@ def chunked(module, xs, begins, n):
     return gathered([module(chunk) for chunk in calls(xs, sizes)])
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
+@in_blocks("n", [1, 2, 3, 5], 4)
 @pytest.mark.parametrize("begins", [(11,), (11, 11), (11, 14)], ids=["one", "level", "apart"])
 def test_streams_in_calls_of_one_size(model, begins, n, repeated):
     xs = {str(i): torch.randn(4, 70 + 3 * i, dtype=torch.float64) for i in range(len(begins))}

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from turns import in_blocks
 
 import dreamstream as ds
 from dreamstream.errors import DTypeError, ShapeError, StreamIdError, StreamIndexError, StreamMismatchError
@@ -184,7 +185,7 @@ LAYOUTS = [
 ]
 
 
-@pytest.mark.parametrize("dims", LAYOUTS, ids=str)
+@in_blocks("dims", LAYOUTS, 13)
 @pytest.mark.parametrize("lengths", [(3, 1, 0), (2, 2, 2), (0, 0, 0), ()], ids=str)
 def test_between_frames_and_padding(dims, lengths):
     if "L" not in dims and "B_L" not in dims:

@@ -14,6 +14,7 @@ import pytest
 import stream_methods
 import torch
 from torch_batches import IDS, LENGTHS, close, make, rows, silent
+from turns import in_blocks
 
 import dreamstream as ds
 from dreamstream.errors import ModeError, StreamFallbackWarning, StreamIdError, StreamMismatchError, StreamWarning
@@ -80,7 +81,7 @@ KEEP = {
 }
 
 
-@pytest.mark.parametrize("name", KEEP)
+@in_blocks("name", KEEP, 26)
 def test_streams_are_kept(name):
     x, fn = make(), KEEP[name]
     got = leaves(silent(fn, x))
@@ -92,7 +93,7 @@ def test_streams_are_kept(name):
             assert close(own, wanted[k]), name
 
 
-@pytest.mark.parametrize("name", KEEP)
+@in_blocks("name", KEEP, 26)
 def test_gradients_see_no_padding(name):
     """NaN behind the frames reaches neither the weights nor the frames."""
     fn, x = KEEP[name], make(1)
@@ -141,7 +142,7 @@ OVER_L = {
 }
 
 
-@pytest.mark.parametrize("name", OVER_L)
+@in_blocks("name", OVER_L, 31)
 @pytest.mark.parametrize("values", ["random", "equal", "infinite"])
 def test_reductions_over_frames(name, values):
     """Values, and gradients, which equals share; what stands behind the frames is none of them."""

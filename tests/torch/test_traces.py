@@ -459,11 +459,18 @@ def warm():
     assert proto.INT != proto.GRAPH  # a message's class gets such a name when it is first read
 
 
-def differences(*models):
-    """Return what is another around models when everything has been done to them, step by step to all of them."""
+def differences(*models, cases=()):
+    """Return what is another around models when everything has been done to them, step by step to all of them.
+
+    The process is looked at for all at once, which takes seconds. Pairs of cases and models come first.
+    """
     with torch.random.fork_rng():
-        process, held, out = Process(), [Model(model) for model in models], []
-        for when in zip(*map(everything, models)):
+        process, out = Process(), []
+        held = [Model(model) for model in (*models, *(model for _, model in cases))]
+        with torch.no_grad():
+            for case, model in cases:
+                gone_through(case, model)
+        for when in zip(*map(everything, models)) if models else [("over",)]:
             found = process.differences()
             if when[0] == "patched":
                 found = [d for d in found if d.rpartition(": ")[2] not in OF_HANDLE]
@@ -485,41 +492,36 @@ def padded_within():
     return type("Padding", (torch.nn.Module,), {"forward": padded})()
 
 
+#: The table that all front ends are held against, in so many parts.
+OFTEN = 80
+BATCHES = [list(SHARED)[k::OFTEN] for k in range(OFTEN)]
+
+
+def made_of(names):
+    """Cases of the table, torch's modules and this package's own."""
+    return [
+        (SHARED[name], make(SHARED[name])) for name in names for make in (theirs, *[twin] * SHARED[name].native)
+    ]
+
+
 def test_nothing_around_models_changes(warm):
     """Functions, classes, all objects' attributes, Python's modules, and what is set for the process."""
     models = [make().eval() for make in (Mixed, Padded, Masked, Refused, Looping, Leaving, padded_within)]
     codes = [type(model).forward.__code__ for model in models]
-    assert differences(*models) == []
+    assert differences(*models, cases=made_of(BATCHES[0])) == []
     assert [type(model).forward.__code__ for model in models] == codes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", BATCHES[1:], ids=lambda n: n[0])
+def test_nothing_around_cases_changes(names, warm):
+    assert differences(cases=made_of(names)) == []
 
 
 def test_functions_that_make_masks_stay_what_they_are(warm):
     code = stairs.__code__
     list(everything(Masked().eval()))
     assert stairs.__code__ is code and not hasattr(stairs, "__signature__")
-
-
-#: The table in so many parts, a process looked at before and after each: the first of them in the default tier.
-OFTEN = 80
-BATCHES = [list(SHARED)[k::OFTEN] for k in range(OFTEN)]
-
-
-@pytest.mark.parametrize(
-    "names",
-    [pytest.param(n, marks=[pytest.mark.slow] * bool(k)) for k, n in enumerate(BATCHES)],
-    ids=lambda n: n[0],
-)
-def test_nothing_around_cases_changes(names, warm):
-    """Of the table that all front ends are held against, torch's modules and this package's own."""
-    cases = [SHARED[name] for name in names]
-    models = [(case, make(case)) for case in cases for make in (theirs, *[twin] * case.native)]
-    with torch.random.fork_rng(), torch.no_grad():
-        process, held = Process(), [Model(model) for _, model in models]
-        for case, model in models:
-            gone_through(case, model)
-        found = process.differences()
-        assert [d for h in held for d in h.differences()] == []
-    assert found == []
 
 
 def gone_through(case, model):

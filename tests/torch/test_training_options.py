@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch_training import VARIANTS, assert_close, assert_same_gradients
+from turns import in_blocks
 
 import dreamstream as ds
 from dreamstream.errors import ModeError, NotStreamableError, StreamWarning
@@ -161,7 +162,7 @@ SHARED = "each chunk of a file would get others"
 
 
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("name", DRAWS)
+@in_blocks("name", DRAWS, 15)
 def test_what_frames_share_is_not_drawn_for_each_chunk(name, training):
     model = ds.patch_module(drawing(name)).train(training).online()
     with pytest.raises(NotStreamableError, match=rf"test_training_options\.py:\d+ .*{SHARED}"):

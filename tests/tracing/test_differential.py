@@ -9,6 +9,7 @@ import types
 
 import pytest
 from tracing_snippets import CALLS, FILES, MODULES
+from turns import in_blocks
 
 from dreamstream.tracing import Hooks, why_not
 
@@ -50,11 +51,7 @@ def places(error):
     return found
 
 
-def by_name(calls):
-    return pytest.mark.parametrize("function, several", calls, ids=[f.__qualname__ for f, _ in calls])
-
-
-@by_name(CALLS)
+@in_blocks(("function", "several"), CALLS, 27)
 def test_copies_give_the_same(function, several):
     copy = Hooks().of(function)
     assert copy is not function, why_not(function.__code__)
@@ -62,7 +59,7 @@ def test_copies_give_the_same(function, several):
         assert outcome(copy, args) == outcome(function, args)
 
 
-@by_name(CALLS)
+@in_blocks(("function", "several"), CALLS, 27)
 def test_copies_run_the_same_lines(function, several):
     for args in several:
         lines = {ORIGINAL: set(), COPY: set()}
@@ -71,7 +68,7 @@ def test_copies_run_the_same_lines(function, several):
         assert lines[COPY] == lines[ORIGINAL]
 
 
-@by_name(CALLS)
+@in_blocks(("function", "several"), CALLS, 27)
 def test_copies_look_like_their_functions(function, several):
     copy = Hooks().of(function)
     for name in (

@@ -4,6 +4,7 @@ import ast
 import textwrap
 
 import pytest
+from turns import in_blocks
 
 from dreamstream.tracing.block import always_raises
 from dreamstream.tracing.transform import transform
@@ -57,12 +58,12 @@ NO_EFFECTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("statement", EFFECTS)
+@in_blocks("statement", EFFECTS, 39)
 def test_effects(statement):
     assert if_with(statement).effects, statement
 
 
-@pytest.mark.parametrize("statement", NO_EFFECTS)
+@in_blocks("statement", NO_EFFECTS, 33)
 def test_no_effects(statement):
     assert not if_with(statement).effects, statement
 
@@ -85,7 +86,7 @@ ESCAPES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("statement", ESCAPES)
+@in_blocks("statement", ESCAPES, 30)
 def test_escapes(statement):
     assert [what for what, _ in if_with(statement).escapes] == [ESCAPES[statement]]
 
@@ -114,7 +115,7 @@ NAMES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("statement", NAMES)
+@in_blocks("statement", NAMES, 30)
 def test_names(statement):
     assert set(if_with(statement).names) == set(NAMES[statement])
 

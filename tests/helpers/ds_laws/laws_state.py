@@ -83,11 +83,11 @@ def failed_call(case: Case, rng: Rng) -> None:
 
 def _failures(d: Any, call: Call, data: Data) -> Iterator[tuple[str, Callable[[], None]]]:
     if d.mode == "eager":
+        saved = d.states()
         for k in range(1000):
             done = []
 
             def cut_off(k: int = k, done: list[bool] = done) -> None:
-                saved = d.states()
                 try:
                     with interrupted_at(k):
                         d.call(call, data)
@@ -274,8 +274,8 @@ def reset(case: Case, rng: Rng) -> None:
     calls = schedule(case, rng, data)
     for mode in case.modes:
         wanted = run(driver(mode, case, rng), calls, data)
+        d = driver(mode, case, rng)
         for how in ("all", "one by one", "restart"):
-            d = driver(mode, case, rng)
             run(d, calls[: int(rng.integers(1, len(calls) + 1))], data)
             live = d.ids()
             if how == "all":

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-encodec = pytest.importorskip("transformers.models.encodec.modeling_encodec")
+transformers = pytest.importorskip("transformers")
 
 from architectures import check
-from transformers import EncodecConfig
 
 import dreamstream as ds
 from dreamstream.errors import NotStreamableError
@@ -16,7 +15,8 @@ from dreamstream.errors import NotStreamableError
 def model(**options):
     torch.manual_seed(0)
     sizes = {"num_filters": 4, "hidden_size": 16, "upsampling_ratios": [4, 2, 3], "codebook_size": 8}
-    return encodec.EncodecModel(EncodecConfig(**{"norm_type": "weight_norm", **sizes, **options}))
+    config = transformers.EncodecConfig(**{"norm_type": "weight_norm", **sizes, **options})
+    return transformers.EncodecModel(config)
 
 
 # Reflection at the start needs the frames that it mirrors, in each layer: hence the causal model's delay.
@@ -50,6 +50,7 @@ def test_normalisation_over_the_recording_is_refused():
 
 def test_as_it_is_written_streams_of_a_length_are_exact():
     """It asks whether a stream is long enough to be mirrored, and pads and crops one that is not."""
+    from transformers.models.encodec import modeling_encodec as encodec
 
     class Unregistered(encodec.EncodecConv1d):
         pass
@@ -59,7 +60,8 @@ def test_as_it_is_written_streams_of_a_length_are_exact():
         return module.forward(x)
 
     torch.manual_seed(0)
-    layer = Unregistered(EncodecConfig(norm_type="weight_norm"), 1, 2, 7).eval()
+    config = transformers.EncodecConfig(norm_type="weight_norm")
+    layer = Unregistered(config, 1, 2, 7).eval()
     engine, x = ds.compile(layer, ("B", 1, "L")), torch.randn(1, 1, 20)
     y = [engine.step({"a": x[0, :, :3].numpy()}, sos="a"), engine.step({"a": x[0, :, 3:].numpy()}, eos="a")]
     with torch.no_grad():
@@ -69,4 +71,4 @@ def test_as_it_is_written_streams_of_a_length_are_exact():
         with torch.no_grad():
             np.testing.assert_allclose(short, layer(x[..., :n])[0], atol=1e-6)
     with pytest.raises(NotStreamableError, match=r"mode 'reflect' by .* in _pad1d"):
-        ds.compile(Unregistered(EncodecConfig(norm_type="weight_norm"), 1, 2, 7, stride=2), ("B", 1, "L"))
+        ds.compile(Unregistered(config, 1, 2, 7, stride=2), ("B", 1, "L"))

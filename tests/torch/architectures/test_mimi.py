@@ -3,32 +3,37 @@
 import pytest
 import torch
 
-mimi = pytest.importorskip("transformers.models.mimi.modeling_mimi")
+transformers = pytest.importorskip("transformers")
 
 from architectures import check
-from transformers import MimiConfig
+
+
+@pytest.fixture
+def mimi():
+    """Its layers: imported by who tests them, for all processes look at this file."""
+    return pytest.importorskip("transformers.models.mimi.modeling_mimi")
 
 
 def config(**options):
     torch.manual_seed(0)
-    return MimiConfig(num_filters=4, hidden_size=16, upsampling_ratios=[4, 3], **options)
+    return transformers.MimiConfig(num_filters=4, hidden_size=16, upsampling_ratios=[4, 3], **options)
 
 
 @pytest.mark.parametrize("options, delay", [({}, 11), ({"use_causal_conv": False}, 37)])
-def test_encoder(options, delay):
+def test_encoder(mimi, options, delay):
     assert check(mimi.MimiEncoder(config(**options)), ("B", 1, "L"), (200, 64, 8, 1), 40) == [delay]
 
 
-def test_encoder_that_reflects():
+def test_encoder_that_reflects(mimi):
     encoder = mimi.MimiEncoder(config(pad_mode="reflect"))
     assert check(encoder, ("B", 1, "L"), (200, 64, 8, 1), 40) == [35]
 
 
-def test_decoder():
+def test_decoder(mimi):
     assert check(mimi.MimiDecoder(config()), ("B", 16, "L"), (30, 11, 1), 9) == [0]
 
 
-def test_down_and_up():
+def test_down_and_up(mimi):
     class Halves(torch.nn.Module):
         def __init__(self):
             super().__init__()

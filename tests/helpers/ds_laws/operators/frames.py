@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -224,12 +225,17 @@ def _cut(rng: Rng, dtype: str) -> Case:
     )
 
 
+@lru_cache(None)
+def _together(ratio: Fraction, some: range, others: range, skew: int) -> list[tuple[int, int]]:
+    """The lengths of two inputs, the first of another rate, that are within the skew."""
+    return [(i, j) for i in some for j in others if together((ratio, Fraction(1)), (i, j), skew)]
+
+
 def _lengths(ratio: Fraction, skew: int) -> Callable[[Rng, int], list[int]]:
     """Return what draws lengths of two inputs, one of another rate, that end together."""
 
     def lengths(rng: Rng, n: int) -> list[int]:
-        some = [(i, j) for i in range(3 * n + 4) for j in range(max(0, n - 2), n + 3)]
-        found = [pair for pair in some if together((ratio, Fraction(1)), pair, skew)]
+        found = _together(ratio, range(3 * n + 4), range(max(0, n - 2), n + 3), skew)
         return list(pick(rng, *found)) if found else [0, 0]
 
     return lengths
@@ -241,7 +247,7 @@ def _pad_to(rng: Rng, dtype: str) -> Case:
     kind = any_type(rng, dtype)
     pads_ = {**pads(rng, kind), "mode": str(pick(rng, "constant", "replicate"))}
     inputs = [Input(shape(rng, 1, 1), kind, ratio), Input(shape(rng, 1, 1), kind)]
-    all_ = [(i, j) for i in range(90) for j in range(40) if together((ratio, Fraction(1)), (i, j), skew)]
+    all_ = _together(ratio, range(90), range(40), skew)
     longest = max([0, *(length_of(length, j) - i + pads_["right"] for i, j in all_)])
     if longest > 8:  # what is kept for so many would outlast the streams that are tried
         pads_["mode"], longest = "constant", 0
@@ -452,8 +458,7 @@ def _require(rng: Rng, dtype: str) -> Case:
         "against": str(pick(rng, "length", "number")),
         "relation": str(pick(rng, *RELATIONS)),
     }
-    ones = (Fraction(1), Fraction(1))
-    some = [(i, j) for i in range(12) for j in range(12) if together(ones, (i, j), skew)]
+    some = _together(Fraction(1), range(12), range(12), skew)
     right = [n for n in some if required(a, *n)]
     wrong = [n for n in some if not required(a, *n)]
     return make(
