@@ -32,8 +32,10 @@ from serving import (
     samples,
     service,
     streamed,
+    until,
 )
 from websockets.asyncio.client import connect as open_socket
+from websockets.asyncio.server import serve as serve_sockets
 from websockets.exceptions import InvalidStatus
 
 from dreamstream import nn
@@ -41,6 +43,7 @@ from dreamstream.cli import main
 from dreamstream.cli.serve import _tell_cost
 from dreamstream.client import ServerError, connect
 from dreamstream.client.protocol import PATH, SUBPROTOCOL, message, packed
+from dreamstream.errors import DTypeError
 from dreamstream.serve import FolderStore, Limits
 from dreamstream.serve.hosts import Here
 from dreamstream.serve.runner import cost_of
@@ -69,6 +72,49 @@ async def test_samples_of_16_bits():
     async with running() as url:
         x = (samples(3000) * 8000).astype(np.int16)
         equal(await streamed(url, x, format="i16"), offline(x.astype(np.float32) / 32768))
+
+
+async def test_a_client_takes_what_an_engine_takes():
+    x = (samples(300) * 8000).astype(np.int16)
+    async with running() as url:
+        for given in (x, (x / np.float32(32768)).astype(float), list(x / 32768)):
+            equal(await streamed(url + "/", given), offline(x))
+        wrong = {"i16": (x / 32768, x.astype(int) * 9), "f32": (x.astype(int), x * 1j)}
+        for form, kind in (("i16", "int16"), ("f32", "float32")):
+            async with connect(url, format=form) as stream:
+                for given in wrong[form]:
+                    with pytest.raises(DTypeError, match=f"expected {kind}, got "):
+                        await stream.send(given)
+
+
+async def test_a_client_waits_for_nothing_that_does_not_come():
+    """What is no server of ours, an entry that is cancelled, a stream that was left."""
+
+    async def answer(socket):
+        await socket.send(json.dumps({"type": "started"}))
+        await socket.wait_closed()
+
+    for wrong in ("http://127.0.0.1", "127.0.0.1:8765", []):
+        with pytest.raises(ValueError, match="expected addresses like"):
+            connect(wrong)
+    tasks = asyncio.all_tasks()
+    async with running() as url, serve_sockets(answer, "127.0.0.1", 0, subprotocols=[SUBPROTOCOL]) as other:
+        port = other.sockets[0].getsockname()[1]
+        for address, options, error in (
+            (url + PATH, {}, "has no streams at /v1/stream"),
+            (url, {"token": {1}}, "not JSON serializable"),
+            (f"ws://127.0.0.1:{port}", {}, "names"),
+        ):
+            with pytest.raises(Exception, match=error):
+                await asyncio.wait_for(connect(address, **options).__aenter__(), 5)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(connect("ws://127.0.0.1:1").__aenter__(), 0.1)
+        async with connect(url) as stream:
+            pass
+        for late in (stream.send(samples(9)), stream.__anext__(), stream.__aenter__()):
+            with pytest.raises(ConnectionError, match="left before its end"):
+                await asyncio.wait_for(late, 5)
+    await until(lambda: asyncio.all_tasks() == tasks)
 
 
 async def test_streams_that_are_stepped_in_a_thread():
