@@ -69,8 +69,6 @@ def open_output(path: str, files: Sequence[AudioFile], integers: bool) -> Output
                 "second; give a .npz, .npy or .csv file"
             )
         return _Wav(path, int(info.rate), max(sizes, default=1), integers)
-    if integers:
-        raise FormatError(f"--int16 goes with a .wav file, got {path}")
     return {".npy": _Npy, ".npz": _Npz, ".csv": _Csv}[kind](path)
 
 

@@ -214,6 +214,8 @@ def run(args: argparse.Namespace) -> int:
     """Stream audio files through a model."""
     if folder.is_asked(args):
         return folder.run(args, _load(args))
+    if args.int16 and not (args.output or "").endswith(".wav"):
+        raise FormatError(f"--int16 goes with a .wav file, got {args.output or 'no -o'}")
     if args.plot:
         require_matplotlib(args.plot)  # this and paths before all the work
     for path in filter(None, (args.output, args.plot)):

@@ -232,6 +232,7 @@ async def test_an_encrypted_connection_is_ended_by_the_server(typed):
         ("--auth check:NUMBER", "NUMBER is no function"),
         ("--auth check", "has no attribute ''"),
         ("--auth nowhere:may", "No module named 'nowhere'"),
+        ("--workers 2", "--workers goes with --ray"),
     ],
 )
 def test_what_is_no_certificate_and_no_check(typed, capsys, options, said):
