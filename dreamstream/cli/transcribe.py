@@ -17,7 +17,7 @@ import dreamstream as ds
 
 from .. import models
 from .._core import shown
-from ..data.progress import Progress
+from ..data.progress import Progress, is_terminal
 from ..data.values import in_frames
 from ..decode import log_probabilities
 from ..decode.hypotheses import Word, as_dict
@@ -114,7 +114,7 @@ def listen(args: argparse.Namespace) -> int:
     decoder = decoder_of(args, args.model, model)
     engine = _compiled(model, args.threads)
     rate = int(engine.rate)
-    n, dim = max(1, rate * args.chunk_ms // 1000), sys.stdout.isatty() and not args.json
+    n, dim = max(1, rate * args.chunk_ms // 1000), is_terminal(sys.stdout) and not args.json
     said, found = 0.0, None
     with ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
         chunks = _raw(n) if args.source == "-" else stack.enter_context(_microphone(args.source, rate, n))
