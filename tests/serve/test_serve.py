@@ -359,6 +359,12 @@ async def test_later_messages_that_are_wrong(what):
             await again.end(100, x)
 
 
+async def test_rates_by_their_value():
+    for rate in (RATE, float(RATE), str(RATE)):
+        async with by_hand() as (_, client):
+            assert (await client.start(rate=rate))["rate"] == str(RATE)
+
+
 async def test_messages_of_no_frames():
     async with by_hand() as (url, client):
         x = samples(100)
@@ -438,6 +444,13 @@ async def test_recordings_that_are_sent_whole():
         ):
             assert (await posted(url, path, content))[0] == code
         assert (await posted(url, "/v1/files", b"", "abc"))[0] == 400
+
+
+async def test_a_recording_at_which_the_server_fails_has_an_answer(monkeypatch, logged):
+    async with running() as url:
+        monkeypatch.setattr("dreamstream.serve.server.answer", lambda *_: 1 // 0)
+        assert await posted(url, "/v1/files", recorded(np.zeros(9, np.int16))) == (500, b"the server has failed\n")
+    assert "a recording for net" in "\n".join(logged)
 
 
 def test_a_step_that_fails_ends_its_streams_alone(logged):
