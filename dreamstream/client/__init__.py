@@ -183,7 +183,7 @@ class Stream:
         """Stream over one connection after the other, until all is done."""
         try:
             from websockets.asyncio.client import connect as open_socket
-            from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+            from websockets.exceptions import ConnectionClosed, InvalidHandshake
             from websockets.typing import Subprotocol
         except ImportError:
             raise ImportError("a client needs the package websockets: pip install 'dreamstream[serve]'") from None
@@ -204,8 +204,6 @@ class Stream:
                     error = ServerError(said.reason, said.code)
             except (OSError, InvalidHandshake, TimeoutError, ServerError) as broken:
                 error = broken
-                if isinstance(broken, InvalidStatus) and broken.response.status_code < 500 and not self.told:
-                    raise ConnectionError(f"{self._urls[0]} has no streams at {PATH}: {broken}") from broken
             if isinstance(error, ServerError):
                 retired += 1
                 if error.code != _RETIRED or retired == len(self._urls):  # else another may have this version
@@ -358,7 +356,7 @@ def connect(
     if format not in FORMATS:
         raise ValueError(f'format is "f32" or "i16", got {format!r}')
     first = {"format": format} | ({"model": model} if model else {}) | ({"token": token} if token else {})
-    urls = [each.rstrip("/") for each in ([url] if isinstance(url, str) else url)]
+    urls = [each.rstrip("/").removesuffix(PATH) for each in ([url] if isinstance(url, str) else url)]
     if not urls or not all(each.startswith(("ws://", "wss://")) for each in urls):
         raise ValueError(f'expected addresses like "ws://127.0.0.1:8765", got {url!r}')
     return Stream(urls, first, patience)

@@ -32,8 +32,7 @@ def read_manifest(path: Any, columns: Sequence[str]) -> Iterator[tuple[str, str,
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: a manifest is UTF-8: {error}") from None
     if not rows:
-        more = "" if lines else "; its first line names the columns"
-        raise FormatError(f"{path}: there are no recordings in this manifest{more}")
+        raise FormatError(f"{path}: there are no recordings in this manifest (a table's first line names columns)")
     if what != "target" and not any(what in row for _, row in rows):
         raise FormatError(f"{path}: there is no column {what!r} of targets, which columns=(paths, targets) names")
     for number, row in rows:

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, TextIO
-
-
-def is_terminal(stream: TextIO | None) -> bool:
-    """Return whether somebody may look at a stream; a process whose stderr is closed has None for it."""
-    return stream is not None and stream.isatty()
+from typing import Any
 
 
 class Progress:
@@ -26,7 +21,7 @@ class Progress:
     def __init__(self, total: float, quiet: bool, unit: str = "s") -> None:
         self.total, self.done, self.shown, self.unit = total, 0.0, 0.0, unit
         self.bar: Any = None
-        self.active = not quiet and is_terminal(sys.stderr)
+        self.active = not quiet and sys.stderr is not None and sys.stderr.isatty()
         if self.active and total:
             try:
                 from tqdm import tqdm

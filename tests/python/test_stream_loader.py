@@ -185,6 +185,13 @@ def test_manifests_that_are_refused(folder, name, text, said):
         StreamLoader(folder / name, 10)
 
 
+def test_a_call_of_no_frames():
+    calls = queue.Queue()
+    calls.put(("anna", b"12"))
+    with pytest.raises(ds.ShapeError, match="axis is -1, but an array has 0 dimensions"):
+        list(StreamLoader(calls, 5))
+
+
 def test_columns_of_other_names(folder):
     (folder / "a.jsonl").write_text('{"audio_filepath": "1.wav", "text": "one"}\n')
     ((_, targets),) = StreamLoader(folder / "a.jsonl", 100, columns=("audio_filepath", "text"))

@@ -77,8 +77,8 @@ async def test_samples_of_16_bits():
 async def test_a_client_takes_what_an_engine_takes():
     x = (samples(300) * 8000).astype(np.int16)
     async with running() as url:
-        for given in (x, (x / np.float32(32768)).astype(float), list(x / 32768)):
-            equal(await streamed(url + "/", given), offline(x))
+        for path, given in (("", x), ("/", (x / np.float32(32768)).astype(float)), (PATH, list(x / 32768))):
+            equal(await streamed(url + path, given), offline(x))
         wrong = {"i16": (x / 32768, x.astype(int) * 9), "f32": (x.astype(int), x * 1j)}
         for form, kind in (("i16", "int16"), ("f32", "float32")):
             async with connect(url, format=form) as stream:
@@ -101,7 +101,7 @@ async def test_a_client_waits_for_nothing_that_does_not_come():
     async with running() as url, serve_sockets(answer, "127.0.0.1", 0, subprotocols=[SUBPROTOCOL]) as other:
         port = other.sockets[0].getsockname()[1]
         for address, options, error in (
-            (url + PATH, {}, "has no streams at /v1/stream"),
+            (url + "/other", {"patience": 0.1}, "is not there: .*HTTP 404"),
             (url, {"token": {1}}, "not JSON serializable"),
             (f"ws://127.0.0.1:{port}", {}, "names"),
         ):
