@@ -596,8 +596,3 @@ def test_refusals(lib):
     for wrong in (1, 1.5):
         with pytest.raises(ValueError, match="decay"):
             Average(model_of(lib), wrong)
-    for wrong in ({"every": 3}, {"every": 0, "path": "x.ckpt"}):
-        with pytest.raises(ValueError, match="is a number of steps, 1 or more, and goes with path="):
-            trainer_of(lib).fit(inputs, targets, **wrong)
-    with pytest.raises(FileNotFoundError, match="no folder for the checkpoint"):  # not behind the first epoch
-        trainer_of(lib).fit(inputs, targets, path="nowhere/x.ckpt")
