@@ -97,12 +97,13 @@ def joined(records: Mapping[str, Sequence[Record]]) -> dict[str, Record]:
     """Return each stream's last record with the snapshots of those that it continues, where these are there."""
     found = {}
     for stream_id, its in records.items():
-        last, snapshot, after = None, b"", None
+        last, snapshots, after = None, list[bytes](), None
         for record in sorted(its, key=lambda record: record.number, reverse=True):
             if last is None or record.number == after:
-                last, snapshot, after = last or record, record.snapshot + snapshot, record.after
+                last, after = last or record, record.after
+                snapshots.append(record.snapshot)
         if last is not None and after is None:
-            found[stream_id] = replace(last, snapshot=snapshot, after=None)
+            found[stream_id] = replace(last, snapshot=b"".join(reversed(snapshots)), after=None)
     return found
 
 
