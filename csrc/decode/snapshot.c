@@ -359,7 +359,9 @@ static ds_status read_state(const ds_ctc *ctc, const ds_allocator *allocator, ds
     cursor c = {.in = bytes, .n = n_bytes};
     uint32_t version = 0, counts[4];
     uint64_t fingerprint, sum;
-    TRUSTED(n_bytes >= sizeof magic + sizeof sum && memcmp(bytes, magic, sizeof magic) == 0);
+    DS_CHECK(
+        n_bytes >= sizeof magic + sizeof sum && memcmp(bytes, magic, sizeof magic) == 0, DS_FORMAT,
+        "decoder snapshot: expected one, which begins with DSDECODE, got %zu other bytes", n_bytes);
     c.at = sizeof magic;
     FIELD(&c, version);
     DS_CHECK(version == VERSION, DS_FORMAT,

@@ -93,7 +93,7 @@ def each(**words: str) -> Callable[[Callable[[str], Any]], dict[str, Any]]:
     def make(method_of: Callable[[str], Any]) -> dict[str, Any]:
         methods = {name: method_of(name) for name in words}
         for name, method in methods.items():
-            method.__doc__ = method.__doc__.replace("{}", words[name])
+            method.__doc__ = (method.__doc__ or "").replace("{}", words[name])
         return methods
 
     return make

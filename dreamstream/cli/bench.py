@@ -126,7 +126,7 @@ def _torch(module: Any, chunks: Sequence[Array], n: int, threads: int) -> Step:
 
 
 def _onnxruntime(
-    module: Any, model: Any, spec: Any, chunks: Sequence[Array], n: int, threads: int
+    module: Any, model: Any, spec: Any, rates: Any, chunks: Sequence[Array], n: int, threads: int
 ) -> tuple[Step, int]:
     """The model as ONNX, of just this many rows and frames: `dreamstream.export.onnx`; and its number of nodes."""
     import onnxruntime
@@ -134,12 +134,11 @@ def _onnxruntime(
 
     from ..export import onnx
 
-    file, rate = io.BytesIO(), {p["name"]: Fraction(*p["rate"]) for p in module.manifest["inputs"]}
+    file = io.BytesIO()
     frames = chunks[0].shape[module.inputs[0].dims.index("L")]
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
-        own = rate if len(rate) > 1 else next(iter(rate.values()))
-        manifest = onnx(model, spec, file, rate=own, rows=n, frames=frames)
+        manifest = onnx(model, spec, file, rate=rates, rows=n, frames=frames)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = threads
     session = onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
@@ -183,7 +182,8 @@ def _rows(args: argparse.Namespace, notes: dict[str, str]) -> Iterator[dict[str,
         engine, model, spec = _load(args, stack)
         sizes = [(ms, _frames(engine, ms, args.rate)) for ms in args.chunk_ms]
         peers = _peers(args.beside, model)
-        module = ds.torch.functionalize(model, spec, _rates(engine)) if peers else None
+        rates = {info.name: info.rate for info in engine.inputs} if len(engine.inputs) > 1 else engine.rate
+        module = ds.torch.functionalize(model, spec, rates) if peers else None
         for n in args.streams:
             for chunk_ms, frames in sizes:
                 chunks = _chunks(engine, frames, n)
@@ -191,7 +191,7 @@ def _rows(args: argparse.Namespace, notes: dict[str, str]) -> Iterator[dict[str,
                 if "torch" in peers:
                     steps["torch"] = _torch(module, chunks, n, args.threads)
                 if "onnxruntime" in peers:
-                    steps["onnxruntime"], nodes = _onnxruntime(module, model, spec, chunks, n, args.threads)
+                    steps["onnxruntime"], nodes = _onnxruntime(module, model, spec, rates, chunks, n, args.threads)
                     notes["onnxruntime"] = (
                         f"runs the graph of dreamstream.export.onnx, {nodes} nodes {FOR_STREAMS}"
                     )
@@ -200,11 +200,6 @@ def _rows(args: argparse.Namespace, notes: dict[str, str]) -> Iterator[dict[str,
                     figures = (p50, p90, p99, p50 / chunk_ms, n * chunk_ms / p50 / args.threads)
                     yield dict(zip(COLUMNS, (n, chunk_ms, name, *(float(f"{x:.4g}") for x in figures))))
                 engine.reset()
-
-
-def _rates(engine: ds.Engine) -> Any:
-    rates = {info.name: info.rate for info in engine.inputs}
-    return rates if len(rates) > 1 else engine.rate
 
 
 def _peers(beside: Sequence[str] | None, model: Any) -> list[str]:

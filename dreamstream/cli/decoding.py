@@ -71,7 +71,7 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
     if isinstance(model, Commands):
         tokens, rate, beam = model.tokens, model.rate, 0  # greedily a word is final at once
     else:
-        tokens, rate, beam = _content(args.tokens), model.outputs[0].rate, 16
+        tokens, rate, beam = Path(args.tokens).read_bytes(), model.outputs[0].rate, 16
     options: dict[str, Any] = {"beam": beam} | (
         {} if args.decoder_options is None else _options(args.decoder_options)
     )
@@ -80,7 +80,8 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
             options[option] = getattr(args, option)
     for option in ("lexicon", "lm", "hotwords"):
         if getattr(args, option) is not None:
-            options[option] = (_model if option == "lm" else _content)(getattr(args, option))
+            path = getattr(args, option)
+            options[option] = _model(path) if option == "lm" else Path(path).read_bytes()
     try:
         blank = _blank(args.blank, tokens)
         decoder = CTCDecoder(tokens, blank=blank, endpoints=ENDPOINTS, rate=float(rate), **options)
@@ -105,7 +106,7 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
 def _options(path: str) -> dict[str, Any]:
     """Return the decoder's options that a file has, by the decoder's own names."""
     try:
-        given = json.loads(_content(path))
+        given = json.loads(Path(path).read_bytes())
         if not isinstance(given, dict):
             raise FormatError(f"expected an object, got {given!r:.60}")
         if (criterion := given.pop("criterionType", "CTC")) not in ("CTC", 1):
@@ -141,11 +142,6 @@ def _model(path: str) -> bytes | Path:
     with open(path, "rb") as file:
         begin = file.read(len(MAGIC))
         return Path(path) if begin == MAGIC else begin + file.read()
-
-
-def _content(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def captions(words: Sequence[Word], pause: float = 0.8, length: float = 6.0) -> Iterator[list[Word]]:

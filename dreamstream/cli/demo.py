@@ -244,7 +244,8 @@ def demo(args: argparse.Namespace) -> int:
         f"({n_weights:,} trained weights), which hears ten words; four people of Speech Commands (CC BY 4.0) "
         "say them:"
     )
-    lines = _Lines(callers, PACE, not args.quiet and not args.fast and sys.stdout.isatty())
+    live = not args.quiet and not args.fast and sys.stdout is not None and sys.stdout.isatty()
+    lines = _Lines(callers, PACE, live)
     latencies = _stream(engine, decoder, callers, rng, lines)
     frames, worst, wrong = _compare(model, engine, decoder, callers, args.quiet)
     if wrong:

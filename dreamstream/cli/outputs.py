@@ -8,8 +8,8 @@ import io
 import os
 import struct
 import zipfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -69,8 +69,6 @@ def open_output(path: str, files: Sequence[AudioFile], integers: bool) -> Output
                 "second; give a .npz, .npy or .csv file"
             )
         return _Wav(path, int(info.rate), max(sizes, default=1), integers)
-    if integers:
-        raise FormatError(f"--int16 goes with a .wav file, got {path}")
     return {".npy": _Npy, ".npz": _Npz, ".csv": _Csv}[kind](path)
 
 
@@ -121,9 +119,23 @@ class Output:
             with suppress(OSError):
                 os.unlink(self.path)
 
+    @contextmanager
+    def _or_as_before(self, end: bytes = b"") -> Iterator[None]:
+        """Where an error comes in between, leave what was whole, and this end of it; an OSError names the file."""
+        try:
+            yield
+        except BaseException as error:
+            with suppress(OSError):
+                self._file.truncate(self._n_bytes)
+                self._file.seek(self._n_bytes)
+                self._file.write(end)
+            if isinstance(error, OSError):
+                error.filename = self.path
+            raise
+
     def _append(self, content: bytes, header: bytes = b"") -> None:
         """Write at the end, and a header anew: all of it, or nothing."""
-        try:
+        with self._or_as_before():
             if header and self._n_bytes == 0:
                 content = header + content
             left = memoryview(content)
@@ -137,13 +149,6 @@ class Output:
                 self._file.seek(0)
                 self._file.write(header)
                 self._file.seek(self._n_bytes)
-        except BaseException as error:
-            with suppress(OSError):
-                self._file.truncate(self._n_bytes)
-                self._file.seek(self._n_bytes)
-            if isinstance(error, OSError):
-                error.filename = self.path
-            raise
 
 
 class _Csv(Output):
@@ -254,7 +259,7 @@ class _Npz(Output):
                 self._write(file)
 
     def _write(self, file: AudioFile) -> None:
-        try:
+        with self._or_as_before(self._directory):
             with zipfile.ZipFile(self.path, "a") as archive:
                 for k, info in enumerate(file.engine.outputs):
                     name = file.path if len(file.engine.outputs) == 1 else f"{file.path}:{info.name}"
@@ -265,11 +270,3 @@ class _Npz(Output):
                 written.seek(self._n_bytes)
                 self._directory = written.read()
             self.frames += file.frames(0)
-        except BaseException as error:
-            with suppress(OSError):
-                self._file.truncate(self._n_bytes)
-                self._file.seek(self._n_bytes)
-                self._file.write(self._directory)
-            if isinstance(error, OSError):
-                error.filename = self.path
-            raise

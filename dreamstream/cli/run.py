@@ -83,7 +83,7 @@ def as_taken(engine: ds.Engine, samples: Array) -> Array:
     return samples.reshape([-1 if d == "L" else 1 for d in engine.inputs[0].dimensions if d != "B"])
 
 
-def _engine_at(rate: int, model: Any, threads: int | None) -> tuple[Any, Any, Any]:
+def engine_at(rate: int, model: Any, threads: int | None) -> tuple[Any, Any, Any]:
     """Return engine, model and front for recordings of a sample rate."""
     if isinstance(model, nn.Module):
         own = rate == model.sample_rate
@@ -120,7 +120,7 @@ def opened(
             continue
         rate = reader.sample_rate
         if rate not in engines:
-            engine, _, front = engines[rate] = _engine_at(rate, model, threads)
+            engine, _, front = engines[rate] = engine_at(rate, model, threads)
             for each in (engine, front) if front else (engine,):
                 each.warmup(len(paths), max(1, int(each.rate) * chunk_ms // 1000))
             if routes:
@@ -214,6 +214,8 @@ def run(args: argparse.Namespace) -> int:
     """Stream audio files through a model."""
     if folder.is_asked(args):
         return folder.run(args, _load(args))
+    if args.int16 and not (args.output or "").endswith(".wav"):
+        raise FormatError(f"--int16 goes with a .wav file, got {args.output or 'no -o'}")
     if args.plot:
         require_matplotlib(args.plot)  # this and paths before all the work
     for path in filter(None, (args.output, args.plot)):

@@ -49,7 +49,7 @@ def _served(name: str, source: str, args: argparse.Namespace, limits: Limits, cl
     decodes = isinstance(model, models.Commands)
     decoder = decoder_of(args, source, model if decodes else engine) if decodes or args.tokens else None
     _tell_cost(name, engine, limits.save)
-    pool = None if cluster is None else Pool(cluster, partial(Runner, engine, decoder), *args.workers)
+    pool = None if cluster is None else Pool(cluster, partial(Runner, engine, decoder), *(args.workers or (1, 1)))
     return Model(name, engine, limits, decoder, pool)
 
 
@@ -119,6 +119,8 @@ def _run(args: argparse.Namespace) -> int:
         from ..serve.ray import RayCluster
 
         cluster = RayCluster(args.ray, limits.keep, args.threads or 1)
+    elif args.workers is not None:
+        raise FormatError("--workers goes with --ray; without one, more cores are more servers")
     sources = {}
     for text in args.models:
         name, _, path = text.rpartition("=")
@@ -177,7 +179,7 @@ def add(commands: Commands) -> None:
     said = "a Ray whose nodes step the streams: its head's address, or `local`; --state is by default its vaults"
     parser.add_argument("--ray", metavar="ADDRESS", help=said)
     said = "workers of a Ray, and the most where load asks for more, besides a spare one (1)"
-    parser.add_argument("--workers", type=_workers, default=(1, 1), metavar="N[:MOST]", help=said)
+    parser.add_argument("--workers", type=_workers, metavar="N[:MOST]", help=said)
     parser.add_argument(
         "--auth", metavar="MODULE:FUNCTION", help="called as f(token, address): may this client stream?"
     )

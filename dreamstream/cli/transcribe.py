@@ -28,7 +28,7 @@ from .audio_file import AudioFile
 from .decoding import add_decoder, decoder_of, subtitles
 from .plot import plot_words, require_matplotlib
 from .recognisers import tokens_beside
-from .run import as_taken, opened, samples_only, seconds_of, steps
+from .run import as_taken, engine_at, opened, samples_only, seconds_of, steps
 
 
 def _model_of(args: argparse.Namespace) -> Any:
@@ -102,19 +102,14 @@ def transcribe(args: argparse.Namespace) -> int:
 
 
 # ---------------------------------------------------------------------- right now
-def _compiled(model: Any, threads: int | None) -> ds.Engine:
-    if isinstance(model, ds.Engine):
-        return model
-    return ds.compile(model, model.spec, rate=model.sample_rate, threads=threads, verify=False)
-
-
 def listen(args: argparse.Namespace) -> int:
     """Print what is said right now, from a microphone or from samples on standard input."""
     model = _model_of(args)
     decoder = decoder_of(args, args.model, model)
-    engine = _compiled(model, args.threads)
-    rate = int(engine.rate)
-    n, dim = max(1, rate * args.chunk_ms // 1000), sys.stdout.isatty() and not args.json
+    rate = int(model.rate if isinstance(model, ds.Engine) else model.sample_rate)
+    engine, _, _ = engine_at(rate, model, args.threads)
+    n = max(1, rate * args.chunk_ms // 1000)
+    dim = sys.stdout is not None and sys.stdout.isatty() and not args.json
     said, found = 0.0, None
     with ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
         chunks = _raw(n) if args.source == "-" else stack.enter_context(_microphone(args.source, rate, n))

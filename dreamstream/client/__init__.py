@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..array.chunk_values import Wanted, as_array, read_chunk
 from ..errors import DreamStreamError
 from .protocol import FORMATS, MOST_BYTES, PATH, SUBPROTOCOL, as_told, message, packed, unpacked
 
@@ -98,20 +99,24 @@ class Stream:
     # ---------------------------------------------------------------- for the caller
     async def __aenter__(self) -> Stream:
         self._task = asyncio.create_task(self._run())
-        started = asyncio.create_task(self._started.wait())
-        await asyncio.wait({self._task, started}, return_when=asyncio.FIRST_COMPLETED)
-        started.cancel()
-        if self._error is not None:
-            raise self._error
+        try:
+            await self._started.wait()
+            self._raise()
+        except BaseException:  # whoever is cancelled leaves no task behind
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_: Any) -> None:
         assert self._task is not None
-        self._task.cancel()
+        if self._task.cancel():
+            self._fail(ConnectionError("the stream was left before its end"))
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def send(self, frames: Any) -> None:
         """Give frames ``(n, *features)``; wait while the server is more than its window behind.
+
+        They are floats, or samples in int16, which are divided by 32768; with ``format="i16"`` int16 alone.
 
         Raises
         ------
@@ -119,13 +124,18 @@ class Stream:
             Where the server has refused the stream.
         ValueError
             For frames of another shape, and after `end`.
+        DTypeError
+            For frames of another type.
         """
         if self._end is not None:
             raise ValueError(f"the stream has ended after {self._end} frames; no more can be sent")
-        kind = np.dtype(FORMATS[self._first["format"]])
-        frames = np.array(frames, kind)
-        shape = (*self.told["shape"],)
-        if frames.shape[1:] != shape:
+        self._raise()
+        kind, shape = np.dtype(FORMATS[self._first["format"]]), (*self.told["shape"],)
+        wanted = Wanted(kind.name, 1 + len(shape) if shape in ((), (1,)) else 0, "frames")
+        if kind == np.int16 and (array := as_array(frames)).dtype != kind and array.size:  # else it might wrap
+            raise wanted.refusal(array.dtype.name, array.shape, 'format="f32" takes floats')
+        frames = np.array(read_chunk(frames, wanted), kind)
+        if not frames.ndim or frames.shape[1:] != shape:
             raise ValueError(f"expected frames of shape (n, {', '.join(map(str, shape))}), got {frames.shape}")
         most = (MOST_BYTES - 8) // (kind.itemsize * max(1, int(np.prod(shape))))
         for part in np.split(frames, range(most, len(frames), most)):
@@ -164,12 +174,19 @@ class Stream:
     # ---------------------------------------------------------------- connections
     async def _run(self) -> None:
         try:
+            await self._connections()
+            self._outputs.put_nowait(None)
+        except Exception as error:  # whatever it is, who waits for outputs is to hear of it
+            self._fail(error)
+
+    async def _connections(self) -> None:
+        """Stream over one connection after the other, until all is done."""
+        try:
             from websockets.asyncio.client import connect as open_socket
             from websockets.exceptions import ConnectionClosed, InvalidHandshake
             from websockets.typing import Subprotocol
         except ImportError:
-            self._fail(ImportError("a client needs the package websockets: pip install 'dreamstream[serve]'"))
-            return
+            raise ImportError("a client needs the package websockets: pip install 'dreamstream[serve]'") from None
         loop, wait, retired = asyncio.get_running_loop(), 0.05, 0
         until = loop.time() + self._patience
         while True:
@@ -179,7 +196,6 @@ class Stream:
                     self._urls[0] + PATH, subprotocols=[Subprotocol(SUBPROTOCOL)], compression=None, max_size=None
                 ) as socket:
                     if await self._stream(socket):
-                        self._outputs.put_nowait(None)
                         return
                     error: Exception = ConnectionError("the server has closed the connection")
             except ConnectionClosed as closed:
@@ -191,15 +207,13 @@ class Stream:
             if isinstance(error, ServerError):
                 retired += 1
                 if error.code != _RETIRED or retired == len(self._urls):  # else another may have this version
-                    self._fail(error)
-                    return
+                    raise error
             else:
                 retired = 0
             if self._is_there:
                 until, wait = loop.time() + self._patience, 0.05
             elif loop.time() > until:
-                self._fail(ConnectionError(f"{self._urls[0]} is not there: {error}"))
-                return
+                raise ConnectionError(f"{self._urls[0]} is not there: {error}") from error
             self._urls.rotate(-1)
             await asyncio.sleep(wait * random.uniform(0.5, 1))  # not all clients at once
             wait = min(0.6, 2 * wait)
@@ -208,11 +222,14 @@ class Stream:
         self._error = error
         self._outputs.put_nowait(error)
         self._room.set()
+        self._started.set()
 
     async def _stream(self, socket: Any) -> bool:
         """Stream over a connection; return whether all is done."""
         from websockets.exceptions import ConnectionClosed
 
+        if socket.subprotocol is None:
+            raise ServerError(f"{self._urls[0]} does not speak {SUBPROTOCOL}", 1002)
         saved = self._kept[0][0] if self._kept else self._given
         if self.told:
             resume = message("resume", stream=self.told["stream"], output=as_told(self._have), saved=saved)
@@ -339,4 +356,7 @@ def connect(
     if format not in FORMATS:
         raise ValueError(f'format is "f32" or "i16", got {format!r}')
     first = {"format": format} | ({"model": model} if model else {}) | ({"token": token} if token else {})
-    return Stream([url] if isinstance(url, str) else url, first, patience)
+    urls = [each.rstrip("/").removesuffix(PATH) for each in ([url] if isinstance(url, str) else url)]
+    if not urls or not all(each.startswith(("ws://", "wss://")) for each in urls):
+        raise ValueError(f'expected addresses like "ws://127.0.0.1:8765", got {url!r}')
+    return Stream(urls, first, patience)

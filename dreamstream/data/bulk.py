@@ -225,12 +225,15 @@ class _Runner:
     ----------
     refused : set of str
         Streams that it can't go on with, whose frames are passed over.
+    fingerprint : str or None
+        What an engine's results are marked with.
     """
 
     def __init__(self, model: Any) -> None:
         self.model = model
         self.live: list[str] = []
         self.refused: set[str] = set()
+        self.fingerprint = model.fingerprint if isinstance(model, Engine) else None
         self._names: list[str | None] = ["B", "L"]
         self._form: Any = None
         self._collectors: list[OutputCollector] = []
@@ -255,11 +258,6 @@ class _Runner:
             import torch
 
             self._torch = torch
-
-    @property
-    def fingerprint(self) -> str | None:
-        """What an engine's results are marked with."""
-        return self.model.fingerprint if isinstance(self.model, Engine) else None
 
     def step(self, rows: Sequence[Row], fail: Bad) -> list[str]:
         """Advance streams; return those that have ended. Those that the model refuses are given to `fail`."""
@@ -358,8 +356,8 @@ class _Lines:
         n_bytes = 0
         with open(self.path, "rb") as file:
             for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    break
+                if not line.endswith(b"\n") and b'{"file": '.startswith(line[:9]):
+                    break  # what a process that was killed has left; another file's end is not ours to cut
                 try:
                     row = json.loads(line)
                 except ValueError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from queue import Empty
 from typing import Any, NamedTuple
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import StreamIdError
+from .reading import as_given, frames_first, joined
 
 
 class Row(NamedTuple):
@@ -25,22 +25,16 @@ class _Caller:
     """What has come of a stream and was not given out."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Any] = deque()
+        self.waiting: list[Any] = []  # arrays, L first
         self.kind: Any = None  # an array without frames
         self.ended = False
         self.begun = False
 
     def take(self, chunk: int | None, axis: int) -> Any:
         """Return the frames that wait, `chunk` of them at most."""
-        if not self.waiting:
-            return self.kind
-        frames = self.waiting.popleft() if len(self.waiting) == 1 else np.concatenate(self.waiting, axis=axis)
-        self.waiting.clear()
-        n = frames.shape[axis]
-        if chunk is not None and n > chunk:
-            frames, rest = np.split(frames, [chunk], axis=axis)
-            self.waiting.append(rest)
-        return frames
+        frames = joined(self.waiting or [self.kind])
+        self.waiting = [frames[chunk:]] if chunk is not None and len(frames) > chunk else []
+        return as_given(frames[:chunk], axis)
 
 
 def live_rows(queue: Any, chunk: int | None, lanes: int, axis: int) -> Iterator[list[Row]]:
@@ -95,7 +89,7 @@ def _take(callers: dict[str, _Caller], event: Any, axis: int) -> None:
     if chunk is None:
         caller.ended = True
         return
-    chunk = np.asarray(chunk)
-    caller.kind = np.moveaxis(np.moveaxis(chunk, axis, 0)[:0], 0, axis)
-    if chunk.shape[axis]:
-        caller.waiting.append(chunk)
+    frames = frames_first(np.asarray(chunk), axis)
+    caller.kind = frames[:0]
+    if len(frames):
+        caller.waiting.append(frames)

@@ -6,6 +6,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,12 +120,13 @@ class StreamLoader:
         columns: tuple[str, str] = ("path", "target"),
         start_method: str | None = None,
     ) -> None:
-        numbers = {"chunk": chunk, "lanes": lanes, "bucket": bucket, "sample_rate": sample_rate}
-        for name, number in numbers.items():
-            if number is not None and number < 1:
-                raise ValueError(f"StreamLoader: {name} must be at least 1, got {number}")
-        if workers < 0:
-            raise ValueError(f"StreamLoader: workers must be at least 0, got {workers}")
+        asked = {name: n for name, n in (("chunk", chunk), ("bucket", bucket)) if n is not None}
+        for name, number in {**asked, "lanes": lanes, "workers": workers}.items():
+            least = int(name != "workers")
+            if not isinstance(number, Integral) or number < least:
+                raise ValueError(f"StreamLoader: {name} must be at least {least}, a whole number, got {number!r}")
+        if sample_rate is not None and sample_rate < 1:
+            raise ValueError(f"StreamLoader: sample_rate must be at least 1, got {sample_rate}")
         if tensors not in (None, "numpy", "torch"):
             raise ValueError(f'StreamLoader: tensors are "numpy" or "torch", got {tensors!r}')
         self.chunk, self.lanes, self.workers, self.bucket = chunk, lanes, workers, bucket

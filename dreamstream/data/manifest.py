@@ -26,8 +26,15 @@ def read_manifest(path: Any, columns: Sequence[str]) -> Iterator[tuple[str, str,
     """
     path = Path(path)
     lines = path.suffix.lower() == ".jsonl"
-    rows = list(_json_rows(path) if lines else _table_rows(path))
     where, what = columns
+    try:
+        rows = list(_json_rows(path) if lines else _table_rows(path))
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path}: a manifest is UTF-8: {error}") from None
+    if not rows:
+        raise FormatError(f"{path}: there are no recordings in this manifest (a table's first line names columns)")
+    if what != "target" and not any(what in row for _, row in rows):
+        raise FormatError(f"{path}: there is no column {what!r} of targets, which columns=(paths, targets) names")
     for number, row in rows:
         if not isinstance(row.get(where), str) or not row[where]:
             found = ", ".join(map(repr, row))
@@ -66,9 +73,10 @@ def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with open(path, encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-        for row in reader:
-            if None in row or None in row.values():
-                n = len(reader.fieldnames or ())
-                raise FormatError(f"{path}: line {reader.line_num}: expected {n} cells, as the first line has")
-            yield reader.line_num, row
+        table = csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", skipinitialspace=True)
+        names = [name.strip() for name in next(table, [])]
+        for cells in filter(None, table):
+            number, n = table.line_num, len(names)
+            if len(cells) != n:
+                raise FormatError(f"{path}: line {number}: expected {n} cells, as the first line has")
+            yield number, dict(zip(names, cells))

@@ -21,7 +21,7 @@ class Progress:
     def __init__(self, total: float, quiet: bool, unit: str = "s") -> None:
         self.total, self.done, self.shown, self.unit = total, 0.0, 0.0, unit
         self.bar: Any = None
-        self.active = not quiet and sys.stderr.isatty()
+        self.active = not quiet and sys.stderr is not None and sys.stderr.isatty()
         if self.active and total:
             try:
                 from tqdm import tqdm

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import nn
 from ..engine import Engine, compile
-from ..errors import FormatError, ShapeError, StreamMismatchError
+from ..errors import ShapeError, StreamMismatchError
 from .audio import BLOCK, AudioReader
 from .items import is_path
 
@@ -82,7 +82,7 @@ def _cut(pieces: Iterable[Any], how: Cut, skip: int, empty: Any = None) -> Itera
     held: list[Any] = []
     n, left = 0, skip
     for piece in pieces:
-        piece = _frames_first(piece, how.axis)
+        piece = frames_first(piece, how.axis)
         if left:
             left, piece = left - min(left, len(piece)), piece[left:]
         held.append(piece)
@@ -91,17 +91,18 @@ def _cut(pieces: Iterable[Any], how: Cut, skip: int, empty: Any = None) -> Itera
             continue
         whole, at = joined(held), 0
         while n - at > how.chunk:  # the last frames wait until it is known whether they are
-            yield Chunk(_as_given(whole[at : at + how.chunk], how.axis), False)
+            yield Chunk(as_given(whole[at : at + how.chunk], how.axis), False)
             at += how.chunk
         held, n = [whole[at:]], n - at
     if left:
         raise StreamMismatchError(f"{skip} of its frames had been read, now it has only {skip - left}")
     if not held and empty is None:
         raise ShapeError("an iterable gave no arrays; an empty one says what a frame is")
-    yield Chunk(_as_given(joined(held) if held else empty, how.axis), True)
+    yield Chunk(as_given(joined(held) if held else empty, how.axis), True)
 
 
-def _frames_first(piece: Any, axis: int) -> Any:
+def frames_first(piece: Any, axis: int) -> Any:
+    """Return an array, or what makes one, with L as its first dimension."""
     if not hasattr(piece, "movedim"):  # torch's tensors, on any device, stay what they are
         piece = np.asarray(piece)
     if not -piece.ndim <= axis < piece.ndim:
@@ -109,7 +110,8 @@ def _frames_first(piece: Any, axis: int) -> Any:
     return piece.movedim(axis, 0) if hasattr(piece, "movedim") else np.moveaxis(piece, axis, 0)
 
 
-def _as_given(frames: Any, axis: int) -> Any:
+def as_given(frames: Any, axis: int) -> Any:
+    """Return frames with L where it was."""
     return frames.movedim(0, axis) if hasattr(frames, "movedim") else np.moveaxis(frames, 0, axis)
 
 
@@ -133,8 +135,6 @@ def _resampler(rate: int, wanted: int) -> Engine:
 
 def resampled(pieces: Iterable[Any], rate: int, wanted: int) -> Iterator[Any]:
     """Yield a recording's samples at another rate."""
-    if wanted < 1:
-        raise FormatError(f"sample_rate must be at least 1, got {wanted}")
     with copy.copy(_resampler(rate, wanted)).stream("resampled") as stream:
         for piece in pieces:
             yield stream.step(piece)

@@ -85,6 +85,9 @@ def read_lexicon(lexicon: Spellings | Iterable[str] | File | None, sil: str | No
         lines = [(word, tokens) for word, given in lexicon.items() for tokens in _spellings(given)]
     else:
         lines = [(word, " ".join([*word, *([sil] if sil else [])])) for word in lexicon]
+    for word, _ in lines:
+        if {" ", "\t"} & set(word.strip()):  # what is behind it would be taken for tokens
+            raise FormatError(f"lexicon: expected words without spaces, got {word!r}")
     return "".join(_line("lexicon", f"{word}\t{tokens}") + "\n" for word, tokens in lines).encode()
 
 

@@ -99,7 +99,7 @@ def layer(
     forward.__signature__ = inspect.Signature(inputs, return_annotation="Tensor")  # type: ignore[attr-defined]
     __init__.__signature__ = signature  # type: ignore[attr-defined]
     summary = summary_of(function)
-    forward.__doc__ = f"Return {summary[0].lower()}{summary[1:]}"
+    forward.__doc__ = f"Return {summary[:1].lower()}{summary[1:]}"
     texts = (summary, parameters_of(function, [p.name for p in given]), about, notes)
     members = {
         "__init__": __init__,

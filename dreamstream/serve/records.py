@@ -89,29 +89,22 @@ class Record:
         snapshot, decoder, outputs = parts[0], parts[1], list(zip(told.pop("ports"), parts[2:]))
         return cls(**told, snapshot=snapshot, decoder=decoder, outputs=outputs)
 
-    @classmethod
-    def joined(cls, records: Sequence[Record]) -> Record | None:
-        """Return a stream's last record with the snapshots of those that it continues; None without these."""
-        if not records:
-            return None
-        records = sorted(records, key=lambda record: record.number)
-        snapshots, after = [records[-1].snapshot], records[-1].after
-        for record in reversed(records[:-1]):
-            if record.number == after:
-                snapshots.append(record.snapshot)
-                after = record.after
-        return (
-            None if after is not None else replace(records[-1], snapshot=b"".join(reversed(snapshots)), after=None)
-        )
-
 
 _BYTES = ("snapshot", "decoder", "outputs")
 
 
 def joined(records: Mapping[str, Sequence[Record]]) -> dict[str, Record]:
-    """Return each stream's last record as `Record.joined` makes it, of those that have a whole one."""
-    whole = {stream_id: Record.joined(its) for stream_id, its in records.items()}
-    return {stream_id: record for stream_id, record in whole.items() if record is not None}
+    """Return each stream's last record with the snapshots of those that it continues, where these are there."""
+    found = {}
+    for stream_id, its in records.items():
+        last, snapshots, after = None, list[bytes](), None
+        for record in sorted(its, key=lambda record: record.number, reverse=True):
+            if last is None or record.number == after:
+                last, after = last or record, record.after
+                snapshots.append(record.snapshot)
+        if last is not None and after is None:
+            found[stream_id] = replace(last, snapshot=b"".join(reversed(snapshots)), after=None)
+    return found
 
 
 class Store(Protocol):
@@ -133,15 +126,11 @@ class Store(Protocol):
     def find(self, stream_ids: Iterable[str]) -> dict[str, Record]:
         """Return the records of those streams that have one; from now on the streams are this server's."""
 
-    def get(self, stream_id: str) -> Record | None:
-        """Return a stream's record; from now on the stream is this server's."""
-        return self.find([stream_id]).get(stream_id)
-
     def delete(self, stream_id: str) -> None:
         """Forget a stream."""
 
-    def sweep(self, seconds: float, live: set[str]) -> int:
-        """Forget what nobody has kept or looked at for so long, but for live streams; return how many."""
+    def sweep(self, seconds: float, live: set[str]) -> None:
+        """Forget what nobody has kept or looked at for so long, but for live streams."""
 
     def close(self) -> None:
         """Let another server have it."""

@@ -103,7 +103,7 @@ class RedisStore(Store):
         with self._named():
             self._deleting([_stream(stream_id)], [self._owner])
 
-    def sweep(self, seconds: float, live: set[str]) -> int:
+    def sweep(self, seconds: float, live: set[str]) -> None:
         """Let live streams stay; the Redis itself forgets the others."""
         now = time.monotonic()
         if now >= self._refresh_at and live:
@@ -112,7 +112,6 @@ class RedisStore(Store):
                     pipe.pexpire(_stream(stream_id), self._keep_ms)
                 pipe.execute()
             self._refresh_at = now + self._keep_ms / 4000
-        return 0
 
     def close(self) -> None:
         """End the connection."""

@@ -402,9 +402,10 @@ class Upload:
             self._answer(self._plain, 200, "application/json", found)
         except (DreamStreamError, ImportError, OSError) as error:
             self._say(415, str(error))
-        except ValueError:
+        except Exception:  # a fault of the server's, which its client is not to wait for
             if not self._file.closed:
-                raise
+                LOG.exception("a recording for %s", self._name)
+                self._say(500, "the server has failed")
 
     def _say(self, status: int, text: str) -> None:
         self._answer(self._plain, status, "text/plain; charset=utf-8", f"{text}\n".encode())

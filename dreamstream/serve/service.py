@@ -113,10 +113,9 @@ class Service:
             or (form == "i16" and model.features not in ((), (1,)))
         ):
             raise WireError("malformed", f"format is i16, of samples, or f32; got {str(form)[:20]!r}")
-        if "rate" in found and str(found["rate"]) != model.told["rate"]:
-            raise WireError(
-                "malformed", f"{name} has a rate of {model.told['rate']}, not {str(found['rate'])[:20]}"
-            )
+        rate = found.get("rate", model.told["rate"])
+        if str(rate) != model.told["rate"] and rate != model.engine.rate:  # 16000.0 is the same as 16000
+            raise WireError("malformed", f"{name} has a rate of {model.told['rate']}, not {str(rate)[:20]}")
         await self._make_room(0.9)
         stream_id = secrets.token_urlsafe(12)
         content = {"id": stream_id, "model": name, "format": form, "fingerprint": model.fingerprint}

@@ -74,12 +74,11 @@ class MemoryStore(Store):
                 self._append({stream_id: None})
             del self._entries[stream_id]
 
-    def sweep(self, seconds: float, live: set[str]) -> int:
+    def sweep(self, seconds: float, live: set[str]) -> None:
         before = time.monotonic() - seconds
         gone = [i for i, entry in self._entries.items() if entry.then < before and i not in live]
         for stream_id in gone:
             self.delete(stream_id, self._entries[stream_id].owner)
-        return len(gone)
 
     def close(self) -> None:
         """There is nothing to let go."""

@@ -26,12 +26,12 @@ class Vault(MemoryStore):
         self.key = self.key or given
         return self.key
 
-    def refresh(self, live: Iterable[str]) -> int:
-        """Forget what nobody has kept or looked at for long, but for live streams; return how many go."""
+    def refresh(self, live: Iterable[str]) -> None:
+        """Forget what nobody has kept or looked at for long, but for live streams."""
         now = time.monotonic()
         for stream_id in self._entries.keys() & set(live):
             self._entries[stream_id] = self._entries[stream_id]._replace(then=now)
-        return self.sweep(self._seconds, set())
+        self.sweep(self._seconds, set())
 
     def content(self) -> tuple[bytes, dict[str, Any]]:
         """Return all that it has, for another vault."""
@@ -171,12 +171,11 @@ class VaultStore(Store):
     def delete(self, stream_id: str) -> None:
         self._ask("delete", stream_id, self._owner)
 
-    def sweep(self, seconds: float, live: set[str]) -> int:
+    def sweep(self, seconds: float, live: set[str]) -> None:
         """Let live streams stay; the vaults themselves forget the others."""
         if time.monotonic() >= self._refresh_at:
             self._ask("refresh", list(live))
             self._refresh_at = time.monotonic() + min(5.0, seconds / 4)
-        return 0
 
     def close(self) -> None:
         """Leave the vaults to other servers."""

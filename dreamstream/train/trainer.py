@@ -244,8 +244,12 @@ class ChunkTrainer:
             Of each epoch "epoch", "steps", "loss" and metrics by name; "validation", and the metrics of
             that ("validation accuracy").
         """
+        if every is not None and (path is None or every < 1):
+            raise ValueError(f"ChunkTrainer: every={every} is a number of steps, 1 or more, and goes with path=")
         if path is not None and os.path.exists(path):
             self.resume(path)
+        elif path is not None and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+            raise FileNotFoundError(f"ChunkTrainer: there is no folder for the checkpoint {os.fspath(path)}")
         self._autosave = path, every
         try:
             while self.epochs < epochs:

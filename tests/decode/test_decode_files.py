@@ -78,6 +78,8 @@ def test_phrases_from_files(tmp_path):
         ({"lexicon": b"w a c\n"}, "line 1: expected tokens, got c"),
         ({"lexicon": b"\xff a\n"}, "line 1: expected UTF-8"),
         ({"lexicon": ["abc"]}, "got c"),
+        ({"lexicon": ["ab a"]}, "words without spaces, got 'ab a'"),
+        ({"lexicon": {"b\ta": "b a"}}, "words without spaces"),
         ({"hotwords": ["ac"]}, "line 1: expected words that the tokens spell"),
         ({"hotwords": b"a\tx\n"}, "a tab and a number"),
         ({"hotwords": b"a\t-inf\n"}, "a tab and a number"),
@@ -102,6 +104,11 @@ def test_what_is_wrong_is_said(options, said):
     with pytest.raises(FormatError, match=said) as info:
         CTCDecoder(**{"tokens": TOKENS, **options})
     assert "\n" not in str(info.value)
+
+
+def test_what_is_no_snapshot():
+    with pytest.raises(FormatError, match="begins with DSDECODE, got 2 other bytes"):
+        CTCDecoder(TOKENS).restore(b"xx", "a")
 
 
 FILES = {

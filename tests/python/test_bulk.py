@@ -112,7 +112,11 @@ def test_goes_on_from_whatever_was_left(folder, energy, tmp_path, cut):
 
 @pytest.mark.parametrize(
     "text, said",
-    [("a line\n", "line 1 is no output of bulk"), ('{"file": "a", "values": 1}\n', "of another model")],
+    [
+        ("a line\n", "line 1 is no output of bulk"),
+        ('{"file": "a", "values": 1}\n', "of another model"),
+        ('{"of somebody": "without a line end"}', "line 1 is no output of bulk"),
+    ],
 )
 def test_files_that_are_not_its_own(folder, energy, tmp_path, text, said):
     (tmp_path / "out.jsonl").write_text(text)

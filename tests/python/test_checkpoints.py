@@ -450,6 +450,16 @@ def test_no_checkpoint_within_a_step_or_behind_a_broken_epoch(tmp_path):
     trainer.save(tmp_path / "a")
 
 
+def test_what_can_never_be_written_is_refused_before_training(tmp_path):
+    trainer, source = trainer_of("dreamstream"), data()
+    for wrong in ({"every": 3}, {"every": 0, "path": tmp_path / "x.ckpt"}):
+        with pytest.raises(ValueError, match="is a number of steps, 1 or more, and goes with path="):
+            trainer.fit(*source, **wrong)
+    with pytest.raises(FileNotFoundError, match="no folder for the checkpoint"):
+        trainer.fit(*source, path=tmp_path / "nowhere" / "x.ckpt")
+    assert trainer.steps == 0
+
+
 def test_the_history_is_json(tmp_path):
     trainer = trainer_of("dreamstream", metrics={"error": lambda y, t: abs(y - t).mean()})
     validation = {"validation": {"zoe": np.ones((3, 9), np.float32)}}

@@ -3,6 +3,7 @@
 import functools
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -249,6 +250,13 @@ def test_no_progress(no_tqdm, monkeypatch, quiet, tty):
     with Progress(10.0, quiet) as progress:
         progress.advance(5.0)
     assert terminal.text == ""
+
+
+def test_processes_without_streams_or_docstrings():
+    """A service may have neither stdout nor stderr, and `-OO` leaves out what docstrings are made of."""
+    command = [sys.executable, "-OO", "-m", "dreamstream", *SHORT, "--words", "1"]
+    closed = f"exec {shlex.join(command)} >&- 2>&-"
+    assert subprocess.run(["sh", "-c", closed], check=False).returncode == 0
 
 
 class Bar:

@@ -460,6 +460,7 @@ def test_complex_outputs_are_pairs():
         (("b.wav", "-o", "out.wav"), "can hold one output of one file, not 2"),
         (("b.wav", "-o", "out.npy"), "can hold one array, not 2"),
         (("-o", "out.npy", "--int16"), "--int16 goes with a .wav file, got out.npy"),
+        (("--int16",), "--int16 goes with a .wav file, got no -o"),
         (("-o", "a.wav"), "a.wav is read from; give another file for what is written"),
         (("-o", "link.wav"), "link.wav is read from; give another file"),
         (("-o", "folder.npy"), "folder.npy: Is a directory"),

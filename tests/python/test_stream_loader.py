@@ -155,6 +155,7 @@ ROWS = [("more/0.wav", 3), ("1.wav", 5)]
         ("a.csv", 'id,path,target\nanna,1.wav,"a, b"\n', {"anna": "a, b"}),
         ("a.jsonl", '{"path": "1.wav", "target": [1, 2]}\n\n', {"1.wav": [1, 2]}),
         ("a.csv", "path\n1.wav\n", None),
+        ("a.csv", "target , path\n\n5, 1.wav\n", {"1.wav": 5}),
     ],
 )
 def test_manifests(folder, name, text, want):
@@ -174,18 +175,29 @@ def test_manifests(folder, name, text, want):
         ("a.jsonl", '{"path": "1.wav"}\n{path\n', "line 2 is no JSON"),
         ("a.jsonl", "[1]\n", "line 1: expected an object, got list"),
         ("a.csv", "path\n1.wav\n1.wav\n", "occurs twice"),
+        ("a.csv", "1.wav,5\n", "no recordings in this manifest"),
+        ("a.csv", "path,target\n1.wav,\xe9\n", "a manifest is UTF-8"),
     ],
 )
 def test_manifests_that_are_refused(folder, name, text, said):
-    (folder / name).write_text(text)
+    (folder / name).write_text(text, encoding="latin-1")
     with pytest.raises(ds.DreamStreamError, match=said):
         StreamLoader(folder / name, 10)
+
+
+def test_a_call_of_no_frames():
+    calls = queue.Queue()
+    calls.put(("anna", b"12"))
+    with pytest.raises(ds.ShapeError, match="axis is -1, but an array has 0 dimensions"):
+        list(StreamLoader(calls, 5))
 
 
 def test_columns_of_other_names(folder):
     (folder / "a.jsonl").write_text('{"audio_filepath": "1.wav", "text": "one"}\n')
     ((_, targets),) = StreamLoader(folder / "a.jsonl", 100, columns=("audio_filepath", "text"))
     assert targets == {"1.wav": "one"}
+    with pytest.raises(ds.FormatError, match="no column 'txt' of targets"):
+        StreamLoader(folder / "a.jsonl", 100, columns=("audio_filepath", "txt"))
 
 
 def test_targets_meet_their_frames():
@@ -341,6 +353,8 @@ def test_broken_files_and_missing_ones(folder):
         ({"a": np.zeros(3)}, {"chunk": 0}, ValueError, "chunk must be at least 1"),
         ({"a": np.zeros(3)}, {"lanes": 0}, ValueError, "lanes must be at least 1"),
         ({"a": np.zeros(3)}, {"workers": -1}, ValueError, "workers must be at least 0"),
+        ({"a": np.zeros(3)}, {"chunk": 1.5}, ValueError, "chunk must be at least 1, a whole number, got 1.5"),
+        ({"a": np.zeros(3)}, {"lanes": None}, ValueError, "lanes must be at least 1, a whole number, got None"),
         ({"a": np.zeros(3)}, {"tensors": "jax"}, ValueError, '"numpy" or "torch"'),
         ({"a": np.zeros(3)}, {"targets": {}}, ds.StreamIdError, "have no target"),
         ({7: np.zeros(3)}, {}, ds.StreamIdError, "id must be str, got 7"),

@@ -241,21 +241,21 @@ def test_vaults_that_die():
     store = VaultStore(cluster, deadline=0.4)
     other = VaultStore(cluster, deadline=0.4)
     assert store.key == other.key
-    assert store.keep({"a": record(3), "b": record(4)}) == {} and store.get("c") is None
-    assert other.get("a") == record(3) and store.keep({"a": record(5), "b": record(6)}) == {"a": "taken"}
+    assert store.keep({"a": record(3), "b": record(4)}) == {} and store.find(["c"]) == {}
+    assert other.find(["a"]) == {"a": record(3)} and store.keep({"a": record(5), "b": record(6)}) == {"a": "taken"}
     cluster.vaults[0].die()
-    assert store.get("b") == record(6)
+    assert store.find(["b"]) == {"b": record(6)}
     until_filled(store)
     assert other.keep({"a": record(7)}) == {}
     cluster.vaults[1].stop()  # silent, not dead
-    assert other.get("a") == record(7)
+    assert other.find(["a"]) == {"a": record(7)}
     until_filled(other)
-    assert other.get("b") == record(6)  # which only vaults that are gone were told
+    assert other.find(["b"]) == {"b": record(6)}  # which only vaults that are gone were told
     other.delete("a"), other.sweep(60, {"b"})
-    assert store.get("a") is None
+    assert store.find(["a"]) == {}
     for vault in cluster.vaults.values():
         vault.die()
-    assert store.keep({"b": record(9)}) == {} and store.get("b") == record(9)
+    assert store.keep({"b": record(9)}) == {} and store.find(["b"]) == {"b": record(9)}
     assert VaultStore(cluster, deadline=0.4).key == store.key
 
 
@@ -272,12 +272,12 @@ def test_both_vaults_are_silent(monkeypatch):
             store.keep({"a": record(2)})
     for vault in first.values():
         vault.stop(False)
-    assert store.get("a") == record(2) and cluster.vaults == first
+    assert store.find(["a"]) == {"a": record(2)} and cluster.vaults == first
     for vault in first.values():
         vault.stop()
     monkeypatch.setattr("dreamstream.serve.vaults._SILENCE", 0)
     until_filled(store)
-    assert store.keep({"a": record(3)}) == {} and store.get("a") == record(3)
+    assert store.keep({"a": record(3)}) == {} and store.find(["a"]) == {"a": record(3)}
     assert all(cluster.vaults[number] is not vault for number, vault in first.items())
 
 
@@ -293,7 +293,7 @@ def test_a_vault_that_dies_while_a_server_starts(number):
     other = VaultStore(cluster, deadline=0.4)
     assert found.dead and other.key == store.key
     until_filled(other), until_filled(store)
-    assert other.get("a") == record(1)
+    assert other.find(["a"]) == {"a": record(1)}
 
 
 def until_filled(store):
@@ -331,7 +331,7 @@ def test_a_vault_that_is_not_filled_is_filled_again():
     until_filled(store)
     assert failures[0] < 0
     cluster.vaults[1].die()
-    assert store.get("a") == record(1)
+    assert store.find(["a"]) == {"a": record(1)}
 
 
 def test_both_vaults_are_asked_where_records_are_to_be_durable():
@@ -342,7 +342,7 @@ def test_both_vaults_are_asked_where_records_are_to_be_durable():
     store.keep({"a": record(2)})  # by another in its place
     cluster.vaults[1].die()
     until_filled(store)
-    assert store.get("a") == record(2)
+    assert store.find(["a"]) == {"a": record(2)}
     cluster.vault = lambda number: cluster.vaults[number]
     cluster.vaults[1].die()
     with pytest.raises(StoreError, match="1 of 2 vaults"):

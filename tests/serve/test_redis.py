@@ -24,13 +24,17 @@ def test_records_and_whose_they_are(tmp_path):
     with a_redis(tmp_path) as url:
         one, two = open_store(url, keep=60), open_store(url, keep=60)
         assert one.key == two.key and len(one.key) == 32
-        assert one.keep({"a": record, "b": record}) == {} and one.get("a") == record and one.get("c") is None
-        assert two.get("b") == record  # and has it now
+        assert (
+            one.keep({"a": record, "b": record}) == {}
+            and one.find(["a"]) == {"a": record}
+            and one.find(["c"]) == {}
+        )
+        assert two.find(["b"]) == {"b": record}  # and has it now
         assert one.keep({"a": record, "b": record}) == {"b": "taken"} and two.keep({"b": record}) == {}
         one.delete("b"), two.delete("a")
-        assert two.get("a") == record and two.get("b") == record
+        assert two.find(["a"]) == {"a": record} and two.find(["b"]) == {"b": record}
         two.delete("a")
-        assert two.get("a") is None
+        assert two.find(["a"]) == {}
         one.close(), two.close()
     with pytest.raises(StoreError, match=r"redis\.sock"):
         open_store(url)
@@ -46,7 +50,7 @@ def test_streams_that_nobody_has_are_forgotten(tmp_path):
         for _ in range(8):
             store.sweep(0.4, {"live"})
             time.sleep(0.1)
-        assert store.get("left") is None and store.get("live") == record
+        assert store.find(["left"]) == {} and store.find(["live"]) == {"live": record}
         store.close()
 
 

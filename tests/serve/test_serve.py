@@ -32,8 +32,10 @@ from serving import (
     samples,
     service,
     streamed,
+    until,
 )
 from websockets.asyncio.client import connect as open_socket
+from websockets.asyncio.server import serve as serve_sockets
 from websockets.exceptions import InvalidStatus
 
 from dreamstream import nn
@@ -41,6 +43,7 @@ from dreamstream.cli import main
 from dreamstream.cli.serve import _tell_cost
 from dreamstream.client import ServerError, connect
 from dreamstream.client.protocol import PATH, SUBPROTOCOL, message, packed
+from dreamstream.errors import DTypeError
 from dreamstream.serve import FolderStore, Limits
 from dreamstream.serve.hosts import Here
 from dreamstream.serve.runner import cost_of
@@ -69,6 +72,49 @@ async def test_samples_of_16_bits():
     async with running() as url:
         x = (samples(3000) * 8000).astype(np.int16)
         equal(await streamed(url, x, format="i16"), offline(x.astype(np.float32) / 32768))
+
+
+async def test_a_client_takes_what_an_engine_takes():
+    x = (samples(300) * 8000).astype(np.int16)
+    async with running() as url:
+        for path, given in (("", x), ("/", (x / np.float32(32768)).astype(float)), (PATH, list(x / 32768))):
+            equal(await streamed(url + path, given), offline(x))
+        wrong = {"i16": (x / 32768, x.astype(int) * 9), "f32": (x.astype(int), x * 1j)}
+        for form, kind in (("i16", "int16"), ("f32", "float32")):
+            async with connect(url, format=form) as stream:
+                for given in wrong[form]:
+                    with pytest.raises(DTypeError, match=f"expected {kind}, got "):
+                        await stream.send(given)
+
+
+async def test_a_client_waits_for_nothing_that_does_not_come():
+    """What is no server of ours, an entry that is cancelled, a stream that was left."""
+
+    async def answer(socket):
+        await socket.send(json.dumps({"type": "started"}))
+        await socket.wait_closed()
+
+    for wrong in ("http://127.0.0.1", "127.0.0.1:8765", []):
+        with pytest.raises(ValueError, match="expected addresses like"):
+            connect(wrong)
+    tasks = asyncio.all_tasks()
+    async with running() as url, serve_sockets(answer, "127.0.0.1", 0, subprotocols=[SUBPROTOCOL]) as other:
+        port = other.sockets[0].getsockname()[1]
+        for address, options, error in (
+            (url + "/other", {"patience": 0.1}, "is not there: .*HTTP 404"),
+            (url, {"token": {1}}, "not JSON serializable"),
+            (f"ws://127.0.0.1:{port}", {}, "names"),
+        ):
+            with pytest.raises(Exception, match=error):
+                await asyncio.wait_for(connect(address, **options).__aenter__(), 5)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(connect("ws://127.0.0.1:1").__aenter__(), 0.1)
+        async with connect(url) as stream:
+            pass
+        for late in (stream.send(samples(9)), stream.__anext__(), stream.__aenter__()):
+            with pytest.raises(ConnectionError, match="left before its end"):
+                await asyncio.wait_for(late, 5)
+    await until(lambda: asyncio.all_tasks() == tasks)
 
 
 async def test_streams_that_are_stepped_in_a_thread():
@@ -186,6 +232,7 @@ async def test_an_encrypted_connection_is_ended_by_the_server(typed):
         ("--auth check:NUMBER", "NUMBER is no function"),
         ("--auth check", "has no attribute ''"),
         ("--auth nowhere:may", "No module named 'nowhere'"),
+        ("--workers 2", "--workers goes with --ray"),
     ],
 )
 def test_what_is_no_certificate_and_no_check(typed, capsys, options, said):
@@ -312,6 +359,12 @@ async def test_later_messages_that_are_wrong(what):
             await again.end(100, x)
 
 
+async def test_rates_by_their_value():
+    for rate in (RATE, float(RATE), str(RATE)):
+        async with by_hand() as (_, client):
+            assert (await client.start(rate=rate))["rate"] == str(RATE)
+
+
 async def test_messages_of_no_frames():
     async with by_hand() as (url, client):
         x = samples(100)
@@ -391,6 +444,13 @@ async def test_recordings_that_are_sent_whole():
         ):
             assert (await posted(url, path, content))[0] == code
         assert (await posted(url, "/v1/files", b"", "abc"))[0] == 400
+
+
+async def test_a_recording_at_which_the_server_fails_has_an_answer(monkeypatch, logged):
+    async with running() as url:
+        monkeypatch.setattr("dreamstream.serve.server.answer", lambda *_: 1 // 0)
+        assert await posted(url, "/v1/files", recorded(np.zeros(9, np.int16))) == (500, b"the server has failed\n")
+    assert "a recording for net" in "\n".join(logged)
 
 
 def test_a_step_that_fails_ends_its_streams_alone(logged):

@@ -25,8 +25,8 @@ def test_records_survive(tmp_path):
     key = store.key
     store.close()
     store = FolderStore(tmp_path)
-    assert store.key == key and store.get("s3") is None
-    assert {i: store.get(i) for i in made if i != "s3"} == {i: r for i, r in made.items() if i != "s3"}
+    assert store.key == key and store.find(["s3"]) == {}
+    assert {i: store.find([i]).get(i) for i in made if i != "s3"} == {i: r for i, r in made.items() if i != "s3"}
     with pytest.raises(ds.DreamStreamError, match="another server's"):
         FolderStore(tmp_path)
     store.close()
@@ -44,11 +44,11 @@ def test_a_record_cut_in_two(tmp_path):
     for cut in range(sizes[1], sizes[3] + 1, 3):
         (tmp_path / "log").write_bytes(content[:cut])
         store = FolderStore(tmp_path)
-        assert [i for i in made if store.get(i)] == list(made)[: sum(size <= cut for size in sizes)]
+        assert [i for i in made if store.find([i]).get(i)] == list(made)[: sum(size <= cut for size in sizes)]
         store.keep({"new": made["s1"]})
         store.close()
         store = FolderStore(tmp_path)
-        assert store.get("new") == made["s1"]
+        assert store.find(["new"]).get("new") == made["s1"]
         store.close()
 
 
@@ -56,8 +56,9 @@ def test_a_log_is_rewritten(tmp_path):
     store, record = FolderStore(tmp_path), replace(records(3)["s2"], snapshot=b"x" * 100_000)
     for k in range(100):
         store.keep({f"s{k % 3}": record})
-    assert os.path.getsize(tmp_path / "log") < 3_000_000 and store.get("s1") == record
-    assert store.sweep(-1.0, {"s0"}) == 2 and store.get("s0") == record and store.get("s1") is None
+    assert os.path.getsize(tmp_path / "log") < 3_000_000 and store.find(["s1"]) == {"s1": record}
+    store.sweep(-1.0, {"s0"})
+    assert store.find(["s0", "s1", "s2"]) == {"s0": record}
     store.close()
 
 
@@ -80,10 +81,10 @@ def test_a_disk_that_is_full_within_a_record(tmp_path):
     store._log = Full()
     with pytest.raises(OSError, match="No space"):
         store.keep({"s1": made["s1"]})
-    assert store.get("s1") is None
+    assert store.find(["s1"]) == {}
     store._log = log
     store.keep({"s2": made["s2"]})
     store.close()
     store = FolderStore(tmp_path)
-    assert [store.get(f"s{k}") for k in range(3)] == [made["s0"], None, made["s2"]]
+    assert [store.find([f"s{k}"]).get(f"s{k}") for k in range(3)] == [made["s0"], None, made["s2"]]
     store.close()

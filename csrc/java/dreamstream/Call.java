@@ -70,7 +70,13 @@ final class Call {
                 throw new IllegalArgumentException("output " + model.outputs[k].port.name() + ": the tensor is null");
             }
             model.outputs[k].check(tensor);
-            used[i * model.outputs.length + k] = tensor;
+            int place = i * model.outputs.length + k;
+            if (tensor.place < place && used[tensor.place] == tensor) {
+                throw new IllegalArgumentException("output " + model.outputs[k].port.name() + " of stream " + i
+                        + ": the tensor takes another output of this step");
+            }
+            tensor.place = place;
+            used[place] = tensor;
             memory[m++] = tensor.putOutput(numbers, at);
         }
     }

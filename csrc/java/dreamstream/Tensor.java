@@ -50,6 +50,7 @@ public final class Tensor {
     final DType dtype;
     private final long[] shape;
     final int frameBytes;
+    int place; // among the outputs of the last call that it took one of
     private boolean grows;
     private Memory memory;
     private int frames;

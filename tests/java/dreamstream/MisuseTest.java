@@ -170,6 +170,9 @@ class MisuseTest {
             assertThrows(IllegalArgumentException.class, () -> model.step(new Stream[] {a}, null, out, null));
             assertThrows(IllegalArgumentException.class,
                     () -> model.step(new Stream[] {a, model.open()}, null, new Tensor[][] {out[0], null}, null));
+            Tensor[][] twice = {out[0], out[0]}; // what the first stream gives would be lost
+            assertThrows(IllegalArgumentException.class,
+                    () -> model.step(new Stream[] {a, model.open()}, null, twice, null));
             model.step(new Stream[0], null, new Tensor[0][], null);
             model.step(new Stream[] {a, model.open()}, null, out, null); // all of them are free again
             b.close();
