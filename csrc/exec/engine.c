@@ -1,6 +1,7 @@
 /* exec/engine.c: owns what running a plan takes; steps at rest are kept for the next calls. */
 #include "exec/engine.h"
 
+#include "base/lock.h"
 #include "cpu/float_env.h"
 
 /* Gives a plan streams and threads. owned: the plan, which is destroyed on failure, or NULL. */
@@ -28,12 +29,10 @@ ds_status ds_engine_create(ds_engine **engine, ds_graph *takes_graph,
                            const ds_engine_options *options)
 {
     ds_plan *plan;
-    ds_float_env callers;
+    DS_SCOPED(ds_float_env_leave) ds_float_env callers;
     ds_float_env_enter(&callers); /* weights are prepared */
-    const ds_status status =
-        ds_plan_create(&plan, takes_graph, options->kernels, options->skew, options->max_bytes);
-    ds_float_env_leave(&callers);
-    return status == DS_OK ? make(engine, plan, plan, options) : status;
+    DS_TRY(ds_plan_create(&plan, takes_graph, options->kernels, options->skew, options->max_bytes));
+    return make(engine, plan, plan, options);
 }
 
 ds_status ds_engine_copy(ds_engine **engine, const ds_engine *original,
@@ -87,8 +86,7 @@ void ds_step_give(ds_engine *engine, ds_step *step)
 {
     if (!step)
         return;
-    pthread_mutex_lock(&engine->lock);
+    DS_LOCKED(&engine->lock);
     step->next = engine->resting;
     engine->resting = step;
-    pthread_mutex_unlock(&engine->lock);
 }
