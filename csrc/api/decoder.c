@@ -1,5 +1,4 @@
 /* Decoders and their streams, as callers hold them. */
-#include <pthread.h>
 #include <string.h>
 
 #include "api/object.h"
@@ -120,13 +119,12 @@ static ds_status open_stream(ds_decoding **stream, ds_decoder *decoder)
     s->decoder = decoder;
     DS_TRY_ELSE(ds_ctc_open(&s->stream, decoder->ctc, allocator),
                 ds_release(allocator, s, sizeof *s));
-    pthread_mutex_lock(&decoder->lock);
+    DS_LOCKED(&decoder->lock);
     s->after = decoder->streams;
     if (s->after)
         s->after->before = s;
     decoder->streams = s;
     ds_handle_add(&s->handle);
-    pthread_mutex_unlock(&decoder->lock);
     *stream = s;
     return DS_OK;
 }

@@ -2,8 +2,9 @@
  * what comes that way. Its links lie in the objects themselves, so that it takes no memory of its own. */
 #include "api/handles.h"
 
-#include <pthread.h>
 #include <string.h>
+
+#include "base/lock.h"
 
 static struct {
     pthread_mutex_t lock;
@@ -29,9 +30,8 @@ static ds_handle *find(const void *object, ds_handle_kind kind)
 
 void ds_handle_add(ds_handle *handle)
 {
-    pthread_mutex_lock(&known.lock);
+    DS_LOCKED(&known.lock);
     *place_of(handle) = handle;
-    pthread_mutex_unlock(&known.lock);
 }
 
 /* Whatever hangs below a place may hang there itself: the first at the end of a branch does. */
@@ -66,12 +66,10 @@ static ds_status find_parent(ds_handle **found, ds_handle_kind kind, const void 
 ds_status ds_handle_enter_parent(ds_handle_kind kind, const void *parent)
 {
     ds_handle *found;
-    pthread_mutex_lock(&known.lock);
-    const ds_status status = find_parent(&found, kind, parent);
-    if (status == DS_OK)
-        found->n_users++;
-    pthread_mutex_unlock(&known.lock);
-    return status;
+    DS_LOCKED(&known.lock);
+    DS_TRY(find_parent(&found, kind, parent));
+    found->n_users++;
+    return DS_OK;
 }
 
 /* Enters stream i; on failure nothing of it is entered. */
@@ -93,68 +91,56 @@ static ds_status enter_stream(ds_handle_kind kind, const void *parent, const voi
     return DS_OK;
 }
 
-static void leave_stream(const void *stream)
+static void leave_streams(const void *const *streams, size_t n)
 {
-    ds_handle *const handle = (ds_handle *)(uintptr_t)stream;
-    handle->n_users = 0;
-    handle->parent->n_users--;
+    for (size_t i = 0; i < n; i++) {
+        ds_handle *const handle = (ds_handle *)(uintptr_t)streams[i];
+        handle->n_users = 0;
+        handle->parent->n_users--;
+    }
 }
 
 ds_status ds_handle_enter_children(ds_handle_kind kind, const void *parent,
                                    const void *const *streams, size_t n)
 {
-    ds_status status = DS_OK;
-    pthread_mutex_lock(&known.lock);
-    for (size_t i = 0; status == DS_OK && i < n; i++) {
-        status = enter_stream(kind, parent, streams, i);
-        for (size_t k = 0; status != DS_OK && k < i; k++)
-            leave_stream(streams[k]);
-    }
-    pthread_mutex_unlock(&known.lock);
-    return status;
+    DS_LOCKED(&known.lock);
+    for (size_t i = 0; i < n; i++)
+        DS_TRY_ELSE(enter_stream(kind, parent, streams, i), leave_streams(streams, i));
+    return DS_OK;
 }
 
 ds_status ds_handle_leave_parent(void *parent, ds_status status)
 {
-    pthread_mutex_lock(&known.lock);
+    DS_LOCKED(&known.lock);
     ((ds_handle *)parent)->n_users--;
-    pthread_mutex_unlock(&known.lock);
     return status;
 }
 
 ds_status ds_handle_leave_children(const void *const *streams, size_t n, ds_status status)
 {
-    pthread_mutex_lock(&known.lock);
-    for (size_t i = 0; i < n; i++)
-        leave_stream(streams[i]);
-    pthread_mutex_unlock(&known.lock);
+    DS_LOCKED(&known.lock);
+    leave_streams(streams, n);
     return status;
 }
 
 ds_status ds_handle_close_parent(ds_handle_kind kind, const void *parent)
 {
     ds_handle *found;
-    pthread_mutex_lock(&known.lock);
-    ds_status status = find_parent(&found, kind, parent);
-    if (status == DS_OK && found->n_users > 0)
-        status = ds_fail(DS_BUSY, "a call with the %s is under way", names[kind]);
-    if (status == DS_OK)
-        take_out(found);
-    pthread_mutex_unlock(&known.lock);
-    return status;
+    DS_LOCKED(&known.lock);
+    DS_TRY(find_parent(&found, kind, parent));
+    DS_CHECK(found->n_users == 0, DS_BUSY, "a call with the %s is under way", names[kind]);
+    take_out(found);
+    return DS_OK;
 }
 
 void ds_handle_drop(ds_handle *handle)
 {
-    pthread_mutex_lock(&known.lock);
+    DS_LOCKED(&known.lock);
     take_out(handle);
-    pthread_mutex_unlock(&known.lock);
 }
 
 bool ds_handle_in_use(const ds_handle *handle)
 {
-    pthread_mutex_lock(&known.lock);
-    const bool used = handle->n_users > 0;
-    pthread_mutex_unlock(&known.lock);
-    return used;
+    DS_LOCKED(&known.lock);
+    return handle->n_users > 0;
 }

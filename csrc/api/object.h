@@ -1,9 +1,8 @@
 /* api/object.h: what stands behind ds_model and ds_stream. */
 #pragma once
-#include <pthread.h>
-
 #include "api/handles.h"
 #include "base/counted.h"
+#include "base/lock.h"
 #include "exec/engine.h"
 #include "model/model.h"
 

@@ -19,14 +19,13 @@ static void append_stream(ds_model *m, ds_stream *s)
 
 void ds_model_touch(ds_model *model, ds_stream *const *streams, size_t n)
 {
-    pthread_mutex_lock(&model->lock);
+    DS_LOCKED(&model->lock);
     const double now = ds_now(); /* under the lock: the list is in its order */
     for (size_t i = 0; i < n; i++) {
         unlink_stream(model, streams[i]);
         append_stream(model, streams[i]);
         streams[i]->last_used = now;
     }
-    pthread_mutex_unlock(&model->lock);
 }
 
 /* ---------------------------------------------------------------- opening and closing */
@@ -59,12 +58,11 @@ static ds_status open_stream(ds_stream **stream, ds_model *m, const ds_stream *s
         s->ended = source->ended;
     }
     DS_TRY_ELSE(status, ds_stream_release(s));
-    pthread_mutex_lock(&m->lock);
+    DS_LOCKED(&m->lock);
     s->last_used = ds_now();
     append_stream(m, s);
     /* Last: from here on a stale handle of this address finds the stream, and may close it. */
     ds_handle_add(&s->handle);
-    pthread_mutex_unlock(&m->lock);
     *stream = s;
     return DS_OK;
 }

@@ -10,7 +10,7 @@
  *
  * A message is one line; it names the operator or object, what was expected and what came. It lives
  * in a buffer of the calling thread (ds_last_error). The macros return from the function that they
- * stand in: what that function holds by then must be released first, or by its caller. */
+ * stand in: what that function holds by then is DS_SCOPED, or must be released first, or by its caller. */
 #pragma once
 #include <stdarg.h>
 #include <stdbool.h>
@@ -44,6 +44,9 @@ typedef struct ds_first_fault {
 bool ds_first_fault_note(ds_first_fault *first, ds_status status, bool *bad);
 /* The first failure, its message the thread's again; DS_OK where there was none. */
 ds_status ds_first_fault_end(const ds_first_fault *first);
+
+/* Before a declaration: `release` gets the variable's address where its block ends, however it is left. */
+#define DS_SCOPED(release) __attribute__((cleanup(release)))
 
 /* As DS_TRY; `undo` comes before it returns. */
 #define DS_TRY_ELSE(call, undo)                  \

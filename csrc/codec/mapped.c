@@ -90,31 +90,31 @@ static ds_status read_file(ds_mapped *mapped, int file, size_t n_bytes, const ch
     return DS_OK;
 }
 
+static void close_file(const int *file)
+{
+    (void)close(*file);
+}
+
 /* Opens `path` and lets `take` take its bytes over. */
 static ds_status from_file(ds_mapped **mapped, const ds_allocator *allocator, const char *path,
                            ds_status (*take)(ds_mapped *, int, size_t, const char *))
 {
     ds_mapped *made = NULL;
     size_t n_bytes = 0;
-    int file = -1;
+    int opened;
     char shown[PATH_SHOWN];
     const char *name = ds_utf8_show(shown, sizeof shown, path, strlen(path));
     do { /* O_NONBLOCK: a pipe must not make us wait; files don't mind */
-        file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    } while (file < 0 && errno == EINTR);
-    if (file < 0)
+        opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    } while (opened < 0 && errno == EINTR);
+    if (opened < 0)
         return fail(errno, name, "open it");
-    ds_status status = measure(&n_bytes, file, name);
-    if (status == DS_OK)
-        status = make(&made, allocator);
-    if (status == DS_OK)
-        status = take(made, file, n_bytes, name);
-    (void)close(file); /* a mapping stays */
-    if (status == DS_OK)
-        *mapped = made;
-    else
-        ds_mapped_release(made);
-    return status;
+    DS_SCOPED(close_file) const int file = opened; /* a mapping stays */
+    DS_TRY(measure(&n_bytes, file, name));
+    DS_TRY(make(&made, allocator));
+    DS_TRY_ELSE(take(made, file, n_bytes, name), ds_mapped_release(made));
+    *mapped = made;
+    return DS_OK;
 }
 
 ds_status ds_mapped_open(ds_mapped **mapped, const ds_allocator *allocator, const char *path)

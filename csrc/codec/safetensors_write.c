@@ -166,26 +166,17 @@ static ds_status write_data(const ds_sink *sink, const job *the)
     return DS_OK;
 }
 
-static ds_status write_all(const ds_sink *sink, ds_buffer *header, const job *the)
-{
-    const names tensors = {the->tensors, the->n_tensors, sizeof *the->tensors};
-    const names texts = {the->texts, the->n_texts, sizeof *the->texts};
-    DS_TRY(check_differ(tensors, "names", header));
-    DS_TRY(check_differ(texts, "keys", header));
-    header->n_bytes = 0; /* it was scratch so far */
-    DS_TRY(make_header(header, the));
-    DS_TRY(sink->write(sink->context, header->bytes, header->n_bytes));
-    return write_data(sink, the);
-}
-
 ds_status ds_safetensors_write(const ds_sink *sink, const ds_allocator *allocator,
                                const ds_tensor_source *tensors, size_t n_tensors,
                                const ds_metadata_source *texts, size_t n_texts)
 {
     const job the = {tensors, n_tensors, texts, n_texts};
-    ds_buffer header;
+    DS_SCOPED(ds_buffer_free) ds_buffer header;
     ds_buffer_init(&header, allocator);
-    const ds_status status = write_all(sink, &header, &the);
-    ds_buffer_free(&header);
-    return status;
+    DS_TRY(check_differ((names){tensors, n_tensors, sizeof *tensors}, "names", &header));
+    DS_TRY(check_differ((names){texts, n_texts, sizeof *texts}, "keys", &header));
+    header.n_bytes = 0; /* it was scratch so far */
+    DS_TRY(make_header(&header, &the));
+    DS_TRY(sink->write(sink->context, header.bytes, header.n_bytes));
+    return write_data(sink, &the);
 }

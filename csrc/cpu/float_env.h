@@ -17,7 +17,7 @@ typedef struct ds_float_env {
 } ds_float_env;
 #endif
 
-/* Fills `*callers` with the calling thread's environment and sets the engine's. Thread: any. */
+/* Fills `*callers`, which is best DS_SCOPED(ds_float_env_leave), with the calling thread's environment and sets the engine's. Thread: any. */
 void ds_float_env_enter(ds_float_env *callers);
 /* Puts back what was there, exception flags included: what the engine computes raises none. */
 void ds_float_env_leave(const ds_float_env *callers);

@@ -29,10 +29,8 @@ ds_status ds_ctc_work_create(ds_ctc_work **work, const ds_ctc *ctc, const ds_all
     DS_TRY(ds_allocate_zeroed(allocator, (void **)work, sizeof **work));
     (*work)->allocator = *allocator;
     (*work)->n_tokens = ctc->language.tokens.n;
-    const ds_status status = fill_work(*work, ctc);
-    if (status != DS_OK)
-        ds_ctc_work_destroy(*work);
-    return status;
+    DS_TRY_ELSE(fill_work(*work, ctc), ds_ctc_work_destroy(*work));
+    return DS_OK;
 }
 
 void ds_ctc_work_destroy(ds_ctc_work *work)

@@ -267,12 +267,8 @@ ds_status ds_ctc_create(ds_ctc **ctc, const ds_decoder_options *options, const d
     const ds_allocator allocator =
         options->allocator ? *options->allocator : ds_allocator_current();
     ds_ctc *made;
-    const ds_status allocated = ds_allocate_zeroed(&allocator, (void **)&made, sizeof *made);
-    if (allocated != DS_OK) {
-        if (scorer)
-            scorer->destroy(scorer->owner);
-        return allocated;
-    }
+    DS_TRY_ELSE(ds_allocate_zeroed(&allocator, (void **)&made, sizeof *made),
+                scorer ? scorer->destroy(scorer->owner) : (void)0);
     made->allocator = allocator;
     if (scorer)
         made->scorer = *scorer;
@@ -282,12 +278,9 @@ ds_status ds_ctc_create(ds_ctc **ctc, const ds_decoder_options *options, const d
     ds_ngram_init(&made->language.model, &allocator);
     ds_map_init(&made->language.phrases.edges, &allocator);
     atomic_init(&made->idle, NULL);
-    const ds_status status = fill(made, options);
-    if (status != DS_OK)
-        ds_ctc_destroy(made);
-    else
-        *ctc = made;
-    return status;
+    DS_TRY_ELSE(fill(made, options), ds_ctc_destroy(made));
+    *ctc = made;
+    return DS_OK;
 }
 
 void ds_ctc_destroy(ds_ctc *ctc)

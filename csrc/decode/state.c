@@ -221,10 +221,8 @@ ds_status ds_ctc_restart(const ds_ctc *ctc, const ds_allocator *allocator, ds_ct
 ds_status ds_ctc_open(ds_ctc_stream *stream, const ds_ctc *ctc, const ds_allocator *allocator)
 {
     *stream = (ds_ctc_stream){.allocator = *allocator};
-    const ds_status status = ds_ctc_restart(ctc, allocator, &stream->now);
-    if (status != DS_OK)
-        ds_ctc_close(stream);
-    return status;
+    DS_TRY_ELSE(ds_ctc_restart(ctc, allocator, &stream->now), ds_ctc_close(stream));
+    return DS_OK;
 }
 
 void ds_ctc_close(ds_ctc_stream *stream)

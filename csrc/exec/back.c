@@ -167,8 +167,10 @@ static ds_status prepare(turned *t, ds_run *run, bool *flat)
     return DS_OK;
 }
 
-static ds_status backward(const ds_eager_back *back, ds_arena *arena)
+ds_status ds_eager_backward(const ds_eager_back *back, ds_arena *arena)
 {
+    DS_SCOPED(ds_float_env_leave) ds_float_env callers;
+    ds_float_env_enter(&callers);
     const ds_op *op = back->call->op;
     turned t = {.work = {.call = back->call, .arena = arena, .back = true}, .back = back};
     ds_run run;
@@ -191,13 +193,4 @@ static ds_status backward(const ds_eager_back *back, ds_arena *arena)
         if (before[r] && op->carried_bytes)
             memcpy(before[r], t.dcarried[r], op->carried_bytes);
     return DS_OK;
-}
-
-ds_status ds_eager_backward(const ds_eager_back *back, ds_arena *arena)
-{
-    ds_float_env callers;
-    ds_float_env_enter(&callers);
-    const ds_status status = backward(back, arena);
-    ds_float_env_leave(&callers);
-    return status;
 }

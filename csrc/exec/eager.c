@@ -217,8 +217,10 @@ static ds_status forward(ds_work *w)
     return DS_OK;
 }
 
-static ds_status run(const ds_eager *eager, ds_arena *arena)
+ds_status ds_eager_run(const ds_eager *eager, ds_arena *arena)
 {
+    DS_SCOPED(ds_float_env_leave) ds_float_env callers;
+    ds_float_env_enter(&callers);
     const ds_op *op = eager->op;
     ds_work w = {.call = eager, .arena = arena};
     const int checked = op->def->checked_input;
@@ -233,13 +235,4 @@ static ds_status run(const ds_eager *eager, ds_arena *arena)
         if (w.to[r])
             memcpy(w.to[r], w.carried[r], op->carried_bytes);
     return DS_OK;
-}
-
-ds_status ds_eager_run(const ds_eager *eager, ds_arena *arena)
-{
-    ds_float_env callers;
-    ds_float_env_enter(&callers);
-    const ds_status status = run(eager, arena);
-    ds_float_env_leave(&callers);
-    return status;
 }

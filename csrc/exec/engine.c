@@ -1,6 +1,7 @@
 /* exec/engine.c: owns what running a plan takes; steps at rest are kept for the next calls. */
 #include "exec/engine.h"
 
+#include "base/lock.h"
 #include "cpu/float_env.h"
 
 /* Gives a plan streams and threads. owned: the plan, which is destroyed on failure, or NULL. */
@@ -8,32 +9,26 @@ static ds_status make(ds_engine **engine, const ds_plan *plan, ds_plan *owned,
                       const ds_engine_options *options)
 {
     ds_engine *e;
-    ds_status status = ds_allocate(&plan->allocator, (void **)&e, sizeof *e);
-    DS_TRY_ELSE(status, ds_plan_destroy(owned));
+    DS_TRY_ELSE(ds_allocate(&plan->allocator, (void **)&e, sizeof *e), ds_plan_destroy(owned));
     *e = (ds_engine){.plan = plan,
                      .owned = owned,
                      .n_threads = options->n_threads,
                      .lock = PTHREAD_MUTEX_INITIALIZER};
-    status = ds_session_create(&e->session, plan, options->max_streams);
-    if (status == DS_OK && e->n_threads > 1)
-        status = ds_pool_create(&e->pool, &plan->allocator, e->n_threads);
-    if (status == DS_OK)
-        *engine = e;
-    else
-        ds_engine_destroy(e);
-    return status;
+    DS_TRY_ELSE(ds_session_create(&e->session, plan, options->max_streams), ds_engine_destroy(e));
+    if (e->n_threads > 1)
+        DS_TRY_ELSE(ds_pool_create(&e->pool, &plan->allocator, e->n_threads), ds_engine_destroy(e));
+    *engine = e;
+    return DS_OK;
 }
 
 ds_status ds_engine_create(ds_engine **engine, ds_graph *takes_graph,
                            const ds_engine_options *options)
 {
     ds_plan *plan;
-    ds_float_env callers;
+    DS_SCOPED(ds_float_env_leave) ds_float_env callers;
     ds_float_env_enter(&callers); /* weights are prepared */
-    const ds_status status =
-        ds_plan_create(&plan, takes_graph, options->kernels, options->skew, options->max_bytes);
-    ds_float_env_leave(&callers);
-    return status == DS_OK ? make(engine, plan, plan, options) : status;
+    DS_TRY(ds_plan_create(&plan, takes_graph, options->kernels, options->skew, options->max_bytes));
+    return make(engine, plan, plan, options);
 }
 
 ds_status ds_engine_copy(ds_engine **engine, const ds_engine *original,
@@ -75,20 +70,16 @@ ds_status ds_step_take(ds_engine *engine, ds_step **step, size_t n_rows)
     pthread_mutex_unlock(&engine->lock);
     if (!taken)
         DS_TRY(ds_step_create(&taken, engine->plan, engine->pool));
-    const ds_status status = ds_step_rows(taken, n_rows);
-    if (status == DS_OK)
-        *step = taken;
-    else
-        ds_step_give(engine, taken);
-    return status;
+    DS_TRY_ELSE(ds_step_rows(taken, n_rows), ds_step_give(engine, taken));
+    *step = taken;
+    return DS_OK;
 }
 
 void ds_step_give(ds_engine *engine, ds_step *step)
 {
     if (!step)
         return;
-    pthread_mutex_lock(&engine->lock);
+    DS_LOCKED(&engine->lock);
     step->next = engine->resting;
     engine->resting = step;
-    pthread_mutex_unlock(&engine->lock);
 }

@@ -289,20 +289,19 @@ ds_status ds_plan_create(ds_plan **plan, ds_graph *takes_graph, const ds_kernels
                          int64_t skew, size_t max_bytes)
 {
     ds_plan *p;
-    ds_arena arena, scratch;
+    ds_arena arena;
+    DS_SCOPED(ds_arena_free) ds_arena scratch;
     ds_arena_init(&arena, &takes_graph->allocator);
-    ds_status status = ds_arena_push_zeroed(&arena, (void **)&p, 1, sizeof *p);
-    DS_TRY_ELSE(status, ds_graph_destroy(takes_graph));
+    ds_arena_init(&scratch, &takes_graph->allocator);
+    DS_TRY_ELSE(ds_arena_push_zeroed(&arena, (void **)&p, 1, sizeof *p),
+                ds_graph_destroy(takes_graph));
     p->allocator = takes_graph->allocator;
     p->arena = arena;
     p->model = takes_graph;
     p->apart = *kernels;
     p->apart.real[0].apart = p->apart.real[1].apart = true;
     p->kernels = &p->apart;
-    ds_arena_init(&scratch, &p->allocator);
-    status = make(p, skew, max_bytes, &scratch);
-    ds_arena_free(&scratch);
-    DS_TRY_ELSE(status, ds_plan_destroy(p));
+    DS_TRY_ELSE(make(p, skew, max_bytes, &scratch), ds_plan_destroy(p));
     *plan = p;
     return DS_OK;
 }

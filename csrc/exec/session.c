@@ -4,8 +4,9 @@
  * of their pages more than for their memory: further ones lie in lots, for which the allocator asks for large pages. */
 #include "exec/session.h"
 
-#include <pthread.h>
 #include <string.h>
+
+#include "base/lock.h"
 
 enum { LOT_BYTES = 4 << 20 };
 
@@ -101,45 +102,47 @@ static void clear_block(const ds_plan *plan, ds_slot *slot)
     slot->block->n_inputs = (uint32_t)plan->graph->n_inputs;
 }
 
-ds_status ds_session_open(ds_session *session, ds_slot **slot, bool spare)
+/* One that is free, or a new one; it counts unless it is spare. */
+static ds_status take_slot(ds_session *session, ds_slot **slot, bool spare)
 {
     const size_t most = session->max_streams;
-    pthread_mutex_lock(&session->lock);
-    const bool full = !spare && most && session->n_open >= most;
-    ds_slot *s = full ? NULL : session->free;
-    ds_status status = DS_OK;
-    if (s)
-        session->free = s->next_free;
-    else if (!full)
-        status = make_slot(session, &s);
-    session->n_open += !spare && s;
-    pthread_mutex_unlock(&session->lock);
-    DS_CHECK(!full, DS_LIMIT, "%zu streams are open, which is the limit (max_streams)", most);
-    DS_TRY(status);
-    clear_block(session->plan, s);
-    s->last_used = 0;
-    s->spare = spare;
-    *slot = s;
+    DS_LOCKED(&session->lock);
+    DS_CHECK(spare || !most || session->n_open < most, DS_LIMIT,
+             "%zu streams are open, which is the limit (max_streams)", most);
+    if (session->free) {
+        *slot = session->free;
+        session->free = session->free->next_free;
+    } else {
+        DS_TRY(make_slot(session, slot));
+    }
+    session->n_open += !spare;
+    return DS_OK;
+}
+
+ds_status ds_session_open(ds_session *session, ds_slot **slot, bool spare)
+{
+    DS_TRY(take_slot(session, slot, spare));
+    clear_block(session->plan, *slot);
+    (*slot)->last_used = 0;
+    (*slot)->spare = spare;
     return DS_OK;
 }
 
 void ds_session_count(ds_session *session, ds_slot *slot)
 {
-    pthread_mutex_lock(&session->lock);
+    DS_LOCKED(&session->lock);
     session->n_open += slot->spare;
     slot->spare = false;
-    pthread_mutex_unlock(&session->lock);
 }
 
 void ds_session_close(ds_session *session, ds_slot *slot)
 {
     /* What grew with the stream goes back at once; the fixed block waits for the next stream. */
     release_tails(session, slot);
-    pthread_mutex_lock(&session->lock);
+    DS_LOCKED(&session->lock);
     slot->next_free = session->free;
     session->free = slot;
     session->n_open -= !slot->spare;
-    pthread_mutex_unlock(&session->lock);
 }
 
 void ds_session_clear(ds_session *session, ds_slot *slot)
@@ -150,10 +153,8 @@ void ds_session_clear(ds_session *session, ds_slot *slot)
 
 size_t ds_session_n_open(ds_session *session)
 {
-    pthread_mutex_lock(&session->lock);
-    size_t n = session->n_open;
-    pthread_mutex_unlock(&session->lock);
-    return n;
+    DS_LOCKED(&session->lock);
+    return session->n_open;
 }
 
 bool ds_slot_enter(ds_slot *slot)

@@ -47,6 +47,11 @@ typedef struct state {
     size_t n_entries, n_bytes; /* of the whole snapshot */
 } state;
 
+static void free_state(state *s)
+{
+    ds_arena_free(&s->arena);
+}
+
 /* In which edge of the rewritten graph an edge's frames lie; -1: its producer has gone, and nobody reads it. */
 static void find_places(const ds_plan *p, int *place)
 {
@@ -192,22 +197,18 @@ static ds_status count_before(state *s, const ds_plan *p, const int64_t *now)
 ds_status ds_slot_snapshot(const ds_plan *p, const ds_slot *slot, const int64_t *since, void *data,
                            size_t *n_bytes)
 {
-    state s = {.since = since};
+    DS_SCOPED(free_state) state s = {.since = since};
     ds_arena_init(&s.arena, &p->allocator);
-    ds_status status = count_state(&s, p, slot->block->frames);
-    if (status == DS_OK && since)
-        status = count_before(&s, p, slot->block->frames);
-    if (status == DS_OK)
-        status = list_state(&s, p);
-    if (status == DS_OK && data && s.n_bytes != *n_bytes)
-        status = ds_fail(DS_ARGUMENT, "a snapshot of this stream takes %zu bytes, got room for %zu",
-                         s.n_bytes, *n_bytes);
-    if (status == DS_OK && data)
+    DS_TRY(count_state(&s, p, slot->block->frames));
+    if (since)
+        DS_TRY(count_before(&s, p, slot->block->frames));
+    DS_TRY(list_state(&s, p));
+    DS_CHECK(!data || s.n_bytes == *n_bytes, DS_ARGUMENT,
+             "a snapshot of this stream takes %zu bytes, got room for %zu", s.n_bytes, *n_bytes);
+    if (data)
         write_state(&s, p, slot, data);
-    if (status == DS_OK)
-        *n_bytes = s.n_bytes;
-    ds_arena_free(&s.arena);
-    return status;
+    *n_bytes = s.n_bytes;
+    return DS_OK;
 }
 
 /* ---------------------------------------------------------------- reading */
@@ -399,23 +400,25 @@ static void take_state(const state *s, ds_slot *slot, const reader *r)
     }
 }
 
-static ds_status read_state(state *s, ds_slot *slot, reader *r, const int64_t *frames)
+static ds_status read_state(ds_slot *slot, reader *r, const int64_t *frames)
 {
     const ds_plan *p = r->plan;
     uint64_t n_entries = 0;
-    DS_TRY(count_state(s, p, frames));
-    DS_TRY(check_counts(p, s->counts));
-    DS_TRY(list_state(s, p));
+    DS_SCOPED(free_state) state s = {0};
+    ds_arena_init(&s.arena, &p->allocator);
+    DS_TRY(count_state(&s, p, frames));
+    DS_TRY(check_counts(p, s.counts));
+    DS_TRY(list_state(&s, p));
     DS_TRY(get_words(r, &n_entries, 1));
-    DS_CHECK(n_entries == s->n_entries, DS_FORMAT, "the snapshot holds %llu arrays, expected %zu",
-             (unsigned long long)n_entries, s->n_entries);
+    DS_CHECK(n_entries == s.n_entries, DS_FORMAT, "the snapshot holds %llu arrays, expected %zu",
+             (unsigned long long)n_entries, s.n_entries);
     const reader first = *r;
-    for (size_t k = 0; k < s->n_entries; k++)
-        DS_TRY(check_entry(r, &s->entries[k], &s->arena));
+    for (size_t k = 0; k < s.n_entries; k++)
+        DS_TRY(check_entry(r, &s.entries[k], &s.arena));
     DS_CHECK(r->at == r->n, DS_FORMAT,
              "the snapshot at byte %zu: expected its end, got %zu bytes more", r->at, r->n - r->at);
-    DS_TRY(reserve_tails(p, slot, s->counts));
-    take_state(s, slot, &first);
+    DS_TRY(reserve_tails(p, slot, s.counts));
+    take_state(&s, slot, &first);
     memcpy(slot->block->frames, frames, p->graph->n_inputs * sizeof *frames);
     return DS_OK;
 }
@@ -427,11 +430,7 @@ ds_status ds_slot_restore(const ds_plan *plan, ds_slot *slot, const void *data, 
     int64_t frames[DS_MAX_INPUTS];
     DS_TRY(check_model(plan, &r));
     DS_TRY(read_frames(plan, &r, frames));
-    state s = {0};
-    ds_arena_init(&s.arena, &plan->allocator);
-    const ds_status status = read_state(&s, slot, &r, frames);
-    ds_arena_free(&s.arena);
-    return status;
+    return read_state(slot, &r, frames);
 }
 
 /* ---------------------------------------------------------------- forking */

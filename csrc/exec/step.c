@@ -436,13 +436,12 @@ void ds_step_put(const ds_step *step, size_t input, size_t row, const void *fram
                  const ptrdiff_t *strides, ds_element element)
 {
     const int64_t n = step->n_frames[input * step->n_rows + row];
-    ds_float_env callers;
     if (!n)
         return;
+    DS_SCOPED(ds_float_env_leave) ds_float_env callers;
     ds_float_env_enter(&callers); /* doubles are rounded */
     ds_layout_read(ds_step_room(step, input, row), frames, strides, element,
                    ds_step_input(step->plan, input), n);
-    ds_float_env_leave(&callers);
 }
 
 ds_status ds_step_check(ds_step *step)
@@ -500,7 +499,7 @@ static void run_group(void *context, size_t index)
 
 void ds_step_run(ds_step *step)
 {
-    ds_float_env callers;
+    DS_SCOPED(ds_float_env_leave) ds_float_env callers;
     ds_float_env_enter(&callers);
     void *const workspace = ds_workspace_lend(step->workspace);
     if (step->n_groups == 1)
@@ -508,5 +507,4 @@ void ds_step_run(ds_step *step)
     else
         ds_pool_run(step->pool, run_group, step, step->n_groups);
     (void)ds_workspace_lend(workspace);
-    ds_float_env_leave(&callers);
 }

@@ -127,12 +127,9 @@ static ds_status load(void *owner, void **state, const void *bytes, size_t n_byt
     ds_slot *slot;
     DS_TRY(ds_session_open(w->predictor->session, &slot, true));
     (void)ds_slot_enter(slot);
-    const ds_status status = ds_slot_restore(w->predictor->plan, slot, bytes, n_bytes);
-    if (status != DS_OK)
-        forget(w, slot);
-    else
-        *state = slot;
-    return status;
+    DS_TRY_ELSE(ds_slot_restore(w->predictor->plan, slot, bytes, n_bytes), forget(w, slot));
+    *state = slot;
+    return DS_OK;
 }
 
 /* ---------------------------------------------------------------- making */
@@ -200,10 +197,8 @@ ds_status ds_transducer_scorer(ds_scorer *scorer, const ds_engine *predictor,
     networks *w;
     DS_TRY(ds_allocate_zeroed(allocator, (void **)&w, sizeof(networks)));
     w->allocator = *allocator;
-    ds_status status = ds_engine_copy(&w->predictor, predictor, &options);
-    if (status == DS_OK)
-        status = ds_engine_copy(&w->joiner, joiner, &options);
-    DS_TRY_ELSE(status, destroy(w));
+    DS_TRY_ELSE(ds_engine_copy(&w->predictor, predictor, &options), destroy(w));
+    DS_TRY_ELSE(ds_engine_copy(&w->joiner, joiner, &options), destroy(w));
     const uint64_t *p = predictor->plan->origin, *j = joiner->plan->origin;
     *scorer = (ds_scorer){w,
                           (size_t)ds_signature_elements(input_of(joiner, 0)),

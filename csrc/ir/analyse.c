@@ -559,8 +559,16 @@ static ds_status take_arrays(walk *w)
     return DS_OK;
 }
 
+static void free_walk(walk *w)
+{
+    ds_arena_free(&w->arrays);
+    ds_arena_free(&w->functions);
+    ds_arena_free(&w->maker.arena);
+}
+
 ds_status ds_analyse(ds_analysis *analysis, const ds_graph *graph, const ds_clock *clock)
 {
+    DS_SCOPED(free_walk)
     walk w = {.graph = graph,
               .clock = clock,
               .a = analysis,
@@ -570,19 +578,11 @@ ds_status ds_analyse(ds_analysis *analysis, const ds_graph *graph, const ds_cloc
     ds_arena_init(&w.arrays, &graph->allocator);
     ds_arena_init(&w.functions, &graph->allocator);
     ds_arena_init(&w.maker.arena, &graph->allocator);
-    ds_status status = take_arrays(&w);
-    if (status == DS_OK) {
-        find_dead(w.dead, graph);
-        status = analyse(&w);
-    }
-    if (status == DS_OK)
-        propagate(analysis, graph);
-    else
-        ds_analysis_free(analysis);
-    ds_arena_free(&w.arrays);
-    ds_arena_free(&w.functions);
-    ds_arena_free(&w.maker.arena);
-    return status;
+    DS_TRY_ELSE(take_arrays(&w), ds_analysis_free(analysis));
+    find_dead(w.dead, graph);
+    DS_TRY_ELSE(analyse(&w), ds_analysis_free(analysis));
+    propagate(analysis, graph);
+    return DS_OK;
 }
 
 void ds_analysis_free(ds_analysis *analysis)

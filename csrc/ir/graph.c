@@ -409,22 +409,21 @@ static ds_status node_error(ds_arena *memory, const ds_node *node, double *error
 ds_status ds_graph_errors(const ds_graph *graph, ds_narrowing how, const char *asked,
                           double *errors)
 {
-    ds_status status = DS_OK;
-    ds_arena memory;
+    DS_SCOPED(ds_arena_free) ds_arena memory;
     ds_arena_init(&memory, &graph->allocator);
-    for (size_t j = 0; status == DS_OK && j < graph->n_nodes; j++) {
+    for (size_t j = 0; j < graph->n_nodes; j++) {
         errors[j] = 0;
         if (!asked[j])
             continue;
         ds_op *const op = graph->nodes[j].op;
         const ds_narrowing own = {op->stored, op->products};
-        status = ds_op_store(op, how);
+        ds_status status = ds_op_store(op, how);
         status = status == DS_OK ? node_error(&memory, &graph->nodes[j], &errors[j]) : status;
         op->stored = own.stored;
         op->products = own.products;
+        DS_TRY(status);
     }
-    ds_arena_free(&memory);
-    return status;
+    return DS_OK;
 }
 
 ds_status ds_graph_output(ds_graph *graph, int edge)

@@ -422,12 +422,10 @@ static ds_status check_fingerprint(reader *r)
     if (!says) /* files of older writers */
         return DS_OK;
     DS_TRY(ds_graph_remember_fingerprint(r->graph));
-    ds_buffer text;
+    DS_SCOPED(ds_buffer_free) ds_buffer text;
     ds_buffer_init(&text, &r->allocator);
-    const ds_status status = ds_interface_text(&text, r->interface);
+    DS_TRY(ds_interface_text(&text, r->interface));
     const ds_model_mark is = ds_model_fingerprint(r->graph, &text);
-    ds_buffer_free(&text);
-    DS_TRY(status);
     char shown[DS_UTF8_SHOWN_BYTES];
     DS_CHECK(n_bytes == strlen(is.text) && memcmp(says, is.text, n_bytes) == 0, DS_FORMAT,
              "model: the file is damaged or was changed: its fingerprint is %s, but it says \"%s\" "
@@ -479,29 +477,32 @@ static ds_status fill(reader *r)
     return DS_OK;
 }
 
+static void free_reader(reader *r)
+{
+    ds_arena_free(&r->memory);
+    ds_arena_free(&r->numbers);
+    ds_json_free(r->json);
+    ds_safetensors_close(r->container);
+    ds_interface_free(r->interface);
+    ds_graph_destroy(r->graph);
+}
+
 ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
                         ds_mapped *file, bool changed)
 {
+    DS_SCOPED(free_reader)
     reader r = {.allocator = allocator != NULL ? *allocator : *ds_default_allocator(),
                 .file = file};
     ds_arena_init(&r.memory, &r.allocator);
     ds_arena_init(&r.numbers, &r.allocator);
-    ds_float_env callers;
+    DS_SCOPED(ds_float_env_leave) ds_float_env callers;
     ds_float_env_enter(&callers); /* numbers are rounded */
-    ds_status status = fill(&r);
-    if (status == DS_OK && !changed)
-        status = check_fingerprint(&r);
-    ds_float_env_leave(&callers);
-    ds_arena_free(&r.memory);
-    ds_arena_free(&r.numbers);
-    ds_json_free(r.json);
-    ds_safetensors_close(r.container);
-    if (status != DS_OK) {
-        ds_interface_free(r.interface);
-        ds_graph_destroy(r.graph);
-        return status;
-    }
+    DS_TRY(fill(&r));
+    if (!changed)
+        DS_TRY(check_fingerprint(&r));
     *graph = r.graph;
     *interface = r.interface;
+    r.graph = NULL;
+    r.interface = NULL;
     return DS_OK;
 }

@@ -375,21 +375,24 @@ static ds_status write_all(writer *w, const ds_sink *sink, const ds_interface *i
     return ds_safetensors_write(sink, w->allocator, w->tensors, w->n_tensors, texts, n_texts);
 }
 
+static void free_writer(writer *w)
+{
+    ds_arena_free(&w->memory);
+    ds_arena_free(&w->numbers);
+    ds_buffer_free(&w->text);
+    ds_buffer_free(&w->interface);
+}
+
 ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_interface *interface,
                          const ds_plan *plan)
 {
+    DS_SCOPED(free_writer)
     writer w = {.allocator = &graph->allocator, .graph = graph, .plan = plan};
     ds_arena_init(&w.memory, w.allocator);
     ds_arena_init(&w.numbers, w.allocator);
     ds_buffer_init(&w.text, w.allocator);
     ds_buffer_init(&w.interface, w.allocator);
-    ds_float_env callers;
+    DS_SCOPED(ds_float_env_leave) ds_float_env callers;
     ds_float_env_enter(&callers); /* numbers are spelled */
-    const ds_status status = write_all(&w, sink, interface);
-    ds_float_env_leave(&callers);
-    ds_arena_free(&w.memory);
-    ds_arena_free(&w.numbers);
-    ds_buffer_free(&w.text);
-    ds_buffer_free(&w.interface);
-    return status;
+    return write_all(&w, sink, interface);
 }

@@ -49,10 +49,9 @@ static PyObject *list_bad(const ds_call *c)
 
 int ds_call_refuse(const ds_call *c, ds_status status)
 {
-    PyObject *ids = list_bad(c);
+    DS_OWNED PyObject *ids = list_bad(c);
     if (ids)
         ds_raise(c->m, status, ids);
-    Py_XDECREF(ids);
     return -1;
 }
 
@@ -61,7 +60,7 @@ bool ds_call_collect(ds_call *c, Py_ssize_t r)
     if (!PyErr_ExceptionMatches(c->m->errors[DS_INTERNAL]) ||
         PyErr_ExceptionMatches(PyExc_MemoryError))
         return false;
-    PyObject *type, *error, *traceback;
+    DS_OWNED PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
     PyErr_NormalizeException(&type, &error, &traceback);
     if (traceback)
@@ -69,9 +68,6 @@ bool ds_call_collect(ds_call *c, Py_ssize_t r)
     c->step->bad[r] = !c->error || Py_TYPE(error) == Py_TYPE(c->error);
     if (!c->error)
         c->error = Py_NewRef(error);
-    Py_XDECREF(type);
-    Py_XDECREF(error);
-    Py_XDECREF(traceback);
     return true;
 }
 
@@ -79,14 +75,10 @@ int ds_call_collected(ds_call *c)
 {
     if (!c->error)
         return 0;
-    PyObject *error = c->error, *ids = list_bad(c);
-    c->error = NULL;
-    PyObject *done = ids ? PyObject_CallMethod(error, "concern", "O", ids) : NULL;
+    DS_OWNED PyObject *error = ds_given_on(&c->error), *ids = list_bad(c);
+    DS_OWNED PyObject *done = ids ? PyObject_CallMethod(error, "concern", "O", ids) : NULL;
     if (done)
         PyErr_SetObject((PyObject *)Py_TYPE(error), error);
-    Py_XDECREF(done);
-    Py_XDECREF(ids);
-    Py_DECREF(error);
     return -1;
 }
 

@@ -16,9 +16,8 @@ static bool is_same(PyObject *kept, PyObject *now)
 /* What is called in the place of a function of Python; NULL where that isn't known, with or without an exception. */
 static PyObject *of_function(PyObject *known, PyObject *converted, PyObject *f)
 {
-    PyObject *id = PyLong_FromVoidPtr(f);
+    DS_OWNED PyObject *id = PyLong_FromVoidPtr(f);
     PyObject *kept = id ? PyDict_GetItemWithError(known, id) : NULL;
-    Py_XDECREF(id);
     if (!kept || !PyTuple_CheckExact(kept) || PyTuple_GET_SIZE(kept) != N_KEPT ||
         PyTuple_GET_ITEM(kept, CODE) != PyFunction_GET_CODE(f) ||
         !is_same(PyTuple_GET_ITEM(kept, DEFAULTS), PyFunction_GET_DEFAULTS(f)) ||
@@ -42,9 +41,8 @@ static PyObject *of_builtin(PyObject *builtins, PyObject *awaited, PyObject *f)
         return Py_XNewRef(found);
     int is_awaited = 0;
     if (PySet_GET_SIZE(awaited)) {
-        PyObject *module = PyObject_GetAttrString(f, "__module__");
+        DS_OWNED PyObject *module = PyObject_GetAttrString(f, "__module__");
         is_awaited = module ? PySet_Contains(awaited, module) : -1;
-        Py_XDECREF(module);
     }
     return is_awaited ? NULL : Py_NewRef(f);
 }
@@ -52,35 +50,27 @@ static PyObject *of_builtin(PyObject *builtins, PyObject *awaited, PyObject *f)
 /* The same of a method, bound to its object: of a function, or of a partial of a builtin. */
 static PyObject *of_method(PyObject *const *args, PyObject *f)
 {
-    PyObject *function = PyMethod_GET_FUNCTION(f), *bare = NULL, *inner = NULL;
+    PyObject *function = PyMethod_GET_FUNCTION(f);
+    DS_OWNED PyObject *bare = NULL, *inner = NULL;
     if (PyFunction_Check(function))
         inner = of_function(args[KNOWN], args[CONVERTED], function);
     else if (strcmp(Py_TYPE(function)->tp_name, "functools.partial") == 0 &&
              (bare = PyObject_GetAttrString(function, "func")) && PyCFunction_Check(bare))
         inner = of_builtin(args[BUILTINS], args[AWAITED], bare);
     const bool same = inner && (inner == function || inner == bare);
-    PyObject *out = same             ? Py_NewRef(f)
-                    : !inner || bare ? NULL
-                                     : PyMethod_New(inner, PyMethod_GET_SELF(f));
-    Py_XDECREF(bare);
-    Py_XDECREF(inner);
-    return out;
+    return same ? Py_NewRef(f) : !inner || bare ? NULL : PyMethod_New(inner, PyMethod_GET_SELF(f));
 }
 
 /* What is called in the place of an object whose class's `__call__` is among those that are given. */
 static PyObject *of_object(PyObject *stand_ins, PyObject *direct, PyObject *f)
 {
-    PyObject *id = PyLong_FromVoidPtr(f), *out = NULL;
+    DS_OWNED PyObject *id = PyLong_FromVoidPtr(f);
     const int stands = id ? PyDict_Contains(stand_ins, id) : -1;
-    Py_XDECREF(id);
-    PyObject *call = stands ? NULL : PyObject_GetAttrString((PyObject *)Py_TYPE(f), "__call__");
+    DS_OWNED PyObject *call =
+        stands ? NULL : PyObject_GetAttrString((PyObject *)Py_TYPE(f), "__call__");
     PyObject *find = call && PyFunction_Check(call) ? PyDict_GetItemWithError(direct, call) : NULL;
-    if (find)
-        out = PyObject_CallOneArg(find, f);
-    Py_XDECREF(call);
-    if (out == Py_None)
-        Py_CLEAR(out);
-    return out;
+    DS_OWNED PyObject *out = find ? PyObject_CallOneArg(find, f) : NULL;
+    return out == Py_None ? NULL : ds_given_on(&out);
 }
 
 /* callee(known, converted, stand_ins, direct, builtins, awaited, otherwise, f): what is called in the place of f,

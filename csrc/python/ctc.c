@@ -92,18 +92,15 @@ PyObject *ds_python_ctc(PyObject *self, PyObject *const *args, Py_ssize_t n_args
         return NULL;
     if (n_args == LOSSES) {
         npy_intp n_rows = PyArray_DIM((PyArrayObject *)args[N_FRAMES], 0);
-        PyObject *losses = PyArray_SimpleNew(1, &n_rows, NPY_DOUBLE);
-        PyObject *alphas = PyArray_SimpleNew(1, &n_alphas, NPY_DOUBLE);
-        if (losses && alphas) {
-            double *const of_rows = ds_data(losses), *const of_frames = ds_data(alphas);
-            Py_BEGIN_ALLOW_THREADS;
-            run(args, blank, of_rows, of_frames, NULL, NULL);
-            Py_END_ALLOW_THREADS;
-        }
-        PyObject *both = losses && alphas ? PyTuple_Pack(2, losses, alphas) : NULL;
-        Py_XDECREF(losses);
-        Py_XDECREF(alphas);
-        return both;
+        DS_OWNED PyObject *losses = PyArray_SimpleNew(1, &n_rows, NPY_DOUBLE);
+        DS_OWNED PyObject *alphas = PyArray_SimpleNew(1, &n_alphas, NPY_DOUBLE);
+        if (!losses || !alphas)
+            return NULL;
+        double *const of_rows = ds_data(losses), *const of_frames = ds_data(alphas);
+        Py_BEGIN_ALLOW_THREADS;
+        run(args, blank, of_rows, of_frames, NULL, NULL);
+        Py_END_ALLOW_THREADS;
+        return PyTuple_Pack(2, losses, alphas);
     }
     const size_t longest = (size_t)PyArray_DIM((PyArrayObject *)args[TARGETS], 0);
     double *beta = PyMem_RawMalloc(2 * (2 * longest + 1) * sizeof *beta);

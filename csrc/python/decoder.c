@@ -205,13 +205,12 @@ static int enter_row(ds_module *m, decoder_object *self, decoder_step *d, PyObje
 /* Raises what concerns the rows that are bad. */
 static void refuse(ds_module *m, const decoder_step *d, ds_status status, PyObject *rows)
 {
-    PyObject *ids = PyList_New(0);
+    DS_OWNED PyObject *ids = PyList_New(0);
     for (Py_ssize_t i = 0; ids && i < d->n; i++)
         if (d->bad[i])
             ds_append(&ids, Py_NewRef(PyTuple_GET_ITEM(PyList_GET_ITEM(rows, i), 0)));
     if (ids)
         ds_raise(m, status, ids);
-    Py_XDECREF(ids);
 }
 
 static ds_status make_room(decoder_step *d, ds_arena *arena)

@@ -69,8 +69,9 @@ static int refuse_array(const ds_call *c, ds_status status, PyObject *what, cons
 {
     char expected[128];
     write_shape(c, rows, signature, expected, sizeof expected);
-    PyObject *shape = what ? PyArray_IntTupleFromIntp(PyArray_NDIM(a), PyArray_DIMS(a)) : NULL;
-    PyObject *text =
+    DS_OWNED PyObject *shape =
+        what ? PyArray_IntTupleFromIntp(PyArray_NDIM(a), PyArray_DIMS(a)) : NULL;
+    DS_OWNED PyObject *text =
         shape
             ? PyUnicode_FromFormat("%U: expected an array of shape %s and type %s, got %S and %S%s",
                                    what, expected, ds_dtype_name(signature->dtype), shape,
@@ -78,8 +79,6 @@ static int refuse_array(const ds_call *c, ds_status status, PyObject *what, cons
             : NULL;
     if (text)
         ds_engine_error(c->m, ds_fail(status, "%s", PyUnicode_AsUTF8(text)), id);
-    Py_XDECREF(text);
-    Py_XDECREF(shape);
     Py_XDECREF(what);
     return -1;
 }

@@ -95,22 +95,19 @@ static PyObject *graph_node(PyObject *self, PyObject *args)
         return NULL;
     for (Py_ssize_t i = 0; i < n_inputs && i < DS_MAX_INPUTS; i++)
         inputs[i] = (int)given[i];
-    PyObject *kept = ds_parse_weights(m, def, arrays, weights, data, &n_weights), *list = NULL;
+    DS_OWNED PyObject *kept = ds_parse_weights(m, def, arrays, weights, data, &n_weights);
     ds_graph *graph = kept ? graph_of(self) : NULL; /* only now: the arguments may have run code */
-    if (graph && (!called || parse_names(called, weight_names, n_weights) == 0) &&
-        PyList_Append(((ds_graph_object *)self)->lenders, kept) == 0) {
-        const ds_node_names names = {.path = path ? PyUnicode_AsUTF8(path) : "",
-                                     .weights = called ? weight_names : NULL,
-                                     .lent = true};
-        const ds_status status = ds_graph_node(graph, outputs, def, attrs, n_attrs, inputs,
-                                               (size_t)n_inputs, weights, data, n_weights, &names);
-        list = status == DS_OK
-                   ? ds_build_list((size_t)graph->nodes[graph->n_nodes - 1].op->n_outputs,
-                                   ds_int_item, outputs)
-                   : ds_raise(m, status, NULL);
-    }
-    Py_XDECREF(kept);
-    return list;
+    if (!graph || (called && parse_names(called, weight_names, n_weights) < 0) ||
+        PyList_Append(((ds_graph_object *)self)->lenders, kept) < 0)
+        return NULL;
+    const ds_node_names names = {.path = path ? PyUnicode_AsUTF8(path) : "",
+                                 .weights = called ? weight_names : NULL,
+                                 .lent = true};
+    const ds_status status = ds_graph_node(graph, outputs, def, attrs, n_attrs, inputs,
+                                           (size_t)n_inputs, weights, data, n_weights, &names);
+    return status == DS_OK ? ds_build_list((size_t)graph->nodes[graph->n_nodes - 1].op->n_outputs,
+                                           ds_int_item, outputs)
+                           : ds_raise(m, status, NULL);
 }
 
 static PyObject *graph_output(PyObject *self, PyObject *edge)
@@ -146,13 +143,13 @@ static PyObject *graph_store(PyObject *self, PyObject *numbers)
     if (!PyBytes_Check(numbers) || (size_t)PyBytes_GET_SIZE(numbers) != graph->n_nodes)
         return PyErr_Format(PyExc_ValueError, "store: expected bytes, one for each of %zu nodes",
                             graph->n_nodes);
-    ds_narrowing *nodes = PyMem_New(ds_narrowing, graph->n_nodes + 1);
+    DS_SCOPED(ds_memory_end) void *room = PyMem_New(ds_narrowing, graph->n_nodes + 1);
+    ds_narrowing *const nodes = room;
     if (!nodes)
         return PyErr_NoMemory();
     for (size_t i = 0; i < graph->n_nodes; i++)
         nodes[i] = ds_parse_narrowing(PyBytes_AS_STRING(numbers)[i]);
     const ds_status status = ds_graph_store(graph, nodes);
-    PyMem_Free(nodes);
     return ds_unless_failed(ds_module_of(Py_TYPE(self)), status, Py_NewRef(Py_None));
 }
 
@@ -172,17 +169,15 @@ static PyObject *graph_errors(PyObject *self, PyObject *args)
     if ((size_t)n != graph->n_nodes)
         return PyErr_Format(PyExc_ValueError, "errors: expected bytes, one for each of %zu nodes",
                             graph->n_nodes);
-    double *errors = PyMem_New(double, graph->n_nodes + 1);
+    DS_SCOPED(ds_memory_end) void *errors = PyMem_New(double, graph->n_nodes + 1);
     if (!errors)
         return PyErr_NoMemory();
     ds_status status;
     Py_BEGIN_ALLOW_THREADS;
     status = ds_graph_errors(graph, ds_parse_narrowing((char)how), asked, errors);
     Py_END_ALLOW_THREADS;
-    PyObject *list = status == DS_OK ? ds_build_list(graph->n_nodes, build_error, errors)
-                                     : ds_raise(ds_module_of(Py_TYPE(self)), status, NULL);
-    PyMem_Free(errors);
-    return list;
+    return status == DS_OK ? ds_build_list(graph->n_nodes, build_error, errors)
+                           : ds_raise(ds_module_of(Py_TYPE(self)), status, NULL);
 }
 
 static PyMethodDef graph_methods[] = {

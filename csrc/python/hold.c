@@ -31,12 +31,10 @@ static PyObject *hold_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static PyObject *hold_enter(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     hold_object *hold = (hold_object *)self;
-    PyObject *taken = PyObject_CallMethod(hold->lock, "acquire", "O", Py_False);
+    DS_OWNED PyObject *taken = PyObject_CallMethod(hold->lock, "acquire", "O", Py_False);
     if (!taken)
         return NULL;
-    const bool is_taken = taken == Py_True;
-    Py_DECREF(taken);
-    if (!is_taken)
+    if (taken != Py_True)
         return ds_raise(ds_module_of(Py_TYPE(self)),
                         ds_fail(DS_BUSY, "a call of this module is under way, in another thread or "
                                          "around this one"),

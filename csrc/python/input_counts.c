@@ -47,14 +47,14 @@ PyObject *ds_input_counts(PyObject *module, PyObject *const *args, Py_ssize_t n_
     const bool *ended = ds_parse_ended(m, args[2], n_rows);
     if (!ended)
         return NULL;
-    PyObject *arrays[DS_MAX_INPUTS] = {NULL}, *before = integers(args[0], n_rows * n_inputs);
+    PyObject *arrays[DS_MAX_INPUTS] = {NULL};
+    DS_OWNED PyObject *before = integers(args[0], n_rows * n_inputs);
     const int64_t *lengths[DS_MAX_INPUTS];
     npy_intp shape[] = {n_inputs, n_rows, 4};
     PyObject *out = before ? PyArray_ZEROS(3, shape, NPY_INT64, 0) : NULL;
     for (Py_ssize_t i = 0; out && !PyErr_Occurred() && i < n_inputs; i++) {
-        PyObject *item = PySequence_GetItem(args[1], i);
+        DS_OWNED PyObject *item = PySequence_GetItem(args[1], i);
         arrays[i] = item ? integers(item, n_rows) : NULL;
-        Py_XDECREF(item);
         if (arrays[i])
             lengths[i] = PyArray_DATA((PyArrayObject *)arrays[i]);
     }
@@ -68,7 +68,6 @@ PyObject *ds_input_counts(PyObject *module, PyObject *const *args, Py_ssize_t n_
     }
     for (Py_ssize_t i = 0; i < n_inputs; i++)
         Py_XDECREF(arrays[i]);
-    Py_XDECREF(before);
     if (PyErr_Occurred())
         Py_CLEAR(out);
     return out;

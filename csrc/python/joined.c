@@ -23,16 +23,14 @@ static bool is_alike(PyArrayObject *a, PyArrayObject *b)
 /* NumPy's own way, for all others. */
 static PyObject *joined_by_numpy(PyObject *arrays)
 {
-    PyObject *joined = PyArray_Concatenate(arrays, 0);
-    PyObject *ordered = joined ? PyArray_FROM_OF(joined, NPY_ARRAY_C_CONTIGUOUS) : NULL;
-    Py_XDECREF(joined);
-    return ordered;
+    DS_OWNED PyObject *joined = PyArray_Concatenate(arrays, 0);
+    return joined ? PyArray_FROM_OF(joined, NPY_ARRAY_C_CONTIGUOUS) : NULL;
 }
 
 PyObject *ds_joined(PyObject *self, PyObject *sequence)
 {
     (void)self;
-    PyObject *arrays = PySequence_Tuple(sequence), *out = NULL;
+    DS_OWNED PyObject *arrays = PySequence_Tuple(sequence);
     if (!arrays)
         return NULL;
     const Py_ssize_t n = PyTuple_GET_SIZE(arrays);
@@ -44,23 +42,19 @@ PyObject *ds_joined(PyObject *self, PyObject *sequence)
         alike = PyArray_Check(a) && is_alike(first, a) &&
                 !__builtin_add_overflow(shape[0], PyArray_DIM(a, 0), &shape[0]);
     }
-    if (alike) {
-        const ds_element element = element_of(first);
-        ds_signature frame = {.dtype = element == DS_ELEMENT_F32 ? DS_F32 : DS_I64,
-                              .rank = PyArray_NDIM(first) - 1};
-        for (int d = 0; d < frame.rank; d++)
-            frame.shape[d] = shape[d + 1] = PyArray_DIM(first, d + 1);
-        out = PyArray_SimpleNew(frame.rank + 1, shape, PyArray_TYPE(first));
-        char *to = out ? ds_data(out) : NULL;
-        for (Py_ssize_t i = 0; out && i < n; i++) {
-            PyArrayObject *a = (PyArrayObject *)PyTuple_GET_ITEM(arrays, i);
-            ds_layout_read(to, PyArray_DATA(a), PyArray_STRIDES(a), element, &frame,
-                           PyArray_DIM(a, 0));
-            to += (size_t)PyArray_DIM(a, 0) * ds_signature_bytes(&frame);
-        }
-    } else {
-        out = joined_by_numpy(arrays);
+    if (!alike)
+        return joined_by_numpy(arrays);
+    const ds_element element = element_of(first);
+    ds_signature frame = {.dtype = element == DS_ELEMENT_F32 ? DS_F32 : DS_I64,
+                          .rank = PyArray_NDIM(first) - 1};
+    for (int d = 0; d < frame.rank; d++)
+        frame.shape[d] = shape[d + 1] = PyArray_DIM(first, d + 1);
+    PyObject *out = PyArray_SimpleNew(frame.rank + 1, shape, PyArray_TYPE(first));
+    char *to = out ? ds_data(out) : NULL;
+    for (Py_ssize_t i = 0; out && i < n; i++) {
+        PyArrayObject *a = (PyArrayObject *)PyTuple_GET_ITEM(arrays, i);
+        ds_layout_read(to, PyArray_DATA(a), PyArray_STRIDES(a), element, &frame, PyArray_DIM(a, 0));
+        to += (size_t)PyArray_DIM(a, 0) * ds_signature_bytes(&frame);
     }
-    Py_DECREF(arrays);
     return out;
 }

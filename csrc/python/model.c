@@ -96,9 +96,8 @@ static ds_status put(void *write, const void *bytes, size_t n_bytes)
 {
     for (const char *from = bytes; n_bytes > 0;) {
         const size_t n = n_bytes < PIECE_BYTES ? n_bytes : PIECE_BYTES;
-        PyObject *done = PyObject_CallFunction(write, "y#", from, (Py_ssize_t)n);
+        DS_OWNED PyObject *done = PyObject_CallFunction(write, "y#", from, (Py_ssize_t)n);
         DS_CHECK(done, DS_FORMAT, "what takes the bytes raised an exception");
-        Py_DECREF(done);
         from += n;
         n_bytes -= n;
     }

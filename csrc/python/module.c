@@ -95,23 +95,18 @@ static PyObject *together(PyObject *self, PyObject *args)
 static PyObject *shown(PyObject *Py_UNUSED(self), PyObject *args)
 {
     enum { NAME_ROOM = 241 };
-    PyObject *text, *shown = NULL;
+    PyObject *text;
     int whole = 0;
     if (!PyArg_ParseTuple(args, "U|p", &text, &whole))
         return NULL;
-    PyObject *bytes = PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass");
+    DS_OWNED PyObject *bytes = PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass");
     if (!bytes)
         return NULL;
     const size_t n = (size_t)PyBytes_GET_SIZE(bytes);
     const size_t room = whole ? 4 * n + 4 : NAME_ROOM; /* a byte becomes 4 at most */
-    char *buffer = PyMem_Malloc(room);
-    if (buffer)
-        shown = PyUnicode_FromString(ds_utf8_show(buffer, room, PyBytes_AS_STRING(bytes), n));
-    else
-        PyErr_NoMemory();
-    PyMem_Free(buffer);
-    Py_DECREF(bytes);
-    return shown;
+    DS_SCOPED(ds_memory_end) void *buffer = PyMem_Malloc(room);
+    return buffer ? PyUnicode_FromString(ds_utf8_show(buffer, room, PyBytes_AS_STRING(bytes), n))
+                  : PyErr_NoMemory();
 }
 
 static PyObject *sum_of(PyObject *given, uint64_t (*checksum)(const void *, size_t))
@@ -188,19 +183,15 @@ static PyMethodDef methods[] = {
 /* The exception classes, in the order of the statuses; their messages are shown as those of C are. */
 static int load_errors(PyObject *self, ds_module *m)
 {
-    PyObject *module = PyImport_ImportModule("dreamstream.errors");
-    PyObject *classes = module ? PyObject_GetAttrString(module, "BY_STATUS") : NULL;
+    DS_OWNED PyObject *module = PyImport_ImportModule("dreamstream.errors");
+    DS_OWNED PyObject *classes = module ? PyObject_GetAttrString(module, "BY_STATUS") : NULL;
     for (Py_ssize_t i = 0; classes && i < DS_N_STATUS; i++) {
         m->errors[i] = PySequence_GetItem(classes, i);
         if (!m->errors[i])
             Py_CLEAR(classes);
     }
-    PyObject *show = classes ? PyObject_GetAttrString(self, "shown") : NULL;
-    const int done = show ? PyObject_SetAttrString(module, "shown", show) : -1;
-    Py_XDECREF(show);
-    Py_XDECREF(module);
-    Py_XDECREF(classes);
-    return done;
+    DS_OWNED PyObject *show = classes ? PyObject_GetAttrString(self, "shown") : NULL;
+    return show ? PyObject_SetAttrString(module, "shown", show) : -1;
 }
 
 static void choose_kernels(ds_module *m)

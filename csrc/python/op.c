@@ -96,11 +96,8 @@ static PyObject *bad_ids(PyObject *ids, const bool *bad, Py_ssize_t n_rows)
 PyObject *ds_op_raise(ds_module *m, ds_status status, PyObject *ids, const bool *bad,
                       Py_ssize_t n_rows)
 {
-    PyObject *about = ids ? bad_ids(ids, bad, n_rows) : NULL;
-    if (!PyErr_Occurred())
-        ds_raise(m, status, about);
-    Py_XDECREF(about);
-    return NULL;
+    DS_OWNED PyObject *about = ids ? bad_ids(ids, bad, n_rows) : NULL;
+    return PyErr_Occurred() ? NULL : ds_raise(m, status, about);
 }
 
 /* A list of n new arrays (n_rows, width), and where their integers lie. */
@@ -129,9 +126,12 @@ static PyObject *op_counts(PyObject *self, PyObject *const *args, Py_ssize_t n_a
     if (ds_parse_counts(m, op, args[0], op->n_inputs, in, &n_rows) < 0)
         return NULL;
     const bool *ended = ds_parse_ended(m, args[1], n_rows);
-    bool *bad = ended ? PyMem_Calloc((size_t)n_rows + 1, sizeof *bad) : NULL;
+    if (!ended)
+        return NULL;
+    DS_SCOPED(ds_memory_end) void *marks = PyMem_Calloc((size_t)n_rows + 1, sizeof(bool));
+    bool *const bad = marks;
     if (!bad)
-        return ended ? PyErr_NoMemory() : NULL;
+        return PyErr_NoMemory();
     PyObject *list = new_integers(op->n_outputs, n_rows, 4, data);
     for (int o = 0; list && o < op->n_outputs; o++)
         out[o] = (ds_counts *)data[o];
@@ -142,7 +142,6 @@ static PyObject *op_counts(PyObject *self, PyObject *const *args, Py_ssize_t n_a
         Py_CLEAR(list);
         ds_op_raise(m, ds_first_fault_end(&first), n_args > 2 ? args[2] : NULL, bad, n_rows);
     }
-    PyMem_Free(bad);
     return list;
 }
 
@@ -177,10 +176,8 @@ static PyObject *op_check_values(PyObject *self, PyObject *const *args, Py_ssize
     if (n_args != 3 || op->def->indices == NULL)
         return PyErr_Format(PyExc_TypeError, "check_values(values, counts, ids)");
     PyArrayObject *values = (PyArrayObject *)args[0];
-    PyObject *counts = PyTuple_Pack(1, args[1]);
-    const int parsed = counts ? ds_parse_counts(m, op, counts, 1, &in, &n_rows) : -1;
-    Py_XDECREF(counts);
-    if (parsed < 0)
+    DS_OWNED PyObject *counts = PyTuple_Pack(1, args[1]);
+    if (!counts || ds_parse_counts(m, op, counts, 1, &in, &n_rows) < 0)
         return NULL;
     const size_t frame = ds_signature_bytes(&op->in[op->def->checked_input]);
     size_t n_bytes = 0;
@@ -190,15 +187,12 @@ static PyObject *op_check_values(PyObject *self, PyObject *const *args, Py_ssize
         !PyArray_ISCARRAY_RO(values) || (size_t)PyArray_NBYTES(values) != n_bytes)
         return PyErr_Format(m->errors[DS_ARGUMENT], "%s: expected int64 values of all rows",
                             op->def->name);
-    bool *bad = PyMem_Calloc((size_t)n_rows + 1, sizeof *bad);
+    DS_SCOPED(ds_memory_end) void *bad = PyMem_Calloc((size_t)n_rows + 1, sizeof(bool));
     if (!bad)
         return PyErr_NoMemory();
     const ds_status status =
         ds_eager_check_values(op, PyArray_DATA(values), in, (size_t)n_rows, bad);
-    PyObject *result =
-        status == DS_OK ? Py_NewRef(Py_None) : ds_op_raise(m, status, args[2], bad, n_rows);
-    PyMem_Free(bad);
-    return result;
+    return status == DS_OK ? Py_NewRef(Py_None) : ds_op_raise(m, status, args[2], bad, n_rows);
 }
 
 /* ---------------------------------------------------------------- facts */

@@ -109,7 +109,8 @@ typedef struct reading {
 static PyObject *wanted(const reading *b, PyObject *given, const char *what, int n,
                         const ds_signature *signatures, const int64_t *n_frames, void **data)
 {
-    PyObject *items = PySequence_Tuple(given), *list = items ? PyList_New(n) : NULL;
+    DS_OWNED PyObject *items = PySequence_Tuple(given);
+    PyObject *list = items ? PyList_New(n) : NULL;
     if (list && PyTuple_GET_SIZE(items) != n) {
         PyErr_Format(b->c.m->errors[DS_ARGUMENT], "%s: expected %d %s, got %zd", b->c.op->def->name,
                      n, what, PyTuple_GET_SIZE(items));
@@ -136,7 +137,6 @@ static PyObject *wanted(const reading *b, PyObject *given, const char *what, int
         data[i] = array ? ds_data(array) : NULL;
         ds_set_item(&list, i, array);
     }
-    Py_XDECREF(items);
     return list;
 }
 
@@ -166,11 +166,10 @@ static int read_after(reading *b, Py_ssize_t r, PyObject *given)
 {
     size_t n_bytes, n = 0;
     int64_t n_kept[DS_MAX_INPUTS];
-    PyObject *flat = NULL, *name, *array;
     if (ds_op_call_state_bytes(&b->c, r, true, n_kept, &n_bytes) < 0)
         return -1;
     DS_EXPECT(PyDict_Check(given), PyExc_TypeError, "slopes of a state are a dict, or None");
-    flat = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n_bytes);
+    DS_OWNED PyObject *flat = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n_bytes);
     if (!flat)
         return -1;
     char *const to = PyBytes_AS_STRING(flat);
@@ -181,27 +180,24 @@ static int read_after(reading *b, Py_ssize_t r, PyObject *given)
         const bool kept = i < n_values;
         const ds_carried *carried = kept ? NULL : &b->c.op->carried[i - n_values];
         const ds_signature *s = kept ? &b->c.op->in[i] : &carried->array;
-        name = PyTuple_GET_ITEM(b->c.names, i);
-        array = PyDict_GetItemWithError(given, name);
+        PyObject *name = PyTuple_GET_ITEM(b->c.names, i);
+        PyObject *array = PyDict_GetItemWithError(given, name);
         const size_t bytes = (kept ? (size_t)n_kept[i] : 1) * ds_signature_bytes(s);
-        if (array && !ds_array_fits(array, s, kept ? n_kept[i] : -1, false)) {
-            Py_DECREF(flat);
-            DS_EXPECT(false, b->c.m->errors[DS_SHAPE],
-                      "%s: row %zd: slope '%U' is not shaped as the state is", b->c.op->def->name,
-                      r, name);
-        }
+        DS_EXPECT(!array || ds_array_fits(array, s, kept ? n_kept[i] : -1, false),
+                  b->c.m->errors[DS_SHAPE], "%s: row %zd: slope '%U' is not shaped as the state is",
+                  b->c.op->def->name, r, name);
         if (array && ds_is_real(s->dtype))
             memcpy(to + at + (kept ? 0 : carried->offset), ds_data(array), bytes);
         n += array ? 1 : 0;
         at += kept ? bytes : 0;
     }
-    const int failed = PyErr_Occurred() || PyList_Append(b->flat, flat) < 0;
-    Py_DECREF(flat);
+    if (PyErr_Occurred() || PyList_Append(b->flat, flat) < 0)
+        return -1;
     b->after[r] = to;
-    DS_EXPECT(failed || (Py_ssize_t)n == PyDict_GET_SIZE(given), b->c.m->errors[DS_SHAPE],
+    DS_EXPECT((Py_ssize_t)n == PyDict_GET_SIZE(given), b->c.m->errors[DS_SHAPE],
               "%s: row %zd: slopes of its state have other names than the state",
               b->c.op->def->name, r);
-    return failed ? -1 : 0;
+    return 0;
 }
 
 /* Makes room for the slopes of all states before; reads those of the states after. Returns the list of new ones. */
@@ -219,10 +215,10 @@ static PyObject *read_states(reading *b, const record *self, PyObject *given, bo
         PyObject *after = none ? Py_None : PyList_GET_ITEM(given, r);
         size_t n_bytes;
         int64_t n_kept[DS_MAX_INPUTS];
-        PyObject *flat = PyTuple_Check(held) ? ds_op_call_flatten(c, held) : Py_NewRef(held);
+        DS_OWNED PyObject *flat =
+            PyTuple_Check(held) ? ds_op_call_flatten(c, held) : Py_NewRef(held);
         const int failed = !flat || PyList_Append(b->flat, flat) < 0;
-        Py_XDECREF(flat); /* the list keeps it */
-        if (!failed)
+        if (!failed) /* the list keeps it */
             c->states[r] = flat == Py_None ? NULL : flat == Py_True ? "" : PyBytes_AS_STRING(flat);
         if (failed || ds_op_call_state_bytes(c, r, false, n_kept, &n_bytes) < 0 ||
             (after != Py_None && read_after(b, r, after) < 0)) {
@@ -246,7 +242,6 @@ static PyObject *read_back(reading *b, const record *self, PyObject *const *args
     ds_op_call *c = &b->c;
     const ds_op *op = c->op;
     int64_t n_frames[DS_MAX_INPUTS];
-    PyObject *result = NULL, *states = NULL;
     for (int i = 0; i < ds_op_n_values(op); i++)
         n_frames[i] = ds_op_call_frames(c, c->in[i]);
     for (int o = 0; o < op->n_outputs; o++) {
@@ -258,29 +253,23 @@ static PyObject *read_back(reading *b, const record *self, PyObject *const *args
     c->eager.saved = c->saved;
     c->eager.states = c->states;
     b->back = (ds_eager_back){&c->eager, b->slopes, b->inputs, b->weights, b->after, b->before};
-    PyObject *slopes = read_slopes(b, args[0]);
-    PyObject *inputs =
+    DS_OWNED PyObject *slopes = read_slopes(b, args[0]);
+    DS_OWNED PyObject *inputs =
         slopes ? wanted(b, args[1], "value inputs", ds_op_n_values(op), op->in, n_frames, b->inputs)
                : NULL;
-    PyObject *weights =
+    DS_OWNED PyObject *weights =
         inputs ? wanted(b, args[2], "weights", op->n_weights, op->weight, NULL, b->weights) : NULL;
     const int kept = weights ? PyObject_IsTrue(args[4]) : -1;
-    if (kept >= 0)
-        states = read_states(b, self, args[3], kept);
+    DS_OWNED PyObject *states = kept < 0 ? NULL : read_states(b, self, args[3], kept);
     ds_arena *arena = states ? ds_take_arena(c->m) : NULL;
-    if (arena) {
-        PyThreadState *thread = PyEval_SaveThread();
-        const ds_status status = ds_eager_backward(&b->back, arena);
-        PyEval_RestoreThread(thread);
-        ds_give_arena(c->m, arena);
-        result = status == DS_OK ? PyTuple_Pack(3, inputs, weights, states)
-                                 : ds_raise(c->m, status, NULL);
-    }
-    Py_XDECREF(slopes);
-    Py_XDECREF(inputs);
-    Py_XDECREF(weights);
-    Py_XDECREF(states);
-    return result;
+    if (!arena)
+        return NULL;
+    PyThreadState *thread = PyEval_SaveThread();
+    const ds_status status = ds_eager_backward(&b->back, arena);
+    PyEval_RestoreThread(thread);
+    ds_give_arena(c->m, arena);
+    return status == DS_OK ? PyTuple_Pack(3, inputs, weights, states)
+                           : ds_raise(c->m, status, NULL);
 }
 
 static PyObject *record_backward(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
@@ -292,27 +281,21 @@ static PyObject *record_backward(PyObject *object, PyObject *const *args, Py_ssi
         return PyErr_Format(PyExc_TypeError, "backward(slopes, inputs, weights, states, kept)");
     PyObject *const run_args[] = {
         NULL, self->in, self->out, self->ended, NULL, NULL, self->blas ? Py_True : Py_False};
-    PyObject *result = NULL, *kept = ds_op_call_weights(&b.c, self->weights);
-    char *room = NULL;
+    DS_OWNED PyObject *kept = ds_op_call_weights(&b.c, self->weights), *flat = PyList_New(0);
     b.c.names = own->state_names;
-    if (kept && ds_op_call_parse(&b.c, run_args, self->values) == 0 &&
-        ds_op_call_drop(&b.c, self->drop) == 0) {
-        const size_t n = (size_t)b.c.n_rows;
-        room = PyMem_Calloc(n + 1, sizeof *b.c.states + sizeof *b.after + sizeof *b.before);
-        b.flat = PyList_New(0);
-        if (room && b.flat) {
-            b.c.states = (const void **)room;
-            b.after = b.c.states + n;
-            b.before = (void **)room + 2 * n;
-            result = read_back(&b, self, args);
-        } else {
-            PyErr_NoMemory();
-        }
-    }
-    PyMem_Free(room);
-    Py_XDECREF(b.flat);
-    Py_XDECREF(kept);
-    return result;
+    if (!kept || !flat || ds_op_call_parse(&b.c, run_args, self->values) < 0 ||
+        ds_op_call_drop(&b.c, self->drop) < 0)
+        return NULL;
+    const size_t n = (size_t)b.c.n_rows;
+    DS_SCOPED(ds_memory_end)
+    void *room = PyMem_Calloc(n + 1, sizeof *b.c.states + sizeof *b.after + sizeof *b.before);
+    if (!room)
+        return PyErr_NoMemory();
+    b.flat = flat;
+    b.c.states = room;
+    b.after = b.c.states + n;
+    b.before = (void **)room + 2 * n;
+    return read_back(&b, self, args);
 }
 
 /* ---------------------------------------------------------------- facts */

@@ -22,12 +22,11 @@ enum { SEEN_AT, SEEN_DIMS, SEEN_NAMES, SEEN_SHARE, N_SEEN };
 static PyObject *shell_around(const replay_object *r, PyObject *inner)
 {
     PyObject *out = PyObject_CallOneArg(of(r, BLANK), of(r, SHELL));
-    PyObject *records = out ? PyObject_CallNoArgs(of(r, RECORDS)) : NULL;
+    DS_OWNED PyObject *records = out ? PyObject_CallNoArgs(of(r, RECORDS)) : NULL;
     if (records == Py_True) /* so that torch records Functions of the user */
         Py_XSETREF(records, PyObject_CallMethodNoArgs(out, r->names[N_requires_grad_]));
     if (!records || !set(r, out, N__inner, inner))
         Py_CLEAR(out);
-    Py_XDECREF(records);
     return out;
 }
 
@@ -51,20 +50,16 @@ static PyObject *stream_of(const replay_object *r, PyObject *value, PyObject *ed
 static PyObject *seen_result(const asked *a, PyObject *seen, PyObject *edges, PyObject *values)
 {
     const Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(seen, SEEN_AT));
-    PyObject *share = PyTuple_GET_ITEM(seen, SEEN_SHARE), *out = NULL;
-    PyObject *inner =
+    PyObject *share = PyTuple_GET_ITEM(seen, SEEN_SHARE);
+    DS_OWNED PyObject *inner =
         stream_of(a->r, PyList_GET_ITEM(values, at), PyList_GET_ITEM(edges, at),
                   PyTuple_GET_ITEM(seen, SEEN_DIMS), PyTuple_GET_ITEM(seen, SEEN_NAMES));
-    PyObject *shared = !inner ? NULL
-                       : share == Py_None
-                           ? Py_NewRef(Py_None)
+    DS_OWNED PyObject *shared =
+        !inner             ? NULL
+        : share == Py_None ? Py_NewRef(Py_None)
                            : PyObject_CallFunctionObjArgs(share, inner, a->streams,
                                                           a->tokens ? a->tokens : Py_None, NULL);
-    if (shared)
-        out = shell_around(a->r, inner);
-    Py_XDECREF(shared);
-    Py_XDECREF(inner);
-    return out;
+    return shared ? shell_around(a->r, inner) : NULL;
 }
 
 static PyObject *result_of(const asked *a, PyObject *form, PyObject *edges, PyObject *values)
@@ -83,9 +78,9 @@ static PyObject *result_of(const asked *a, PyObject *form, PyObject *edges, PyOb
 /* Runs a place's operators, and returns what its function did. */
 static PyObject *replayed(asked *a, PyObject *place)
 {
-    PyObject *legs = PyTuple_GET_ITEM(place, PLACE_LEGS), *edges = PyList_New(0),
-             *values = PyList_New(0);
-    PyObject *making = PyTuple_GET_ITEM(place, PLACE_WEIGHTS), *made = NULL, *out = NULL;
+    PyObject *legs = PyTuple_GET_ITEM(place, PLACE_LEGS);
+    PyObject *making = PyTuple_GET_ITEM(place, PLACE_WEIGHTS);
+    DS_OWNED PyObject *edges = PyList_New(0), *values = PyList_New(0), *made = NULL;
     bool right = edges && values;
     for (Py_ssize_t i = 0; right && i < PyList_GET_SIZE(a->streams); i++) {
         PyObject *x = PyList_GET_ITEM(a->streams, i);
@@ -103,31 +98,26 @@ static PyObject *replayed(asked *a, PyObject *place)
         PyObject *weights = made ? PyList_GET_ITEM(made, i) : PyTuple_GET_ITEM(leg, LEG_WEIGHTS);
         right = ds_replay_leg(a, leg, weights, edges, values);
     }
-    if (right)
-        out = result_of(a, PyTuple_GET_ITEM(place, PLACE_RESULT), edges, values);
-    Py_XDECREF(edges);
-    Py_XDECREF(values);
-    Py_XDECREF(made);
-    return out;
+    return right ? result_of(a, PyTuple_GET_ITEM(place, PLACE_RESULT), edges, values) : NULL;
 }
 
 /* The same while torch asks no subclass and no mode: kernels see plain tensors only. */
 static PyObject *replayed_within(asked *a, PyObject *place)
 {
-    PyObject *guard = PyObject_CallNoArgs(of(a->r, GUARD)), *type, *error, *traceback;
-    PyObject *entered = guard ? PyObject_CallMethodNoArgs(guard, a->r->names[N___enter__]) : NULL;
+    PyObject *type, *error, *traceback;
+    DS_OWNED PyObject *guard = PyObject_CallNoArgs(of(a->r, GUARD));
+    DS_OWNED PyObject *entered =
+        guard ? PyObject_CallMethodNoArgs(guard, a->r->names[N___enter__]) : NULL;
     PyObject *out = entered ? replayed(a, place) : NULL;
     PyErr_Fetch(&type, &error, &traceback);
-    PyObject *left = !entered ? NULL
-                              : PyObject_CallMethodObjArgs(guard, a->r->names[N___exit__], Py_None,
-                                                           Py_None, Py_None, NULL);
+    DS_OWNED PyObject *left = !entered
+                                  ? NULL
+                                  : PyObject_CallMethodObjArgs(guard, a->r->names[N___exit__],
+                                                               Py_None, Py_None, Py_None, NULL);
     if (type)
         PyErr_Restore(type, error, traceback);
     else if (!left)
         Py_CLEAR(out);
-    Py_XDECREF(left);
-    Py_XDECREF(entered);
-    Py_XDECREF(guard);
     return out;
 }
 
@@ -146,13 +136,12 @@ PyObject *ds_replay_again(const replay_object *r, PyObject *const *args, PyObjec
     asked a;
     if (ds_replay_ask(r, args, &a) != DONE)
         return NULL;
-    PyObject *place = PyDict_GetItemWithError(slot(r, a.entry, S_CALL_courses), a.key), *out = NULL;
-    Py_XINCREF(place);
+    PyObject *found = PyDict_GetItemWithError(slot(r, a.entry, S_CALL_courses), a.key), *out = NULL;
+    DS_OWNED PyObject *place = Py_XNewRef(found);
     if (place && (PyObject *)Py_TYPE(place) == of(r, PLACE))
         out = replayed_within(&a, place);
     else if (instead)
-        *instead = Py_XNewRef(place);
-    Py_XDECREF(place);
+        *instead = ds_given_on(&place);
     ds_replay_forget(&a);
     return out;
 }
@@ -215,16 +204,10 @@ static void replay_dealloc(PyObject *self)
 /* Finds where the instances of a class have a slot; -1 with an exception. */
 static Py_ssize_t offset_of(PyObject *type, const char *name)
 {
-    PyObject *found = PyObject_GetAttrString(type, name);
-    if (!found)
-        return -1;
-    Py_ssize_t at = -1;
-    if (Py_IS_TYPE(found, &PyMemberDescr_Type))
-        at = ((PyMemberDescrObject *)found)->d_member->offset;
-    else
-        PyErr_Format(PyExc_TypeError, "Replay: %s of %R is no slot", name, type);
-    Py_DECREF(found);
-    return at;
+    DS_OWNED PyObject *found = PyObject_GetAttrString(type, name);
+    DS_EXPECT(!found || Py_IS_TYPE(found, &PyMemberDescr_Type), PyExc_TypeError,
+              "Replay: %s of %R is no slot", name, type);
+    return found ? ((PyMemberDescrObject *)found)->d_member->offset : -1;
 }
 
 static bool check_given(PyObject *args)

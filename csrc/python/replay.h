@@ -57,6 +57,13 @@ typedef struct asked {
 
 /* Reading: an error, something that no key can have, done. */
 enum { FAILED = -1, UNKNOWN, DONE };
+/* Returns what a reading comes to, unless that is DONE. */
+#define READ(call)                \
+    do {                          \
+        const int read_ = (call); \
+        if (read_ != DONE)        \
+            return read_;         \
+    } while (0)
 
 /* What a forward's functions run in: its call, or, while there is one, the body of a loop over frames. New reference;
  * NULL with an exception. */

@@ -22,32 +22,25 @@ static int add(asked *a, PyObject *x);
 static int add_stream(asked *a, PyObject *inner)
 {
     const replay_object *r = a->r;
-    PyObject *edge = own(r, inner, N_edge);
+    DS_OWNED PyObject *edge = own(r, inner, N_edge);
     if (!edge && !PyErr_ExceptionMatches(PyExc_AttributeError))
         return FAILED;
     PyErr_Clear();
     /* what has no value computes it where it is used */
-    int done = edge && is_of(r, edge, EDGE) ? DONE : UNKNOWN;
-    if (done == DONE)
-        done = slot(r, edge, S_EDGE_entry) == a->entry ? DONE : UNKNOWN;
-    if (done == DONE)
-        done = add_item(a, get_slot(r, edge, S_EDGE_line));
-    if (done == DONE)
-        done = add_item(a, own(r, inner, N_dims));
-    if (done == DONE)
-        done = add_item(a, own(r, inner, N__names));
-    if (done == DONE)
-        done = put(a->streams, Py_NewRef(inner));
-    Py_XDECREF(edge);
-    return done;
+    if (!edge || !is_of(r, edge, EDGE) || slot(r, edge, S_EDGE_entry) != a->entry)
+        return UNKNOWN;
+    READ(add_item(a, get_slot(r, edge, S_EDGE_line)));
+    READ(add_item(a, own(r, inner, N_dims)));
+    READ(add_item(a, own(r, inner, N__names)));
+    return put(a->streams, Py_NewRef(inner));
 }
 
 static int add_all(asked *a, PyObject *items)
 {
-    int done = add_item(a, PyLong_FromSsize_t(PySequence_Fast_GET_SIZE(items)));
-    for (Py_ssize_t i = 0; done == DONE && i < PySequence_Fast_GET_SIZE(items); i++)
-        done = add(a, PySequence_Fast_GET_ITEM(items, i));
-    return done;
+    READ(add_item(a, PyLong_FromSsize_t(PySequence_Fast_GET_SIZE(items))));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); i++)
+        READ(add(a, PySequence_Fast_GET_ITEM(items, i)));
+    return DONE;
 }
 
 /* What was drawn at random is no part of a key: the forward refuses it where it meets a stream. */
@@ -55,9 +48,8 @@ static int is_none_drawn(const asked *a, PyObject *x)
 {
     if (a->drawn == Py_None)
         return DONE;
-    PyObject *held = PyObject_CallMethodOneArg(a->drawn, a->r->names[N_holds], x);
+    DS_OWNED PyObject *held = PyObject_CallMethodOneArg(a->drawn, a->r->names[N_holds], x);
     const int is_drawn = held ? PyObject_IsTrue(held) : FAILED;
-    Py_XDECREF(held);
     return is_drawn < 0 ? FAILED : is_drawn ? UNKNOWN : DONE;
 }
 
@@ -65,10 +57,9 @@ static int is_none_drawn(const asked *a, PyObject *x)
 static int add_within(asked *a, PyObject *x)
 {
     const bool is_stream = is_of(a->r, x, STREAM);
-    PyObject *edge = is_stream ? own(a->r, x, N_edge) : Py_NewRef(x);
+    DS_OWNED PyObject *edge = is_stream ? own(a->r, x, N_edge) : Py_NewRef(x);
     const bool is = edge && is_of(a->r, edge, EDGE) && slot(a->r, edge, S_EDGE_entry) == a->entry;
     PyErr_Clear();
-    Py_XDECREF(edge);
     PyObject **list = is_stream ? &a->streams : &a->edges;
     return !is ? UNKNOWN : need(list) ? put(*list, Py_NewRef(x)) : FAILED;
 }
@@ -79,35 +70,34 @@ static int add_length(asked *a, PyObject *x)
     enum { TIMES, ATOM, MADE_OF = 0, BY, N_MADE = 3 };
     const replay_object *r = a->r;
     PyObject *terms = is_of(r, x, LENGTH) ? slot(r, x, S_LENGTH_terms) : NULL;
-    int done = terms ? add_item(a, get_slot(r, x, S_LENGTH_plus)) : UNKNOWN;
-    if (done == DONE)
-        done = add_item(a, PyLong_FromSsize_t(PyTuple_GET_SIZE(terms)));
-    for (Py_ssize_t i = 0; done == DONE && i < PyTuple_GET_SIZE(terms); i++) {
+    READ(terms ? add_item(a, get_slot(r, x, S_LENGTH_plus)) : UNKNOWN);
+    READ(add_item(a, PyLong_FromSsize_t(PyTuple_GET_SIZE(terms))));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(terms); i++) {
         PyObject *term = PyTuple_GET_ITEM(terms, i), *atom = PyTuple_GET_ITEM(term, ATOM);
-        done = add_item(a, Py_NewRef(PyTuple_GET_ITEM(term, TIMES)));
-        if (done == DONE && PyTuple_Check(atom) && PyTuple_GET_SIZE(atom) == N_MADE) {
-            for (Py_ssize_t k = BY; done == DONE && k < N_MADE; k++)
-                done = add_item(a, Py_NewRef(PyTuple_GET_ITEM(atom, k)));
-            done = done == DONE ? add_length(a, PyTuple_GET_ITEM(atom, MADE_OF)) : done;
-        } else if (done == DONE && (done = add_within(a, atom)) == DONE)
-            done = add_item(a, get_slot(r, atom, S_EDGE_line));
+        READ(add_item(a, Py_NewRef(PyTuple_GET_ITEM(term, TIMES))));
+        if (PyTuple_Check(atom) && PyTuple_GET_SIZE(atom) == N_MADE) {
+            for (Py_ssize_t k = BY; k < N_MADE; k++)
+                READ(add_item(a, Py_NewRef(PyTuple_GET_ITEM(atom, k))));
+            READ(add_length(a, PyTuple_GET_ITEM(atom, MADE_OF)));
+        } else {
+            READ(add_within(a, atom));
+            READ(add_item(a, get_slot(r, atom, S_EDGE_line)));
+        }
     }
-    return done;
+    return DONE;
 }
 
 /* A number of streams, a length, or both joined. */
 static int add_size(asked *a, PyObject *x)
 {
     const replay_object *r = a->r;
-    int done = need(&a->tokens) ? put(a->tokens, Py_NewRef(x)) : FAILED;
-    if (done == DONE)
-        done = add_item(a, Py_NewRef(Py_TYPE(x)));
     const bool is_rows = is_of(r, x, ROWS), is_joined = is_of(r, x, JOINED);
-    if (done == DONE && (is_rows || is_joined))
-        done = add_item(a, get_slot(r, x, is_joined ? S_JOINED_times : S_ROWS_times));
-    if (done == DONE && is_rows)
-        return add_within(a, slot(r, x, S_ROWS_edge));
-    return done == DONE ? add_length(a, is_joined ? slot(r, x, S_JOINED_length) : x) : done;
+    READ(need(&a->tokens) ? put(a->tokens, Py_NewRef(x)) : FAILED);
+    READ(add_item(a, Py_NewRef(Py_TYPE(x))));
+    if (is_rows || is_joined)
+        READ(add_item(a, get_slot(r, x, is_joined ? S_JOINED_times : S_ROWS_times)));
+    return is_rows ? add_within(a, slot(r, x, S_ROWS_edge))
+                   : add_length(a, is_joined ? slot(r, x, S_JOINED_length) : x);
 }
 
 /* What is deferred, by what is known of it (`facts_of` in dreamstream/array/facts.py): UNKNOWN where that has to be found
@@ -115,7 +105,8 @@ static int add_size(asked *a, PyObject *x)
 static int add_deferred(asked *a, PyObject *x)
 {
     const replay_object *r = a->r;
-    PyObject *known = own(r, x, N__facts), *records = NULL, *within = NULL;
+    DS_OWNED PyObject *known = own(r, x, N__facts), *records = NULL;
+    PyObject *within = NULL;
     PyErr_Clear();
     bool right = known && PyTuple_Check(known) && PyTuple_GET_SIZE(known) == 3 &&
                  PyTuple_GET_ITEM(known, 0) != Py_None;
@@ -125,65 +116,56 @@ static int add_deferred(asked *a, PyObject *x)
         right = records == PyTuple_GET_ITEM(known, 2) && PyList_Check(within) &&
                 is(r, a->entry, N_has_converted, Py_False) == 1;
     }
-    int done = PyErr_Occurred() ? FAILED : right ? DONE : UNKNOWN;
-    for (Py_ssize_t i = 0; done == DONE && i < PyList_GET_SIZE(within); i++)
-        done = add_within(a, PyList_GET_ITEM(within, i));
-    if (done == DONE)
-        done = need(&a->tokens) && put(a->tokens, Py_NewRef(x)) == DONE
-                   ? add_item(a, PyTuple_Pack(1, PyTuple_GET_ITEM(known, 0)))
-                   : FAILED;
-    Py_XDECREF(records);
-    Py_XDECREF(known);
-    return done;
+    READ(PyErr_Occurred() ? FAILED : right ? DONE : UNKNOWN);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(within); i++)
+        READ(add_within(a, PyList_GET_ITEM(within, i)));
+    READ(need(&a->tokens) ? put(a->tokens, Py_NewRef(x)) : FAILED);
+    return add_item(a, PyTuple_Pack(1, PyTuple_GET_ITEM(known, 0)));
 }
 
 /* A weight, by identity, or another tensor, by type and shape; a size or what is computed of sizes. */
 static int add_other(asked *a, PyObject *x)
 {
-    PyObject *id = PyLong_FromVoidPtr(x);
+    DS_OWNED PyObject *id = PyLong_FromVoidPtr(x);
     const int is_known = id ? PyDict_Contains(a->known, id) : -1;
-    int done = is_known;
-    if (is_known == 1 && (done = is_none_drawn(a, x)) == DONE)
-        done = need(&a->held) && put(a->held, Py_NewRef(x)) == DONE ? add_item(a, Py_NewRef(id))
-                                                                    : FAILED;
-    Py_XDECREF(id);
-    if (is_known)
-        return done;
-    const int is_tensor = PySet_Contains(of(a->r, TENSORS), (PyObject *)Py_TYPE(x));
+    if (is_known == 1) {
+        READ(is_none_drawn(a, x));
+        READ(need(&a->held) ? put(a->held, Py_NewRef(x)) : FAILED);
+        return add_item(a, ds_given_on(&id));
+    }
+    const int is_tensor =
+        is_known < 0 ? -1 : PySet_Contains(of(a->r, TENSORS), (PyObject *)Py_TYPE(x));
     if (is_tensor == 1) {
         const int names[] = {N_dtype, N_shape, N_requires_grad};
-        done = DONE;
-        for (int i = 0; done == DONE && i < 3; i++)
-            done = add_item(a, get(a->r, x, names[i]));
-        done = done == DONE ? is_none_drawn(a, x) : done;
-        return done != DONE ? done : need(&a->made) ? put(a->made, Py_NewRef(x)) : FAILED;
+        for (int i = 0; i < 3; i++)
+            READ(add_item(a, get(a->r, x, names[i])));
+        READ(is_none_drawn(a, x));
+        return need(&a->made) ? put(a->made, Py_NewRef(x)) : FAILED;
     }
     const int is_atom =
         is_tensor < 0 ? -1 : PySet_Contains(of(a->r, ATOMS), (PyObject *)Py_TYPE(x));
     if (is_atom)
         return is_atom < 0 ? FAILED : add_item(a, Py_NewRef(x));
-    if ((done = add_deferred(a, x)) != UNKNOWN)
+    const int done = add_deferred(a, x);
+    if (done != UNKNOWN)
         return done;
-    PyObject *parts = need(&a->edges) && need(&a->tokens)
-                          ? PyObject_CallFunctionObjArgs(of(a->r, SIZE), x, a->entry, a->streams,
-                                                         a->edges, a->tokens, NULL)
-                          : NULL;
-    done = !parts ? FAILED : parts == Py_None ? UNKNOWN : add_item(a, Py_NewRef(parts));
-    Py_XDECREF(parts);
-    return done;
+    DS_OWNED PyObject *parts =
+        need(&a->edges) && need(&a->tokens)
+            ? PyObject_CallFunctionObjArgs(of(a->r, SIZE), x, a->entry, a->streams, a->edges,
+                                           a->tokens, NULL)
+            : NULL;
+    return !parts ? FAILED : parts == Py_None ? UNKNOWN : add_item(a, ds_given_on(&parts));
 }
 
 static int add(asked *a, PyObject *x)
 {
     PyObject *kind = (PyObject *)Py_TYPE(x);
     if (kind == of(a->r, SHELL)) {
-        PyObject *inner = get(a->r, x, N__inner);
+        DS_OWNED PyObject *inner = get(a->r, x, N__inner);
         const bool is_stream = inner && (PyObject *)Py_TYPE(inner) == of(a->r, STREAM);
-        int done = is_stream ? add_stream(a, inner) : inner ? UNKNOWN : FAILED;
-        if (done == UNKNOWN) /* what stands for a stream's last frames, or is none */
-            done = add_other(a, inner);
-        Py_XDECREF(inner);
-        return done;
+        const int done = is_stream ? add_stream(a, inner) : inner ? UNKNOWN : FAILED;
+        /* what stands for a stream's last frames, or is none */
+        return done == UNKNOWN ? add_other(a, inner) : done;
     }
     if (PyUnicode_CheckExact(x) || x == Py_None)
         return add_item(a, Py_NewRef(x));
@@ -191,8 +173,7 @@ static int add(asked *a, PyObject *x)
         return add_size(a, x);
     const bool is_list = PyTuple_CheckExact(x) || PyList_CheckExact(x) || is_of(a->r, x, SIZES);
     if (PyLong_CheckExact(x) || PyBool_Check(x) || is_list || PySlice_Check(x))
-        if (add_item(a, Py_NewRef(kind)) != DONE)
-            return FAILED;
+        READ(add_item(a, Py_NewRef(kind)));
     if (PyLong_CheckExact(x) || PyBool_Check(x))
         return add_item(a, Py_NewRef(x));
     if (is_list)
@@ -204,22 +185,21 @@ static int add(asked *a, PyObject *x)
     if (!PySlice_Check(x))
         return add_other(a, x);
     const int names[] = {N_start, N_stop, N_step};
-    int done = DONE;
-    for (int i = 0; done == DONE && i < 3; i++) {
-        PyObject *part = get(a->r, x, names[i]);
-        done = part ? add(a, part) : FAILED;
-        Py_XDECREF(part);
+    for (int i = 0; i < 3; i++) {
+        DS_OWNED PyObject *part = get(a->r, x, names[i]);
+        READ(part ? add(a, part) : FAILED);
     }
-    return done;
+    return DONE;
 }
 
 static int add_named(asked *a, PyObject *kwargs)
 {
     PyObject *name, *value;
-    int done = DONE;
-    for (Py_ssize_t at = 0; done == DONE && PyDict_Next(kwargs, &at, &name, &value);)
-        done = add_item(a, Py_NewRef(name)) == DONE ? add(a, value) : FAILED;
-    return done;
+    for (Py_ssize_t at = 0; PyDict_Next(kwargs, &at, &name, &value);) {
+        READ(add_item(a, Py_NewRef(name)));
+        READ(add(a, value));
+    }
+    return DONE;
 }
 
 void ds_replay_forget(asked *a)
@@ -267,33 +247,33 @@ PyObject *ds_replay_entry(const replay_object *r, PyObject *forward)
     return entry;
 }
 
+/* Fills items and lists. */
+static int read_call(const replay_object *r, PyObject *const *args, asked *a)
+{
+    PyObject *forward = args[0];
+    a->entry = ds_replay_entry(r, forward);
+    READ(a->entry ? repeats(a, forward) : FAILED);
+    a->known = get_slot(r, forward, S_FORWARD__parameters);
+    a->drawn = get_slot(r, forward, S_FORWARD_drawn);
+    READ(a->known && a->drawn && need(&a->streams) ? DONE : FAILED);
+    READ(add_item(a, Py_NewRef(args[1])));
+    READ(add_all(a, args[2]));
+    READ(add_named(a, args[3]));
+    /* what was written into runs operators when it is looked at, as has happened by now */
+    READ(add_item(a, get_slot(r, a->entry, S_CALL_n_done)));
+    if (!PyList_GET_SIZE(a->streams) && !(a->edges && PyList_GET_SIZE(a->edges)))
+        return UNKNOWN;
+    return make_key(a) ? DONE : FAILED;
+}
+
 /* Reads what is asked for. Only where it is DONE is there something to forget, and a key. */
 int ds_replay_ask(const replay_object *r, PyObject *const *args, asked *a)
 {
-    PyObject *forward = args[0];
     a->r = r;
-    a->known = a->drawn = a->key = a->streams = a->edges = a->held = a->made = a->tokens = NULL;
+    a->entry = a->known = a->drawn = a->key = NULL;
+    a->streams = a->edges = a->held = a->made = a->tokens = NULL;
     a->n_items = 0;
-    a->entry = ds_replay_entry(r, forward);
-    int done = a->entry ? repeats(a, forward) : FAILED;
-    if (done == DONE) {
-        a->known = get_slot(r, forward, S_FORWARD__parameters);
-        a->drawn = get_slot(r, forward, S_FORWARD_drawn);
-        done = a->known && a->drawn && need(&a->streams) ? DONE : FAILED;
-    }
-    if (done == DONE)
-        done = add_item(a, Py_NewRef(args[1]));
-    if (done == DONE)
-        done = add_all(a, args[2]);
-    if (done == DONE)
-        done = add_named(a, args[3]);
-    /* what was written into runs operators when it is looked at, as has happened by now */
-    if (done == DONE)
-        done = add_item(a, get_slot(r, a->entry, S_CALL_n_done));
-    if (done == DONE && !PyList_GET_SIZE(a->streams) && !(a->edges && PyList_GET_SIZE(a->edges)))
-        done = UNKNOWN;
-    if (done == DONE && !make_key(a))
-        done = FAILED;
+    const int done = read_call(r, args, a);
     if (done != DONE)
         ds_replay_forget(a);
     return done;

@@ -105,15 +105,13 @@ static bool follow(const replay_object *r, PyObject *entry, PyObject *key)
         return false;
     if (plain)
         return set_slot(r, entry, S_CALL_n_done, PyLong_FromSsize_t(n + 1));
-    PyObject *next = PyObject_CallMethodOneArg(entry, r->names[N__follow], key);
-    Py_XDECREF(next);
+    DS_OWNED PyObject *next = PyObject_CallMethodOneArg(entry, r->names[N__follow], key);
     return next != NULL;
 }
 
 static bool go_back(const replay_object *r, PyObject *entry)
 {
-    PyObject *done = PyObject_CallMethodNoArgs(entry, r->names[N__step_back]);
-    Py_XDECREF(done);
+    DS_OWNED PyObject *done = PyObject_CallMethodNoArgs(entry, r->names[N__step_back]);
     return done != NULL;
 }
 
@@ -155,14 +153,10 @@ static PyObject *counts_after(work *w)
 {
     if (!need_counts(w))
         return NULL;
-    PyObject *ended = get_slot(w->r, w->entry, S_CALL_ended);
-    PyObject *ids = ended ? get_slot(w->r, w->entry, S_CALL_ids) : NULL;
-    PyObject *out = ended && ids ? PyObject_CallFunctionObjArgs(part(w, LEG_COUNTS), w->counts,
-                                                                ended, ids, NULL)
-                                 : NULL;
-    Py_XDECREF(ended);
-    Py_XDECREF(ids);
-    return out;
+    DS_OWNED PyObject *ended = get_slot(w->r, w->entry, S_CALL_ended);
+    DS_OWNED PyObject *ids = ended ? get_slot(w->r, w->entry, S_CALL_ids) : NULL;
+    return ids ? PyObject_CallFunctionObjArgs(part(w, LEG_COUNTS), w->counts, ended, ids, NULL)
+               : NULL;
 }
 
 /* Runs an operator of single frames, after its step along the script. */
@@ -170,8 +164,8 @@ static bool run_frames(work *w)
 {
     const replay_object *r = w->r;
     PyObject *step = part(w, LEG_STEP);
-    PyObject *after = part(w, LEG_COUNTS) == Py_None ? NULL : counts_after(w);
-    PyObject *tape = get_slot(r, w->entry, S_CALL_keeps_tape), *out = NULL;
+    DS_OWNED PyObject *after = part(w, LEG_COUNTS) == Py_None ? NULL : counts_after(w);
+    DS_OWNED PyObject *tape = get_slot(r, w->entry, S_CALL_keeps_tape), *out = NULL;
     PyObject *operands[1 + MOST_OPERANDS] = {step};
     const Py_ssize_t n = w->n_given, n_weights = PySequence_Fast_GET_SIZE(w->weights);
     for (Py_ssize_t i = 0; i < n; i++)
@@ -180,24 +174,17 @@ static bool run_frames(work *w)
         operands[1 + n + i] = PySequence_Fast_GET_ITEM(w->weights, i);
     if (!PyErr_Occurred() && tape && set(r, step, N_training, tape))
         out = PyObject_Vectorcall(part(w, LEG_RUN), operands, (size_t)(1 + n + n_weights), NULL);
-    const bool right = out && append_all(w, out, after);
-    Py_XDECREF(after);
-    Py_XDECREF(tape);
-    Py_XDECREF(out);
-    return right;
+    return out && append_all(w, out, after);
 }
 
 /* What an operator did where the columns were the same (borrowed), or NULL, with or without an exception; `after` are
  * its outputs' counts, `taped` says whether for training. */
 static PyObject *done_before(const work *w, PyObject *after, int taped)
 {
-    PyObject *ended = get_slot(w->r, w->entry, S_CALL_ended);
-    PyObject *key = ended ? ds_op_columns_key(part(w, LEG_COLUMNS), w->counts, after, ended) : NULL;
-    PyObject *done = PyTuple_GET_ITEM(part(w, LEG_DONE), taped);
-    PyObject *found = key ? PyDict_GetItemWithError(done, key) : NULL;
-    Py_XDECREF(key);
-    Py_XDECREF(ended);
-    return found;
+    DS_OWNED PyObject *ended = get_slot(w->r, w->entry, S_CALL_ended);
+    DS_OWNED PyObject *key =
+        ended ? ds_op_columns_key(part(w, LEG_COLUMNS), w->counts, after, ended) : NULL;
+    return key ? PyDict_GetItemWithError(PyTuple_GET_ITEM(part(w, LEG_DONE), taped), key) : NULL;
 }
 
 /* Runs on windows what ran on such before: a value, or a tuple or list of them, or None where it can't; NULL with an
@@ -220,46 +207,40 @@ static int run_windows(work *w)
 {
     const replay_object *r = w->r;
     const int taped = slot(r, w->entry, S_CALL_keeps_tape) == Py_True;
-    PyObject *after = counts_after(w);
-    PyObject *run = after ? done_before(w, after, taped) : NULL;
-    Py_XINCREF(run);
+    DS_OWNED PyObject *after = counts_after(w);
+    DS_OWNED PyObject *run = after ? Py_XNewRef(done_before(w, after, taped)) : NULL;
     int runs = PyErr_Occurred() ? -1 : run != NULL;
     if (runs == 1 && run != Py_None)
         runs = is(r, w->entry, N_keeps_frames, Py_True);
     if (runs == 1 && !follow(r, w->entry, part(w, LEG_KEY)))
         runs = -1;
     else if (runs == 1) {
-        PyObject *out =
+        DS_OWNED PyObject *out =
             run == Py_None ? Py_NewRef(operand(w, w->values, 0)) : run_again(w, run, after);
         runs = !out ? -1 : out == Py_None ? 0 : append_all(w, out, after) ? 1 : -1;
         if (runs == 0 && !go_back(r, w->entry))
             runs = -1;
         else if (runs < 0)
             step_back(r, w->entry);
-        Py_XDECREF(out);
     }
-    Py_XDECREF(run);
-    Py_XDECREF(after);
     return runs;
 }
 
 /* Runs any operator by the call itself. */
 static bool run_any(const work *w)
 {
-    PyObject *own = picked(w, w->edges, w->n_inputs), *given = picked(w, w->values, w->n_given);
-    PyObject *results = own && given
-                            ? PyObject_CallMethodObjArgs(w->entry, w->r->names[N_replay],
-                                                         part(w, LEG), own, given, w->weights, NULL)
-                            : NULL;
-    Py_XDECREF(own);
-    Py_XDECREF(given);
+    DS_OWNED PyObject *own = picked(w, w->edges, w->n_inputs);
+    DS_OWNED PyObject *given = picked(w, w->values, w->n_given);
+    DS_OWNED PyObject *results =
+        own && given ? PyObject_CallMethodObjArgs(w->entry, w->r->names[N_replay], part(w, LEG),
+                                                  own, given, w->weights, NULL)
+                     : NULL;
     bool right = results && PyList_Check(results);
     for (Py_ssize_t o = 0; right && o < PyList_GET_SIZE(results); o++) {
         PyObject *pair = PyList_GET_ITEM(results, o);
         right = put(w->values, Py_NewRef(PyTuple_GET_ITEM(pair, 0))) == DONE &&
                 put(w->edges, Py_NewRef(PyTuple_GET_ITEM(pair, 1))) == DONE;
     }
-    Py_XDECREF(results);
     return right;
 }
 

@@ -41,26 +41,22 @@ static PyObject *size_of(const replay_object *r, PyObject *edge, PyObject *dim)
 /* The sizes of a stream whose frames are at hand, likewise. */
 static PyObject *sizes_of(const replay_object *r, PyObject *inner)
 {
-    PyObject *view = own(r, inner, N__view), *edge = own(r, inner, N_edge);
-    PyObject *dims = own(r, inner, N_dims), *sizes = NULL;
+    DS_OWNED PyObject *view = own(r, inner, N__view), *edge = own(r, inner, N_edge);
+    DS_OWNED PyObject *dims = own(r, inner, N_dims);
+    PyObject *sizes = NULL;
     if (view && dims && edge && is_of(r, edge, EDGE) && PyTuple_Check(dims) &&
         !PyObject_HasAttr(view, r->names[N_waits]))
         sizes = PyTuple_New(PyTuple_GET_SIZE(dims));
     for (Py_ssize_t i = 0; sizes && i < PyTuple_GET_SIZE(dims); i++)
         ds_set_item(&sizes, i, size_of(r, edge, PyTuple_GET_ITEM(dims, i)));
-    Py_XDECREF(dims);
-    Py_XDECREF(edge);
-    Py_XDECREF(view);
     return sizes;
 }
 
 static PyObject *dtype_of(const replay_object *r, PyObject *inner)
 {
-    PyObject *value = own(r, inner, N_value), *out = NULL;
-    if (value && PySet_Contains(of(r, TENSORS), (PyObject *)Py_TYPE(value)) == 1)
-        out = get(r, value, N_dtype);
-    Py_XDECREF(value);
-    return out;
+    DS_OWNED PyObject *value = own(r, inner, N_value);
+    const bool is_plain = value && PySet_Contains(of(r, TENSORS), (PyObject *)Py_TYPE(value)) == 1;
+    return is_plain ? get(r, value, N_dtype) : NULL;
 }
 
 /* The shape of a stream, its size at a dimension, or the type of its elements, where a function asks for that; NULL where
@@ -77,7 +73,8 @@ static PyObject *asked_of(const replay_object *r, PyObject *func, PyObject *args
     if (which < 0 || !n || n > (which == TAKES_SIZE ? 2 : 1) ||
         !is_of(r, PyTuple_GET_ITEM(args, 0), SHELL))
         return NULL;
-    PyObject *inner = get(r, PyTuple_GET_ITEM(args, 0), N__inner), *out = NULL;
+    DS_OWNED PyObject *inner = get(r, PyTuple_GET_ITEM(args, 0), N__inner);
+    PyObject *out = NULL;
     if (inner && is_of(r, inner, STREAM))
         out = which == DTYPE ? dtype_of(r, inner) : sizes_of(r, inner);
     PyObject *at = n == 2 ? PyTuple_GET_ITEM(args, 1) : NULL;
@@ -89,7 +86,6 @@ static PyObject *asked_of(const replay_object *r, PyObject *func, PyObject *args
     /* what fails does so anew, where it is known what that means */
     if (!out && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
         PyErr_Clear();
-    Py_XDECREF(inner);
     return out;
 }
 
@@ -101,9 +97,9 @@ static PyObject *again(const replay_object *r, PyObject *forward, PyObject *func
     PyObject *out = PyDict_GET_SIZE(kwargs) ? NULL : asked_of(r, func, args);
     if (out || PyErr_Occurred())
         return out;
-    PyObject *entry = ds_replay_entry(r, forward);
+    DS_OWNED PyObject *entry = ds_replay_entry(r, forward);
     const bool is_call = entry && PyObject_TypeCheck(entry, (PyTypeObject *)of(r, CALL));
-    PyObject *done = is_call ? Py_XNewRef(slot(r, entry, S_CALL_n_done)) : NULL;
+    DS_OWNED PyObject *done = is_call ? Py_XNewRef(slot(r, entry, S_CALL_n_done)) : NULL;
     if (done && is_quiet(r, forward) == 1) {
         PyObject *given[] = {forward, func, args, kwargs};
         out = ds_replay_again(r, given, NULL);
@@ -113,8 +109,6 @@ static PyObject *again(const replay_object *r, PyObject *forward, PyObject *func
         if (done)
             set_slot(r, entry, S_CALL_n_done, Py_NewRef(done));
     }
-    Py_XDECREF(done);
-    Py_XDECREF(entry);
     return out;
 }
 
@@ -172,7 +166,7 @@ PyObject *ds_replay_mode(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
         PyTuple_Check(args[ARGUMENTS])) {
         PyObject *given = args[ARGUMENTS];
         const bool has_names = n_args == N_ALL && PyDict_Check(args[NAMED]);
-        PyObject *named = has_names ? Py_NewRef(args[NAMED]) : PyDict_New();
+        DS_OWNED PyObject *named = has_names ? Py_NewRef(args[NAMED]) : PyDict_New();
         bool has_streams = false;
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[TYPES]) && !has_streams; i++)
             has_streams = PyTuple_GET_ITEM(args[TYPES], i) == of(r, SHELL);
@@ -180,14 +174,11 @@ PyObject *ds_replay_mode(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
             out = again(r, args[MODE], args[FUNCTION], given, named);
         else if (named && !has_streams)
             out = computed(r, args[MODE], args[FUNCTION], given, named);
-        Py_XDECREF(named);
     }
     if (out || PyErr_Occurred())
         return out;
-    PyObject *instead = get(r, args[MODE], N_asked);
-    out = instead ? PyObject_Vectorcall(instead, args + 1, (size_t)(n_args - 1), names) : NULL;
-    Py_XDECREF(instead);
-    return out;
+    DS_OWNED PyObject *instead = get(r, args[MODE], N_asked);
+    return instead ? PyObject_Vectorcall(instead, args + 1, (size_t)(n_args - 1), names) : NULL;
 }
 
 PyObject *ds_replay_function(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
@@ -197,28 +188,25 @@ PyObject *ds_replay_function(PyObject *self, PyObject *const *args, Py_ssize_t n
     enum { INSTEAD, FUNCTION, N_OWN }; /* then come the function's own */
     if (n_args < N_OWN)
         return PyErr_Format(PyExc_TypeError, "function(instead, function, ...)");
-    PyObject *forward = NULL, *out = NULL;
+    DS_OWNED PyObject *forward = NULL;
+    PyObject *out = NULL;
     if (PyContextVar_Get(of(r, RUNNING), Py_None, &forward) < 0)
         return NULL;
     if (n_args > N_OWN && is_of(r, args[N_OWN], SHELL) && is_forward(r, forward)) {
-        PyObject *modes = PyObject_CallNoArgs(of(r, MODES));
+        DS_OWNED PyObject *modes = PyObject_CallNoArgs(of(r, MODES));
         PyObject *depth = slot(r, forward, S_FORWARD_depth);
         /* another mode that was entered since is asked first */
         const int alone = !modes || !depth ? -1 : PyObject_RichCompareBool(modes, depth, Py_EQ);
-        PyObject *given = alone == 1 ? PyTuple_New(n_args - N_OWN) : NULL;
-        PyObject *named = given ? PyDict_New() : NULL;
+        DS_OWNED PyObject *given = alone == 1 ? PyTuple_New(n_args - N_OWN) : NULL;
+        DS_OWNED PyObject *named = given ? PyDict_New() : NULL;
         for (Py_ssize_t i = N_OWN; given && i < n_args; i++)
             PyTuple_SET_ITEM(given, i - N_OWN, Py_NewRef(args[i]));
         for (Py_ssize_t i = 0; named && names && i < PyTuple_GET_SIZE(names); i++)
             ds_set_named(&named, PyTuple_GET_ITEM(names, i), Py_NewRef(args[n_args + i]));
         if (named)
             out = again(r, forward, args[FUNCTION], given, named);
-        Py_XDECREF(named);
-        Py_XDECREF(given);
-        Py_XDECREF(modes);
     }
-    Py_DECREF(forward);
-    if (!out && !PyErr_Occurred())
-        out = PyObject_Vectorcall(args[INSTEAD], args + 1, (size_t)(n_args - 1), names);
-    return out;
+    return out || PyErr_Occurred()
+               ? out
+               : PyObject_Vectorcall(args[INSTEAD], args + 1, (size_t)(n_args - 1), names);
 }

@@ -34,15 +34,14 @@ static bool are_last(const ds_engine_object *e, PyObject *ids)
 PyObject *ds_rows_ids(ds_module *m, const ds_engine_object *e, PyObject *given, PyObject **known)
 {
     const bool is_plain = PyList_CheckExact(given) || PyTuple_CheckExact(given);
-    PyObject *ids = is_plain ? Py_NewRef(given) : ds_plain_ids(m, given);
+    DS_OWNED PyObject *ids = is_plain ? Py_NewRef(given) : ds_plain_ids(m, given);
     if (ids && are_last(e, ids)) {
-        Py_DECREF(ids);
         *known = Py_NewRef(e->last_live);
         return Py_NewRef(e->last_ids);
     }
     if (is_plain)
         Py_SETREF(ids, ds_plain_ids(m, ids));
-    PyObject *once = ids ? PySet_New(ids) : NULL, *twice = NULL;
+    DS_OWNED PyObject *once = ids ? PySet_New(ids) : NULL, *twice = NULL;
     if (once && PySet_GET_SIZE(once) < PyList_GET_SIZE(ids)) {
         twice = PyList_New(0);
         for (Py_ssize_t r = 0; twice && r < PyList_GET_SIZE(ids); r++)
@@ -51,22 +50,17 @@ PyObject *ds_rows_ids(ds_module *m, const ds_engine_object *e, PyObject *given, 
         if (twice)
             ds_raise(m, ds_fail(DS_STREAM_ID, "ids must be unique within a batch"), twice);
     }
-    Py_XDECREF(once);
-    Py_XDECREF(twice);
-    if (PyErr_Occurred())
-        Py_CLEAR(ids);
-    return ids;
+    return PyErr_Occurred() ? NULL : ds_given_on(&ids);
 }
 
 /* ---------------------------------------------------------------- flags and lengths */
 int ds_rows_mark(const ds_call *c, PyObject *ids, bool *flags)
 {
-    PyObject *left = PySet_New(ids);
+    DS_OWNED PyObject *left = PySet_New(ids);
     for (Py_ssize_t r = 0; left && r < c->n && PySet_GET_SIZE(left) > 0; r++)
         flags[r] = PySet_Discard(left, c->ids[r]) > 0;
     if (left && PySet_GET_SIZE(left) > 0)
         ds_raise(c->m, ds_fail(DS_STREAM_ID, "sos or eos names no row of the batch"), left);
-    Py_XDECREF(left);
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -85,7 +79,8 @@ int ds_rows_flags(const ds_call *c, const char *name, PyObject *given, bool *fla
             flags[r] = PyArray_BYTES(a)[r * PyArray_STRIDE(a, 0)] != 0;
         return 0;
     }
-    PyObject *items = PyUnicode_Check(given) ? PyTuple_Pack(1, given) : PySequence_Tuple(given);
+    DS_OWNED PyObject *items =
+        PyUnicode_Check(given) ? PyTuple_Pack(1, given) : PySequence_Tuple(given);
     if (!items)
         return -1;
     const Py_ssize_t n = PyTuple_GET_SIZE(items);
@@ -93,18 +88,14 @@ int ds_rows_flags(const ds_call *c, const char *name, PyObject *given, bool *fla
     for (Py_ssize_t i = 0; i < n; i++)
         n_bools += PyBool_Check(PyTuple_GET_ITEM(items, i)) ||
                    PyArray_IsScalar(PyTuple_GET_ITEM(items, i), Bool);
-    PyObject *ids = NULL;
-    if (n_bools && (n_bools != n || n != c->n))
-        PyErr_Format(c->m->errors[n_bools == n ? DS_SHAPE : DS_DTYPE],
-                     "%s: expected a bool, a bool for each of %zd rows, or ids", name, c->n);
-    else if (!n_bools)
-        ids = ds_plain_ids(c->m, items);
+    if (!n_bools) {
+        DS_OWNED PyObject *ids = ds_plain_ids(c->m, items);
+        return ids ? ds_rows_mark(c, ids, flags) : -1;
+    }
+    DS_EXPECT(n_bools == n && n == c->n, c->m->errors[n_bools == n ? DS_SHAPE : DS_DTYPE],
+              "%s: expected a bool, a bool for each of %zd rows, or ids", name, c->n);
     for (Py_ssize_t r = 0; r < n_bools && !PyErr_Occurred(); r++)
         flags[r] = PyObject_IsTrue(PyTuple_GET_ITEM(items, r)) > 0;
-    if (ids)
-        (void)ds_rows_mark(c, ids, flags);
-    Py_XDECREF(ids);
-    Py_DECREF(items);
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -116,22 +107,20 @@ int ds_rows_lengths(const ds_call *c, size_t input, PyObject *given)
             n_frames[r] = -1;
         return 0;
     }
-    PyObject *array = PyArray_FromAny(given, NULL, 0, 0, 0, NULL), *integers = NULL;
+    DS_OWNED PyObject *array = PyArray_FromAny(given, NULL, 0, 0, 0, NULL);
     if (!array)
         return -1;
     PyArrayObject *a = (PyArrayObject *)array;
-    if (!PyTypeNum_ISINTEGER(PyArray_TYPE(a)) && PyArray_SIZE(a) > 0)
-        PyErr_SetString(c->m->errors[DS_DTYPE], "lengths must be integers");
-    else if (PyArray_NDIM(a) != 1 || PyArray_DIM(a, 0) != c->n)
-        PyErr_Format(c->m->errors[DS_SHAPE], "expected one length for each of %zd rows", c->n);
-    else
-        integers = PyArray_FROM_OTF(array, NPY_INT64, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST);
-    Py_DECREF(array);
+    DS_EXPECT(PyTypeNum_ISINTEGER(PyArray_TYPE(a)) || PyArray_SIZE(a) == 0, c->m->errors[DS_DTYPE],
+              "lengths must be integers");
+    DS_EXPECT(PyArray_NDIM(a) == 1 && PyArray_DIM(a, 0) == c->n, c->m->errors[DS_SHAPE],
+              "expected one length for each of %zd rows", c->n);
+    DS_OWNED PyObject *integers =
+        PyArray_FROM_OTF(array, NPY_INT64, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST);
     if (!integers)
         return -1;
     const int64_t *lengths = ds_data(integers);
     for (Py_ssize_t r = 0; r < c->n; r++)
         n_frames[r] = lengths[r] < 0 ? INT64_MAX : lengths[r];
-    Py_DECREF(integers);
     return 0;
 }

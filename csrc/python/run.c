@@ -110,15 +110,12 @@ static int add_array(PyObject *state, PyObject *name, const ds_signature *s, int
                      npy_intp *shape, PyObject *bytes, char *data)
 {
     const bool aligned = (uintptr_t)data % ds_dtype_bytes(s->dtype) == 0;
-    PyObject *array = PyArray_NewFromDescr(
+    DS_OWNED PyObject *array = PyArray_NewFromDescr(
         &PyArray_Type, PyArray_DescrFromType(ds_numpy_type(s->dtype)), rank, shape, NULL, data,
         NPY_ARRAY_C_CONTIGUOUS | (aligned ? NPY_ARRAY_ALIGNED : 0), NULL);
-    if (!array)
-        return -1;
-    const int failed = PyArray_SetBaseObject((PyArrayObject *)array, Py_NewRef(bytes)) < 0 ||
-                       PyDict_SetItem(state, name, array) < 0;
-    Py_DECREF(array);
-    return failed ? -1 : 0;
+    return array && PyArray_SetBaseObject((PyArrayObject *)array, Py_NewRef(bytes)) == 0
+               ? PyDict_SetItem(state, name, array)
+               : -1;
 }
 
 /* A state of the arrays that lie in these bytes, which it takes over (NULL: none): n[i] frames of input i,
@@ -228,10 +225,9 @@ static int read_state(ds_op_call *c, Py_ssize_t r, PyObject *old)
 {
     size_t expected;
     int64_t n_kept[DS_MAX_INPUTS];
-    PyObject *flat = old == Py_None ? Py_NewRef(old) : ds_op_call_flatten(c, old);
-    const int failed = !flat || PyList_Append(c->flat, flat) < 0;
-    Py_XDECREF(flat); /* the list keeps it */
-    if (failed || ds_op_call_state_bytes(c, r, false, n_kept, &expected) < 0)
+    DS_OWNED PyObject *flat = old == Py_None ? Py_NewRef(old) : ds_op_call_flatten(c, old);
+    if (!flat || PyList_Append(c->flat, flat) < 0 || /* which keeps it */
+        ds_op_call_state_bytes(c, r, false, n_kept, &expected) < 0)
         return -1;
     const size_t length = flat == Py_None ? 0 : (size_t)PyBytes_GET_SIZE(flat);
     const bool started = c->in[0][r].before.total >= 0;
@@ -331,36 +327,29 @@ static PyObject *results(const ds_op_call *c, PyObject *const *args, const extra
 
 static PyObject *run_call(ds_op_call *c, PyObject *const *args, const extras *x, PyObject *ids)
 {
-    PyObject *result = NULL, *outputs = NULL, *saved = NULL;
-    ds_arena *arena = NULL;
-    char *room = PyMem_Calloc((size_t)c->n_rows + 1, 2 * sizeof *c->states + sizeof(bool));
-    if (!room)
+    DS_OWNED PyObject *outputs = NULL, *saved = NULL, *flat = PyList_New(0);
+    DS_OWNED PyObject *news = PyList_New(c->n_rows);
+    DS_SCOPED(ds_memory_end)
+    void *room = PyMem_Calloc((size_t)c->n_rows + 1, 2 * sizeof *c->states + sizeof(bool));
+    if (!room || !flat || !news)
         return PyErr_NoMemory();
-    c->states = (const void **)room;
+    c->states = room;
     c->new_states = (void **)room + c->n_rows;
     c->eager.bad = (bool *)(c->new_states + c->n_rows);
     c->eager.states = c->states;
     c->eager.new_states = c->new_states;
-    c->flat = PyList_New(0);
-    c->news = PyList_New(c->n_rows);
-    if (c->flat && c->news && prepare_states(c, args[4], x->record) == 0)
-        outputs = make_outputs(c);
-    if (outputs && x->record)
-        saved = ds_record_saved(c);
-    if (outputs && (saved || !x->record))
-        arena = ds_take_arena(c->m);
-    if (arena) {
-        const ds_status status = run_values(c, x->kept, arena);
-        ds_give_arena(c->m, arena);
-        result = status == DS_OK ? results(c, args, x, outputs, saved)
-                                 : ds_op_raise(c->m, status, ids, c->eager.bad, c->n_rows);
-    }
-    Py_XDECREF(saved);
-    PyMem_Free(room);
-    Py_XDECREF(c->flat);
-    Py_XDECREF(c->news);
-    Py_XDECREF(outputs);
-    return result;
+    c->flat = flat;
+    c->news = news;
+    if (prepare_states(c, args[4], x->record) < 0 || !(outputs = make_outputs(c)) ||
+        (x->record && !(saved = ds_record_saved(c))))
+        return NULL;
+    ds_arena *const arena = ds_take_arena(c->m);
+    if (!arena)
+        return NULL;
+    const ds_status status = run_values(c, x->kept, arena);
+    ds_give_arena(c->m, arena);
+    return status == DS_OK ? results(c, args, x, outputs, saved)
+                           : ds_op_raise(c->m, status, ids, c->eager.bad, c->n_rows);
 }
 
 /* What is dropped of each row: None, or a probability and a key per row. */
@@ -419,14 +408,12 @@ PyObject *ds_op_object_run(PyObject *self, PyObject *const *args, Py_ssize_t n_a
     c.names = own->state_names;
     PyObject *kept = n_args > 8 && ds_prepared_take(c.m, args[8], self) ? args[8] : NULL;
     /* Values and weights stay while they are used, whatever becomes of the caller's sequences. */
-    PyObject *values = PySequence_Tuple(args[0]);
-    PyObject *weights = values ? ds_op_call_weights(&c, args[5]) : NULL;
+    DS_OWNED PyObject *values = PySequence_Tuple(args[0]);
+    DS_OWNED PyObject *weights = values ? ds_op_call_weights(&c, args[5]) : NULL;
     PyObject *result = NULL;
     const extras x = {self, kept, values, weights, n_args > 10 ? args[10] : Py_None, record};
     if (weights && ds_op_call_parse(&c, args, values) == 0 && ds_op_call_drop(&c, x.drop) == 0)
         result = run_call(&c, args, &x, n_args > 7 ? args[7] : NULL);
-    Py_XDECREF(values);
-    Py_XDECREF(weights);
     if (kept)
         ds_prepared_give(kept);
     return result;

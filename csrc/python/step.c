@@ -81,8 +81,9 @@ static int keep_arrays(dict_step *d, PyObject *id, PyObject *given, PyObject **a
 {
     if (PyErr_Occurred())
         return -1;
-    PyObject *made = PyObject_CallMethod((PyObject *)d->stepper, "_arrays_of", "OO", id, given);
-    PyObject *items = made ? PySequence_Tuple(made) : NULL;
+    DS_OWNED PyObject *made =
+        PyObject_CallMethod((PyObject *)d->stepper, "_arrays_of", "OO", id, given);
+    DS_OWNED PyObject *items = made ? PySequence_Tuple(made) : NULL;
     bool right = items && PyTuple_GET_SIZE(items) == (Py_ssize_t)d->call.n_inputs &&
                  PyList_Append(d->kept, items) == 0;
     for (Py_ssize_t k = 0; right && k < PyTuple_GET_SIZE(items); k++) {
@@ -91,8 +92,6 @@ static int keep_arrays(dict_step *d, PyObject *id, PyObject *given, PyObject **a
     }
     if (!right && !PyErr_Occurred())
         ds_engine_error(d->call.m, ds_fail(DS_DTYPE, "expected a NumPy array per input"), id);
-    Py_XDECREF(items);
-    Py_XDECREF(made);
     return right ? 0 : -1;
 }
 
@@ -138,10 +137,9 @@ static int replace_chunks(const dict_step *d, PyObject *rows)
             if (!outputs[o])
                 return -1;
         }
-        PyObject *item = is_single ? Py_NewRef(outputs[0]) : ds_stepper_build(structure, outputs);
-        const int status = item ? PyDict_SetItem(rows, c->ids[r], item) : -1;
-        Py_XDECREF(item);
-        if (status < 0)
+        DS_OWNED PyObject *item =
+            is_single ? Py_NewRef(outputs[0]) : ds_stepper_build(structure, outputs);
+        if (!item || PyDict_SetItem(rows, c->ids[r], item) < 0)
             return -1;
     }
     return 0;
@@ -184,13 +182,11 @@ PyObject *ds_stepper_step(DS_METHOD_ARGUMENTS)
         return NULL;
     const int restart = given[3] ? PyObject_IsTrue(given[3]) : 0;
     PyObject *rows = restart < 0 ? NULL : copy_rows((ds_stepper *)self, given[0]);
-    PyObject *starting = rows ? add_ids(m, rows, given[1]) : NULL;
-    PyObject *ending = PyErr_Occurred() ? NULL : add_ids(m, rows, given[2]);
+    DS_OWNED PyObject *starting = rows ? add_ids(m, rows, given[1]) : NULL;
+    DS_OWNED PyObject *ending = PyErr_Occurred() ? NULL : add_ids(m, rows, given[2]);
     if (PyErr_Occurred() ||
         step_rows(m, (ds_stepper *)self, rows, starting, ending, restart > 0, NULL) < 0)
         Py_CLEAR(rows);
-    Py_XDECREF(starting);
-    Py_XDECREF(ending);
     return ds_stepper_given(self, "_given", rows);
 }
 
@@ -250,17 +246,14 @@ static PyObject *advance(PyObject *self, const char *name, bool end, PyObject *c
                             "step() missing 1 required positional argument: 'chunk'");
     if (s->finished)
         return ds_engine_error(m, ds_fail(DS_STREAM_ID, "the stream has ended"), s->id);
-    PyObject *id = ds_plain_id(m, s->id), *ids = id ? Py_BuildValue("[O]", id) : NULL;
-    PyObject *rows = ids ? PyDict_New() : NULL;
+    DS_OWNED PyObject *id = ds_plain_id(m, s->id), *ids = id ? Py_BuildValue("[O]", id) : NULL;
+    DS_OWNED PyObject *rows = ids ? PyDict_New() : NULL;
     if (rows && PyDict_SetItem(rows, id, chunk ? chunk : Py_None) == 0 &&
         step_rows(m, (ds_stepper *)s->engine, rows, s->live ? NULL : ids, end ? ids : NULL, false,
                   s->live ? NULL : &s->live) == 0) {
         s->finished = end;
         out = Py_XNewRef(PyDict_GetItemWithError(rows, id));
     }
-    Py_XDECREF(rows);
-    Py_XDECREF(ids);
-    Py_XDECREF(id);
     return ds_stepper_given(s->engine, "_given", out);
 }
 
@@ -288,13 +281,10 @@ static PyObject *stream_exit(PyObject *self, PyObject *Py_UNUSED(unused))
     ds_module *m = ds_module_of(Py_TYPE(self));
     if (!s->live || !s->live->slot)
         Py_RETURN_NONE;
-    PyObject *id = ds_plain_id(m, s->id);
-    if (!id || !ds_live_enter(m, s->live, id)) {
-        Py_XDECREF(id);
+    DS_OWNED PyObject *id = ds_plain_id(m, s->id);
+    if (!id || !ds_live_enter(m, s->live, id))
         return NULL;
-    }
     ds_engine_forget((ds_engine_object *)((ds_stepper *)s->engine)->core, id, s->live);
-    Py_DECREF(id);
     s->finished = true;
     Py_RETURN_NONE;
 }

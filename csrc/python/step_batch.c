@@ -99,10 +99,8 @@ static int read_rows(batch_step *b, PyObject *const *options)
         ds_rows_flags(c, "eos", options[EOS], c->step->ended) < 0)
         return -1;
     for (size_t k = 0; k < c->n_inputs; k++) {
-        PyObject *of = of_input(s, options[LENGTHS], (Py_ssize_t)k, c->n_inputs);
-        const int status = PyErr_Occurred() ? -1 : ds_rows_lengths(c, k, of);
-        Py_XDECREF(of);
-        if (status < 0)
+        DS_OWNED PyObject *of = of_input(s, options[LENGTHS], (Py_ssize_t)k, c->n_inputs);
+        if (PyErr_Occurred() || ds_rows_lengths(c, k, of) < 0)
             return -1;
         c->in[k] = rows_of(s ? &s->inputs[k] : NULL, &PyTuple_GET_ITEM(b->arrays, (Py_ssize_t)k),
                            ds_step_input(c->e->engine->plan, k));
@@ -122,11 +120,10 @@ static int find_out(const batch_step *b, PyObject *out)
         b->outputs[0] = Py_NewRef(out);
         return 0;
     }
-    PyObject *found = PyObject_CallMethod((PyObject *)b->stepper, "_out_of", "(O)", out);
+    DS_OWNED PyObject *found = PyObject_CallMethod((PyObject *)b->stepper, "_out_of", "(O)", out);
     const bool right = found && PyTuple_Check(found) && PyTuple_GET_SIZE(found) == n;
     for (Py_ssize_t o = 0; right && o < n; o++)
         b->outputs[o] = Py_NewRef(PyTuple_GET_ITEM(found, o));
-    Py_XDECREF(found);
     DS_EXPECT(right || PyErr_Occurred(), PyExc_TypeError, "_out_of: expected a tuple of arrays");
     return right ? 0 : -1;
 }
@@ -186,12 +183,10 @@ static PyObject *make_result(batch_step *b, PyObject *out)
         lengths[o] = make_output(b, o, out != NULL);
         made = lengths[o] != NULL;
     }
-    PyObject *values = !made ? NULL : out ? Py_NewRef(out) : build(b, b->outputs);
-    PyObject *counts = values ? build(b, lengths) : NULL;
+    DS_OWNED PyObject *values = !made ? NULL : out ? Py_NewRef(out) : build(b, b->outputs);
+    DS_OWNED PyObject *counts = values ? build(b, lengths) : NULL;
     if (counts)
         result = PyTuple_Pack(2, values, counts);
-    Py_XDECREF(values);
-    Py_XDECREF(counts);
     for (size_t o = 0; lengths && o < n; o++)
         Py_XDECREF(lengths[o]);
     return result;
@@ -221,16 +216,16 @@ static PyObject *run_batch(batch_step *b, PyObject *ids, PyObject *known, PyObje
     return result;
 }
 
-/* arrays: a tuple of what came for each input, our own if there is a stepper, or NULL with an exception; it is
- * released. */
+/* arrays: a tuple of what came for each input, our own if there is a stepper, or NULL with an exception. */
 static PyObject *step_arrays(ds_module *m, ds_engine_object *e, ds_stepper *stepper,
                              PyObject *given_ids, PyObject *arrays, PyObject *const *options,
                              bool restart)
 {
     batch_step b = {.stepper = stepper, .arrays = arrays};
-    PyObject *known = NULL, *result = NULL;
+    DS_OWNED PyObject *known = NULL;
+    PyObject *result = NULL;
     const bool right = arrays && check_number(m, e, PyTuple_GET_SIZE(arrays)) == 0;
-    PyObject *ids = right ? ds_rows_ids(m, e, given_ids, &known) : NULL;
+    DS_OWNED PyObject *ids = right ? ds_rows_ids(m, e, given_ids, &known) : NULL;
     if (ids && read_arrays(m, e, stepper, arrays, ids) == 0 &&
         ds_call_open(&b.call, m, e, stepper ? stepper->names : NULL, PyList_GET_SIZE(ids)) == 0) {
         b.call.restart = restart;
@@ -239,9 +234,6 @@ static PyObject *step_arrays(ds_module *m, ds_engine_object *e, ds_stepper *step
     for (size_t o = 0; b.outputs && o < b.call.n_outputs; o++)
         Py_XDECREF(b.outputs[o]);
     ds_call_close(&b.call);
-    Py_XDECREF(known);
-    Py_XDECREF(ids);
-    Py_XDECREF(arrays);
     return result;
 }
 
@@ -256,7 +248,7 @@ PyObject *ds_stepper_step_batch(DS_METHOD_ARGUMENTS)
         return NULL;
     if (n_args == 0)
         return PyErr_Format(PyExc_TypeError, "step_batch() needs ids");
-    PyObject *arrays = PyTuple_New(n_args - 1);
+    DS_OWNED PyObject *arrays = PyTuple_New(n_args - 1);
     for (Py_ssize_t k = 0; arrays && k < n_args - 1; k++)
         PyTuple_SET_ITEM(arrays, k, Py_NewRef(args[k + 1]));
     PyObject *result = step_arrays(m, e, s, args[0], arrays, options, false);
@@ -273,5 +265,6 @@ PyObject *ds_engine_step(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOOOOp:step", &ids, &options[SOS], &options[EOS], &values,
                           &options[LENGTHS], &restart))
         return NULL;
-    return step_arrays(m, e, NULL, ids, PySequence_Tuple(values), options, restart);
+    DS_OWNED PyObject *arrays = PySequence_Tuple(values);
+    return step_arrays(m, e, NULL, ids, arrays, options, restart);
 }

@@ -47,9 +47,8 @@ static PyObject *build_items(PyObject *structure, PyObject *const *items)
     /* Of a class of its own: a named tuple as its _make would, others as their class is called. */
     PyObject *made;
     if (!is_list && PyObject_HasAttrString(structure, "_fields")) {
-        PyObject *arguments = PyTuple_Pack(1, out);
+        DS_OWNED PyObject *arguments = PyTuple_Pack(1, out);
         made = arguments ? PyTuple_Type.tp_new(Py_TYPE(structure), arguments, NULL) : NULL;
-        Py_XDECREF(arguments);
     } else {
         made = PyObject_CallOneArg((PyObject *)Py_TYPE(structure), out);
     }
@@ -84,14 +83,13 @@ static bool check_structure(PyObject *structure, size_t n)
         const Py_ssize_t k = PyLong_AsSsize_t(structure);
         return k >= 0 && (size_t)k < n;
     }
-    PyObject *values = PyDict_Check(structure) ? PyDict_Values(structure)
-                       : PyList_Check(structure) || PyTuple_Check(structure)
-                           ? PySequence_List(structure)
-                           : NULL;
+    DS_OWNED PyObject *values = PyDict_Check(structure) ? PyDict_Values(structure)
+                                : PyList_Check(structure) || PyTuple_Check(structure)
+                                    ? PySequence_List(structure)
+                                    : NULL;
     bool right = values != NULL;
     for (Py_ssize_t i = 0; right && i < PyList_GET_SIZE(values); i++)
         right = check_structure(PyList_GET_ITEM(values, i), n);
-    Py_XDECREF(values);
     return right;
 }
 
@@ -130,14 +128,13 @@ static bool read_axes(ds_axes *all, ds_axes *one, PyObject *roles, const ds_sign
 static int parse_axes(ds_axes **axes, PyObject *given, const ds_graph *g, const int *edges,
                       size_t n, bool is_output)
 {
-    PyObject *items = PySequence_Tuple(given);
+    DS_OWNED PyObject *items = PySequence_Tuple(given);
     PyMem_Free(*axes);
     *axes = PyMem_Calloc(2 * n + 1, sizeof **axes);
     bool right = items && *axes && (size_t)PyTuple_GET_SIZE(items) == n;
     for (size_t i = 0; right && i < n; i++)
         right = read_axes(&(*axes)[i], &(*axes)[n + i], PyTuple_GET_ITEM(items, (Py_ssize_t)i),
                           &g->edges[edges[i]].signature, is_output);
-    Py_XDECREF(items);
     if (!right && !PyErr_Occurred())
         PyErr_SetString(PyExc_ValueError, "inputs and outputs: these are no axes of the arrays");
     return right ? 0 : -1;

@@ -6,11 +6,8 @@
 
 void *ds_engine_error(ds_module *m, ds_status status, PyObject *id)
 {
-    PyObject *ids = id ? PyTuple_Pack(1, id) : PyTuple_New(0);
-    if (ids)
-        ds_raise(m, status, ids);
-    Py_XDECREF(ids);
-    return NULL;
+    DS_OWNED PyObject *ids = id ? PyTuple_Pack(1, id) : PyTuple_New(0);
+    return ids ? ds_raise(m, status, ids) : NULL;
 }
 
 int ds_engine_check_open(ds_module *m, const ds_engine_object *e)
@@ -144,11 +141,10 @@ static PyObject *engine_drop(PyObject *self, PyObject *given)
 {
     ds_module *m = ds_module_of(Py_TYPE(self));
     ds_engine_object *e = (ds_engine_object *)self;
-    PyObject *ids = ds_engine_check_open(m, e) < 0 ? NULL : ds_plain_ids(m, given);
+    DS_OWNED PyObject *ids = ds_engine_check_open(m, e) < 0 ? NULL : ds_plain_ids(m, given);
     e->n_running++;
     const bool done = ids && drop_all(m, e, ids);
     e->n_running--;
-    Py_XDECREF(ids);
     return done ? Py_NewRef(Py_None) : NULL;
 }
 
@@ -213,7 +209,7 @@ static PyObject *engine_restore(PyObject *self, PyObject *args)
     PyObject *given, *result = NULL;
     if (!PyArg_ParseTuple(args, "y*O:restore", &data, &given))
         return NULL;
-    PyObject *id = given == Py_None ? free_id(e) : ds_plain_id(m, given);
+    DS_OWNED PyObject *id = given == Py_None ? free_id(e) : ds_plain_id(m, given);
     e->n_running++;
     ds_live *live = id ? open_as(m, e, id) : NULL;
     if (live)
@@ -223,7 +219,6 @@ static PyObject *engine_restore(PyObject *self, PyObject *args)
     e->n_restored += result && given == Py_None;
     e->n_running--;
     PyBuffer_Release(&data);
-    Py_XDECREF(id);
     return result;
 }
 
@@ -234,7 +229,7 @@ static PyObject *engine_fork(PyObject *self, PyObject *args)
     PyObject *from, *to, *result = NULL;
     if (!PyArg_ParseTuple(args, "OO:fork", &from, &to))
         return NULL;
-    PyObject *id = ds_plain_id(m, to);
+    DS_OWNED PyObject *id = ds_plain_id(m, to);
     e->n_running++;
     const ds_live *source = id ? enter(m, e, from) : NULL;
     if (source) {
@@ -245,7 +240,6 @@ static PyObject *engine_fork(PyObject *self, PyObject *args)
         ds_slot_leave(source->slot);
     }
     e->n_running--;
-    Py_XDECREF(id);
     return result;
 }
 

@@ -59,14 +59,11 @@ PyObject *ds_int64_item(const void *ints, size_t i)
 
 Py_ssize_t ds_parse_ints(PyObject *sequence, int64_t *values, Py_ssize_t limit)
 {
-    PyObject *fast =
-        PySequence_Tuple(sequence); /* a copy: items may run code that changes the caller's */
-    if (!fast)
-        return -1;
-    const Py_ssize_t n = PyTuple_GET_SIZE(fast);
+    /* a copy: items may run code that changes the caller's */
+    DS_OWNED PyObject *fast = PySequence_Tuple(sequence);
+    const Py_ssize_t n = fast ? PyTuple_GET_SIZE(fast) : 0;
     for (Py_ssize_t i = 0; i < n && i < limit && !PyErr_Occurred(); i++)
         values[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(fast, i));
-    Py_DECREF(fast);
     return PyErr_Occurred() ? -1 : n;
 }
 
@@ -76,10 +73,10 @@ PyObject *ds_raise(ds_module *m, ds_status status, PyObject *ids)
     PyObject *cls = m->errors[status > 0 && (int)status < DS_N_STATUS ? status : DS_INTERNAL];
     PyObject *message =
         PyUnicode_DecodeUTF8(ds_last_error(), (Py_ssize_t)strlen(ds_last_error()), "replace");
-    PyObject *arguments = message ? Py_BuildValue(ids ? "(NO)" : "(N)", message, ids) : NULL;
+    DS_OWNED PyObject *arguments =
+        message ? Py_BuildValue(ids ? "(NO)" : "(N)", message, ids) : NULL;
     if (arguments)
         PyErr_SetObject(cls, arguments);
-    Py_XDECREF(arguments);
     return NULL;
 }
 
@@ -188,7 +185,7 @@ int ds_parse_signature(ds_module *m, PyObject *tuple, int has_rate, ds_signature
 int ds_parse_signatures(ds_module *m, PyObject *sequence, int has_rate, ds_signature *signatures,
                         size_t limit, size_t *n)
 {
-    PyObject *fast = PySequence_Tuple(sequence);
+    DS_OWNED PyObject *fast = PySequence_Tuple(sequence);
     if (!fast)
         return -1;
     *n = (size_t)PyTuple_GET_SIZE(fast);
@@ -201,19 +198,15 @@ int ds_parse_signatures(ds_module *m, PyObject *sequence, int has_rate, ds_signa
         else
             (void)ds_parse_signature(m, item, has_rate, &signatures[i]);
     }
-    Py_DECREF(fast);
     return PyErr_Occurred() ? -1 : 0;
 }
 
 PyObject *ds_build_signature(const ds_signature *s)
 {
-    PyObject *shape = ds_build_list((size_t)s->rank, ds_int64_item, s->shape);
-    PyObject *signature =
-        shape ? Py_BuildValue("sNLL", ds_dtype_name(s->dtype), PyList_AsTuple(shape),
-                              (long long)s->rate.num, (long long)s->rate.den)
-              : NULL;
-    Py_XDECREF(shape);
-    return signature;
+    DS_OWNED PyObject *shape = ds_build_list((size_t)s->rank, ds_int64_item, s->shape);
+    return shape ? Py_BuildValue("sNLL", ds_dtype_name(s->dtype), PyList_AsTuple(shape),
+                                 (long long)s->rate.num, (long long)s->rate.den)
+                 : NULL;
 }
 
 PyObject *ds_build_array(const ds_signature *s, int64_t n_frames, bool zeroed)
@@ -286,9 +279,8 @@ PyObject *ds_build_attributes(const ds_op *op)
     PyObject *dict = PyDict_New();
     const ds_attr_def *def = op->def->attrs;
     for (int i = 0; dict && def && def[i].name; i++) {
-        PyObject *name = PyUnicode_FromString(def[i].name);
+        DS_OWNED PyObject *name = PyUnicode_FromString(def[i].name);
         ds_set_named(&dict, name, name ? build_attribute(&def[i], &op->attr[i]) : NULL);
-        Py_XDECREF(name);
     }
     return dict;
 }
@@ -350,7 +342,7 @@ static void parse_weight(ds_module *m, const ds_op_def *def, size_t i, PyObject 
 PyObject *ds_parse_weights(ds_module *m, const ds_op_def *def, PyObject *sequence,
                            ds_signature *signatures, const void **data, size_t *n)
 {
-    PyObject *fast = PySequence_Tuple(sequence);
+    DS_OWNED PyObject *fast = PySequence_Tuple(sequence);
     if (!fast)
         return NULL;
     *n = (size_t)PyTuple_GET_SIZE(fast);
@@ -358,9 +350,7 @@ PyObject *ds_parse_weights(ds_module *m, const ds_op_def *def, PyObject *sequenc
         PyErr_Format(m->errors[DS_ARGUMENT], "%s: at most %d weights", def->name, DS_MAX_WEIGHTS);
     for (size_t i = 0; i < *n && !PyErr_Occurred(); i++)
         parse_weight(m, def, i, PyTuple_GET_ITEM(fast, (Py_ssize_t)i), &signatures[i], &data[i]);
-    if (PyErr_Occurred())
-        Py_CLEAR(fast);
-    return fast;
+    return PyErr_Occurred() ? NULL : ds_given_on(&fast);
 }
 
 /* ---------------------------------------------------------------- memory */

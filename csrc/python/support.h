@@ -65,6 +65,24 @@ ds_module *ds_module_of(PyTypeObject *type); /* of a type made by this module */
     {name, (PyCFunction)(void (*)(void))function, METH_METHOD | METH_FASTCALL | METH_KEYWORDS, doc}
 #define DS_METHOD_ARGUMENTS \
     PyObject *self, PyTypeObject *cls, PyObject *const *args, Py_ssize_t n_args, PyObject *names
+/* Before a declaration of objects, or NULL: they are the block's own, which lets go of them where it ends. */
+static inline void ds_owned_end(PyObject **object)
+{
+    Py_XDECREF(*object);
+}
+#define DS_OWNED DS_SCOPED(ds_owned_end)
+/* What a block owned, for its caller. */
+static inline PyObject *ds_given_on(PyObject **owned)
+{
+    PyObject *object = *owned;
+    *owned = NULL;
+    return object;
+}
+/* The same of memory of Python's. */
+static inline void ds_memory_end(void **memory)
+{
+    PyMem_Free(*memory);
+}
 /* The end of an object's deallocation. */
 void ds_free_object(PyObject *self);
 

@@ -54,35 +54,29 @@ static PyObject *room_of(ds_call *c, size_t w, int64_t *counts)
 
 int ds_call_watch(ds_call *c)
 {
-    PyObject *watch = c->watch = Py_NewRef(c->e->watch), *arrays = NULL, *counts = NULL;
+    PyObject *watch = c->watch = Py_NewRef(c->e->watch);
     if (PyList_GET_SIZE(PyTuple_GET_ITEM(watch, WATCH_SEEN)) >= MOST_SEEN) {
-        PyObject *done = PyObject_CallNoArgs(PyTuple_GET_ITEM(watch, WATCH_FULL));
+        DS_OWNED PyObject *done = PyObject_CallNoArgs(PyTuple_GET_ITEM(watch, WATCH_FULL));
         if (!done)
             return -1;
-        Py_DECREF(done);
     }
     PyObject *edges = PyTuple_GET_ITEM(watch, WATCH_EDGES);
     const size_t n = (size_t)PyBytes_GET_SIZE(edges) / sizeof(int);
     npy_intp shape[2] = {(npy_intp)n, (npy_intp)c->n};
     int *watched = ds_call_room(c, n, sizeof *watched);
     c->step->seen = ds_call_room(c, n * (size_t)c->n, sizeof *c->step->seen);
-    PyObject *ids = PyTuple_New(c->n);
-    counts = PyArray_ZEROS(2, shape, NPY_INT64, 0);
-    arrays = PyTuple_New((Py_ssize_t)n);
-    bool right = watched && c->step->seen && ids && counts && arrays;
-    if (right) {
-        memcpy(watched, PyBytes_AS_STRING(edges), n * sizeof *watched);
-        c->step->watched = watched;
-    }
-    for (Py_ssize_t r = 0; right && r < c->n; r++)
+    DS_OWNED PyObject *ids = PyTuple_New(c->n), *arrays = PyTuple_New((Py_ssize_t)n);
+    DS_OWNED PyObject *counts = PyArray_ZEROS(2, shape, NPY_INT64, 0);
+    if (!watched || !c->step->seen || !ids || !counts || !arrays)
+        return -1;
+    memcpy(watched, PyBytes_AS_STRING(edges), n * sizeof *watched);
+    c->step->watched = watched;
+    for (Py_ssize_t r = 0; r < c->n; r++)
         PyTuple_SET_ITEM(ids, r, Py_NewRef(c->ids[r]));
-    for (size_t w = 0; right && arrays && w < n; w++)
+    for (size_t w = 0; arrays && w < n; w++)
         ds_set_item(&arrays, (Py_ssize_t)w,
                     room_of(c, w, (int64_t *)ds_data(counts) + w * (size_t)c->n));
-    c->seen = right && arrays ? PyTuple_Pack(3, ids, counts, arrays) : NULL;
-    Py_XDECREF(ids);
-    Py_XDECREF(counts);
-    Py_XDECREF(arrays);
+    c->seen = arrays ? PyTuple_Pack(3, ids, counts, arrays) : NULL;
     c->step->n_watched = c->seen ? n : 0;
     return c->seen ? 0 : -1;
 }

@@ -39,19 +39,16 @@ typedef struct steps {
 /* An attribute that is an integer, or what a method without arguments returns; -1 with an exception. */
 static Py_ssize_t number(const window_object *w, PyObject *x, int name, bool is_method)
 {
-    PyObject *found = is_method ? PyObject_CallMethodNoArgs(x, w->names[name])
-                                : PyObject_GetAttr(x, w->names[name]);
-    const Py_ssize_t n = found ? PyLong_AsSsize_t(found) : -1;
-    Py_XDECREF(found);
-    return n;
+    DS_OWNED PyObject *found = is_method ? PyObject_CallMethodNoArgs(x, w->names[name])
+                                         : PyObject_GetAttr(x, w->names[name]);
+    return found ? PyLong_AsSsize_t(found) : -1;
 }
 
 /* Whether an attribute is this object, or what a method returns; -1 with an exception. */
 static int gives(const window_object *w, PyObject *x, int name, bool is_method, PyObject *wanted)
 {
-    PyObject *found = is_method ? PyObject_CallMethodNoArgs(x, w->names[name])
-                                : PyObject_GetAttr(x, w->names[name]);
-    Py_XDECREF(found);
+    DS_OWNED PyObject *found = is_method ? PyObject_CallMethodNoArgs(x, w->names[name])
+                                         : PyObject_GetAttr(x, w->names[name]);
     return found ? found == wanted : -1;
 }
 
@@ -71,13 +68,12 @@ static int find_steps(const window_object *w, PyObject *x, steps *s)
     const int is_contiguous = gives(w, x, N_is_contiguous, true, Py_True);
     if (is_contiguous != 0)
         return is_contiguous;
-    PyObject *found = PyObject_CallMethodNoArgs(x, w->names[N_stride]);
+    DS_OWNED PyObject *found = PyObject_CallMethodNoArgs(x, w->names[N_stride]);
     const bool is_plane = found && PyTuple_Check(found) && PyTuple_GET_SIZE(found) == 2;
     if (is_plane) {
         s->frame = PyLong_AsSsize_t(PyTuple_GET_ITEM(found, 0)) * w->element_bytes;
         s->element = PyLong_AsSsize_t(PyTuple_GET_ITEM(found, 1)) * w->element_bytes;
     }
-    Py_XDECREF(found);
     return PyErr_Occurred() ? -1 : is_plane;
 }
 
@@ -87,27 +83,25 @@ static int learn(window_object *w, PyObject *table)
     int is_plain = lies_plainly(w, table);
     if (is_plain == 1)
         is_plain = gives(w, table, N_is_contiguous, true, Py_True);
-    PyObject *shape = is_plain == 1 ? PyObject_GetAttr(table, w->names[N_shape]) : NULL;
-    PyObject *dtype = shape ? PyObject_GetAttr(table, w->names[N_dtype]) : NULL;
-    int right = is_plain < 0 || (is_plain && !dtype) ? -1 : 0;
-    if (dtype && PyTuple_Check(shape) && PyTuple_GET_SIZE(shape) > 1) {
-        const Py_ssize_t n_rows = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, 0));
-        const Py_ssize_t width = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, 1));
-        const Py_ssize_t n_bytes = number(w, table, N_nbytes, false);
-        const Py_ssize_t element_bytes = number(w, table, N_itemsize, false);
-        right = PyErr_Occurred() ? -1 : n_rows > 0 && width > 0 && n_bytes > 0;
-        if (right == 1) {
-            w->n_rows = n_rows;
-            w->width = width;
-            w->frame_bytes = n_bytes / (n_rows * width);
-            w->element_bytes = element_bytes;
-            Py_XSETREF(w->dtype, Py_NewRef(dtype));
-            Py_XSETREF(w->table, Py_NewRef(table));
-        }
-    }
-    Py_XDECREF(shape);
-    Py_XDECREF(dtype);
-    return right;
+    if (is_plain != 1)
+        return is_plain;
+    DS_OWNED PyObject *shape = PyObject_GetAttr(table, w->names[N_shape]);
+    DS_OWNED PyObject *dtype = shape ? PyObject_GetAttr(table, w->names[N_dtype]) : NULL;
+    if (!dtype || !PyTuple_Check(shape) || PyTuple_GET_SIZE(shape) < 2)
+        return dtype ? 0 : -1;
+    const Py_ssize_t n_rows = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, 0));
+    const Py_ssize_t width = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, 1));
+    const Py_ssize_t n_bytes = number(w, table, N_nbytes, false);
+    const Py_ssize_t element_bytes = number(w, table, N_itemsize, false);
+    if (PyErr_Occurred() || n_rows <= 0 || width <= 0 || n_bytes <= 0)
+        return PyErr_Occurred() ? -1 : 0;
+    w->n_rows = n_rows;
+    w->width = width;
+    w->frame_bytes = n_bytes / (n_rows * width);
+    w->element_bytes = element_bytes;
+    Py_XSETREF(w->dtype, Py_NewRef(dtype));
+    Py_XSETREF(w->table, Py_NewRef(table));
+    return 1;
 }
 
 /* Reads which rows of the table are meant: false, with or without an exception, where they don't lie evenly in it. */
@@ -247,10 +241,8 @@ static int fits(window_object *w, PyObject *table, PyObject *value, Py_ssize_t n
 /* Where a tensor's elements begin; NULL, where there are none or with an exception. */
 static char *memory_of(const window_object *w, PyObject *x)
 {
-    PyObject *address = PyObject_CallMethodNoArgs(x, w->names[N_data_ptr]);
-    char *memory = address ? PyLong_AsVoidPtr(address) : NULL;
-    Py_XDECREF(address);
-    return memory;
+    DS_OWNED PyObject *address = PyObject_CallMethodNoArgs(x, w->names[N_data_ptr]);
+    return address ? PyLong_AsVoidPtr(address) : NULL;
 }
 
 /* take(table, old, next, value, counts, out): fills `out` and the next rows of the table; false where nothing was done. */
