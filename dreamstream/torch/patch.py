@@ -65,9 +65,11 @@ class Ignored(list[str]):
 
 #: Where torch has layers whose forwards compute what their attributes and tensors say, and do nothing else.
 _ROOMS = (
-    "activation", "batchnorm", "conv", "instancenorm", "linear", "normalization", "padding", "pooling", "rnn",
+    "activation", "batchnorm", "conv", "dropout", "instancenorm", "linear", "normalization", "padding", "pooling",
+    "rnn",
 )  # fmt: skip
 _LAYERS = frozenset(f"torch.nn.modules.{room}" for room in _ROOMS)
+_DROPOUT = torch.nn.Dropout.__module__
 
 
 #: torch's functions as they were when this was loaded, where layers look for them.
@@ -106,6 +108,7 @@ class Layer:
         self._places = [state, state["_parameters"], state["_buffers"], state["_modules"], *self._hooks]
         self._before = [dict(place) or None for place in self._places]
         changing = [v for name, v in state.items() if name[:1] != "_" and isinstance(v, (dict, list, set))]
+        draws = kind.__module__ == _DROPOUT and state["training"]
         writes = state.get("inplace") or (state["training"] and state["_buffers"])
         called = _called_by(kind)
         self._rooms, self._names = [now for now, _, _ in called], [name for _, name, _ in called]
@@ -114,7 +117,7 @@ class Layer:
         own = self._functions == [function for _, _, function in called]
         other = streaming_forward(module) is not None and not is_recurrence(module)
         inside = "forward" in state or state["_modules"] or any(self._hooks) or other
-        self.is_own = own and kind is not torch.nn.Identity and not (inside or changing or writes)
+        self.is_own = own and kind is not torch.nn.Identity and not (inside or changing or writes or draws)
         self.settings = (number, *state["_parameters"].values(), *state["_buffers"].values())
 
     def serves(self, module: Any, kind: Any) -> bool:

@@ -49,7 +49,7 @@ def leg_of(leg: Leg, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, 
     own = None, None, leg.lines, None, None, None
     if plan is not None and plan.of_frames:
         own = plan.run, plan.step, leg.lines, None if plan.follows else op.counts, None, None
-    elif plan is not None and plan.repeats and leg.n_values == 1:
+    elif plan is not None and plan.repeats and leg.n_values < 2:
         own = None, None, leg.lines, op.counts, op, plan.done
     return (leg, leg.key, at, leg.n_values, weights, *own)
 

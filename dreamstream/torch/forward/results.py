@@ -26,6 +26,7 @@ from ..tensor.stream_tensor import StreamTensor
 from .complex_pair import Complex, parts_of
 from .keys import ATOMS, NUMBERS, SIZES, is_put_off, paths_to
 from .replay import REPLAY
+from .sizes import TensorOfSizes
 
 #: What a result may hold beside streams.
 _RESULTS = (*NUMBERS, float, *ATOMS)
@@ -53,7 +54,7 @@ class Results:
         """Return what makes the same of other values."""
         if isinstance(out, StreamTensor):
             return self._of_stream(out._inner)
-        if type(out) is tuple or type(out) is list or hasattr(out, "_fields"):
+        if type(out) in (tuple, list, TensorOfSizes) or hasattr(out, "_fields"):
             parts = [self.form(x) for x in out]
             return parts if type(out) is tuple else partial(_several, type(out), parts)
         if type(out) is FirstFrame:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ...private import is_traced
+from ...tensor.padding import Ints, runs
 from .registry import Sees, Step, Window, windowed
 
 
@@ -119,14 +121,25 @@ _STEPS: tuple[Callable[[Tensor, int], Tensor], ...] = (
 )
 
 
-@windowed("positions")
+def _numbers(step: Step, at: Tensor, device: Any) -> Tensor:
+    """Return what is made of positions."""
+    steps = step.attributes["steps"]
+    for code, c in zip(steps[::2], steps[1::2]):
+        at = _STEPS[code](at, c)
+    return at.to(device, getattr(torch, step.attributes["to"]))
+
+
+def _numbers_of_counts(step: Step, made: Ints, device: Any) -> Tensor:
+    first, last = made[:, 0], made[:, 2]
+    at = np.arange(first[0], last[0]) if len(made) == 1 else runs(first, last - first)
+    return _numbers(step, torch.from_numpy(at), device)
+
+
+@windowed("positions", of_counts=_numbers_of_counts)
 def positions(step: Step, *_: Window) -> Tensor:
     """Return the positions of the frames."""
-    a, first = step.attributes, step.first[0]
-    at: Tensor = first[:, None] + torch.arange(step.n[0], device=first.device)
-    for code, c in zip(a["steps"][::2], a["steps"][1::2]):
-        at = _STEPS[code](at, c)
-    return at.to(step.device or at.device, getattr(torch, a["to"]))
+    first = step.first[0]
+    return _numbers(step, first[:, None] + torch.arange(step.n[0], device=first.device), step.device)
 
 
 @windowed("rotary")
