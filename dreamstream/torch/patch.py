@@ -215,18 +215,20 @@ class TorchPatch(Patch):
     @passes_on
     def direct(self, /, *args: Any, **kwargs: Any) -> Any:
         """Take a call of the module from a forward's copy; one of a layer of torch's own is a place itself."""
-        module = self.module
-        if self.around or kwargs or not args or type(args[0]) is not SHELL:
+        module, kinds = self.module, [*map(type, args), *map(type, kwargs.values())]
+        if self.around or SHELL not in kinds or StreamTensor in kinds:
             return module(*args, **kwargs)
         layer, forward = self._layer, running() or current()
-        kind: Any = type(module)
-        if forward.arrays is not None or kind.__module__ not in _LAYERS:
+        if forward.arrays is not None:
             return self._inside(module, args, kwargs)
+        kind: Any = type(module)
+        if kind.__module__ not in _LAYERS or kwargs or kinds[0] is not SHELL:
+            return self._ran(forward, module, args, kwargs)
         if layer is None or not layer.serves(module, kind):
             # Attributes that are other objects than in the call before have another number.
             layer = self._layer = Layer(module, 0 if layer is None else layer.number + 1)
         if not layer.is_own or registered_for(kind) is not None:
-            return self._inside(module, args, kwargs)
+            return self._ran(forward, module, args, kwargs)
         x, *others = args
         return REPLAY.function(TorchPatch._recorded, self, x, others, *layer.settings)
 
@@ -482,7 +484,7 @@ TRACER.direct[torch.nn.Module.__call__] = _direct
 def run_module(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a module's call on streams inside a forward: its hooks, and what streams in its forward's place."""
     other = streaming_forward(module)
-    if private.has_hooks(module) or "forward" in module.__dict__:
+    if any(private.hooks_of(module)) or "forward" in module.__dict__:
         forward = type(module).forward
         if other is not None and TRACER.stands_for(forward) is None:
             TRACER.stand_in(forward, partial(_forward, forward))
