@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .positions import padded_run, repeats_by_zeros, run_from, seeing, spread, there, valid
+from .positions import padded_run, reached, repeats_by_zeros, run_from, seeing, spread, there, valid
 from .registry import Seen, Step, Window, as_they_are, windowed
 
 
@@ -129,8 +129,7 @@ def overlap_add(step: Step, weights: Sequence[Any]) -> Seen:
     """Lay windows over each other and add them, in double."""
     hop, size = step.attributes["step"], step.frames[0][0]
     reach = max(size, hop) - 1
-    begin = -((reach - step.first[0]) // hop)  # the first window that reaches the new frames
-    n = (step.n[0] - 1 + reach) // hop + 1
+    begin, n = reached(step.first[0], step.n[0], reach, hop)
     offset, made = step.first[0] - begin * hop, step.n[0]
 
     def compute(pieces: Tensor) -> Tensor:
