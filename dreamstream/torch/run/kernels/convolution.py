@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...tensor.padding import runs, to_device
-from .positions import extent, inside, padded_run, reached, repeats_by_zeros, rows_apart, run_from, seeing
+from .positions import extent, inside, padded_run, repeats_by_zeros, rows_apart, run_from, seeing
 from .registry import Seen, Step, Window, windowed
 from .shape import pad_axis
 
@@ -331,8 +331,12 @@ def _reaching(step: Step, stride: int, padding: int, reach: int, added: int) -> 
         # whole strides are known, never less: all rows go on at a multiple of the stride
         back = reach // stride
         return at // stride - back, (step.n[0] - 1) // stride + back + 1, back * stride, more
-    first, n = reached(at, step.n[0], max(reach, stride - 1), stride)
-    return first, n, at - first * stride, more
+    if isinstance(at, int):
+        first = -((max(reach, stride - 1) - at) // stride)
+        return first, (at + step.n[0] - 1) // stride - first + 1, at - first * stride, more
+    reach = max(reach, stride - 1)
+    first = -((reach - at) // stride)
+    return first, (step.n[0] - 1 + reach) // stride + 1, at - first * stride, more
 
 
 def _from(y: Tensor, offset: int | Tensor, n: int) -> Tensor:

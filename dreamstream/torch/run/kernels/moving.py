@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .positions import padded_run, reached, repeats_by_zeros, run_from, seeing, spread, there, valid
+from .positions import extent, padded_run, repeats_by_zeros, run_from, seeing, spread, there, valid
 from .registry import Seen, Step, Window, as_they_are, windowed
 
 
@@ -124,25 +124,22 @@ windowed("unstack", repeats=1)(lambda step, x: x.new()[0].flatten(1, 2))  # the 
 windowed("repeat_frames", repeats=1)(lambda step, x: x.new()[0].repeat_interleave(step.attributes["times"], 1))
 
 
-@seeing("overlap_add", repeats=1)
-def overlap_add(step: Step, weights: Sequence[Any]) -> Seen:
-    """Lay windows over each other and add them, in double."""
-    hop, size = step.attributes["step"], step.frames[0][0]
+@windowed("overlap_add", repeats=1)
+def overlap_add(step: Step, x: Window) -> Tensor:
+    """Return windows laid over each other and added, in double."""
+    hop = step.attributes["step"]
+    size = extent(x.new()[0], 2)
     reach = max(size, hop) - 1
-    begin, n = reached(step.first[0], step.n[0], reach, hop)
-    offset, made = step.first[0] - begin * hop, step.n[0]
-
-    def compute(pieces: Tensor) -> Tensor:
-        n_rows, shape = pieces.shape[0], pieces.shape[3:]
-        columns = pieces.double().reshape(n_rows, n, size, -1).permute(0, 3, 2, 1)  # (B, channels, size, n)
-        n_channels = columns.shape[1]
-        y = F.fold(columns.flatten(1, 2), (1, (n - 1) * hop + size), (1, size), stride=(1, hop))
-        y = F.pad(y.reshape(n_rows, n_channels, -1).transpose(1, 2), (0, 0, 0, max(0, hop - size)))
-        y = y.to(pieces.dtype)
-        y = y[:, offset : offset + made] if isinstance(offset, int) else run_from(y, offset, made)
-        return y.reshape(n_rows, -1, *shape)
-
-    return begin, n, 0.0, compute
+    first = -((reach - step.first[0]) // hop)  # the first window that reaches the new frames
+    n = (step.n[0] - 1 + reach) // hop + 1
+    pieces = x.run(first, n)
+    n_rows, shape = pieces.shape[0], pieces.shape[3:]
+    columns = pieces.double().reshape(n_rows, n, size, -1).permute(0, 3, 2, 1)  # (B, channels, size, n)
+    n_channels = columns.shape[1]
+    y = F.fold(columns.flatten(1, 2), (1, (n - 1) * hop + size), (1, size), stride=(1, hop))
+    y = F.pad(y.reshape(n_rows, n_channels, -1).transpose(1, 2), (0, 0, 0, max(0, hop - size)))
+    y = run_from(y.to(pieces.dtype), step.first[0] - first * hop, step.n[0])
+    return y.reshape(n_rows, -1, *shape)
 
 
 @windowed("resample", repeats=lambda step, weights: step.attributes["new"])

@@ -93,17 +93,6 @@ def inside(x: Window, first: Tensor | int, n: int) -> bool:
     return not traced() and bool(((first >= 0) & (first + n <= x.total)).all())
 
 
-def reached(at: Any, n: int, reach: int, stride: int) -> tuple[Any, int]:
-    """Return the first of the inputs that reach n outputs from `at` on, and how many these are at most.
-
-    Input i reaches outputs from i stride to `reach` further.
-    """
-    first = -((reach - at) // stride)
-    if isinstance(at, int):
-        return first, (at + n - 1) // stride - first + 1
-    return first, (n - 1 + reach) // stride + 1
-
-
 def rows_of(frames: Tensor, index: Tensor) -> Tensor:
     """Return ``frames[b, index[b, i]]`` of ``(B, n, *features)`` for all b and i."""
     base = torch.arange(frames.shape[0], device=frames.device)[:, None] * frames.shape[1]
