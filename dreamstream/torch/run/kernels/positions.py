@@ -139,7 +139,8 @@ def _numbers_of_counts(step: Step, made: Ints, device: Any) -> Tensor:
 def positions(step: Step, *_: Window) -> Tensor:
     """Return the positions of the frames."""
     first = step.first[0]
-    return _numbers(step, first[:, None] + torch.arange(step.n[0], device=first.device), step.device)
+    at = first[:, None] + torch.arange(step.n[0], device=first.device)
+    return _numbers(step, at, step.device or at.device)
 
 
 @windowed("rotary")
