@@ -82,7 +82,7 @@ TRACER.stand_in(assert_, _asserted)
 TRACER.stand_in(attention, _attention)
 TRACER.stand_in(detects_causality, partial(_hint, detects_causality))
 
-for _function in [*vars(torch.nn.functional).values()]:
+for _function in (*vars(torch.nn.functional).values(), *vars(torch.functional).values()):
     asks = type(_function) is FunctionType and "handle_torch_function" in _function.__code__.co_names
     if asks and TRACER.stands_for(_function) is None:
         TRACER.stand_in(_function, partial(REPLAY.function, _of_streams, _function))
