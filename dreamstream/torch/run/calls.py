@@ -311,7 +311,7 @@ class TorchCall(Call):
         if not (self.keeps_frames and outputs[0][1]):
             return None
         if (of_counts := plan.kernel.of_counts) is not None:
-            return lambda call, value, counts, made: of_counts(step, made, call.device)
+            return lambda call, value, counts, made, *weights: of_counts(step, made, call.device, *weights)
         kept = places[0]
         if plan.kernel.carries is None:
             numbers = numbers and isinstance(step.first[0], int)

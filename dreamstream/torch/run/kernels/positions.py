@@ -129,13 +129,13 @@ def _numbers(step: Step, at: Tensor, device: Any) -> Tensor:
     return at.to(device, getattr(torch, step.attributes["to"]))
 
 
-def _numbers_of_counts(step: Step, made: Ints, device: Any) -> Tensor:
+def positions_of(made: Ints) -> Tensor:
+    """Return where the new frames of all rows stand, on the host; `made` are their counts."""
     first, last = made[:, 0], made[:, 2]
-    at = np.arange(first[0], last[0]) if len(made) == 1 else runs(first, last - first)
-    return _numbers(step, torch.from_numpy(at), device)
+    return torch.from_numpy(np.arange(first[0], last[0]) if len(made) == 1 else runs(first, last - first))
 
 
-@windowed("positions", of_counts=_numbers_of_counts)
+@windowed("positions", of_counts=lambda step, made, device: _numbers(step, positions_of(made), device))
 def positions(step: Step, *_: Window) -> Tensor:
     """Return the positions of the frames."""
     first = step.first[0]

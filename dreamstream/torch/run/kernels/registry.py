@@ -154,7 +154,8 @@ class Kernel:
     sees : callable or None
         ``fn(step, weights)`` says what a windowed kernel of one input does; see `Seen`.
     of_counts : callable or None
-        ``fn(step, counts (B, 4) of the output, device)`` gives the new frames of all rows of what reads no values.
+        ``fn(step, counts (B, 4) of the output, device, *weights)`` gives the new frames of all rows of what reads
+        no values.
     shift : callable or None
         ``fn(attributes)`` says by how many frames the output's count is greater than the input's (padding in
         front adds some, a slice from a start on drops some), where its frames are the input's own; else None.
@@ -169,7 +170,7 @@ class Kernel:
     onwards: Callable[[Step, Sequence[Any]], Onwards | None] | None = None
     all_outputs: bool = False
     sees: Sees | None = None
-    of_counts: Callable[[Step, Any, Any], Tensor] | None = None
+    of_counts: Callable[..., Tensor] | None = None
     shift: Callable[[dict[str, Any]], int | None] | None = None
 
     def period(self, step: Step, weights: Sequence[Any]) -> int:
