@@ -219,16 +219,14 @@ class TorchPatch(Patch):
         if self.around or SHELL not in kinds or StreamTensor in kinds:
             return module(*args, **kwargs)
         layer, forward = self._layer, running() or current()
-        if forward.arrays is not None:
-            return self._inside(module, args, kwargs)
         kind: Any = type(module)
-        if kind.__module__ not in _LAYERS or kwargs or kinds[0] is not SHELL:
-            return self._ran(forward, module, args, kwargs)
+        if forward.arrays is not None or kind.__module__ not in _LAYERS or kwargs or kinds[0] is not SHELL:
+            return self._inside(module, args, kwargs)
         if layer is None or not layer.serves(module, kind):
             # Attributes that are other objects than in the call before have another number.
             layer = self._layer = Layer(module, 0 if layer is None else layer.number + 1)
         if not layer.is_own or registered_for(kind) is not None:
-            return self._ran(forward, module, args, kwargs)
+            return self._inside(module, args, kwargs)
         x, *others = args
         return REPLAY.function(TorchPatch._recorded, self, x, others, *layer.settings)
 
@@ -281,22 +279,13 @@ class TorchPatch(Patch):
         )
 
     def _inside(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the module on streams that are inside a forward already."""
-        forward = current()
-        if forward.arrays is None:
-            return self._ran(forward, module, args, kwargs)
-        with forward.entry.within(forward.paths.get(id(module)), module):
-            try:
-                return run_module(module, args, kwargs)
-            except (RuntimeError, TypeError, AttributeError) as error:
-                if (refusal := _refused(forward, error)) is error:
-                    raise
-                raise refusal from error
-
-    def _ran(self, forward: Forward, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the module; its errors name it."""
+        """Run the module on streams that are inside a forward already; its errors name it."""
+        forward = running() or current()
         try:
-            return run_module(module, args, kwargs)
+            if forward.arrays is None:
+                return run_module(module, args, kwargs)
+            with forward.entry.within(forward.paths.get(id(module)), module):
+                return run_module(module, args, kwargs)
         except Exception as error:
             raise_explained(_refused(forward, error), self.path, type(module).__name__)
 
@@ -336,7 +325,7 @@ class TorchPatch(Patch):
                 watched = held.watched and forward.goes_on
                 entered: Any = places_of_draws(forward) if watched else forward
                 with entered as lines:
-                    result = self._ran(forward, module, inside_args, inside_kwargs)
+                    result = self._inside(module, inside_args, inside_kwargs)
                 held.settle()
                 if held.drew and watched and session.warned < 3:
                     session.warned += 1
@@ -366,7 +355,7 @@ class TorchPatch(Patch):
     # ---------------------------------------------------------------- on an engine
     def require_evaluation(self, modules: Sequence[Any], tensors: Sequence[Any]) -> None:
         super().require_evaluation(modules, tensors)
-        hooked = next((m for m in modules if private.has_hooks(m)), None)
+        hooked = next((m for m in modules if any(private.hooks_of(m))), None)
         elsewhere = next((t.device for t in tensors if not t.is_cpu), None)
         why = ""
         if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
