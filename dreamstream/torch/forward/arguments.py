@@ -155,12 +155,11 @@ def written_apart(
 
 def becomes(x: Any, value: Any) -> bool:
     """Let a stream be another of the same kind, if neither shares its memory; say whether it is."""
-    if x is value or not type(x) is type(value) is NativeStream or x._views:
+    both: Any = (x, value) if type(x) is type(value) is NativeStream and x is not value else ()
+    if not both or x._views or any(s._view is not None or s._ends is not None for s in both):
         return False
-    if any(each._view is not None or each._ends is not None for each in (x, value)):
-        return False
-    kinds = [(s.dims, s.edge.line.dtype, s.edge.line.features, getattr(s.value, "dtype", None)) for s in (x, value)]
-    if kinds[0] != kinds[1] or x.value is None or x.value.requires_grad:
+    own, kind = [(s.dims, s.edge.line.dtype, s.edge.line.features, getattr(s.value, "dtype", None)) for s in both]
+    if own != kind or x.value is None or x.value.requires_grad:
         return False
     x.value, x.edge, x._names = value.value, value.edge, value._names
     return True

@@ -49,15 +49,14 @@ def as_array(tensor: torch.Tensor) -> Any:
 
 
 def _satisfying(x: torch.Tensor, require: Callable[[Any], None]) -> torch.Tensor:
-    """Return a tensor with the numbers of another, which are looked at in every call."""
-    numbers = as_array(x)
-    _require(require, numbers.dtype, numbers.shape, numbers.tobytes())
+    """Return a vector with the numbers of another, which are looked at in every call."""
+    _require(require, as_array(x.double()).tobytes())
     return x.view_as(x)
 
 
 @lru_cache(maxsize=16)
-def _require(require: Callable[[Any], None], dtype: Any, shape: tuple[int, ...], numbers: bytes) -> None:
-    require(np.frombuffer(numbers, dtype).reshape(shape))
+def _require(require: Callable[[Any], None], numbers: bytes) -> None:
+    require(np.frombuffer(numbers))
 
 
 class Arrays:

@@ -56,10 +56,9 @@ class TorchHeld(Held):
 
     def _tensors(self) -> list[Tensor]:
         """Return the tensors that the model held then, each once."""
-        known = self._within
-        with without_subclass(), without_functions():
-            # What is there in most calls was looked through in an earlier one.
-            self._within = {id(b): known.get(id(b)) or (b, _tensors_in(b)) for b in self._before if b is not None}
+        known, held = self._within, [b for b in self._before if not isinstance(b, (np.ndarray, type(None)))]
+        with without_subclass(), without_functions():  # most of it was looked through for an earlier call
+            self._within = {id(b): known.get(id(b)) or (b, _tensors_in(b)) for b in held}
         return [*{id(x): x for _, tensors in self._within.values() for x in tensors}.values()]
 
     def _settings(self) -> list[tuple[Callable[[Any], Any], Any]]:
@@ -90,12 +89,9 @@ class TorchHeld(Held):
 
 def _tensors_in(held: Any) -> list[Tensor]:
     """Return the tensors among what a place held."""
-    if isinstance(held, np.ndarray):
-        return []
     values = [*held.values()] if isinstance(held, dict) else [*held]
-    values += leaves([x for x in values if isinstance(x, tuple)])
-    found = [x for x in values if isinstance(x, Tensor) and x.layout == torch.strided]
-    return [x for x in found if getattr(x, "_inner", None) is None]
+    found = [x for x in leaves([x for x in values if isinstance(x, (Tensor, tuple))]) if isinstance(x, Tensor)]
+    return [x for x in found if x.layout == torch.strided and getattr(x, "_inner", None) is None]
 
 
 def memory_of(tensor: Tensor) -> int:
