@@ -31,7 +31,6 @@ from ..online.tracer import TRACER
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import offline_error, passes_on, raise_explained, runs_forward
 from . import private
-from .forward import gathering  # noqa: F401  (functions that forwards' copies call)
 from .forward.capture import TorchSource
 from .forward.constants import HALF
 from .forward.drawn import places_of_draws, warn_of_others
@@ -69,7 +68,6 @@ _ROOMS = (
     "rnn",
 )  # fmt: skip
 _LAYERS = frozenset(f"torch.nn.modules.{room}" for room in _ROOMS)
-_DROPOUT = torch.nn.Dropout.__module__
 
 
 #: torch's functions as they were when this was loaded, where layers look for them.
@@ -108,8 +106,8 @@ class Layer:
         self._places = [state, state["_parameters"], state["_buffers"], state["_modules"], *self._hooks]
         self._before = [dict(place) or None for place in self._places]
         changing = [v for name, v in state.items() if name[:1] != "_" and isinstance(v, (dict, list, set))]
-        draws = kind.__module__ == _DROPOUT and state["training"]
-        writes = state.get("inplace") or (state["training"] and state["_buffers"])
+        draws = kind.__module__ == torch.nn.Dropout.__module__
+        writes = state.get("inplace") or (state["training"] and (draws or state["_buffers"]))
         called = _called_by(kind)
         self._rooms, self._names = [now for now, _, _ in called], [name for _, name, _ in called]
         self._functions = [now.get(name) for now, name, _ in called]
@@ -117,7 +115,7 @@ class Layer:
         own = self._functions == [function for _, _, function in called]
         other = streaming_forward(module) is not None and not is_recurrence(module)
         inside = "forward" in state or state["_modules"] or any(self._hooks) or other
-        self.is_own = own and kind is not torch.nn.Identity and not (inside or changing or writes or draws)
+        self.is_own = own and kind is not torch.nn.Identity and not (inside or changing or writes)
         self.settings = (number, *state["_parameters"].values(), *state["_buffers"].values())
 
     def serves(self, module: Any, kind: Any) -> bool:

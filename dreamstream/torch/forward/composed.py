@@ -122,6 +122,10 @@ enter(
         "pairwise_distance": lambda x1, x2, p=2.0, eps=1e-6, keepdim=False: (x1 - x2 + eps).norm(p, -1, keepdim),
         # of each vector to each of another list, by their differences, whatever the mode
         "cdist": lambda x1, x2, p=2.0, compute_mode=None: (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1),
+        "channel_shuffle native_channel_shuffle": lambda input, groups: (
+            input.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
+        ),
+        "cumulative_trapezoid": lambda y, x=None, *, dx=1, dim=-1: _areas(y, x, dx, dim).cumsum(dim) / 2,
         "diagonal": diagonal,
         "linalg_diagonal": lambda A, *, offset=0, dim1=-2, dim2=-1: diagonal(A, offset, dim1, dim2),
     },
@@ -144,11 +148,6 @@ def _trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
     if x is not None:
         return _areas(y, x, dx, dim).sum(dim) / 2
     return (y.sum(dim) - (y.select(dim, 0) + y.select(dim, -1)) * 0.5) * dx
-
-
-@function("cumulative_trapezoid", OWN)
-def _cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
-    return _areas(y, x, dx, dim).cumsum(dim) / 2
 
 
 @function("gradient", OWN)
@@ -204,11 +203,6 @@ OWN["entr"] = elementwise(
 
 
 # ---------------------------------------------------------------------- places of elements
-@function("channel_shuffle native_channel_shuffle", OWN)
-def _channel_shuffle(input: Any, groups: int) -> Any:
-    return input.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
-
-
 @function("pixel_shuffle", OWN)
 def _pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     r, n = upscale_factor, input.ndim - 3

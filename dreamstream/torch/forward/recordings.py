@@ -138,8 +138,8 @@ class Noted(Recording):
         known = self.asked.streams or of_lengths or getattr(self.asked.key[0], "__name__", "") in _OF_KIND
         made = isinstance(out, StreamTensor) and type(out._inner) is Scores  # of queries and keys
         made = made and all(x is not out._inner for x in self.asked.tokens)
-        made = made or type(out) is TensorOfSizes
-        if not self._whole or ((self.handled or not known) and not (self._legs or made)):
+        made = self._legs or made or type(out) is TensorOfSizes
+        if not self._whole or ((self.handled or not known) and not made):
             return None
         if any(type(x) is not kind or vars(x) is not held for x, kind, held in self._before):
             return None  # what it was given has become another
