@@ -30,9 +30,9 @@ __all__ = [
     "current_node", "detects_causality", "enter_mode", "graph_task", "has_lost_what_it_saved",
     "hooks_of", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed",
     "is_watched", "keep", "kept_by_checkpoint", "leave_innermost_mode", "mode_at", "n_modes", "onnx_type",
-    "original_of", "own_buffers", "own_tensors", "prelu_kernel", "pytree", "recurrent_function", "recurrent_weights",
-    "runs_modules", "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler", "set_gradients",
-    "uncompiled", "will_run", "without_functions", "without_subclass",
+    "original_of", "own_buffers", "own_tensors", "prelu_kernel", "pytree", "recurrent_function",
+    "recurrent_weights", "runs_modules", "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler",
+    "set_gradients", "uncompiled", "will_run", "without_functions", "without_subclass",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -136,7 +136,7 @@ class Noted(Recording):
         """Return the place whose call gave `out`; None where it can't be repeated."""
         of_lengths = isinstance(out, StreamTensor) and type(out._inner) in (Symbolic, Deferred)
         known = self.asked.streams or of_lengths or getattr(self.asked.key[0], "__name__", "") in _OF_KIND
-        made = isinstance(out, StreamTensor) and type(out._inner) is Scores  # of queries and keys
+        made: Any = isinstance(out, StreamTensor) and type(out._inner) is Scores  # of queries and keys
         made = made and all(x is not out._inner for x in self.asked.tokens)
         made = self._legs or made or type(out) is TensorOfSizes
         if not self._whole or ((self.handled or not known) and not made):
