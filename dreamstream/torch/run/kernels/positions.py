@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ...private import is_traced
-from ...tensor.padding import Ints, runs
 from .registry import Sees, Step, Window, windowed
 
 
@@ -121,26 +119,14 @@ _STEPS: tuple[Callable[[Tensor, int], Tensor], ...] = (
 )
 
 
-def _numbers(step: Step, at: Tensor, device: Any) -> Tensor:
-    """Return what is made of positions."""
-    steps = step.attributes["steps"]
-    for code, c in zip(steps[::2], steps[1::2]):
-        at = _STEPS[code](at, c)
-    return at.to(device, getattr(torch, step.attributes["to"]))
-
-
-def positions_of(made: Ints) -> Tensor:
-    """Return where the new frames of all rows stand, on the host; `made` are their counts."""
-    first, last = made[:, 0], made[:, 2]
-    return torch.from_numpy(np.arange(first[0], last[0]) if len(made) == 1 else runs(first, last - first))
-
-
-@windowed("positions", of_counts=lambda step, made, device: _numbers(step, positions_of(made), device))
+@windowed("positions", of_positions=True)
 def positions(step: Step, *_: Window) -> Tensor:
     """Return the positions of the frames."""
-    first = step.first[0]
-    at = first[:, None] + torch.arange(step.n[0], device=first.device)
-    return _numbers(step, at, step.device or at.device)
+    a, first = step.attributes, step.first[0]
+    at: Tensor = first[:, None] + torch.arange(step.n[0], device=first.device)
+    for code, c in zip(a["steps"][::2], a["steps"][1::2]):
+        at = _STEPS[code](at, c)
+    return at.to(step.device or at.device, getattr(torch, a["to"]))
 
 
 @windowed("rotary")

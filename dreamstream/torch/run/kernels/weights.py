@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ....stream.within import within
-from .positions import positions_of, there
+from .positions import there
 from .registry import Step, each_frame, framewise, windowed
 
 #: What concerns the gradient of a table, of which the operator's attributes say nothing.
@@ -49,12 +49,9 @@ each_frame(
 )
 
 
-def _rows(weight: Tensor, at: Tensor) -> Tensor:
-    return weight[there(at.clamp(max=weight.shape[0] - 1), weight)]
-
-
-@windowed("table", of_counts=lambda step, made, device, weight: _rows(weight, positions_of(made)))
+@windowed("table", of_positions=True)
 def table(step: Step, *given: Any) -> Tensor:
     """Return the rows at the frames' absolute positions."""
     weight, first = given[-1], step.first[0]  # behind what tells how many frames there are
-    return _rows(weight, first[:, None] + torch.arange(step.n[0], device=first.device))
+    at = first[:, None] + torch.arange(step.n[0], device=first.device)
+    return weight[there(at.clamp(max=weight.shape[0] - 1), weight)]
