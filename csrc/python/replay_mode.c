@@ -70,9 +70,9 @@ static PyObject *dtype_of(const replay_object *r, PyObject *inner)
 static PyObject *asked_of(const replay_object *r, PyObject *func, PyObject *args)
 {
     const Py_ssize_t n = PyTuple_GET_SIZE(args);
-    const int all[] = {SHAPE, DTYPE, TAKES_SIZE, RANK, TAKES_RANK}, n_all = sizeof all / sizeof *all;
+    const int all[] = {SHAPE, DTYPE, TAKES_SIZE, RANK, TAKES_RANK};
     int which = -1;
-    for (int i = 0; which < 0 && i < n_all; i++)
+    for (size_t i = 0; which < 0 && i < sizeof all / sizeof *all; i++)
         if (Py_TYPE(func) == Py_TYPE(of(r, all[i])) &&
             PyObject_RichCompareBool(func, of(r, all[i]), Py_EQ) == 1)
             which = all[i];
