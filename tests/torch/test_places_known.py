@@ -212,7 +212,11 @@ FORWARDS = {
     "a loop over frames": (looped, 0, 1000),
     "a loop of cells": (looped_cells, 1, 1100),
     "a loop that writes": (looped_writes, 2, 1150),
-    "a tensor of sizes": (lambda m, x: (s := torch.tensor(x.shape), x.reshape(s[0], 2, 2, s[2]).sum(1))[1], 0, 300),
+    "a tensor of sizes": (
+        lambda m, x: (s := torch.tensor(x.shape), x.reshape(s[0], 2, 2, s[2]).sum(1))[1],
+        0,
+        300,
+    ),
     "a slice up to a tensor": (lambda m, x: x[:, : m.two[0]] + x.expand_as(x)[:, m.two[0] :], 0, 420),
 }
 
