@@ -396,6 +396,8 @@ class Replay:
         Functions of torch that do nothing but compute.
     length, rows, joined, sizes : type
         Lengths, numbers of streams, both joined, and the tuple of a stream's sizes.
+    rank, takes_rank : callable
+        What torch asks a mode about where it is asked for the number of dimensions.
     """
 
     def __new__(
@@ -423,6 +425,8 @@ class Replay:
         rows: type,
         joined: type,
         sizes: type,
+        rank: Any,
+        takes_rank: Any,
         /,
     ) -> Replay: ...
     def call(self, forward: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:

@@ -38,16 +38,18 @@ static PyObject *size_of(const replay_object *r, PyObject *edge, PyObject *dim)
     return size;
 }
 
-/* The sizes of a stream whose frames are at hand, likewise. */
-static PyObject *sizes_of(const replay_object *r, PyObject *inner)
+/* The sizes of a stream whose frames are at hand, or how many dimensions it has, likewise. */
+static PyObject *sizes_of(const replay_object *r, PyObject *inner, bool rank_alone)
 {
     DS_OWNED PyObject *view = own(r, inner, N__view), *edge = own(r, inner, N_edge);
     DS_OWNED PyObject *dims = own(r, inner, N_dims);
     PyObject *sizes = NULL;
-    if (view && dims && edge && is_of(r, edge, EDGE) && PyTuple_Check(dims) &&
-        !PyObject_HasAttr(view, r->names[N_waits]))
-        sizes = PyTuple_New(PyTuple_GET_SIZE(dims));
-    for (Py_ssize_t i = 0; sizes && i < PyTuple_GET_SIZE(dims); i++)
+    const bool known = view && dims && edge && is_of(r, edge, EDGE) && PyTuple_Check(dims) &&
+                       !PyObject_HasAttr(view, r->names[N_waits]);
+    if (known)
+        sizes = rank_alone ? PyLong_FromSsize_t(PyTuple_GET_SIZE(dims))
+                           : PyTuple_New(PyTuple_GET_SIZE(dims));
+    for (Py_ssize_t i = 0; sizes && !rank_alone && i < PyTuple_GET_SIZE(dims); i++)
         ds_set_item(&sizes, i, size_of(r, edge, PyTuple_GET_ITEM(dims, i)));
     return sizes;
 }
@@ -59,14 +61,14 @@ static PyObject *dtype_of(const replay_object *r, PyObject *inner)
     return is_plain ? get(r, value, N_dtype) : NULL;
 }
 
-/* The shape of a stream, its size at a dimension, or the type of its elements, where a function asks for that; NULL where
- * it doesn't, or that is left to Python, with or without an exception. */
+/* The shape of a stream, its size at a dimension, how many it has, or the type of its elements, where a function asks for
+ * that; NULL where it doesn't, or that is left to Python, with or without an exception. */
 static PyObject *asked_of(const replay_object *r, PyObject *func, PyObject *args)
 {
     const Py_ssize_t n = PyTuple_GET_SIZE(args);
-    const int all[] = {SHAPE, DTYPE, TAKES_SIZE};
+    const int all[] = {SHAPE, DTYPE, TAKES_SIZE, RANK, TAKES_RANK};
     int which = -1;
-    for (int i = 0; which < 0 && i < 3; i++)
+    for (size_t i = 0; which < 0 && i < sizeof all / sizeof *all; i++)
         if (Py_TYPE(func) == Py_TYPE(of(r, all[i])) &&
             PyObject_RichCompareBool(func, of(r, all[i]), Py_EQ) == 1)
             which = all[i];
@@ -75,13 +77,14 @@ static PyObject *asked_of(const replay_object *r, PyObject *func, PyObject *args
         return NULL;
     DS_OWNED PyObject *inner = get(r, PyTuple_GET_ITEM(args, 0), N__inner);
     PyObject *out = NULL;
+    const bool rank_alone = which == RANK || which == TAKES_RANK;
     if (inner && is_of(r, inner, STREAM))
-        out = which == DTYPE ? dtype_of(r, inner) : sizes_of(r, inner);
+        out = which == DTYPE ? dtype_of(r, inner) : sizes_of(r, inner, rank_alone);
     PyObject *at = n == 2 ? PyTuple_GET_ITEM(args, 1) : NULL;
     if (out && at)
         Py_SETREF(out,
                   PyLong_CheckExact(at) ? PySequence_GetItem(out, PyLong_AsSsize_t(at)) : NULL);
-    else if (out && which != DTYPE)
+    else if (out && which != DTYPE && !rank_alone)
         Py_SETREF(out, PyObject_CallOneArg(of(r, SIZES), out));
     /* what fails does so anew, where it is known what that means */
     if (!out && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))

@@ -31,7 +31,6 @@ from ..online.tracer import TRACER
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import offline_error, passes_on, raise_explained, runs_forward
 from . import private
-from .forward import gathering  # noqa: F401  (functions that forwards' copies call)
 from .forward.capture import TorchSource
 from .forward.constants import HALF
 from .forward.drawn import places_of_draws, warn_of_others
@@ -65,7 +64,8 @@ class Ignored(list[str]):
 
 #: Where torch has layers whose forwards compute what their attributes and tensors say, and do nothing else.
 _ROOMS = (
-    "activation", "batchnorm", "conv", "instancenorm", "linear", "normalization", "padding", "pooling", "rnn",
+    "activation", "batchnorm", "conv", "dropout", "instancenorm", "linear", "normalization", "padding", "pooling",
+    "rnn",
 )  # fmt: skip
 _LAYERS = frozenset(f"torch.nn.modules.{room}" for room in _ROOMS)
 
@@ -106,7 +106,8 @@ class Layer:
         self._places = [state, state["_parameters"], state["_buffers"], state["_modules"], *self._hooks]
         self._before = [dict(place) or None for place in self._places]
         changing = [v for name, v in state.items() if name[:1] != "_" and isinstance(v, (dict, list, set))]
-        writes = state.get("inplace") or (state["training"] and state["_buffers"])
+        draws = kind.__module__ == torch.nn.Dropout.__module__
+        writes = state.get("inplace") or (state["training"] and (draws or state["_buffers"]))
         called = _called_by(kind)
         self._rooms, self._names = [now for now, _, _ in called], [name for _, name, _ in called]
         self._functions = [now.get(name) for now, name, _ in called]
@@ -212,12 +213,12 @@ class TorchPatch(Patch):
     @passes_on
     def direct(self, /, *args: Any, **kwargs: Any) -> Any:
         """Take a call of the module from a forward's copy; one of a layer of torch's own is a place itself."""
-        module = self.module
-        if self.around or kwargs or not args or type(args[0]) is not SHELL:
+        module, kinds = self.module, [*map(type, args), *map(type, kwargs.values())]
+        if self.around or SHELL not in kinds or StreamTensor in kinds:
             return module(*args, **kwargs)
         layer, forward = self._layer, running() or current()
         kind: Any = type(module)
-        if forward.arrays is not None or kind.__module__ not in _LAYERS:
+        if forward.arrays is not None or kind.__module__ not in _LAYERS or kwargs or kinds[0] is not SHELL:
             return self._inside(module, args, kwargs)
         if layer is None or not layer.serves(module, kind):
             # Attributes that are other objects than in the call before have another number.
@@ -276,22 +277,13 @@ class TorchPatch(Patch):
         )
 
     def _inside(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the module on streams that are inside a forward already."""
-        forward = current()
-        if forward.arrays is None:
-            return self._ran(forward, module, args, kwargs)
-        with forward.entry.within(forward.paths.get(id(module)), module):
-            try:
-                return run_module(module, args, kwargs)
-            except (RuntimeError, TypeError, AttributeError) as error:
-                if (refusal := _refused(forward, error)) is error:
-                    raise
-                raise refusal from error
-
-    def _ran(self, forward: Forward, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the module; its errors name it."""
+        """Run the module on streams that are inside a forward already; its errors name it."""
+        forward = running() or current()
         try:
-            return run_module(module, args, kwargs)
+            if forward.arrays is None:
+                return run_module(module, args, kwargs)
+            with forward.entry.within(forward.paths.get(id(module)), module):
+                return run_module(module, args, kwargs)
         except Exception as error:
             raise_explained(_refused(forward, error), self.path, type(module).__name__)
 
@@ -331,7 +323,7 @@ class TorchPatch(Patch):
                 watched = held.watched and forward.goes_on
                 entered: Any = places_of_draws(forward) if watched else forward
                 with entered as lines:
-                    result = self._ran(forward, module, inside_args, inside_kwargs)
+                    result = self._inside(module, inside_args, inside_kwargs)
                 held.settle()
                 if held.drew and watched and session.warned < 3:
                     session.warned += 1
@@ -361,7 +353,7 @@ class TorchPatch(Patch):
     # ---------------------------------------------------------------- on an engine
     def require_evaluation(self, modules: Sequence[Any], tensors: Sequence[Any]) -> None:
         super().require_evaluation(modules, tensors)
-        hooked = next((m for m in modules if private.has_hooks(m)), None)
+        hooked = next((m for m in modules if any(private.hooks_of(m))), None)
         elsewhere = next((t.device for t in tensors if not t.is_cpu), None)
         why = ""
         if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
@@ -479,7 +471,7 @@ TRACER.direct[torch.nn.Module.__call__] = _direct
 def run_module(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a module's call on streams inside a forward: its hooks, and what streams in its forward's place."""
     other = streaming_forward(module)
-    if private.has_hooks(module) or "forward" in module.__dict__:
+    if any(private.hooks_of(module)) or "forward" in module.__dict__:
         forward = type(module).forward
         if other is not None and TRACER.stands_for(forward) is None:
             TRACER.stand_in(forward, partial(_forward, forward))

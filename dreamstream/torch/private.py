@@ -27,13 +27,12 @@ from torch.utils.checkpoint import CheckpointFunction
 
 __all__ = [
     "APPLY", "CALLS_USERS", "BackwardHookFunction", "CheckpointFunction", "active_modes", "assert_",
-    "current_node", "detects_causality", "enter_mode", "graph_task", "has_hooks", "has_lost_what_it_saved",
+    "current_node", "detects_causality", "enter_mode", "graph_task", "has_lost_what_it_saved",
     "hooks_of", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed",
     "is_watched", "keep", "kept_by_checkpoint", "leave_innermost_mode", "mode_at", "n_modes", "onnx_type",
     "original_of", "own_buffers", "own_tensors", "prelu_kernel", "pytree", "recurrent_function",
-    "recurrent_weights",
-    "runs_modules", "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler", "set_gradients",
-    "uncompiled", "will_run", "without_functions", "without_subclass",
+    "recurrent_weights", "runs_modules", "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler",
+    "set_gradients", "uncompiled", "will_run", "without_functions", "without_subclass",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -173,11 +172,6 @@ def hooks_of(module: torch.nn.Module) -> list[Any]:
         modules._global_backward_hooks,
         modules._global_backward_pre_hooks,
     ]
-
-
-def has_hooks(module: torch.nn.Module) -> bool:
-    """Return whether a module's call does more than run its forward."""
-    return any(hooks_of(module))
 
 
 def runs_uncompiled(function: F, below: bool = False) -> F:

@@ -212,6 +212,11 @@ FORWARDS = {
     "a loop over frames": (looped, 0, 1000),
     "a loop of cells": (looped_cells, 1, 1100),
     "a loop that writes": (looped_writes, 2, 1150),
+    "a tensor of sizes": (
+        lambda m, x: (s := torch.tensor(x.shape), x.reshape(s[0], 2, 2, s[2]).sum(1))[1],
+        0,
+        300,
+    ),
     "a slice up to a tensor": (lambda m, x: x[:, : m.two[0]] + x.expand_as(x)[:, m.two[0] :], 0, 420),
 }
 
@@ -270,6 +275,11 @@ def looped_by(x, factor):
     return torch.stack(made, 2)
 
 
+class Same(nn.Module):
+    def forward(self, input):
+        return input
+
+
 #: Functions, and how many functions of the front end a warm call of one runs, its kernel among them.
 REPEATED = {
     "a function": (lambda m, x: torch.relu(x), 1),
@@ -280,6 +290,16 @@ REPEATED = {
     "a method": (lambda m, x: x.softmax(1), 1),
     "a method with sizes": (lambda m, x: (x * 2).reshape(x.shape[0], x.size(1), -1), 2),
     "a function with options": (lambda m, x: F.leaky_relu(x, 0.2), 1),
+    "a layer that does nothing": (lambda m, x: m.drop(x), 5),
+    "a module": (lambda m, x: m.inner(x), 7),
+    "a module by keyword": (lambda m, x: m.inner(input=x), 7),
+    "a transposed convolution": (lambda m, x: m.up(x)[..., 1:], 9),
+    "how many dimensions": (lambda m, x: x * x.ndim + x.dim(), 2),
+    "a tensor of sizes": (lambda m, x: x * len(torch.tensor(x.shape)), 11),
+    "a write": (lambda m, x: (x * 1).add_(1), 17),
+    "a running sum": (lambda m, x: x.cumsum(2), 9),
+    "positions": (lambda m, x: x + torch.arange(x.shape[2]), 18),
+    "rows of a table": (lambda m, x: x + m.table[: x.shape[2]].T, 21),
 }
 
 
@@ -296,7 +316,8 @@ def test_what_is_repeated_runs_few_functions_of_python(name):
             return x
 
         model = Of(forward).eval()
-        model.act = nn.ReLU()
+        model.act, model.drop, model.inner = nn.ReLU(), nn.Dropout().eval(), Same()
+        model.up, model.table = nn.ConvTranspose1d(4, 4, 4, 2, 1), nn.Parameter(torch.rand(99, 4))
         ds.patch_module(model).online()
         for first in (True, *[False] * 9):  # the first are watched for random numbers
             model(ds.stream_tensor([torch.randn(4, 3)], ids=["a"], sos=first))

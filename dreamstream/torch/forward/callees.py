@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.nn.functional import scaled_dot_product_attention as attention
 
+from ...array.loop_lists import Gathered
 from ...nn.functional.attention import causal_of
 from ...online.tracer import TRACER
 from ...stream.where import passes_on
@@ -76,13 +77,25 @@ def _in_turn(modules: Any, input: Any) -> Any:
     return input
 
 
+def _gathering(function: Any, method: str, /, *args: Any, **kwargs: Any) -> Any:
+    """Join what a loop over frames has gathered, of which torch, which takes lists, would ask no mode."""
+    tensors = args[0] if args else kwargs.get("tensors")
+    if not isinstance(tensors, Gathered):
+        return function(*args, **kwargs)
+    dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis", 0))
+    return getattr(tensors, method)(dim)
+
+
+TRACER.stand_in(torch.stack, partial(_gathering, torch.stack, "stacked"))
+for _function in (torch.cat, torch.concat, torch.concatenate):
+    TRACER.stand_in(_function, partial(_gathering, _function, "joined"))
 TRACER.stand_in(APPLY, _apply)
 TRACER.stand_in(torch.nn.Sequential.forward, _in_turn)
 TRACER.stand_in(assert_, _asserted)
 TRACER.stand_in(attention, _attention)
 TRACER.stand_in(detects_causality, partial(_hint, detects_causality))
 
-for _function in [*vars(torch.nn.functional).values()]:
+for _function in (*vars(torch.nn.functional).values(), *vars(torch.functional).values()):
     asks = type(_function) is FunctionType and "handle_torch_function" in _function.__code__.co_names
     if asks and TRACER.stands_for(_function) is None:
         TRACER.stand_in(_function, partial(REPLAY.function, _of_streams, _function))

@@ -17,7 +17,7 @@ from ...array.einsum import diagonal, einsum
 from ...errors import NotStreamableError
 from ...nn import functional
 from .constants import Constant
-from .names import OWN, function
+from .names import OWN, enter, function
 from .own import elementwise
 from .running import current
 
@@ -90,22 +90,6 @@ def _tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     return einsum(f"{''.join(s)},{''.join(t)}->{''.join(out)}", a, b)
 
 
-@function("inner", OWN)
-def _inner(input: Any, other: Any) -> Any:
-    return _tensordot(input, other, dims=([-1], [-1])) if input.ndim and other.ndim else input * other
-
-
-@function("pairwise_distance", OWN)
-def _pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
-    return (x1 - x2 + eps).norm(p, -1, keepdim)
-
-
-@function("cdist", OWN)
-def _cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
-    """Return the distance of each vector to each of another list, by their differences, whatever the mode."""
-    return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
-
-
 @function("diag_embed", OWN)
 def _diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """Return matrices with vectors as a diagonal of theirs."""
@@ -129,8 +113,23 @@ def _matrix_power(A: Any, n: int) -> Any:
     return out
 
 
-OWN["diagonal"] = diagonal
-OWN["linalg_diagonal"] = lambda A, *, offset=0, dim1=-2, dim2=-1: diagonal(A, offset, dim1, dim2)
+enter(
+    OWN,
+    {
+        "inner": lambda input, other: (
+            _tensordot(input, other, ([-1], [-1])) if input.ndim and other.ndim else input * other
+        ),
+        "pairwise_distance": lambda x1, x2, p=2.0, eps=1e-6, keepdim=False: (x1 - x2 + eps).norm(p, -1, keepdim),
+        # of each vector to each of another list, by their differences, whatever the mode
+        "cdist": lambda x1, x2, p=2.0, compute_mode=None: (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1),
+        "channel_shuffle native_channel_shuffle": lambda input, groups: (
+            input.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
+        ),
+        "cumulative_trapezoid": lambda y, x=None, *, dx=1, dim=-1: _areas(y, x, dx, dim).cumsum(dim) / 2,
+        "diagonal": diagonal,
+        "linalg_diagonal": lambda A, *, offset=0, dim1=-2, dim2=-1: diagonal(A, offset, dim1, dim2),
+    },
+)
 
 
 # ---------------------------------------------------------------------- differences and sums along a dimension
@@ -149,11 +148,6 @@ def _trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
     if x is not None:
         return _areas(y, x, dx, dim).sum(dim) / 2
     return (y.sum(dim) - (y.select(dim, 0) + y.select(dim, -1)) * 0.5) * dx
-
-
-@function("cumulative_trapezoid", OWN)
-def _cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
-    return _areas(y, x, dx, dim).cumsum(dim) / 2
 
 
 @function("gradient", OWN)
@@ -209,11 +203,6 @@ OWN["entr"] = elementwise(
 
 
 # ---------------------------------------------------------------------- places of elements
-@function("channel_shuffle native_channel_shuffle", OWN)
-def _channel_shuffle(input: Any, groups: int) -> Any:
-    return input.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
-
-
 @function("pixel_shuffle", OWN)
 def _pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     r, n = upscale_factor, input.ndim - 3

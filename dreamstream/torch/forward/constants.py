@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,14 @@ def as_array(tensor: torch.Tensor) -> Any:
 
 
 def _satisfying(x: torch.Tensor, require: Callable[[Any], None]) -> torch.Tensor:
-    """Return a tensor with the numbers of another, which are looked at in every call."""
-    require(as_array(x))
+    """Return a vector with the numbers of another, which are looked at in every call."""
+    _require(require, as_array(x.double()).tobytes())
     return x.view_as(x)
+
+
+@lru_cache(maxsize=16)
+def _require(require: Callable[[Any], None], numbers: bytes) -> None:
+    require(np.frombuffer(numbers))
 
 
 class Arrays:

@@ -32,6 +32,7 @@ class TorchHeld(Held):
         self.written: set[int] = set()
         self._own: dict[int, list[Tensor]] | None = None
         self._copies: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._within: dict[int, tuple[Any, list[Tensor]]] = {}  # what places held, by identity, with its tensors
         self._on_cuda = any(x.is_cuda for x in module.parameters()) or torch.cuda.is_initialized()
 
     def writes(self, tensors: Iterable[Any]) -> bool:
@@ -42,8 +43,9 @@ class TorchHeld(Held):
         kept = len(self._copies)
         if self._own is None:
             self._own = {}
-            for tensor in self._tensors():
-                self._own.setdefault(memory_of(tensor), []).append(tensor)
+            with without_subclass(), without_functions():
+                for tensor in self._tensors():
+                    self._own.setdefault(_memory(tensor), []).append(tensor)
         for tensor in leaves(list(tensors)):
             if isinstance(tensor, Tensor) and tensor.layout == torch.strided:
                 found = self._own.pop(memory_of(tensor), ())
@@ -54,12 +56,10 @@ class TorchHeld(Held):
 
     def _tensors(self) -> list[Tensor]:
         """Return the tensors that the model held then, each once."""
-        with without_subclass(), without_functions():
-            held = [before for before in self._before if before is not None and not isinstance(before, np.ndarray)]
-            values = [x for b in held for x in (b.values() if isinstance(b, dict) else b)]
-            values += leaves([x for x in values if isinstance(x, tuple)])
-            found = {id(x): x for x in values if isinstance(x, Tensor) and x.layout == torch.strided}
-        return [x for x in found.values() if getattr(x, "_inner", None) is None]
+        known, held = self._within, [b for b in self._before if not isinstance(b, (np.ndarray, type(None)))]
+        with without_subclass(), without_functions():  # most of it was looked through for an earlier call
+            self._within = {id(b): known.get(id(b)) or (b, _tensors_in(b)) for b in held}
+        return [*{id(x): x for _, tensors in self._within.values() for x in tensors}.values()]
 
     def _settings(self) -> list[tuple[Callable[[Any], Any], Any]]:
         self._own, self._copies = None, []
@@ -87,10 +87,21 @@ class TorchHeld(Held):
         super().restore()
 
 
+def _tensors_in(held: Any) -> list[Tensor]:
+    """Return the tensors among what a place held."""
+    values = [*held.values()] if isinstance(held, dict) else [*held]
+    found = [x for x in leaves([x for x in values if isinstance(x, (Tensor, tuple))]) if isinstance(x, Tensor)]
+    return [x for x in found if x.layout == torch.strided and getattr(x, "_inner", None) is None]
+
+
 def memory_of(tensor: Tensor) -> int:
     """Return where a tensor's memory begins, which views share."""
+    with without_subclass(), without_functions():
+        return _memory(tensor)
+
+
+def _memory(tensor: Tensor) -> int:
     try:
-        with without_subclass(), without_functions():
-            return tensor.untyped_storage().data_ptr()
+        return tensor.untyped_storage().data_ptr()
     except RuntimeError:  # a part of a tensor that several processes hold has no memory of its own
         return id(tensor)

@@ -47,6 +47,7 @@ from .arguments import (
     apart,
     as_stream,
     bared,
+    becomes,
     beside,
     by_place,
     concerned,
@@ -574,6 +575,8 @@ class Forward(Repeats, TorchFunctionMode):
             raise branch.wrote(name)
         before = target._inner
         result = result._inner if isinstance(result, StreamTensor) else result
+        if becomes(before, result):
+            return target
         if isinstance(before, NativeStream):
             write(before, result, name)
         elif isinstance(before, Complex) and isinstance(result, Complex):

@@ -149,6 +149,6 @@ def writes(name: str, kwargs: Mapping[str, Any]) -> bool:
 
 
 #: What asks for the shape of a tensor, and for the type of its elements.
-SHAPE, DTYPE = (vars(torch.Tensor.__base__)[name].__get__ for name in ("shape", "dtype"))
+SHAPE, DTYPE, RANK = (vars(torch.Tensor.__base__)[name].__get__ for name in ("shape", "dtype", "ndim"))
 
 _READING = ("__int__", "__index__", "__invert__", "__iter__")

@@ -88,9 +88,11 @@ def recorded(
         finally:
             entry.recording = None
     courses = entry.courses
-    _require_room(courses, entry)
+    if len(courses) > _MOST + 8 * entry.n_done:  # numbers differ from call to call
+        courses.clear()
     place, key = recording.place(out) or ANEW, asked[0]
-    if recording.read and place is not ANEW and not _has_numbers(func):
+    has_numbers = type(func) is tuple and type(func[0]) is tuple  # see `_with_numbers`
+    if recording.read and place is not ANEW and not has_numbers:
         courses[key] = Anew(16)
         key = (_with_numbers(recording.asked), *key[1:])
     courses[key] = place
@@ -99,14 +101,3 @@ def recorded(
         key = (known_as[0], *others)  # it is the same in every context
         courses[key] = place
     return out
-
-
-def _require_room(courses: dict[Any, Any], entry: Any) -> None:
-    """Forget all places where there are more than a forward has: numbers differ from call to call."""
-    if len(courses) > _MOST + 8 * entry.n_done:
-        courses.clear()
-
-
-def _has_numbers(func: Any) -> bool:
-    """Whether a function is known as with numbers; see `_with_numbers`."""
-    return type(func) is tuple and type(func[0]) is tuple

@@ -27,6 +27,7 @@ from ..tensor.stream_tensor import StreamTensor
 from .keys import Asked, is_put_off, is_small
 from .replay import Place, leg_of
 from .results import Results, asking, converting
+from .sizes import TensorOfSizes
 
 #: Functions of what a tensor is, whatever it holds.
 _OF_KIND = frozenset(("dim", "is_complex", "is_floating_point", "size"))
@@ -135,9 +136,10 @@ class Noted(Recording):
         """Return the place whose call gave `out`; None where it can't be repeated."""
         of_lengths = isinstance(out, StreamTensor) and type(out._inner) in (Symbolic, Deferred)
         known = self.asked.streams or of_lengths or getattr(self.asked.key[0], "__name__", "") in _OF_KIND
-        made = isinstance(out, StreamTensor) and type(out._inner) is Scores  # of queries and keys
+        made: Any = isinstance(out, StreamTensor) and type(out._inner) is Scores  # of queries and keys
         made = made and all(x is not out._inner for x in self.asked.tokens)
-        if not self._whole or ((self.handled or not known) and not (self._legs or made)):
+        made = self._legs or made or type(out) is TensorOfSizes
+        if not self._whole or ((self.handled or not known) and not made):
             return None
         if any(type(x) is not kind or vars(x) is not held for x, kind, held in self._before):
             return None  # what it was given has become another

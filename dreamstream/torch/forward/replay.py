@@ -16,7 +16,7 @@ from ...stream.rules import Shape
 from ..private import n_modes, without_functions
 from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
 from .keys import ATOMS, key_of_size
-from .names import DTYPE, SHAPE
+from .names import DTYPE, RANK, SHAPE
 from .running import RUNNING
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
@@ -49,7 +49,7 @@ def leg_of(leg: Leg, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, 
     own = None, None, leg.lines, None, None, None
     if plan is not None and plan.of_frames:
         own = plan.run, plan.step, leg.lines, None if plan.follows else op.counts, None, None
-    elif plan is not None and plan.repeats and leg.n_values == 1:
+    elif plan is not None and plan.repeats and leg.n_values < 2:
         own = None, None, leg.lines, op.counts, op, plan.done
     return (leg, leg.key, at, leg.n_values, weights, *own)
 
@@ -67,7 +67,7 @@ REPLAY = _core.Replay(
     SHELL, NativeStream, Edge, Line, Replayed, Repeats, Place,
     ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)), STAND_IN.as_subclass,
     without_functions, torch.is_grad_enabled, key_of_size, RUNNING, n_modes, SHAPE, DTYPE, torch.Tensor.size,
-    COMPUTES, TorchLength, TorchBatch, TorchBatchLength, Shape,
+    COMPUTES, TorchLength, TorchBatch, TorchBatchLength, Shape, RANK, torch.Tensor.dim,
 )  # fmt: skip
 
 #: What torch asks of a forward, a mode: what is done again runs no function of Python.

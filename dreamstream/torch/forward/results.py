@@ -26,6 +26,7 @@ from ..tensor.stream_tensor import StreamTensor
 from .complex_pair import Complex, parts_of
 from .keys import ATOMS, NUMBERS, SIZES, is_put_off, paths_to
 from .replay import REPLAY
+from .sizes import TensorOfSizes
 
 #: What a result may hold beside streams.
 _RESULTS = (*NUMBERS, float, *ATOMS)
@@ -53,7 +54,7 @@ class Results:
         """Return what makes the same of other values."""
         if isinstance(out, StreamTensor):
             return self._of_stream(out._inner)
-        if type(out) is tuple or type(out) is list or hasattr(out, "_fields"):
+        if type(out) in (tuple, list, TensorOfSizes) or hasattr(out, "_fields"):
             parts = [self.form(x) for x in out]
             return parts if type(out) is tuple else partial(_several, type(out), parts)
         if type(out) is FirstFrame:
@@ -67,7 +68,7 @@ class Results:
     def _first(self, x: FirstFrame) -> Any:
         """Return what makes first frames of other values, which may be written into what they were taken of."""
         if (at := self._index(x)) is not None:
-            return partial(_itself, at)
+            return partial(_size, lambda edges, tokens: tokens[at])
         of, index = x.taken_of or (None, ())
         taken = next((i for i, own in enumerate(self._inputs) if own is of), None)
         parts = [(i.start, i.stop, i.step) if type(i) is slice else i for i in leaves(index)]
@@ -210,11 +211,6 @@ def _token(at: int, edges: Any, values: Any, streams: Any, tokens: list[Any]) ->
     return StreamTensor.shell(tokens[at])
 
 
-def _itself(at: int, edges: Any, values: Any, streams: Any, tokens: list[Any]) -> Any:
-    """Return first frames themselves, as they were given."""
-    return tokens[at]
-
-
 def _first(like: FirstFrame, form: Any, taken: int | None, index: Any, *given: Any) -> Any:
     """Return first frames as a result had them."""
     taken_of = None if taken is None else (given[2][taken], index)
@@ -222,7 +218,7 @@ def _first(like: FirstFrame, form: Any, taken: int | None, index: Any, *given: A
 
 
 def _size(make: Any, edges: list[Any], values: Any, streams: Any, tokens: list[Any]) -> Any:
-    """Return a size, made anew of this call's edges; see `dreamstream.array.facts.maker`."""
+    """Return a size made anew of this call's edges, or what was given; see `dreamstream.array.facts.maker`."""
     return make(edges, tokens)
 
 

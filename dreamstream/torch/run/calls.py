@@ -34,7 +34,7 @@ from .kernels import KERNELS, Kernel, Step
 from .kernels.attention import drops, recomputed
 from .rooms import grown
 from .state_bytes import from_bytes, to_bytes
-from .steady import SteadyWindows, carrying
+from .steady import SteadyWindows, carrying, of_positions
 from .tables import Gathered, Record, Table, row_of, state_row_of
 from .windows import AllFrames, Columns, EagerWindow
 
@@ -306,10 +306,13 @@ class TorchCall(Call):
         self, leg: Leg, plan: Plan, made: Counts, weights: Sequence[Any], columns: Any, moves: bool, lines_up: bool
     ) -> Any:
         """Return what does again what an operator of one window has done, where a later call can; else None."""
-        (kept, *_), outputs, lined_up = columns
+        places, outputs, lined_up = columns
         step, numbers = plan.step, plan.numbers if self.alike else lined_up and lines_up
         if not (self.keeps_frames and outputs[0][1]):
             return None
+        if plan.kernel.of_positions:
+            return of_positions(plan.kernel, step)
+        kept = places[0]
         if plan.kernel.carries is None:
             numbers = numbers and isinstance(step.first[0], int)
             if not (numbers and SteadyWindows.are_repeated(plan.kernel, step, weights, kept, moves)):
@@ -503,6 +506,7 @@ class Plan:
         #: Whether it goes on by new frames alone; whether what it does follows from columns, where they are known.
         self.carries = serves and onwards is not None and onwards(self.step, weights) is not None
         self.repeats = moves_one or self.carries or (looks_at_one and self.kernel.sees is not None)
+        self.repeats = self.repeats or self.kernel.of_positions
 
     def keep(self, taped: bool, key: bytes, what: Any) -> None:
         """Note what it does where columns have this key."""

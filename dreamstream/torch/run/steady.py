@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ... import _core
-from ..tensor.padding import Ints, as_rows, flat, same, to_device
+from ..tensor.padding import Ints, as_rows, flat, runs, same, to_device
 from .kernels import Kernel, Step
 from .windows import Columns
 
@@ -123,6 +123,18 @@ class SteadyWindows:
         if tail:
             call.store.write(key, window.tail(tail), call.index)
         return frames
+
+
+def of_positions(kernel: Kernel, step: Step) -> Repeat:
+    """Return what makes frames anew of where they stand; see `Kernel.of_positions`."""
+
+    def repeat(call: Any, value: Any, counts: Any, made: Any, *weights: Any) -> Any:
+        first, last = made[:, 0], made[:, 2]
+        at = np.arange(first[0], last[0]) if len(made) == 1 else runs(first, last - first)
+        step.first, step.n, step.device = [torch.from_numpy(at)], [1], call.device
+        return kernel.run(step, *weights)[:, 0]
+
+    return repeat
 
 
 def single(value: Tensor, lengths: Ints) -> Tensor | None:

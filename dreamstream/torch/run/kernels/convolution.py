@@ -321,6 +321,9 @@ def _reaching(step: Step, stride: int, padding: int, reach: int, added: int) -> 
         # whole strides are known, never less: all rows go on at a multiple of the stride
         back = reach // stride
         return at // stride - back, (step.n[0] - 1) // stride + back + 1, back * stride, more
+    if isinstance(at, int):
+        first = -((max(reach, stride - 1) - at) // stride)
+        return first, (at + step.n[0] - 1) // stride - first + 1, at - first * stride, more
     reach = max(reach, stride - 1)
     first = -((reach - at) // stride)
     return first, (step.n[0] - 1 + reach) // stride + 1, at - first * stride, more

@@ -132,7 +132,7 @@ STEPS: tuple[Callable[[Tensor, int], Tensor], ...] = (
 )
 
 
-@windowed("positions")
+@windowed("positions", of_positions=True)
 def positions(step: Step, *_: Window) -> Tensor:
     """Return the positions of the frames."""
     a, first = step.attributes, step.first[0]

@@ -212,16 +212,18 @@ def _cumulated(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Return what comes of all frames so far, and what is carried; n are each row's frames, None where all are."""
     so_far, *more = state
-    wide = frames.to(so_far.dtype)
-    folded = _fold(kind, frames, n, state) if kind[-3:] not in ("max", "min", "rod") else ()
     if kind in ("sum", "mean"):
-        y = so_far[:, None] + wide.cumsum(1)
+        y = so_far[:, None] + frames.cumsum(1, dtype=so_far.dtype)
+        folded = (y[:, -1],) if n is None else _fold(kind, frames, n, state)
         if kind == "mean":
             assert before is not None
             y = y / (_places(before, y) + 1)
-    elif kind == "prod":
+        return y.to(frames.dtype), folded
+    wide = frames.to(so_far.dtype)
+    if kind == "prod":
         y, folded = _products(so_far, _among(wide, n, 1), frames.dtype)
     elif kind == "logsumexp":
+        folded = _fold(kind, frames, n, state)
         before = _log(so_far, more[0], more[0] != 0)
         y = torch.cat([before[:, None], wide], 1).logcumsumexp(1)[:, 1:]
     else:

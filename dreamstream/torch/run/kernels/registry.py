@@ -152,6 +152,8 @@ class Kernel:
         Whether `onwards` takes all inputs, and gives all outputs, which have equally many frames.
     sees : callable or None
         ``fn(step, weights)`` says what a windowed kernel of one input does; see `Seen`.
+    of_positions : bool
+        Whether a windowed kernel reads no values, and makes each frame of its position and of weights.
     shift : callable or None
         ``fn(attributes)`` says by how many frames the output's count is greater than the input's (padding in
         front adds some, a slice from a start on drops some), where its frames are the input's own; else None.
@@ -166,6 +168,7 @@ class Kernel:
     onwards: Callable[[Step, Sequence[Any]], Onwards | None] | None = None
     all_outputs: bool = False
     sees: Sees | None = None
+    of_positions: bool = False
     shift: Callable[[dict[str, Any]], int | None] | None = None
 
     def period(self, step: Step, weights: Sequence[Any]) -> int:

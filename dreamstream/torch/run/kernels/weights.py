@@ -49,7 +49,7 @@ each_frame(
 )
 
 
-@windowed("table")
+@windowed("table", of_positions=True)
 def table(step: Step, *given: Any) -> Tensor:
     """Return the rows at the frames' absolute positions."""
     weight, first = given[-1], step.first[0]  # behind what tells how many frames there are
