@@ -129,13 +129,15 @@ def overlap_add(step: Step, weights: Sequence[Any]) -> Seen:
     """Lay windows over each other and add them, in double: each hop of frames is a sum of parts of windows."""
     hop, size = step.attributes["step"], step.frames[0][0]
     reach = -(-size // hop)  # windows over a frame, at most
-    first, n = step.first[0] // hop, (step.n[0] + hop - 2) // hop + 1
+    first = step.first[0] // hop
+    within = step.first[0] - first * hop  # known of a call, at most hop - 1 in a trace
+    n = ((within if isinstance(within, int) else hop - 1) + step.n[0] - 1) // hop + 1
 
     def compute(windows: Tensor) -> Tensor:
         whole = pad_axis(windows, 2 - windows.dim(), 0, reach * hop - size, "zeros")
         parts = whole.double().unflatten(2, (reach, hop))
         y = sum(parts[:, reach - 1 - r : reach - 1 - r + n, r] for r in range(reach))
-        return run_from(y.flatten(1, 2).to(windows.dtype), step.first[0] - first * hop, step.n[0])
+        return run_from(y.flatten(1, 2).to(windows.dtype), within, step.n[0])
 
     return first - (reach - 1), n + reach - 1, 0.0, compute
 
