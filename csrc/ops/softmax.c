@@ -11,7 +11,10 @@
 #include "ops/registry.h"
 
 enum { SOFTMAX, LOG_SOFTMAX };
-enum { GLU_SHORT = 128, GLU_ROOM = 4096 /* bytes of a half; of halves that are brought together */ };
+enum {
+    GLU_SHORT = 128,
+    GLU_ROOM = 4096 /* bytes of a half; of halves that are brought together */
+};
 
 static void softmax_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
