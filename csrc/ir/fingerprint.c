@@ -37,45 +37,22 @@ uint64_t ds_hash_bytes(const void *data, size_t n_bytes)
     return h ^ h >> 32;
 }
 
-typedef struct bytes {
-    uint64_t *h, lane[LANES];
-    size_t left; /* that are still to come */
-} bytes;
-
-static bytes begin_bytes(uint64_t h[2], size_t n_bytes)
-{
-    mix(h, n_bytes);
-    return (bytes){h, {1, 2, 3, 4}, n_bytes};
-}
-
-/* Parts are whole blocks, but the last. */
-static void mix_bytes(bytes *b, const void *data, size_t n_bytes)
-{
-    const unsigned char *p = data;
-    b->left -= n_bytes;
-    for (; n_bytes >= BLOCK; n_bytes -= BLOCK, p += BLOCK)
-        for (int l = 0; l < LANES; l++) {
-            b->lane[l] = (b->lane[l] ^ word_at(p + 8 * l, 8)) * 0x9FB21C651E98DF25u;
-            b->lane[l] ^= b->lane[l] >> 31;
-        }
-    for (int l = 0; l < LANES && b->left == 0; l++)
-        mix(b->h, b->lane[l]);
-    for (; n_bytes >= 8; n_bytes -= 8, p += 8)
-        mix(b->h, word_at(p, 8));
-    if (n_bytes)
-        mix(b->h, word_at(p, n_bytes));
-}
-
 void ds_fingerprint_bytes(uint64_t h[2], const void *data, size_t n_bytes)
 {
-    bytes b = begin_bytes(h, n_bytes);
-    mix_bytes(&b, data, n_bytes);
-}
-
-static void mix_rounded(void *context, const float *rounded, size_t first, size_t n)
-{
-    (void)first;
-    mix_bytes(context, rounded, n * sizeof *rounded);
+    const unsigned char *p = data;
+    uint64_t lane[LANES] = {1, 2, 3, 4};
+    mix(h, n_bytes);
+    for (; n_bytes >= BLOCK; n_bytes -= BLOCK, p += BLOCK)
+        for (int l = 0; l < LANES; l++) {
+            lane[l] = (lane[l] ^ word_at(p + 8 * l, 8)) * 0x9FB21C651E98DF25u;
+            lane[l] ^= lane[l] >> 31;
+        }
+    for (int l = 0; l < LANES; l++)
+        mix(h, lane[l]);
+    for (; n_bytes >= 8; n_bytes -= 8, p += 8)
+        mix(h, word_at(p, 8));
+    if (n_bytes)
+        mix(h, word_at(p, n_bytes));
 }
 
 static void mix_real(uint64_t h[2], double x)
@@ -105,7 +82,7 @@ static void mix_input(uint64_t h[2], const ds_edge *edge)
     mix(h, (uint64_t)s->rate.den);
 }
 
-/* made: room for the largest weight that is unmade, twice. */
+/* made: room for the largest weight that is unmade. */
 static ds_status mix_node(uint64_t h[2], const ds_node *node, const ds_allocator *allocator,
                           void *made)
 {
@@ -128,11 +105,6 @@ static ds_status mix_node(uint64_t h[2], const ds_node *node, const ds_allocator
     for (int i = 0; i < op->n_weights; i++) {
         const ds_weight *const weight = &node->weights[i];
         mix_array(h, &op->weight[i]);
-        if (weight->unmade && !weight->narrow.data) {
-            bytes b = begin_bytes(h, weight->n_bytes);
-            (void)ds_op_rounded(op, i, weight->data, made, mix_rounded, &b);
-            continue;
-        }
         if (weight->unmade)
             DS_TRY(ds_weight_make(allocator, weight, op, i, made));
         ds_fingerprint_bytes(h, weight->unmade ? made : weight->data, weight->n_bytes);
@@ -171,7 +143,7 @@ void ds_graph_origin(const ds_graph *graph, uint64_t origin[2])
 
 ds_status ds_graph_remember_fingerprint(ds_graph *graph)
 {
-    const size_t most = 2 * ds_graph_most_unmade(graph);
+    const size_t most = ds_graph_most_unmade(graph);
     void *made;
     if (graph->has_fingerprint)
         return DS_OK;

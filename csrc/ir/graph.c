@@ -354,28 +354,29 @@ static inline void add_squares(double *sum, const float *whole, const float *rou
     }
 }
 
-/* Sums of squares of a weight's channels, two for each: of what they lose, and their own. */
-typedef struct channel_sums {
-    const ds_op *op;
-    const float *whole;
-    size_t run, places;
-    double *sums;
-} channel_sums;
-
-static void add_rounded(void *context, const float *rounded, size_t first, size_t n)
+/* The greatest error of a channel; sums: two for each channel, 0. */
+static double worst_error(const ds_op *op, int i, const float *whole, const float *rounded,
+                          double *sums)
 {
-    const channel_sums *const c = context;
-    const ds_op *const op = c->op;
-    for (size_t i = 0; i < n; i += c->run)
-        for (size_t place = 0; place < c->places; place++) {
-            const float *const whole = c->whole + first + i + place;
-            const size_t own = op->def->scale_of ? op->def->scale_of(op, place) : place;
-            double *const sum = c->sums + 2 * ((first + i) / c->run * c->places + own);
-            if (c->places == 1)
-                add_squares(sum, whole, rounded + i, c->run, 1);
-            else
-                add_squares(sum, whole, rounded + i + place, c->run / c->places, c->places);
-        }
+    const ds_signature shape = ds_op_scales(op, i);
+    const size_t n_channels = ds_signature_bytes(&shape) / sizeof(float);
+    const size_t n_runs = (size_t)shape.shape[0], places = n_channels / n_runs;
+    const size_t run = ds_signature_bytes(&op->weight[i]) / sizeof(float) / n_runs;
+    double worst = 0;
+    for (size_t c = 0; c < n_channels; c++) {
+        const size_t place = c % places, first = c / places * run + place;
+        const size_t own = op->def->scale_of ? op->def->scale_of(op, place) : place;
+        double *const sum = sums + 2 * (c - place + own);
+        if (places == 1)
+            add_squares(sum, whole + first, rounded + first, run, 1);
+        else
+            add_squares(sum, whole + first, rounded + first, run / places, places);
+    }
+    for (size_t c = 0; c < n_channels; c++) {
+        const double error = sums[2 * c] == 0 ? 0 : sqrt(sums[2 * c] / sums[2 * c + 1]);
+        worst = error <= worst ? worst : error < (double)INFINITY ? error : (double)INFINITY;
+    }
+    return worst;
 }
 
 static ds_status node_error(ds_arena *memory, const ds_node *node, double *error)
@@ -387,22 +388,20 @@ static ds_status node_error(ds_arena *memory, const ds_node *node, double *error
         ds_arena_reset(memory);
         const ds_signature shape = ds_op_scales(node->op, i);
         const size_t n_channels = ds_signature_bytes(&shape) / sizeof(float);
-        const size_t n = weight->n_bytes / sizeof(float), n_runs = (size_t)shape.shape[0];
-        float *whole = weight->data, *room;
-        channel_sums c = {node->op, whole, n / n_runs, n_channels / n_runs, NULL};
-        DS_PUSH_ZEROED(memory, c.sums, 2 * n_channels);
-        DS_PUSH(memory, room, 2 * n);
+        float *whole = weight->data, *rounded, *scales;
+        double *sums;
+        DS_PUSH(memory, scales, n_channels);
+        DS_PUSH_ZEROED(memory, sums, 2 * n_channels);
+        DS_PUSH(memory, rounded, weight->n_bytes / sizeof(float));
         if (weight->narrow.data) {
-            DS_PUSH(memory, whole, n);
+            DS_PUSH(memory, whole, weight->n_bytes / sizeof(float));
             widen(whole, &weight->narrow, weight->n_bytes);
-            c.whole = whole;
         }
-        if (ds_op_rounded(node->op, i, whole, room, add_rounded, &c) < n)
-            *error = (double)INFINITY;
-        for (size_t k = 0; k < 2 * n_channels; k += 2) {
-            const double own = c.sums[k] == 0 ? 0 : sqrt(c.sums[k] / c.sums[k + 1]);
-            *error = own <= *error ? *error : own < (double)INFINITY ? own : (double)INFINITY;
-        }
+        const size_t n = ds_op_narrowed(node->op, i, whole, scales, NULL, rounded);
+        const double own = n < weight->n_bytes / sizeof(float)
+                               ? (double)INFINITY
+                               : worst_error(node->op, i, whole, rounded, sums);
+        *error = own > *error ? own : *error;
     }
     return DS_OK;
 }

@@ -311,20 +311,11 @@ const char *ds_products_name(const ds_op *op);
 ds_stored ds_op_stored(const ds_op *op, int i);
 /* The scales of a weight that is narrow, in int8: [channels], or as the weight, its first axis being groups. */
 ds_signature ds_op_scales(const ds_op *op, int i);
-/* Narrows n_runs indices of the scales' first axis: fills their scales, if there are some, elements as they are stored,
- * and as floats (NULL: not wanted; may be `from`). Returns how many there are; or the first that is beyond the format's
- * range, where it stops, before it writes that. */
-size_t ds_op_narrowed_runs(const ds_op *op, int i, size_t n_runs, const float *from, float *scales,
-                           char *stored, float *wide);
-/* The same of all. */
+/* Narrows such a weight: fills its scales, if it has some, its elements as they are stored, and as floats (NULL: not
+ * wanted; may be `from`). Returns how many there are; or the first that is beyond the format's range, where it stops,
+ * before it writes that. */
 size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, char *stored,
                       float *wide);
-/* Rounds a weight to floats that can be stored, some runs at a time, which stay in the nearest cache, and visits these:
- * from element `first` on n of them. room: for 2 as many floats as the weight has, of which few are touched. Returns as
- * above. */
-typedef void (*ds_rounded_visit)(void *context, const float *rounded, size_t first, size_t n);
-size_t ds_op_rounded(const ds_op *op, int i, const float *from, float *room, ds_rounded_visit visit,
-                     void *context);
 /* Fills to [n] with what elements stand for; int8 has n_runs runs with as many scales each. */
 void ds_widen(ds_stored stored, const void *elements, size_t n, const float *scales, size_t n_runs,
               size_t n_scales, float *to);

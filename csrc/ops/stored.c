@@ -95,9 +95,8 @@ static size_t find_beyond(ds_stored how, const float *from, size_t n)
 }
 
 enum {
-    NARROWED = 128, /* at a time, between which and where they come from compilers see no overlap */
-    ROUNDED = 1 << 12
-};
+    NARROWED = 128
+}; /* at a time, between which and where they come from compilers see no overlap */
 
 static inline void narrow_some(const ds_stored how, const float *from, const size_t n, float scale,
                                char *stored, float *wide)
@@ -126,14 +125,14 @@ static inline void narrow_run(const ds_stored how, const float *from, size_t n, 
                 wide != NULL ? wide + whole : NULL);
 }
 
-size_t ds_op_narrowed_runs(const ds_op *op, int i, size_t n_runs, const float *from, float *scales,
-                           char *stored, float *wide)
+size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, char *stored,
+                      float *wide)
 {
     const ds_stored how = ds_op_stored(op, i);
     const bool scaled = how == DS_STORED_INT8;
+    const size_t width = ds_stored_bytes(how), n = narrow_elements(op, i);
     const ds_signature shape = ds_op_scales(op, i);
-    const size_t run = narrow_elements(op, i) / (size_t)shape.shape[0];
-    const size_t width = ds_stored_bytes(how), n = n_runs * run;
+    const size_t run = n / (size_t)shape.shape[0];
     const size_t places = ds_signature_bytes(&shape) / sizeof(float) / (size_t)shape.shape[0];
     for (size_t first = 0; first < n; first += run, scales += scaled ? places : 0) {
         char *const to = stored != NULL ? stored + first * width : NULL;
@@ -157,30 +156,6 @@ size_t ds_op_narrowed_runs(const ds_op *op, int i, size_t n_runs, const float *f
                            to != NULL ? to + e : NULL, whole != NULL ? whole + e : NULL);
     }
     return n;
-}
-
-size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, char *stored,
-                      float *wide)
-{
-    const size_t n_runs = (size_t)ds_op_scales(op, i).shape[0];
-    return ds_op_narrowed_runs(op, i, n_runs, from, scales, stored, wide);
-}
-
-size_t ds_op_rounded(const ds_op *op, int i, const float *from, float *room, ds_rounded_visit visit,
-                     void *context)
-{
-    enum { EIGHT = 8 /* runs: parts of any size are whole blocks of fingerprints */ };
-    const size_t n_runs = (size_t)ds_op_scales(op, i).shape[0], all = narrow_elements(op, i);
-    const size_t run = all / n_runs, eights = ROUNDED / run / EIGHT;
-    const size_t most = (eights > 0 ? eights : 1) * EIGHT;
-    for (size_t r = 0, n, beyond; r < n_runs; r += n) {
-        n = n_runs - r < most ? n_runs - r : most;
-        beyond = ds_op_narrowed_runs(op, i, n, from + r * run, room + n * run, NULL, room);
-        if (beyond < n * run)
-            return r * run + beyond;
-        visit(context, room, r * run, n * run);
-    }
-    return all;
 }
 
 static inline void widen_run(const ds_stored how, const char *from, size_t n, float scale,
