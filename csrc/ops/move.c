@@ -263,23 +263,6 @@ static char *piece_source(const ds_move *move, const ds_piece *p, size_t r, int6
     return back ? back->dx[at].data : (char *)(uintptr_t)run->in[at].data;
 }
 
-/* Frames of rows that lie one behind the other, in whole groups, are copied as those of one row. */
-typedef struct run_of_rows {
-    const ds_box *within;
-    int64_t n, hold, step, frame;
-    bool solid; /* frames are copied as they lie */
-    char *y, *x;
-} run_of_rows;
-
-static void copy_rows(const ds_move *move, const run_of_rows *rows)
-{
-    if (rows->solid)
-        copy_run(rows->y, rows->x, (size_t)(rows->n * rows->frame));
-    else if (rows->n > 0)
-        move_row(move, rows->within, rows->y, rows->x, 0, 0, rows->n, rows->hold, rows->step,
-                 rows->frame);
-}
-
 void ds_move_piece(const ds_move *move, const ds_piece *p)
 {
     const ds_run *run = move->run;
@@ -297,39 +280,24 @@ void ds_move_piece(const ds_move *move, const ds_piece *p)
         ds_box_add(&within, p->axis[d].size, p->axis[d].to * e, constant ? 0 : p->axis[d].from * e);
     if (!move->back)
         widen(&within);
-    run_of_rows rows = {.within = &within,
-                        .hold = p->hold,
-                        .step = step,
-                        .frame = frame,
-                        .solid = p->hold == 1 && step == frame && p->rank == 1 && !move->back &&
-                                 p->axis[0].size == move->n_out && p->axis[0].from == 1};
+    const bool solid = p->hold == 1 && step == frame && p->rank == 1 && !move->back &&
+                       p->axis[0].size == move->n_out && p->axis[0].from == 1;
     for (size_t r = move->row; r < move->row + move->n_rows; r++) {
         const ds_target *out = &run->out[r];
         int64_t m0 = out->m0 > move->m0 ? out->m0 : move->m0,
                 m1 = out->m1 < move->m1 ? out->m1 : move->m1, origin = 0;
         m0 = m0 > p->m0 ? m0 : p->m0;
         m1 = m1 < p->m1 ? m1 : p->m1;
-        char *x = constant ? value : piece_source(move, p, r, &origin);
+        char *const x = constant ? value : piece_source(move, p, r, &origin);
         if (m0 >= m1 || (!x && move->back))
             continue;
         char *const all = move->back ? (char *)(uintptr_t)move->back->dy[r] : out->data;
         char *const y = all + (m0 - out->m0) * frame + p->to * e;
-        if (move->back || m0 % p->hold != 0) {
+        if (solid)
+            copy_run(y, x + advance(origin, m0, step), (size_t)((m1 - m0) * frame));
+        else
             move_row(move, &within, y, x, origin, m0, m1, p->hold, step, frame);
-            continue;
-        }
-        x += advance(origin, m0 / p->hold, step);
-        if (rows.n > 0 && rows.n % p->hold == 0 && y == rows.y + rows.n * frame &&
-            x == rows.x + rows.n / p->hold * step) {
-            rows.n += m1 - m0;
-            continue;
-        }
-        copy_rows(move, &rows);
-        rows.n = m1 - m0;
-        rows.y = y;
-        rows.x = x;
     }
-    copy_rows(move, &rows);
 }
 
 void ds_move_frames(const ds_move *move, int input, int64_t m0, int64_t m1, int64_t from,
