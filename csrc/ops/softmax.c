@@ -12,9 +12,9 @@
 
 enum { SOFTMAX, LOG_SOFTMAX };
 enum {
-    GLU_SHORT = 128,
-    GLU_ROOM = 4096 /* bytes of a half; of halves that are brought together */
-};
+    GLU_ROOM = 4096,
+    GLU_ROWS = 16
+}; /* bytes of rows that are brought together; at least so many */
 
 static void softmax_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
@@ -69,27 +69,23 @@ static ds_status glu_infer(ds_op *op)
     return DS_OK;
 }
 
-/* Rows that are short have their halves brought together, so that a call of a kernel is for many of them. */
+/* Short rows have their halves brought together, so that a call of a kernel is for many of them. */
 static void glu_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
-    const size_t n = ds_last_size(&op->out[0]), element = ds_op_element(op), n_bytes = n * element;
-    const size_t n_rows = f->n * ds_elements(&op->out[0]) / n;
-    const size_t most = n_bytes < GLU_SHORT ? GLU_ROOM / n_bytes : 1;
-    const char *x = f->x[0];
-    char *y = f->y[0];
-    for (size_t i = 0, rows; i < n_rows; i += rows, x += 2 * rows * n_bytes, y += rows * n_bytes) {
-        rows = n_rows - i < most ? n_rows - i : most;
-        const char *first = x, *gate = x + n_bytes;
-        if (rows > 1) {
-            ds_box half = {.element = element};
-            ds_box_add(&half, (int64_t)rows, (int64_t)n_bytes, (int64_t)(2 * n_bytes));
-            ds_box_add(&half, (int64_t)n, (int64_t)element, (int64_t)element);
-            ds_box_copy(&half, y, gate);
-            ds_box_copy(&half, run->scratch, first);
-            first = run->scratch;
-            gate = y;
-        }
-        run->k->unary(DS_UNARY_SIGMOID, y, gate, rows * n, NULL);
+    const size_t n = ds_last_size(&op->out[0]), n_bytes = n * ds_op_element(op);
+    const size_t n_rows = f->n * ds_elements(&op->out[0]) / n, most = GLU_ROOM / 2 / n_bytes;
+    for (size_t i = 0, rows; i < n_rows; i += rows) {
+        const char *first = (const char *)f->x[0] + 2 * i * n_bytes;
+        char *const y = (char *)f->y[0] + i * n_bytes;
+        rows = most < GLU_ROWS ? 1 : n_rows - i < most ? n_rows - i : most;
+        const int64_t row = (int64_t)n_bytes, all = (int64_t)rows * row;
+        ds_box halves = {.element = n_bytes};
+        ds_box_add(&halves, 2, all, row);
+        ds_box_add(&halves, (int64_t)rows, row, 2 * row);
+        if (rows > 1)
+            ds_box_copy(&halves, run->scratch, first);
+        first = rows > 1 ? run->scratch : first;
+        run->k->unary(DS_UNARY_SIGMOID, y, first + all, rows * n, NULL);
         run->k->binary(DS_BINARY_MUL, y, first, y, rows * n, 1, 1);
     }
 }
