@@ -483,8 +483,7 @@ def rows() -> list[Row]:
         same("softmax", "down 7 × 33", lambda x: x.softmax(2), ((7, 33),)),
         same("relu", "of 7 × 33 transposed", lambda x: x.transpose(2, 3).relu(), ((7, 33),)),
         same("mul", "64 × 1 @ 1 × 64", lambda x, y: x @ y, ((64, 1), (1, 64))),
-        *[Row(operator, f"{name}, 128", getattr(F, name), {FRAMES: getattr(T, name)})
-          for operator, name in (("div", "hardswish"), ("where", "hardshrink"))],
+        Row("where", "hardshrink, 128", F.hardshrink, {FRAMES: T.hardshrink}),
     ]  # fmt: skip
 
 
@@ -502,7 +501,7 @@ REASONS = {
         for name in ("tan", "sinc", "isinf", "isfinite", *OF_TWO)
     },
     **dict.fromkeys(
-        [("div", "hardswish, 128"), ("where", "hardshrink, 128"), ("maximum", "sizes of 128 integers")],
+        [("where", "hardshrink, 128"), ("maximum", "sizes of 128 integers")],
         "several operators, each a pass over the frames",
     ),
     ("relu", "of 7 × 33 transposed"): "torch's result is a view: its numbers lie as the input's, ours are moved",

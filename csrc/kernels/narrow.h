@@ -114,8 +114,9 @@ static inline float ds_widened(ds_stored stored, const void *from, float scale)
 static inline void ds_narrowed(ds_stored stored, void *to, float x, float scale)
 {
     if (stored == DS_STORED_INT8) {
-        const float whole = (x / scale + 0x1.8p23f) - 0x1.8p23f; /* rounded; rintf may be a call */
-        *(int8_t *)to = (int8_t)(scale > 0 ? whole : isnan(scale) ? 1.0f : 0.0f);
+        /* ends with the integer next to x / scale, or with 0 where scale is 0 */
+        const uint32_t bits = ds_float_bits(x / scale + 0x1.8p23f);
+        *(int8_t *)to = isnan(scale) ? 1 : (int8_t)bits;
         return;
     }
     const uint16_t half = stored == DS_STORED_BF16 ? ds_bf16_of_float(x) : ds_fp16_of_float(x);

@@ -127,6 +127,20 @@ static inline void packed_groups(char *to, size_t step, const float *from, size_
         memcpy(to + at * width, narrow + i * width, width);
 }
 
+/* The scales of a panel's columns, which it reads just before they are narrowed by these. */
+static void packed_scale(const ds_packed *p, const float *raw, size_t col)
+{
+    const bool together =
+        p->depth > 0 && packed_source(&p->layout, p->depth - 1) == (ptrdiff_t)p->depth - 1;
+    for (size_t j = col; j < p->n_cols && j < col + DS_PANEL_COLUMNS; j++) {
+        const float *const column = raw + ds_weight_column(&p->layout, j);
+        float greatest = together ? ds_narrow_greatest_of(column, p->depth) : 0;
+        for (size_t k = 0; k < p->depth && !together; k++)
+            greatest = ds_narrow_greatest(greatest, column[packed_source(&p->layout, k)]);
+        ((float *)(uintptr_t)p->scales)[j] = ds_narrow_scale(greatest);
+    }
+}
+
 /* Copies between the raw weight and the packed one, by short runs of some columns beside each other. */
 static inline void packed_move(const ds_packed *p, char *data, char *raw, bool back, size_t element,
                                ds_stored stored)
@@ -138,7 +152,9 @@ static inline void packed_move(const ds_packed *p, char *data, char *raw, bool b
     const size_t beside = ((size_t)1 << shift) - 1;
     const size_t step = (packed_place(p, 0, beside + 1) - packed_place(p, 0, 0)) * width;
     const ptrdiff_t channel = l.channel * (ptrdiff_t)element;
-    for (size_t col = 0; col < p->n_cols; col += DS_PANEL_COLUMNS)
+    for (size_t col = 0; col < p->n_cols; col += DS_PANEL_COLUMNS) {
+        if (stored == DS_STORED_INT8 && !back)
+            packed_scale(p, (const float *)(const void *)raw, col);
         for (size_t k = 0, n; k < p->depth; k += n) {
             const size_t left = l.n_channels - k % l.n_channels;
             const ptrdiff_t first = packed_source(&l, k);
@@ -157,6 +173,7 @@ static inline void packed_move(const ds_packed *p, char *data, char *raw, bool b
                                 element, stored, scale);
             }
         }
+    }
 }
 
 /* Narrows lines of numbers, of which each has n_cols columns, into those of panels. */
@@ -184,6 +201,8 @@ static bool packed_lines(const ds_packed *p, char *data, const char *raw, size_t
     for (size_t col = 0; col < p->n_cols; col += DS_PANEL_COLUMNS) {
         const size_t left = p->n_cols - col;
         const size_t n_cols = left < DS_PANEL_COLUMNS ? left : DS_PANEL_COLUMNS;
+        if (p->stored == DS_STORED_INT8)
+            packed_scale(p, (const float *)(const void *)raw, col);
         for (size_t k = 0, n; k < p->depth; k += n, data += n * own_line) {
             const ptrdiff_t first = packed_source(&l, k) + ds_weight_column(&l, col);
             const char *const from = raw + first * (ptrdiff_t)element;
@@ -277,23 +296,6 @@ static void packed_split(const ds_packed *p, uint16_t *data, const float *raw)
                      raw[ds_weight_column(&p->layout, j) + packed_source(&p->layout, k)]);
 }
 
-/* Each column's scale; those of columns that are none are 0. */
-static void packed_scale(const ds_packed *p, float *scales, const float *raw)
-{
-    memset(scales, 0,
-           packed_behind(p->format, p->stored) *
-               ds_aligned(packed_columns(p->format, p->n_cols) * sizeof(float)));
-    const bool together =
-        p->depth > 0 && packed_source(&p->layout, p->depth - 1) == (ptrdiff_t)p->depth - 1;
-    for (size_t j = 0; j < p->n_cols; j++) {
-        const float *const column = raw + ds_weight_column(&p->layout, j);
-        float greatest = together ? ds_narrow_greatest_of(column, p->depth) : 0;
-        for (size_t k = 0; k < p->depth && !together; k++)
-            greatest = ds_narrow_greatest(greatest, column[packed_source(&p->layout, k)]);
-        scales[j] = ds_narrow_scale(greatest);
-    }
-}
-
 /* What the integers of each column add up to. */
 static void packed_sum(const ds_packed *p, int32_t *sums)
 {
@@ -343,8 +345,8 @@ void ds_pack_elements(ds_packed *packed, void *to)
     packed->sums = sums;
     if (format == DS_FORMAT_RAW)
         return;
-    if (scales)
-        packed_scale(packed, scales, packed->raw);
+    if (scales) /* those of columns that are none are 0 */
+        memset(scales, 0, packed_behind(format, stored) * ds_aligned(columns * sizeof(float)));
     /* The columns that are none, and what is none of a column. */
     const size_t whole =
         format == DS_FORMAT_CELLS ? 0 : packed->n_cols / DS_PANEL_COLUMNS * DS_PANEL_COLUMNS;

@@ -7,9 +7,14 @@
  * Source: torch.softmax, log_softmax, torch.nn.functional.glu. All counts are those of the input. */
 #include "ops/back.h"
 #include "ops/framewise.h"
+#include "ops/move.h"
 #include "ops/registry.h"
 
 enum { SOFTMAX, LOG_SOFTMAX };
+enum {
+    GLU_ROOM = 4096,
+    GLU_ROWS = 16
+}; /* bytes of rows that are brought together; at least so many */
 
 static void softmax_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
@@ -59,19 +64,29 @@ static ds_status glu_infer(ds_op *op)
 {
     ds_signature *out = &op->out[0];
     out->shape[out->rank - 1] /= 2;
+    op->scratch.per_call = GLU_ROOM;
     op->back_scratch.per_call = 2 * ds_last_size(out) * ds_op_element(op);
     return DS_OK;
 }
 
+/* Short rows have their halves brought together, so that a call of a kernel is for many of them. */
 static void glu_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
     const size_t n = ds_last_size(&op->out[0]), n_bytes = n * ds_op_element(op);
-    const size_t n_rows = f->n * ds_elements(&op->out[0]) / n;
-    for (size_t i = 0; i < n_rows; i++) {
-        const char *const x = (const char *)f->x[0] + 2 * i * n_bytes;
+    const size_t n_rows = f->n * ds_elements(&op->out[0]) / n, most = GLU_ROOM / 2 / n_bytes;
+    for (size_t i = 0, rows; i < n_rows; i += rows) {
+        const char *first = (const char *)f->x[0] + 2 * i * n_bytes;
         char *const y = (char *)f->y[0] + i * n_bytes;
-        run->k->unary(DS_UNARY_SIGMOID, y, x + n_bytes, n, NULL);
-        run->k->binary(DS_BINARY_MUL, y, x, y, n, 1, 1);
+        rows = most < GLU_ROWS ? 1 : n_rows - i < most ? n_rows - i : most;
+        const int64_t row = (int64_t)n_bytes, all = (int64_t)rows * row;
+        ds_box halves = {.element = n_bytes};
+        ds_box_add(&halves, 2, all, row);
+        ds_box_add(&halves, (int64_t)rows, row, 2 * row);
+        if (rows > 1)
+            ds_box_copy(&halves, run->scratch, first);
+        first = rows > 1 ? run->scratch : first;
+        run->k->unary(DS_UNARY_SIGMOID, y, first + all, rows * n, NULL);
+        run->k->binary(DS_BINARY_MUL, y, first, y, rows * n, 1, 1);
     }
 }
 DS_FRAMEWISE_FORWARD(glu)

@@ -102,16 +102,15 @@ static inline void narrow_some(const ds_stored how, const float *from, const siz
                                char *stored, float *wide)
 {
     const size_t width = how == DS_STORED_INT8 ? 1 : 2;
-    char narrow[2 * NARROWED];
-    float back[NARROWED];
-    for (size_t e = 0; e < n; e++)
+    char narrow[2 * NARROWED], one[2];
+    for (size_t e = 0; e < n && stored != NULL; e++)
         ds_narrowed(how, narrow + e * width, from[e], scale);
     if (stored != NULL)
         memcpy(stored, narrow, n * width);
-    for (size_t e = 0; e < n; e++)
-        back[e] = ds_widened(how, narrow + e * width, scale);
-    if (wide != NULL)
-        memcpy(wide, back, n * sizeof(float));
+    for (size_t e = 0; e < n && wide != NULL; e++) {
+        ds_narrowed(how, one, from[e], scale);
+        wide[e] = ds_widened(how, one, scale);
+    }
 }
 
 /* Narrows n elements of one scale; `wide` may be `from`. */

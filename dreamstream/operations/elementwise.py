@@ -141,6 +141,7 @@ UNARY = (
         domain="ties", exact=True, integers=lambda a: np.maximum(a, 0),
     ),
     Elementwise("silu", lambda x: x * _sigmoid(x), torch="nn.functional.silu"),
+    Elementwise("hardswish", lambda x: x * np.clip(x + 3, 0, 6) / 6, torch="nn.functional.hardswish"),
     Elementwise("sigmoid", _sigmoid, "1 / (1 + e ** -x)", aliases=("expit",)),
     Elementwise(
         "logsigmoid", lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))), torch="nn.functional.logsigmoid",

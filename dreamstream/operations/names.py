@@ -15,7 +15,7 @@ _ROWS = (
     # elements: what torch's tags miss, since torch composes it of others
     *each("elementwise", "bernoulli bucketize clip complex conj conj_physical copy dequantize"),
     *each("elementwise", "feature_dropout gammaln ndtr poisson polar psi"),
-    *each("elementwise", "hardsigmoid hardswish isclose isreal softshrink softsign tanhshrink"),
+    *each("elementwise", "hardsigmoid isclose isreal softshrink softsign tanhshrink"),
     *each("elementwise", "dropout dropout1d dropout2d dropout3d real imag", shares=True),
     *each("elementwise", "alpha_dropout feature_alpha_dropout", shares=True),
     # elements, by Python's operators

@@ -46,3 +46,12 @@ def test_prelu_of_streams_needs_features_in_dimension_1():
     with pytest.raises(NotStreamableError, match="dimension 1 holds the channels"):
         model(ds.stream_tensor([x], names=("B", "L", None), ids=["a"], sos=True))
     model(ds.stream_tensor([x.T], ids=["a"], sos=True))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gates_of_few_features(dtype):
+    """glu is a product with a sigmoid, to the bit, whether or not rows are short and brought together."""
+    rng = np.random.default_rng(0)
+    for n_rows, n in ((1, 1), (2100, 1), (700, 3), (513, 4), (40, 15), (40, 16), (33, 31), (17, 32), (9, 65)):
+        x = ds.tensor(rng.standard_normal((n_rows, 2 * n)).astype(dtype))
+        assert np.array_equal(F.glu(x).numpy(), (x[:, :n] * x[:, n:].sigmoid()).numpy()), (n_rows, n)

@@ -111,11 +111,9 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 @described()
-@derived(lambda g, a: np.where(a <= -3, 0, np.where(a < 3, g * (a / 3 + 0.5), g)))
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x * hardsigmoid(x)."""
-    x = real("hardswish", input)
-    return x * (x + 3).clamp(0, 6) / 6
+    return unary("hardswish", real("hardswish", input))
 
 
 @described(threshold="The last number that is replaced.", value="What replaces it.")
