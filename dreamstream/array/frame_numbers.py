@@ -13,6 +13,10 @@ from ..source_line import user_line
 from ..stream.rules import Length, Token
 
 
+#: How many first frames of a loop may have rounds of their own.
+FIRST = 8
+
+
 def refuse(why: str | Refusal) -> NoReturn:
     """Refuse what a loop over frames does."""
     raise NotStreamableError(f"{user_line()}: {why if isinstance(why, str) else why.text}")
@@ -130,6 +134,10 @@ class FrameTruth(Computed):
 
     __slots__ = ()
 
+    def require(self, answer: bool = True) -> NoReturn:
+        """Refuse what is raised, or repeated, at some frames only."""
+        self._misuse("asked whether to raise an error, or by `while`; check `x.size(1)` before the loop")
+
     def opposite(self) -> FrameTruth:
         """Return what holds at all other frames."""
         return FrameTruth(self.loop, operator.eq, self, 0)
@@ -186,6 +194,8 @@ class FrameNumber(LoopNumber):
             return other._compared(getattr(operator, _MIRRORED.get(relation, relation)), self)
         if type(other) is not int:
             self._misuse("compared")
+        if other - self.off > FIRST:
+            return FrameTruth(self.loop, getattr(operator, relation), self, other)
         first = self.loop.position + self.off
         here = bool(getattr(first, relation)(other))
         later = {bool(getattr(n, relation)(other)) for n in (*range(first, max(first, other) + 2), 1 << 40)}
