@@ -154,6 +154,9 @@ def attended(scores: Any, v: Any) -> Any:
     if not across(scores.q, scores.k) and score_rates.ratio(scores.q, scores.k) != 1:
         scores, v, of_queries = score_rates.at_one_rate(scores, v)
         return of_queries(attended(scores, v))
+    more = 0 if across(scores.q, scores.k) else scores.k.shape[2] - scores.q.shape[2]
+    if isinstance(more, int) and more > 0:
+        return attended(score_rates.behind_keys(scores, more), v)[:, :, more:]
     found, deferred = seen_by_queries(scores), deferred_in(scores.steps)
     q, k, scale = scores.q, scores.k, scores.scale
     softcap = abs(scale) if scores.within else 0.0

@@ -12,7 +12,6 @@ from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_TO_LAST, Refusal
 from ..source_line import user_line
 from ..stream.rules import Length, Token
 
-
 #: How many first frames of a loop may have rounds of their own.
 FIRST = 8
 

@@ -333,7 +333,8 @@ class Loop:
         last = steady + _TRIED
         for position in range(steady, last + 1) if self.within else ():
             with suppress(ArithmeticError):
-                if (position == last or self._enters(position)) and not isinstance(own := number.at(position), complex):
+                enters = position == last or self._enters(position)
+                if enters and not isinstance(own := number.at(position), complex):
                     for truth, side in self.within:
                         at = at.masked_fill((truth.opposite() if side else truth).as_tensor(lambda x: x), own)
                     break
