@@ -243,7 +243,8 @@ def of_heads(scores: Any, at: int, part: Any) -> Any:
     """Return the scores of a slice of heads, ``scores[:, part]``; an int `part` drops the dimension, `at`."""
     whole = scores.axes.n_heads
     picked = range(whole)[slice(part, part + 1 or None) if isinstance(part, int) else part]
-    if scores.picked is not None or scores.terms is not None or picked.step != 1 or not picked:
+    changed = any(x is not None for x in (scores.picked, scores.mix, scores.terms))
+    if changed or picked.step != 1 or not picked:
         scores._misuse("cut")
     own = slice(picked.start, picked.stop)
     heads = [Heads(len(picked))] if len(picked) > 1 else []
