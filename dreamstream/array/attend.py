@@ -165,10 +165,10 @@ def _mixed(scores: Any, by: Any, t: str, s: str, out: str) -> Any:
     by = by if t[0] == new[0] else by.transpose(0, 1)
     heads = Heads(by.shape[0])
     axes = Axes([(heads,) if c == new[0] else own[c] for c in out], [heads])
-    if scores.wider or scores.logarithm or scores.mix is not None or scores.picked is not None:
+    if scores.wider or scores.logarithm or scores.picked is not None:
         return None
     if scores.soft:
-        return scores._copy(axes=axes, mix=by)
+        return scores._copy(axes=axes, mix=by if scores.mix is None else by.matmul(scores.mix))
     if scores._bent() or scores.terms or any(step.name != "mul" for step in scores.steps):
         scores._misuse("mixed over heads behind masks or terms")
     n = by.shape[1]
