@@ -16,8 +16,8 @@ from . import hook, pair_sums, score_rates
 from .batch_constants import is_constant
 from .deferred import is_computed
 from .mask_terms import deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
-from .score_layout import KEYS, QUERIES, Axes, Heads, atoms_of, laid, shown, streams_of
-from .score_steps import Step, Undivided, require_zeros, unrecognised_mask, with_terms
+from .score_layout import KEYS, QUERIES, Axes, Before, Heads, atoms_of, laid, shown, streams_of
+from .score_steps import Step, Undivided, among, require_zeros, unrecognised_mask, with_terms
 
 
 def attend(
@@ -201,7 +201,8 @@ def attended(scores: Any, v: Any) -> Any:
         return of_queries(attended(scores, v))
     more = 0 if across(scores.q, scores.k) else scores.k.shape[2] - scores.q.shape[2]
     if isinstance(more, int) and more > 0:
-        return attended(score_rates.behind_keys(scores, more), v)[:, :, more:]
+        q = scores.q._through("pad", {"left": more})
+        return attended(scores._copy(q=q, steps=among(scores.steps, Before(more))), v)[:, :, more:]
     found, deferred = seen_by_queries(scores), deferred_in(scores.steps)
     q, k, scale = scores.q, scores.k, scores.scale
     softcap = abs(scale) if scores.within else 0.0

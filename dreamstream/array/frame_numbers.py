@@ -193,7 +193,7 @@ class FrameNumber(LoopNumber):
             return other._compared(getattr(operator, _MIRRORED.get(relation, relation)), self)
         if type(other) is not int:
             self._misuse("compared")
-        if other - self.off > FIRST:
+        if other - self.off + (relation not in ("__lt__", "__ge__")) >= FIRST:
             return FrameTruth(self.loop, getattr(operator, relation), self, other)
         first = self.loop.position + self.off
         here = bool(getattr(first, relation)(other))

@@ -45,10 +45,6 @@ class Spread(NamedTuple):
     first: int
     diagonal: bool
 
-    def among(self, axes: Axes) -> Axes:
-        """Return the dimensions of scores of which keys, or queries, stand like this."""
-        return Axes(axes.dims, axes.heads, self, axes.picked)
-
     def continued(self, x: Any, n: int) -> Any:
         """Return pairs ``(*, n, n)`` of a tensor that has those of some frames along its dimension."""
         size = x.shape[-1 if self.along == KEYS else -2]
@@ -72,10 +68,6 @@ class Before(NamedTuple):
     keys: int
     along: str = QUERIES
     times: int = 0
-
-    def among(self, axes: Axes) -> Axes:
-        """Return the dimensions of scores of which queries begin so late."""
-        return Axes(axes.dims, axes.heads, self, axes.picked)
 
     def continued(self, x: Any, n: int) -> Any:
         """Return pairs ``(*, n, n)`` of a tensor that has those of the queries."""
@@ -120,8 +112,8 @@ class Axes:
         """Return the number of the dimension that is made of exactly these; None where there is none."""
         return self.dims.index(atoms) if atoms in self.dims else None
 
-    def like(self, dims: Sequence[tuple[Any, ...]]) -> Axes:
-        return Axes(dims, self.heads, self.spread, self.picked)
+    def like(self, dims: Sequence[tuple[Any, ...]], spread: Spread | Before | None = None) -> Axes:
+        return Axes(dims, self.heads, spread or self.spread, self.picked)
 
     def key(self) -> tuple[Any, ...]:
         """Return a key that is equal for equal dimensions and equal numbers of heads."""
