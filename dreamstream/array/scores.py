@@ -552,7 +552,9 @@ class Scores(Described, Shared):
         out: Scores = self.valued(weight, f"Z{own[-1]}", own, f"{own[:-1]}Z")
         if bias is not None and self.soft:
             self._misuse("given terms behind softmax")
-        return out if bias is None else out._copy(is_shifted=True)
+        if bias is None:
+            return out
+        return out._copy(q=out.q + bias.reshape(-1, 1, 1) * 0.0, is_shifted=True)  # softmax's slope of it is 0
 
     def conv2d(self, weight: Any, bias: Any = None, *_: Any, **__: Any) -> Scores:
         """Return what a convolution of one tap makes of heads, the second dimension."""
