@@ -16,8 +16,8 @@ from . import hook, pair_sums, score_rates
 from .batch_constants import is_constant
 from .deferred import is_computed
 from .mask_terms import deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
-from .score_layout import KEYS, QUERIES, Axes, Heads, atoms_of, laid, shown, streams_of
-from .score_steps import Step, Undivided, require_zeros, unrecognised_mask, with_terms
+from .score_layout import KEYS, QUERIES, Axes, Before, Heads, atoms_of, laid, shown, streams_of
+from .score_steps import Step, Undivided, among, require_zeros, unrecognised_mask, with_terms
 
 
 def attend(
@@ -105,6 +105,8 @@ def valued(scores: Any, v: Any, t: str, s: str, out: str) -> Any:
     t, s, out : str
         A letter for each dimension of the values, the scores and what is returned.
     """
+    if not getattr(v, "is_stream", True) and (mixed := _mixed(scores, v, t, s, out)) is not None:
+        return mixed
     if scores.wider:
         scores._misuse("multiplied with a column beside them, which has no value: drop it before")
     if scores.is_exponential and not scores.logarithm:
@@ -149,11 +151,58 @@ def valued(scores: Any, v: Any, t: str, s: str, out: str) -> Any:
     return shown(y, [own.get(c, (c,)) for c in out], scores.axes.heads, (QUERIES, *features))
 
 
+def _mixed(scores: Any, by: Any, t: str, s: str, out: str) -> Any:
+    """Return scores of heads that are sums of others', weighted by a constant; None where it does something else.
+
+    Before softmax these are scores of the others' queries, weighted, and keys, all heads side by side. Behind it
+    each head's weights meet the values of all new heads.
+    """
+    own = dict(zip(s, scores.axes.dims))
+    new = [c for c in t if c not in own]
+    old = [c for c in t if own.get(c) == scores.axes.heads != ()]
+    if len(t) != 2 or len(new) != 1 or len(old) != 1 or {*out} != {*s, *new} - {*old}:
+        return None
+    by = by if t[0] == new[0] else by.transpose(0, 1)
+    heads = Heads(by.shape[0])
+    axes = Axes([(heads,) if c == new[0] else own[c] for c in out], [heads])
+    if scores.wider or scores.logarithm or scores.picked is not None:
+        return None
+    if scores.soft:
+        return scores._copy(axes=axes, mix=by if scores.mix is None else by.matmul(scores.mix))
+    if scores._bent() or scores.terms or any(step.name != "mul" for step in scores.steps):
+        scores._misuse("mixed over heads behind masks or terms")
+    n = by.shape[1]
+    q = scores.q.unsqueeze(1) * by.reshape(-1, n, 1, 1)
+    if scores.k.shape[1] == 1:
+        return scores._copy(q=q.sum(2), axes=axes)
+    k = scores.k.repeat_interleave(n // scores.k.shape[1], 1)
+    return scores._copy(q=q.transpose(2, 3).flatten(3), k=_side_by_side(k), axes=axes)
+
+
+def _side_by_side(x: Any) -> Any:
+    """Return all heads of a stream ``(B, heads, L, features)`` as one."""
+    return x.transpose(1, 2).flatten(2).unsqueeze(1)
+
+
+def _of_mixture(scores: Any, v: Any) -> Any:
+    """Return the attended values of weights that are sums of those of heads."""
+    n, heads = scores.mix.shape
+    v = v if v.shape[1] in (1, n) else v.repeat_interleave(n // v.shape[1], 1)
+    y = attended(scores._copy(mix=None), _side_by_side(v)).unflatten(3, (v.shape[1], -1))
+    return (y * scores.mix.transpose(0, 1).reshape(heads, 1, n, 1)).sum(1).transpose(1, 2)
+
+
 def attended(scores: Any, v: Any) -> Any:
     """Return the attended values of values, both ``(B, heads, L, features)``."""
+    if scores.mix is not None:
+        return _of_mixture(scores, v)
     if not across(scores.q, scores.k) and score_rates.ratio(scores.q, scores.k) != 1:
         scores, v, of_queries = score_rates.at_one_rate(scores, v)
         return of_queries(attended(scores, v))
+    more = 0 if across(scores.q, scores.k) else scores.k.shape[2] - scores.q.shape[2]
+    if isinstance(more, int) and more > 0:
+        q = scores.q._through("pad", {"left": more})
+        return attended(scores._copy(q=q, steps=among(scores.steps, Before(more))), v)[:, :, more:]
     found, deferred = seen_by_queries(scores), deferred_in(scores.steps)
     q, k, scale = scores.q, scores.k, scores.scale
     softcap = abs(scale) if scores.within else 0.0

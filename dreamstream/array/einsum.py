@@ -60,7 +60,7 @@ def of_streams(equation: Any, *operands: Any) -> Any:
     _require_letters(equation, operands, terms)
     if len(operands) > 2:
         return _by_pairs(terms, out, operands)
-    if len(operands) == 2 and operands[0].is_stream and operands[1].is_stream:
+    if len(operands) == 2 and (Scores in map(type, operands) or all(x.is_stream for x in operands)):
         attended = _attention(operands[0], operands[1], terms[0], terms[1], out)
         if attended is not None:
             return attended

@@ -211,10 +211,7 @@ class ForLoop:
                     numbers = all(isinstance(self._values[n], (int, float, LoopNumber)) for n in self._moved)
                     why = LOOPS_NUMBERS if numbers else LOOPS_CHANGE
                     refuse(f"{', '.join(f'`{n}`' for n in self._moved)}: {why.text}")
-                refuse(
-                    f"something else happens at each of more than {MOST_ROUNDS - 1} first frames; choose by a "
-                    "table, `at = torch.arange(x.size(1))` before the loop, in it `torch.where(at[t] >= k, a, b)`"
-                )
+                refuse(f"something else happens at each of {MOST_ROUNDS} first frames; ask `if t >= k`")
             if self._is_new:
                 self._require_own_state()
             entry.courses, entry.loop, entry.open_loop, entry.body = courses, None, None, None

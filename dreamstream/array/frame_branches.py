@@ -14,13 +14,13 @@ from typing import Any
 from ..stream.rules import changed_in_place
 from ..tracing import Hooks, Site
 from .elementwise import where
-from .frame_numbers import Computed, FrameTruth, LoopNumber, beside, refuse
+from .frame_numbers import FIRST, Computed, FrameTruth, LoopNumber, beside, refuse
 from .loop_lists import Grown, has_grown
 from .loop_values import inner_of, is_of_body, walk
 from .protocol import unless_refused
 
-#: How many first frames may have rounds of their own: in all, and because a variable has no value yet.
-_FIRST, _UNSET = 8, 4
+#: How many first frames may have rounds of their own because a variable has no value yet.
+_UNSET = 4
 
 
 def undecided(value: Computed) -> Any:
@@ -30,7 +30,7 @@ def undecided(value: Computed) -> Any:
     return bool(truth.at(loop.position)) if loop.of_one_frame else truth
 
 
-def one_of(truth: FrameTruth, yes: Any, no: Any, name: str = "the value", most: int = _FIRST) -> Any:
+def one_of(truth: FrameTruth, yes: Any, no: Any, name: str = "the value", most: int = FIRST) -> Any:
     """Return a value that is `yes` at frames where `truth` holds, and `no` at others.
 
     If there is none, the round is made one frame's own; after `most` such rounds that is refused.
@@ -148,7 +148,7 @@ class FrameBranch:
             elif self._is_gone(yes) or self._is_gone(no):
                 self._merged[name] = no if self._is_gone(yes) else yes  # only one branch uses it
             else:  # if no value serves both, it is refused where it is read
-                self._merged[name] = unless_refused(partial(choose, _FIRST - 1))
+                self._merged[name] = unless_refused(partial(choose, FIRST - 1))
 
     def _is_gone(self, value: Any) -> bool:
         """Whether a variable has no value, or one of an earlier round, which nothing reads."""

@@ -12,6 +12,9 @@ from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_TO_LAST, Refusal
 from ..source_line import user_line
 from ..stream.rules import MIRRORED, Length, Token
 
+#: How many first frames of a loop may have rounds of their own.
+FIRST = 8
+
 
 def refuse(why: str | Refusal) -> NoReturn:
     """Refuse what a loop over frames does."""
@@ -126,6 +129,10 @@ class FrameTruth(Computed):
 
     __slots__ = ()
 
+    def require(self, answer: bool = True) -> NoReturn:
+        """Refuse what is raised, or repeated, at some frames only."""
+        self._misuse("asked whether to raise an error, or by `while`; check `x.size(1)` before the loop")
+
     def opposite(self) -> FrameTruth:
         """Return what holds at all other frames."""
         return FrameTruth(self.loop, operator.eq, self, 0)
@@ -182,7 +189,9 @@ class FrameNumber(LoopNumber):
             return other._compared(getattr(operator, MIRRORED[relation]), self)
         if type(other) is not int:
             self._misuse("compared")
-        first, compare = self.loop.position + self.off, getattr(operator, relation)
+        compare, first = getattr(operator, relation), self.loop.position + self.off
+        if other - self.off + (relation not in ("lt", "ge")) >= FIRST:
+            return FrameTruth(self.loop, compare, self, other)
         here = compare(first, other)
         later = {compare(n, other) for n in (*range(first, max(first, other) + 2), 1 << 40)}
         if not self.loop.of_one_frame and later != {here}:

@@ -16,7 +16,7 @@ from typing import Any
 from ..autograd import is_grad_enabled, set_grad_enabled
 from ..stream.edge import Edge, Line, Request
 from .dimension_arguments import numbered
-from .frame_numbers import FrameNumber, FrameTruth, LoopNumber, refuse
+from .frame_numbers import FIRST, FrameNumber, FrameTruth, LoopNumber, refuse
 from .loop_body import FRAME, Body, Round, equal, mixed
 from .loop_program import Program
 from .stream_tensor import StreamTensor
@@ -24,8 +24,8 @@ from .stream_tensor import StreamTensor
 #: How many frames a loop may look back at what it wrote or gathered.
 FAR = 8
 #: Most rounds of a body: more kinds of frames are a loop whose values change their kind in every frame.
-MOST_ROUNDS = 9
-#: Among how many frames one is looked for that enters an if.
+MOST_ROUNDS = FIRST + 1
+#: Among how many frames one is looked for that enters an if, before a later one stands for it.
 _TRIED = 128
 
 
@@ -330,9 +330,11 @@ class Loop:
         gradients would be NaN.
         """
         steady = self.first + MOST_ROUNDS
-        for position in range(steady, steady + _TRIED) if self.within else ():
+        last = steady + _TRIED
+        for position in range(steady, last + 1) if self.within else ():
             with suppress(ArithmeticError):
-                if self._enters(position) and not isinstance(own := number.at(position), complex):
+                enters = position == last or self._enters(position)
+                if enters and not isinstance(own := number.at(position), complex):
                     for truth, side in self.within:
                         at = at.masked_fill((truth.opposite() if side else truth).as_tensor(lambda x: x), own)
                     break

@@ -45,10 +45,6 @@ class Spread(NamedTuple):
     first: int
     diagonal: bool
 
-    def among(self, axes: Axes) -> Axes:
-        """Return the dimensions of scores of which keys, or queries, stand like this."""
-        return Axes(axes.dims, axes.heads, self, axes.picked)
-
     def continued(self, x: Any, n: int) -> Any:
         """Return pairs ``(*, n, n)`` of a tensor that has those of some frames along its dimension."""
         size = x.shape[-1 if self.along == KEYS else -2]
@@ -63,6 +59,24 @@ class Spread(NamedTuple):
         return x[..., others, own] if self.along == KEYS else x[..., own.T, others.T]
 
 
+class Before(NamedTuple):
+    """How many keys there are in front of the first query's own, as memories that all queries see.
+
+    Pairs of queries in front of the first one, one for each of these keys, are continued along diagonals.
+    """
+
+    keys: int
+    along: str = QUERIES
+    times: int = 0
+
+    def continued(self, x: Any, n: int) -> Any:
+        """Return pairs ``(*, n, n)`` of a tensor that has those of the queries."""
+        rows, keys = x.shape[-2:]
+        at = np.arange(n)[:, None] - self.keys
+        beside = np.clip(np.arange(n) - np.minimum(at, 0), 0, keys - 1)
+        return x if rows == 1 else x[..., np.clip(at, 0, rows - 1), beside]
+
+
 class Axes:
     """What each dimension is made of, in row-major order: `STREAMS`, `QUERIES`, `KEYS` and `Heads`.
 
@@ -72,8 +86,8 @@ class Axes:
         An empty tuple is a dimension of size 1.
     heads : sequence of Heads
         All of them, in the order in which operators have them.
-    spread : Spread, optional
-        How keys stand among more queries, or queries among more keys.
+    spread : Spread or Before, optional
+        How keys stand among more queries, or queries among more keys, or behind them.
     picked : slice, optional
         Which heads are read.
     """
@@ -82,7 +96,7 @@ class Axes:
         self,
         dims: Sequence[tuple[Any, ...]],
         heads: Sequence[Heads],
-        spread: Spread | None = None,
+        spread: Spread | Before | None = None,
         picked: slice | None = None,
     ) -> None:
         self.dims = tuple(dims)
@@ -98,8 +112,8 @@ class Axes:
         """Return the number of the dimension that is made of exactly these; None where there is none."""
         return self.dims.index(atoms) if atoms in self.dims else None
 
-    def like(self, dims: Sequence[tuple[Any, ...]]) -> Axes:
-        return Axes(dims, self.heads, self.spread, self.picked)
+    def like(self, dims: Sequence[tuple[Any, ...]], spread: Spread | Before | None = None) -> Axes:
+        return Axes(dims, self.heads, spread or self.spread, self.picked)
 
     def key(self) -> tuple[Any, ...]:
         """Return a key that is equal for equal dimensions and equal numbers of heads."""

@@ -16,7 +16,7 @@ from . import hook
 from .ends import padded_to
 from .mask_terms import added, answered, deferred_in, frames_shown, frames_shown_at_most, product_within, recognise
 from .score_layout import KEYS, QUERIES, Spread
-from .score_steps import Step, padded_features, require_zeros, unrecognised_mask, with_one
+from .score_steps import Step, among, padded_features, require_zeros, unrecognised_mask, with_one
 
 #: What a score is less by where there is no key.
 _HIDDEN = 1e30
@@ -48,7 +48,7 @@ def at_one_rate(scores: Any, v: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
         raise unrecognised_mask(blank)
     if blank is not None:
         require_zeros(scores, blank)
-    steps = [s.seen(spread.among) for s in scores.steps]
+    steps = among(scores.steps, spread)
     if along == QUERIES:
         own = scores._copy(q=_so_long(few.repeat_interleave(n, 2), many.shape[2]), steps=steps)
         return own, v, lambda out: out[:, :, spread.first :: n][:, :, : few.shape[2]]
@@ -63,7 +63,7 @@ def _chosen(steps: Sequence[Step], spreads: Sequence[Spread], many: Any) -> tupl
     """
     why: Any = "of keys and queries, the rarer go on when the others have ended"
     for spread in spreads:
-        own = [s.seen(spread.among) for s in steps]
+        own = among(steps, spread)
         try:
             recognise(own, many)
         except Unrecognised as error:

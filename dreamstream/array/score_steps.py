@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from .batch_constants import value_of
 from .deferred import Deferred, has_formula
 from .elementwise import where
 from .protocol import refuse_the_rest
-from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of
+from .score_layout import KEYS, QUERIES, STREAMS, Axes, Before, Heads, Spread, atoms_of, laid, streams_of
 from .stand_in import StandIn
 
 #: The greatest number that leaves 1 as it is when it is added, in float32.
@@ -77,6 +77,11 @@ class Step(NamedTuple):
         """Return the step for scores with other dimensions, ``axes(old)``, such as those of some heads."""
         by = tuple(s.seen(axes) for s in self.by) if self.name == "sum" else self.by
         return self._replace(by=by, axes=axes(self.axes))
+
+
+def among(steps: Sequence[Step], spread: Spread | Before) -> list[Step]:
+    """Return the steps for scores of which keys, or queries, stand among more, or behind others."""
+    return [s.seen(lambda axes: axes.like(axes.dims, spread)) for s in steps]
 
 
 OTHER = {QUERIES: KEYS, KEYS: QUERIES}
@@ -243,7 +248,8 @@ def of_heads(scores: Any, at: int, part: Any) -> Any:
     """Return the scores of a slice of heads, ``scores[:, part]``; an int `part` drops the dimension, `at`."""
     whole = scores.axes.n_heads
     picked = range(whole)[slice(part, part + 1 or None) if isinstance(part, int) else part]
-    if scores.picked is not None or scores.terms is not None or picked.step != 1 or not picked:
+    changed = any(x is not None for x in (scores.picked, scores.mix, scores.terms))
+    if changed or picked.step != 1 or not picked:
         scores._misuse("cut")
     own = slice(picked.start, picked.stop)
     heads = [Heads(len(picked))] if len(picked) > 1 else []

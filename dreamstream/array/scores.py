@@ -126,6 +126,7 @@ class Scores(Described, Shared):
         self.within = 0.0  # what products were multiplied by before tanh; 0 where they were not
         self.sinks: Any = None  # a score per head beside those of keys
         self.picked: slice | None = None  # which of the heads
+        self.mix: Any = None  # what softmax gave is weighted by, for each head and each of those before
         self.gates: tuple[Any, Any] | None = None  # of queries and keys: their sum's exponential is a factor
         self.wider = 0  # where that stands in the scores: 1 behind the keys, -1 before them, 0 once it is dropped
 
@@ -519,8 +520,8 @@ class Scores(Described, Shared):
     def dropout(self, p: float = 0.5, training: bool = True, inplace: bool = False) -> Scores:
         if not training or p == 0:
             return self
-        if not self.soft:
-            self._misuse("dropped before softmax")
+        if not self.soft or self.mix is not None:
+            self._misuse("dropped before softmax, or behind a mixture of heads")
         return self._copy(p=p)
 
     def nan_to_num(self, nan: float | None = 0.0, posinf: Any = None, neginf: Any = None) -> Scores:
@@ -545,6 +546,22 @@ class Scores(Described, Shared):
         return x
 
     # ------------------------------------------------------------------ what becomes of it
+    def linear(self, weight: Any, bias: Any = None) -> Scores:
+        """Return scores whose heads, the last dimension, are weighted sums of these heads."""
+        own = string.ascii_lowercase[: self.ndim]
+        out: Scores = self.valued(weight, f"Z{own[-1]}", own, f"{own[:-1]}Z")
+        if bias is not None and self.soft:
+            self._misuse("given terms behind softmax")
+        if bias is None:
+            return out
+        return out._copy(q=out.q + bias.reshape(-1, 1, 1) * 0.0, is_shifted=True)  # softmax's slope of it is 0
+
+    def conv2d(self, weight: Any, bias: Any = None, *_: Any, **__: Any) -> Scores:
+        """Return what a convolution of one tap makes of heads, the second dimension."""
+        if self.ndim != 4 or tuple(weight.shape[1:]) != (self.axes.n_heads, 1, 1):
+            self._misuse("brought through a convolution over queries and keys")
+        return self.transpose(1, 3).linear(weight.flatten(1), bias).transpose(1, 3)
+
     def matmul(self, v: Any) -> Any:
         """Return the attended values."""
         lead = string.ascii_uppercase[: self.ndim - 2]

@@ -127,7 +127,7 @@ def unsure(x: Any, out: Any) -> Any:
         views: Any = one._views or []
         views.append((other, False))
         one._views = views
-    out._view = None
+    out._view = out._ends  # last frames that were put off stay so
     return out
 
 

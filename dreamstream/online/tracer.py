@@ -7,6 +7,7 @@ has its plain meaning.
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +19,7 @@ from .. import _core
 from ..array import for_loops
 from ..array.deferred import Deferred, as_number, has_formula
 from ..array.frame_branches import FrameBranch, one_of, undecided
-from ..array.frame_numbers import Computed, FrameTruth, refuse
+from ..array.frame_numbers import Computed, FrameNumber, FrameTruth, LoopNumber, refuse
 from ..array.lengths_as_numbers import settled
 from ..array.loop_lists import Gathered
 from ..array.verdicts import Verdict
@@ -104,7 +105,13 @@ def _better(value: Any, best: Any, greater: bool) -> Any:
 
     Where no length is both, it is the one that it is in all but short streams; others are refused at their ends.
     """
-    asked = value >= best if greater else value <= best
+    loop = next((x.loop for x in (value, best) if isinstance(x, LoopNumber)), None)
+    if loop is not None and {type(value), type(best)} - {int, FrameNumber}:
+        asked: Any = FrameTruth(loop, operator.ge if greater else operator.le, value, best)
+    else:
+        asked = value >= best if greater else value <= best
+    if isinstance(asked, FrameTruth):
+        return one_of(asked, value, best)
     if not isinstance(asked, Comparison):
         return value if asked else best
     with suppress(Apart):
@@ -266,7 +273,7 @@ class Tracer(Hooks):
 
     # ------------------------------------------------------------------ choices
     def ways(self, w: Any, site: Site, seen: dict[str, Any], above: int = 1) -> Any:
-        if isinstance(w, FrameTruth):
+        if isinstance(w, FrameTruth) and site.then_raises == site.else_raises:
             return FrameBranch(w, site, seen)
         if isinstance(w, Verdict):
             return w.says(site.else_raises) if site.then_raises != site.else_raises else w.refuse()
@@ -343,6 +350,8 @@ class Tracer(Hooks):
     def rounds(self, loop: Any, w: Comparison, site: Site, seen: dict[str, Any]) -> bool:
         if site.indexes:
             refuse(LOOPS_WHILE)
+        if isinstance(w, FrameTruth):
+            w.require()
         if site.escapes or site.effects or changed_in_place(site, seen) is not None:
             w.refuse()
         return cast(_While, loop).goes_on(w, site, sys._getframe(1), seen)

@@ -356,6 +356,21 @@ def frames_in_pairs(lib: Any, m: Any, x: Any) -> Any:
 
 
 @case
+def far_from_the_first_frame(lib: Any, m: Any, x: Any) -> Any:
+    mean, h, ys = 0, lib.zeros(x.size(0), D), []
+    for t in range(x.size(1)):
+        gain = (t - 1) / (t + 1) if t < 12 else 0.9
+        mean = gain * mean + (1 - gain) * x[:, t]
+        if t > 300:
+            h = h / (t - 10)
+        elif 3 < t < 14:
+            h = h + max(1 / (t + 1), 0.1, 0.01) * mean
+        h = 0.9 * h + x[:, t] * min(t, 9.5)
+        ys.append(mean * max(t, 11) + h)
+    return lib.stack(ys, 1), h
+
+
+@case
 def numbers_by_frames(lib: Any, m: Any, x: Any) -> Any:
     state, ys = (lib.zeros(x.size(0), D), {"n": lib.zeros(x.size(0), D)}), []
     for t in range(1, x.size(1)):

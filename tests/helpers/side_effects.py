@@ -152,6 +152,12 @@ def _buffer(self: Any, x: Any) -> Any:
     return self.conv(y)
 
 
+def _detached(self: Any, x: Any) -> Any:
+    y = x + self.cache[:, :, :1]
+    self.cache = x[:, :, -2:].detach()
+    return self.conv(y)
+
+
 def _attribute(self: Any, x: Any) -> Any:
     y = x if self.h is None else x + self.h
     self.h = x[:, :, -1:]
@@ -208,6 +214,7 @@ def _in_a_slot(self: Any, x: Any) -> Any:
 #: Forwards that keep what a next call reads, by what keeps it, with the attribute's name.
 CACHES: dict[str, tuple[str, Any]] = {
     "a buffer": ("cache", _buffer),
+    "a buffer of detached frames": ("cache", _detached),
     "an attribute": ("h", _attribute),
     "an attribute that is not there": ("prev", _missing),
     "an attribute of a part": ("conv.h", _of_a_part),

@@ -167,6 +167,56 @@ def joined_heads(m, x):
     return m.out(out).transpose(0, 1)
 
 
+def with_memories(m, x):
+    """Queries, keys and values, with three keys and values in front that are learned."""
+    q, k, v = split(m, x)
+    own = (w.weight[:HEADS, :9].view(1, HEADS, 3, HEAD).expand(x.size(0), -1, -1, -1) for w in (m.k, m.v))
+    return q, *(torch.cat([memory, y], dim=2) for memory, y in zip(own, (k, v)))
+
+
+@idiom(Context())
+def memories_in_front_of_keys(m, x):
+    """As x-transformers has them."""
+    q, k, v = with_memories(m, x)
+    i, j = q.shape[-2], k.shape[-2]
+    att = torch.einsum("bhid,bhjd->bhij", q, k) * HEAD**-0.5
+    att = att.masked_fill(torch.ones((i, j), dtype=torch.bool).triu(j - i + 1), -torch.finfo(att.dtype).max)
+    return merge(m, torch.einsum("bhij,bhjd->bhid", att.softmax(-1), v))
+
+
+@idiom(Context(left=4, right=2))
+def memories_beside_a_window(m, x):
+    seen = future(x, 1).triu(3).logical_or(future(x).mT.tril(-5)).logical_not()
+    q, k, v = with_memories(m, x)
+    return merge(m, F.scaled_dot_product_attention(q, k, v, attn_mask=F.pad(seen, (3, 0), value=True)))
+
+
+@idiom(Context())
+def talking_heads(m, x):
+    """Heads are mixed before softmax, with a bias, and behind it."""
+    q, k, v = split(m, x)
+    att = F.linear((q @ k.mT * HEAD**-0.5).permute(0, 2, 3, 1), m.q.weight[:HEADS, :HEADS], m.slopes)
+    att = att.permute(0, 3, 1, 2).masked_fill(future(x), -math.inf).softmax(-1)
+    att = F.conv2d(m.drop(att), m.k.weight[:HEADS, :HEADS, None, None])
+    return merge(m, torch.einsum("hg,bgij,bhjd->bhid", m.v.weight[:HEADS, :HEADS], att, v))
+
+
+@idiom(Context())
+def talking_heads_of_one_key(m, x):
+    """Fewer heads of keys and values than of queries, and others behind softmax than before."""
+    q, (k, v) = split(m, x)[0], (y[:, :1] for y in split(m, x)[1:])
+    att = torch.einsum("bhij,hg->bgij", q @ k.mT, m.q.weight[:HEADS, :2])
+    att = att.masked_fill(future(x), -math.inf).softmax(-1)
+    return merge(m, torch.einsum("bgij,gh->bhij", att, m.k.weight[:2, :HEADS]) @ v)
+
+
+@refused("talking_heads_behind_a_mask|mixed over heads behind masks")
+def talking_heads_behind_a_mask(m, x):
+    q, k, v = split(m, x)
+    att = (q @ k.mT).masked_fill(future(x), -1e4)
+    return merge(m, torch.einsum("bhij,hg->bgij", att, m.q.weight[:HEADS, :HEADS]).softmax(-1) @ v)
+
+
 @idiom(Context())
 def joined_heads_reshaped(m, x):
     B, L, C = x.shape

@@ -255,6 +255,23 @@ def test_gradients_are_those_of_the_whole(kind: int) -> None:
     require_gradients(model, streams(rng, 3, 9), 0, names, lambda y: y.sin().sum(), "full-file-aligned")
 
 
+@pytest.mark.parametrize("uses", [lambda y, w: (y, w), lambda y, w: y * w.mean(-1, keepdim=True)])
+def test_weights_over_a_memory_are_refused_where_they_are_used(uses: Any) -> None:
+    class Attends(nn.Module):
+        def __init__(self, uses: Any) -> None:
+            super().__init__()
+            self.read, self.uses = nn.MultiheadAttention(8, 2, batch_first=True), uses
+            self.memory = nn.Parameter(torch.randn(1, 5, 8))
+
+        def forward(self, x: Any) -> Any:
+            m = self.memory.expand(x.size(0), -1, -1)
+            return self.uses(*self.read(x, m, m))
+
+    assert ds.compile(Attends(lambda y, _: y).eval(), ("B", "L", 8)).delay == 0
+    with pytest.raises(ds.NotStreamableError, match="weights of attention over what is given once"):
+        ds.compile(Attends(uses).eval(), ("B", "L", 8))
+
+
 def test_masks_of_a_memory_are_refused() -> None:
     class Masked(ByHand):
         def forward(self, x: Any, m: Any) -> Any:

@@ -62,7 +62,7 @@ def same(got, wanted):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("kind", "tensor"), [(Native, ds.tensor), (OfTorch, torch.tensor)])
-@pytest.mark.parametrize("lengths", [[5], [1, 4], [2, 1, 2], [3, 2], [1, 1, 1, 1, 1]], ids=str)
+@pytest.mark.parametrize("lengths", [[5], [1, 4], [2, 0, 3], [3, 2], [1, 1, 1, 1, 1]], ids=str)
 def test_along_the_stream(dtype, kind, tensor, lengths):
     x, weights = ROWS.T.astype(dtype), WEIGHTS.T.astype(dtype)
     same([a.T for a in streamed(kind(1), tensor, x, weights, lengths)], as_torch(dtype))

@@ -13,6 +13,7 @@ from ...array.attend import across, attend, attended, of_all
 from ...array.deferred import has_formula, is_computed
 from ...array.dimension_arguments import numbered
 from ...array.draws import dropping
+from ...array.protocol import Unread
 from ...array.scores import Scores
 from ...dispatch import apply
 from ...errors import DTypeError, NotStreamableError, ShapeError
@@ -219,10 +220,15 @@ def _by_constants(q: Any, k: Any, v: Any, masks: Sequence[Any], p: float) -> Ten
     return (dropout(scores.softmax(-2), p).unsqueeze(-1) * v.unsqueeze(-2)).sum(-3)
 
 
-def weights_of(q: Any, k: Any) -> Scores | None:
+def weights_of(q: Any, k: Any) -> Scores | Unread | None:
     """Return the weights of streams' attention, which refuse to be used; None of others."""
-    streams = all("L" in getattr(x, "dims", ()) for x in (q, k))
-    return Scores.of(q, k).softmax(-1) if streams else None
+    if all("L" in getattr(x, "dims", ()) for x in (q, k)):
+        return Scores.of(q, k).softmax(-1)
+    if not q.is_stream or "L" not in q.dims:
+        return None
+    what = "the weights of attention over what is given once, or constants"
+    why = "no operator gives them; pass need_weights=False, or take (q @ k.transpose(-2, -1)).softmax(-1)"
+    return Unread(NotStreamableError.here(f"{what}: {why}"))
 
 
 def under_masks(

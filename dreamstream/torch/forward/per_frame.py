@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ...array.tensor import Tensor as NativeTensor
+from ...errors import NotStreamableError
 from ..private import is_pointwise_operator, is_random_operator, without_functions
 from ..run.functions import of_elements, of_frames
 from .own import computed, of_operands
@@ -28,13 +29,19 @@ def run(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Run such a function; None where it is none, or can't take its arguments."""
     function = _function(name)
     given = {"": args[0], **{str(i): x for i, x in enumerate(args[1:], 1)}, **kwargs} if args else {}
-    if function is None or not given or is_random_operator(name):
+    of_elements_alone = hasattr(torch.special, name) or is_pointwise_operator(name)
+    of_matrices = name.startswith("linalg_") or name in _OF_MATRICES
+    if function is None or not given or is_random_operator(name) or not (of_elements_alone or of_matrices):
         return None
-    if hasattr(torch.special, name) or is_pointwise_operator(name):
+    if any(getattr(x, "is_stream", False) and x.value is None for x in given.values()):
+        raise NotStreamableError.here(
+            f"torch.{name.replace('linalg_', 'linalg.')} on a stream inside a forward,",
+            ": engines, and the bodies of loops over frames, have no operator for it: compute it of all frames, "
+            "outside of loops, in a model that is patched",
+        )
+    if of_elements_alone:
         outs = of_operands(_entered(name, function, of_elements), given)
         return outs if outs is None or len(outs) > 1 else outs[0]
-    if not (name.startswith("linalg_") or name in _OF_MATRICES):
-        return None
     tensors: dict[str, Any] = {k: v for k, v in given.items() if isinstance(v, NativeTensor)}
     streams = {k: v.in_order() for k, v in tensors.items() if v.is_stream}
     if not streams or not computed(streams.values()):

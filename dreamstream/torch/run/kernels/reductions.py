@@ -156,6 +156,8 @@ def _log(largest: Tensor, weights: Tensor, started: Tensor) -> Tensor:
 
 def _products(so_far: Tensor, wide: Tensor, kind: torch.dtype) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Return products so far, and what is carried; with gradients as torch has them at 0, infinities and NaN."""
+    if not wide.shape[1]:
+        return wide, (so_far,)
     if not wide.is_floating_point():
         y = so_far[:, None] * wide.cumprod(1)
         return y, (so_far * wide.prod(1),)
