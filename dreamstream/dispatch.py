@@ -18,6 +18,7 @@ import numpy.typing as npt
 from . import autograd
 from .array import hook
 from .array.batch_folding import by_lane
+from .array.deferred_stream import DeferredStream
 from .array.derivatives import record
 from .array.forward import for_batch, hold_for, is_static
 from .array.in_place import view_of
@@ -26,13 +27,12 @@ from .array.lowerings import lowered
 from .array.operators import operator, run, weight_of as _weight
 from .array.over_time import spread_to
 from .array.plain import ARRAYS
-from .array.stand_in import StandIn
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
 from .errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from .plain_operators import back_of, offline, require_one_float, run_whole, signature
-from .stream.course import Recording, is_number, repeat, same_entry, seen
 from .stream.edge import Request
+from .stream.place import Recording, is_number, repeat, same_entry, seen
 from .stream.rules import holds, lanes_of, require_same
 from .stream.where import refuse_offline
 
@@ -77,7 +77,7 @@ def apply(
     for x in inputs:
         if x.is_stream:
             for y in inputs:
-                if isinstance(y, StandIn):
+                if isinstance(y, DeferredStream):
                     made = y.by_element(apply, name, attributes, inputs, weights, dims)
                     if made is not None:
                         return made
@@ -118,9 +118,9 @@ def _streaming(
     dims: Dims | None,
     entry: Any,
 ) -> tuple[StreamTensor, ...]:
-    """Go the course of the call before where it asked for the same; else find the way, and leave a course."""
-    courses = None if entry is None else entry.courses
-    if courses is None or entry.recording is not None:
+    """Repeat what the call before did here where it asked for the same; else find out, and note it."""
+    places = None if entry is None else entry.places
+    if places is None or entry.recording is not None:
         return _found(name, attributes, inputs, weights, dims)
     try:
         arrays = [w if w is None else w._own for w in weights]
@@ -128,15 +128,15 @@ def _streaming(
     except AttributeError:  # a plain tensor among streams, or a stream for a weight
         return _found(name, attributes, inputs, weights, dims)
     at = entry.n_done  # what was written into runs operators when it is looked at
-    course = courses.get(at)
-    if course is not None and course.asked == asked and same_entry(inputs):
-        given = course.weights if all(map(is_, course.held, arrays)) else None
+    place = places.get(at)
+    if place is not None and place.asked == asked and same_entry(inputs):
+        given = place.weights if all(map(is_, place.held, arrays)) else None
         if given is not None:
             if autograd.CONSTANTS.get() is not None:  # where gradients of these arrays go is noted anew
                 _constants(name, weights, dims or (), inputs)
-            return tuple(repeat(course, entry, inputs, given))
-        if course.known_as == list(map(entry.known_as, arrays)):
-            return tuple(repeat(course, entry, inputs, _constants(name, weights, dims, inputs)))
+            return tuple(repeat(place, entry, inputs, given))
+        if place.known_as == list(map(entry.known_as, arrays)):
+            return tuple(repeat(place, entry, inputs, _constants(name, weights, dims, inputs)))
     entry.recording = recording = Recording(inputs)
     try:
         outputs = _found(name, attributes, inputs, weights, dims)
@@ -145,9 +145,9 @@ def _streaming(
     asked[1] = dict(attributes)
     known_as = list(map(entry.known_as, arrays))
     held = [a if isinstance(k, str) or is_number(a) else None for a, k in zip(arrays, known_as)]
-    course = recording.course(asked, held, outputs, known_as)
-    if course is not None:
-        courses[at] = course
+    place = recording.place_of(asked, held, outputs, known_as)
+    if place is not None:
+        places[at] = place
     return outputs
 
 

@@ -1,9 +1,9 @@
 /* _core.Replay: repeats what a function of torch did in the call before, at the same place of a forward.
  *
  * What is asked for is a key: the function, the lines and dimensions of streams, numbers, sizes, lists, weights by
- * identity, other tensors by type and shape. Under it the call's courses hold a place, a tuple (see PLACE_*): the
- * operators that ran, each a tuple (see LEG_*), and how the result is seen. Which operators run here, and which by the
- * call's own `replay`, says replay_leg.c. `dreamstream.torch.forward.places` makes places.
+ * identity, other tensors by type and shape. Under it the call's places hold one, a tuple (see PLACE_*): the
+ * operators that ran, each a tuple (see RAN_*), and how the result is seen. Which operators run here, and which by the
+ * call's own `replay`, says replay_operation.c. `dreamstream.torch.forward.places` makes places.
  *
  * Invariants: attributes are read and set as Python would, slots where they lie, nothing of a call is kept from one to
  * the next, and where an operator fails the call has stepped back behind it. */
@@ -14,7 +14,7 @@
 /* A place: operators; what makes weights of given tensors, or None; the result; the tensors of its key, which stay
  * alive. A result is a tuple (SEEN_*) for a stream, a list for a tuple of results, else a function of all edges, their
  * values, the streams and the sizes that were asked about. */
-enum { PLACE_LEGS, PLACE_WEIGHTS, PLACE_RESULT };
+enum { PLACE_OPERATIONS, PLACE_WEIGHTS, PLACE_RESULT };
 
 /* A stream: which edge it is, its dimensions, their names, and what notes that it shares memory, or None. */
 enum { SEEN_AT, SEEN_DIMS, SEEN_NAMES, SEEN_SHARE, N_SEEN };
@@ -78,7 +78,7 @@ static PyObject *result_of(const asked *a, PyObject *form, PyObject *edges, PyOb
 /* Runs a place's operators, and returns what its function did. */
 static PyObject *replayed(asked *a, PyObject *place)
 {
-    PyObject *legs = PyTuple_GET_ITEM(place, PLACE_LEGS);
+    PyObject *operations = PyTuple_GET_ITEM(place, PLACE_OPERATIONS);
     PyObject *making = PyTuple_GET_ITEM(place, PLACE_WEIGHTS);
     DS_OWNED PyObject *edges = PyList_New(0), *values = PyList_New(0), *made = NULL;
     bool right = edges && values;
@@ -93,10 +93,10 @@ static PyObject *replayed(asked *a, PyObject *place)
     if (right && making != Py_None)
         right =
             need(&a->made) && (made = PyObject_CallOneArg(making, a->made)) && PyList_Check(made);
-    for (Py_ssize_t i = 0; right && i < PyTuple_GET_SIZE(legs); i++) {
-        PyObject *leg = PyTuple_GET_ITEM(legs, i);
-        PyObject *weights = made ? PyList_GET_ITEM(made, i) : PyTuple_GET_ITEM(leg, LEG_WEIGHTS);
-        right = ds_replay_leg(a, leg, weights, edges, values);
+    for (Py_ssize_t i = 0; right && i < PyTuple_GET_SIZE(operations); i++) {
+        PyObject *ran = PyTuple_GET_ITEM(operations, i);
+        PyObject *weights = made ? PyList_GET_ITEM(made, i) : PyTuple_GET_ITEM(ran, RAN_WEIGHTS);
+        right = ds_replay_operation(a, ran, weights, edges, values);
     }
     return right ? result_of(a, PyTuple_GET_ITEM(place, PLACE_RESULT), edges, values) : NULL;
 }
@@ -136,7 +136,7 @@ PyObject *ds_replay_again(const replay_object *r, PyObject *const *args, PyObjec
     asked a;
     if (ds_replay_ask(r, args, &a) != DONE)
         return NULL;
-    PyObject *found = PyDict_GetItemWithError(slot(r, a.entry, S_CALL_courses), a.key), *out = NULL;
+    PyObject *found = PyDict_GetItemWithError(slot(r, a.entry, S_CALL_places), a.key), *out = NULL;
     DS_OWNED PyObject *place = Py_XNewRef(found);
     if (place && (PyObject *)Py_TYPE(place) == of(r, PLACE))
         out = replayed_within(&a, place);

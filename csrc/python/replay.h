@@ -13,8 +13,8 @@ enum { SHELL, STREAM, EDGE, LINE, CALL, FORWARD, PLACE, ATOMS, TENSORS, BLANK, G
  * are not the inputs', the operator itself where it sees columns, and two dicts, in evaluation and for training, of what it
  * did where columns had the same key: what runs on windows, or None where it handed its input on. Where an operator has
  * neither what runs on frames nor columns, and where these don't serve, the call's `replay` runs it. */
-enum { LEG, LEG_KEY, LEG_AT, LEG_VALUES, LEG_WEIGHTS, LEG_RUN, LEG_STEP, LEG_LINES, LEG_COUNTS };
-enum { LEG_COLUMNS = LEG_COUNTS + 1, LEG_DONE };
+enum { RAN, RAN_KEY, RAN_AT, RAN_VALUES, RAN_WEIGHTS, RAN_RUN, RAN_STEP, RAN_LINES, RAN_COUNTS };
+enum { RAN_COLUMNS = RAN_COUNTS + 1, RAN_DONE };
 
 /* clang-format off */
 #define NAMES(X) \
@@ -26,7 +26,7 @@ enum { LEG_COLUMNS = LEG_COUNTS + 1, LEG_DONE };
 #define SLOTS(X) \
     X(FORWARD, entry) X(FORWARD, gradients) X(FORWARD, _parameters) X(FORWARD, drawn) \
     X(FORWARD, depth) X(FORWARD, watching) \
-    X(CALL, courses) X(CALL, recording) X(CALL, guard) X(CALL, n_done) X(CALL, script) X(CALL, over) X(CALL, fail_at) \
+    X(CALL, places) X(CALL, recording) X(CALL, guard) X(CALL, n_done) X(CALL, script) X(CALL, over) X(CALL, fail_at) \
     X(CALL, keeps_tape) X(CALL, ended) X(CALL, ids) X(CALL, body) \
     X(EDGE, entry) X(EDGE, line) X(EDGE, counts) X(EDGE, handle) X(EDGE, made) X(LINE, rate) X(LINE, features) \
     X(LENGTH, edge) X(LENGTH, terms) X(LENGTH, plus) X(ROWS, edge) X(ROWS, times) X(JOINED, length) X(JOINED, times)
@@ -79,8 +79,8 @@ PyObject *ds_replay_mode(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
 PyObject *ds_replay_function(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
                              PyObject *names);
 /* Runs an operator, and appends its results and their edges to lists of all. False with an exception. */
-bool ds_replay_leg(const asked *a, PyObject *leg, PyObject *weights, PyObject *edges,
-                   PyObject *values);
+bool ds_replay_operation(const asked *a, PyObject *ran, PyObject *weights, PyObject *edges,
+                         PyObject *values);
 
 static inline PyObject *of(const replay_object *r, int which)
 {

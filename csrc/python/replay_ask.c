@@ -218,8 +218,8 @@ static int repeats(const asked *a, PyObject *forward)
     const replay_object *r = a->r;
     if (!PyObject_TypeCheck(a->entry, (PyTypeObject *)of(r, CALL)))
         return UNKNOWN;
-    PyObject *courses = slot(r, a->entry, S_CALL_courses);
-    if (!courses || !PyDict_Check(courses) || slot(r, a->entry, S_CALL_recording) != Py_None ||
+    PyObject *places = slot(r, a->entry, S_CALL_places);
+    if (!places || !PyDict_Check(places) || slot(r, a->entry, S_CALL_recording) != Py_None ||
         slot(r, a->entry, S_CALL_guard) != Py_None)
         return UNKNOWN;
     PyObject *gradients = slot(r, forward, S_FORWARD_gradients);

@@ -165,7 +165,7 @@ def _mixed(scores: Any, by: Any, t: str, s: str, out: str) -> Any:
     by = by if t[0] == new[0] else by.transpose(0, 1)
     heads = Heads(by.shape[0])
     axes = Axes([(heads,) if c == new[0] else own[c] for c in out], [heads])
-    if scores.wider or scores.logarithm or scores.picked is not None:
+    if scores.wider or scores.logarithm or scores.head_part is not None:
         return None
     if scores.soft:
         return scores._copy(axes=axes, mix=by if scores.mix is None else by.matmul(scores.mix))
@@ -201,7 +201,7 @@ def attended(scores: Any, v: Any) -> Any:
         return of_queries(attended(scores, v))
     more = 0 if across(scores.q, scores.k) else scores.k.shape[2] - scores.q.shape[2]
     if isinstance(more, int) and more > 0:
-        q = scores.q._through("pad", {"left": more})
+        q = scores.q._apply("pad", {"left": more})
         return attended(scores._copy(q=q, steps=among(scores.steps, Before(more))), v)[:, :, more:]
     found, deferred = seen_by_queries(scores), deferred_in(scores.steps)
     q, k, scale = scores.q, scores.k, scores.scale
@@ -249,7 +249,7 @@ def _rows(scores: Any, deferred: Sequence[Any], found: Recognised) -> Any:
         said, table = rows_by_distance(term, scores.steps, scores.k, found, scores.scale)
     except Unrecognised as error:
         raise unrecognised_mask(error) from None
-    queries, heads = term.queries, scores.picked
+    queries, heads = term.queries, scores.head_part
     queries = queries if heads is None or queries.shape[1] == 1 else queries[:, heads]
     table = table if heads is None or table.shape[0] == 1 else table[heads]
     return said, queries if said.factor == 1 else queries * said.factor, table

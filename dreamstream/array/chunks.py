@@ -44,7 +44,7 @@ def getitem(x: StreamTensor, index: Any) -> Any:
     if plan.rows is not None or plan.frames is not None:
         offsets = x.offsets
         rows = range(len(x.meta)) if plan.rows is None else plan.rows
-        frames = _picked(frames, [_span(offsets, r)[plan.frames_of(int(x.lengths[r]))] for r in rows])
+        frames = _index_rows(frames, [_span(offsets, r)[plan.frames_of(int(x.lengths[r]))] for r in rows])
     frames = made("index", frames, index=(slice(None), *plan.features))
     if plan.take is not None:
         axis, where = plan.take
@@ -63,7 +63,7 @@ def _span(offsets: Any, row: int) -> Any:
     return np.arange(offsets[row], offsets[row + 1])
 
 
-def _picked(frames: Tensor, indices: Sequence[Any]) -> Tensor:
+def _index_rows(frames: Tensor, indices: Sequence[Any]) -> Tensor:
     """Return frames in another order."""
     index = np.concatenate(indices) if indices else np.zeros(0, np.int64)
     return made("index_select", frames, index=index, axis=0)
@@ -121,7 +121,7 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> Any:
         info, joined = join(infos, role), made("cat", *frames, axis=0)
         if role == "L":
             offsets = [p.offsets + before for p, before in zip(parts, np.cumsum([0, *map(len, frames)]))]
-            joined = _picked(joined, [_span(o, r) for r in range(len(info.meta)) for o in offsets])
+            joined = _index_rows(joined, [_span(o, r) for r in range(len(info.meta)) for o in offsets])
         return _of_rows(joined, info)
     if role == "B_L":
         return creation.cat(
@@ -185,7 +185,7 @@ def reduce(x: StreamTensor, method: Callable[..., Any], axes: Sequence[int], kee
     else:  # rows of one length at once
         same = [np.flatnonzero(x.lengths == n) for n in np.unique(x.lengths)] or [np.zeros(0, np.int64)]
         spans = np.split(np.arange(len(frames)), x.offsets[1:-1])
-        rows = [_picked(frames, [spans[row] for row in indices]) for indices in same]
+        rows = [_index_rows(frames, [spans[row] for row in indices]) for indices in same]
         sizes = [(len(indices), x.lengths[indices].max(initial=0)) for indices in same]
         found = [_reduce_rows(x, t.reshape(*n, *x.features), method, over) for t, n in zip(rows, sizes)]
     turn = np.argsort(np.concatenate(same))
@@ -193,7 +193,7 @@ def reduce(x: StreamTensor, method: Callable[..., Any], axes: Sequence[int], kee
     gone = (*new, *(() if keepdim else (a + len(new) for a in axes)))
 
     def joined(parts: Sequence[Tensor]) -> Tensor:
-        return _picked(creation.cat(parts, 0), [turn]).permute(*new, *order).squeeze(gone)
+        return _index_rows(creation.cat(parts, 0), [turn]).permute(*new, *order).squeeze(gone)
 
     whole = iter([joined(parts) for parts in zip(*map(leaves, found))])
     return map_leaves(found[0], lambda _: next(whole))

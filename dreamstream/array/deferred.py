@@ -26,7 +26,7 @@ from .batch_constants import OfBatch, laid_out
 from .dimension_arguments import LikeOthers
 from .distance_tables import DistanceProduct, stride_of, strided
 from .facts import recalled
-from .filled import Shared, Whatever, kept, to_a_copy
+from .filled import SharesMemory, Whatever, kept, to_a_copy
 from .frame_numbers import number_in
 from .lengths_as_numbers import MOST, count_of, first_of, frames_at, frames_for
 from .protocol import refuse_the_rest
@@ -74,7 +74,7 @@ class Varied:
         return self.shape, str(self.tensor.dtype), self.low
 
 
-class Deferred(OfBatch, Shared, LikeOthers):
+class Deferred(OfBatch, SharesMemory, LikeOthers):
     """A tensor that nothing can compute yet, such as a mask: a function and its arguments.
 
     Lengths and other deferred values among these stand for what they are at a number of frames. It has the methods
@@ -102,7 +102,7 @@ class Deferred(OfBatch, Shared, LikeOthers):
     ) -> None:
         self.library, self.func = library, func
         self.args, self.kwargs = map_leaves(tuple(args), kept), map_leaves(kwargs, kept)
-        if args and isinstance(args[0], Shared) and _may_share(func.__name__):
+        if args and isinstance(args[0], SharesMemory) and _may_share(func.__name__):
             self._shares(args[0], func, self.args[1:], self.kwargs)
 
     # ------------------------------------------------------------------ at a number of frames

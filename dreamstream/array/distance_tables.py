@@ -36,7 +36,7 @@ class Rows(NamedTuple):
         What queries are multiplied by.
     keys : int
         The number of keys for which the table is computed.
-    picked : ndarray
+    columns : ndarray
         Indices of its rows, one for each distance.
     first : int
         The distance, query less key, of the first row.
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
 
     factor: float
     keys: int
-    picked: Array
+    columns: Array
     first: int
     ends: int | None
 
@@ -234,15 +234,15 @@ def rows_of(
     most = min(longest, max(back, ahead) + 1 + n)
     far = table(most)
     distances = np.arange(back, -ahead - 1, -1)
-    picked = slope * distances + first + step * (most - n)
+    columns = slope * distances + first + step * (most - n)
     shared = np.arange(min(back, n - 1), -min(ahead, n - 1) - 1, -1)
-    if picked.min() < 0 or picked.max() >= far.shape[1]:
+    if columns.min() < 0 or columns.max() >= far.shape[1]:
         raise Unrecognised("its scores by position look beyond their table")
     read = [t[:, slope * shared + first + step * (k - n)] for t, k in ((near, n), (far, most))]
     same = [np.asarray(x.detach().cpu().numpy(), np.float64) for x in read]
     if np.abs(same[0] - same[1]).max() > _EXACT * max(1.0, np.abs(same[0]).max()):
         raise Unrecognised("its scores by position are no function of the distance")
-    return Rows(factor / scale, most, picked, int(back), _last_frame(context) if ends is None else ends)
+    return Rows(factor / scale, most, columns, int(back), _last_frame(context) if ends is None else ends)
 
 
 def _rows_of_few(
@@ -263,8 +263,8 @@ def _rows_of_few(
     shown = np.clip(wanted, distances.min(), distances.max())
     if any(known[d] != known[d - np.sign(d)] for d in {*shown[shown != wanted]}):
         raise Unrecognised("its scores by position go on to change with the distance")
-    picked = np.array([known[d] for d in shown])
-    return Rows(factor / scale, n, picked, int(back), _last_frame(found.context))
+    columns = np.array([known[d] for d in shown])
+    return Rows(factor / scale, n, columns, int(back), _last_frame(found.context))
 
 
 def _reach(context: Context, longest: int) -> tuple[int, int]:

@@ -48,7 +48,7 @@ def _last_window(x: StreamTensor, count: int) -> StreamTensor:
 
 def first_frames(x: StreamTensor, count: int) -> StreamTensor:
     """Return the first `count` frames of a stream that is given once, as the last ones of the flipped stream."""
-    return _last_window(x._through("flip", {}), count).flip(x.dims.index("L"))
+    return _last_window(x._apply("flip", {}), count).flip(x.dims.index("L"))
 
 
 #: How a reduction pads streams in front, so that one of fewer than `count` frames is reduced as it is.
@@ -84,7 +84,7 @@ class LastFrames:
         self.line = user_line()
         self._everywhere: Any = None
 
-    def through(self, call: Callable[..., Any], args: Sequence[Any], of_positions: Any = None) -> Any:
+    def apply(self, call: Callable[..., Any], args: Sequence[Any], of_positions: Any = None) -> Any:
         """Put off an elementwise function; it runs at once if an argument has other frames than these."""
         lasts = [getattr(x, "_ends", None) for x in args]
         alike = [v._is_beside(self) for v in lasts if v is not None]
@@ -297,7 +297,7 @@ def at_least_before(x: Any, axis: int, more: Length, value: float) -> Any:
     least = atom.by + whole.of_one().plus
     if not _is_nothing(whole - size.at_least(least)):
         return None
-    return x._through("pad_to_multiple", {"mode": "before", "value": value, "multiple": 1, "least": least})
+    return x._apply("pad_to_multiple", {"mode": "before", "value": value, "multiple": 1, "least": least})
 
 
 def in_most_streams(whole: Any, more: Any) -> Any:
@@ -398,7 +398,7 @@ def is_each(index: Any) -> bool:
     return first and index.numpy().tolist() == [0]
 
 
-def where_counted(x: Any, axis: int, place: Any) -> Any:
+def frame_at_count(x: Any, axis: int, place: Any) -> Any:
     """Return each stream's last frame if `place`, an index along L, is ``lengths - 1``; None for others."""
     at = place.value if has_formula(place) else getattr(place, "counts", None)
     if not isinstance(at, Length) or getattr(place, "position", False):

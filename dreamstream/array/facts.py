@@ -19,7 +19,7 @@ from ..stream.edge import Edge
 from ..stream.rules import BatchLength, BatchSize, Length, Token
 from ..stream.rules.sums import Unknown, index_of, key_of_length, length_maker
 from .distance_tables import DistanceProduct
-from .filled import Formula, Shared, kept
+from .filled import Formula, SharesMemory, kept
 from .score_layout import Axes
 from .shape_of import ShapeOf
 from .stream_tensor import StreamTensor
@@ -32,7 +32,7 @@ _MOST = 4096
 #: Makes something of edges and queries (see `facts_of`), and of what a function was given.
 Maker = Callable[[Sequence[Any], Sequence[Any]], Any]
 #: What of scores has a key of its own, or none; and of what types all else has to be.
-_NO_STATE = frozenset(("q", "k", "axes", "steps", "picked", "_source", "_taken", "_facts"))
+_NO_STATE = frozenset(("q", "k", "axes", "steps", "head_part", "_source", "_taken", "_facts"))
 #: What scores have for themselves, whatever others have.
 _OF_EACH = ("steps", "_source", "_taken", "_facts")
 _STATE = frozenset((int, bool, float, type(None)))
@@ -140,7 +140,7 @@ def key_of(x: Any, edges: list[Any], library: Any) -> Any:
         return kind, x.times
     if isinstance(x, Length):
         return kind, key_of_length(x, edges)
-    if isinstance(x, Shared):
+    if isinstance(x, SharesMemory):
         facts, own = facts_of(x)
         edges += own
         return facts
@@ -179,7 +179,7 @@ def _key_of_scores(x: Any, edges: list[Any], library: Any) -> tuple[Any, ...]:
         raise Unknown
     steps = [(s.name, s.axes.key(), key_of((s.by, s.value), edges, library)) for s in x.steps]
     streams = key_of_stream(x.q, edges), key_of_stream(x.k, edges)
-    return (type(x), x.axes.key(), str(x.picked), state, *streams, *steps)
+    return (type(x), x.axes.key(), str(x.head_part), state, *streams, *steps)
 
 
 def streams_in(x: Any) -> list[Any]:
@@ -240,7 +240,7 @@ def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
     if kind is StreamTensor:
         place = index_of(out, edges)
         return lambda e, g: e[place]
-    if isinstance(out, Shared):
+    if isinstance(out, SharesMemory):
         return _scores_maker(out, edges, given)
     if kind is ShapeOf:
         sizes, device, dtype = maker(out.shape, edges, given), out.device, out.dtype

@@ -26,7 +26,7 @@ class Whatever(list[Any]):
     """Tensors of a cache key that holds whatever the values are of what is learned."""
 
 
-class Shared:
+class SharesMemory:
     """A tensor without values, the variable that a forward holds; others may share its memory.
 
     A write makes it another value, as it does all that share its memory. What was computed of it before does not
@@ -37,7 +37,7 @@ class Shared:
     _source: tuple[Any, ...] | None = None
     _taken: tuple[Callable[[], Any], ...] = ()
 
-    def _shares(self, of: Shared, *how: Any) -> None:
+    def _shares(self, of: SharesMemory, *how: Any) -> None:
         """Record that it is a view of another, made by a function or method with arguments."""
         self._source = (of, *how)
         of._taken = (*of._taken, ref(self))
@@ -54,7 +54,7 @@ class Shared:
 
     def hold(self, out: Any) -> Any:
         """Hold what was written, in this tensor and in all that share its memory."""
-        if not isinstance(out, (Shared, StreamTensor)) or out is self:
+        if not isinstance(out, (SharesMemory, StreamTensor)) or out is self:
             return out
         if self.shares():
             of, *source = self._source or (self,)
@@ -68,7 +68,7 @@ class Shared:
         taken = [x for x in (at() for at in self._taken) if x is not None and x.shares()]
         own = {"_source": self._source, "_taken": self._taken}
         self.__class__, self.__dict__ = type(new), new.__dict__
-        if isinstance(new, Shared):
+        if isinstance(new, SharesMemory):
             self.__dict__ = {**new.__dict__, **own}
         for x in taken:
             view = x._retaken(self, *x._source[1:])
@@ -98,7 +98,7 @@ class Shared:
 
 
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"):
-    setattr(Shared, f"__i{_name}__", partialmethod(Shared.written, f"__i{_name}__"))
+    setattr(SharesMemory, f"__i{_name}__", partialmethod(SharesMemory.written, f"__i{_name}__"))
 
 
 @lru_cache(maxsize=256)
@@ -136,7 +136,7 @@ def own_method(x: Any, method: Callable[..., Any]) -> Callable[..., Any]:
 
 def kept(x: Any) -> Any:
     """Return a copy that keeps the value of now, whatever is written into the tensor later."""
-    if not isinstance(x, Shared):
+    if not isinstance(x, SharesMemory):
         return x
     out: Any = object.__new__(type(x))
     out.__dict__ = x.__dict__

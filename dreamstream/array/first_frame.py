@@ -133,7 +133,7 @@ class FirstFrame(LikeOthers):
         return made
 
     # ------------------------------------------------------------------ what is computed of it
-    def through(self, name: str, call: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def apply(self, name: str, call: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return what a function gives of it, and of other arguments."""
         target = args[0] if args else kwargs.get("input")
         is_written = kwargs.get("inplace") or (name.endswith("_") and not name.endswith("__"))
@@ -231,7 +231,7 @@ class FirstFrame(LikeOthers):
     def _over(self, name: str, call: Callable[..., Any], dims: Sequence[int], more: dict[str, Any]) -> Any:
         """Return what a function gives that goes over these frames."""
         if name in _SO_FAR and not more.keys() - {"keepdim"} and [*dims] == [self.axis] and self._is_real():
-            so_far = self.stream._through("cumulative", {"kind": _SO_FAR[name]})  # of shorter streams all
+            so_far = self.stream._apply("cumulative", {"kind": _SO_FAR[name]})  # of shorter streams all
             last = self.count - 1
             return self._as(so_far._padded(-last, last, mode="replicate"), bool(more.get("keepdim")))
         return self.among_features()._of_features(name, call, dims, more)
@@ -392,11 +392,11 @@ class FirstFrame(LikeOthers):
         def call(x: Any, *args: Any, **kwargs: Any) -> Any:
             return getattr(x, name)(*args, **kwargs)
 
-        return self.through(name, call, (self, *args), kwargs)
+        return self.apply(name, call, (self, *args), kwargs)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return first_of((*args, *(kwargs or {}).values()), True).through(func.__name__, func, args, kwargs or {})
+        return first_of((*args, *(kwargs or {}).values()), True).apply(func.__name__, func, args, kwargs or {})
 
 
 def _operator(name: str) -> Callable[..., Any]:

@@ -34,7 +34,7 @@ from .elementwise import where
 from .first_frame import FirstFrame, with_first
 from .frame_numbers import FrameNumber, LoopNumber, refuse
 from .loop_body import mixed
-from .loop_frames import Counted, EachFrame, Frames, Numbers, Together, along, from_before, last_of
+from .loop_frames import EachFrame, Enumerated, Frames, Numbers, Together, along, from_before, last_of
 from .loop_lists import Gathered, GatheredParts, Grown, History
 from .loop_values import PARTS, inner_of, is_of_body, parts_of, put_together, walk
 from .loops import MOST_ROUNDS, Loop
@@ -75,7 +75,7 @@ def _range(*args: Any) -> Any:
 
 def _enumerate(over: Any, start: int = 0) -> Any:
     frames = frames_in(over)
-    return enumerate(over, start) if frames is None else Counted(start, frames)
+    return enumerate(over, start) if frames is None else Enumerated(start, frames)
 
 
 def _zip(*parts: Any, **options: Any) -> Any:
@@ -167,7 +167,7 @@ class ForLoop:
         if open_branch(entry) is not None:
             refuse("a loop over frames in an if that only some streams enter")
         self._see = entry.library.see
-        self._courses = entry.courses
+        self._places = entry.places
         #: Whether this loop runs at a place where none has run before, as in all captures.
         self._is_new = entry.n_done >= len(entry.script) if hasattr(entry, "script") else True
 
@@ -178,10 +178,10 @@ class ForLoop:
         return walk(target, lambda x, _: self._see(x) if type(x) is StreamTensor else x)
 
     def _rounds(self) -> Iterator[Any]:
-        entry, courses, place = self.loop.entry, self._courses, (self.site, getattr(self.loop.entry, "n_done", 0))
-        entry.courses, self.loop.courses = None, courses  # what happens within is recorded by the loop
+        entry, places, place = self.loop.entry, self._places, (self.site, getattr(self.loop.entry, "n_done", 0))
+        entry.places, self.loop.places = None, places  # what happens within is recorded by the loop
         entry.loop = entry.open_loop = self.loop
-        self.loop.kept = None if courses is None else courses.pop(place, None)
+        self.loop.kept = None if places is None else places.pop(place, None)
         try:
             steady = False
             for _ in range(MOST_ROUNDS):
@@ -214,12 +214,12 @@ class ForLoop:
                 refuse(f"something else happens at each of {MOST_ROUNDS} first frames; ask `if t >= k`")
             if self._is_new:
                 self._require_own_state()
-            entry.courses, entry.loop, entry.open_loop, entry.body = courses, None, None, None
+            entry.places, entry.loop, entry.open_loop, entry.body = places, None, None, None
             self._finish()
-            if courses is not None and self.loop.kept is not None:
-                courses[place] = self.loop.kept
+            if places is not None and self.loop.kept is not None:
+                places[place] = self.loop.kept
         finally:
-            entry.courses, entry.loop, entry.open_loop = courses, None, None
+            entry.places, entry.loop, entry.open_loop = places, None, None
             self._histories, self._started = {}, {}
             self.loop.close()
 
@@ -391,7 +391,7 @@ class ForLoop:
             refuse("a loop over frames appends to a list that another variable holds, too; give each its own")
         if more and value.is_moved:
             refuse("a loop over frames appends to a list, and moves, inserts or removes items; append alone")
-        if more and value.history is None and value.is_counted:
+        if more and value.history is None and value.has_used_length:
             self.loop.of_one_frame = True
         if more:
             self._histories.setdefault(name, History(name, self._gathered))
@@ -522,10 +522,10 @@ class Comprehension(ForLoop):
         self._require_no_leave()
         self._open(frames)
         OPEN.set((*OPEN.get(), self))
-        entry, courses = self.loop.entry, self._courses
+        entry, places = self.loop.entry, self._places
         self._at = self.site, getattr(entry, "n_done", 0)
-        entry.courses, self.loop.courses = None, courses
-        self.loop.kept = None if courses is None else courses.pop(self._at, None)
+        entry.places, self.loop.places = None, places
+        self.loop.kept = None if places is None else places.pop(self._at, None)
         return self._twice()
 
     def _require_no_leave(self) -> None:
@@ -549,7 +549,7 @@ class Comprehension(ForLoop):
 
     def gather(self, made: list[Any]) -> Any:
         """Return what is gathered."""
-        self.loop.entry.courses = self._courses
+        self.loop.entry.places = self._places
         if len(made) != len(self.loop.bodies) or not all(map(is_of_body, made)):
             refuse("a comprehension over frames must give a tensor for each, all alike")
         for item, body in zip(made, self.loop.bodies):
@@ -565,7 +565,7 @@ class Comprehension(ForLoop):
             self.loop.kept = None
         frames = self.loop.run(["each"])["each"]
         if self.loop.kept is not None:
-            self._courses[self._at] = self.loop.kept
+            self._places[self._at] = self.loop.kept
         self.loop.close()
         return Gathered(frames, inner.dims, self._see)
 

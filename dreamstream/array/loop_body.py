@@ -9,8 +9,8 @@ from typing import Any
 
 from ..errors import NotStreamableError
 from ..operations.refusals import LOOPS_ELSEWHERE, LOOPS_WHOLE
-from ..stream.course import Leg, Replayed
 from ..stream.edge import Edge, Line, Request, lines_of
+from ..stream.place import Operation, Replayed
 from .frame_numbers import refuse
 from .stream_tensor import StreamTensor
 
@@ -22,7 +22,7 @@ class Body(Replayed):
     """The entry of a loop's body: operations on one frame are recorded.
 
     In the next call the body goes along what it has recorded, and gives the same edges again, so that places and
-    courses are found by their lines. From the first operation on that is another one it records anew.
+    places are found by their lines. From the first operation on that is another one it records anew.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Body(Replayed):
     library: Any
 
     def __init__(self) -> None:
-        self.courses: dict[Any, Any] | None = None
+        self.places: dict[Any, Any] | None = None
         self.recording = self.guard = self.body = None
         self.n_done = 0
         self.nodes: list[Request] = []
@@ -64,10 +64,10 @@ class Body(Replayed):
         self.loop, self.library = loop, loop.entry.library
         self.n_done, self.differs, self.computed = 0, False, []
         self.has_converted = False
-        if loop.courses is None:
-            self.courses = None
-        elif self.courses is None:
-            self.courses = {}
+        if loop.places is None:
+            self.places = None
+        elif self.places is None:
+            self.places = {}
 
     @property
     def does_as_kept(self) -> bool:
@@ -89,7 +89,7 @@ class Body(Replayed):
             for node in self.nodes:
                 node.weights = ()
         else:
-            self.n_done, self.courses = 0, None
+            self.n_done, self.places = 0, None
             self.nodes.clear()
             self._made.clear()
             self._leaves.clear()
@@ -126,7 +126,7 @@ class Body(Replayed):
             self.recording.forget()
         self._note = note
         try:
-            return x._through("reshape", {"shape": list(x.features)})
+            return x._apply("reshape", {"shape": list(x.features)})
         finally:
             self._note = None
 
@@ -147,17 +147,19 @@ class Body(Replayed):
         if out is None:
             out = self._new(request)
         if self.recording is not None:
-            self.recording.add(Leg(op, (request.name, request.attributes, request.cid), (), []), request, out)
+            self.recording.add(
+                Operation(op, (request.name, request.attributes, request.cid), (), []), request, out
+            )
         return out
 
     def replay(
-        self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
+        self, ran: Operation, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
         """Record an operation that ran at this place before."""
-        out = self._again(leg.op, edges, weights)
+        out = self._again(ran.op, edges, weights)
         if out is None:
-            name, attributes, cid = leg.key
-            out = self._new(Request(name, attributes, edges, values, weights, cid=cid, op=leg.op))
+            name, attributes, cid = ran.key
+            out = self._new(Request(name, attributes, edges, values, weights, cid=cid, op=ran.op))
         return out
 
     def _now_noted(self) -> str | None:

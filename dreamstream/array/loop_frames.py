@@ -78,7 +78,7 @@ class EachFrame(Frames):
         return edge.entry.library.see(frame) if type(frame) is StreamTensor else frame  # type: ignore[union-attr]
 
 
-class Counted(Frames):
+class Enumerated(Frames):
     """``enumerate(frames, start)``."""
 
     def __init__(self, start: int, frames: Frames) -> None:

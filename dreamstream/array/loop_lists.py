@@ -93,13 +93,13 @@ class Grown(list[Any]):
         super().__init__(items)
         self.before, self._loop, self.history, self.places = len(self), loop, history, places
         #: Whether something was computed from how many items there are; whether items were moved.
-        self.is_counted = self.is_moved = False
+        self.has_used_length = self.is_moved = False
 
     def length(self) -> Any:
         """Return how many items there are, a number that follows from the frame's in a list that has grown."""
         n = list.__len__(self)
         if self.history is None:
-            self.is_counted = True
+            self.has_used_length = True
             return n
         return FrameNumber(self._loop, n - self._loop.first)
 
@@ -109,7 +109,7 @@ class Grown(list[Any]):
     def _from_end(self, k: int) -> Any:
         """Return the item that stands k before the end."""
         if k > 0 and self.history is None:
-            self.is_counted = True
+            self.has_used_length = True
             return list.__getitem__(self, -k)
         own = list.__len__(self) - self.before
         if 0 < k <= own:
@@ -142,7 +142,7 @@ class Grown(list[Any]):
         start, stop = index.start, index.stop
         from_end = type(start) is int and start < 0 and (stop is None or (type(stop) is int and stop < 0))
         if self.history is None:
-            self.is_counted = True
+            self.has_used_length = True
             return list.__getitem__(self, index)
         if not from_end or index.step not in (None, 1):
             refuse(LOOPS_GROW)
@@ -164,13 +164,13 @@ class Grown(list[Any]):
         own = type(index) is int and (-index <= n - self.before if index < 0 else index < self.before)
         if self.history is not None and not own:
             refuse("an item that a loop gathered in an earlier frame is assigned; append what is final")
-        self.is_counted = True
+        self.has_used_length = True
         list.__setitem__(self, index, value)
 
     def __add__(self, other: Any) -> Any:
         out = Grown((), self._loop, self.history)
         list.extend(out, [*list.__iter__(self), *other])
-        out.before, out.is_counted, out.is_moved = self.before, self.is_counted, self.is_moved
+        out.before, out.has_used_length, out.is_moved = self.before, self.has_used_length, self.is_moved
         return out
 
     insert, pop, reverse, clear, remove, sort, __delitem__ = map(

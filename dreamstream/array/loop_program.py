@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..operations import ELEMENTWISE
-from ..stream.course import Recording, repeat
 from ..stream.edge import Edge, Request
+from ..stream.place import Recording, repeat
 from .operators import run
 from .stream_tensor import StreamTensor
 
@@ -129,20 +129,20 @@ class Program:
             finally:
                 entry.recording = before
         out = [StreamTensor.inside(y, ("B", "L", *range(len(edge.features))), edge) for y, edge in made]
-        self._keep(None if recording is None else recording.course([], (), out))
+        self._keep(None if recording is None else recording.place_of([], (), out))
         return out
 
-    def _keep(self, course: Any) -> None:
+    def _keep(self, place: Any) -> None:
         """Keep what repeats the operator, and nothing of this call."""
-        known_as = (lambda _: None) if course is None else self._loop.entry.known_as
+        known_as = (lambda _: None) if place is None else self._loop.entry.known_as
         #: The model's own among the weights, by their places.
         self._own = [(i, w) for i, w in enumerate(self.weights) if type(known_as(w)) is str]
-        self._course, self._at = course, self.read.at
+        self._place, self._at = place, self.read.at
         del self._loop, self.read, self.weights, self._known
 
     def again(self, loop: Any) -> list[StreamTensor] | None:
         """Run the operator of the call before on what this one reads; None where that can't be."""
-        if self._course is None:
+        if self._place is None:
             return None
         weights, read = [loop.carried[key][1] for key in self._carried], _Read(loop)
         for body, at, places in self._weighing:
@@ -154,7 +154,7 @@ class Program:
         same = [i for i, own in self._own if weights[i] is own]
         if read.at != self._at or len(same) != len(self._own):
             return None
-        return repeat(self._course, loop.entry, read.streams, weights)
+        return repeat(self._place, loop.entry, read.streams, weights)
 
     def _weight(self, weight: Any) -> int | None:
         if weight is None:

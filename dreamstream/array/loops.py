@@ -69,7 +69,7 @@ class Loop:
                 "context"
             )
         #: What calls before did at places of the forward, None where nothing is repeated; and what they did here.
-        self.courses: dict[Any, Any] | None = None
+        self.places: dict[Any, Any] | None = None
         self.kept: Kept | None = None
         self.inputs: list[tuple[Any, StreamTensor]] = []
         #: By what is carried: its place, line and first value.
@@ -123,7 +123,7 @@ class Loop:
         self.body = body = kept.bodies[at] if kept is not None and at < len(kept.bodies) else Body()
         body.begin(self)
         self.bodies.append(body)
-        if self.courses is not None:
+        if self.places is not None:
             self.entry.body = body
         self.of_one_frame = False
         self._frames_now, self._read, self._done, self.within = {}, [], set(), []
@@ -132,7 +132,7 @@ class Loop:
 
     def close(self) -> None:
         """Forget what the rounds did: their operations and edges refer to each other and to the call's frames."""
-        if self.courses is not None:
+        if self.places is not None:
             self.entry.body = None
         kept = [] if self.kept is None else self.kept.bodies
         for body in self.bodies:
@@ -306,12 +306,12 @@ class Loop:
         return StreamTensor.inside(None, dims, self.body.leaf(("input", i), edge.line))  # type: ignore[union-attr]
 
     def once(self, make: Callable[[], Any]) -> Any:
-        """Make something of whole streams, which no round makes again: it goes the courses of the call before."""
-        before, self.entry.courses = self.entry.courses, self.courses
+        """Make something of whole streams, which no round makes again: it repeats what the call before did."""
+        before, self.entry.places = self.entry.places, self.places
         try:
             return make()
         finally:
-            self.entry.courses = before
+            self.entry.places = before
 
     def positions(self) -> StreamTensor:
         """Return the position of the frame that it is at."""
@@ -319,7 +319,7 @@ class Loop:
         def make() -> StreamTensor:
             length = self.entry.library.length(self.clock) - (self.left_out + self.first)
             said = {"length": length.steps(), "steps": [0, self.first] if self.first else [], "to": "int64"}
-            return StreamTensor._told("positions", said, [length.of], [], ("L",))
+            return StreamTensor._apply_to("positions", said, [length.of], [], ("L",))
 
         return self.input(("positions",), make)
 
@@ -364,7 +364,7 @@ class Loop:
 
     def keep_if_same(self, verified: Round) -> None:
         """Let the next call repeat the rounds, if one more did the same with the very same weights."""
-        same = self.courses is not None and self.rounds[-1].has_own_weights_of(verified)
+        same = self.places is not None and self.rounds[-1].has_own_weights_of(verified)
         self.kept = Kept([r.body for r in self.rounds], [r.ends() for r in self.rounds]) if same else None
 
     def is_as_kept(self) -> bool:

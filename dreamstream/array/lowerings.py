@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from . import attend, mask_terms, pair_terms, positions
 from .deferred import Deferred, is_computed
 from .filled import Filled
-from .masked_select import Picked, same_mask
+from .masked_select import MaskedSelect, same_mask
 from .merged_dimensions import Merged, merged
 from .scores import Scores, scores_of
 from .shape_of import Empty
@@ -63,9 +63,13 @@ def _over_frames(x: Any, other: Any, reverse: bool) -> Any:
     return product(x, other) if both and x.dims[-1] == other.dims[-2] == "L" else None
 
 
-def _picked(x: Any, index: Any) -> Any:
+def _masked_select(x: Any, index: Any) -> Any:
     mask = getattr(index, "is_stream", False) and index.dtype == bool and "L" in index.dims
-    return Picked(x.with_dims(x.dims, x.names), index) if mask and index.roles == x.roles[: index.ndim] else None
+    return (
+        MaskedSelect(x.with_dims(x.dims, x.names), index)
+        if mask and index.roles == x.roles[: index.ndim]
+        else None
+    )
 
 
 _MASKED = "(q @ k.mT).masked_fill(i > i[:, None], -1e9)"
@@ -112,12 +116,12 @@ _ROWS: dict[str, Sequence[tuple[str, str, Any, str, str, str]]] = {
          "y = x.mT.flatten(1).unsqueeze(1)", "of which features and frames are one dimension"),
     ),
     "places": (
-        ("frames at positions at fixed or even distances", "slice", positions.picked,
+        ("frames at positions at fixed or even distances", "slice", positions.frames_at,
          "y = x * x[:, (i - 2).clamp(min=0)]",
          "y = x[:, i // 2]", "no fixed distance"),
     ),
     "index": (
-        ("frames at a stream of bools", "Picked", _picked,
+        ("frames at a stream of bools", "MaskedSelect", _masked_select,
          "y = x * 1; y[m] = y[m] * 2",
          "y = x[m]", "of elements that a stream of bools picks"),
     ),
@@ -138,7 +142,7 @@ _ROWS: dict[str, Sequence[tuple[str, str, Any, str, str, str]]] = {
          "y = (x[..., :1].softmax(1) + x).sum(1)", "softmax over L"),
     ),
     "elementwise": (
-        ("what one stream of bools picks, of several streams", "where", Picked.by_element,
+        ("what one stream of bools picks, of several streams", "where", MaskedSelect.by_element,
          "y = x * 1; y[m] = (x[m] - y[m] / 2).abs()",
          "y = x * 1; y[m] = y[m].softmax(0)", "of elements that a stream of bools picks"),
         ("a joined dimension and a number", "mul", Merged.by_element,

@@ -169,11 +169,11 @@ def rows_by_distance(
 
     def made() -> tuple[Rows, Any]:
         said = rows_of(term, found, scale, lambda n: _added_always(steps, n, keys), table, frames_shown(steps))
-        return said, table(said.keys)[:, said.picked]
+        return said, table(said.keys)[:, said.columns]
 
     said, rows = answered(("rows", scale), [(term.table,), *steps], keys, made, steps)
     library = term.table.library
-    return said, library.table(lambda: _table(term, said.keys, keys)[:, said.picked], rows, keys)
+    return said, library.table(lambda: _table(term, said.keys, keys)[:, said.columns], rows, keys)
 
 
 def seen_in(context: Context, keys: Any) -> Deferred:

@@ -14,15 +14,15 @@ from ..operations import LOGICAL
 from ..operations.refusals import PLACES
 from ..source_line import user_line
 from ..stream.edge import Line
+from .deferred_stream import DeferredStream
 from .protocol import refuse_the_rest
-from .stand_in import StandIn
 from .stream_tensor import StreamTensor
 
 #: Whose derivatives are finite wherever their values are, so that elements left out spoil no gradient.
 _SMOOTH = frozenset(("add", "sub", "mul", "neg", "abs", "relu", "maximum", "minimum", "clamp", "where", "cast"))
 
 
-class Picked(StandIn):
+class MaskedSelect(DeferredStream):
     """The elements of a stream where a stream of bools holds, or the features behind its dimensions.
 
     Parameters
@@ -71,7 +71,7 @@ class Picked(StandIn):
         return self.refuse("permute")
 
     def with_dims(self, dims: Any, names: Any = None) -> StreamTensor:
-        return Picked(self.base, self.mask)
+        return MaskedSelect(self.base, self.mask)
 
     def become(self, other: Any) -> None:
         """Hold what is written into all of it."""
@@ -79,13 +79,13 @@ class Picked(StandIn):
 
     def _given(self, other: Any, what: str) -> StreamTensor:
         """Return the whole stream of another selection by the same mask."""
-        if not isinstance(other, Picked) or not same_mask(self, other):
+        if not isinstance(other, MaskedSelect) or not same_mask(self, other):
             self.refuse(what)
         return other.base
 
     def at(self, x: StreamTensor, mask: Any) -> StreamTensor:
         """Return the whole, to be written into x where a mask holds."""
-        if not same_mask(self, Picked(x, mask)) or self.base.roles != x.roles:
+        if not same_mask(self, MaskedSelect(x, mask)) or self.base.roles != x.roles:
             self.refuse("a write by other bools")
         return self.base
 
@@ -104,13 +104,13 @@ class Picked(StandIn):
         if name == "cast":
             dims = whole[0]._straight()
             whole = [whole[0].with_dims(dims)]
-        return tuple(Picked(y, self.mask) for y in run(name, attributes, whole, weights, dims))
+        return tuple(MaskedSelect(y, self.mask) for y in run(name, attributes, whole, weights, dims))
 
 
 class _Number:
     """How many elements are picked."""
 
-    def __init__(self, of: Picked) -> None:
+    def __init__(self, of: MaskedSelect) -> None:
         self._of = of
 
     def __repr__(self) -> str:
@@ -133,7 +133,7 @@ class _Shape(tuple[Any, ...]):
         return size._refuse() if isinstance(size, _Number) else size
 
 
-def same_mask(a: Picked, b: Picked) -> bool:
+def same_mask(a: MaskedSelect, b: MaskedSelect) -> bool:
     """Whether two masks hold in the same places: one stream, or the same comparison of the same streams."""
     return a.line is b.line or _alike(a.line, b.line)
 

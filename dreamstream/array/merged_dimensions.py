@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 
 from ..errors import NotStreamableError
 from ..stream.rules import BatchSize, Length, Shape
+from .deferred_stream import DeferredStream
 from .dimension_arguments import sizes_of
-from .stand_in import StandIn
 from .stream_tensor import StreamTensor
 
 
-class Merged(StandIn):
+class Merged(DeferredStream):
     """A stream after ``x.flatten(1)`` and the like: some neighbouring dimensions are shown as one.
 
     Parameters

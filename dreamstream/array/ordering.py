@@ -118,7 +118,7 @@ def nanmedian(self: Tensor, dim: int | None = None, keepdim: bool = False) -> An
     if dim is None:
         return _nanmedian_of_all(self)
     axis = self._axis("nanmedian", dim)
-    return _picked(self.sort(axis), axis, (_last(self, axis)) // 2, keepdim)
+    return _element_at(self.sort(axis), axis, (_last(self, axis)) // 2, keepdim)
 
 
 def quantile(
@@ -187,12 +187,12 @@ def _last(x: Tensor, axis: int) -> Tensor:
 def _kth(x: Tensor, axis: int, place: int, keepdim: bool) -> Extreme:
     """Return the elements at a place in order, which of a stream are the only ones that are put in order."""
     if not x.is_stream:
-        return _picked(x.sort(axis), axis, place, keepdim)
+        return _element_at(x.sort(axis), axis, place, keepdim)
     found = x._first(place + 1, axis, False, place)
     return found if keepdim else Extreme(*(y.squeeze(axis) for y in found))
 
 
-def _picked(found: Extreme, axis: int, place: Any, keepdim: bool) -> Extreme:
+def _element_at(found: Extreme, axis: int, place: Any, keepdim: bool) -> Extreme:
     both = [y._at(axis, place) for y in found]
     return Extreme(*(both if keepdim else [y.squeeze(axis) for y in both]))
 

@@ -272,7 +272,7 @@ def _run(names: Sequence[str], body: Any, streams: Sequence[Any], shape: tuple[i
     streams = [x.in_order() for x in streams]
     loop = Loop(streams[0].shape[2], 0)
     entry, keys = loop.entry, [(name,) for name in names]
-    courses, entry.courses = entry.courses, None  # what happens within is recorded by the loop
+    places, entry.places = entry.places, None  # what happens within is recorded by the loop
     try:
         loop.begin()
         frames = [loop.frame(x, 0) for x in streams]
@@ -282,7 +282,7 @@ def _run(names: Sequence[str], body: Any, streams: Sequence[Any], shape: tuple[i
         *carried, y = (x.in_order() for x in body(*given, *frames))
         loop.end({key: x.edge for key, x in zip(keys, carried)}, {"y": y.edge})
     finally:
-        entry.courses = courses
+        entry.places = places
     return loop.run(["y"])["y"].with_dims(("B", "L", 0, 1)).permute(0, 2, 1, 3)
 
 

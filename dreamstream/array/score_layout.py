@@ -88,7 +88,7 @@ class Axes:
         All of them, in the order in which operators have them.
     spread : Spread or Before, optional
         How keys stand among more queries, or queries among more keys, or behind them.
-    picked : slice, optional
+    head_part : slice, optional
         Which heads are read.
     """
 
@@ -97,11 +97,11 @@ class Axes:
         dims: Sequence[tuple[Any, ...]],
         heads: Sequence[Heads],
         spread: Spread | Before | None = None,
-        picked: slice | None = None,
+        head_part: slice | None = None,
     ) -> None:
         self.dims = tuple(dims)
         self.heads = tuple(heads)
-        self.spread, self.picked = spread, picked
+        self.spread, self.head_part = spread, head_part
         self._key: tuple[Any, ...] | None = None
 
     @property
@@ -113,14 +113,14 @@ class Axes:
         return self.dims.index(atoms) if atoms in self.dims else None
 
     def like(self, dims: Sequence[tuple[Any, ...]], spread: Spread | Before | None = None) -> Axes:
-        return Axes(dims, self.heads, spread or self.spread, self.picked)
+        return Axes(dims, self.heads, spread or self.spread, self.head_part)
 
     def key(self) -> tuple[Any, ...]:
         """Return a key that is equal for equal dimensions and equal numbers of heads."""
         if self._key is None:
             at = {h: i for i, h in enumerate(self.heads)}
             dims = tuple(tuple(at.get(a, a) for a in dim) for dim in self.dims)
-            self._key = tuple(h.size for h in self.heads), dims, self.spread, str(self.picked)
+            self._key = tuple(h.size for h in self.heads), dims, self.spread, str(self.head_part)
         return self._key
 
     def sizes(self, batch: Any, queries: Any, keys: Any) -> tuple[Any, ...]:
@@ -176,7 +176,7 @@ class Axes:
         if all(s == 1 for s in out.shape[:-2]):
             return out.reshape(1, *out.shape[-2:]).expand(1, n, n)
         out = out.expand(*(h.size for h in self.heads), n, n).reshape(self.n_heads, n, n)
-        return out if self.picked is None else out[self.picked]
+        return out if self.head_part is None else out[self.head_part]
 
 
 def _taken(left: list[Any], heads: list[Heads], size: Any, end: int) -> tuple[Any, ...] | None:

@@ -21,10 +21,10 @@ from ..stream.mask_recognition import Unrecognised
 from . import hook
 from .batch_constants import value_of
 from .deferred import Deferred, has_formula
+from .deferred_stream import DeferredStream
 from .elementwise import where
 from .protocol import refuse_the_rest
 from .score_layout import KEYS, QUERIES, STREAMS, Axes, Before, Heads, Spread, atoms_of, laid, streams_of
-from .stand_in import StandIn
 
 #: The greatest number that leaves 1 as it is when it is added, in float32.
 _NOTHING = 2.0**-25
@@ -180,7 +180,7 @@ class OverKeys:
 refuse_the_rest(OverKeys, OverKeys._misuse)
 
 
-class Undivided(StandIn):
+class Undivided(DeferredStream):
     """``exp(scores) @ v``, which a forward must divide by the sum of the exponentials before any other use.
 
     Parameters
@@ -247,12 +247,12 @@ def require_zeros(scores: Any, query: int) -> None:
 def of_heads(scores: Any, at: int, part: Any) -> Any:
     """Return the scores of a slice of heads, ``scores[:, part]``; an int `part` drops the dimension, `at`."""
     whole = scores.axes.n_heads
-    picked = range(whole)[slice(part, part + 1 or None) if isinstance(part, int) else part]
-    changed = any(x is not None for x in (scores.picked, scores.mix, scores.terms))
-    if changed or picked.step != 1 or not picked:
+    head_part = range(whole)[slice(part, part + 1 or None) if isinstance(part, int) else part]
+    changed = any(x is not None for x in (scores.head_part, scores.mix, scores.terms))
+    if changed or head_part.step != 1 or not head_part:
         scores._misuse("cut")
-    own = slice(picked.start, picked.stop)
-    heads = [Heads(len(picked))] if len(picked) > 1 else []
+    own = slice(head_part.start, head_part.stop)
+    heads = [Heads(len(head_part))] if len(head_part) > 1 else []
     dims = list(scores.axes.dims)
     dims[at : at + 1] = [] if isinstance(part, int) else [tuple(heads)]
     k = scores.k if scores.k.shape[1] in (1, whole) else scores.k.repeat_interleave(whole // scores.k.shape[1], 1)
@@ -260,13 +260,13 @@ def of_heads(scores: Any, at: int, part: Any) -> Any:
         q=scores.q[:, own],
         k=k if k.shape[1] == 1 else k[:, own],
         axes=Axes(dims, heads),
-        steps=[s.seen(lambda axes: Axes(axes.dims, axes.heads, picked=own)) for s in scores.steps],
+        steps=[s.seen(lambda axes: Axes(axes.dims, axes.heads, head_part=own)) for s in scores.steps],
         sinks=None if scores.sinks is None else scores.sinks[own],
-        picked=own,
+        head_part=own,
     )
 
 
-class KeyTerms(NamedTuple):
+class KeyBias(NamedTuple):
     """Terms and masks that each key, or each query, has for itself.
 
     Attributes
@@ -283,7 +283,7 @@ class KeyTerms(NamedTuple):
     along: str
     masks: tuple[Any, ...] = ()
 
-    def plus(self, other: KeyTerms | None) -> KeyTerms | None:
+    def plus(self, other: KeyBias | None) -> KeyBias | None:
         """Return the sum of both; None where one has terms of keys and the other of queries."""
         if other is None:
             return self
@@ -292,7 +292,7 @@ class KeyTerms(NamedTuple):
         return self._replace(values=self.values + other.values, masks=self.masks + other.masks)
 
 
-def key_terms_of(x: Any, axes: Axes) -> KeyTerms | None:
+def key_bias_of(x: Any, axes: Axes) -> KeyBias | None:
     """Return a tensor that is given once as a term for each key; None for streams and other shapes.
 
     Parameters
@@ -329,14 +329,14 @@ def key_terms_of(x: Any, axes: Axes) -> KeyTerms | None:
     if used != [h for h in axes.heads if h in used][: len(used)] or used not in ([], [*axes.heads]):
         return None
     values = laid(x.unsqueeze(-1), [*labels, ("f",)], axes.heads, (KEYS, "f"))
-    return KeyTerms(values, along, (of,))
+    return KeyBias(values, along, (of,))
 
 
 def _sizes(dim: tuple[Any, ...]) -> list[Any]:
     return [STREAMS if a == STREAMS else getattr(a, "size", a) for a in dim]
 
 
-def filled(k: Any, terms: KeyTerms | None, mask: KeyTerms, value: float) -> tuple[Any, KeyTerms]:
+def filled(k: Any, terms: KeyBias | None, mask: KeyBias, value: float) -> tuple[Any, KeyBias]:
     """Return keys and terms whose scores are `value` for the keys at which `mask` is True."""
     hidden = mask.values
     before = 0.0 if terms is None else terms.values
@@ -344,10 +344,10 @@ def filled(k: Any, terms: KeyTerms | None, mask: KeyTerms, value: float) -> tupl
         k = k.repeat_interleave(hidden.shape[1] // k.shape[1], 1)
     masks = (*(terms.masks if terms else ()), *mask.masks)
     one = where(hidden, value, before)
-    return where(hidden, 0.0, k), KeyTerms(one.to(k.dtype), mask.along, masks)
+    return where(hidden, 0.0, k), KeyBias(one.to(k.dtype), mask.along, masks)
 
 
-def with_terms(q: Any, k: Any, terms: KeyTerms) -> tuple[Any, Any]:
+def with_terms(q: Any, k: Any, terms: KeyBias) -> tuple[Any, Any]:
     """Return queries and keys with one more feature each, so that their product is ``q @ k.mT`` plus the terms."""
     s = terms.values.to(k.dtype)
     n = max(k.shape[1], s.shape[1])

@@ -22,12 +22,12 @@ from .attend import across, seen_by_queries, valued
 from .batch_constants import value_of
 from .deferred import as_deferred, has_formula, is_computed
 from .dimension_arguments import Described, parts_of, sizes_of
-from .filled import Shared, kept
+from .filled import SharesMemory, kept
 from .mask_terms import before_diagonal
 from .protocol import refuse_the_rest
 from .reductions import Extreme
 from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of
-from .score_steps import OTHER, KeyTerms, OverKeys, Step, filled, key_terms_of, number_of, of_heads, turned
+from .score_steps import OTHER, KeyBias, OverKeys, Step, filled, key_bias_of, number_of, of_heads, turned
 from .tensor import Tensor
 
 #: What stands for -inf in a score's place.
@@ -97,7 +97,7 @@ def paired(x: Any, s: str, other: Any, t: str, out: str) -> Scores | None:
     return Scores(q, k, Axes(axes.dims, heads))
 
 
-class Scores(Described, Shared):
+class Scores(Described, SharesMemory):
     """The products of queries and keys.
 
     Parameters
@@ -114,7 +114,7 @@ class Scores(Described, Shared):
         self.q, self.k, self.axes = q, k, axes
         self.scale = 1.0
         self.steps: list[Step] = []  # done to zeros, they give what is added
-        self.terms: KeyTerms | None = None  # of keys that are given once
+        self.terms: KeyBias | None = None  # of keys that are given once
         self.soft = False
         self.logarithm = False  # of what softmax gives
         self.is_exponential = False  # whether they are exponentials, to be divided by their sum
@@ -125,7 +125,7 @@ class Scores(Described, Shared):
         self.zeros = False  # whether a query that sees no key gets zeros, in the place of NaN
         self.within = 0.0  # what products were multiplied by before tanh; 0 where they were not
         self.sinks: Any = None  # a score per head beside those of keys
-        self.picked: slice | None = None  # which of the heads
+        self.head_part: slice | None = None  # which of the heads
         self.mix: Any = None  # what softmax gave is weighted by, for each head and each of those before
         self.gates: tuple[Any, Any] | None = None  # of queries and keys: their sum's exponential is a factor
         self.wider = 0  # where that stands in the scores: 1 behind the keys, -1 before them, 0 once it is dropped
@@ -341,7 +341,7 @@ class Scores(Described, Shared):
         if (number := number_of(other)) is not None and not getattr(other, "is_stream", False):
             return self if number == 0 else self._copy(is_shifted=True, shift=self.shift + number * alpha)
         if (own := self._of_keys(other)) is not None:
-            return self._copy(terms=self._sum(KeyTerms(own.values * alpha, own.along), self.terms))
+            return self._copy(terms=self._sum(KeyBias(own.values * alpha, own.along), self.terms))
         return self._with("add", self._pairs(other), alpha)
 
     __add__ = __radd__ = add
@@ -390,19 +390,19 @@ class Scores(Described, Shared):
         column = self.q._plain(np.full(self.axes.n_heads, value or 0.0, np.float32)).to(self.q.dtype)
         return self._copy(sinks=column, wider=right - left)
 
-    def _of_keys(self, x: Any) -> KeyTerms | None:
+    def _of_keys(self, x: Any) -> KeyBias | None:
         """Return a tensor that follows from what is given once as terms of keys; None where it is none."""
         if is_computed(x):
             lengths = [s for s in x.shape if isinstance(s, Length)] if across(self.q, self.k) else []
             if len(lengths) != 1:
                 return None
             x = x.as_stream()
-        return key_terms_of(x, self.axes)
+        return key_bias_of(x, self.axes)
 
-    def _sum(self, terms: KeyTerms, more: KeyTerms | None) -> KeyTerms:
+    def _sum(self, terms: KeyBias, more: KeyBias | None) -> KeyBias:
         return terms.plus(more) or self._misuse("given terms by queries and by keys")
 
-    def _filled(self, mask: KeyTerms, value: float | None) -> Scores:
+    def _filled(self, mask: KeyBias, value: float | None) -> Scores:
         """Return the scores, or what softmax made of them, with a number where a mask of keys holds."""
         if self.soft:
             if value != 0 or self.terms is None or mask.masks[0] not in self.terms.masks:

@@ -14,13 +14,13 @@ from ..source_line import user_line
 from ..stream.edge import Edge
 from ..stream.rules import Shape
 from . import hook
+from .deferred_stream import DeferredStream
 from .dimension_arguments import axes_of, sizes_of
 from .over_time import require_waiting
-from .stand_in import StandIn
 from .stream_tensor import StreamTensor
 
 
-class Weights(StandIn):
+class Weights(DeferredStream):
     """The softmax over L of a stream's frames, times others.
 
     Parameters
@@ -105,7 +105,7 @@ class Weights(StandIn):
         if weights:
             takes = name == "mul" or (name == "div" and attributes["order"] == [0, 1])
             return (self.step(name, weights[0]),) if takes else None
-        other = next((x for x in inputs if not isinstance(x, StandIn)), None)
+        other = next((x for x in inputs if not isinstance(x, DeferredStream)), None)
         if name != "mul" or other is None or other.rate == 0 or other.ndim != self.ndim:
             return None
         return (self.times(other.in_order()),)

@@ -10,7 +10,7 @@ from typing import Any
 from ..operations.refusals import IN_ORDER
 from . import hook, ordering, stream_writes  # noqa: F401  (methods that are taken up)
 from .elementwise import where, with_frames
-from .ends import where_counted
+from .ends import frame_at_count
 from .over_time import require_waiting
 from .reductions import Extreme
 from .stream_tensor import StreamTensor
@@ -66,7 +66,9 @@ def frames_at(x: Any, axis: int, place: Any) -> Any:
         x, place = (y if isinstance(y, int) else y.unflatten(0, (-1, y.lanes)) for y in (x, place))
         return frames_at(x, axis + 1, place).flatten(0, 1)
     attributes: dict[str, Any] = {"length": [], "steps": [], "to": "int64"}
-    places: Any = x._told("positions", attributes, [x.edge], [], tuple(d for d in x.dims if isinstance(d, str)))
+    places: Any = x._apply_to(
+        "positions", attributes, [x.edge], [], tuple(d for d in x.dims if isinstance(d, str))
+    )
     for at, d in enumerate(x.dims):
         places = places if isinstance(d, str) else places.unsqueeze(at)
     return where(places.eq(place), with_frames(x), 0).sum(axis, keepdim=True)
@@ -74,7 +76,7 @@ def frames_at(x: Any, axis: int, place: Any) -> Any:
 
 def gather(self: Any, dim: int, index: Any) -> Any:
     axis = self._axis("gather", dim)
-    last = where_counted(self, axis, index) if _along_frames(self, axis) else None
+    last = frame_at_count(self, axis, index) if _along_frames(self, axis) else None
     wanted = ["1" if i == axis else role for i, role in enumerate(self.roles)]
     if last is not None and [*map(str, index.roles)] == wanted:
         return last.unsqueeze(axis)

@@ -25,7 +25,7 @@ from .creation import cat
 from .deferred import is_filled
 from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
 from .elementwise import repeated
-from .ends import continued, end_repeated, ends_repeated, expanded, is_each, parted, put_last, where_counted
+from .ends import continued, end_repeated, ends_repeated, expanded, frame_at_count, is_each, parted, put_last
 from .first_frame import at_one_frame, first_frame
 from .frame_numbers import number_in
 from .lengths_of import SAME_ORDER
@@ -64,7 +64,7 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
         return first
     if isinstance(index, tuple) and self.edge is not None:
         each = len(index) == 2 and self.dims[:2] == ("B", "L") and is_each(index[0])
-        if each and (last := where_counted(self, 1, index[1])) is not None:
+        if each and (last := frame_at_count(self, 1, index[1])) is not None:
             return last
         index = tuple(slice(None) if i is SAME_ORDER else i for i in index)
     if is_filled(index) and index.value is True and self.dims[:2] == ("B", "L"):
@@ -400,7 +400,7 @@ def _flip(self: Any, *given: Any, dims: Any = ()) -> Any:
             x = forward.flip(x)
             continue
         axis = _feature(x, "flip", d)
-        x = forward.picked(x, axis, np.arange(x.features[axis])[::-1])
+        x = forward.index_features(x, axis, np.arange(x.features[axis])[::-1])
     return writing.copied(x)
 
 
@@ -415,7 +415,7 @@ def _roll(self: Any, shifts: Any, dims: Any = None) -> Any:
         raise ShapeError(f"roll: {len(by)} shifts for {len(axes)} dimensions")
     for d, n in zip(axes, by):
         axis = _feature(x, "roll", d)
-        x = forward.picked(x, axis, (np.arange(x.features[axis]) - n) % x.features[axis])
+        x = forward.index_features(x, axis, (np.arange(x.features[axis]) - n) % x.features[axis])
     return writing.copied(x)
 
 
@@ -450,7 +450,9 @@ def _index_select(self: Any, dim: Any, index: Any) -> Any:
     places = np.asarray(index.numpy() if isinstance(index, Tensor) else index).reshape(-1)
     if not len(places):
         raise ShapeError.here("index_select: a stream without features can't be; give an index or more")
-    return writing.copied(forward.picked(x, axis, [forward._from_front(int(i), x.features[axis]) for i in places]))
+    return writing.copied(
+        forward.index_features(x, axis, [forward._from_front(int(i), x.features[axis]) for i in places])
+    )
 
 
 #: Methods along one dimension that keep it, and what they are inside a forward.

@@ -24,7 +24,7 @@ from ..stream.rules import BatchSize, Length, Quotient, Rows, Token, is_full_sli
 from . import hook
 from .deferred import Deferred
 from .dimension_arguments import Described, axis_of, numbered, parts_of, sizes_of
-from .filled import Filled, Formula, Shared, formula, gives_several, sharing
+from .filled import Filled, Formula, SharesMemory, formula, gives_several, sharing
 from .formula_types import KINDS, NoFormula, Typed
 from .lengths_of import SAME_ORDER, LengthsOf
 from .stream_tensor import StreamTensor
@@ -165,7 +165,7 @@ class Symbolic(Typed, Described, Filled, Deferred):
         return tuple(batch if r == "B" else self.length if r == "L" else r for r in self.roles)
 
     data = property(lambda self: self)
-    hold, shares, _within = Shared.hold, Shared.shares, Shared._within
+    hold, shares, _within = SharesMemory.hold, SharesMemory.shares, SharesMemory._within
 
     def beside_frames(self) -> Tensor:
         """Return it as a tensor that broadcasts against streams: B and L have one element; positions are one."""
@@ -190,7 +190,7 @@ class Symbolic(Typed, Described, Filled, Deferred):
             self._refuse("elements")
         own = [0, builtins.int(self.value)] if self.value else []
         said = {"length": self.length.steps(), "steps": [*own, *steps], "to": dtype}
-        out = StreamTensor._told("positions", said, [of], [], ("L",))
+        out = StreamTensor._apply_to("positions", said, [of], [], ("L",))
         sizes = [r for r in self.roles if not isinstance(r, str)]
         for name, shape in (("reshape", [1 for _ in sizes]), ("expand", sizes)):
             if tuple(shape) != out.features:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from .stand_in import StandIn
+from .deferred_stream import DeferredStream
 from .stream_tensor import StreamTensor
 
 
-class Verdict(StandIn):
+class Verdict(DeferredStream):
     """What ``all`` or ``any`` over the batch say. It serves where a forward raises, and chooses nothing else.
 
     Parameters

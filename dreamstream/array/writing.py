@@ -25,7 +25,7 @@ from . import dtypes, elementwise, forward, hook
 from .batch_constants import value_of
 from .deferred import has_formula, is_computed, is_filled
 from .ends import standing_for, with_last
-from .masked_select import Picked
+from .masked_select import MaskedSelect
 from .merged_dimensions import Merged
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
@@ -250,7 +250,7 @@ def write(x: StreamTensor, value: Any, what: str) -> Any:
         return x
     if x.edge is not None and (branch := open_branch(x.edge.entry)) is not None:
         raise branch.wrote(what)
-    if isinstance(x, Picked):
+    if isinstance(x, MaskedSelect):
         x.become(value)
         return x
     if isinstance(x, Merged):
@@ -484,7 +484,7 @@ def _of_stream(x: StreamTensor, parts: Any, value: StreamTensor) -> StreamTensor
         out = hook.one("cat", {"axis": 0}, [x_flat, out.with_dims(x_flat.dims)], (), x_flat.dims)
     else:
         out, index = out.with_dims(x_flat.dims), index - n
-    out = forward.picked(out, 0, index)
+    out = forward.index_features(out, 0, index)
     return forward.reshape_features(out, x.features, x.dims).with_dims(x.dims, x._names)
 
 
@@ -517,10 +517,10 @@ def _masked(x: StreamTensor, mask: Any, value: Any) -> StreamTensor:
     It picks elements, or all that lies behind its dimensions.
     """
     behind = x.ndim - mask.ndim
-    picked = isinstance(value, Picked)
-    value = value.at(x, mask) if picked else value
+    index_features = isinstance(value, MaskedSelect)
+    value = value.at(x, mask) if index_features else value
     fits = (
-        picked
+        index_features
         or not isinstance(value, Tensor)
         or (not value.is_stream and (value.numel() == 1 or value.ndim <= behind))
     )

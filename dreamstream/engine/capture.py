@@ -61,7 +61,7 @@ class Capture:
     """
 
     meta = None
-    courses: dict[int, Any] | None = None
+    places: dict[int, Any] | None = None
     library: Library = NATIVE
     explanation: Any = None  # what notes refusals and goes on
 

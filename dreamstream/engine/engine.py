@@ -374,7 +374,7 @@ class Engine(_core.Stepper):
         """
         if self._routes is None:
             raise ModeError("no statistics are kept; call engine.keep_statistics() first")
-        return self._routes.told()
+        return self._routes.as_dict()
 
     # ---------------------------------------------------------------- files
     def save(self, file: Any, format: str | None = None) -> None:

@@ -84,12 +84,12 @@ class Routes:
             [(i, int(n) * per_frame) for i, n in zip(ids, counts)],
         )
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return what was added up: of all layers together, and under "layers" of each."""
         self.read()
         with self._lock:
-            total = RoutingStatistics.of(list(self.sums.values())).told()
-            layers = {path: {**sums.told(), "rate": self.rates[path]} for path, sums in self.sums.items()}
+            total = RoutingStatistics.of(list(self.sums.values())).as_dict()
+            layers = {path: {**sums.as_dict(), "rate": self.rates[path]} for path, sums in self.sums.items()}
             return {**total, "layers": layers}
 
 

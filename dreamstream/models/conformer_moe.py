@@ -10,7 +10,7 @@ from .. import nn
 from ..array import Tensor
 from ..errors import ShapeError
 from ..nn.functional.texts import described
-from ..nn.mixing import Counted
+from ..nn.mixing import RoutingCounter
 from ..stream.context import Context
 from .conformer import (
     ACTIVATIONS,
@@ -36,7 +36,7 @@ TRAINING = ("dropout_rate", "capacity_factor", "router_regularization", "rand_in
 UNUSED = ("concat_linear.", "embed.out_linear.")
 
 
-class RoutedExperts(Counted, nn.gates.EmbeddingGate):
+class RoutedExperts(RoutingCounter, nn.gates.EmbeddingGate):
     """A router, and the experts of two products that it chooses among."""
 
     def __init__(

@@ -15,7 +15,7 @@ from ..errors import ShapeError
 from .features import Bands, KaldiBands
 from .module import Module
 from .native_ops import OPS
-from .routing import Shared
+from .routing import FrontEndModule
 
 __all__ = ["MFCC", "Deltas", "GlobalCMVN", "KaldiMFCC", "SlidingCMVN", "SpecAugment"]
 
@@ -125,7 +125,7 @@ class KaldiCepstra(KaldiBands):
         return self.ops.cat([energy, out[..., 1:]], -1)
 
 
-class Slopes(Shared):
+class Slopes(FrontEndModule):
     """How features change from frame to frame: the slope of a line through the frames around each.
 
     Parameters
@@ -196,7 +196,7 @@ class GlobalCMVN(Module):
         return x * self.istd if self.norm_var else x
 
 
-class SlidingNorm(Shared):
+class SlidingNorm(FrontEndModule):
     """Features less their mean over the frames before, and divided by their spread if that is asked for.
 
     Parameters
@@ -246,7 +246,7 @@ class SlidingNorm(Shared):
         return out * (self._before(input * input) / share - mean * mean) ** -0.5
 
 
-class Masks(Shared):
+class Masks(FrontEndModule):
     """In training, bands and frames of features are hidden; in evaluation nothing is.
 
     Parameters

@@ -17,7 +17,7 @@ from ..errors import ShapeError
 from .functional.arguments import require_positive
 from .module import Module
 from .native_ops import OPS
-from .routing import Shared
+from .routing import FrontEndModule
 
 __all__ = ["KaldiFbank", "LogMel"]
 
@@ -51,7 +51,7 @@ def hertz_of_htk(mel: Array) -> Array:
     return np.asarray(700 * np.expm1(mel / 1127))
 
 
-class Buffers(Shared):
+class Buffers(FrontEndModule):
     """Adds buffers of the layer's dtype, which torch's front end leaves out of state dicts."""
 
     dtype: str

@@ -13,7 +13,7 @@ from ..stream.tree import leaves, map_leaves
 from . import routing
 from .functional.arguments import require_positive
 from .functional.texts import described
-from .routing import Gate, Route, Shared
+from .routing import FrontEndModule, Gate, Route
 from .routing_statistics import RoutingStatistics
 
 PARAMETERS = {
@@ -46,11 +46,11 @@ _described = described(
     **PARAMETERS,
 )
 
-__all__ = ["Counted", "Gated", "MLPs", "Mixture", "MixtureOfMLPs", "Stacked", "stacked"]
+__all__ = ["Gated", "MLPs", "Mixture", "MixtureOfMLPs", "RoutingCounter", "Stacked", "stacked"]
 
 
 @_described
-class Stacked(Shared):
+class Stacked(FrontEndModule):
     """A linear layer of every expert, one behind the other in memory.
 
     Attributes
@@ -134,7 +134,7 @@ def stacked(state: Mapping[str, Any], prefix: str, n: int, cat: Callable[[list[A
 
 
 @_described
-class MLPs(Shared):
+class MLPs(FrontEndModule):
     """Experts of two linear layers: ``h4toh(activation(htoh4(x)))``.
 
     Notes
@@ -165,7 +165,7 @@ class MLPs(Shared):
 
 
 @_described
-class Gated(Shared):
+class Gated(FrontEndModule):
     """Experts with a gate: ``down(activation(gate x) * up x)``, gate and up one weight behind the other.
 
     Attributes
@@ -206,7 +206,7 @@ class Gated(Shared):
         return self.ops.expert_linear(hidden, index, self.down_proj, self.down_proj_bias)
 
 
-class Counted(Shared):
+class RoutingCounter(FrontEndModule):
     """What counts how its tokens are routed, if it is asked to."""
 
     num_expert: int
@@ -239,7 +239,7 @@ class Counted(Shared):
         """
         if self.routed is None:
             raise ModeError(f"{type(self).__name__}: no statistics are kept; call keep_statistics() first")
-        return self.routed.told()
+        return self.routed.as_dict()
 
     def count(self, x: Any, found: Route) -> None:
         """Add how tokens ``(*, d_model)`` are routed, where somebody wants to know and there are values."""
@@ -252,7 +252,7 @@ class Counted(Shared):
 
 
 @_described
-class Mixture(Counted):
+class Mixture(RoutingCounter):
     """A mixture of experts: what `gate` chooses for a token, weighted and added.
 
     Notes

@@ -93,7 +93,7 @@ class Route(NamedTuple):
     margin: Any
 
 
-class Shared:
+class FrontEndModule:
     """What is mixed into modules of both front ends: ``class X(Of, Module, ops=…)`` has its docstring.
 
     Attributes
@@ -130,7 +130,7 @@ def one_hot(ops: Any, index: Any, n: int) -> Any:
     return (index.to(ops.float32).unsqueeze(-1) == places).to(ops.float32)
 
 
-class Gate(Shared):
+class Gate(FrontEndModule):
     """What all gates share: arguments, choices by logits, what is compared, losses.
 
     Attributes

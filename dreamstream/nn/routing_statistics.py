@@ -63,7 +63,7 @@ class _Sums:
         self.counts[: len(other.counts)] += other.counts
         self.probability[: len(other.counts)] += other.probability
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         n = max(self.weighed, 1)
         kept = max(int(self.counts.sum()), 1)
         load = self.counts / kept
@@ -136,6 +136,6 @@ class RoutingStatistics:
             self.total.pairs += sums.pairs - before[1]
             at += n
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return numbers by name, and under "streams" those of each stream by id."""
-        return {**self.total.told(), "streams": {i: sums.told() for i, sums in self.streams.items()}}
+        return {**self.total.as_dict(), "streams": {i: sums.as_dict() for i, sums in self.streams.items()}}

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..array.draws import DROPPING, drop_probability
-from ..stream.course import Leg
 from ..stream.edge import Edge
+from ..stream.place import Operation
 from .given import Given
 from .session import Call
 
@@ -21,12 +21,12 @@ class EagerCall(Call):
     ----------
     records : bool
         Whether the operator that runs next is to leave a record of what it did.
-    ran : tuple
+    answer : tuple
         What the last operator gave: outputs, states, and the record where one was asked for.
     """
 
     records = False
-    ran: tuple[Any, ...]
+    answer: tuple[Any, ...]
 
     def remember(self, given: Sequence[Mapping[str, Any]]) -> None:
         """Keep for each row what it is given once; of those that go on, what they were given."""
@@ -38,20 +38,20 @@ class EagerCall(Call):
         return given.stacked(self.ids)
 
     def compute(
-        self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
+        self, ran: Operation, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
         """Run one operator for all rows in one C call."""
-        op = leg.op
+        op = ran.op
         inputs: list[Any] = [e.counts for e in edges]
         seen, ended = inputs, self.ended
-        if leg.lines[0].static:  # rows that go on have had all of it, and keep nothing of it
+        if ran.lines[0].static:  # rows that go on have had all of it, and keep nothing of it
             outputs, ended = self.counts_once(op, inputs)
             seen, made = ([np.where(c[:, :1] > 0, 0, c) for c in both] for both in (inputs, outputs))
         else:
             made = outputs = op.counts(inputs, ended, self.ids)
         p = DROPPING.get() and drop_probability(op.name)
         drop = (p, self.draw_keys()) if p else None
-        self.ran = op.run(
+        self.answer = op.run(
             values,
             seen,
             made,
@@ -63,6 +63,6 @@ class EagerCall(Call):
             self.session.prepared(self.n_done - 1, op, weights),
             *((self.records, drop) if self.records or drop else ()),  # those declared in Python know of neither
         )
-        results, states = self.ran[:2]
+        results, states = self.answer[:2]
         self.record(states)
-        return [(y, Edge(self, line, counts)) for y, line, counts in zip(results, leg.lines, outputs)]
+        return [(y, Edge(self, line, counts)) for y, line, counts in zip(results, ran.lines, outputs)]

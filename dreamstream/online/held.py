@@ -25,7 +25,7 @@ import numpy as np
 from .. import _core
 from ..array.base import Base
 from ..array.deferred import has_formula
-from ..array.stand_in import StandIn
+from ..array.deferred_stream import DeferredStream
 from ..array.stream_tensor import StreamTensor
 from ..errors import NotStreamableError, StreamWarning
 from ..operations.refusals import KEPT
@@ -303,7 +303,7 @@ def _kind_of(value: Any) -> str | None:
             if has_formula(inner) or (edge is not None and edge.line.alike):
                 found = _TABLE
             elif inner is not None and (
-                edge is not None or not isinstance(inner, Base) or isinstance(inner, StandIn)
+                edge is not None or not isinstance(inner, Base) or isinstance(inner, DeferredStream)
             ):
                 return _FRAMES
         elif isinstance(x, dict):

@@ -30,9 +30,9 @@ from ..errors import (
     StreamMismatchError,
 )
 from ..source_line import user_line
-from ..stream.course import Course, Leg, Recording, Replayed
 from ..stream.edge import Counts, Edge, Lines, Request
 from ..stream.metadata import StreamMetadata
+from ..stream.place import Operation, Place, Recording, Replayed
 from ..stream.rules import require_equal_rates
 from ..stream.where import RETURNED
 from .draws import Draws, mixed
@@ -79,7 +79,7 @@ class Session:
         self.buffer_limit = buffer_limit
         self.context_limit = context_limit
         self.script: list[Key] = []
-        self.courses: dict[int, Course] = {}
+        self.places: dict[int, Place] = {}
         self.facts: dict[Any, Any] = {}  # of what a forward computes of lengths (`dreamstream.array.facts`)
         self.lines = Lines()
         self.rates: tuple[Fraction, ...] = ()
@@ -364,7 +364,7 @@ class Call(Replayed):
         self.old = states
         self.script = script
         self.fresh = fresh
-        self.courses: dict[int, Any] | None = session.courses
+        self.places: dict[int, Any] | None = session.places
         self.facts = session.facts
         self.recording: Recording | None = None
         self._names = names
@@ -447,33 +447,33 @@ class Call(Replayed):
         key = self._key(request)
         self._follow(key)
         lines = self.session.lines.of(op, edges, self.n_done - 1, request.cid, key)
-        leg = Leg(op, key, [e.signature for e in edges], lines)
+        ran = Operation(op, key, [e.signature for e in edges], lines)
         try:
-            results = self.compute(leg, edges, request.values[: op.n_values], request.weights)
+            results = self.compute(ran, edges, request.values[: op.n_values], request.weights)
         except Exception:
             self._step_back()
             raise
         if self.recording is not None:
-            self.recording.add(leg, request, results)
+            self.recording.add(ran, request, results)
         return results
 
     def replay(
-        self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
+        self, ran: Operation, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
-        """Run a leg of a course."""
+        """Run an operation of a place again."""
         ordinal, script = self.n_done, self.script
-        if ordinal < len(script) and script[ordinal] is leg.key and not self.over and ordinal != self.fail_at:
+        if ordinal < len(script) and script[ordinal] is ran.key and not self.over and ordinal != self.fail_at:
             self.n_done = ordinal + 1
         else:
-            self._follow(leg.key)
+            self._follow(ran.key)
         try:
-            return self.compute(leg, edges, values, weights)
+            return self.compute(ran, edges, values, weights)
         except Exception:
             self._step_back()
             raise
 
     def compute(
-        self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
+        self, ran: Operation, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
         """Return the outputs' values and edges, and `record` the states. Whoever computes values defines it."""
         raise NotImplementedError(f"{type(self).__name__} does not compute values")

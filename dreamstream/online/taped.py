@@ -22,9 +22,9 @@ from ..array.symbolic import measured
 from ..array.tensor import Tensor
 from ..array.versions import Contents
 from ..errors import ModeError, StreamMismatchError
-from ..stream.course import Leg
 from ..stream.edge import Edge
 from ..stream.metadata import StreamMetadata
+from ..stream.place import Operation
 from .eager import EagerCall
 from .given import Given
 from .groups import Group, in_mid_file
@@ -68,32 +68,32 @@ class TapedCall(EagerCall):
             self.session.contents.clear()
 
     def compute(
-        self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
+        self, ran: Operation, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
         """Run one operator for all rows in one C call, and record it where something wants a gradient."""
-        op, ordinal = leg.op, self.n_done - 1
+        op, ordinal = ran.op, self.n_done - 1
         old = [s.sources[ordinal] if s is not None and s.sources else None for s in self.old]
         parents = [e.made for e in edges[: len(values)]] + [autograd.of_constant(self.noted, w) for w in weights]
         if not autograd.is_grad_enabled():
             parents, old = [None] * len(parents), [None] * len(old)
         wanted = [p is not None for p in parents]
         goes_on = not self.hands_on and any(s is not None for s in self.old)
-        if leg.lines[0].static and any(wanted) and goes_on and not self.anew:
+        if ran.lines[0].static and any(wanted) and goes_on and not self.anew:
             raise ModeError.here(
                 f"{op.name}: nobody knows what these streams were given once: what is computed of it would "
                 "have its gradient from the first chunk alone; start them anew, or train under a full-file variant"
             )
         self.renewed = {}
-        if self.anew and goes_on and not leg.lines[0].static:
+        if self.anew and goes_on and not ran.lines[0].static:
             edges, values = self._known_all_along(op, edges, values)
         taped = not op.constant and (any(wanted) or any(p is not None for p in old))
         self.records = taped and op.differentiable
-        results = super().compute(leg, edges, values, weights)
+        results = super().compute(ran, edges, values, weights)
         record: Any = None
         if taped:
             back: Any = f"{op.name} has no derivative yet"
             if self.records:
-                back = _back(self.ran[2], wanted, len(values), len(results), len(self.ids), self.hands_on)
+                back = _back(self.answer[2], wanted, len(values), len(results), len(self.ids), self.hands_on)
                 if self.renewed:
                     back = self._back_anew(wanted, len(results), self.renewed)
             read = [w for w in weights if id(w) in self.noted]
@@ -177,8 +177,8 @@ class TapedCall(EagerCall):
 
     def _back_anew(self, wanted: Sequence[bool], n_outputs: int, held: Mapping[int, Sequence[Any]]) -> Any:
         """Return what makes gradients of weights and inputs, those of what was held of these among them."""
-        known, starts = self.ran[2], [s is None for s in self.old]
-        n_values = len(self.ran[2].reads) - n_outputs
+        known, starts = self.answer[2], [s is None for s in self.old]
+        n_values = len(self.answer[2].reads) - n_outputs
 
         def back(*slopes: Any) -> list[Any]:
             given = [None if g is None else np.ascontiguousarray(g) for g in slopes[:n_outputs]]

@@ -313,7 +313,7 @@ class Tracer(Hooks):
         else:
             open_branch(w.edge.entry).then({})
 
-    def picked(self, w: Any, a: Any, b: Any) -> Any:
+    def choose(self, w: Any, a: Any, b: Any) -> Any:
         if not isinstance(w, FrameTruth):
             return open_branch(w.edge.entry).chosen(a, b)
         w.loop.within.pop()

@@ -215,8 +215,8 @@ class Request:
 class Entry(Protocol):
     """One run of a forward on streams: an eager call, or a capture."""
 
-    #: The `Course` of the call before at each place of the script; None where nothing is repeated.
-    courses: dict[int, Any] | None
+    #: The `Place` of the call before at each place of the script; None where nothing is repeated.
+    places: dict[int, Any] | None
     #: Whether layers that need the whole stream may wait for its end.
     buffers: bool
     #: The most frames that they may wait for, or None.

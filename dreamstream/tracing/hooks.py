@@ -48,7 +48,7 @@ class Hooks(Callees):
     """Plain meaning of all constructs.
 
     Methods that a copy calls are ``of``, ``test`` and those below it; a tracer overrides ``symbolic``, ``ways``,
-    ``sides``, ``other_side``, ``picked``, ``joined``, ``held``, ``checked``, ``rounds``, ``loop``, ``iterate``,
+    ``sides``, ``other_side``, ``choose``, ``joined``, ``held``, ``checked``, ``rounds``, ``loop``, ``iterate``,
     ``gathered``, ``refuse``. An undecided truth has ``negated()``, ``both(other)``, ``either(other)``.
     """
 
@@ -148,9 +148,9 @@ class Hooks(Callees):
 
     def pick(self, a: Any, b: Any, w: Any) -> Any:
         """Return the value of ``a if w else b``; a side that wasn't evaluated is None."""
-        return a if w is True else b if w is False else self.picked(w, a, b)
+        return a if w is True else b if w is False else self.choose(w, a, b)
 
-    def picked(self, w: Any, a: Any, b: Any) -> Any:
+    def choose(self, w: Any, a: Any, b: Any) -> Any:
         raise Undecided(f"a conditional expression is neither one nor the other ({w!r})")
 
     def join(self, w: Any, v: Any, other: Any, is_or: bool) -> Any:

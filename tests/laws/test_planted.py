@@ -140,8 +140,8 @@ def inputs_written(monkeypatch):
     """An operator works in its caller's memory."""
     compute = EagerCall.compute
 
-    def planted(self, leg, edges, values, weights):
-        results = compute(self, leg, edges, values, weights)
+    def planted(self, ran, edges, values, weights):
+        results = compute(self, ran, edges, values, weights)
         if values[0].flags.writeable:
             values[0][...] = 0
         return results
@@ -153,10 +153,10 @@ def outputs_kept(monkeypatch):
     """The outputs of a call are those of the call before, overwritten."""
     compute, buffers = EagerCall.compute, {}
 
-    def planted(self, leg, edges, values, weights):
+    def planted(self, ran, edges, values, weights):
         results = []
-        for k, (value, edge) in enumerate(compute(self, leg, edges, values, weights)):
-            kept = buffers.setdefault((id(leg.op), k), [value, 0])
+        for k, (value, edge) in enumerate(compute(self, ran, edges, values, weights)):
+            kept = buffers.setdefault((id(ran.op), k), [value, 0])
             results.append((kept[0] if kept[0].shape == value.shape else value, edge))
         return results
 

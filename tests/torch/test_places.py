@@ -397,7 +397,7 @@ def test_numbers_that_change_in_every_call_are_not_kept(monkeypatch):
     for n in range(100):
         model.factor = float(n)
         y = model(ds.stream_tensor([x], ids=["a"]))["a"]
-    assert len(session.courses) < 50
+    assert len(session.places) < 50
     model.factor = 0.0
     assert not model(ds.stream_tensor([x], ids=["a"]))["a"].any() and y.any()
 

@@ -304,9 +304,9 @@ def _at_classes(
     wrong = places.numpy()[(places.numpy() < 0) | (places.numpy() >= n)]
     if wrong.size:
         raise StreamIndexError(f"{name}: class {int(wrong[0])} of {n}")
-    picked = x.gather(axis, places.unsqueeze(axis)).squeeze(axis)
+    own = x.gather(axis, places.unsqueeze(axis)).squeeze(axis)
     factor = where(ignored, 0.0, x._plain(np.ones(t.shape, x.dtype)) * _of_targets(weight, t, ignore_index, x))
-    loss = where(ignored, 0.0, -picked * factor)
+    loss = where(ignored, 0.0, -own * factor)
     if reduction == "mean":
         return loss.sum() / factor.sum()
     return reduced(name, loss, reduction, shown)

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from ... import _core
-from ...stream.course import Leg
 from ...stream.edge import Counts, Line
+from ...stream.place import Operation
 from ..private import is_watched
 from ..run.calls import Plan, TorchCall
 from ..run.kernels.positions import rows_of, traced
@@ -61,14 +61,14 @@ class EagerCall(TorchCall):
         self.kept = dict(zip(module._kept, states[1:]))
         self._windows: dict[tuple[int, bool], Columns] = {}
         try:  # each of calls at the same time, in several threads, has its own
-            self._legs = module.legs.pop()
+            self._operations = module.operations.pop()
         except IndexError:
-            self._legs = {}
+            self._operations = {}
         self._carried_before = iter(states[1 + len(self.kept) :])
         carried: list[Tensor] = []
         for j in range(len(self.graph.nodes)):
             carried += self._run(j)
-        module.legs.append(self._legs)
+        module.operations.append(self._operations)
         # a view would hold on to all frames of the call
         tails = [self._whole(e, False).tail(self.graph.edges[e].kept).clone() for e in module._kept]
         now = torch.from_numpy(np.where(self.ended[:, None], 0, counts[:, :, 2].T))
@@ -83,26 +83,28 @@ class EagerCall(TorchCall):
             self.counts.update(zip(node.outputs, node.op.counts(inputs, self.ended, self.ids)))
             return []
         weights = module._given(j)
-        leg = self._leg(j, weights)
+        ran = self._operation(j, weights)
         self.n_done, self.node = j + 1, node
         names = module._carried.get(j, [])
         self.carried = [next(self._carried_before) for _ in names]
         self.after = list(self.carried)
         values = [self.values[e] for e in node.inputs[: node.op.n_values]]
-        for e, (value, edge) in zip(node.outputs, self._computed(leg, leg.plan, inputs, values, weights)):
+        for e, (value, edge) in zip(node.outputs, self._computed(ran, ran.plan, inputs, values, weights)):
             self.values[e], self.counts[e] = value, edge.counts  # type: ignore[assignment]
         return self.after
 
-    def _leg(self, j: int, weights: Sequence[Tensor | None]) -> Leg:
+    def _operation(self, j: int, weights: Sequence[Tensor | None]) -> Operation:
         """Return what calls know of an operator."""
-        legs, edges, node = self._legs, self.graph.edges, self.graph.nodes[j]
-        if j not in legs:
+        operations, edges, node = self._operations, self.graph.edges, self.graph.nodes[j]
+        if j not in operations:
             lines = [Line((e,), edges[e].rate, edges[e].dtype, edges[e].features) for e in range(len(edges))]
-            leg = Leg(node.op, None, [lines[e].signature for e in node.inputs], [lines[e] for e in node.outputs])
-            leg.plan = Plan(leg, weights)
-            leg.plan.step.live = node.name != "reduce_frames"  # which would carry one tensor more than a graph's
-            legs[j] = leg
-        return legs[j]
+            ran = Operation(
+                node.op, None, [lines[e].signature for e in node.inputs], [lines[e] for e in node.outputs]
+            )
+            ran.plan = Plan(ran, weights)
+            ran.plan.step.live = node.name != "reduce_frames"  # which would carry one tensor more than a graph's
+            operations[j] = ran
+        return operations[j]
 
     # ---------------------------------------------------------------- frames that were kept
     def _window(self, i: int, value: Tensor, place: Any, counts: Counts, kept: Any, fills: bool) -> EagerWindow:

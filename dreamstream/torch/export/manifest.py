@@ -99,7 +99,7 @@ def of_static(manifest: dict[str, Any], schedule: Any, n_rows: int) -> dict[str,
         for port, n in zip(manifest["inputs"], schedule.frames)
     ]
     outputs = [
-        {**_without_lengths(port), **schedule.told(e)} for port, e in zip(manifest["outputs"], graph.outputs)
+        {**_without_lengths(port), **schedule.described(e)} for port, e in zip(manifest["outputs"], graph.outputs)
     ]
     states = manifest["states"][0 if schedule.counted else 1 :]
     if schedule.counted:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...engine import Engine
 from ...errors import NotStreamableError
-from ...stream.course import Leg
+from ...stream.place import Operation
 from ..private import own_tensors
 from ..run.kernels import KERNELS, Kernel, Step
 from .eager import EagerCall, takes_numbers
@@ -80,7 +80,7 @@ class FunctionalModule(torch.nn.Module):
         self.manifest = make_manifest(engine)
         self.keep({})
         #: What calls on numbers know of the operators, by number: one for each of the calls at the same time.
-        self.legs: list[dict[int, Leg]] = []
+        self.operations: list[dict[int, Operation]] = []
         self.eval()
 
     # ---------------------------------------------------------------- making

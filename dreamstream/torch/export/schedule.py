@@ -22,7 +22,7 @@ from .module import FunctionalModule
 
 
 @dataclass
-class Course:
+class Pace:
     """How an edge moves on.
 
     Attributes
@@ -83,11 +83,11 @@ class Schedule:
         self._lag(self._known(self.calls + self.base), self._known(self.calls, Counter()))
         #: Of each edge, frames known when so many more than the base have come.
         self.later = self._known(self.lengths + self.base)
-        self.courses: list[Course | None] = [None] * len(graph.edges)
+        self.paces: list[Pace | None] = [None] * len(graph.edges)
         self.used = {e for node in graph.nodes if not node.silent for e in node.inputs} | set(graph.outputs)
         made = [(j, e) for j, node in enumerate(graph.nodes) if not node.silent for e in node.outputs]
         for j, e in [*((-1, e) for e in graph.inputs), *made]:
-            self.courses[e] = self._course(j, e, stands[e])
+            self.paces[e] = self._pace(j, e, stands[e])
         module.keep({e: int(n * self._rate(e) * graph.period) for e, n in self._behind().items()})
 
     def _known(self, frames: Tensor, counter: Counter | None = None, change: Any = None) -> list[Tensor]:
@@ -131,23 +131,23 @@ class Schedule:
                 more[e] = max(more.get(e, 0), behind)
         return more
 
-    def _course(self, j: int, e: int, stands: Tensor) -> Course:
+    def _pace(self, j: int, e: int, stands: Tensor) -> Pace:
         edge, graph, rate = self.graph.edges[e], self.graph, self._rate(e)
         waits = bool((self.totals[e] > self._steady(e, self.later[e])).any())
         if not rate:
             most = edge.gain[1] // edge.gain[2]
-            return Course(rate, 0, [0] * self.n_phases, [most] * self.n_phases, waits)
+            return Pace(rate, 0, [0] * self.n_phases, [most] * self.n_phases, waits)
         at: list[int] = (stands - int(self.lags[e] * graph.period * rate)).tolist()
         lead = at[0] - int(self.base * rate)
-        course = Course(rate, lead, at[:-1], [b - a for a, b in zip(at, at[1:])], waits)
+        pace = Pace(rate, lead, at[:-1], [b - a for a, b in zip(at, at[1:])], waits)
         if lead > 0 and j >= 0 and e not in graph.outputs:
-            course.blank = self._begins_with_zeros(j, graph.nodes[j], lead)
-        return course
+            pace.blank = self._begins_with_zeros(j, graph.nodes[j], lead)
+        return pace
 
     def _begins_with_zeros(self, j: int, node: FunctionalNode, lead: int) -> bool:
         """Return whether an edge's early frames are zeros: those of padding, or what is made of such ones."""
         module, a = self.module, node.op.attributes
-        values = [self.courses[e] for e in node.inputs[: node.op.n_values]]
+        values = [self.paces[e] for e in node.inputs[: node.op.n_values]]
         if module._kernels[j].framewise:
             if not values or any(c is None or not c.blank or c.lead != lead for c in values):
                 return False
@@ -162,24 +162,24 @@ class Schedule:
         plain = node.name == "pad" and a["mode"] in ("zeros", "constant") and not a["value"] and not node.weights
         return plain and lead <= a["left"]
 
-    def course(self, e: int) -> Course:
-        out = self.courses[e]
+    def pace(self, e: int) -> Pace:
+        out = self.paces[e]
         assert out is not None
         return out
 
-    def told(self, e: int) -> dict[str, Any]:
+    def described(self, e: int) -> dict[str, Any]:
         """Return what a caller needs to know of an output: its first position, frames, and how many in all."""
-        course = self.course(e)
-        if not course.rate:
+        pace = self.pace(e)
+        if not pace.rate:
             return {"frames": None, "after": self._settled()}
-        return {"frames": course.gains, "first": course.lead, "total": self.total_rule(e)}
+        return {"frames": pace.gains, "first": pace.lead, "total": self.total_rule(e)}
 
     def total_rule(self, e: int) -> dict[str, Any]:
         """Return how many frames an edge has of streams of so many: a line, and what is not on it.
 
         Where most is on none, `short` are all lengths up to one from which on they repeat themselves, `period`.
         """
-        rate, lengths, totals = self.course(e).rate, self.lengths.tolist(), self.totals[e].tolist()
+        rate, lengths, totals = self.pace(e).rate, self.lengths.tolist(), self.totals[e].tolist()
         p, q, period = rate.numerator, rate.denominator, self.graph.period
         more = max(n * q - p * t for t, n in zip(lengths, totals) if t > lengths[-1] - period)
         off = [i for i, (t, n) in enumerate(zip(lengths, totals)) if max(0, (p * t + more) // q) != n]
@@ -191,14 +191,13 @@ class Schedule:
     def _settled(self) -> int:
         """Return how many frames behind a stream's last call all operators have seen its end."""
         most = 0
-        for course, totals in zip(self.courses, self.totals):
-            if course is not None and course.rate:
-                ahead = (totals * course.rate.denominator - self.lengths * course.rate.numerator).max()
+        for pace, totals in zip(self.paces, self.totals):
+            if pace is not None and pace.rate:
+                ahead = (totals * pace.rate.denominator - self.lengths * pace.rate.numerator).max()
                 least = min(
-                    Fraction(s) - (self.base + i * self.frames[0]) * course.rate
-                    for i, s in enumerate(course.stands)
+                    Fraction(s) - (self.base + i * self.frames[0]) * pace.rate for i, s in enumerate(pace.stands)
                 )
-                most = max(most, -((int(least * course.rate.denominator) - int(ahead)) // course.rate.numerator))
+                most = max(most, -((int(least * pace.rate.denominator) - int(ahead)) // pace.rate.numerator))
         return most
 
 

@@ -26,7 +26,7 @@ from ..run.windows import columns_of
 from .forms import FORMS
 from .graph import FunctionalNode
 from .integers import UNENDED, Counter
-from .schedule import Course, Schedule, in_all, scaled
+from .schedule import Pace, Schedule, in_all, scaled
 from .window import PaddedWindow, hide, zero_behind
 
 
@@ -121,7 +121,7 @@ class StaticCall:
 
     def stand(self, e: int) -> Tensor:
         """Return where an edge stands before the call, negative before a delayed one's first frame."""
-        rate = self.schedule.course(e).rate
+        rate = self.schedule.pace(e).rate
         if not rate:
             return self._once("none", lambda: torch.zeros_like(self.clock))
         moved, at = self._moved(rate), self._offset(e)
@@ -134,8 +134,8 @@ class StaticCall:
 
     def _offset(self, e: int) -> int:
         """Return by how many frames an edge stands ahead of those that its rate has moved."""
-        course = self.schedule.course(e)
-        at, earlier = course.stands[self.phase] - self.schedule.base * course.rate, self._earlier * course.rate
+        pace = self.schedule.pace(e)
+        at, earlier = pace.stands[self.phase] - self.schedule.base * pace.rate, self._earlier * pace.rate
         return int(at - earlier if earlier.denominator == 1 else at)
 
     def total(self, e: int) -> Tensor:
@@ -163,7 +163,7 @@ class StaticCall:
 
         Edges of a rate share a mask as wide as all of them together: as wide as it became in an earlier call.
         """
-        rate, low = self.schedule.course(e).rate, self._offset(e) - back
+        rate, low = self.schedule.pace(e).rate, self._offset(e) - back
         total = self.total(e) if ends else None
         key = ("hidden", self.phase, rate, self._total_key(e) if ends else None)
         span = self.schedule.spans.setdefault(key, (low, low + n))
@@ -180,14 +180,14 @@ class StaticCall:
         """Return what was kept of an edge and what is new, zeros where its stream has no frames."""
         if e in self.grids:
             return self.grids[e]
-        course, kept, x = self.schedule.course(e), self.kept.get(e), self.fresh[e]
+        pace, kept, x = self.schedule.pace(e), self.kept.get(e), self.fresh[e]
         if not extent(x, 1):  # masks of no columns are what torch's exporter crashes at
             return x if kept is None else kept
         ends = any(self._sees_end(node) for node in self.readers.get(e, []))
-        if ends or (course.lead < 0 and (kept is not None or self._reaches_back(e))):
-            x = hide(x, self.hidden(e, course.early, extent(x, 1), ends), 0)
-        if course.early:
-            early, x = x[:, : course.early], x[:, course.early :]
+        if ends or (pace.lead < 0 and (kept is not None or self._reaches_back(e))):
+            x = hide(x, self.hidden(e, pace.early, extent(x, 1), ends), 0)
+        if pace.early:
+            early, x = x[:, : pace.early], x[:, pace.early :]
             kept = early if kept is None else self._begun(early, kept)
         self.grids[e] = x if kept is None else torch.cat([kept, x], 1)
         return self.grids[e]
@@ -204,16 +204,16 @@ class StaticCall:
 
     def _reaches_back(self, e: int) -> bool:
         """Return whether a reader's frames begin before the edge's: made of what stands before the first one."""
-        lead, rate = self.schedule.course(e).lead, self.schedule.course(e).rate
-        outputs = [self.schedule.course(o) for node in self.readers.get(e, []) for o in node.outputs]
-        return any(course.lead * rate > lead * course.rate for course in outputs)
+        lead, rate = self.schedule.pace(e).lead, self.schedule.pace(e).rate
+        outputs = [self.schedule.pace(o) for node in self.readers.get(e, []) for o in node.outputs]
+        return any(pace.lead * rate > lead * pace.rate for pace in outputs)
 
     def _sees_end(self, node: FunctionalNode) -> bool:
         """Return whether frames from a stream's end on reach frames that are wanted."""
-        courses = [self.schedule.course(e) for e in node.outputs]
+        paces = [self.schedule.pace(e) for e in node.outputs]
         if KERNELS[node.name].carries is not None and node.name != "attention":
-            return any(not c.rate for c, e in zip(courses, node.outputs) if e in self.schedule.used)
-        return any(c.waits for c in courses)
+            return any(not c.rate for c, e in zip(paces, node.outputs) if e in self.schedule.used)
+        return any(c.waits for c in paces)
 
     def _tail(self, e: int) -> Tensor:
         grid, n = self.grid(e), self.graph.edges[e].kept
@@ -222,19 +222,19 @@ class StaticCall:
     # ---------------------------------------------------------------- operators
     def _alike(self, j: int, node: FunctionalNode, step: Any) -> bool:
         """Return whether an operator does the same in every call of this phase."""
-        course = self.schedule.course
-        if any(not course(e).rate for e in (*node.outputs, *node.inputs[: node.op.n_values])):
+        pace = self.schedule.pace
+        if any(not pace(e).rate for e in (*node.outputs, *node.inputs[: node.op.n_values])):
             return False
         n = self.module._kernels[j].period(step, self.module._given(j))
         every = self.schedule.frames[0] * self.schedule.n_phases
-        return n > 0 and all(at * course(node.outputs[0]).rate % n == 0 for at in (every, self.schedule.base))
+        return n > 0 and all(at * pace(node.outputs[0]).rate % n == 0 for at in (every, self.schedule.base))
 
     def _run(self, j: int, node: FunctionalNode, carried: list[Tensor]) -> Sequence[Tensor]:
         """Run an operator; return what it carries on."""
         module, kernel = self.module, self.module._kernels[j]
         values, weights = node.inputs[: node.op.n_values], module._given(j)
-        courses = [self.schedule.course(e) for e in node.outputs]
-        n = [c.gains[self.phase] + c.early for c in courses]
+        paces = [self.schedule.pace(e) for e in node.outputs]
+        n = [c.gains[self.phase] + c.early for c in paces]
         step = module._step(node, n=n)
         idle = kernel.carries is None or all(extent(self.fresh[e], 1) == 0 for e in values)
         if idle and not any(k for k, e in zip(n, node.outputs) if e in self.schedule.used):
@@ -242,7 +242,7 @@ class StaticCall:
         elif kernel.framewise:
             out = kernel.run(step, *(self._beside(node.outputs[0], e, n[0]) for e in values), *weights)
         elif self._alike(j, node, step):
-            first = [c.stands[self.phase] - c.early for c in courses]
+            first = [c.stands[self.phase] - c.early for c in paces]
             if node.name in FORMS or not kernel.numbers:
                 step.first = [torch.full((self.n_rows,), at, dtype=torch.int64) for at in first]
             else:
@@ -250,7 +250,7 @@ class StaticCall:
             ends = self._sees_end(node)
             out = kernel.run(step, *(SteadyWindow(self, e, ends) for e in values), *weights)
         else:
-            out, carried = self._anywhere(j, node, step, courses, carried)
+            out, carried = self._anywhere(j, node, step, paces, carried)
         outs = out if isinstance(out, tuple) else (out,)
         self.fresh.update(zip(node.outputs, outs))
         return carried
@@ -263,13 +263,13 @@ class StaticCall:
     def _beside(self, out: int, e: int, n: int) -> Tensor:
         """Return the n columns of an edge that an operator's output has; early ones not computed are zeros."""
         if self.schedule.lags[e] != self.schedule.lags[out]:
-            course = self.schedule.course(out)
-            return SteadyWindow(self, e, False).run(course.stands[self.phase] - course.early, n)
+            pace = self.schedule.pace(out)
+            return SteadyWindow(self, e, False).run(pace.stands[self.phase] - pace.early, n)
         x = self.fresh[e]
         return columns_of(x, extent(x, 1) - n, n, 0)
 
     def _anywhere(
-        self, j: int, node: FunctionalNode, step: Any, courses: Sequence[Course], carried: list[Tensor]
+        self, j: int, node: FunctionalNode, step: Any, paces: Sequence[Pace], carried: list[Tensor]
     ) -> tuple[Any, list[Tensor]]:
         """Run an operator that looks at positions; one that carries begins at its first new frame."""
         kernel, weights = self.module._kernels[j], self.module._given(j)
@@ -287,26 +287,26 @@ class StaticCall:
 
     def _at_first(self, e: int) -> Tensor:
         """Return the position of an edge's first column."""
-        return self.stand(e) - self.schedule.course(e).early
+        return self.stand(e) - self.schedule.pace(e).early
 
     def begin(self, e: int) -> Tensor:
         """Return the position of the first frame that a call brings."""
-        course = self.schedule.course(e)
+        pace = self.schedule.pace(e)
         at = self.stand(e)
-        if course.early:
-            return torch.where(self.starts(), at - course.early, at)
-        return at.clamp(min=0) if course.lead < 0 else at
+        if pace.early:
+            return torch.where(self.starts(), at - pace.early, at)
+        return at.clamp(min=0) if pace.lead < 0 else at
 
     def shifted(self, e: int) -> Tensor | None:
         """Return by how many columns frames stand behind the first of an edge; None where they never do."""
-        course = self.schedule.course(e)
-        if not course.rate or not course.lead or (course.lead < 0 and course.gains[self.phase] == 1):
+        pace = self.schedule.pace(e)
+        if not pace.rate or not pace.lead or (pace.lead < 0 and pace.gains[self.phase] == 1):
             return None
         return self.begin(e) - self._at_first(e)
 
     def _in_place(self, e: int, y: Tensor) -> Tensor:
         """Return frames that begin in the first column as the edge's columns."""
-        by, n = self.shifted(e), self.schedule.course(e).gains[self.phase] + self.schedule.course(e).early
+        by, n = self.shifted(e), self.schedule.pace(e).gains[self.phase] + self.schedule.pace(e).early
         if by is None:
             return y[:, :n] if extent(y, 1) > n else y
         return rows_of(y, (torch.arange(extent(y, 1)) - by[:, None]).clamp(min=0))
@@ -319,10 +319,10 @@ class SteadyWindow:
 
     def __init__(self, call: StaticCall, e: int, ends: bool) -> None:
         self._call, self._e, self._ends = call, e, ends
-        course = call.schedule.course(e)
+        pace = call.schedule.pace(e)
         self._frames = call.grid(e)
-        self._new = course.gains[call.phase]
-        self._begin = course.stands[call.phase] + self._new - extent(self._frames, 1)
+        self._new = pace.gains[call.phase]
+        self._begin = pace.stands[call.phase] + self._new - extent(self._frames, 1)
 
     def run(self, first: Any, n: int, fill: float = 0.0) -> Tensor:
         """Return n frames from the position on, which is the same for all rows."""
@@ -332,7 +332,7 @@ class SteadyWindow:
 
     def _filled(self, y: Tensor, low: int, n: int, fill: float) -> Tensor:
         back = extent(self._frames, 1) - self._new - low
-        if back <= 0 and self._call.schedule.course(self._e).lead >= 0 and not self._ends:
+        if back <= 0 and self._call.schedule.pace(self._e).lead >= 0 and not self._ends:
             return y
         return hide(y, self._call.hidden(self._e, back, n, self._ends), fill)
 
@@ -355,19 +355,19 @@ class MovingWindow(PaddedWindow):
 
     def __init__(self, call: StaticCall, e: int, ends: bool) -> None:
         self._call, self._e = call, e
-        course = call.schedule.course(e)
+        pace = call.schedule.pace(e)
         self._frames, self._ends = call.grid(e), ends
-        new = course.gains[call.phase]
+        new = pace.gains[call.phase]
         stand = call.stand(e)
         back = extent(self._frames, 1) - new
         self._at = stand - back if back else stand
         self._least = self._at.clamp(min=0)
         self.before = call.begin(e)
         known = stand + new
-        known = known.clamp(min=0) if course.lead < 0 else known
-        self.known = known.minimum(call.total(e)) if ends or not course.rate else known
+        known = known.clamp(min=0) if pace.lead < 0 else known
+        self.known = known.minimum(call.total(e)) if ends or not pace.rate else known
         self.before = self.before.minimum(self.known) if ends else self.before
-        self.even = not ends and course.lead == 0 and bool(course.rate)
+        self.even = not ends and pace.lead == 0 and bool(pace.rate)
 
     @property
     def total(self) -> Tensor:

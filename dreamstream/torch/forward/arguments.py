@@ -72,7 +72,7 @@ def beside(forward: Any, func: Any, meaning: Any, args: tuple[Any, ...], kwargs:
     known_as = (func, "in place") if meaning.in_place else func
     entry = forward.entry
     found = entry.library.beside_frames(args)
-    if found is args or entry.courses is None or entry.recording is not None:
+    if found is args or entry.places is None or entry.recording is not None:
         return forward._anew(func, meaning, found, kwargs)
     return repeated(forward, known_as, found, kwargs, forward._anew, func, meaning, found, kwargs)
 

@@ -21,7 +21,7 @@ from ...array.dtypes import nominal
 from ...array.einsum import of_streams
 from ...array.frame_numbers import LoopNumber
 from ...array.loop_body import in_loop
-from ...array.masked_select import Picked
+from ...array.masked_select import MaskedSelect
 from ...array.positions import positions
 from ...array.scores import Scores
 from ...array.softmax_pooling import Weights
@@ -56,8 +56,8 @@ def with_value(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor], note: 
     """Return the stream with ``fn(values)``; without values, in a capture, itself, or `note` in a loop's body."""
     if isinstance(inner, Complex):
         return inner.each(lambda part: with_value(part, fn))
-    if isinstance(inner, Picked):
-        return Picked(with_value(inner.base, fn), inner.mask)
+    if isinstance(inner, MaskedSelect):
+        return MaskedSelect(with_value(inner.base, fn), inner.mask)
     if inner.value is None:
         return in_loop(inner, note)
     return Native.inside(fn(inner.value), inner.dims, inner.edge, inner.names)  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ def _dtype(x: Any) -> torch.dtype:
     if isinstance(x, Constant):
         return x.torch.dtype
     x = x.q if isinstance(x, Scores) else x.scores if isinstance(x, Weights) else x
-    x = x.base if isinstance(x, Picked) else x
+    x = x.base if isinstance(x, MaskedSelect) else x
     types = _types(x)
     if types and x.edge.handle in types:
         return getattr(torch, types[x.edge.handle])
@@ -174,7 +174,7 @@ def to(x: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = F
     edge, name, types = getattr(x, "edge", None), str(dtype).removeprefix("torch."), _types(x)
     if types is not None and dtype != torch.bfloat16:
         if name != (own := nominal(dtype).name) or x.edge.handle in types:  # even of one type for operators
-            made = x._through("cast", {"to": own})
+            made = x._apply("cast", {"to": own})
             types |= {made.edge.handle: name} if name != own else {}
             return made
     elif dtype in (torch.float16, torch.bfloat16) and edge is not None and edge.counts is None:

@@ -20,7 +20,7 @@ from ...array.batch_constants import is_constant, lifts, writes_into_all
 from ...array.deferred import Deferred, are_positions, is_filled
 from ...array.dtypes import nominal
 from ...array.elementwise import stands_elsewhere
-from ...array.filled import Shared, to_a_copy
+from ...array.filled import SharesMemory, to_a_copy
 from ...array.first_frame import first_of
 from ...array.lengths_as_numbers import settled
 from ...array.loop_frames import place_of_number
@@ -263,7 +263,7 @@ class Forward(Repeats, TorchFunctionMode):
         """Run a function of torch's, or a layer by its handle, without asking where it did the same before."""
         entry, gradients = self.recorder, self.gradients
         watched = n_modes() != self.depth or self.watching is not None  # another mode is asked first
-        if watched or entry.courses is None or not (gradients is None or gradients.quiet):
+        if watched or entry.places is None or not (gradients is None or gradients.quiet):
             return anew()
         done = entry.n_done
         try:
@@ -306,9 +306,9 @@ class Forward(Repeats, TorchFunctionMode):
                 own[args[1]] = value
                 return None
         if name != "__setitem__" and (first := first_of(operands, meaning.name in ("cat", "stack"))) is not None:
-            return repeated(self, func, args, kwargs, first.through, name, func, args, kwargs)
+            return repeated(self, func, args, kwargs, first.apply, name, func, args, kwargs)
         if meaning.name in WRITERS or (writes_into and (meaning.shares or is_view(args))):
-            if meaning.shares or self.entry.courses is None or not takes_copy(name, args, kwargs):
+            if meaning.shares or self.entry.places is None or not takes_copy(name, args, kwargs):
                 return self._anew(func, meaning, args, kwargs)
             looked_at()  # as below
             whole = repeated(self, (func, "apart"), args, kwargs, written_apart, self, func, meaning, args, kwargs)
@@ -583,7 +583,7 @@ class Forward(Repeats, TorchFunctionMode):
             write(before.real, result.real, name)
             write(before.imag, result.imag, name)
         else:
-            held = isinstance(before, Shared) and not is_constant(before)
+            held = isinstance(before, SharesMemory) and not is_constant(before)
             target._inner = before.hold(result) if held else result
         return target
 

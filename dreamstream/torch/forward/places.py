@@ -17,7 +17,7 @@ from ...stream.context import Context
 from ..tensor.stream_tensor import SHELL
 from .complex_pair import parts_of
 from .keys import Asked, as_bytes, is_small
-from .recordings import Noted
+from .recordings import FunctionRecording
 from .replay import REPLAY
 
 
@@ -79,25 +79,25 @@ def recorded(
     """Run a function by ``run(*given)``, so that the next call of it at this place can repeat what it did."""
     entry = forward.recorder
     asked = REPLAY.ask(forward, func, args, kwargs)
-    if asked is None or asked[0] in entry.courses:
+    if asked is None or asked[0] in entry.places:
         return run(*given)
-    with Noted(Asked(*asked), entry) as recording:
+    with FunctionRecording(Asked(*asked), entry) as recording:
         entry.recording = recording
         try:
             out = run(*given)
         finally:
             entry.recording = None
-    courses = entry.courses
-    if len(courses) > _MOST + 8 * entry.n_done:  # numbers differ from call to call
-        courses.clear()
+    places = entry.places
+    if len(places) > _MOST + 8 * entry.n_done:  # numbers differ from call to call
+        places.clear()
     place, key = recording.place(out) or ANEW, asked[0]
     has_numbers = type(func) is tuple and type(func[0]) is tuple  # see `_with_numbers`
     if recording.read and place is not ANEW and not has_numbers:
-        courses[key] = Anew(16)
+        places[key] = Anew(16)
         key = (_with_numbers(recording.asked), *key[1:])
-    courses[key] = place
+    places[key] = place
     known_as, *others = key
     if type(known_as) is tuple and isinstance(known_as[-1], Context) and not (recording.asks or recording.read):
         key = (known_as[0], *others)  # it is the same in every context
-        courses[key] = place
+        places[key] = place
     return out

@@ -17,7 +17,7 @@ from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...stream.context import Context, declared_here
-from ...stream.course import Recording
+from ...stream.place import Recording
 from ...stream.rules import Token
 from ...stream.rules.sums import Unknown
 from ...stream.tree import leaves, map_leaves
@@ -25,14 +25,14 @@ from ..run.kernels import attention
 from ..tensor.padding import picking
 from ..tensor.stream_tensor import StreamTensor
 from .keys import Asked, is_put_off, is_small
-from .replay import Place, leg_of
+from .replay import Place, operation_of
 from .results import Results, asking, converting
 from .sizes import TensorOfSizes
 
 #: Functions of what a tensor is, whatever it holds.
 _OF_KIND = frozenset(("dim", "is_complex", "is_floating_point", "size"))
 #: What a recording of the function that runs now notes.
-_NOTED: ContextVar[Noted | None] = ContextVar("dreamstream_noted", default=None)
+_NOTED: ContextVar[FunctionRecording | None] = ContextVar("dreamstream_noted", default=None)
 
 
 def noted(function: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> Any:
@@ -80,7 +80,7 @@ def dropping(p: float) -> AbstractContextManager[None]:
     return attention.dropping(p)
 
 
-class Noted(Recording):
+class FunctionRecording(Recording):
     """A recording that also notes what is made of plain tensors.
 
     Attributes
@@ -112,7 +112,7 @@ class Noted(Recording):
         self._asked_before = len(declared_here()[1])
         self._token: Any = None
 
-    def __enter__(self) -> Noted:
+    def __enter__(self) -> FunctionRecording:
         self._token = _NOTED.set(self)
         return self
 
@@ -138,7 +138,7 @@ class Noted(Recording):
         known = self.asked.streams or of_lengths or getattr(self.asked.key[0], "__name__", "") in _OF_KIND
         made: Any = isinstance(out, StreamTensor) and type(out._inner) is Scores  # of queries and keys
         made = made and all(x is not out._inner for x in self.asked.tokens)
-        made = self._legs or made or type(out) is TensorOfSizes
+        made = self._operations or made or type(out) is TensorOfSizes
         if not self._whole or ((self.handled or not known) and not made):
             return None
         if any(type(x) is not kind or vars(x) is not held for x, kind, held in self._before):
@@ -152,12 +152,12 @@ class Noted(Recording):
         try:
             recipe = _Recipe(self.asked, self.steps, self.same, self.entry)
             weights = [recipe.of(each) for each in self._weights]
-            legs = tuple(map(leg_of, self._legs, self._sources, weights))
+            operations = tuple(map(operation_of, self._operations, self._sources, weights))
             making = recipe.making(weights)
             form = (results := Results(self, out)).form(out)
             if self.converted:
                 form = partial(converting, form, results.converted(self.converted))
-            return Place(legs, making, partial(asking, form) if asks else form, self.asked.by_identity)
+            return Place(operations, making, partial(asking, form) if asks else form, self.asked.by_identity)
         except Unknown:
             return None
 

@@ -10,8 +10,8 @@ import torch
 
 from ... import _core
 from ...array.stream_tensor import StreamTensor as NativeStream
-from ...stream.course import Leg, Replayed
 from ...stream.edge import Edge, Line
+from ...stream.place import Operation, Replayed
 from ...stream.rules import Shape
 from ..private import n_modes, without_functions
 from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
@@ -26,8 +26,8 @@ class Place(NamedTuple):
 
     Attributes
     ----------
-    legs : tuple
-        The operators that ran, each as `leg_of` gives it.
+    operations : tuple
+        The operators that ran, each as `operation_of` gives it.
     weights : callable or None
         Gives the operators' weights, a list, of the tensors that the function is given; None where they stay.
     result : tuple, list or callable
@@ -37,21 +37,21 @@ class Place(NamedTuple):
         Parameters and buffers by whose identities the place is known.
     """
 
-    legs: tuple[Any, ...]
+    operations: tuple[Any, ...]
     weights: Callable[[Sequence[torch.Tensor]], list[Any]] | None
     result: Any
     by_identity: list[Any]
 
 
-def leg_of(leg: Leg, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, ...]:
+def operation_of(ran: Operation, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, ...]:
     """Return an operator as `_core.Replay` runs it: its kernel on frames, or what it did with windows."""
-    plan, op = leg.plan, leg.op
-    own = None, None, leg.lines, None, None, None
+    plan, op = ran.plan, ran.op
+    own = None, None, ran.lines, None, None, None
     if plan is not None and plan.of_frames:
-        own = plan.run, plan.step, leg.lines, None if plan.follows else op.counts, None, None
-    elif plan is not None and plan.repeats and leg.n_values < 2:
-        own = None, None, leg.lines, op.counts, op, plan.done
-    return (leg, leg.key, at, leg.n_values, weights, *own)
+        own = plan.run, plan.step, ran.lines, None if plan.follows else op.counts, None, None
+    elif plan is not None and plan.repeats and ran.n_values < 2:
+        own = None, None, ran.lines, op.counts, op, plan.done
+    return (ran, ran.key, at, ran.n_values, weights, *own)
 
 
 class Repeats:

@@ -23,8 +23,8 @@ from ...array.stream_tensor import StreamTensor as Native
 from ...online.given import Given
 from ...online.session import Call, Session
 from ...online.slots import Slot
-from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
+from ...stream.place import Operation
 from ..forward.constants import NARROW, Constant, constant_of, dtype_of
 from ..forward.library import TORCH
 from ..private import without_functions
@@ -60,7 +60,7 @@ class TorchSession(Session):
         named = [(id(t), t.dtype, t.shape) for t in tensors]
         if named != self._named:
             self._named = named
-            self.courses.clear()
+            self.places.clear()
             self.parameters = {id(t): constant_of(t) for t in tensors}
 
     def constant(self, array: Any, like: Tensor) -> Tensor:
@@ -174,7 +174,7 @@ class TorchCall(Call):
             afterwards=[], alike=self.alike,
         )  # fmt: skip
         call.ids, call.ended, call.keeps_tape = self.ids, self.ended, self.keeps_tape
-        call.courses, call.script = self.session.courses, self.session.script
+        call.places, call.script = self.session.places, self.session.script
         call.body = call.fail_at = call.guard = call.recording = None
         call.n_done, call.over = 0, False
         before = self.gathered
@@ -187,7 +187,7 @@ class TorchCall(Call):
         session = self.session
         if session.real is not (real := torch.get_default_dtype()):  # what lengths say has another type
             session.real = real
-            session.courses.clear()
+            session.places.clear()
         if self.keeps_tape:
             self.store = Record(self.mode.detach)
         if before is None:
@@ -241,17 +241,17 @@ class TorchCall(Call):
         return Native.inside(value, given.dims, edge)
 
     def compute(
-        self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
+        self, ran: Operation, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
         """Run one operator for all rows."""
-        plan = leg.plan
+        plan = ran.plan
         if plan is None:
-            plan = leg.plan = Plan(leg, weights)
+            plan = ran.plan = Plan(ran, weights)
         with without_functions():  # kernels see plain tensors only
-            return self._computed(leg, plan, list(map(_COUNTS, edges)), values, weights)
+            return self._computed(ran, plan, list(map(_COUNTS, edges)), values, weights)
 
     def _computed(
-        self, leg: Leg, plan: Plan, inputs: list[Any], values: Sequence[Any], weights: Sequence[Any]
+        self, ran: Operation, plan: Plan, inputs: list[Any], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
         """Run one operator: its counts, then its kernel."""
         ended = self.ended
@@ -259,18 +259,18 @@ class TorchCall(Call):
         # every call (`give`), so that its own counts say nothing of how many frames there were before.
         if plan.holds and self.keeps_tape:
             outputs = [inputs[1]]
-        elif leg.lines[0].static:
-            outputs, ended = self.counts_once(leg.op, inputs)
+        elif ran.lines[0].static:
+            outputs, ended = self.counts_once(ran.op, inputs)
         else:
-            outputs = leg.op.counts(inputs, ended, self.ids)
+            outputs = ran.op.counts(inputs, ended, self.ids)
         columns: Any = None
         moves = False
-        if not plan.framewise and not leg.lines[0].static:
-            *columns, key = leg.op.columns(inputs, outputs, ended)
+        if not plan.framewise and not ran.lines[0].static:
+            *columns, key = ran.op.columns(inputs, outputs, ended)
             moves = plan.shift == columns[1][0][2]  # its frames are the new ones, in other places
             if moves and not columns[0][0][2]:
                 plan.keep(self.keeps_tape, key, None)
-                return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
+                return [(values[0], Edge(self, ran.lines[0], outputs[0]))]
         like = values[0] if values else torch.empty(0, device=self.device)
         if plan.arrays:
             weights = [self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights]
@@ -282,28 +282,35 @@ class TorchCall(Call):
                 # Frames that only move lie in the same columns wherever rows stand, if all get equally many.
                 goes_along = moves and self.keeps_frames and min(columns[0][0][1:]) >= 0
                 lines_up = plan.lines_up or (goes_along and plan.numbers)
-                given = leg, plan, inputs, outputs, values, weights, like, ended
+                given = ran, plan, inputs, outputs, values, weights, like, ended
                 results = self._windowed(*given, columns, lines_up)
                 if columns and plan.repeats and key not in plan.done[self.keeps_tape]:
-                    again = self._learnt(leg, plan, outputs[0], weights, columns, moves, lines_up)
+                    again = self._learnt(ran, plan, outputs[0], weights, columns, moves, lines_up)
                     if again is not None:
                         plan.keep(self.keeps_tape, key, again)
         elif values and not like.shape[0]:
-            kinds = _types_of_none(plan, leg.lines, values, weights)
-            results = [_nothing(line, like, (*values, *weights), kind) for line, kind in zip(leg.lines, kinds)]
+            kinds = _types_of_none(plan, ran.lines, values, weights)
+            results = [_nothing(line, like, (*values, *weights), kind) for line, kind in zip(ran.lines, kinds)]
         else:
             at = plan.checked
             if at is not None and values[at].device.type == "cpu":
-                leg.op.check_values(values[at].detach().long().contiguous().numpy(), inputs[at], self.ids)
+                ran.op.check_values(values[at].detach().long().contiguous().numpy(), inputs[at], self.ids)
             plan.step.training = self.keeps_tape
             results = plan.run(plan.step, *values, *weights)
         if len(outputs) == 1:
             value = results if isinstance(results, Tensor) else results[0]
-            return [(value, Edge(self, leg.lines[0], outputs[0]))]
-        return [(y, Edge(self, line, c)) for y, line, c in zip(results, leg.lines, outputs)]
+            return [(value, Edge(self, ran.lines[0], outputs[0]))]
+        return [(y, Edge(self, line, c)) for y, line, c in zip(results, ran.lines, outputs)]
 
     def _learnt(
-        self, leg: Leg, plan: Plan, made: Counts, weights: Sequence[Any], columns: Any, moves: bool, lines_up: bool
+        self,
+        ran: Operation,
+        plan: Plan,
+        made: Counts,
+        weights: Sequence[Any],
+        columns: Any,
+        moves: bool,
+        lines_up: bool,
     ) -> Any:
         """Return what does again what an operator of one window has done, where a later call can; else None."""
         places, outputs, lined_up = columns
@@ -321,12 +328,12 @@ class TorchCall(Call):
         begins = self.gathered.some_fresh or (made[:, 0] == 0).any()
         if not plan.carries or begins or (any(step.n[1:]) and not plan.kernel.all_outputs):
             return None
-        nothing = [partial(_nothing, line) for line in leg.lines[1:]]
+        nothing = [partial(_nothing, line) for line in ran.lines[1:]]
         return carrying(plan.kernel, step, weights, plan.n_carried or 0, kept[3], nothing)
 
     def _windowed(
         self,
-        leg: Leg,
+        ran: Operation,
         plan: Plan,
         inputs: Sequence[Counts],
         outputs: Sequence[Counts],
@@ -352,7 +359,7 @@ class TorchCall(Call):
         else:
             places, made, lined_up = columns
             fills = not lines_up or self.some_end
-            kept = partial(leg.op.kept, inputs, outputs)
+            kept = partial(ran.op.kept, inputs, outputs)
             for i, (value, place) in enumerate(zip(values, places)):
                 if i not in shared:
                     windows.append(self._window(i, value, place, inputs[i], kept, fills))
@@ -390,12 +397,12 @@ class TorchCall(Call):
         for i, (window, tail) in enumerate(zip(windows, tails)):
             if tail:
                 if tail < 0:
-                    tail = inputs[i][:, 2] - leg.op.kept(inputs, outputs)[i][:, 1]
+                    tail = inputs[i][:, 2] - ran.op.kept(inputs, outputs)[i][:, 1]
                     tail[ended] = 0
                 self.store.write((ordinal, i), window.tail(tail), self.index)
         out: list[Tensor] = []
-        gives_places = str(leg.op.attributes.get("kind")).startswith("arg")
-        for line, y, n, c in zip(leg.lines, results, step.n, outputs):
+        gives_places = str(ran.op.attributes.get("kind")).startswith("arg")
+        for line, y, n, c in zip(ran.lines, results, step.n, outputs):
             if y is None or not n:
                 kind = None if gives_places or out else like.dtype  # a sort gives places second
                 out.append(_nothing(line, like, (*values, *weights), kind))
@@ -465,8 +472,8 @@ _NAMES = {torch.float32: "float32", torch.float64: "float64"}
 class Plan:
     """What holds of an operation's arithmetic in every call."""
 
-    def __init__(self, leg: Leg, weights: Sequence[Any]) -> None:
-        op = leg.op
+    def __init__(self, ran: Operation, weights: Sequence[Any]) -> None:
+        op = ran.op
         self.kernel: Kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[op.name]
         #: By how many frames the output's count is greater than the input's, whose frames it has in mid-stream.
         moves = self.kernel.shift if not len(weights) else None
@@ -478,15 +485,15 @@ class Plan:
         #: The inputs of which every frame is kept, and read in every call.
         self.all_kept = (1, 2) if op.name == "attention" and op.attributes["left"] < 0 else ()
         self.arrays = any(isinstance(w, np.ndarray) for w in weights)
-        frames = tuple(features for _, features, _, _ in leg.signatures[: leg.n_values])
+        frames = tuple(features for _, features, _, _ in ran.signatures[: ran.n_values])
         #: Filled anew in every call.
-        self.step = Step(op.name, op.attributes, frames, tuple(line.features for line in leg.lines), live=True)
+        self.step = Step(op.name, op.attributes, frames, tuple(line.features for line in ran.lines), live=True)
         self.run, self.framewise = self.kernel.run, self.kernel.framewise
         if self.kernel.alone is not None and (alone := self.kernel.alone(self.step, weights)) is not None:
             self.run, self.framewise = alone, True
         special = self.shift is not None or self.holds or self.checked is not None
         #: Whether it needs frames, and tensors for weights, alone.
-        self.of_frames = self.framewise and leg.n_values > 0 and not (special or leg.lines[0].static)
+        self.of_frames = self.framewise and ran.n_values > 0 and not (special or ran.lines[0].static)
         mode = op.attributes.get("mode", "constant")
         values_given = self.kernel.shift is not None and len(weights) > 0  # as padding has them
         takes = self.kernel.numbers
@@ -494,14 +501,14 @@ class Plan:
         #: Whether rows that stand elsewhere are still one window each of the same columns.
         self.lines_up = self.numbers and mode in ("zeros", "constant") and not values_given
         looks = getattr(op, "needs_frames", False) or getattr(op, "checks", False)
-        one_value = leg.n_values == 1 and not leg.lines[0].static
-        looks_at_one = one_value and len(leg.lines) == 1 and not self.framewise and self.kernel.carries is None
+        one_value = ran.n_values == 1 and not ran.lines[0].static
+        looks_at_one = one_value and len(ran.lines) == 1 and not self.framewise and self.kernel.carries is None
         #: Whether its outputs have the counts of any of its inputs.
         self.follows = bool(op.same_counts) and not looks
         #: In evaluation and for training, by keys of columns: a `Repeat`, or None where it handed its input on.
         self.done: tuple[dict[bytes, Any], dict[bytes, Any]] = ({}, {})
-        moves_one = self.shift is not None and len(leg.lines) == 1 and not leg.lines[0].static
-        onwards, takes_all = self.kernel.onwards, self.kernel.all_outputs and not leg.lines[0].static
+        moves_one = self.shift is not None and len(ran.lines) == 1 and not ran.lines[0].static
+        onwards, takes_all = self.kernel.onwards, self.kernel.all_outputs and not ran.lines[0].static
         serves = takes_all or (one_value and self.numbers)
         #: Whether it goes on by new frames alone; whether what it does follows from columns, where they are known.
         self.carries = serves and onwards is not None and onwards(self.step, weights) is not None

@@ -1,4 +1,4 @@
-/* python/replay_leg.c: runs an operator of a place again.
+/* python/replay_operation.c: runs an operator of a place again.
  *
  * One that sees single frames runs here where its inputs have equal counts; one that sees windows of one input does
  * again what it did in a call in which these stood alike. All others are run by the call itself. */
@@ -10,7 +10,7 @@ enum { MOST_OPERANDS = 32 };
 /* What an operator works on, and where its results go. */
 typedef struct work {
     const replay_object *r;
-    PyObject *entry, *leg, *weights;
+    PyObject *entry, *ran, *weights;
     PyObject *edges, *values;     /* lists of all */
     PyObject *counts;             /* owned: a list of its inputs', or NULL */
     Py_ssize_t n_inputs, n_given; /* of which the first have values */
@@ -18,13 +18,13 @@ typedef struct work {
 
 static PyObject *part(const work *w, int which)
 {
-    return PyTuple_GET_ITEM(w->leg, which);
+    return PyTuple_GET_ITEM(w->ran, which);
 }
 
 /* Of all edges or values, that of an input. */
 static PyObject *operand(const work *w, PyObject *all, Py_ssize_t i)
 {
-    return PyList_GET_ITEM(all, PyLong_AsSsize_t(PyTuple_GET_ITEM(part(w, LEG_AT), i)));
+    return PyList_GET_ITEM(all, PyLong_AsSsize_t(PyTuple_GET_ITEM(part(w, RAN_AT), i)));
 }
 
 /* An input's counts; NULL where it has none in an array. */
@@ -131,7 +131,7 @@ static void step_back(const replay_object *r, PyObject *entry)
  * or input 0's where that is NULL. */
 static bool append_all(const work *w, PyObject *out, PyObject *after)
 {
-    PyObject *lines = part(w, LEG_LINES);
+    PyObject *lines = part(w, RAN_LINES);
     const bool several = PyTuple_Check(out) || PyList_Check(out);
     if ((several ? PySequence_Fast_GET_SIZE(out) : 1) < PyList_GET_SIZE(lines)) {
         PyErr_SetString(PyExc_TypeError, "a kernel has given fewer values than it has outputs");
@@ -155,7 +155,7 @@ static PyObject *counts_after(work *w)
         return NULL;
     DS_OWNED PyObject *ended = get_slot(w->r, w->entry, S_CALL_ended);
     DS_OWNED PyObject *ids = ended ? get_slot(w->r, w->entry, S_CALL_ids) : NULL;
-    return ids ? PyObject_CallFunctionObjArgs(part(w, LEG_COUNTS), w->counts, ended, ids, NULL)
+    return ids ? PyObject_CallFunctionObjArgs(part(w, RAN_COUNTS), w->counts, ended, ids, NULL)
                : NULL;
 }
 
@@ -163,8 +163,8 @@ static PyObject *counts_after(work *w)
 static bool run_frames(work *w)
 {
     const replay_object *r = w->r;
-    PyObject *step = part(w, LEG_STEP);
-    DS_OWNED PyObject *after = part(w, LEG_COUNTS) == Py_None ? NULL : counts_after(w);
+    PyObject *step = part(w, RAN_STEP);
+    DS_OWNED PyObject *after = part(w, RAN_COUNTS) == Py_None ? NULL : counts_after(w);
     DS_OWNED PyObject *tape = get_slot(r, w->entry, S_CALL_keeps_tape), *out = NULL;
     PyObject *operands[1 + MOST_OPERANDS] = {step};
     const Py_ssize_t n = w->n_given, n_weights = PySequence_Fast_GET_SIZE(w->weights);
@@ -173,7 +173,7 @@ static bool run_frames(work *w)
     for (Py_ssize_t i = 0; i < n_weights; i++)
         operands[1 + n + i] = PySequence_Fast_GET_ITEM(w->weights, i);
     if (!PyErr_Occurred() && tape && set(r, step, N_training, tape))
-        out = PyObject_Vectorcall(part(w, LEG_RUN), operands, (size_t)(1 + n + n_weights), NULL);
+        out = PyObject_Vectorcall(part(w, RAN_RUN), operands, (size_t)(1 + n + n_weights), NULL);
     return out && append_all(w, out, after);
 }
 
@@ -183,8 +183,8 @@ static PyObject *done_before(const work *w, PyObject *after, int taped)
 {
     DS_OWNED PyObject *ended = get_slot(w->r, w->entry, S_CALL_ended);
     DS_OWNED PyObject *key =
-        ended ? ds_op_columns_key(part(w, LEG_COLUMNS), w->counts, after, ended) : NULL;
-    return key ? PyDict_GetItemWithError(PyTuple_GET_ITEM(part(w, LEG_DONE), taped), key) : NULL;
+        ended ? ds_op_columns_key(part(w, RAN_COLUMNS), w->counts, after, ended) : NULL;
+    return key ? PyDict_GetItemWithError(PyTuple_GET_ITEM(part(w, RAN_DONE), taped), key) : NULL;
 }
 
 /* Runs on windows what ran on such before: a value, or a tuple or list of them, or None where it can't; NULL with an
@@ -212,7 +212,7 @@ static int run_windows(work *w)
     int runs = PyErr_Occurred() ? -1 : run != NULL;
     if (runs == 1 && run != Py_None)
         runs = is(r, w->entry, N_keeps_frames, Py_True);
-    if (runs == 1 && !follow(r, w->entry, part(w, LEG_KEY)))
+    if (runs == 1 && !follow(r, w->entry, part(w, RAN_KEY)))
         runs = -1;
     else if (runs == 1) {
         DS_OWNED PyObject *out =
@@ -232,7 +232,7 @@ static bool run_any(const work *w)
     DS_OWNED PyObject *own = picked(w, w->edges, w->n_inputs);
     DS_OWNED PyObject *given = picked(w, w->values, w->n_given);
     DS_OWNED PyObject *results =
-        own && given ? PyObject_CallMethodObjArgs(w->entry, w->r->names[N_replay], part(w, LEG),
+        own && given ? PyObject_CallMethodObjArgs(w->entry, w->r->names[N_replay], part(w, RAN),
                                                   own, given, w->weights, NULL)
                      : NULL;
     bool right = results && PyList_Check(results);
@@ -246,12 +246,12 @@ static bool run_any(const work *w)
 
 static bool run_work(work *w)
 {
-    if (part(w, LEG_RUN) != Py_None &&
+    if (part(w, RAN_RUN) != Py_None &&
         w->n_inputs + PySequence_Fast_GET_SIZE(w->weights) <= MOST_OPERANDS) {
         int64_t n_frames = 0;
         if (!same_counts(w, &n_frames) || n_frames == 0)
             return run_any(w);
-        if (!follow(w->r, w->entry, part(w, LEG_KEY)))
+        if (!follow(w->r, w->entry, part(w, RAN_KEY)))
             return false;
         const bool right = run_frames(w);
         if (!right)
@@ -259,18 +259,18 @@ static bool run_work(work *w)
         return right;
     }
     const bool has_columns =
-        Py_IS_TYPE(part(w, LEG_COLUMNS), ds_module_of(Py_TYPE(w->r))->op_type) &&
+        Py_IS_TYPE(part(w, RAN_COLUMNS), ds_module_of(Py_TYPE(w->r))->op_type) &&
         PySequence_Fast_GET_SIZE(w->weights) <= MOST_OPERANDS;
     const int ran = has_columns ? run_windows(w) : 0;
     return ran ? ran > 0 : run_any(w);
 }
 
-bool ds_replay_leg(const asked *a, PyObject *leg, PyObject *weights, PyObject *edges,
-                   PyObject *values)
+bool ds_replay_operation(const asked *a, PyObject *ran, PyObject *weights, PyObject *edges,
+                         PyObject *values)
 {
-    work w = {a->r, a->entry, leg, weights, .edges = edges, .values = values};
-    w.n_inputs = PyTuple_GET_SIZE(part(&w, LEG_AT));
-    w.n_given = PyLong_AsSsize_t(part(&w, LEG_VALUES));
+    work w = {a->r, a->entry, ran, weights, .edges = edges, .values = values};
+    w.n_inputs = PyTuple_GET_SIZE(part(&w, RAN_AT));
+    w.n_given = PyLong_AsSsize_t(part(&w, RAN_VALUES));
     const bool right = run_work(&w);
     Py_XDECREF(w.counts);
     return right;

@@ -9,7 +9,7 @@ from ..stream.edge import Edge
 from .stream_tensor import Dims, StreamTensor
 
 
-class StandIn(StreamTensor):
+class DeferredStream(StreamTensor):
     """A value that is made of a whole stream, until something computes it.
 
     Attributes

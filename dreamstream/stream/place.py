@@ -1,7 +1,7 @@
-"""What one passage through the door did, so that the next call at this place of the script need only repeat it.
+"""What a call did at one place of the script, so that the next call there need only repeat it.
 
 A forward runs the same operations in every call. The first call finds the operators, checks dimensions, brings
-together what progresses differently; the `Course` that it leaves behind says which operators ran on what. It
+together what progresses differently; the `Place` that it leaves behind says which operators ran on what. It
 serves as long as the same is asked for: the same operation, on edges of the same lines, seen with the same
 dimensions, with the same arrays as weights, or with ones of the same types and shapes that every call makes anew.
 """
@@ -29,13 +29,13 @@ class Replayed:
     """
 
     __slots__ = (
-        "body", "courses", "ended", "fail_at", "guard", "ids", "keeps_tape", "n_done", "over", "recording",
+        "body", "ended", "fail_at", "guard", "ids", "keeps_tape", "n_done", "over", "places", "recording",
         "script",
     )  # fmt: skip
 
 
-class Leg:
-    """One operator that a course runs again, and where it finds its inputs.
+class Operation:
+    """One operator that ran at a place, and runs again there, and where it finds its inputs.
 
     Attributes
     ----------
@@ -47,10 +47,10 @@ class Leg:
     lines : list of Line
         One per output.
     pick : callable
-        Picks its inputs out of all edges of its course (or of their values): the course's inputs, then what
-        earlier legs made.
+        Picks its inputs out of all edges of its place (or of their values): the place's inputs, then what
+        earlier operators made.
     takes_weights : bool
-        Whether the course's weights are its own.
+        Whether the place's weights are its own.
     plan : object
         What whoever computes its values keeps from call to call.
     """
@@ -74,12 +74,12 @@ class Recording:
     def __init__(self, inputs: Sequence[Any], edges: Sequence[Edge] = ()) -> None:
         self._edges = [*(x.edge for x in inputs), *edges]
         self._values = [*(x.value for x in inputs), *(None for _ in edges)]
-        self._legs: list[Leg] = []
+        self._operations: list[Operation] = []
         self._weights: list[Sequence[Any]] = []
         self._sources: list[tuple[int, ...]] = []
         self._whole = True
 
-    def add(self, leg: Leg, request: Request, results: Sequence[tuple[Any, Edge]]) -> None:
+    def add(self, ran: Operation, request: Request, results: Sequence[tuple[Any, Edge]]) -> None:
         """Append an operator that ran."""
         numbers = self.numbers()
         sources = tuple([numbers.get(id(e), -1) for e in request.edges])
@@ -87,10 +87,10 @@ class Recording:
             self._whole = False
             return
         last = sources[-1]
-        leg.pick = itemgetter(*sources) if len(sources) > 1 else itemgetter(slice(last, last + 1))
-        leg.takes_weights = bool(request.weights)
+        ran.pick = itemgetter(*sources) if len(sources) > 1 else itemgetter(slice(last, last + 1))
+        ran.takes_weights = bool(request.weights)
         self._weights.append(request.weights)
-        self._legs.append(leg)
+        self._operations.append(ran)
         self._sources.append(sources)
         for value, edge in results:
             self._values.append(value)
@@ -102,7 +102,7 @@ class Recording:
         return {id(e): last - i for i, e in enumerate(reversed(self._edges))}
 
     def forget(self) -> None:
-        """Make no course of what ran: a repeat would have the weights that were computed of those given now."""
+        """Make no place of what ran: a repeat would have the weights that were computed of those given now."""
         self._whole = False
 
     def making(self, make: Callable[[Any], Any], weight: Any) -> Any:
@@ -110,10 +110,10 @@ class Recording:
         self.forget()
         return make(weight)
 
-    def course(
+    def place_of(
         self, asked: list[Any], held: Sequence[Any], outputs: Sequence[Any], known_as: list[Any] | None = None
-    ) -> Course | None:
-        """Return the course that led to these outputs; None where it can't be repeated.
+    ) -> Place | None:
+        """Return the place that led to these outputs; None where it can't be repeated.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Recording:
             return None
         (weights,) = weighing or ((),)
         fixed = all(w is None or any(w is h for h in held) or is_number(w) for w in weights)
-        return Course(asked, held, weights if fixed else None, self._legs, leaves, known_as)
+        return Place(asked, held, weights if fixed else None, self._operations, leaves, known_as)
 
 
 def is_number(weight: Any) -> bool:
@@ -150,16 +150,16 @@ def same_entry(inputs: Sequence[Any]) -> bool:
 
 
 @dataclass(slots=True, eq=False)
-class Course:
-    """The operators that one passage ran, to be run again by the next call.
+class Place:
+    """The operators that ran at one place of the script, to be run again by the next call.
 
     Attributes
     ----------
     asked, held, known_as : list, sequence, list
-        See `Recording.course`.
+        See `Recording.place_of`.
     weights : sequence or None
         As the operator takes them; None where they have to be laid out in every call.
-    legs : list of Leg
+    operations : list of Operation
     outputs : list of (int, dims, names)
         Which edges leave, and how they are seen.
     """
@@ -167,38 +167,38 @@ class Course:
     asked: list[Any]
     held: Sequence[Any]
     weights: Sequence[Any] | None
-    legs: list[Leg]
+    operations: list[Operation]
     outputs: list[tuple[int, Any, Any]]
     known_as: list[Any] | None = None
 
 
-def repeat(course: Course, entry: Any, inputs: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
-    """Run the operators of a course again, and return their outputs."""
+def repeat(place: Place, entry: Any, inputs: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
+    """Run the operators of a place again, and return their outputs."""
     edges, values = list(map(_EDGE, inputs)), list(map(_VALUE, inputs))
-    for leg in course.legs:
-        own, given = leg.pick(edges), leg.pick(values)
-        for value, edge in entry.replay(leg, own, given[: leg.n_values], weights if leg.takes_weights else ()):
+    for ran in place.operations:
+        own, given = ran.pick(edges), ran.pick(values)
+        for value, edge in entry.replay(ran, own, given[: ran.n_values], weights if ran.takes_weights else ()):
             values.append(value)
             edges.append(edge)
     make = type(inputs[0]).inside
-    return [make(values[i], dims, edges[i], names) for i, dims, names in course.outputs]
+    return [make(values[i], dims, edges[i], names) for i, dims, names in place.outputs]
 
 
 def as_before(entry: Any, asked: list[Any], inputs: Sequence[Any], find: Callable[[], list[Any]]) -> list[Any]:
-    """Go the course of the call before where it asked for the same without weights; else `find`, and leave one."""
-    courses = entry.courses
-    if courses is None or entry.recording is not None:
+    """Repeat what the call before did here where it asked the same without weights; else `find`, and note it."""
+    places = entry.places
+    if places is None or entry.recording is not None:
         return find()
     at = entry.n_done
-    course = courses.get(at)
-    if course is not None and course.asked == asked and same_entry(inputs):
-        return repeat(course, entry, inputs, ())
+    place = places.get(at)
+    if place is not None and place.asked == asked and same_entry(inputs):
+        return repeat(place, entry, inputs, ())
     entry.recording = recording = Recording(inputs)
     try:
         outputs = find()
     finally:
         entry.recording = None
-    course = recording.course(asked, (), outputs)
-    if course is not None:
-        courses[at] = course
+    place = recording.place_of(asked, (), outputs)
+    if place is not None:
+        places[at] = place
     return outputs
