@@ -48,24 +48,17 @@ static inline void copy_run(char *y, const char *x, size_t n)
     }
 }
 
-/* n elements as the one at x, of 16 bytes or of a part of 8: as many as there are in 16 bytes stand in registers. The
- * last 16 bytes may overlap those before. */
-static inline __attribute__((always_inline)) void copy_repeated(char *to, const char *x, int64_t n,
-                                                                const int64_t bytes)
+/* n elements, of which 16 bytes are in v, one behind the other: the last such part may overlap the one before. */
+static inline __attribute__((always_inline)) void copy_repeated(char *to, const char v[16],
+                                                                int64_t n, const int64_t bytes)
 {
-    static const uint64_t places[9] = {
-        [1] = 0x0101010101010101, [2] = 0x0001000100010001, [4] = 0x0000000100000001, [8] = 1};
-    uint64_t v[2] = {0};
-    memcpy(v, x, (size_t)bytes);
-    if (bytes < 16)
-        v[0] = v[1] = v[0] * places[bytes];
     int64_t i = 0;
     for (; i + 16 <= n * bytes; i += 16)
         memcpy(to + i, v, 16);
     if (i > 0 && i < n * bytes)
         memcpy(to + n * bytes - 16, v, 16);
     for (; i == 0 && n > 0; n--)
-        memcpy(to + (n - 1) * bytes, x, (size_t)bytes);
+        memcpy(to + (n - 1) * bytes, v, (size_t)bytes);
 }
 
 /* n elements of a constant size: a memcpy of it is a move or two. */
@@ -81,9 +74,12 @@ static inline __attribute__((always_inline)) void copy_line(char *to, const char
 static inline __attribute__((always_inline)) void copy_elements(char *y, const char *x, extent a,
                                                                 extent b, const int64_t bytes)
 {
+    char v[16];
     for (int64_t i = 0; i < a.size; i++, y += a.to, x += a.from) {
+        for (int64_t j = 0; j < 16 && b.from == 0; j += bytes)
+            memcpy(v + j, x, (size_t)bytes);
         if (b.from == 0 && b.to == bytes)
-            copy_repeated(y, x, b.size, bytes);
+            copy_repeated(y, v, b.size, bytes);
         else if (b.to == bytes && b.from == 2 * bytes)
             copy_line(y, x, b.size, bytes, 2 * bytes, bytes);
         else if (b.to == bytes && b.from == -bytes)

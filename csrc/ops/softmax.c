@@ -11,10 +11,8 @@
 #include "ops/registry.h"
 
 enum { SOFTMAX, LOG_SOFTMAX };
-enum {
-    GLU_ROOM = 4096,
-    GLU_ROWS = 16
-}; /* bytes of rows that are brought together; at least so many */
+/* Bytes of rows whose halves are brought together, at least so many rows at a time. */
+enum { GLU_ROOM = 4096, GLU_ROWS = 16 };
 
 static void softmax_frames(const ds_op *op, const ds_run *run, const ds_frames *f)
 {
