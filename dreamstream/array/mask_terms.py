@@ -123,7 +123,9 @@ def terms_by_distance(found: Recognised, steps: Sequence[Any], keys: Any) -> Any
     assert found.cells is not None
     at = added(steps, max(int(found.cells[0].max()), int(found.cells[1].max())) + 1, keys)
     rows, columns, own = map(_library(keys).array, found.cells)
-    return at[:, rows, columns] - at[:, rows, own]
+    made, own = at[:, rows, columns], at[:, rows, own]
+    hidden = own <= MASKED  # where a query does not see its own frame, what was recognised is what counts
+    return (made - own.masked_fill(hidden, 0.0)).where(~hidden, _library(keys).array(found.bias).to(made.dtype))
 
 
 def _library(keys: Any) -> Any:

@@ -311,3 +311,27 @@ def test_edits_of_large_tables_are_seen(edit, is_product, monkeypatch):
             y = net(ds.stream_tensor(x, ids=[str(i)], sos=True, eos=True, names=("B", "L", None)))
         net.offline()
         torch.testing.assert_close(y[0], net(x)[0])
+
+
+@pytest.mark.parametrize("window", [FRAMES, 3])
+def test_queries_that_do_not_see_their_own_frame_have_numbers_in_training(window):
+    """The first one sees none, and gets zeros."""
+
+    class Earlier(torch.nn.Module):
+        def forward(self, x):
+            d = torch.arange(x.size(1))[:, None] - torch.arange(x.size(1))
+            return torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=(d > 0) & (d <= window))
+
+    torch.manual_seed(0)
+    x, weights = torch.randn(1, FRAMES, 4, dtype=torch.float64), torch.randn(FRAMES, 4, dtype=torch.float64)
+    whole, parts = (x.clone().requires_grad_() for _ in range(2))
+    wanted = Earlier()(whole)[0]
+    (wanted * weights).sum().backward()
+    model = ds.patch_module(Earlier(), "full-file-aligned").train().online()
+    ys = []
+    for a, b in zip(CUTS, CUTS[1:]):
+        options = {"names": ("B", "L", None), "sos": a == 0, "eos": b == FRAMES}
+        ys.append(model(ds.stream_tensor(parts[:, a:b], ids=["a"], **options))["a"])
+    (torch.cat(ys) * weights).sum().backward()
+    torch.testing.assert_close(torch.cat(ys), wanted, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(parts.grad, whole.grad, rtol=1e-10, atol=1e-10)
