@@ -226,8 +226,8 @@ def full_like(input: Tensor, fill_value: Any, dtype: Any = None, *, device: Any 
     if has_formula(input):
         return input.full_like(fill_value, to)
     first: Any = input
-    if hasattr(type(first), "through") and first.keeps:  # a stream's first frame
-        return first.apply("full_like", full_like, (first, fill_value, dtype), {})
+    if hasattr(type(first), "apply_function") and first.keeps:  # a stream's first frame
+        return first.apply_function("full_like", full_like, (first, fill_value, dtype), {})
     if not isinstance(input, Tensor):  # scores of attention
         return full(input.shape, fill_value, to)
     if not input.is_stream:
@@ -490,8 +490,8 @@ def _tensors(name: str, tensors: Sequence[Any]) -> list[Tensor]:
 
 def _joined_later(function: Callable[..., Any], tensors: Sequence[Any], dim: int) -> Any:
     """Return what `cat` or `stack` give of first frames, or of what no stream is among; None of all others."""
-    if (first := next((t for t in tensors if hasattr(type(t), "through")), None)) is not None:
-        return first.apply(function.__name__, function, (tensors, dim), {})
+    if (first := next((t for t in tensors if hasattr(type(t), "apply_function")), None)) is not None:
+        return first.apply_function(function.__name__, function, (tensors, dim), {})
     library = library_of(tensors) or elementwise.library_among(tensors)
     return None if library is None else library.defer(function, (tensors, dim), {})
 

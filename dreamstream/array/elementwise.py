@@ -55,7 +55,7 @@ def unary(name: str, x: Tensor, attributes: Mapping[str, Any] | None = None) -> 
     if not isinstance(x, Tensor):  # a weight or a base, among others
         (x,) = _operands((x,)) or (x,)
     elif x._by_elements is not None:
-        return x._by_elements.apply(lambda x: unary(name, x, attributes), (x,))
+        return x._by_elements.apply_function(lambda x: unary(name, x, attributes), (x,))
     if name.startswith("logical_"):
         x = as_flags(x)
         return hook.one(name, {}, (x,))
@@ -95,7 +95,7 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
         return library.defer(getattr(Tensor, name), (a, b), {})
     for x in (a, b):
         if isinstance(x, Tensor) and x._by_elements is not None:
-            return x._by_elements.apply(
+            return x._by_elements.apply_function(
                 lambda a, b: binary_or_not(name, a, b), (a, b), getattr(Tensor, name, None)
             )
     if name == "pow" and type(b) is float and b in ROOTS and isinstance(a, Tensor):
@@ -138,10 +138,10 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
         return library.defer(where, (condition, x, y), {})
     for o in (condition, x, y):
         if isinstance(o, Tensor) and o._by_elements is not None:
-            waits: Tensor = o._by_elements.apply(where, (condition, x, y), where)
+            waits: Tensor = o._by_elements.apply_function(where, (condition, x, y), where)
             return waits
-        if hasattr(type(o), "through"):  # the first frame of a stream
-            first: Tensor = o.apply("where", where, (condition, x, y), {})
+        if hasattr(type(o), "apply_function"):  # the first frame of a stream
+            first: Tensor = o.apply_function("where", where, (condition, x, y), {})
             return first
     operands = _operands((condition, x, y))
     if operands is None or not isinstance(operands[0], Tensor) or operands[0].dtype != dtypes.bool:

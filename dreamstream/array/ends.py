@@ -84,7 +84,7 @@ class LastFrames:
         self.line = user_line()
         self._everywhere: Any = None
 
-    def apply(self, call: Callable[..., Any], args: Sequence[Any], of_positions: Any = None) -> Any:
+    def apply_function(self, call: Callable[..., Any], args: Sequence[Any], of_positions: Any = None) -> Any:
         """Put off an elementwise function; it runs at once if an argument has other frames than these."""
         lasts = [getattr(x, "_ends", None) for x in args]
         alike = [v._is_beside(self) for v in lasts if v is not None]

@@ -133,7 +133,9 @@ class FirstFrame(LikeOthers):
         return made
 
     # ------------------------------------------------------------------ what is computed of it
-    def apply(self, name: str, call: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def apply_function(
+        self, name: str, call: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
         """Return what a function gives of it, and of other arguments."""
         target = args[0] if args else kwargs.get("input")
         is_written = kwargs.get("inplace") or (name.endswith("_") and not name.endswith("__"))
@@ -392,11 +394,13 @@ class FirstFrame(LikeOthers):
         def call(x: Any, *args: Any, **kwargs: Any) -> Any:
             return getattr(x, name)(*args, **kwargs)
 
-        return self.apply(name, call, (self, *args), kwargs)
+        return self.apply_function(name, call, (self, *args), kwargs)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return first_of((*args, *(kwargs or {}).values()), True).apply(func.__name__, func, args, kwargs or {})
+        return first_of((*args, *(kwargs or {}).values()), True).apply_function(
+            func.__name__, func, args, kwargs or {}
+        )
 
 
 def _operator(name: str) -> Callable[..., Any]:

@@ -92,7 +92,7 @@ class Rolled:
         if view is None:
             out.value, out.edge, out.dims, out._names = made.value, made.edge, made.dims, self.of._names
 
-    def apply(self, call: Callable[..., Any], args: Any, of_positions: Any = None) -> Any:
+    def apply_function(self, call: Callable[..., Any], args: Any, of_positions: Any = None) -> Any:
         """Return what a function of each frame by itself gives of these frames, which waits as they do.
 
         Of positions, too, it doesn't where it hides those that aren't known; it is asked as `of_positions`.

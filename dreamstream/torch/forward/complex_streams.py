@@ -311,7 +311,7 @@ def _alike(made: str, z: Any, **_: Any) -> Any:
     if not real.keeps:
         return getattr(real._seen, f"new_{made}")(real.shape, dtype=z.dtype)
     likes = (real, getattr(torch, f"{made}_like")), (imag, torch.zeros_like)
-    return Complex(*(part.apply(like.__name__, like, (part,), {}) for part, like in likes))
+    return Complex(*(part.apply_function(like.__name__, like, (part,), {}) for part, like in likes))
 
 
 def _fill(z: Any, value: Any = 0.0, *_: Any) -> Any:

@@ -306,7 +306,7 @@ class Forward(Repeats, TorchFunctionMode):
                 own[args[1]] = value
                 return None
         if name != "__setitem__" and (first := first_of(operands, meaning.name in ("cat", "stack"))) is not None:
-            return repeated(self, func, args, kwargs, first.apply, name, func, args, kwargs)
+            return repeated(self, func, args, kwargs, first.apply_function, name, func, args, kwargs)
         if meaning.name in WRITERS or (writes_into and (meaning.shares or is_view(args))):
             if meaning.shares or self.entry.places is None or not takes_copy(name, args, kwargs):
                 return self._anew(func, meaning, args, kwargs)

@@ -60,7 +60,7 @@ def elementwise(name: str, composed: Callable[..., Any], function: Callable[...,
     def run(*args: Any, **kwargs: Any) -> Any:
         ends = next((x._ends for x in args if isinstance(x, NativeTensor) and x._ends is not None), None)
         if ends is not None:
-            return ends.apply(partial(run, **kwargs), args)
+            return ends.apply_function(partial(run, **kwargs), args)
         try:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError:

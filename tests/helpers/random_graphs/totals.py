@@ -54,7 +54,7 @@ class Totals:
     """
 
     meta = None
-    courses = None
+    places = None
     library = NATIVE
     guard = None
     buffers = True
