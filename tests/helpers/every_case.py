@@ -144,7 +144,7 @@ class EveryCase(Hooks):
     def other_side(self, w):
         turn(w)
 
-    def picked(self, w, a, b):
+    def choose(self, w, a, b):
         PATH.pop()
         return select(w, a, b)
 
