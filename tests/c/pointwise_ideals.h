@@ -18,11 +18,11 @@ static inline wide ideal_sigmoid(wide x)
     return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x));
 }
 
-#define IDEAL(ID, p_, ulps_f32, ulps_f64, of_x, ...)             \
-    static inline wide ideal_unary_##ID(wide x, const double *p) \
-    {                                                            \
-        (void)p;                                                 \
-        return __VA_ARGS__;                                      \
+#define IDEAL(ID, p_, ulps_f32, ulps_f64, of_x, ...)                            \
+    static inline wide ideal_unary_##ID(wide x, const double *p, wide greatest) \
+    {                                                                           \
+        (void)p, (void)greatest;                                                \
+        return __VA_ARGS__;                                                     \
     }
 #define IDEAL_BINARY(ID, ulps_f32, ...)                        \
     static inline double ideal_binary_##ID(double a, double b) \
@@ -43,7 +43,7 @@ static inline wide ideal_sigmoid(wide x)
 
 typedef struct unary_ideal {
     const char *name; /* of the function; its operator's name, but for forms */
-    wide (*f)(wide x, const double *p);
+    wide (*f)(wide x, const double *p, wide greatest);
     double p[3], ulps_f32, ulps_f64;
     bool of_x;
 } unary_ideal;
