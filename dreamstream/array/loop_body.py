@@ -21,8 +21,8 @@ FRAME = ("frame",)
 class Body(Replayed):
     """The entry of a loop's body: operations on one frame are recorded.
 
-    In the next call the body goes along what it has recorded, and gives the same edges again, so that places and
-    places are found by their lines. From the first operation on that is another one it records anew.
+    In the next call the body goes along what it has recorded, and gives the same edges again, so that places
+    are found by their lines. From the first operation on that is another one it records anew.
 
     Attributes
     ----------
