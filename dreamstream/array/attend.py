@@ -201,7 +201,7 @@ def attended(scores: Any, v: Any) -> Any:
         return of_queries(attended(scores, v))
     more = 0 if across(scores.q, scores.k) else scores.k.shape[2] - scores.q.shape[2]
     if isinstance(more, int) and more > 0:
-        q = scores.q._apply("pad", {"left": more})
+        q = scores.q._operate("pad", {"left": more})
         return attended(scores._copy(q=q, steps=among(scores.steps, Before(more))), v)[:, :, more:]
     found, deferred = seen_by_queries(scores), deferred_in(scores.steps)
     q, k, scale = scores.q, scores.k, scores.scale

@@ -264,7 +264,7 @@ def as_flags(x: Any) -> Any:
 
 def with_frames(x: Any) -> Any:
     """Return a tensor as it is. torch refuses one without frames here, so nothing follows from such a stream."""
-    return x._apply("unless_empty", {}) if getattr(x, "edge", None) is not None else x
+    return x._operate("unless_empty", {}) if getattr(x, "edge", None) is not None else x
 
 
 def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] | None = None) -> Tensor:

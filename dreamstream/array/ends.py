@@ -48,7 +48,7 @@ def _last_window(x: StreamTensor, count: int) -> StreamTensor:
 
 def first_frames(x: StreamTensor, count: int) -> StreamTensor:
     """Return the first `count` frames of a stream that is given once, as the last ones of the flipped stream."""
-    return _last_window(x._apply("flip", {}), count).flip(x.dims.index("L"))
+    return _last_window(x._operate("flip", {}), count).flip(x.dims.index("L"))
 
 
 #: How a reduction pads streams in front, so that one of fewer than `count` frames is reduced as it is.
@@ -297,7 +297,7 @@ def at_least_before(x: Any, axis: int, more: Length, value: float) -> Any:
     least = atom.by + whole.of_one().plus
     if not _is_nothing(whole - size.at_least(least)):
         return None
-    return x._apply("pad_to_multiple", {"mode": "before", "value": value, "multiple": 1, "least": least})
+    return x._operate("pad_to_multiple", {"mode": "before", "value": value, "multiple": 1, "least": least})
 
 
 def in_most_streams(whole: Any, more: Any) -> Any:

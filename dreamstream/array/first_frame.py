@@ -233,7 +233,7 @@ class FirstFrame(LikeOthers):
     def _over(self, name: str, call: Callable[..., Any], dims: Sequence[int], more: dict[str, Any]) -> Any:
         """Return what a function gives that goes over these frames."""
         if name in _SO_FAR and not more.keys() - {"keepdim"} and [*dims] == [self.axis] and self._is_real():
-            so_far = self.stream._apply("cumulative", {"kind": _SO_FAR[name]})  # of shorter streams all
+            so_far = self.stream._operate("cumulative", {"kind": _SO_FAR[name]})  # of shorter streams all
             last = self.count - 1
             return self._as(so_far._padded(-last, last, mode="replicate"), bool(more.get("keepdim")))
         return self.among_features()._of_features(name, call, dims, more)

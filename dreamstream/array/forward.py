@@ -65,7 +65,7 @@ def hold_for(x: StreamTensor, edge: Any, at: int) -> StreamTensor:
         x = reshape_features(x, sizes, numbered(kept))
     place = max(at, 0)
     dims = (*x.dims[:place], "L", *x.dims[place:])
-    return StreamTensor._apply_to("hold", {}, [x.edge, edge], [x.value], dims, cid=edge.cid)
+    return StreamTensor._operate_on("hold", {}, [x.edge, edge], [x.value], dims, cid=edge.cid)
 
 
 def is_static(x: Any) -> bool:
@@ -92,7 +92,7 @@ def reshape_features(x: StreamTensor, shape: Sequence[int], dims: Any) -> Stream
     """Return the frames with another feature shape and these dimensions."""
     if tuple(shape) == x.features:
         return x.with_dims(dims)
-    return x._apply("reshape", {"shape": list(shape)}, (), dims)
+    return x._operate("reshape", {"shape": list(shape)}, (), dims)
 
 
 def gather(x: StreamTensor, axis: int, index: StreamTensor) -> StreamTensor:
@@ -165,8 +165,8 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
     s = stream_slice(index)
     if s.stop_length is not None:
         steps = {"start": s.start, "step": s.step, "length": s.stop_length.steps()}
-        return x._apply_to("cut", steps, [x.edge, s.stop_length.of], [x.value], x.dims, x.names)
-    return x._apply("slice", {"start": s.start, "crop": s.crop, "step": s.step})
+        return x._operate_on("cut", steps, [x.edge, s.stop_length.of], [x.value], x.dims, x.names)
+    return x._operate("slice", {"start": s.start, "crop": s.crop, "step": s.step})
 
 
 def _emptied(x: StreamTensor, parts: IndexParts) -> Empty | None:
@@ -287,9 +287,9 @@ def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
             x = reshape_features(x, step[1], x.dims).opened()
         elif step[0] == "stack":
             n = len(x.features) + 1
-            x = x._apply("frame", {"size": step[1], "step": step[1], "exact": 1}, (), ("B", "L", *range(n)))
+            x = x._operate("frame", {"size": step[1], "step": step[1], "exact": 1}, (), ("B", "L", *range(n)))
         elif step[0] == "unstack":
-            x = x._apply("unstack", {}, (), ("B", "L", *range(len(x.features) - 1)))
+            x = x._operate("unstack", {}, (), ("B", "L", *range(len(x.features) - 1)))
     x = x.with_dims(plan.dims, named)
     for length in plan.claims:
         x.require_length(length)
@@ -319,13 +319,13 @@ def _behind_lanes(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
 
 def so_far(x: StreamTensor, kind: str) -> StreamTensor:
     """Return the cumulative sum, product or extreme along L."""
-    return (x.to(np.dtype(np.int64)) if x.dtype == np.bool_ else x)._apply("cumulative", {"kind": kind})
+    return (x.to(np.dtype(np.int64)) if x.dtype == np.bool_ else x)._operate("cumulative", {"kind": kind})
 
 
 def running(x: StreamTensor, axis: int, kind: str) -> StreamTensor:
     """Return a cumulative reduction along features."""
     x = x.to(np.dtype(np.int64)) if x.dtype == np.bool_ else x
-    out = x.with_dims(x._straight())._apply("cumulative_within", {"kind": kind, "axis": axis})
+    out = x.with_dims(x._straight())._operate("cumulative_within", {"kind": kind, "axis": axis})
     return out.with_dims(x.dims, x.names)
 
 
@@ -333,14 +333,14 @@ def flip(x: StreamTensor) -> StreamTensor:
     """Return the frames from the last to the first."""
     assert x.edge is not None
     require_waiting("flip", x.edge)
-    return x._apply("flip", {})
+    return x._operate("flip", {})
 
 
 def unfold(x: StreamTensor, axis: int, size: int, step: int) -> StreamTensor:
     if x.dims[axis] != "L":
         return _unfold_features(x.in_order(), axis, size, step)
     n = len(x.features)
-    framed = x._apply("frame", {"size": size, "step": step}, (), ("B", "L", *range(n + 1)))
+    framed = x._operate("frame", {"size": size, "step": step}, (), ("B", "L", *range(n + 1)))
     dims = tuple(d if isinstance(d, str) else d + 1 for d in x.dims)
     return framed.with_dims((*dims, 0), (*x.names, None))
 
@@ -364,13 +364,13 @@ def repeat_interleave(x: StreamTensor, axis: int, times: Any) -> Any:
     x = x.in_order()
     at = x.dims[axis]
     if at == "L":
-        return x._apply("repeat_frames", {"times": times})
+        return x._operate("repeat_frames", {"times": times})
     if isinstance(at, str):
         _refuse(x, f"repeat_interleave along {at}", "repeat frames or features")
     before, after = x.features[: at + 1], x.features[at + 1 :]
     straight = _straight(x, (*before, 1, *after))
     spread = reshape_features(x, (*before, 1, *after), straight)
-    spread = spread._apply("expand", {"shape": [*before, times, *after]}, (), straight)
+    spread = spread._operate("expand", {"shape": [*before, times, *after]}, (), straight)
     shape = (*before[:-1], before[-1] * times, *after)
     return reshape_features(spread, shape, x.dims).with_dims(x.dims, x.names)
 
@@ -414,7 +414,7 @@ def expand(x: StreamTensor, sizes: Sequence[Any]) -> Any:
                 _refuse(x, f"expand along {d}", "give x.size() of it, or -1")
         else:
             features.append(x.features[d] if isinstance(size, int) and size == -1 else int(size))
-    return x if tuple(features) == x.features else x._apply("expand", {"shape": features})
+    return x if tuple(features) == x.features else x._operate("expand", {"shape": features})
 
 
 _OF_ONE = ("max", "min", "argmax", "argmin")
@@ -502,7 +502,7 @@ def extend(tensors: Sequence[Any], axis: int) -> StreamTensor:
         weights = [given[0]._cat(given, 0) if len(given) > 1 else given[0]]
     else:
         pads, weights = {**pads, "value": float(values[0])}, []
-    return x._apply("pad", pads, weights)
+    return x._operate("pad", pads, weights)
 
 
 def _by_matrices(x: StreamTensor, y: StreamTensor) -> Any:
@@ -540,7 +540,7 @@ def _narrow(x: StreamTensor, axis: int, item: slice) -> StreamTensor:
     length = max(0, stop - start)
     if (start, length, step) == (0, size, 1):
         return x
-    return x._apply("narrow", {"axis": axis, "start": start, "length": length, "step": step})
+    return x._operate("narrow", {"axis": axis, "start": start, "length": length, "step": step})
 
 
 def _straight(x: StreamTensor, features: Sequence[int]) -> tuple[Any, ...]:
@@ -575,7 +575,7 @@ def index_features(x: StreamTensor, axis: int, index: Any) -> StreamTensor:
     step = int(at[1] - at[0]) if len(at) > 1 else 1
     if step > 0 and np.array_equal(at, at[0] + step * np.arange(len(at))):
         return _narrow(x, axis, slice(int(at[0]), int(at[-1]) + 1, step))
-    return x._apply("pick", {"axis": axis}, (constant_index(at.tobytes()),))
+    return x._operate("pick", {"axis": axis}, (constant_index(at.tobytes()),))
 
 
 @lru_cache(maxsize=256)

@@ -190,6 +190,7 @@ class FrameNumber(LoopNumber):
         if type(other) is not int:
             self._misuse("compared")
         compare, first = getattr(operator, relation), self.loop.position + self.off
+        # an answer that changes behind the frames that may have rounds of their own differs from frame to frame
         if other - self.off + (relation not in ("lt", "ge")) >= FIRST:
             return FrameTruth(self.loop, compare, self, other)
         here = compare(first, other)

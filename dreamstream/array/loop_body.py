@@ -126,7 +126,7 @@ class Body(Replayed):
             self.recording.forget()
         self._note = note
         try:
-            return x._apply("reshape", {"shape": list(x.features)})
+            return x._operate("reshape", {"shape": list(x.features)})
         finally:
             self._note = None
 

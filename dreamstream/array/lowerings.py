@@ -116,7 +116,7 @@ _ROWS: dict[str, Sequence[tuple[str, str, Any, str, str, str]]] = {
          "y = x.mT.flatten(1).unsqueeze(1)", "of which features and frames are one dimension"),
     ),
     "places": (
-        ("frames at positions at fixed or even distances", "slice", positions.frames_at,
+        ("frames at positions at fixed or even distances", "slice", positions.index_frames,
          "y = x * x[:, (i - 2).clamp(min=0)]",
          "y = x[:, i // 2]", "no fixed distance"),
     ),

@@ -58,7 +58,7 @@ def spread(what: str, x: StreamTensor, axis: int, length: Any) -> StreamTensor:
     dims, names = [*x.dims[:axis], "L", *x.dims[axis + 1 :]], [*x.names[:axis], "L", *x.names[axis + 1 :]]
     x = x.squeeze(axis)
     attributes = {"length": length.steps(), "limit": -1 if limit is None else limit}
-    return StreamTensor._apply_to("spread", attributes, [x.edge, length.of], [x.value], numbered(dims), names)
+    return StreamTensor._operate_on("spread", attributes, [x.edge, length.of], [x.value], numbered(dims), names)
 
 
 def spread_to(what: str, x: StreamTensor, model: StreamTensor) -> StreamTensor:
@@ -100,9 +100,9 @@ def of_frames(x: StreamTensor, others: Sequence[int], name: str, attributes: dic
         x = x.stored_anew(order)
         shape = (math.prod(x.features[: len(gone)]), *x.features[len(gone) :])
         straight = (*(d for d in x.dims if isinstance(d, str)), *range(len(shape)))
-        x = x._apply("reshape", {"shape": shape}, (), straight)._apply("unstack", {}).with_dims(dims, names)
+        x = x._operate("reshape", {"shape": shape}, (), straight)._operate("unstack", {}).with_dims(dims, names)
     kept = [i for i, d in enumerate(x.dims) if d != "L"]
-    out = x._apply(name, attributes, (), x.dims)
+    out = x._operate(name, attributes, (), x.dims)
     return out.with_dims(tuple(x.dims[i] for i in kept), [x.names[i] for i in kept])
 
 

@@ -157,7 +157,7 @@ def indexed(x: Any, name: str, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
     return dim, at
 
 
-def frames_at(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+def index_frames(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     """Return the frames that an index computed of positions selects; None for all other indices.
 
     Such are ``x[:, i]``, ``x.index_select(1, i)``, ``x.gather(1, i)``, with ``i = (arange(T) - 2).clamp(min=0)``;

@@ -52,7 +52,7 @@ def _behind(tokens: Any, x: Any, axis: int) -> Any:
         mark = mark.narrow(i, 0, 1) if isinstance(d, int) else mark
     marks = np.arange(1, n + 1, dtype=x.dtype).reshape(n, *(1,) * (x.ndim - 2))
     nothing: Any = where(mark.eq(mark), 0.0, 0.0).to(x.dtype)
-    mark = nothing._apply("pad", {"left": n}, [x._plain(marks)])
+    mark = nothing._operate("pad", {"left": n}, [x._plain(marks)])
     out = x._padded(n, 0)
     for i in range(n):
         out = where(mark.eq(float(i + 1)), tokens.narrow(axis, i, 1).to(x.dtype), out)

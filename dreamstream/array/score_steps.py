@@ -247,12 +247,12 @@ def require_zeros(scores: Any, query: int) -> None:
 def of_heads(scores: Any, at: int, part: Any) -> Any:
     """Return the scores of a slice of heads, ``scores[:, part]``; an int `part` drops the dimension, `at`."""
     whole = scores.axes.n_heads
-    head_part = range(whole)[slice(part, part + 1 or None) if isinstance(part, int) else part]
+    chosen = range(whole)[slice(part, part + 1 or None) if isinstance(part, int) else part]
     changed = any(x is not None for x in (scores.head_part, scores.mix, scores.terms))
-    if changed or head_part.step != 1 or not head_part:
+    if changed or chosen.step != 1 or not chosen:
         scores._misuse("cut")
-    own = slice(head_part.start, head_part.stop)
-    heads = [Heads(len(head_part))] if len(head_part) > 1 else []
+    own = slice(chosen.start, chosen.stop)
+    heads = [Heads(len(chosen))] if len(chosen) > 1 else []
     dims = list(scores.axes.dims)
     dims[at : at + 1] = [] if isinstance(part, int) else [tuple(heads)]
     k = scores.k if scores.k.shape[1] in (1, whole) else scores.k.repeat_interleave(whole // scores.k.shape[1], 1)

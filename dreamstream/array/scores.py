@@ -556,9 +556,10 @@ class Scores(Described, SharesMemory):
             return out
         return out._copy(q=out.q + bias.reshape(-1, 1, 1) * 0.0, is_shifted=True)  # softmax's slope of it is 0
 
-    def conv2d(self, weight: Any, bias: Any = None, *_: Any, **__: Any) -> Scores:
+    def conv2d(self, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, *_: Any, **__: Any) -> Any:
         """Return what a convolution of one tap makes of heads, the second dimension."""
-        if self.ndim != 4 or tuple(weight.shape[1:]) != (self.axes.n_heads, 1, 1):
+        in_place = np.all(np.equal(stride, 1)) and (padding in ("valid", "same") or not np.any(padding))
+        if self.ndim != 4 or not in_place or tuple(weight.shape[1:]) != (self.axes.n_heads, 1, 1):
             self._misuse("brought through a convolution over queries and keys")
         return self.transpose(1, 3).linear(weight.flatten(1), bias).transpose(1, 3)
 

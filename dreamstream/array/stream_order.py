@@ -66,7 +66,7 @@ def frames_at(x: Any, axis: int, place: Any) -> Any:
         x, place = (y if isinstance(y, int) else y.unflatten(0, (-1, y.lanes)) for y in (x, place))
         return frames_at(x, axis + 1, place).flatten(0, 1)
     attributes: dict[str, Any] = {"length": [], "steps": [], "to": "int64"}
-    places: Any = x._apply_to(
+    places: Any = x._operate_on(
         "positions", attributes, [x.edge], [], tuple(d for d in x.dims if isinstance(d, str))
     )
     for at, d in enumerate(x.dims):

@@ -102,7 +102,7 @@ class StreamTensor(OfStreams, Tensor):
         return cls._make(value, dims, names, None, None, edge.line.rate, edge)
 
     @classmethod
-    def _apply_to(
+    def _operate_on(
         cls,
         name: str,
         attributes: Mapping[str, Any],
@@ -429,7 +429,7 @@ class StreamTensor(OfStreams, Tensor):
         dims = tuple(d if isinstance(d, str) else next(seen) for d in self.dims)
         return self.stored_anew(order).with_dims(dims, self._names)
 
-    def _apply(
+    def _operate(
         self, name: str, attributes: Mapping[str, Any], weights: Sequence[Any] = (), dims: Dims | None = None
     ) -> StreamTensor:
         """Run an operator on the stored value, and see the result with this tensor's dimensions or with others."""
@@ -440,21 +440,21 @@ class StreamTensor(OfStreams, Tensor):
     def _padded(self, left: int, right: int, **how: Any) -> StreamTensor:
         """Return the stream with so many frames more at its ends, made as `pad` says, or less where below 0."""
         more, less = [max(left, 0), max(right, 0)], [max(-left, 0), max(-right, 0)]
-        out = self._apply("pad", {"left": more[0], "right": more[1], **how}) if any(more) else self
-        return out._apply("slice", {"start": less[0], "crop": less[1], "step": 1}) if any(less) else out
+        out = self._operate("pad", {"left": more[0], "right": more[1], **how}) if any(more) else self
+        return out._operate("slice", {"start": less[0], "crop": less[1], "step": 1}) if any(less) else out
 
     def _with(self, frames: StreamTensor, start: int, crop: int, step: int = 1) -> StreamTensor:
         """Return the stream with frames of another from `start` on, but for the last `crop`; both are in order."""
         attributes, edges = {"start": start, "crop": crop, "step": step}, [self.edge, frames.edge]
-        return self._apply_to("put", attributes, edges, [self.value, frames.value], self.dims, self._names)
+        return self._operate_on("put", attributes, edges, [self.value, frames.value], self.dims, self._names)
 
     def stored_anew(self, order: Sequence[int]) -> StreamTensor:
         """Return the tensor with its feature axes stored in another order, and seen in that."""
         moved = [i for i in order if self.features[i] != 1]
         if moved == sorted(moved):  # nothing moves but axes of one element
             shape = [self.features[i] for i in order]
-            return self._apply("reshape", {"shape": shape}, (), self._straight())
-        return self._apply("permute", {"order": list(order)}, (), self._straight())
+            return self._operate("reshape", {"shape": shape}, (), self._straight())
+        return self._operate("permute", {"order": list(order)}, (), self._straight())
 
     def _straight(self) -> Dims:
         """The dimensions with the feature axes in stored order, for operators on stored values."""
@@ -469,7 +469,7 @@ class StreamTensor(OfStreams, Tensor):
         if made and made.name == "cast" and self.dtype == np.float64 and made.edges[0].dtype == np.dtype(dtype):
             own = made.edges[0]  # an engine, which has no float64, takes what was made one
             return self.inside(None, self.dims, own, self.names)
-        return self._apply("cast", {"to": np.dtype(dtype).name})
+        return self._operate("cast", {"to": np.dtype(dtype).name})
 
     def __copy__(self) -> StreamTensor:
         out = object.__new__(type(self))

@@ -232,7 +232,7 @@ def write(x: StreamTensor, value: Any, what: str) -> Any:
     NotStreamableError
         Where x is a view in which several elements share memory.
     """
-    if value is x:
+    if value is x or _is_taken_over(x, value):
         return x
     if x._waiting is not None:
         x._waiting.become(x, value)
@@ -271,6 +271,19 @@ def _holds(kind: Any, other: Any) -> bool:
     """Whether torch converts in place: not to integers from real numbers, nor to bools from numbers."""
     order = "bif"
     return order.index(kind.kind) >= order.index(other.kind)
+
+
+def _is_taken_over(x: StreamTensor, value: Any) -> bool:
+    """Let a stream be another of its kind, where it shares no memory and has no gradient; say whether it is."""
+    both: Any = (x, value) if type(x) is type(value) is StreamTensor else ()
+    if not both or x._views or any(s._view is not None or s._ends is not None or s.edge is None for s in both):
+        return False
+    own, kind = [(s.dims, s.edge.line.dtype, s.edge.line.features, getattr(s.value, "dtype", None)) for s in both]
+    has_gradient = getattr(x.value, "requires_grad", x.requires_grad)
+    if own != kind or x.value is None or has_gradient or open_branch(both[0].edge.entry) is not None:
+        return False
+    _set(x, value)
+    return True
 
 
 def _written(x: Any, value: StreamTensor, what: str) -> None:
@@ -517,10 +530,10 @@ def _masked(x: StreamTensor, mask: Any, value: Any) -> StreamTensor:
     It picks elements, or all that lies behind its dimensions.
     """
     behind = x.ndim - mask.ndim
-    index_features = isinstance(value, MaskedSelect)
-    value = value.at(x, mask) if index_features else value
+    is_selected = isinstance(value, MaskedSelect)
+    value = value.at(x, mask) if is_selected else value
     fits = (
-        index_features
+        is_selected
         or not isinstance(value, Tensor)
         or (not value.is_stream and (value.numel() == 1 or value.ndim <= behind))
     )

@@ -47,11 +47,13 @@ multiplied by the factor; with 1 / k, k - 1 frames of delay and state; in mode "
 Source: torch.nn.Upsample."""
 
 
-def _require_frames(self: Any) -> None:
-    """Check the layer's one number of frames, `step` or `size`."""
-    (name,) = {"step", "size"} & {*vars(self)}
+def _require_frames(name: str, self: Any) -> None:
+    """Check a layer's number of frames."""
     require_positive(type(self).__name__, **{name: getattr(self, name)})
     setattr(self, name, operator.index(getattr(self, name)))
+
+
+_require_step, _require_size = (partial(_require_frames, name) for name in ("step", "size"))
 
 
 def _require_mode(self: Any) -> None:
@@ -72,11 +74,11 @@ def _given_size(self: Any) -> str:
 _USUAL = {"dim": -1}
 _cumulative = partial(layer, __name__, _CUMULATIVE, usual=_USUAL)
 
-OverlapAdd = layer(__name__, _OVERLAP, "OverlapAdd", F.overlap_add, "{step}", prepare=_require_frames)
+OverlapAdd = layer(__name__, _OVERLAP, "OverlapAdd", F.overlap_add, "{step}", prepare=_require_step)
 CumulativeSum = _cumulative("CumulativeSum", F.cumulative_sum)
 CumulativeMean = _cumulative("CumulativeMean", F.cumulative_mean)
 RunningMean = layer(
-    __name__, _RUNNING, "RunningMean", F.running_mean, "{size}", usual=_USUAL, prepare=_require_frames
+    __name__, _RUNNING, "RunningMean", F.running_mean, "{size}", usual=_USUAL, prepare=_require_size
 )
 Upsample = layer(
     __name__,

@@ -100,7 +100,7 @@ class _Layer(Module):
             )
         self.activation = _ACTIVATIONS[activation] if isinstance(activation, str) else activation
 
-    def _apply(self, x: Tensor, *blocks: Callable[[Tensor], Tensor]) -> Tensor:
+    def _with_residuals(self, x: Tensor, *blocks: Callable[[Tensor], Tensor]) -> Tensor:
         """Add what each block makes of its input, normed before or behind, and the two products."""
         parts: dict[str, Any] = self._modules
         for i, block in enumerate((*blocks, self._products), 1):
@@ -140,7 +140,7 @@ class TransformerEncoderLayer(_Layer):
     ) -> Tensor:
         """Return a stream of the input's shape."""
         masks = src_mask, src_key_padding_mask, is_causal
-        return self._apply(src, lambda x: _attend(self.self_attn, x, x, *masks))
+        return self._with_residuals(src, lambda x: _attend(self.self_attn, x, x, *masks))
 
 
 @_described
@@ -176,7 +176,7 @@ class TransformerDecoderLayer(_Layer):
         """Return a stream of the first input's shape."""
         own = tgt_mask, tgt_key_padding_mask, tgt_is_causal
         across = memory_mask, memory_key_padding_mask, memory_is_causal
-        return self._apply(
+        return self._with_residuals(
             tgt,
             lambda x: _attend(self.self_attn, x, x, *own),
             lambda x: _attend(self.multihead_attn, x, memory, *across),

@@ -217,6 +217,20 @@ def talking_heads_behind_a_mask(m, x):
     return merge(m, torch.einsum("bhij,hg->bgij", att, m.q.weight[:HEADS, :HEADS]).softmax(-1) @ v)
 
 
+@refused("talking_heads_that_skip_queries|through a convolution over queries and keys")
+def talking_heads_that_skip_queries(m, x):
+    q, k, _ = split(m, x)
+    att = (q @ k.mT).masked_fill(future(x), -math.inf).softmax(-1)
+    return F.conv2d(att, m.k.weight[:HEADS, :HEADS, None, None], stride=(2, 1))
+
+
+@refused("talking_heads_with_padding|through a convolution over queries and keys")
+def talking_heads_with_padding(m, x):
+    q, k, _ = split(m, x)
+    att = (q @ k.mT).masked_fill(future(x), -math.inf).softmax(-1)
+    return F.conv2d(att, m.k.weight[:HEADS, :HEADS, None, None], padding=1)
+
+
 @idiom(Context())
 def joined_heads_reshaped(m, x):
     B, L, C = x.shape

@@ -153,18 +153,6 @@ def written_apart(
     return out
 
 
-def becomes(x: Any, value: Any) -> bool:
-    """Let a stream be another of the same kind, if neither shares its memory; say whether it is."""
-    both: Any = (x, value) if type(x) is type(value) is NativeStream and x is not value else ()
-    if not both or x._views or any(s._view is not None or s._ends is not None for s in both):
-        return False
-    own, kind = [(s.dims, s.edge.line.dtype, s.edge.line.features, getattr(s.value, "dtype", None)) for s in both]
-    if own != kind or x.value is None or x.value.requires_grad:
-        return False
-    x.value, x.edge, x._names = value.value, value.edge, value._names
-    return True
-
-
 _DEFERRED = frozenset((Scores, Deferred))
 _WRITTEN = frozenset((SHELL, torch.Tensor, torch.nn.Parameter, slice, float, int, bool, type(None), type(...)))
 

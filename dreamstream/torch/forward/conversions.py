@@ -174,7 +174,7 @@ def to(x: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = F
     edge, name, types = getattr(x, "edge", None), str(dtype).removeprefix("torch."), _types(x)
     if types is not None and dtype != torch.bfloat16:
         if name != (own := nominal(dtype).name) or x.edge.handle in types:  # even of one type for operators
-            made = x._apply("cast", {"to": own})
+            made = x._operate("cast", {"to": own})
             types |= {made.edge.handle: name} if name != own else {}
             return made
     elif dtype in (torch.float16, torch.bfloat16) and edge is not None and edge.counts is None:

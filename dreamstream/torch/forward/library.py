@@ -151,7 +151,7 @@ class TorchLibrary(Library):
         dtype = getattr(torch, kind)
         if (types := getattr(x.edge.entry, "types", None)) is None:
             return with_value(x.to(nominal(dtype)), lambda value: value.to(dtype))
-        made = x._apply("cast", {"to": nominal(dtype).name})
+        made = x._operate("cast", {"to": nominal(dtype).name})
         types |= {} if kind == made.dtype.name else {made.edge.handle: kind}
         return made
 
@@ -238,7 +238,7 @@ class TorchLibrary(Library):
         if _streams((given, named)):
             name, of_native = names.meaning_of(func).name, names.spelled(named)
             picks = name in positions.PICKING
-            if picks and (moved := positions.frames_at(given[0], name, *given[1:], **of_native)) is not None:
+            if picks and (moved := positions.index_frames(given[0], name, *given[1:], **of_native)) is not None:
                 return moved
             out = table_product(func.__name__, given, lambda: met(func, given, named))
             return met(func, args, kwargs) if out is None else out

@@ -47,7 +47,6 @@ from .arguments import (
     apart,
     as_stream,
     bared,
-    becomes,
     beside,
     by_place,
     concerned,
@@ -575,8 +574,6 @@ class Forward(Repeats, TorchFunctionMode):
             raise branch.wrote(name)
         before = target._inner
         result = result._inner if isinstance(result, StreamTensor) else result
-        if becomes(before, result):
-            return target
         if isinstance(before, NativeStream):
             write(before, result, name)
         elif isinstance(before, Complex) and isinstance(result, Complex):

@@ -68,7 +68,7 @@ class Results:
     def _first(self, x: FirstFrame) -> Any:
         """Return what makes first frames of other values, which may be written into what they were taken of."""
         if (at := self._index(x)) is not None:
-            return partial(_size, lambda edges, tokens: tokens[at])
+            return partial(_itself, at)
         of, index = x.taken_of or (None, ())
         taken = next((i for i, own in enumerate(self._inputs) if own is of), None)
         parts = [(i.start, i.stop, i.step) if type(i) is slice else i for i in leaves(index)]
@@ -211,6 +211,11 @@ def _token(at: int, edges: Any, values: Any, streams: Any, tokens: list[Any]) ->
     return StreamTensor.shell(tokens[at])
 
 
+def _itself(at: int, edges: Any, values: Any, streams: Any, tokens: list[Any]) -> Any:
+    """Return first frames themselves, as they were given."""
+    return tokens[at]
+
+
 def _first(like: FirstFrame, form: Any, taken: int | None, index: Any, *given: Any) -> Any:
     """Return first frames as a result had them."""
     taken_of = None if taken is None else (given[2][taken], index)
@@ -218,7 +223,7 @@ def _first(like: FirstFrame, form: Any, taken: int | None, index: Any, *given: A
 
 
 def _size(make: Any, edges: list[Any], values: Any, streams: Any, tokens: list[Any]) -> Any:
-    """Return a size made anew of this call's edges, or what was given; see `dreamstream.array.facts.maker`."""
+    """Return a size, made anew of this call's edges; see `dreamstream.array.facts.maker`."""
     return make(edges, tokens)
 
 

@@ -512,8 +512,8 @@ class Plan:
         serves = takes_all or (one_value and self.numbers)
         #: Whether it goes on by new frames alone; whether what it does follows from columns, where they are known.
         self.carries = serves and onwards is not None and onwards(self.step, weights) is not None
-        self.repeats = moves_one or self.carries or (looks_at_one and self.kernel.sees is not None)
-        self.repeats = self.repeats or self.kernel.of_positions
+        sees = looks_at_one and self.kernel.sees is not None
+        self.repeats = moves_one or self.carries or sees or self.kernel.of_positions
 
     def keep(self, taped: bool, key: bytes, what: Any) -> None:
         """Note what it does where columns have this key."""

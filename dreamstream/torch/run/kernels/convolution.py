@@ -321,9 +321,8 @@ def _reaching(step: Step, stride: int, padding: int, reach: int, added: int) -> 
         # whole strides are known, never less: all rows go on at a multiple of the stride
         back = reach // stride
         return at // stride - back, (step.n[0] - 1) // stride + back + 1, back * stride, more
-    if isinstance(at, int):
-        first = -((max(reach, stride - 1) - at) // stride)
-        return first, (at + step.n[0] - 1) // stride - first + 1, at - first * stride, more
     reach = max(reach, stride - 1)
     first = -((reach - at) // stride)
-    return first, (step.n[0] - 1 + reach) // stride + 1, at - first * stride, more
+    # from where rows begin follows how far the last one reaches; in a trace it is as far as it may be
+    last = (at + step.n[0] - 1) // stride - first if isinstance(at, int) else (step.n[0] - 1 + reach) // stride
+    return first, last + 1, at - first * stride, more
