@@ -112,6 +112,10 @@ class Library(Sizes):
         """Return numbers made of others in the type of those that they meet, where a library has narrower ones."""
         return x
 
+    def put_back(self, view: Any, part: Any) -> Any:
+        """Return the stream that a view was taken of, into which the view was written."""
+        return view.back(view.of, part)
+
     def as_kind_of(self, x: Any, value: Any) -> Any:
         """Return what is written into a stream in the stream's type, where a library has narrower ones."""
         return value

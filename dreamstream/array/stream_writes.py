@@ -18,8 +18,8 @@ from .tensor import Tensor, take
 
 
 def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
-    if isinstance(value, UnknownFrames) and value.of is self:  # as y[:, :1] *= 0 does, which has been written
-        return
+    if writing.is_own_part(self, index, value) or (isinstance(value, UnknownFrames) and value.of is self):
+        return  # as behind y[:, :1] *= 0, which has written it
     if self._waiting is not None:
         self._waiting.write(self, index, value)
         return

@@ -215,6 +215,27 @@ def viewing(
     return taken
 
 
+def is_own_part(x: Any, index: Any, value: Any) -> bool:
+    """Whether a value is the view of x that an index takes: Python assigns it behind ``x[:, 1:] *= 2``."""
+    view: Any = value._view if isinstance(value, StreamTensor) else None
+    if type(view) is not View or view.of is not x or view.method.__name__ != "__getitem__":
+        return False
+    (taken,), _ = view.given()
+    return _is_plain(index) and _is_plain(taken) and taken == index
+
+
+def _is_plain(index: Any) -> bool:
+    """Whether an index has nothing but slices, numbers, None and Ellipsis."""
+    for part in index if type(index) is tuple else (index,):
+        numbers = {type(part.start), type(part.stop), type(part.step)} if type(part) is slice else {type(part)}
+        if not numbers <= _PLAIN:
+            return False
+    return True
+
+
+_PLAIN = frozenset((int, type(None), type(...)))
+
+
 def picks(index: Any) -> bool:
     """Whether an index has arrays, so that it makes a copy."""
     parts = index if isinstance(index, tuple) else (index,)
@@ -292,22 +313,23 @@ def _written(x: Any, value: StreamTensor, what: str) -> None:
         view = root._view
         if view.put is None:
             raise NotStreamableError.here(f"{what}: {view.why}")
-        root, whole = view.of, view.back(view.of, whole)
+        root, whole = view.of, view.of.edge.entry.library.put_back(view, whole)
     has_gradient = getattr(root.value, "requires_grad", root.requires_grad)  # torch's values say so, or the stream
     library = root.edge.entry.library
     if has_gradient and library.is_without_gradients():
         raise NotStreamableError.here(
             f"{what} under no_grad() into a stream that has a gradient", "; write into x.detach().clone()"
         )
+    own = library.as_kind_of(x, value)
     _set(root, library.as_kind_of(root, whole))
     family = sharing(root, surely=True)
     for member in family.values():
         for other, certain in member._relatives():
             if not certain:
                 _undecide(other, family, _Undecided(user_line()))
-        if member is not root:
+        if member is not root and member is not x:
             member.forget()
-    _set(x, library.as_kind_of(x, value))
+    _set(x, own)
 
 
 def forget_views(x: Any) -> None:

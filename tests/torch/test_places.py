@@ -14,6 +14,7 @@ from torch_batches import streamed
 
 import dreamstream as ds
 from dreamstream import _core
+from dreamstream.array import writing
 from dreamstream.online.session import Call
 from dreamstream.torch.forward import places, replay
 from dreamstream.torch.forward.mode import Forward
@@ -127,6 +128,8 @@ FORWARDS = {
     "turned by positions": (turned, 2),
     "a written mask": (written, 1),
     "cumulative norms": (over_counts, 0),
+    "distances to a table of the batch": (
+        lambda m, x: torch.cdist(x.mT, (m.table[:, :3] * m.scale.T).expand(x.size(0), -1, -1)), 0),
     "a table by distance": (shifted, 15),  # where no gradients are recorded 2
     "beside numbers that are drawn": (lambda m, x: (torch.rand(2), m.norm(m.conv(x)) * m.scale)[1], 0),
 }
@@ -153,6 +156,28 @@ def test_warm_calls_ask_nothing_again(name, training, monkeypatch):
             there = torch.cat(got[i], axis - 1 if axis > 0 else -1)
             assert torch.allclose(there, want[row], atol=1e-5), (turn, i)
     assert len(asked) <= most * len(CHUNKS), [f.__name__ for f in asked]
+
+
+def test_warm_calls_write_into_parts_without_asking(monkeypatch):
+    def parts(m, x):
+        y = m.conv(x)
+        y[:, :2] *= m.scale[:2]
+        y[:, 2:, 1:] += 1
+        return y
+
+    model = Of(parts).eval()
+    whole = torch.randn(2, 4, sum(CHUNKS))
+    want = copy.deepcopy(model)(whole)
+    ds.patch_module(model).online()
+    assigned, assign = [], writing.assign
+    monkeypatch.setattr(writing, "assign", lambda x, *given: assigned.append(given) or assign(x, *given))
+    streamed(model, whole, CHUNKS)
+    assert len(assigned) > 0
+    assigned.clear()
+    got = streamed(model, whole, CHUNKS)
+    assert not assigned
+    for row, i in enumerate("ab"):
+        assert torch.allclose(torch.cat(got[i], -1), want[row], atol=1e-5)
 
 
 def chunks_of(model, xs, ids=("a",), ends=False):

@@ -52,9 +52,15 @@ from .constants import HALF, NARROW, Constant
 from .conversions import with_value
 from .integers import typed
 from .names import ATTRIBUTES, HANDLERS
-from .recordings import converted, dropping, noted, same
+from .places import repeated
+from .recordings import converted, dropping, looked_at, noted, same
 from .running import current
 from .sizes import TorchBatch, TorchBatchLength, TorchLength, TorchStride
+
+
+def _tensor_of(x: Any) -> Any:
+    """Return the tensor of a constant; return everything else unchanged."""
+    return x.args[0] if is_constant(x) else getattr(x, "torch", x)
 
 
 class _Shaped(torch.Tensor):
@@ -136,9 +142,16 @@ class TorchLibrary(Library):
             return x
         return x._like(x.torch.to(wanted)) if isinstance(x, Constant) else with_value(x, lambda v: v.to(wanted))
 
+    def put_back(self, view: Any, part: Any) -> Any:
+        args, kwargs = view.given()
+        whole = Shell.shell(view.of)
+        given = (whole, part if type(part) is Shell else Shell.shell(part), *args)
+        return repeated(current(), (view.put, "put"), given, kwargs, lambda: Shell.shell(view.back(view.of, part)))._inner
+
     def as_kind_of(self, x: Any, value: Any) -> Any:
-        kind = ATTRIBUTES["dtype"](x)
-        return value if value.value is None and kind in HALF else HANDLERS["to"](value, kind)
+        of = ATTRIBUTES["dtype"]
+        is_so = (value.value is None and of(x) in HALF) or of(value) == of(x)
+        return value if is_so else HANDLERS["to"](value, of(x))
 
     def least(self, x: Any) -> float:
         return max(torch.finfo(ATTRIBUTES["dtype"](x)).min, super().least(x))
@@ -218,6 +231,16 @@ class TorchLibrary(Library):
         return Constant(same(found.to(forward.device, like)), forward.arrays)
 
     # ------------------------------------------------------------------ what is deferred
+    def of_every_stream(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        out = super().of_every_stream(func, args, kwargs)
+        for x in map(_tensor_of, leaves((args, kwargs))):
+            if isinstance(x, torch.Tensor):
+                looked_at(x)
+        for x in map(_tensor_of, leaves(out)):
+            if isinstance(x, torch.Tensor):
+                same(x)
+        return out
+
     def function(self, name: str) -> Any:
         return next(
             (getattr(o, name) for o in (torch.Tensor, torch.nn.functional, torch) if hasattr(o, name)), None

@@ -29,7 +29,7 @@ from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...array.tensor import Tensor as NativeTensor
-from ...array.writing import write
+from ...array.writing import is_own_part, write
 from ...errors import DreamStreamError, ModeError, NotStreamableError, StreamMismatchError
 from ...nn import functional as native_functional
 from ...source_line import user_line
@@ -298,6 +298,8 @@ class Forward(Repeats, TorchFunctionMode):
                 frame, rest = StreamTensor.shell(own[args[1][: at + 1]]), args[1][at + 1 :]
                 return frame.__getitem__((*args[1][:at], *rest)) if rest else frame
             args = (args[0], with_numbers(self, args[1]))
+        if name == "__setitem__" and is_own_part(inner_of(args[0]), args[1], inner_of(args[2])):
+            return None
         if name == "__setitem__" and (own := _whose_frame(*args[:2])) is not None:
             value = getattr(args[2], "_inner", None)
             if type(value) is NativeStream and value.dtype == own.dtype:

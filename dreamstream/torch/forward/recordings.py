@@ -130,7 +130,7 @@ class FunctionRecording(Recording):
         made = next((step for step in self.steps if step[3] is tensor), None)
         if made is not None:
             return all(self.reads(x) for x in leaves(made[1:3]) if isinstance(x, torch.Tensor))
-        return any(x is tensor for x in _within(self.asked.tokens))
+        return any(x is tensor for x in (*self.same, *_within(self.asked.tokens)))
 
     def place(self, out: Any) -> Place | None:
         """Return the place whose call gave `out`; None where it can't be repeated."""
