@@ -102,9 +102,12 @@ class OfBatch:
         numbers = np.unique(value.numpy())
         if len(numbers) != 1 or "complex" in str(numbers.dtype) or getattr(value, "_learned", False):
             return value
-        roles = ["B" if i == self.batch_axis else n for i, n in enumerate(value.shape)]
-        filled = self.library.filled(numbers[0].item(), roles, next(other.lengths()))
+        filled = self.library.filled(numbers[0].item(), self._roles(), next(other.lengths()))
         return filled.to(str(value.dtype))
+
+    def _roles(self) -> list[Any]:
+        """Return the sizes of its dimensions, "B" for that of the streams."""
+        return ["B" if i == self.batch_axis else n for i, n in enumerate(self.args[0].shape)]
 
     def _beside(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return what a method makes of a constant beside frames, positions or lengths; None beside none."""
@@ -113,13 +116,13 @@ class OfBatch:
                 met = getattr(self.meeting(x), name)(*args, **kwargs)
                 return None if met is NotImplemented else met
             if getattr(x, "is_stream", False) and hasattr(x, "dims"):
-                return getattr(self.value, name)(*args, **kwargs)
+                return getattr(self.value, "matmul" if name == "__matmul__" else name)(*args, **kwargs)
             if isinstance(x, Length):
-                number = self.value.item() if name == "__mul__" and self.value.ndim == 1 else 0
+                number = self.value.item() if name == "__mul__" and math.prod(self.args[0].shape) == 1 else 0
                 if number != math.floor(number) or number < 1:
                     self._refuse(f"* by {number}" if number else name)
                 frames = x * math.floor(number)  # what relative lengths are in frames
-                return self.library.filled(frames, ("B",), x)
+                return self.library.filled(frames, self._roles(), x)
         return None
 
     def _refuse(self, name: str) -> NoReturn:

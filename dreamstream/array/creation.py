@@ -152,9 +152,10 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
 def lengths_in(size: Any, length: Length) -> Symbolic:
     """Return the lengths of all streams, in the shape that such a tensor may have."""
     sizes = size if isinstance(size, (tuple, list)) else (size,)
-    if len(sizes) != 1 or not isinstance(sizes[0], BatchSize):
-        length._misuse("the value of a new tensor, unless that has one for each stream")
-    return Symbolic(length, ("B",), length)
+    roles = ["B" if isinstance(n, BatchSize) else n for n in sizes]
+    if roles.count("B") > 1 or not all(n == "B" or isinstance(n, int) for n in roles):
+        length._misuse("the value of a new tensor of other sizes than the number of streams and integers")
+    return Symbolic(length, roles, length)
 
 
 def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:

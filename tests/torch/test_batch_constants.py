@@ -65,6 +65,50 @@ def test_what_depends_on_their_number_is_refused(name):
             call(Adds(COUNTED[name]).eval())
 
 
+def _masked(x, lengths):
+    return x * (torch.arange(x.size(1)) < lengths)[..., None]
+
+
+MEETING_FRAMES = {
+    "@": lambda w, x: w.expand(x.size(0), -1, -1) @ x.mT,
+    "bmm": lambda w, x: torch.bmm(w.expand(x.size(0), -1, -1), x.mT),
+    "bmm of frames": lambda w, x: torch.bmm(x, w.expand(x.size(0), -1, -1)),
+    "baddbmm": lambda w, x: torch.baddbmm(x.mT, w.expand(x.size(0), -1, -1), x.mT, beta=0.5, alpha=2),
+    "lengths in a column": lambda w, x: _masked(x, torch.full((x.size(0), 1), x.size(1))) @ w,
+    "products with lengths": lambda w, x: _masked(x, torch.ones(x.size(0), 1) * x.size(1)) @ w,
+}
+
+
+class Meeting(nn.Module):
+    def __init__(self, of):
+        super().__init__()
+        self.of, self.weight = of, nn.Parameter(torch.randn(1, 4, 4))
+
+    def forward(self, x):
+        return self.of(self.weight, x)
+
+
+@pytest.mark.parametrize("name", MEETING_FRAMES)
+def test_what_meets_frames(name):
+    torch.manual_seed(0)
+    model, x = Meeting(MEETING_FRAMES[name]), torch.randn(2, 7, 4)
+    (want := model(x)).square().sum().backward()
+    gradient, model.weight.grad, axis = model.weight.grad, None, want.shape[1:].index(7)
+    engine = ds.compile(model, ("B", "L", 4))
+    got = engine.step({"a": x[0].numpy()}, sos="a", eos="a")["a"]
+    torch.testing.assert_close(torch.from_numpy(got), want[0].detach())
+    ds.patch_module(model, train_variant="full-file-aligned").online()
+    chunks = x.split([3, 1, 3], 1)
+    outs = [
+        model(ds.stream_tensor(list(c), ids=["a", "b"], sos=i == 0, eos=i == 2, names=("B", "L", None)))
+        for i, c in enumerate(chunks)
+    ]
+    for row, i in enumerate("ab"):
+        torch.testing.assert_close(torch.cat([y[i] for y in outs], axis), want[row])
+    sum(y.tensor().square().sum() for y in outs).backward()
+    torch.testing.assert_close(model.weight.grad, gradient)
+
+
 class Squeezed(nn.Module):
     def forward(self, x):
         return x.squeeze(0).unsqueeze(0) if x.size(0) == 1 else x
