@@ -119,6 +119,7 @@ enter(
         "inner": lambda input, other: (
             _tensordot(input, other, ([-1], [-1])) if input.ndim and other.ndim else input * other
         ),
+        "linalg_vecdot": lambda x, y, *, dim=-1: (x * y).sum(dim),
         "pairwise_distance": lambda x1, x2, p=2.0, eps=1e-6, keepdim=False: (x1 - x2 + eps).norm(p, -1, keepdim),
         # of each vector to each of another list, by their differences, whatever the mode
         "cdist": lambda x1, x2, p=2.0, compute_mode=None: (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1),
