@@ -78,10 +78,10 @@ def is_small(x: torch.Tensor) -> bool:
     return x.device.type == "cpu" and x.layout == torch.strided and x.nbytes <= _FEW and not learned
 
 
-def as_bytes(x: torch.Tensor) -> bytes:
-    """Return what a small tensor holds."""
+def bytes_of(x: torch.Tensor) -> Any:
+    """Return the bytes of what a tensor holds, an array."""
     with without_functions():
-        return x.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+        return x.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
 
 
 def is_put_off(x: NativeStream) -> bool:

@@ -51,6 +51,7 @@ from .complex_pair import Complex
 from .constants import HALF, NARROW, Constant
 from .conversions import with_value
 from .integers import typed
+from .keys import bytes_of
 from .names import ATTRIBUTES, HANDLERS
 from .places import repeated
 from .recordings import converted, dropping, looked_at, noted, same
@@ -146,7 +147,9 @@ class TorchLibrary(Library):
         args, kwargs = view.given()
         whole = Shell.shell(view.of)
         given = (whole, part if type(part) is Shell else Shell.shell(part), *args)
-        return repeated(current(), (view.put, "put"), given, kwargs, lambda: Shell.shell(view.back(view.of, part)))._inner
+        return repeated(
+            current(), (view.put, "put"), given, kwargs, lambda: Shell.shell(view.back(view.of, part))
+        )._inner
 
     def as_kind_of(self, x: Any, value: Any) -> Any:
         of = ATTRIBUTES["dtype"]
@@ -190,7 +193,7 @@ class TorchLibrary(Library):
         """Return a key of what a tensor holds; of a great one on another device, of which it is."""
         kind = tuple(tensor.shape), tensor.dtype, tensor.device
         if tensor.nbytes <= FEW_BYTES or tensor.is_inference():
-            return *kind, sha1(self._bytes(tensor)).digest()
+            return *kind, sha1(bytes_of(tensor)).digest()
         base = tensor if tensor._base is None else tensor._base  # of what a forward cuts anew in each call
         which = *kind, id(base), base._version, tensor.data_ptr(), tensor.stride()
         if tensor.device.type != "cpu":
@@ -198,12 +201,8 @@ class TorchLibrary(Library):
             return which
         known = current().sums.get(which)  # each is looked at once in a call
         if known is None or known[0]() is not base:
-            known = current().sums[which] = ref(base), checksum(self._bytes(tensor))
+            known = current().sums[which] = ref(base), checksum(bytes_of(tensor))
         return *kind, known[1]
-
-    def _bytes(self, tensor: torch.Tensor) -> Any:
-        with self.evaluating():
-            return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
 
     def content(self, tensor: torch.Tensor) -> Any:
         learned = tensor.requires_grad and torch.is_grad_enabled()

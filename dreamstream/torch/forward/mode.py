@@ -91,6 +91,8 @@ from .recordings import handled, looked_at, noted, same
 from .replay import COMPUTES, REPLAY, Repeats
 from .running import RUNNING
 
+#: Attributes that are views.
+_VIEWS = ("T", "mT", "H", "mH", "real", "imag")
 #: The kinds of torch's functions that Python can't replace.
 _BUILTINS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType)
 
@@ -287,6 +289,8 @@ class Forward(Repeats, TorchFunctionMode):
 
     def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = func.__name__
+        if name == "__get__" and func.__self__.__name__ in _VIEWS:
+            return repeated(self, func, args, kwargs, self._attribute, func, name, args)
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
         meaning = meaning_of(func)
@@ -519,8 +523,8 @@ class Forward(Repeats, TorchFunctionMode):
             return self._wrapped(handler(inner))
         if what.startswith("is_") or what in ("layout", "itemsize", "nbytes", "output_nr", "_version"):
             return getattr(torch.empty(0, device=self.device), what)
-        if hasattr(inner, what):
-            return self._wrapped(getattr(inner, what))
+        if (found := getattr(inner, what, NotImplemented)) is not NotImplemented:
+            return self._wrapped(found)
         raise NotStreamableError.here(f"{what} of a stream inside a forward")
 
     # ---------------------------------------------------------------- in and out

@@ -16,7 +16,7 @@ from ...array.stream_tensor import StreamTensor as NativeStream
 from ...stream.context import Context
 from ..tensor.stream_tensor import SHELL
 from .complex_pair import parts_of
-from .keys import Asked, as_bytes, is_small
+from .keys import Asked, bytes_of, is_small
 from .recordings import FunctionRecording
 from .replay import REPLAY
 
@@ -36,7 +36,7 @@ class Anew:
 
 def _with_numbers(asked: Asked) -> Any:
     """Return what a function is known as with the numbers of the small tensors that it is given."""
-    func, numbers = asked.key[0], tuple([as_bytes(x) if is_small(x) else None for x in asked.tensors])
+    func, numbers = asked.key[0], tuple([bytes_of(x).tobytes() if is_small(x) else None for x in asked.tensors])
     return (numbers, *func) if type(func) is tuple else (numbers, func)
 
 
