@@ -145,11 +145,12 @@ class TorchLibrary(Library):
 
     def put_back(self, view: Any, part: Any) -> Any:
         args, kwargs = view.given()
-        whole = Shell.shell(view.of)
-        given = (whole, part if type(part) is Shell else Shell.shell(part), *args)
-        return repeated(
-            current(), (view.put, "put"), given, kwargs, lambda: Shell.shell(view.back(view.of, part))
-        )._inner
+        of, own = [x if type(x) is Shell else Shell.shell(x) for x in (view.of, part)]
+        known_as = view.put, "put back"
+        whole = repeated(
+            current(), known_as, (of, own, *args), kwargs, lambda: Shell.shell(view.back(view.of, part))
+        )
+        return whole._inner
 
     def as_kind_of(self, x: Any, value: Any) -> Any:
         of = ATTRIBUTES["dtype"]
