@@ -249,7 +249,11 @@ def check(names: Sequence[str | None], rank: int) -> Names:
     ShapeError
         Another number of names, or B or L merged with something else.
     """
-    found = check_names(names, rank)
+    return _whole(check_names(names, rank))
+
+
+@lru_cache(maxsize=256)
+def _whole(found: Names) -> Names:
     bad = [n for n in found if n not in (BATCH, LENGTH, JOINED) and (holds(n, BATCH) or holds(n, LENGTH))]
     if bad:
         raise ShapeError(f"names {found}: {bad[0]!r} merges B or L with other dimensions")

@@ -123,8 +123,9 @@ def _build(
     info = Info(check(found, padded.dim()), own_meta, None, ONE if rate is None else read_rate(rate), restart)
     if known is not None and own_meta == known.meta:
         info = replace(info, starts=known.starts, rate=known.rate if rate is None else info.rate)
-    padded = padded.to(device=device, dtype=dtype)
-    if copy:
+    if device is not None or dtype is not None:
+        padded = padded.to(device=device, dtype=dtype)
+    if copy and not isinstance(data, (list, tuple)):
         padded = cleaned(padded, info)
         padded = padded.clone() if info.is_full(info.width_of(padded.shape)) else padded
     return StreamTensor.of(padded, info)
@@ -161,15 +162,18 @@ def _padded(given: Sequence[Any], names: Any, wanted: Wanted, who: RowNames) -> 
     dtypes = {r.dtype for r in rows}
     if len(dtypes) > 1 and dtypes <= {torch.float16, torch.bfloat16, torch.float32}:
         rows = [r.float() for r in rows]
-    require_equal("number of dimensions", [r.dim() for r in rows], who)
-    require_equal("dtype", [r.dtype for r in rows], who)
-    require_equal("device", [r.device for r in rows], who)
+    if len({(r.dim(), r.dtype, r.device) for r in rows}) > 1:
+        require_equal("number of dimensions", [r.dim() for r in rows], who)
+        require_equal("dtype", [r.dtype for r in rows], who)
+        require_equal("device", [r.device for r in rows], who)
     rank = rows[0].dim() + 1
     found = names_of(names, rank, who, len(rows))
     axes = [n for n in found if n != BATCH]
     length = axes.index(LENGTH)
     require_like([(*r.shape[:length], *r.shape[length + 1 :]) for r in rows], found, who)
     widths = [r.shape[length] for r in rows]
+    if len(set(widths)) == 1 and {Tensor}.issuperset(map(type, rows)):
+        return torch.stack(rows, found.index(BATCH)), found, widths
     shape = list(rows[0].shape)
     shape[length] = max(widths)
     shape.insert(found.index(BATCH), len(rows))
