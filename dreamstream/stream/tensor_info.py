@@ -249,12 +249,9 @@ def check(names: Sequence[str | None], rank: int) -> Names:
     ShapeError
         Another number of names, or B or L merged with something else.
     """
-    return _whole(check_names(names, rank))
-
-
-@lru_cache(maxsize=256)
-def _whole(found: Names) -> Names:
-    bad = [n for n in found if n not in (BATCH, LENGTH, JOINED) and (holds(n, BATCH) or holds(n, LENGTH))]
+    found = check_names(names, rank)
+    merged = [n for n in found if n and "_" in n and n != JOINED]
+    bad = [n for n in merged if holds(n, BATCH) or holds(n, LENGTH)]
     if bad:
         raise ShapeError(f"names {found}: {bad[0]!r} merges B or L with other dimensions")
     return found

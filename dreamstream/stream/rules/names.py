@@ -8,7 +8,6 @@ is written ``?``). So a name that has B or L among its ``_``-parts counts as hol
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from ...errors import DTypeError, ShapeError
 from ._ints import as_int
@@ -25,12 +24,6 @@ _DEFAULTS: dict[int, Names] = {2: ("B", "L"), 3: ("B", "F", "L")}
 
 def _text(names: Sequence[str | None]) -> str:
     return f"({', '.join(map(str, names))})"
-
-
-@lru_cache(maxsize=256)
-def _times(names: Names, dim: str) -> int:
-    """Return how often dimensions of these names were merged from one."""
-    return sum((n or "").split("_").count(dim) for n in names)
 
 
 def holds(name: str | None, dim: str) -> bool:
@@ -74,8 +67,9 @@ def check_names(names: Sequence[str | None], rank: int) -> Names:
             raise ShapeError("a name must not be empty; None stands for no name")
     if len(names) != rank:
         raise ShapeError(f"{len(names)} names {_text(names)} for {rank} dimensions")
+    parts = "_".join([n or "" for n in names]).split("_")
     for dim in (BATCH, LENGTH):
-        if _times(names, dim) > 1:
+        if parts.count(dim) > 1:
             raise ShapeError(f'names {_text(names)} hold "{dim}" more than once')
     return names
 

@@ -46,12 +46,13 @@ class Arrival:
     def __init__(self, tensors: Sequence[StreamTensor], forms: list[Any], mode: Mode) -> None:
         self.forms, self.mode = forms, mode
         dtypes, shapes, devices, *_ = zip(*forms)
+        self.device = devices[0] if len(set(devices)) == 1 else None
         self._infos = infos = [x._info for x in tensors]
         self.meta = infos[0].meta
+        self._lengths = [i.meta.lengths for i in infos]
         if len(tensors) > 1:
             require_same_streams([i.meta for i in infos])
         self._plain = mode.plain and devices[0].type == "cpu"
-        self._lengths = [i.meta.lengths for i in infos]
         #: Of which edge and value inputs are made, and how they are seen (`_core.Replay.result`).
         self._seen = [(n, i.dims, i.names, None) for n, i in enumerate(infos)]
         self._lines: list[Line] = []
@@ -88,7 +89,8 @@ class Arrival:
     def next(self, last: TorchCall) -> TorchCall:
         """Begin a call that follows the last one."""
         counts = _core.input_counts(last.input_counts[:, :, 2], self._lengths, self.meta.eos)
-        last.session.require_together(last.rates, counts, last.ids)
+        if len(last.rates) > 1:
+            last.session.require_together(last.rates, counts, last.ids)
         return last.following(None if self.mode.taped else self, counts)
 
     def inside(self, call: TorchCall, values: list[Tensor]) -> tuple[StreamTensor, ...]:
@@ -130,7 +132,7 @@ def arrived(
         forms = []
         for x in tensors:
             info = x._info
-            forms.append((x.dtype, x.shape, x.device, info.names, info.rate, info.meta))
+            forms.append((x.dtype, x.shape, x.device, info.names, info.rate, info.meta._key))
         if last is None or last.mode != mode or last.forms != forms:
             last = Arrival(tensors, forms, Mode(*mode))
         return last, last.frames(tensors)

@@ -169,10 +169,8 @@ class TorchCall(Call):
     def following(self, follows: Any, counts: Any) -> TorchCall:
         """Return the call that goes on with this one's streams, and brings the like of this one."""
         call: Any = object.__new__(TorchCall)
-        call.__dict__.update(
-            self._prepared, _prepared=self._prepared, input_counts=counts, follows=follows, done=Slot(False),
-            afterwards=[], alike=self.alike,
-        )  # fmt: skip
+        call.__dict__, call._prepared, call.alike = self._prepared.copy(), self._prepared, self.alike
+        call.input_counts, call.follows, call.done, call.afterwards = counts, follows, Slot(False), []
         call.ids, call.ended, call.keeps_tape = self.ids, self.ended, self.keeps_tape
         call.places, call.script = self.session.places, self.session.script
         call.body = call.fail_at = call.guard = call.recording = None

@@ -199,8 +199,12 @@ def _onwards(step: Step, weights: Sequence[Any]) -> Onwards | None:
     if _n_bodies(step.attributes["body"]) > 2:  # of which the second to last may be that of a later frame
         return None
 
+    known: list[_Body] = []  # for frames and weights of the types and shapes by which the operator is known
+
     def on(frames: Sequence[Tensor], _: Any, weights: Sequence[Any], state: Sequence[Tensor]) -> Any:
-        return bodies_of(step, frames, weights)[-1].run_all(frames, state, weights, step.training)
+        if not known:
+            known[:] = bodies_of(step, frames, weights)
+        return known[-1].run_all(frames, state, weights, step.training)
 
     return on
 
