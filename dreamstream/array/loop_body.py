@@ -31,8 +31,9 @@ class Body(Replayed):
         How many of them have run in this round.
     differs : bool
         Whether this round has done something else than the body had recorded.
-    computed : list
-        What a front end has computed of weights in this round, and of which parameters.
+    computed : list or None
+        What a front end has computed of weights in this round, and of which parameters; None in a body that goes
+        along what it has recorded in an earlier call.
     has_converted : bool
         Whether positions have become streams in this round.
     """
@@ -54,7 +55,7 @@ class Body(Replayed):
         self.firsts: list[int] = []
         self.n_values = 0
         self.differs = False
-        self.computed: list[Any] = []
+        self.computed: list[Any] | None = []
         self._made: list[list[tuple[Any, Edge]]] = []  # by each node
         self._leaves: dict[Any, Edge] = {}  # of what is read and carried, by handles
         self._note: str | None = None  # of the node that runs now
@@ -62,7 +63,7 @@ class Body(Replayed):
     def begin(self, loop: Any) -> None:
         """Begin a round."""
         self.loop, self.library = loop, loop.entry.library
-        self.n_done, self.differs, self.computed = 0, False, []
+        self.n_done, self.differs, self.computed = 0, False, None if self.nodes else []
         self.has_converted = False
         if loop.places is None:
             self.places = None
@@ -251,7 +252,7 @@ class Round:
 
     def has_own_weights_of(self, other: Round) -> bool:
         """Whether it and another round have the very same weights, or compute them of these, not of equal ones."""
-        if self.body.computed != other.body.computed:
+        if self.body.computed is None or self.body.computed != other.body.computed:
             return False
         own = self.body.loop.entry.known_as
         return all(a is b for a, b in self._weights_beside(other) if str in (type(own(a)), type(own(b))))

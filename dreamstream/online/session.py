@@ -113,7 +113,7 @@ class Session:
         Entering it raises StreamBusyError where another thread has it. No exception, KeyboardInterrupt
         included, can come between taking it and giving it back.
         """
-        return _core.Hold(self._lock, tuple(ids))
+        return _core.Hold(self._lock, ids)
 
     def reset(self, ids: Iterable[str] | None = None) -> None:
         """Forget streams, or all."""

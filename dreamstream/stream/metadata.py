@@ -8,7 +8,6 @@ pure functions in `dreamstream.stream.rules`; the methods here are short names f
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -69,14 +68,7 @@ def _read_ids(ids: str | Iterable[str]) -> tuple[str, ...]:
     return plain
 
 
-@lru_cache(maxsize=256)
-def _flag(value: bool, n_rows: int) -> BoolArray:
-    return _frozen(np.full(n_rows, value))
-
-
 def _read_flags(values: npt.ArrayLike, n_rows: int, field: str) -> BoolArray:
-    if type(values) is bool:
-        return _flag(values, n_rows)
     array = _rows(values, field)
     if array.dtype != np.bool_:
         if array.size or array.ndim == 0:

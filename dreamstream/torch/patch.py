@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import lru_cache, partial
+from operator import attrgetter
 from types import FunctionType
 from typing import Any
 
@@ -73,6 +74,8 @@ _LAYERS = frozenset(f"torch.nn.modules.{room}" for room in _ROOMS)
 #: torch's functions as they were when this was loaded, where layers look for them.
 _FUNCTIONS = tuple((vars(room), dict(vars(room))) for room in (torch.nn.functional, torch))
 
+
+_DTYPE = attrgetter("dtype")
 
 #: Methods of layers that no call of them runs.
 _APART = ("__init__", "__setstate__", "extra_repr", "reset_parameters")
@@ -290,7 +293,7 @@ class TorchPatch(Patch):
     def _outermost(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Any]
     ) -> Any:
-        ids = tensors[0]._info.meta.ids
+        ids = tensors[0]._info.meta._ids
         if self.backend in BACKENDS and (evaluated := self._evaluated(module, args, kwargs, ids)):
             return evaluated[0]
         session: Any = self.session
@@ -304,7 +307,7 @@ class TorchPatch(Patch):
             mode = taped, detach, not (recorded or private.is_watched()), self._is_single
             arrival, values = arrived(None if given else session.arrival, tensors, mode)
             if self._named and self._named[0].device != arrival.device:
-                self._require_device(module, tensors)
+                raise self._elsewhere(module, tensors)
             if arrival.last is not None:
                 call = arrival.next(arrival.last)
             else:
@@ -418,7 +421,7 @@ class TorchPatch(Patch):
             self._versions = Versions(list(learned), list(learned.values()))
             self._is_single = {d for d in self._types if d.is_floating_point} == {torch.float32}
             session.know(self._named)
-        now = [t.dtype for t in self._named]
+        now = list(map(_DTYPE, self._named))
         if now != self._types:
             before, after = next((a, b) for a, b in zip(self._types, now) if a != b)
             raise ModeError(
@@ -428,15 +431,12 @@ class TorchPatch(Patch):
             )
         return self._names
 
-    def _require_device(self, module: Any, tensors: Sequence[Any]) -> None:
-        """Refuse streams that are on another device than the module."""
-        for x in tensors:
-            if x.device != (own := self._named[0].device):
-                raise StreamMismatchError(
-                    f"{type(module).__name__} is on {own}, but a StreamTensor is on {x.device}; move one of "
-                    "them with .to()",
-                    x.ids,
-                )
+    def _elsewhere(self, module: Any, tensors: Sequence[Any]) -> StreamMismatchError:
+        """Return the refusal of streams that are on another device than the module."""
+        own, name = self._named[0].device, type(module).__name__
+        x = next(x for x in tensors if x.device != own)
+        why = f"{name} is on {own}, but a StreamTensor is on {x.device}; move one of them with .to()"
+        return StreamMismatchError(why, x.ids)
 
     def __getstate__(self) -> dict[str, Any]:
         own: dict[str, Any] = {

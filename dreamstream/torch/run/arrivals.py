@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -56,20 +57,15 @@ class Arrival:
         #: Of which edge and value inputs are made, and how they are seen (`_core.Replay.result`).
         self._seen = [(n, i.dims, i.names, None) for n, i in enumerate(infos)]
         self._lines: list[Line] = []
-        #: What gives each input's frames, and whether modules of float32 take these wider, which is exact.
-        self._frames = [unpadding(i, shape, mode.plain) for i, shape in zip(infos, shapes)]
-        self._widened = [mode.single and dtype in HALF for dtype in dtypes]
+        #: What gives each input's frames, where torch asks no subclass.
+        self.frames = [unpadding(i, shape, mode.plain) for i, shape in zip(infos, shapes)]
+        for n, dtype in enumerate(dtypes):
+            if mode.single and dtype in HALF:  # modules of float32 take these wider, which is exact
+                self.frames[n] = partial(_wider, self.frames[n])
         self._outputs: dict[Any, Any] = {}  # what makes outputs of frames; see `TorchOutputs.outside`
         #: The last call that others may follow, and what is one's own of the last whose states the session has.
         self.last: TorchCall | None = None
         self._settled: Any = None
-
-    def frames(self, tensors: Sequence[StreamTensor]) -> list[Tensor]:
-        """Return each input's frames; it is called where torch asks no subclass."""
-        values = [frames(x) for frames, x in zip(self._frames, tensors)]
-        if True in self._widened:
-            values = [v.float() if wide else v for v, wide in zip(values, self._widened)]
-        return values
 
     def first(
         self, session: Any, values: Sequence[Tensor], names: Mapping[int, str], given: Sequence[Given], inputs: Any
@@ -121,6 +117,10 @@ class Arrival:
             self._settled = last.done
 
 
+def _wider(frames: Any, x: StreamTensor) -> Any:
+    return frames(x).float()
+
+
 def arrived(
     last: Arrival | None, tensors: Sequence[StreamTensor], mode: tuple[bool, ...]
 ) -> tuple[Arrival, list[Tensor]]:
@@ -135,4 +135,4 @@ def arrived(
             forms.append((x.dtype, x.shape, x.device, info.names, info.rate, info.meta._key))
         if last is None or last.mode != mode or last.forms != forms:
             last = Arrival(tensors, forms, Mode(*mode))
-        return last, last.frames(tensors)
+        return last, [frames(x) for frames, x in zip(last.frames, tensors)]
