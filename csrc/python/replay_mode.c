@@ -132,15 +132,13 @@ static int is_plain(const replay_object *r, PyObject *x)
 }
 
 /* What a function of torch that only computes gives of plain tensors, while nobody notes what is computed, as the body of a
- * loop does that is new; NULL where it is not known as such, or with an exception. */
+ * loop does; NULL where it is not known as such, or with an exception. */
 static PyObject *computed(const replay_object *r, PyObject *forward, PyObject *func, PyObject *args,
                           PyObject *kwargs)
 {
     PyObject *entry = slot(r, forward, S_FORWARD_entry);
-    const bool is_call = entry && PyObject_TypeCheck(entry, (PyTypeObject *)of(r, CALL));
-    PyObject *body = is_call ? slot(r, entry, S_CALL_body) : NULL;
-    if (!body || (body != Py_None && is(r, body, N_computed, Py_None) != 1) ||
-        slot(r, entry, S_CALL_recording) != Py_None ||
+    if (!entry || !PyObject_TypeCheck(entry, (PyTypeObject *)of(r, CALL)) ||
+        slot(r, entry, S_CALL_recording) != Py_None || slot(r, entry, S_CALL_body) != Py_None ||
         slot(r, forward, S_FORWARD_gradients) != Py_None ||
         slot(r, forward, S_FORWARD_drawn) != Py_None || PyDict_Contains(kwargs, r->names[N_out]))
         return NULL;

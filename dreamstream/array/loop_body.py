@@ -31,9 +31,8 @@ class Body(Replayed):
         How many of them have run in this round.
     differs : bool
         Whether this round has done something else than the body had recorded.
-    computed : list or None
-        What a front end has computed of weights in this round, and of which parameters; None in a body that goes
-        along what it has recorded in an earlier call.
+    computed : list
+        What a front end has computed of weights in this round, and of which parameters.
     has_converted : bool
         Whether positions have become streams in this round.
     """
@@ -55,7 +54,7 @@ class Body(Replayed):
         self.firsts: list[int] = []
         self.n_values = 0
         self.differs = False
-        self.computed: list[Any] | None = []
+        self.computed: list[Any] = []
         self._made: list[list[tuple[Any, Edge]]] = []  # by each node
         self._leaves: dict[Any, Edge] = {}  # of what is read and carried, by handles
         self._note: str | None = None  # of the node that runs now
@@ -63,7 +62,7 @@ class Body(Replayed):
     def begin(self, loop: Any) -> None:
         """Begin a round."""
         self.loop, self.library = loop, loop.entry.library
-        self.n_done, self.differs, self.computed = 0, False, None if self.nodes else []
+        self.n_done, self.differs, self.computed = 0, False, []
         self.has_converted = False
         if loop.places is None:
             self.places = None
@@ -115,11 +114,6 @@ class Body(Replayed):
             line = Line(FRAME, like.rate, like.dtype, like.features)
             known = self._leaves[handle] = Edge(self, line, None, handle)
         return known
-
-    def known_leaf(self, handle: Any) -> Edge | None:
-        """Return the edge of what is read or carried, if the call before had one."""
-        known = self._leaves.get(handle)
-        return known if known is not None and known.rate == self.loop.clock.rate else None
 
     def noted(self, x: StreamTensor, note: str) -> StreamTensor:
         """Return a frame where gradients end, or of which a front end makes something by arithmetic of its own."""
@@ -252,7 +246,7 @@ class Round:
 
     def has_own_weights_of(self, other: Round) -> bool:
         """Whether it and another round have the very same weights, or compute them of these, not of equal ones."""
-        if self.body.computed is None or self.body.computed != other.body.computed:
+        if self.body.computed != other.body.computed:
             return False
         own = self.body.loop.entry.known_as
         return all(a is b for a, b in self._weights_beside(other) if str in (type(own(a)), type(own(b))))

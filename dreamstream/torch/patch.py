@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import lru_cache, partial
-from operator import attrgetter
 from types import FunctionType
 from typing import Any
 
@@ -74,8 +73,6 @@ _LAYERS = frozenset(f"torch.nn.modules.{room}" for room in _ROOMS)
 #: torch's functions as they were when this was loaded, where layers look for them.
 _FUNCTIONS = tuple((vars(room), dict(vars(room))) for room in (torch.nn.functional, torch))
 
-
-_DTYPE = attrgetter("dtype")
 
 #: Methods of layers that no call of them runs.
 _APART = ("__init__", "__setstate__", "extra_repr", "reset_parameters")
@@ -305,11 +302,11 @@ class TorchPatch(Patch):
             recorded = torch.is_grad_enabled()
             taped, detach = module.training and recorded, self.train_variant == VARIANTS[0]
             mode = taped, detach, not (recorded or private.is_watched()), self._is_single
-            arrival, values = arrived(None if given else session.arrival, tensors, mode)
+            arrival, values = arrived(None if given else session.arrivals, tensors, mode)
             if self._named and self._named[0].device != arrival.device:
                 raise self._elsewhere(module, tensors)
-            if arrival.last is not None:
-                call = arrival.next(arrival.last)
+            if arrival.arrivals.last is not None:
+                call = arrival.next(arrival.arrivals.last)
             else:
                 inputs = partial(input_names, module, args, kwargs, tensors)
                 call = arrival.first(session, values, names, given, inputs)
@@ -412,7 +409,7 @@ class TorchPatch(Patch):
         ModeError
             Where element types have changed while streams are live.
         """
-        if self._names is None or (session.arrival is None and not session.is_live):
+        if self._names is None or (session.arrivals is None and not session.is_live):
             named = [*module.named_parameters(), *module.named_buffers()]
             self._names = {id(t): n for n, t in named}
             self._named = [t for _, t in named]  # so that no other tensor takes their place in memory
@@ -421,7 +418,7 @@ class TorchPatch(Patch):
             self._versions = Versions(list(learned), list(learned.values()))
             self._is_single = {d for d in self._types if d.is_floating_point} == {torch.float32}
             session.know(self._named)
-        now = list(map(_DTYPE, self._named))
+        now = [t.dtype for t in self._named]
         if now != self._types:
             before, after = next((a, b) for a, b in zip(self._types, now) if a != b)
             raise ModeError(

@@ -63,7 +63,7 @@ def lost_starts(monkeypatch):
 
     def planted(self, call):
         commit(self, call)
-        lost = [i for i, sos, now in zip(call.ids, call.meta.sos, call.frames_now) if sos and not now.any()]
+        lost = [i for i, sos, now in zip(call.ids, call.meta.sos, call.input_counts[:, :, 2].T) if sos and not now.any()]
         self.publish({i: None for i in lost if self.state_of(i) is not None})
 
     monkeypatch.setattr(Session, "commit", planted)
@@ -130,7 +130,7 @@ def published_early(monkeypatch):
             if self.session.state_of(i) is not None:
                 rest = self.session.state_of(i).states[len(self.new) :]
                 done = tuple(s[row] for s in self.new)
-                new[i] = StreamState(tuple(int(n) for n in self.frames_now[row]), done + rest)
+                new[i] = StreamState(tuple(int(n) for n in self.input_counts[:, row, 2]), done + rest)
         self.session.publish(new)
 
     monkeypatch.setattr(Call, "record", planted)

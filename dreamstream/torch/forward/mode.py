@@ -150,7 +150,7 @@ class Forward(Repeats, TorchFunctionMode):
     def _plainly(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on plain tensors."""
         body = getattr(self.entry, "body", None)
-        if body is not None and body.computed is not None and func.__name__ != "__get__":
+        if body is not None and func.__name__ != "__get__":
             of = [id(x) for x in leaves(args) if id(x) in self._parameters]
             body.computed += [(func.__name__, of)] if of else []
         if self.drawn is None and "out" not in kwargs and only_computes(func):

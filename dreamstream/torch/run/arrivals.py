@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -22,14 +21,35 @@ from ..tensor.padding import unpadding
 from .calls import Mode, TorchCall
 
 
-class Arrival:
-    """How the frames of a call arrive, and of those that follow it and bring the like.
+class Arrivals:
+    """The last call of some streams, which others may follow, and how frames of these streams have arrived.
 
-    It serves calls that get as many frames of the same streams as the one before, in tensors of the same names,
-    rates, sizes, types and device, in the same mode, where no stream begins or ends, and where nothing but such a
-    call has changed the session since (`Session.publish` forgets it). What `arrived` compares is all that such a
-    call need look at of its inputs. It is spared how names and sizes say where frames are, types and ids, whether
-    streams are live, where their states are (two rows of a table take turns), and how outputs are made of frames.
+    Those are calls that get frames of the same streams, of the same rates, types and device, in the same mode, where
+    no stream begins or ends, and where nothing but such a call has changed the session since (`Session.publish`
+    forgets these arrivals).
+    """
+
+    def __init__(self) -> None:
+        self.last: TorchCall | None = None
+        self.known: list[Arrival] = []
+        #: What is the own of the last call whose states the session has.
+        self.settled: Any = None
+
+    def settle(self) -> None:
+        """Give the streams the states that the last call has left."""
+        last = self.last
+        if last is not None and last.done is not self.settled:
+            frames = zip(*last.input_counts[:, :, 2].tolist())
+            last.session.let_have(dict(zip(last.ids, map(StreamState, frames, last.states()))))
+            self.settled = last.done
+
+
+class Arrival:
+    """How the frames of a call arrive, and those of calls that bring as many, in tensors of the same names and sizes.
+
+    What `arrived` compares is all that such a call need look at of its inputs. It is spared how names and sizes say
+    where frames are, types and ids, whether streams are live, where their states are (two rows of a table take
+    turns), and how outputs are made of frames.
 
     Parameters
     ----------
@@ -61,11 +81,10 @@ class Arrival:
         self.frames = [unpadding(i, shape, mode.plain) for i, shape in zip(infos, shapes)]
         for n, dtype in enumerate(dtypes):
             if mode.single and dtype in HALF:  # modules of float32 take these wider, which is exact
-                self.frames[n] = partial(_wider, self.frames[n])
+                self.frames[n] = lambda x, frames=self.frames[n]: frames(x).float()
         self._outputs: dict[Any, Any] = {}  # what makes outputs of frames; see `TorchOutputs.outside`
-        #: The last call that others may follow, and what is one's own of the last whose states the session has.
-        self.last: TorchCall | None = None
-        self._settled: Any = None
+        self._prepared: dict[str, Any] = {}  # what its calls have alike
+        self.arrivals = Arrivals()
 
     def first(
         self, session: Any, values: Sequence[Tensor], names: Mapping[int, str], given: Sequence[Given], inputs: Any
@@ -80,14 +99,25 @@ class Arrival:
         self._lines = [call.input_edge(n, *kind).line for n, kind in enumerate(types)]
         call.prepare(values[0].device, self.mode, self._plain, self._outputs)
         call.begin()
+        self._prepared, self.arrivals.known = call.prepared, [self]
         return call
+
+    def join(self, arrivals: Arrivals, values: Sequence[Tensor]) -> None:
+        """Be one of the arrivals that are known, if these frames are of the same streams and of the same kinds."""
+        last: Any = arrivals.last
+        before = arrivals.known[0]
+        kinds, rates = [(str(v.dtype), v.shape[1:]) for v in values], tuple([i.rate for i in self._infos])
+        same = (before.mode, before.meta.ids) == (self.mode, self.meta.ids) and last.device == values[0].device
+        if same and (last.kinds, last.rates) == (kinds, rates) and not self.meta.any_starting_or_ending:
+            self.arrivals, self._lines = arrivals, before._lines
+            self._prepared = {**last.prepared, "meta": self.meta, "outputs": self._outputs}
+            arrivals.known[:] = [self, *arrivals.known[:15]]  # chunks may be of ever other sizes
 
     def next(self, last: TorchCall) -> TorchCall:
         """Begin a call that follows the last one."""
         counts = _core.input_counts(last.input_counts[:, :, 2], self._lengths, self.meta.eos)
-        if len(last.rates) > 1:
-            last.session.require_together(last.rates, counts, last.ids)
-        return last.following(None if self.mode.taped else self, counts)
+        last.session.require_together(last.rates, counts, last.ids)
+        return last.following(None if self.mode.taped else self.arrivals, counts, self._prepared)
 
     def inside(self, call: TorchCall, values: list[Tensor]) -> tuple[StreamTensor, ...]:
         """Return the inputs as the forward sees them."""
@@ -98,33 +128,20 @@ class Arrival:
 
     def follow(self, call: TorchCall) -> None:
         """Let calls that bring the like follow one that has succeeded."""
-        if self.last is call or (
-            self.last is None and (call.given or not call.ids or self.meta.any_starting_or_ending)
-        ):
+        last = self.arrivals.last
+        if last is call or (last is None and (call.given or not call.ids or self.meta.any_starting_or_ending)):
             return
         if call.keeps_tape:  # the states before it need not stay
             call.gathered = call.written
             vars(call).pop("old", None)
-        self.last, self._settled = call, call.done  # its states have been published
-        call.session.arrival = self
-
-    def settle(self) -> None:
-        """Give the streams the states that the last call has left."""
-        last = self.last
-        if last is not None and last.done is not self._settled:
-            frames = zip(*last.input_counts[:, :, 2].tolist())
-            last.session.let_have(dict(zip(last.ids, map(StreamState, frames, last.states()))))
-            self._settled = last.done
-
-
-def _wider(frames: Any, x: StreamTensor) -> Any:
-    return frames(x).float()
+        self.arrivals.last, self.arrivals.settled = call, call.done  # its states have been published
+        call.session.arrivals = self.arrivals
 
 
 def arrived(
-    last: Arrival | None, tensors: Sequence[StreamTensor], mode: tuple[bool, ...]
+    arrivals: Arrivals | None, tensors: Sequence[StreamTensor], mode: tuple[bool, ...]
 ) -> tuple[Arrival, list[Tensor]]:
-    """Return how the frames of a call arrive, as `last` knows it if that is right, and each input's frames.
+    """Return how the frames of a call arrive, one of the `arrivals` if it is known, and each input's frames.
 
     `mode` has the fields of a `Mode`.
     """
@@ -133,6 +150,10 @@ def arrived(
         for x in tensors:
             info = x._info
             forms.append((x.dtype, x.shape, x.device, info.names, info.rate, info.meta._key))
-        if last is None or last.mode != mode or last.forms != forms:
-            last = Arrival(tensors, forms, Mode(*mode))
-        return last, [frames(x) for frames, x in zip(last.frames, tensors)]
+        known = arrivals.known if arrivals else ()
+        found = next((a for a in known if a.forms == forms and a.mode == mode), None)
+        arrival = found or Arrival(tensors, forms, Mode(*mode))
+        values = [frames(x) for frames, x in zip(arrival.frames, tensors)]
+        if arrivals and arrivals.last and not found:
+            arrival.join(arrivals, values)
+        return arrival, values

@@ -162,10 +162,9 @@ def _padded(given: Sequence[Any], names: Any, wanted: Wanted, who: RowNames) -> 
     dtypes = {r.dtype for r in rows}
     if len(dtypes) > 1 and dtypes <= {torch.float16, torch.bfloat16, torch.float32}:
         rows = [r.float() for r in rows]
-    if len({(r.dim(), r.dtype, r.device) for r in rows}) > 1:
-        require_equal("number of dimensions", [r.dim() for r in rows], who)
-        require_equal("dtype", [r.dtype for r in rows], who)
-        require_equal("device", [r.device for r in rows], who)
+    require_equal("number of dimensions", [r.dim() for r in rows], who)
+    require_equal("dtype", [r.dtype for r in rows], who)
+    require_equal("device", [r.device for r in rows], who)
     rank = rows[0].dim() + 1
     found = names_of(names, rank, who, len(rows))
     axes = [n for n in found if n != BATCH]
