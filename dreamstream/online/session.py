@@ -107,7 +107,7 @@ class Session:
         """Whether some stream is."""
         return bool(self._slots) and any(s.current() is not None for s in list(self._slots.values()))
 
-    def hold(self, ids: Iterable[str] = ()) -> AbstractContextManager[object]:
+    def hold(self, ids: Sequence[str] = ()) -> AbstractContextManager[object]:
         """Return what keeps the session for one thread: ``with session.hold(ids): ...``.
 
         Entering it raises StreamBusyError where another thread has it. No exception, KeyboardInterrupt

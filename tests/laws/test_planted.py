@@ -63,7 +63,8 @@ def lost_starts(monkeypatch):
 
     def planted(self, call):
         commit(self, call)
-        lost = [i for i, sos, now in zip(call.ids, call.meta.sos, call.input_counts[:, :, 2].T) if sos and not now.any()]
+        there = call.input_counts[:, :, 2].any(0)
+        lost = [i for i, sos, some in zip(call.ids, call.meta.sos, there) if sos and not some]
         self.publish({i: None for i in lost if self.state_of(i) is not None})
 
     monkeypatch.setattr(Session, "commit", planted)

@@ -24,9 +24,9 @@ from .calls import Mode, TorchCall
 class Arrivals:
     """The last call of some streams, which others may follow, and how frames of these streams have arrived.
 
-    Those are calls that get frames of the same streams, of the same rates, types and device, in the same mode, where
-    no stream begins or ends, and where nothing but such a call has changed the session since (`Session.publish`
-    forgets these arrivals).
+    Those are calls that get frames of the same streams, of the same rates, types and device, in the same mode,
+    where no stream begins or ends, and where nothing but such a call has changed the session since
+    (`Session.publish` forgets these arrivals).
     """
 
     def __init__(self) -> None:
@@ -45,10 +45,10 @@ class Arrivals:
 
 
 class Arrival:
-    """How the frames of a call arrive, and those of calls that bring as many, in tensors of the same names and sizes.
+    """How frames of a call arrive, and those of calls that bring as many in tensors of the same names and sizes.
 
-    What `arrived` compares is all that such a call need look at of its inputs. It is spared how names and sizes say
-    where frames are, types and ids, whether streams are live, where their states are (two rows of a table take
+    What `arrived` compares is all that such a call need look at of its inputs. It is spared how names and sizes
+    say where frames are, types and ids, whether streams are live, where their states are (two rows of a table take
     turns), and how outputs are made of frames.
 
     Parameters
@@ -78,7 +78,7 @@ class Arrival:
         self._seen = [(n, i.dims, i.names, None) for n, i in enumerate(infos)]
         self._lines: list[Line] = []
         #: What gives each input's frames, where torch asks no subclass.
-        self.frames = [unpadding(i, shape, mode.plain) for i, shape in zip(infos, shapes)]
+        self.frames: list[Any] = [unpadding(i, shape, mode.plain) for i, shape in zip(infos, shapes)]
         for n, dtype in enumerate(dtypes):
             if mode.single and dtype in HALF:  # modules of float32 take these wider, which is exact
                 self.frames[n] = lambda x, frames=self.frames[n]: frames(x).float()

@@ -55,7 +55,7 @@ class TorchOutputs(Outputs):
         return tuple(map(_AS_OUTPUT, parts))
 
     def given(self, found: Sequence[Any]) -> list[Any]:
-        x: Any = found[0]._inner if len(found) == 1 and type(found[0]) is SHELL else None
+        x: Any = getattr(found[0], "_inner", None) if len(found) == 1 and type(found[0]) is SHELL else None
         plainly = type(x) is Native and x._view is None and self._groups is None and not self.versions
         if plainly and x.edge is not None and x.edge.entry is self._call:
             return [self.outside((x,), (x.value,))]

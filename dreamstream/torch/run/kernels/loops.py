@@ -191,7 +191,8 @@ def bodies_of(step: Step, frames: Sequence[Tensor], weights: Sequence[Any]) -> l
 
 def _onwards(step: Step, weights: Sequence[Any]) -> Onwards | None:
     """Return what runs rows that all have as many frames, none of them a stream's first; see `Kernel.onwards`."""
-    if len(json.loads(step.attributes["body"])["bodies"]) > 2:  # of which the second to last may be that of a later frame
+    bodies = json.loads(step.attributes["body"])["bodies"]
+    if len(bodies) > 2:  # of which the second to last may be that of a later frame
         return None
 
     known: list[_Body] = []  # for frames and weights of the types and shapes by which the operator is known
