@@ -184,8 +184,8 @@ def restarts_go_on(monkeypatch):
             state = self.state_of(i)
             if sos and state is not None:
                 call.old[row] = state
-                call.frames_before[row] += state.frames
-                call.frames_now[row] += state.frames
+                call.input_counts[:, row, 0] += state.frames
+                call.input_counts[:, row, 2] += state.frames
         return call
 
     monkeypatch.setattr(Session, "admit", planted)
