@@ -30,7 +30,7 @@ class Arrivals:
     """
 
     def __init__(self) -> None:
-        self.last: TorchCall | None = None
+        self.last: Any = None  # a `TorchCall`
         self.known: list[Arrival] = []
         #: What is the own of the last call whose states the session has.
         self.settled: Any = None
@@ -104,8 +104,7 @@ class Arrival:
 
     def join(self, arrivals: Arrivals, values: Sequence[Tensor]) -> None:
         """Be one of the arrivals that are known, if these frames are of the same streams and of the same kinds."""
-        last: Any = arrivals.last
-        before = arrivals.known[0]
+        last, before = arrivals.last, arrivals.known[0]
         kinds, rates = [(str(v.dtype), v.shape[1:]) for v in values], tuple([i.rate for i in self._infos])
         same = (before.mode, before.meta.ids) == (self.mode, self.meta.ids) and last.device == values[0].device
         if same and (last.kinds, last.rates) == (kinds, rates) and not self.meta.any_starting_or_ending:
@@ -150,10 +149,11 @@ def arrived(
         for x in tensors:
             info = x._info
             forms.append((x.dtype, x.shape, x.device, info.names, info.rate, info.meta._key))
-        known = arrivals.known if arrivals else ()
-        found = next((a for a in known if a.forms == forms and a.mode == mode), None)
-        arrival = found or Arrival(tensors, forms, Mode(*mode))
+        for known in arrivals.known if arrivals else ():
+            if known.forms == forms and known.mode == mode:
+                return known, [frames(x) for frames, x in zip(known.frames, tensors)]
+        arrival = Arrival(tensors, forms, Mode(*mode))
         values = [frames(x) for frames, x in zip(arrival.frames, tensors)]
-        if arrivals and arrivals.last and not found:
+        if arrivals:
             arrival.join(arrivals, values)
         return arrival, values
