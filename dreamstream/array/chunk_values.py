@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DreamStreamError, DTypeError, ShapeError
+from .dtypes import name_of
 
 Array = NDArray[Any]
 C = TypeVar("C")
@@ -107,12 +108,6 @@ def _factor(got: str, wanted: str | None, are_samples: bool) -> float:
     return 1 / 32768 if got == "int16" and to == "float" and are_samples else 0.0
 
 
-@lru_cache(maxsize=64)
-def _name(dtype: np.dtype[Any]) -> str:
-    """Return the name of an element type; NumPy makes it anew each time."""
-    return str(dtype.name)
-
-
 def _kind(dtype: str) -> str | None:
     found = _KIND.match(dtype)
     return found and found[found.lastindex or 0]
@@ -139,7 +134,7 @@ def read_chunk(given: Any, wanted: Wanted, ids: Sequence[str] = ()) -> Array:
     with Naming(wanted.name, ids):
         array = as_array(given)
         listed = isinstance(given, (list, tuple))
-        name = _name(array.dtype)
+        name = name_of(array.dtype)
         if listed and not array.size:  # NumPy's float64 says nothing
             return np.zeros(array.shape, wanted.dtype or "float32")
         scale = factor(name, wanted, array.shape)

@@ -70,6 +70,7 @@ def is_name(text: str) -> Flag:
 
 
 @lru_cache(maxsize=64)
+@lru_cache(maxsize=64)  # NumPy makes it anew each time
 def name_of(dtype: DType) -> str:
     """Return the name under which operators know an element type."""
     return dtype.name

@@ -145,14 +145,11 @@ class ForLoop:
         self._require_no_leave()
         self._open(frames)
         self.scans = True
+        self._found = found
         self._initial = {n: found.get(n, Hooks.unbound) for n in (*self.site.names, *self.site.held)}
-        names = dict.fromkeys((*self.site.names, *self.site.held))
-        self._values = {n: found.get(n, Hooks.unbound) for n in names}
-        lists = [id(v) for v in found.values() if type(v) in (list, Slots)]
-        self._shared = {n for n, v in self._initial.items() if lists.count(id(v)) > 1}
+        self._values = self._initial
         self._counts: dict[Any, FrameNumber] = {}
         self._histories: dict[str, History] = {}
-        self._reachable = {n: v for n, v in found.items() if n in (*self.site.live, self.site.function)}
         return self._rounds()
 
     def _require_no_leave(self) -> None:
@@ -305,7 +302,8 @@ class ForLoop:
 
     def _require_own_state(self) -> None:
         """Refuse queues in attributes, objects and other functions: they still hold an earlier round's frames."""
-        for home in self.loop.entry.homes_of(self._reachable):
+        reachable = {n: v for n, v in self._found.items() if n in (*self.site.live, self.site.function)}
+        for home in self.loop.entry.homes_of(reachable):
             held = () if home.is_array else home.read(home.of)
             for value in held.values() if isinstance(held, dict) else held:
                 if is_of_body(value) and inner_of(value).edge.entry is not self.loop.body:
@@ -387,7 +385,7 @@ class ForLoop:
         more = [*list.__iter__(value)][value.before :]
         if len(more) > 1:
             refuse("several values for each frame in one list; keep them in several lists")
-        if more and name in self._shared:
+        if more and sum(other is self._initial[name] for other in self._found.values()) > 1:
             refuse("a loop over frames appends to a list that another variable holds, too; give each its own")
         if more and value.is_moved:
             refuse("a loop over frames appends to a list, and moves, inserts or removes items; append alone")

@@ -115,11 +115,6 @@ class Body(Replayed):
             known = self._leaves[handle] = Edge(self, line, None, handle)
         return known
 
-    def known_leaf(self, handle: Any) -> Edge | None:
-        """Return the edge of what is read or carried, if the call before had one."""
-        known = self._leaves.get(handle)
-        return known if known is not None and known.rate == self.loop.clock.rate else None
-
     def noted(self, x: StreamTensor, note: str) -> StreamTensor:
         """Return a frame where gradients end, or of which a front end makes something by arithmetic of its own."""
         if self.recording is not None:

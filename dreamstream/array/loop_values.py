@@ -25,14 +25,15 @@ def is_of_body(x: Any) -> bool:
 def walk(value: Any, at: Callable[[Any, tuple[Any, ...]], Any], path: tuple[Any, ...] = ()) -> Any:
     """Return a value with `at` applied to all leaves of its tuples, lists and dicts."""
     value = value.items if type(value) is Slots else value
-    if type(value) in (Grown, list):
+    kind = type(value)
+    if kind is Grown or kind is list:
         return [walk(v, at, (*path, i)) for i, v in enumerate(list.__iter__(value))]
-    if type(value) is deque:
+    if kind is deque:
         return deque([walk(v, at, (*path, i)) for i, v in enumerate(value)], value.maxlen)
-    if isinstance(value, tuple):
+    if issubclass(kind, tuple):
         items = [walk(v, at, (*path, i)) for i, v in enumerate(value)]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if type(value) is dict:
+        return kind(*items) if hasattr(value, "_fields") else kind(items)
+    if kind is dict:
         return {k: walk(v, at, (*path, k)) for k, v in value.items()}
     parts = parts_of(value)
     if parts is not None:

@@ -164,9 +164,7 @@ class Loop:
 
     def constant(self, key: Any, first: Any, dtype: str, shape: tuple[int, ...]) -> Edge:
         """Return what stands for something that is carried, and begins as a constant."""
-        known = self.body.known_leaf(("carried", key))
-        line = Line(FRAME, self.clock.rate, dtype, shape) if known is None else known.line
-        return self.placeholder(key, None, first, line)
+        return self.placeholder(key, None, first, Line(FRAME, self.clock.rate, dtype, shape))
 
     def end(self, carried: dict[Any, Edge], outputs: dict[Any, Edge]) -> None:
         """End a round with what is carried on, and what is given for its frame."""

@@ -86,7 +86,7 @@ class Session:
         self.given: dict[str, Any] = {}  # inputs that live streams were given once, with the kind of their values
         self.kinds: Sequence[Kind] = ()  # of the frames of live streams, by input
         self.held: Any = None  # what the module holds besides
-        self.arrival: Any = None  # of the last call, until anything else is published
+        self.arrivals: Any = None  # of the last call, until anything else is published
         self.joined = Slot(Groups())
         self.draws = Draws()
         self._slots: dict[str, Slot] = {}
@@ -107,13 +107,13 @@ class Session:
         """Whether some stream is."""
         return bool(self._slots) and any(s.current() is not None for s in list(self._slots.values()))
 
-    def hold(self, ids: Iterable[str] = ()) -> AbstractContextManager[object]:
+    def hold(self, ids: Sequence[str] = ()) -> AbstractContextManager[object]:
         """Return what keeps the session for one thread: ``with session.hold(ids): ...``.
 
         Entering it raises StreamBusyError where another thread has it. No exception, KeyboardInterrupt
         included, can come between taking it and giving it back.
         """
-        return _core.Hold(self._lock, tuple(ids))
+        return _core.Hold(self._lock, ids)
 
     def reset(self, ids: Iterable[str] | None = None) -> None:
         """Forget streams, or all."""
@@ -139,8 +139,8 @@ class Session:
 
     def state_of(self, stream_id: str) -> StreamState | None:
         """Return a stream's state, or None."""
-        if self.arrival is not None:
-            self.arrival.settle()
+        if self.arrivals is not None:
+            self.arrivals.settle()
         slot = self._slots.get(stream_id)
         return None if slot is None else slot.current()
 
@@ -151,11 +151,11 @@ class Session:
         One assignment does it. What is interrupted before it leaves no trace but dead entries, and what
         is interrupted after it, entries of ended streams; the next call takes them out.
         """
-        if self.arrival is not None:
-            self.arrival.settle()
+        if self.arrivals is not None:
+            self.arrivals.settle()
         if self._dirty:
             self._tidy()
-        transaction, self.arrival = Transaction(), None
+        transaction, self.arrivals = Transaction(), None
         self._dirty = True
         for stream_id, new in states.items():
             slot = self._slots.get(stream_id) or Slot()
@@ -378,16 +378,6 @@ class Call(Replayed):
         self.once: list[Sequence[Any]] = []  # per row their values
         self.done = Slot(False)
         self.fail_at: int | None = None
-
-    @property
-    def frames_before(self) -> Any:
-        """How many frames of each input the rows had before the call, ``(rows, inputs)``."""
-        return self.input_counts[:, :, 0].T
-
-    @property
-    def frames_now(self) -> Any:
-        """How many they have now."""
-        return self.input_counts[:, :, 2].T
 
     def require_kinds(self, names: Sequence[str]) -> None:
         """Refuse inputs of types that no operator takes, or other than those of live streams (DTypeError)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 _load: Callable[[], Any]
@@ -11,7 +12,7 @@ _load: Callable[[], Any]
 def set_bridge(load: Callable[[], Any]) -> None:
     """Set what loads `dreamstream.torch`; the package itself does."""
     global _load
-    _load = load
+    _load = cache(load)
 
 
 def bridge() -> Any:

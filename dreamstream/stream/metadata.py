@@ -45,7 +45,7 @@ def _rows(values: npt.ArrayLike, field: str) -> npt.NDArray[Any]:
 def _fit(array: npt.NDArray[Any], n_rows: int, field: str) -> npt.NDArray[Any]:
     """Broadcast a scalar to all rows and freeze, or check the number of rows and freeze."""
     if array.ndim == 0:
-        array = np.broadcast_to(array, (n_rows,))
+        array = array.repeat(n_rows)
     elif array.size != n_rows:
         raise ShapeError(f"{field} has {array.size} entries for {n_rows} ids")
     return _frozen(array)
@@ -90,12 +90,12 @@ def _read_lengths(values: npt.ArrayLike, n_rows: int, ids: Sequence[str]) -> Int
     whole = array.dtype.kind in "iu" or (array.dtype.kind == "O" and all(type(v) is int for v in array.flat))
     if not whole:
         raise DTypeError(f"lengths must be integers, got {array.dtype}")
-    flat = array.ravel()
-    for bad, text in ((flat < 0, "lengths must be 0 or more"), (flat > MAX_LENGTH, "lengths must be below 2**62")):
-        rows = np.flatnonzero(bad)
-        if rows.size:
-            named = [ids[int(r)] for r in rows] if len(ids) == flat.size else ()
-            raise ShapeError(f"{text}, got {int(flat[rows[0]])}", named)
+    numbers = array.ravel().tolist()
+    if min(numbers) < 0 or max(numbers) > MAX_LENGTH:
+        rows = [r for r, n in enumerate(numbers) if n < 0] or [r for r, n in enumerate(numbers) if n > MAX_LENGTH]
+        named = [ids[r] for r in rows] if len(ids) == len(numbers) else ()
+        text = "0 or more" if numbers[rows[0]] < 0 else "below 2**62"
+        raise ShapeError(f"lengths must be {text}, got {numbers[rows[0]]}", named)
     return _fit(array.astype(np.int64), n_rows, "lengths")
 
 
@@ -130,11 +130,12 @@ class StreamMetadata:
     StreamMetadata(ids=['bob'], sos=[True], eos=[True], lengths=[7])
     """
 
-    __slots__ = ("_eos", "_ids", "_lengths", "_sos")
+    __slots__ = ("_eos", "_ids", "_key", "_lengths", "_sos")
     _ids: tuple[str, ...]
     _sos: BoolArray
     _eos: BoolArray
     _lengths: IntArray
+    _key: tuple[Any, ...]
 
     def __init__(
         self, ids: str | Iterable[str], sos: npt.ArrayLike, eos: npt.ArrayLike, lengths: npt.ArrayLike
@@ -144,7 +145,8 @@ class StreamMetadata:
         self._set(names, _read_flags(sos, n, "sos"), _read_flags(eos, n, "eos"), _read_lengths(lengths, n, names))
 
     def _set(self, *fields: Any) -> StreamMetadata:
-        for name, field in zip(("_ids", "_sos", "_eos", "_lengths"), fields):
+        key = [getattr(field, "base", field) for field in fields]  # frozen arrays lie in bytes
+        for name, field in zip(("_ids", "_sos", "_eos", "_lengths", "_key"), (*fields, tuple(key))):
             object.__setattr__(self, name, field)
         return self
 
@@ -254,11 +256,7 @@ class StreamMetadata:
         """Return metadata of the same rows with other lengths, which are known to be right."""
         if lengths.tobytes() == self._lengths.tobytes():
             return self
-        meta = object.__new__(StreamMetadata)
-        for name in ("_ids", "_sos", "_eos"):
-            object.__setattr__(meta, name, getattr(self, name))
-        object.__setattr__(meta, "_lengths", _frozen(lengths))
-        return meta
+        return object.__new__(StreamMetadata)._set(self._ids, self._sos, self._eos, _frozen(lengths))
 
     # ---- value semantics
 
@@ -270,19 +268,10 @@ class StreamMetadata:
         return len(self._ids)
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if not isinstance(other, StreamMetadata):
-            return NotImplemented
-        return (
-            self._ids == other._ids
-            and self._sos.tobytes() == other._sos.tobytes()
-            and self._eos.tobytes() == other._eos.tobytes()
-            and self._lengths.tobytes() == other._lengths.tobytes()
-        )
+        return self._key == other._key if isinstance(other, StreamMetadata) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash((self._ids, self._sos.tobytes(), self._eos.tobytes(), self._lengths.tobytes()))
+        return hash(self._key)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError("StreamMetadata is immutable; replace(...) returns a changed one")

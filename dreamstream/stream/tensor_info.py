@@ -250,7 +250,8 @@ def check(names: Sequence[str | None], rank: int) -> Names:
         Another number of names, or B or L merged with something else.
     """
     found = check_names(names, rank)
-    bad = [n for n in found if n not in (BATCH, LENGTH, JOINED) and (holds(n, BATCH) or holds(n, LENGTH))]
+    merged = [n for n in found if n and "_" in n and n != JOINED]
+    bad = [n for n in merged if holds(n, BATCH) or holds(n, LENGTH)]
     if bad:
         raise ShapeError(f"names {found}: {bad[0]!r} merges B or L with other dimensions")
     return found

@@ -290,20 +290,23 @@ class TorchPatch(Patch):
     def _outermost(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Any]
     ) -> Any:
-        ids = tensors[0]._info.meta.ids
+        ids = tensors[0]._info.meta._ids
         if self.backend in BACKENDS and (evaluated := self._evaluated(module, args, kwargs, ids)):
             return evaluated[0]
         session: Any = self.session
         with session.hold(ids):
-            args, kwargs, given = session.take_given(module, args, kwargs, TorchGiven)
+            given: Any = ()
+            if session.given or tensors is not args:
+                args, kwargs, given = session.take_given(module, args, kwargs, TorchGiven)
             names = self._tensor_names(module, session)  # which looks at the types in every call
             recorded = torch.is_grad_enabled()
             taped, detach = module.training and recorded, self.train_variant == VARIANTS[0]
             mode = taped, detach, not (recorded or private.is_watched()), self._is_single
-            arrival, values = arrived(None if given else session.arrival, tensors, mode)
-            self._require_device(module, tensors, values)
-            if arrival.last is not None:
-                call = arrival.next(arrival.last)
+            arrival, values = arrived(None if given else session.arrivals, tensors, mode)
+            if self._named and self._named[0].device != arrival.device:
+                raise self._elsewhere(module, tensors)
+            if arrival.arrivals.last is not None:
+                call = arrival.next(arrival.arrivals.last)
             else:
                 inputs = partial(input_names, module, args, kwargs, tensors)
                 call = arrival.first(session, values, names, given, inputs)
@@ -314,12 +317,14 @@ class TorchPatch(Patch):
             forward = outputs.forward = Forward(call, call.device)
             held = forward.held = session.held = session.held or TorchHeld(module)
             held.noted = False
-            shells = dict(zip(map(id, tensors), arrival.inside(call, values)))
+            inside_args, inside_kwargs = arrival.inside(call, values), kwargs
+            shells = {} if tensors is args else dict(zip(map(id, tensors), inside_args))
             for n, each in enumerate(given, len(tensors)):
                 shells[id(each)] = StreamTensor.shell(call.give(n, each, call.device))
             try:
                 held.note(first=call.fresh)
-                inside_args, inside_kwargs = _entered(forward, shells, args, kwargs)
+                if tensors is not args:
+                    inside_args, inside_kwargs = _entered(forward, shells, args, kwargs)
                 watched = held.watched and forward.goes_on
                 entered: Any = places_of_draws(forward) if watched else forward
                 with entered as lines:
@@ -404,7 +409,7 @@ class TorchPatch(Patch):
         ModeError
             Where element types have changed while streams are live.
         """
-        if self._names is None or (session.arrival is None and not session.is_live):
+        if self._names is None or (session.arrivals is None and not session.is_live):
             named = [*module.named_parameters(), *module.named_buffers()]
             self._names = {id(t): n for n, t in named}
             self._named = [t for _, t in named]  # so that no other tensor takes their place in memory
@@ -423,15 +428,12 @@ class TorchPatch(Patch):
             )
         return self._names
 
-    def _require_device(self, module: Any, tensors: Sequence[Any], values: Sequence[torch.Tensor]) -> None:
-        """Refuse streams that are on another device than the module."""
-        for x, value in zip(tensors, values if self._named else ()):
-            if value.device != (own := self._named[0].device):
-                raise StreamMismatchError(
-                    f"{type(module).__name__} is on {own}, but a StreamTensor is on {value.device}; move one of "
-                    "them with .to()",
-                    x.ids,
-                )
+    def _elsewhere(self, module: Any, tensors: Sequence[Any]) -> StreamMismatchError:
+        """Return the refusal of streams that are on another device than the module."""
+        own, name = self._named[0].device, type(module).__name__
+        x = next(x for x in tensors if x.device != own)
+        why = f"{name} is on {own}, but a StreamTensor is on {x.device}; move one of them with .to()"
+        return StreamMismatchError(why, x.ids)
 
     def __getstate__(self) -> dict[str, Any]:
         own: dict[str, Any] = {
@@ -530,9 +532,10 @@ def _is_plain(x: Any) -> bool:
     return all(map(_is_plain, x)) if kind in (tuple, list) else kind in _ATOMS or isinstance(x, torch.Tensor)
 
 
-def _streams(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[StreamTensor]:
+def _streams(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[StreamTensor]:
+    """Return the streams among arguments: `args` itself where that is one, and nothing else is given."""
     if len(args) == 1 and not kwargs and isinstance(args[0], StreamTensor):
-        return [args[0]]
+        return args
     return [x for x in _leaves(args, kwargs) if isinstance(x, StreamTensor)]
 
 

@@ -63,7 +63,8 @@ def lost_starts(monkeypatch):
 
     def planted(self, call):
         commit(self, call)
-        lost = [i for i, sos, now in zip(call.ids, call.meta.sos, call.frames_now) if sos and not now.any()]
+        there = call.input_counts[:, :, 2].any(0)
+        lost = [i for i, sos, some in zip(call.ids, call.meta.sos, there) if sos and not some]
         self.publish({i: None for i in lost if self.state_of(i) is not None})
 
     monkeypatch.setattr(Session, "commit", planted)
@@ -130,7 +131,7 @@ def published_early(monkeypatch):
             if self.session.state_of(i) is not None:
                 rest = self.session.state_of(i).states[len(self.new) :]
                 done = tuple(s[row] for s in self.new)
-                new[i] = StreamState(tuple(int(n) for n in self.frames_now[row]), done + rest)
+                new[i] = StreamState(tuple(int(n) for n in self.input_counts[:, row, 2]), done + rest)
         self.session.publish(new)
 
     monkeypatch.setattr(Call, "record", planted)
@@ -183,8 +184,8 @@ def restarts_go_on(monkeypatch):
             state = self.state_of(i)
             if sos and state is not None:
                 call.old[row] = state
-                call.frames_before[row] += state.frames
-                call.frames_now[row] += state.frames
+                call.input_counts[:, row, 0] += state.frames
+                call.input_counts[:, row, 2] += state.frames
         return call
 
     monkeypatch.setattr(Session, "admit", planted)

@@ -90,10 +90,11 @@ def settings():
 @pytest.mark.parametrize("name", BETWEEN)
 def test_what_happens_between_two_calls_is_seen(name, grad, rows):
     model, ids = patched(), ["a", "y", "z"][:rows]
-    whole = torch.randn(rows, 3, 10 * N)
+    sizes = [N, 3, 3, N, 3, N, 3, N, N, 3]
+    whole = torch.randn(rows, 3, sum(sizes))
     want, got = copy.deepcopy(model).offline()(whole).detach(), []
     torch.set_grad_enabled(grad)
-    for i, x in enumerate(whole.split(N, 2)):
+    for i, x in enumerate(whole.split(sizes, 2)):
         if i in (4, 5, 7):
             BETWEEN[name](model)
         got.append(model(chunk(x, ids, i == 0, i == 9)).tensor().detach())
@@ -207,8 +208,8 @@ def test_states_are_those_of_the_last_call_whenever_they_are_asked_for():
 @torch.no_grad()
 def test_a_call_of_a_convolution_runs_few_functions_of_python():
     model = ds.patch_module(nn.Sequential(nn.Conv1d(4, 4, 3)).eval()).online()
-    for first in (True, *[False] * 9):  # the first are watched for random numbers
-        model(ds.stream_tensor(torch.randn(1, 4, 8), ids=["a"], sos=first))
+    for k in range(12):  # the first are watched for random numbers
+        model(ds.stream_tensor(torch.randn(1, 4, 8 - k % 3), ids=["a"], sos=k == 0))
     given, seen = ds.stream_tensor(torch.randn(1, 4, 8), ids=["a"]), []
     sys.setprofile(lambda frame, event, _: event == "call" and seen.append(frame.f_code))
     try:
@@ -216,4 +217,4 @@ def test_a_call_of_a_convolution_runs_few_functions_of_python():
     finally:
         sys.setprofile(None)
     ours = [code.co_name for code in seen if "/dreamstream/" in code.co_filename]
-    assert len(ours) <= 70, (len(ours), ours)
+    assert len(ours) <= 60, (len(ours), ours)

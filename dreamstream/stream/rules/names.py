@@ -67,8 +67,9 @@ def check_names(names: Sequence[str | None], rank: int) -> Names:
             raise ShapeError("a name must not be empty; None stands for no name")
     if len(names) != rank:
         raise ShapeError(f"{len(names)} names {_text(names)} for {rank} dimensions")
+    parts = "_".join([n or "" for n in names]).split("_")
     for dim in (BATCH, LENGTH):
-        if sum((n or "").split("_").count(dim) for n in names) > 1:
+        if parts.count(dim) > 1:
             raise ShapeError(f'names {_text(names)} hold "{dim}" more than once')
     return names
 

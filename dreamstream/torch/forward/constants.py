@@ -13,7 +13,7 @@ import torch
 from ...array import METHODS, Tensor
 from ...array.deferred import flat
 from ...array.dimension_arguments import sizes_of
-from ...array.dtypes import nominal
+from ...array.dtypes import name_of, nominal
 from ...array.elementwise import rows_at
 from ...array.frame_numbers import number_in
 from ...array.loop_frames import row_of
@@ -123,7 +123,7 @@ class Constant(Tensor):
             return super()._first_weight(axis)
         with without_functions():
             own = self.torch.select(axis, 0).contiguous()
-            return own, self.dtype.name, tuple(own.shape)
+            return own, name_of(self.dtype), tuple(own.shape)
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         dtype, _ = self._to_arguments(args, kwargs)

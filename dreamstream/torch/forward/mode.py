@@ -126,7 +126,6 @@ class Forward(Repeats, TorchFunctionMode):
         arrays: Arrays | None = None,
         paths: Mapping[int, str] | None = None,
     ) -> None:
-        super().__init__()
         self.entry, self.device = entry, device
         self.arrays, self.paths = arrays, paths or {}
         self.sums: dict[Any, Any] = {}  # of what great tensors hold

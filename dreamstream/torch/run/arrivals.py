@@ -21,14 +21,35 @@ from ..tensor.padding import unpadding
 from .calls import Mode, TorchCall
 
 
-class Arrival:
-    """How the frames of a call arrive, and of those that follow it and bring the like.
+class Arrivals:
+    """The last call of some streams, which others may follow, and how frames of these streams have arrived.
 
-    It serves calls that get as many frames of the same streams as the one before, in tensors of the same names,
-    rates, sizes, types and device, in the same mode, where no stream begins or ends, and where nothing but such a
-    call has changed the session since (`Session.publish` forgets it). What `arrived` compares is all that such a
-    call need look at of its inputs. It is spared how names and sizes say where frames are, types and ids, whether
-    streams are live, where their states are (two rows of a table take turns), and how outputs are made of frames.
+    Those are calls that get frames of the same streams, of the same rates, types and device, in the same mode,
+    where no stream begins or ends, and where nothing but such a call has changed the session since
+    (`Session.publish` forgets these arrivals).
+    """
+
+    def __init__(self) -> None:
+        self.last: Any = None  # a `TorchCall`
+        self.known: list[Arrival] = []
+        #: What is the own of the last call whose states the session has.
+        self.settled: Any = None
+
+    def settle(self) -> None:
+        """Give the streams the states that the last call has left."""
+        last = self.last
+        if last is not None and last.done is not self.settled:
+            frames = zip(*last.input_counts[:, :, 2].tolist())
+            last.session.let_have(dict(zip(last.ids, map(StreamState, frames, last.states()))))
+            self.settled = last.done
+
+
+class Arrival:
+    """How frames of a call arrive, and those of calls that bring as many in tensors of the same names and sizes.
+
+    What `arrived` compares is all that such a call need look at of its inputs. It is spared how names and sizes
+    say where frames are, types and ids, whether streams are live, where their states are (two rows of a table take
+    turns), and how outputs are made of frames.
 
     Parameters
     ----------
@@ -46,29 +67,24 @@ class Arrival:
     def __init__(self, tensors: Sequence[StreamTensor], forms: list[Any], mode: Mode) -> None:
         self.forms, self.mode = forms, mode
         dtypes, shapes, devices, *_ = zip(*forms)
+        self.device = devices[0] if len(set(devices)) == 1 else None
         self._infos = infos = [x._info for x in tensors]
         self.meta = infos[0].meta
+        self._lengths = [i.meta.lengths for i in infos]
         if len(tensors) > 1:
             require_same_streams([i.meta for i in infos])
         self._plain = mode.plain and devices[0].type == "cpu"
-        self._lengths = [i.meta.lengths for i in infos]
         #: Of which edge and value inputs are made, and how they are seen (`_core.Replay.result`).
         self._seen = [(n, i.dims, i.names, None) for n, i in enumerate(infos)]
         self._lines: list[Line] = []
-        #: What gives each input's frames, and whether modules of float32 take these wider, which is exact.
-        self._frames = [unpadding(i, shape, mode.plain) for i, shape in zip(infos, shapes)]
-        self._widened = [mode.single and dtype in HALF for dtype in dtypes]
+        #: What gives each input's frames, where torch asks no subclass.
+        self.frames: list[Any] = [unpadding(i, shape, mode.plain) for i, shape in zip(infos, shapes)]
+        for n, dtype in enumerate(dtypes):
+            if mode.single and dtype in HALF:  # modules of float32 take these wider, which is exact
+                self.frames[n] = lambda x, frames=self.frames[n]: frames(x).float()
         self._outputs: dict[Any, Any] = {}  # what makes outputs of frames; see `TorchOutputs.outside`
-        #: The last call that others may follow, and what is one's own of the last whose states the session has.
-        self.last: TorchCall | None = None
-        self._settled: Any = None
-
-    def frames(self, tensors: Sequence[StreamTensor]) -> list[Tensor]:
-        """Return each input's frames; it is called where torch asks no subclass."""
-        values = [frames(x) for frames, x in zip(self._frames, tensors)]
-        if True in self._widened:
-            values = [v.float() if wide else v for v, wide in zip(values, self._widened)]
-        return values
+        self._prepared: dict[str, Any] = {}  # what its calls have alike
+        self.arrivals = Arrivals()
 
     def first(
         self, session: Any, values: Sequence[Tensor], names: Mapping[int, str], given: Sequence[Given], inputs: Any
@@ -83,13 +99,24 @@ class Arrival:
         self._lines = [call.input_edge(n, *kind).line for n, kind in enumerate(types)]
         call.prepare(values[0].device, self.mode, self._plain, self._outputs)
         call.begin()
+        self._prepared, self.arrivals.known = call.prepared, [self]
         return call
+
+    def join(self, arrivals: Arrivals, values: Sequence[Tensor]) -> None:
+        """Be one of the arrivals that are known, if these frames are of the same streams and of the same kinds."""
+        last, before = arrivals.last, arrivals.known[0]
+        kinds, rates = [(str(v.dtype), v.shape[1:]) for v in values], tuple([i.rate for i in self._infos])
+        same = (before.mode, before.meta.ids) == (self.mode, self.meta.ids) and last.device == values[0].device
+        if same and (last.kinds, last.rates) == (kinds, rates) and not self.meta.any_starting_or_ending:
+            self.arrivals, self._lines = arrivals, before._lines
+            self._prepared = {**last.prepared, "meta": self.meta, "outputs": self._outputs}
+            arrivals.known[:] = [self, *arrivals.known[:15]]  # chunks may be of ever other sizes
 
     def next(self, last: TorchCall) -> TorchCall:
         """Begin a call that follows the last one."""
         counts = _core.input_counts(last.input_counts[:, :, 2], self._lengths, self.meta.eos)
         last.session.require_together(last.rates, counts, last.ids)
-        return last.following(None if self.mode.taped else self, counts)
+        return last.following(None if self.mode.taped else self.arrivals, counts, self._prepared)
 
     def inside(self, call: TorchCall, values: list[Tensor]) -> tuple[StreamTensor, ...]:
         """Return the inputs as the forward sees them."""
@@ -100,29 +127,20 @@ class Arrival:
 
     def follow(self, call: TorchCall) -> None:
         """Let calls that bring the like follow one that has succeeded."""
-        if self.last is call or (
-            self.last is None and (call.given or not call.ids or self.meta.any_starting_or_ending)
-        ):
+        last = self.arrivals.last
+        if last is call or (last is None and (call.given or not call.ids or self.meta.any_starting_or_ending)):
             return
         if call.keeps_tape:  # the states before it need not stay
             call.gathered = call.written
             vars(call).pop("old", None)
-        self.last, self._settled = call, call.done  # its states have been published
-        call.session.arrival = self
-
-    def settle(self) -> None:
-        """Give the streams the states that the last call has left."""
-        last = self.last
-        if last is not None and last.done is not self._settled:
-            frames = zip(*last.input_counts[:, :, 2].tolist())
-            last.session.let_have(dict(zip(last.ids, map(StreamState, frames, last.states()))))
-            self._settled = last.done
+        self.arrivals.last, self.arrivals.settled = call, call.done  # its states have been published
+        call.session.arrivals = self.arrivals
 
 
 def arrived(
-    last: Arrival | None, tensors: Sequence[StreamTensor], mode: tuple[bool, ...]
+    arrivals: Arrivals | None, tensors: Sequence[StreamTensor], mode: tuple[bool, ...]
 ) -> tuple[Arrival, list[Tensor]]:
-    """Return how the frames of a call arrive, as `last` knows it if that is right, and each input's frames.
+    """Return how the frames of a call arrive, one of the `arrivals` if it is known, and each input's frames.
 
     `mode` has the fields of a `Mode`.
     """
@@ -130,7 +148,12 @@ def arrived(
         forms = []
         for x in tensors:
             info = x._info
-            forms.append((x.dtype, x.shape, x.device, info.names, info.rate, info.meta))
-        if last is None or last.mode != mode or last.forms != forms:
-            last = Arrival(tensors, forms, Mode(*mode))
-        return last, last.frames(tensors)
+            forms.append((x.dtype, x.shape, x.device, info.names, info.rate, info.meta._key))
+        for known in arrivals.known if arrivals else ():
+            if known.forms == forms and known.mode == mode:
+                return known, [frames(x) for frames, x in zip(known.frames, tensors)]
+        arrival = Arrival(tensors, forms, Mode(*mode))
+        values = [frames(x) for frames, x in zip(arrival.frames, tensors)]
+        if arrivals:
+            arrival.join(arrivals, values)
+        return arrival, values

@@ -164,15 +164,15 @@ class TorchCall(Call):
             session.table = Table(device)
         self.store = session.table
         self.some_end = True in self.ended.tolist()
-        self._prepared = {name: value for name, value in vars(self).items() if name != "old"}
+        self.prepared = {name: value for name, value in vars(self).items() if name != "old"}
 
-    def following(self, follows: Any, counts: Any) -> TorchCall:
-        """Return the call that goes on with this one's streams, and brings the like of this one."""
+    def following(self, follows: Any, counts: Any, prepared: dict[str, Any]) -> TorchCall:
+        """Return the call that goes on with this one's streams, and has what was `prepared` for the like of it."""
         call: Any = object.__new__(TorchCall)
-        call.__dict__.update(
-            self._prepared, _prepared=self._prepared, input_counts=counts, follows=follows, done=Slot(False),
-            afterwards=[], alike=self.alike,
-        )  # fmt: skip
+        call.__dict__, call.prepared = prepared.copy(), prepared
+        if prepared is self.prepared:
+            call.alike = self.alike
+        call.input_counts, call.follows, call.done, call.afterwards = counts, follows, Slot(False), []
         call.ids, call.ended, call.keeps_tape = self.ids, self.ended, self.keeps_tape
         call.places, call.script = self.session.places, self.session.script
         call.body = call.fail_at = call.guard = call.recording = None
@@ -208,7 +208,7 @@ class TorchCall(Call):
         """Whether all rows stand at the same place, now and before: then they do so at every operation."""
         if len(self.ids) == 1:
             return True
-        counts = (*self.frames_before.T, *self.frames_now.T, self.ended)
+        counts = (*self.input_counts[:, :, 0], *self.input_counts[:, :, 2], self.ended)
         return bool(self.ids) and all(map(same, counts)) and same(self.gathered.fresh)
 
     def on_tape(self, now: Any) -> AbstractSet[Any]:

@@ -123,8 +123,9 @@ def _build(
     info = Info(check(found, padded.dim()), own_meta, None, ONE if rate is None else read_rate(rate), restart)
     if known is not None and own_meta == known.meta:
         info = replace(info, starts=known.starts, rate=known.rate if rate is None else info.rate)
-    padded = padded.to(device=device, dtype=dtype)
-    if copy:
+    if device is not None or dtype is not None:
+        padded = padded.to(device=device, dtype=dtype)
+    if copy and not isinstance(data, (list, tuple)):
         padded = cleaned(padded, info)
         padded = padded.clone() if info.is_full(info.width_of(padded.shape)) else padded
     return StreamTensor.of(padded, info)
@@ -170,6 +171,8 @@ def _padded(given: Sequence[Any], names: Any, wanted: Wanted, who: RowNames) -> 
     length = axes.index(LENGTH)
     require_like([(*r.shape[:length], *r.shape[length + 1 :]) for r in rows], found, who)
     widths = [r.shape[length] for r in rows]
+    if len(set(widths)) == 1 and {Tensor}.issuperset(map(type, rows)):
+        return torch.stack(rows, found.index(BATCH)), found, widths
     shape = list(rows[0].shape)
     shape[length] = max(widths)
     shape.insert(found.index(BATCH), len(rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set as AbstractSet
-from operator import attrgetter, methodcaller, sub
+from operator import methodcaller, sub
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from ..tensor.stream_tensor import SHELL
 from .groups import Cut, Exit
 from .kept import Versions
 
-_AS_OUTPUT, _VALUE = methodcaller("as_output"), attrgetter("value")
+_AS_OUTPUT = methodcaller("as_output")
 
 
 class TorchOutputs(Outputs):
@@ -48,16 +48,18 @@ class TorchOutputs(Outputs):
             elif not isinstance(x, (Length, Gathered, FirstFrame)):
                 return None
             inner = measured(inner)
-        parts = (inner.real, inner.imag) if isinstance(inner, Complex) else (inner,)
+        parts: tuple[Any, ...] = (inner.real, inner.imag) if isinstance(inner, Complex) else (inner,)
         edge = parts[0].edge
         if edge is None or edge.entry is not self._call:
             raise StreamMismatchError("the forward returned a tensor of another call")
         return tuple(map(_AS_OUTPUT, parts))
 
-    def _now(self, x: Any, parts: tuple[Any, ...] | None) -> Any:
-        if parts is None or self._groups is not None or self.versions:
-            return super()._now(x, parts)
-        return self.outside(parts, list(map(_VALUE, parts)))
+    def given(self, found: Sequence[Any]) -> list[Any]:
+        x: Any = getattr(found[0], "_inner", None) if len(found) == 1 and type(found[0]) is SHELL else None
+        plainly = type(x) is Native and x._view is None and self._groups is None and not self.versions
+        if plainly and x.edge is not None and x.edge.entry is self._call:
+            return [self.outside((x,), (x.value,))]
+        return super().given(found)
 
     def frames(self, part: Any) -> Any:
         """Return a stream's frames, on the tape."""
@@ -89,7 +91,7 @@ class TorchOutputs(Outputs):
         key = first.dims, first._names, line, shape, rows
         make = call.outputs.get(key)
         if make is None:
-            own, features = first.meta if meta is None else meta, shape[1:]
+            own, features = first.as_output().meta if meta is None else meta, shape[1:]
             make = StreamTensor.making(first.dims, own, line.rate, first._names, features, call.plain)
             call.outputs[key] = make
         if len(values) == 1:

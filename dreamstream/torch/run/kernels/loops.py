@@ -189,18 +189,18 @@ def bodies_of(step: Step, frames: Sequence[Tensor], weights: Sequence[Any]) -> l
     return _program(step.attributes["body"], signatures, tuple(map(_kind, weights)), traced())[1]
 
 
-@lru_cache(maxsize=256)
-def _n_bodies(text: str) -> int:
-    return len(json.loads(text)["bodies"])
-
-
 def _onwards(step: Step, weights: Sequence[Any]) -> Onwards | None:
     """Return what runs rows that all have as many frames, none of them a stream's first; see `Kernel.onwards`."""
-    if _n_bodies(step.attributes["body"]) > 2:  # of which the second to last may be that of a later frame
+    bodies = json.loads(step.attributes["body"])["bodies"]
+    if len(bodies) > 2:  # of which the second to last may be that of a later frame
         return None
 
+    known: list[_Body] = []  # for frames and weights of the types and shapes by which the operator is known
+
     def on(frames: Sequence[Tensor], _: Any, weights: Sequence[Any], state: Sequence[Tensor]) -> Any:
-        return bodies_of(step, frames, weights)[-1].run_all(frames, state, weights, step.training)
+        if not known:
+            known[:] = bodies_of(step, frames, weights)
+        return known[-1].run_all(frames, state, weights, step.training)
 
     return on
 
