@@ -36,24 +36,12 @@ _ADVICE = {
 
 
 class Wanted(NamedTuple):
-    """What an input takes.
+    """What an input takes."""
 
-    Attributes
-    ----------
-    dtype : str or None
-        Its element type; None for stream tensors, which keep the chunk's.
-    samples : int
-        Of how many dimensions an array of it is, where single numbers stream; else 0.
-    name : str
-        Who asks, as messages begin.
-    shape : str
-        The expected shape, as in ``"(16, L)"``; empty where any will do.
-    """
-
-    dtype: str | None
-    samples: int = 0
-    name: str = "the chunk"
-    shape: str = ""
+    dtype: str | None  #: Its element type; None for stream tensors, which keep the chunk's.
+    samples: int = 0  #: Of how many dimensions an array of it is, where single numbers stream; else 0.
+    name: str = "the chunk"  #: Who asks, as messages begin.
+    shape: str = ""  #: The expected shape, as in ``"(16, L)"``; empty where any will do.
 
     def refusal(self, got: str, shape: Sequence[int], advice: str = "") -> DTypeError:
         """Return the error for a chunk of another type."""

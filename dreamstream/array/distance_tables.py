@@ -28,27 +28,13 @@ _EXACT = 1e-5
 
 
 class Rows(NamedTuple):
-    """The rows of a table by distance that a product of queries reads.
+    """The rows of a table by distance that a product of queries reads."""
 
-    Attributes
-    ----------
-    factor : float
-        What queries are multiplied by.
-    keys : int
-        The number of keys for which the table is computed.
-    columns : ndarray
-        Indices of its rows, one for each distance.
-    first : int
-        The distance, query less key, of the first row.
-    ends : int or None
-        The most frames that a stream may have; None for any number.
-    """
-
-    factor: float
-    keys: int
-    columns: Array
-    first: int
-    ends: int | None
+    factor: float  #: What queries are multiplied by.
+    keys: int  #: The number of keys for which the table is computed.
+    columns: Array  #: Indices of its rows, one for each distance.
+    first: int  #: The distance, query less key, of the first row.
+    ends: int | None  #: The most frames that a stream may have; None for any number.
 
 
 class Stride:

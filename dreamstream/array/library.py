@@ -51,27 +51,13 @@ from .tensor import Tensor
 
 
 class Library(Sizes):
-    """NumPy's arrays as this package's tensors, and what other libraries have alike.
+    """NumPy's arrays as this package's tensors, and what other libraries have alike."""
 
-    Attributes
-    ----------
-    tensor : type
-        The class of its tensors.
-    types : mapping
-        Its element types, by Python's types and by their names.
-    device : Any
-        Where its tensors are.
-    stride : type
-        How far elements of deferred values are apart.
-    atoms : frozenset of type
-        Types whose objects are what they are in every call, as element types.
-    """
-
-    tensor: Any = Tensor
-    stride: Any = Stride
-    types: Mapping[Any, Any] = TYPES
-    device: Any = "cpu"
-    atoms: frozenset[Any] = frozenset()
+    tensor: Any = Tensor  #: The class of its tensors.
+    stride: Any = Stride  #: How far elements of deferred values are apart.
+    types: Mapping[Any, Any] = TYPES  #: Its element types, by Python's types and by their names.
+    device: Any = "cpu"  #: Where its tensors are.
+    atoms: frozenset[Any] = frozenset()  #: Types whose objects are what they are in every call, as element types.
     see: Callable[[Any], Any] = staticmethod(lambda native: native)  # shows a stream as the user's code sees it
     has_gradients: Callable[[], bool] = staticmethod(
         autograd.is_grad_enabled

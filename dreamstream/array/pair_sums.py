@@ -37,26 +37,13 @@ REMEDY = "without softmax a query's weights are powers of one number per head, (
 
 
 class Decays(NamedTuple):
-    """The weights of pairs: ``factor * g ** (i + ahead - j)`` for keys up to i + ahead, and 0 for later ones.
+    """The weights of pairs: ``factor * g ** (i + ahead - j)`` for keys up to i + ahead, and 0 for later ones."""
 
-    Attributes
-    ----------
-    ahead : int
-        How many frames behind its own a query sees; negative: how many of the last ones it does not.
-    far : ndarray
-        For each head a distance at which its decay shows well.
-    lost : ndarray
-        1 - g for each head.
-    factor : ndarray
-    power : float
-        Of the sum of a query's powers of g, by which its weights are divided.
-    """
-
-    ahead: int
-    far: Array
-    lost: Array
+    ahead: int  #: How many frames behind its own a query sees; negative: how many of the last ones it does not.
+    far: Array  #: For each head a distance at which its decay shows well.
+    lost: Array  #: 1 - g for each head.
     factor: Array
-    power: float
+    power: float  #: Of the sum of a query's powers of g, by which its weights are divided.
 
 
 def decays(w: Array) -> Decays:

@@ -28,21 +28,12 @@ class Heads:
 
 
 class Spread(NamedTuple):
-    """How keys or queries, of which there is one for several frames of the others, stand among these.
+    """How keys or queries, of which there is one for several frames of the others, stand among these."""
 
-    Attributes
-    ----------
-    along : str
-        `KEYS` or `QUERIES`.
-    times, first : int
-        How far they are apart, and where the first one is.
-    diagonal : bool
-        Whether pairs between them are those before them on a diagonal; else they are those of the frame before.
-    """
-
-    along: str
-    times: int
-    first: int
+    along: str  #: `KEYS` or `QUERIES`.
+    times: int  #: How far they are apart.
+    first: int  #: Where the first one is.
+    #: Whether pairs between them are those before them on a diagonal; else they are those of the frame before.
     diagonal: bool
 
     def continued(self, x: Any, n: int) -> Any:

@@ -31,24 +31,12 @@ _NOTHING = 2.0**-25
 
 
 class Step(NamedTuple):
-    """One operation on scores, recorded until their mask is recognised.
+    """One operation on scores, recorded until their mask is recognised."""
 
-    Attributes
-    ----------
-    name : str
-        "add", "mul", "times", "fill", "keep", or "sum": what other steps give.
-    by : Any
-        The operand: a deferred value, a number, or the steps of other scores.
-    value : float or None
-        The factor of an added value, or the number that is filled in.
-    axes : Axes
-        The scores' dimensions when it was recorded.
-    """
-
-    name: str
-    by: Any
-    value: Any
-    axes: Axes
+    name: str  #: "add", "mul", "times", "fill", "keep", or "sum": what other steps give.
+    by: Any  #: The operand: a deferred value, a number, or the steps of other scores.
+    value: Any  #: The factor of an added value, or the number that is filled in.
+    axes: Axes  #: The scores' dimensions when it was recorded.
 
     def deferred(self) -> Iterator[Any]:
         """Yield its deferred values."""
@@ -267,21 +255,11 @@ def of_heads(scores: Any, at: int, part: Any) -> Any:
 
 
 class KeyBias(NamedTuple):
-    """Terms and masks that each key, or each query, has for itself.
+    """Terms and masks that each key, or each query, has for itself."""
 
-    Attributes
-    ----------
-    values : StreamTensor
-        ``(B, heads or 1, L, 1)``, added to the scores as they are, after any scale.
-    along : str
-        `KEYS` or `QUERIES`: which of the scores' dimensions L is.
-    masks : tuple
-        Edges of the masks by which scores were filled.
-    """
-
-    values: Any
-    along: str
-    masks: tuple[Any, ...] = ()
+    values: Any  #: ``(B, heads or 1, L, 1)``, added to the scores as they are, after any scale.
+    along: str  #: `KEYS` or `QUERIES`: which of the scores' dimensions L is.
+    masks: tuple[Any, ...] = ()  #: Edges of the masks by which scores were filled.
 
     def plus(self, other: KeyBias | None) -> KeyBias | None:
         """Return the sum of both; None where one has terms of keys and the other of queries."""

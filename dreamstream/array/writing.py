@@ -33,26 +33,15 @@ from .tensor import Tensor
 
 @dataclass(slots=True, eq=False)
 class View:
-    """How a tensor is taken of another one whose memory it shares.
-
-    Attributes
-    ----------
-    of : StreamTensor
-    method, args, kwargs : callable, tuple, dict
-        What gives the view, of the tensor and arguments.
-    put : callable or None
-        ``(tensor, view, *args, **kwargs)``: gives the tensor into which the view was written; None where that
-        can't be.
-    fill : callable or None
-        Gives both, args and kwargs, when they are needed.
-    """
+    """How a tensor is taken of another one whose memory it shares."""
 
     of: Any
-    method: Callable[..., Any]
+    method: Callable[..., Any]  #: Gives the view, of the tensor, `args` and `kwargs`.
+    #: ``(tensor, view, *args, **kwargs)``: gives the tensor with the view written into it; None where it can't be.
     put: Callable[..., Any] | None
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    fill: Callable[[], Any] | None = None
+    fill: Callable[[], Any] | None = None  #: Gives both, args and kwargs, when they are needed.
 
     #: Why it can't be written into, where it has no way back.
     why: ClassVar[str] = (

@@ -34,19 +34,11 @@ def kept(keys: NDArray[np.uint64], places: Sequence[Any], p: float) -> NDArray[n
 
 
 class Draws:
-    """What a session's streams draw by.
-
-    Attributes
-    ----------
-    number : int or None
-        Drawn of the generator; None where no stream has drawn yet.
-    lives : dict
-        By stream, how many of this name have drawn since.
-    """
+    """What a session's streams draw by."""
 
     def __init__(self, number: int | None = None, lives: dict[str, int] | None = None) -> None:
-        self.number = number
-        self.lives = {} if lives is None else lives
+        self.number = number  #: Drawn of the generator; None where no stream has drawn yet.
+        self.lives = {} if lives is None else lives  #: By stream, how many of this name have drawn since.
 
     def keys(
         self, ids: Sequence[str], known: Sequence[int | None], alone: bool, draw: Callable[[], int]

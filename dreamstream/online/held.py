@@ -58,15 +58,6 @@ class Held:
     model : module
     trace : bool
         Whether a trace runs: what the model's functions hold (globals they use, closures, classes) counts too.
-
-    Attributes
-    ----------
-    noted : bool
-        Whether it was noted since this was last set to False, as it is before each forward.
-    drew : bool
-        Whether the last forward has drawn numbers of Python's or NumPy's generators.
-    watched : int
-        For how many calls these generators are looked at.
     """
 
     def __init__(self, model: Any, *, trace: bool = False) -> None:
@@ -83,9 +74,9 @@ class Held:
         self._kept: list[_Kept] = []
         self._kept_before: list[_Kept] = []
         self._stale = True
-        self.watched = _WATCHED
-        self.noted = False
-        self.drew = False
+        self.watched = _WATCHED  #: For how many calls generators of Python's and NumPy's are looked at.
+        self.noted = False  #: Whether it was noted since this was last set to False, as it is before each forward.
+        self.drew = False  #: Whether the last forward has drawn numbers of Python's or NumPy's generators.
         self._goes_on = False
         self._warned: set[str] = set()  # numbers of the model, once they are warned of
 

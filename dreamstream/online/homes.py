@@ -154,19 +154,11 @@ class Home:
 
 
 class Homes(NamedTuple):
-    """All that a model holds.
-
-    Attributes
-    ----------
-    homes : list of Home
-    generators : list
-        Generators of random numbers.
-    functions : list of function
-        Of the user's, that modules' classes, hooks and attributes have; where all was asked for.
-    """
+    """All that a model holds."""
 
     homes: list[Home]
-    generators: list[Any]
+    generators: list[Any]  #: Generators of random numbers.
+    #: Of the user's, that modules' classes, hooks and attributes have; where all was asked for.
     functions: list[FunctionType]
 
 

@@ -40,28 +40,16 @@ class NoNumbers(Unrecognised):
 
 @dataclass(frozen=True)
 class Recognised:
-    """What was recognised of masks and terms.
-
-    Attributes
-    ----------
-    context : Context
-    bias : ndarray or None
-        ``(1 or heads, n)``: what is added to scores, by distance of the query from the key, from `first` on.
-    first : int
-    linear : bool
-        Whether it goes on by its last step beyond its ends, not by its last value.
-    cells : tuple of ndarray or None
-        A query and a key for each distance of the bias, and the key whose score is taken off.
-    blank : int or None
-        A query that sees no key, where there are any.
-    """
+    """What was recognised of masks and terms."""
 
     context: Context
+    #: ``(1 or heads, n)``: what is added to scores, by distance of the query from the key, from `first` on.
     bias: Array | None = None
     first: int = 0
-    linear: bool = False
+    linear: bool = False  #: Whether it goes on by its last step beyond its ends, not by its last value.
+    #: A query and a key for each distance of the bias, and the key whose score is taken off.
     cells: tuple[Array, Array, Array] | None = None
-    blank: int | None = None
+    blank: int | None = None  #: A query that sees no key, where there are any.
 
     @property
     def hides(self) -> bool:
