@@ -31,23 +31,11 @@ def attend(
     softcap: float = 0.0,
     sinks: Any = None,
 ) -> Any:
-    """Return the attended values ``(B, H, L, E)`` or ``(B, L, E)``.
+    """Return the attended values of q, k and v, all ``(B, heads, L, features)`` or ``(B, L, features)``.
 
-    Parameters
-    ----------
-    q, k, v : tensors
-        ``(B, heads, L, features)`` or ``(B, L, features)``.
-    found : Recognised
-        What queries see, and what is added to scores.
-    scale : float
-    bias : tensor, optional
-        What is added to scores.
-    rows : tuple, optional
-        Queries, a table by distance, and the distance of its first row.
-    softcap : float
-        What scores stay below, by tanh, before the bias; 0 where nothing is.
-    sinks : tensor, optional
-        A score per head beside those of keys, without a value.
+    `found` is what was recognised of the mask, and `bias` what is added to scores. `rows` are queries, a table by
+    distance and the distance of its first row. `softcap` is what scores stay below, by tanh, before the bias; 0
+    where nothing is. `sinks` are a score per head beside those of keys, without a value.
     """
     alone = q.ndim == 3
     q, k, v = (x.unsqueeze(1) for x in (q, k, v)) if alone else (q, k, v)
@@ -96,14 +84,8 @@ def _as_weight(x: Any) -> Any:
 
 # ---------------------------------------------------------------------- of scores
 def valued(scores: Any, v: Any, t: str, s: str, out: str) -> Any:
-    """Return the attended values.
-
-    Parameters
-    ----------
-    v : StreamTensor
-        Values.
-    t, s, out : str
-        A letter for each dimension of the values, the scores and what is returned.
+    """Return the attended values; `t`, `s` and `out` have letters for dimensions of `v`, the scores and the
+    result.
     """
     if not getattr(v, "is_stream", True) and (mixed := _mixed(scores, v, t, s, out)) is not None:
         return mixed

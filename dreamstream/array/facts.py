@@ -50,12 +50,8 @@ def facts_of(x: Any) -> tuple[Facts, list[Any]]:
     """Return what is known of a deferred value, or of scores, and the edges whose lengths are in it, in order.
 
     Among these are the queries, streams, of a product with a table by distance, each behind its edge, and the
-    queries and keys of scores.
-
-    Raises
-    ------
-    Unknown
-        Where nothing can be known, as of one that holds a tensor that is learned.
+    queries and keys of scores. Where nothing can be known, as of one that holds a tensor that is learned, it
+    raises Unknown.
     """
     records, found = _library_of(x).has_gradients(), x.__dict__.get("_facts")
     if found is None or found[2] is not records:  # of what is learned nothing is known while they are
@@ -218,10 +214,7 @@ def recalled(x: Any, what: str, make: Callable[[], Any]) -> Any:
 def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
     """Return what makes the same of other edges of the same lines, and of other equal values that were given.
 
-    Raises
-    ------
-    Unknown
-        Where something else is in it.
+    Where something else is in it, it raises Unknown.
     """
     kind = type(out)
     if kind in _OF_PARTS:

@@ -156,14 +156,8 @@ def holds_nowhere(mask: Any) -> bool:
 class Formula:
     """A function of a value and a length that gives a tensor of the value, to which positions may be added.
 
-    Parameters
-    ----------
-    roles : tuple of "B", "L" or int
-        What each dimension is; an int is its size.
-    position : bool
-        Whether element l along L has l more.
-    kind : str, optional
-        Element type, where that is not the one that the value has.
+    The `roles` of its dimensions are "B", "L" or an int, its size. With `position` element l along L has l more.
+    `kind` is the element type, where that is not the one that the value has.
     """
 
     __slots__ = ("kind", "position", "roles")

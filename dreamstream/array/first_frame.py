@@ -53,22 +53,11 @@ _FILLED = {"zeros_like": "new_zeros", "ones_like": "new_ones", "empty_like": "ne
 
 
 class FirstFrame(LikeOthers):
-    """``x[:, 0]`` and ``x[:, :k]`` inside a forward.
+    """``x[:, 0]`` and ``x[:, :k]`` inside a forward, the first frames of a stream with L at `axis`.
 
-    Parameters
-    ----------
-    stream : StreamTensor
-        Whose first frames they are.
-    axis : int
-        Where L is.
-    keeps : bool
-        Whether L stays, of as many frames.
-    times : int
-        How often the first frame stands there, one behind the other.
-    count : int
-        How many first frames these are, as k of ``x[:, :k]``; a shorter stream has fewer.
-    taken_of : (StreamTensor, index), optional
-        What they were taken of, for writing into them.
+    `keeps` says whether L stays; the first frame then stands there `times` times, one behind the other. `count` is
+    how many first frames these are, as k of ``x[:, :k]``; a shorter stream has fewer. `taken_of` is a stream and
+    an index, if they are written into.
     """
 
     is_stream = False

@@ -100,12 +100,7 @@ class _Choice(Computed):
 class FrameBranch:
     """An ``if`` on a frame's number; both branches run, first the one where it is true.
 
-    Parameters
-    ----------
-    truth : FrameTruth
-    site : Site
-    seen : mapping
-        The variables of the function.
+    `seen` are the variables of the function.
     """
 
     def __init__(self, truth: FrameTruth, site: Site, seen: Mapping[str, Any]) -> None:

@@ -39,15 +39,7 @@ class Kept:
 
 
 class Loop:
-    """A loop over frames: what its body reads, kind by kind of frame, and what becomes of it.
-
-    Parameters
-    ----------
-    length : Length
-        Where it ends.
-    first : int
-        The position at which it begins.
-    """
+    """A loop over frames: what its body reads, kind by kind of frame, and what becomes of it."""
 
     def __init__(self, length: Any, first: int) -> None:
         terms: Any = getattr(length, "terms", ())

@@ -23,15 +23,7 @@ _SMOOTH = frozenset(("add", "sub", "mul", "neg", "abs", "relu", "maximum", "mini
 
 
 class MaskedSelect(DeferredStream):
-    """The elements of a stream where a stream of bools holds, or the features behind its dimensions.
-
-    Parameters
-    ----------
-    whole : StreamTensor
-        All elements.
-    mask : StreamTensor
-        Bools, of the first dimensions.
-    """
+    """The elements of a stream where a stream of bools holds, or the features behind the dimensions of that."""
 
     def __init__(self, whole: StreamTensor, mask: Any) -> None:
         self.mask, self.line = mask, mask.edge.line

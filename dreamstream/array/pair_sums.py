@@ -47,13 +47,7 @@ class Decays(NamedTuple):
 
 
 def decays(w: Array) -> Decays:
-    """Read decays from weights ``(heads, n, n)``.
-
-    Raises
-    ------
-    Unrecognised
-        Where they are none.
-    """
+    """Read decays from weights ``(heads, n, n)``, or raise Unrecognised."""
     n = w.shape[1]
     rows, columns = np.nonzero(w.any(0))
     ahead = int((columns - rows).max(initial=-n))
@@ -123,13 +117,7 @@ def _said(steps: Sequence[Any], deferred: Sequence[Any], keys: Any) -> Decays:
 
 
 def recognise(steps: Sequence[Any], keys: Any) -> tuple[Decays, Any, Any]:
-    """Recognise decays in what scores are multiplied by; return also 1 - g and the factors as constants.
-
-    Raises
-    ------
-    Unrecognised
-        Where they are none.
-    """
+    """Return the decays that scores are multiplied by, 1 - g and the factors, or raise Unrecognised."""
     tensors: list[Any] = []
     deferred = [x for step in steps for x in step.deferred()]
     if not deferred:
@@ -247,14 +235,8 @@ def _gained(rows: Any, mode: str) -> Any:
 def _run(names: Sequence[str], body: Any, streams: Sequence[Any], shape: tuple[int, ...]) -> Any:
     """Return the outputs ``(B, heads, L, features)`` of a loop over the frames of streams of that kind.
 
-    Parameters
-    ----------
-    names : tuple of str
-        Of what is carried.
-    body : callable
-        ``(*carried, *frames)``, frames ``(B, heads, features)``: gives what is carried on, and the output.
-    shape : tuple of int
-        Of each that is carried, which begins as zeros.
+    The body takes what is carried, each of `names` and of the `shape` of the zeros that it begins as, and frames
+    ``(B, heads, features)``; it gives what is carried on, and the output.
     """
     streams = [x.in_order() for x in streams]
     loop = Loop(streams[0].shape[2], 0)

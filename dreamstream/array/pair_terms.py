@@ -23,11 +23,7 @@ from .scores import Scores
 class Terms(Scores):
     """A number of the query and one of the key, added: the logarithm of a pair's weight.
 
-    Parameters
-    ----------
-    of_queries, of_keys : StreamTensor
-        ``(B, 1 or heads, L, 1)``.
-    axes : Axes
+    Both are ``(B, 1 or heads, L, 1)``.
     """
 
     #: Whether keys add nothing.
@@ -182,12 +178,7 @@ def _axes_of(streams: Sequence[Any], *at: int) -> Axes:
 def weighted(weights: Any, s: str, x: Any, t: str, out: str) -> Any:
     """Return the sum over frames of what a function of positions weighs for each pair; None where it is none.
 
-    Parameters
-    ----------
-    weights : Deferred
-    x : StreamTensor
-    s, t, out : str
-        A letter for each dimension of either, and of the result.
+    `s`, `t` and `out` have a letter for each dimension of the weights, of the stream `x` and of the result.
     """
     pairs = [c for c, size in zip(s, weights.shape) if isinstance(size, Length)]
     keys = [c for c in pairs if c in t and c not in out]

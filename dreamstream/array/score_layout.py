@@ -71,16 +71,9 @@ class Before(NamedTuple):
 class Axes:
     """What each dimension is made of, in row-major order: `STREAMS`, `QUERIES`, `KEYS` and `Heads`.
 
-    Parameters
-    ----------
-    dims : sequence of tuple
-        An empty tuple is a dimension of size 1.
-    heads : sequence of Heads
-        All of them, in the order in which operators have them.
-    spread : Spread or Before, optional
-        How keys stand among more queries, or queries among more keys, or behind them.
-    head_part : slice, optional
-        Which heads are read.
+    An empty tuple in `dims` is a dimension of size 1. `heads` are all heads in the order in which operators have
+    them, and `head_part` is which of them are read. `spread` says how keys stand among more queries, or queries
+    among more keys, or behind them.
     """
 
     def __init__(
@@ -230,15 +223,8 @@ def atoms_of(x: Any, letters: str, frames: str) -> dict[str, Dim] | None:
 def laid(x: Any, labels: Sequence[Dim], heads: Sequence[Heads], tail: Sequence[Any]) -> Any:
     """Return a stream as ``(B, heads, L, features)``.
 
-    Parameters
-    ----------
-    x : StreamTensor
-    labels : sequence of tuple
-        What each of its dimensions is; an empty tuple is one of size 1.
-    heads : sequence of Heads
-        All heads in their order; x may lack the last.
-    tail : sequence
-        What stands for L, and for the features that become one.
+    `labels` say what each of its dimensions is; an empty tuple is one of size 1. `heads` are all heads in their
+    order, of which x may lack the last. `tail` is what stands for L, and for the features that become one.
     """
     sizes = x.shape
     for at in reversed(range(len(labels))):

@@ -83,15 +83,8 @@ class OverKeys:
     """A statistic of each query's scores, in a softmax that is written out: their amax, or the sum of their exp.
 
     Subtracting the amax does not change a softmax. Dividing exponentials by their sum makes it, as does the exp of
-    scores less logsumexp. Only these uses are known; every other one is refused.
-
-    Parameters
-    ----------
-    of : Scores
-    what : str
-        "greatest", "sum", "inverse" or "logarithm".
-    is_kept : bool
-        Whether the dimension of keys stays, of one element.
+    scores less logsumexp. Only these uses are known; every other one is refused. `what` is "greatest", "sum",
+    "inverse" or "logarithm"; `is_kept` says whether the dimension of keys stays, of one element.
     """
 
     is_stream = takes_deferred = True
@@ -171,11 +164,7 @@ refuse_the_rest(OverKeys, OverKeys._misuse)
 class Undivided(DeferredStream):
     """``exp(scores) @ v``, which a forward must divide by the sum of the exponentials before any other use.
 
-    Parameters
-    ----------
-    made : StreamTensor
-        The attended values, division included.
-    scores : Scores
+    `made` are the attended values, division included.
     """
 
     def __init__(self, made: Any, scores: Any) -> None:
@@ -271,14 +260,9 @@ class KeyBias(NamedTuple):
 
 
 def key_bias_of(x: Any, axes: Axes) -> KeyBias | None:
-    """Return a tensor that is given once as a term for each key; None for streams and other shapes.
+    """Return a tensor that is given once as a term for each key of scores with these axes; None for other shapes.
 
-    Parameters
-    ----------
-    x : StreamTensor
-        With sizes that broadcast against the scores: one of them is L, of the keys.
-    axes : Axes
-        The scores' dimensions.
+    Its sizes broadcast against the scores: one of them is L, of the keys.
     """
     of = (getattr(x, "edge", None),)
     line = getattr(of[0], "line", None)

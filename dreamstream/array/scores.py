@@ -58,11 +58,7 @@ def matrices(x: int, other: int) -> tuple[str, str, str]:
 def paired(x: Any, s: str, other: Any, t: str, out: str) -> Scores | None:
     """Return the product of two streams over what they share but for heads; None of all else.
 
-    Parameters
-    ----------
-    x, other : StreamTensor
-    s, t, out : str
-        A letter for each dimension of either, and of the product.
+    `s`, `t` and `out` have a letter for each dimension of either, and of the product.
     """
     x, other = streams_of(x), streams_of(other)
     if x is None or other is None:
@@ -100,12 +96,7 @@ def paired(x: Any, s: str, other: Any, t: str, out: str) -> Scores | None:
 class Scores(Described, SharesMemory):
     """The products of queries and keys.
 
-    Parameters
-    ----------
-    q, k : StreamTensor
-        ``(B, heads, L, features)``; a head of keys may serve several of queries.
-    axes : Axes
-        What each dimension is.
+    These are ``(B, heads, L, features)``; a head of keys may serve several of queries.
     """
 
     is_stream = takes_deferred = True

@@ -62,16 +62,7 @@ def shape_alone(x: Any) -> Any:
 
 
 class Empty(Described):
-    """A stream of which a feature axis has no element.
-
-    Parameters
-    ----------
-    shape : sequence
-        Its sizes; tokens for B and L.
-    dtype : dtype
-    said : str
-        What made it, for messages.
-    """
+    """A stream of which a feature axis has no element; its sizes of B and L are tokens."""
 
     is_stream = True
     dims = features = ("empty",)

@@ -12,13 +12,8 @@ from .stream_tensor import StreamTensor
 class Verdict(DeferredStream):
     """What ``all`` or ``any`` over the batch say. It serves where a forward raises, and chooses nothing else.
 
-    Parameters
-    ----------
-    whole : StreamTensor
-    says : callable
-        ``(trusted) -> bool`` says whether it holds in this call; `trusted` where its values are not at hand.
-    refusing : callable
-        Raises for any other use.
+    ``says(trusted)`` is whether it holds in this call; `trusted` where its values are not at hand. `refusing`
+    raises for any other use.
     """
 
     def __init__(

@@ -175,15 +175,8 @@ def viewing(
 ) -> Callable[..., Any]:
     """Let what a method gives inside a forward be a view.
 
-    Parameters
-    ----------
-    method : callable
-    back : callable or None
-        ``(tensor, view, arguments of the method)``: gives the tensor into which the view was written.
-    certain : bool
-        Whether it shares memory always.
-    copies : callable
-        Whether it never does, with these arguments.
+    ``back(tensor, view, arguments of the method)`` gives the tensor into which the view was written. `certain`
+    says whether it shares memory always, `copies` whether it never does, with these arguments.
     """
 
     @wraps(method)
@@ -212,15 +205,7 @@ def picks(index: Any) -> bool:
 
 # ---------------------------------------------------------------- writing
 def write(x: StreamTensor, value: Any, what: str) -> Any:
-    """Let a tensor be `value`, for all that shares its memory.
-
-    Raises
-    ------
-    ShapeError, DTypeError
-        Where it has other dimensions, or an element type that x can't hold.
-    NotStreamableError
-        Where x is a view in which several elements share memory.
-    """
+    """Let a tensor be `value`, for all that shares its memory; refuse a view whose elements share memory."""
     if value is x or _is_taken_over(x, value):
         return x
     if x._waiting is not None:
@@ -337,12 +322,7 @@ def _undecide(x: Any, family: dict[int, Any], why: _Undecided) -> None:
 def assign(x: StreamTensor, index: Any, value: Any) -> StreamTensor:
     """Return x with `value` at an index, as ``x[index] = value`` leaves it.
 
-    Raises
-    ------
-    NotStreamableError
-        For streams, for frames that are no slice of every stream, and for what can't be told.
-    ShapeError
-        Where the value doesn't fit.
+    Refused are frames that are no slice of every stream, and what can't be found out.
     """
     if is_computed(index) or is_filled(index):
         index = index.as_stream()
@@ -441,10 +421,7 @@ def _indices(x: StreamTensor, parts: Any) -> Any:
 def _fitted(x: StreamTensor, parts: Any, given: Sequence[Any], indices: Any) -> Any:
     """Return, for each element that an index picks, the number of that of a value's frame which it becomes.
 
-    Parameters
-    ----------
-    given : sequence
-        The value's dimensions: "B", "L", or sizes of features.
+    `given` are the value's dimensions: "B", "L", or sizes of features.
     """
     dims = [d for d in parts.dims if isinstance(d, int) or d in x.dims]
     extra = max(len(given) - len(dims), 0)

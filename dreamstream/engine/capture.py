@@ -35,16 +35,9 @@ MOVES = {"reshape", "permute", "expand", "narrow", "pick", "slice", "flip"}
 class Capture:
     """One capture: the entry that its tensors belong to.
 
-    Parameters
-    ----------
-    held : dict of str to ndarray
-        The model's parameters and buffers.
-    specs, buffers, buffer_limit
-        The inputs, and whether layers may wait for a stream's end, for how many frames at most.
-    context_limit
-        The most frames that attention may keep where it keeps all.
-    lends
-        Whether the graph has the model's own arrays until it is planned, or copies.
+    `held` has the model's parameters and buffers. `buffers` says whether layers may wait for a stream's end, for
+    `buffer_limit` frames at most; attention that keeps all frames may keep `context_limit` of them. `lends` says
+    whether the graph has the model's own arrays until it is planned, or copies.
     """
 
     meta = None

@@ -70,14 +70,8 @@ def in_full(
 ) -> DreamStreamError:
     """Return an error that says all that stands in the way of a model, each with its line and what would work.
 
-    Parameters
-    ----------
-    error : DreamStreamError
-        What was refused first.
-    model, spec, rate, dtype, context
-        As for :func:`dreamstream.compile`.
-    waits : bool
-        Whether layers may wait for a stream's end.
+    `error` was refused first; `waits` says whether layers may wait for a stream's end. All else is as for
+    `compile`.
     """
     with as_it_was(model):
         if context is not None:

@@ -27,14 +27,9 @@ def whole(edge: Any) -> StreamTensor:
 
 
 def like(base: StreamTensor, roles: list[Any], dtype: np.dtype[Any]) -> StreamTensor:
-    """Return a stream, a frame, or what a stream has once, that has these dimensions and depends on another one.
+    """Return a stream, a frame, or what a stream has once, that depends on another one and has these dimensions.
 
-    Parameters
-    ----------
-    base : StreamTensor
-        With B, and L perhaps.
-    roles : list
-        "B", "L", and numbers of features; L only where the other one has it.
+    They are "B", "L" and numbers of features; L only where the other one has it.
     """
     first = [base.dims.index(d) for d in ("B", "L") if d in base.dims]
     x: Any = base.permute(*first, *(i for i in range(base.ndim) if i not in first)).to(np.dtype(np.float32))

@@ -35,10 +35,7 @@ class Interface:
     def text(self) -> str:
         """Return the JSON object that a model file holds.
 
-        Raises
-        ------
-        FormatError
-            Where forward returns dicts with keys that are no str, or no valid one.
+        It is a FormatError where forward returns dicts with keys that are no str, or no valid one.
         """
         inputs = [
             {"name": s.name, "dimensions": [n if n == "M" else d for n, d in zip(s.dimensions, s.dims)]}

@@ -51,13 +51,7 @@ def is_text(head: bytes) -> bool:
 
 
 def from_text(content: bytes) -> bytes:
-    """Return the container that a text form stands for.
-
-    Raises
-    ------
-    FormatError
-        For what is neither of the forms, with the place.
-    """
+    """Return the container that a text form stands for; FormatError says what is wrong with others, and where."""
     content = content.removeprefix(b"\xef\xbb\xbf")
     try:
         read = _read_xml if content.lstrip()[:1] == b"<" else _read_json

@@ -189,12 +189,8 @@ def take_given(
 ) -> tuple[tuple[Any, ...], dict[str, Any], list[Given]]:
     """Return a call's arguments with a `Given` where an input is given once, and these.
 
-    Parameters
-    ----------
-    module, args, kwargs
-    known : dict
-        The inputs that live streams were given, with the kind of their values: in their places None means that no
-        stream starts.
+    `known` has the inputs that live streams were given, with the kind of their values: in their places None means
+    that no stream starts.
     """
     bound = inspect.signature(module.forward).bind_partial(*args, **kwargs)
     found = []

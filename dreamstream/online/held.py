@@ -53,11 +53,7 @@ _Kept = tuple[Home, Any, Any, Any]
 class Held:
     """What a model holds, as it was when it was last noted.
 
-    Parameters
-    ----------
-    model : module
-    trace : bool
-        Whether a trace runs: what the model's functions hold (globals they use, closures, classes) counts too.
+    With `trace` also what its functions hold: globals they use, closures, classes.
     """
 
     def __init__(self, model: Any, *, trace: bool = False) -> None:
@@ -119,10 +115,7 @@ class Held:
     def settle(self, noting: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
         """Take out of the model what stands for streams; each refusal is raised within what `noting` returns.
 
-        Raises
-        ------
-        NotStreamableError
-            Where the forward has read what an earlier one kept.
+        Refused is a forward that has read what an earlier one kept.
         """
         changes = self._changes()
         if not (changes or self._kept or self.watched):

@@ -51,13 +51,7 @@ _NATIVE = _Native()
 
 
 def front_of(module: Any, what: str) -> Front:
-    """Return the front end that a module belongs to.
-
-    Raises
-    ------
-    TypeError
-        Where it is of none.
-    """
+    """Return the front end that a module belongs to, or raise TypeError."""
     front: Front | None = _NATIVE if isinstance(module, Module) else foreign_front(type(module))
     if front is None:
         raise TypeError(f"{what} takes a module of dreamstream.nn or torch.nn, got {instead_of_module(module)}")

@@ -110,10 +110,7 @@ def declared_here() -> tuple[Context | None, list[bool]]:
 def seen_by(name: str, is_causal: bool, context: Context | None = None) -> Context:
     """Return the context of a call: its own argument, the one declared around it, or the whole stream.
 
-    Raises
-    ------
-    ValueError
-        Where it is said twice.
+    It is a ValueError where that is given twice.
     """
     around = _DECLARED.get()
     if around is not None:
@@ -129,14 +126,8 @@ def seen_by(name: str, is_causal: bool, context: Context | None = None) -> Conte
 def contexts_of(given: Mapping[str, Context] | Context | None, paths: list[str]) -> dict[str, Context]:
     """Return the context that is given for each path, where one is; ``*`` stands for a name between dots.
 
-    A context without a path is the whole model's.
-
-    Raises
-    ------
-    TypeError
-        For what is no context.
-    ValueError
-        For a pattern that no path fits, a path that two fit, or one within another.
+    A context without a path is the whole model's. A pattern that no path fits, a path that two fit, and one within
+    another are ValueErrors.
     """
     found: dict[str, Context] = {}
     if isinstance(given, Context):

@@ -59,16 +59,9 @@ class Line:
 
 
 def lines_of(op: Any, inputs: Sequence[Edge], ordinal: int, own: Cid | None = None) -> list[Line]:
-    """Return the lines of an operation's outputs.
+    """Return the lines of the outputs of a forward's operation number `ordinal`.
 
-    Parameters
-    ----------
-    op : _core.Op
-    inputs : sequence of Edge
-    ordinal : int
-        The operation's number in the forward.
-    own : Cid, optional
-        The first output's lineage, where it is not what the operator makes of the input's.
+    `own` is the first output's lineage, where it is not what the operator makes of the input's.
     """
     cids = lineages(op, inputs[0].cid, ordinal)
     if own is not None:

@@ -99,15 +99,8 @@ class Recording:
     ) -> Place | None:
         """Return the place that led to these outputs; None where it can't be repeated.
 
-        Parameters
-        ----------
-        asked : list
-            What was asked for; another passage asks for the same where its list is equal.
-        held : sequence
-            The weights that are there in every call; None for one that is made anew.
-        outputs : sequence of StreamTensor
-        known_as : list, optional
-            What the script knows the weights by.
+        Another passage asks for the same where its list is equal to `asked`. `held` are the weights that are there
+        in every call, None for one that is made anew, and `known_as` is what the script knows them by.
         """
         numbers = self.numbers()
         leaves = [(numbers.get(id(y.edge), -1), y.dims, y._names) for y in outputs]

@@ -192,13 +192,7 @@ def _same_runs(names: Sequence[str | None], old: Sequence[int], new: Sequence[in
 
 
 def agree(infos: Sequence[Info], what: str) -> Info:
-    """Return what is known of tensors that meet: the info of the one with most dimensions.
-
-    Raises
-    ------
-    StreamIdError, StreamMismatchError
-        ids, sos, eos, lengths, starts or rate differ.
-    """
+    """Return what is known of tensors that meet, by the one with most dimensions; raise where streams differ."""
     first = max(infos, key=lambda i: len(i.names))
     if len(infos) == 1:
         return first
@@ -215,13 +209,7 @@ def join(infos: Sequence[Info], role: str) -> Info:
 
 
 def check(names: Sequence[str | None], rank: int) -> Names:
-    """Return names that a stream tensor can have.
-
-    Raises
-    ------
-    ShapeError
-        Another number of names, or B or L merged with something else.
-    """
+    """Return names that a stream tensor can have, one per dimension; raise ShapeError for others."""
     found = check_names(names, rank)
     bad = [n for n in found if n not in (BATCH, LENGTH, JOINED) and (holds(n, BATCH) or holds(n, LENGTH))]
     if bad:

@@ -69,21 +69,9 @@ def plan_regroup(
 ) -> ReshapePlan | None:
     """Say how a tensor is stored after a reshape that joins B, or B and L, with features, or takes them apart.
 
-    Parameters
-    ----------
-    dims : tuple of str or int
-        The old visible dimensions.
-    features : sequence of int
-        The feature shape as it is stored, lanes left out.
-    entries : sequence of (tuple of str, int)
-        For each new dimension which of "B" and "L" are in it, and how many features.
-    claims : tuple of Length
-        The plan's.
-
-    Returns
-    -------
-    ReshapePlan or None
-        None where no row-major order of what there is has these sizes.
+    `dims` are the old visible dimensions, and `features` their shape as it is stored, lanes left out. `entries`
+    says of each new dimension which of "B" and "L" are in it, and how many features. None is returned where no
+    row-major order of what there is has these sizes.
     """
     lanes = with_features(dims)
     sizes = [*lanes, *features]

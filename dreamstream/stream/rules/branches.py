@@ -78,13 +78,7 @@ class _Values:
         self._edits = edits
 
     def merged(self, yes: Any, no: Any) -> Any:
-        """Merge two values: `yes` for streams where the condition holds, `no` for the others.
-
-        Raises
-        ------
-        Apart
-            Where no such value was found.
-        """
+        """Merge two values: `yes` for streams where the condition holds, `no` for the others; or raise Apart."""
         if yes is no or no is UNBOUND:
             return yes
         if yes is UNBOUND:
@@ -254,14 +248,7 @@ class _Open:
 class Branch(_Open):
     """An if that streams answer differently: first the branch where its test holds, then the other.
 
-    Parameters
-    ----------
-    asked : Comparison
-    site : Site
-    frame : FrameType
-        That runs it; it is only looked at.
-    seen : dict
-        Its variables.
+    `seen` are the variables of the frame that runs it; the frame is only looked at.
     """
 
     def __init__(self, asked: Comparison, site: Site, frame: FrameType, seen: Mapping[str, Any]) -> None:

@@ -37,10 +37,7 @@ def _bound(value: Any, max_length: int) -> int | None:
 def read_length_index(index: Any, max_length: int, width: int | None = None) -> LengthIndex:
     """Read an index on L, as of `index_length`, into one without negative numbers, which count from `max_length`.
 
-    Returns
-    -------
-    int, slice or (n,) int64
-        A position; a slice with start >= 0, stop >= 0 or None and step >= 1; or sorted positions.
+    It is a position; a slice with start >= 0, stop >= 0 or None and step >= 1; or sorted positions.
     """
     width = max_length if width is None else width
     key = read_index(index, "indexing L")

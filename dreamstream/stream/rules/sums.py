@@ -81,10 +81,7 @@ def index_of(edge: Any, edges: Sequence[Any]) -> int:
 def length_maker(out: Any, edges: Sequence[Any]) -> Callable[..., Any]:
     """Return what makes the same length of other edges of the same lines; it leaves its second argument alone.
 
-    Raises
-    ------
-    Unknown
-        Where it counts the frames of another edge.
+    A length that counts the frames of another edge raises Unknown.
     """
     kind = type(out)
     plus, first = out.plus, index_of(out.edge, edges)
