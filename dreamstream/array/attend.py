@@ -84,8 +84,9 @@ def _as_weight(x: Any) -> Any:
 
 # ---------------------------------------------------------------------- of scores
 def valued(scores: Any, v: Any, t: str, s: str, out: str) -> Any:
-    """Return the attended values; `t`, `s` and `out` have letters for dimensions of `v`, the scores and the
-    result.
+    """Return the attended values.
+
+    `t`, `s` and `out` have a letter for each dimension of the values `v`, the scores and the result.
     """
     if not getattr(v, "is_stream", True) and (mixed := _mixed(scores, v, t, s, out)) is not None:
         return mixed
