@@ -208,9 +208,9 @@ def attended(scores: Any, v: Any) -> Any:
     bias = None if found.bias is None else k.edge.entry.library.bias(found, scores.steps, k)
     rows, limits = _rows(scores, deferred, found), [x.ends for x in deferred]
     if rows is not None:
-        said, queries, table = rows
-        limits.append(said.ends)
-        rows = queries, table, said.first
+        which, queries, table = rows
+        limits.append(which.ends)
+        rows = queries, table, which.first
     ends = min((n for n in limits if n is not None), default=None)
     if ends is not None:
         q = hook.one("limit", {"frames": ends, "of": "table"}, (q,), (), q.dims)
@@ -229,13 +229,13 @@ def _rows(scores: Any, deferred: Sequence[Any], found: Recognised) -> Any:
         scores._misuse("given scores by position behind tanh")
     term = products[0]
     try:
-        said, table = rows_by_distance(term, scores.steps, scores.k, found, scores.scale)
+        which, table = rows_by_distance(term, scores.steps, scores.k, found, scores.scale)
     except Unrecognised as error:
         raise unrecognised_mask(error) from None
     queries, heads = term.queries, scores.head_part
     queries = queries if heads is None or queries.shape[1] == 1 else queries[:, heads]
     table = table if heads is None or table.shape[0] == 1 else table[heads]
-    return said, queries if said.factor == 1 else queries * said.factor, table
+    return which, queries if which.factor == 1 else queries * which.factor, table
 
 
 def seen_by_queries(scores: Any) -> Recognised:

@@ -231,8 +231,8 @@ class Naming:
             return
         if isinstance(error, DreamStreamError):
             raise type(error)(f"{self.name}: {error._message}", self.ids) from error.__cause__
-        said = traceback.format_exception_only(type(error), error)[-1].strip()
-        raise DTypeError(f"{self.name}: the chunk can't be read: {said[:300]}", self.ids) from error
+        text = traceback.format_exception_only(type(error), error)[-1].strip()
+        raise DTypeError(f"{self.name}: the chunk can't be read: {text[:300]}", self.ids) from error
 
 
 class RowNames:

@@ -243,21 +243,21 @@ def _by_distance(
     term: DistanceProduct, found: Recognised, at: Callable[[int], Array], n: int
 ) -> tuple[float, Array, Array]:
     """Return a term's factor, the distances that are seen with `n` keys, and the table's row for each."""
-    said: dict[str, Array] = {}
+    probes: dict[str, Array] = {}
     seen = expected(found.context, n)
     for what in ("", "one", "h", "i", "m"):
         term.shows = what
         try:
-            said[what] = at(n)[:, seen].astype(np.float64)
+            probes[what] = at(n)[:, seen].astype(np.float64)
         finally:
             term.shows = ""
     i, j = (part[seen] for part in np.indices((n, n)))
-    factors = said["one"] - said[""]
-    beside = np.abs(said[""])
+    factors = probes["one"] - probes[""]
+    beside = np.abs(probes[""])
     factor = float(factors.flat[beside.argmin()])
     if not factor or np.abs(factors - factor).max() > 1e-6 * max(abs(factor), beside.max()):
         raise Unrecognised("its scores by position are scaled differently, or lack some that are seen")
-    head, query, row = (np.rint((said[c] - said[""]) / factor) for c in ("h", "i", "m"))
+    head, query, row = (np.rint((probes[c] - probes[""]) / factor) for c in ("h", "i", "m"))
     if not (query == i).all() or ("h" in term.dims and not (head == np.arange(len(head))[:, None]).all()):
         raise Unrecognised("its scores by position are those of other queries or heads")
     distances, first = np.unique(i - j, return_index=True)

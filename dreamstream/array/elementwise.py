@@ -108,9 +108,9 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
     try:
         out = _combine(name, operands, [dtype, dtype])
     except ShapeError:
-        if (pairs := hook.lowered("broadcast", name, *operands)) is None:
+        if (deferred := hook.lowered("broadcast", name, *operands)) is None:
             raise
-        return pairs
+        return deferred
     edge = getattr(out, "edge", None) if name in RELATIONS else None
     if edge is not None:
         given: Any = [getattr(o, "edge", None) if isinstance(o, Tensor) else o for o in operands]
@@ -350,8 +350,8 @@ def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dty
     choice = None if stream or name not in RELATIONS else hook.CHOICE.get()
     if choice is not None and dtypes.is_float(dtype[-1]):
         a, b = (o.numpy() if isinstance(o, Tensor) else o for o in operands)
-        told = choice.compared(a, b, out.numpy())
-        return out if told is None else Tensor._plain(told)
+        chosen = choice.compared(a, b, out.numpy())
+        return out if chosen is None else Tensor._plain(chosen)
     return out
 
 

@@ -302,13 +302,13 @@ def _deferred_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Mak
     found, share, kind = _facts_maker(out, edges), _share_maker(out, edges, given), type(out)
     fixed = kwargs.args[0] if type(kwargs) is partial else None
     library, constants = out.library, out.constants
-    says = out.is_formula
+    is_formula = out.is_formula
 
     def deferred(e: Sequence[Any], g: Sequence[Any]) -> Any:
         made: Any = object.__new__(kind)
         made.library, made.func = library, product(e, g) if product else func
         made.args, made.kwargs = args(e, g), kwargs(e, g) if fixed is None else fixed
-        if says:
+        if is_formula:
             made.value, made.length = made.args
         made._facts = found(e)
         if constants:

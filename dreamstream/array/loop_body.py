@@ -120,7 +120,7 @@ class Body(Replayed):
         known = self._leaves.get(handle)
         return known if known is not None and known.rate == self.loop.clock.rate else None
 
-    def noted(self, x: StreamTensor, note: str) -> StreamTensor:
+    def with_note(self, x: StreamTensor, note: str) -> StreamTensor:
         """Return a frame where gradients end, or of which a front end makes something by arithmetic of its own."""
         if self.recording is not None:
             self.recording.forget()
@@ -162,7 +162,7 @@ class Body(Replayed):
             out = self._new(Request(name, attributes, edges, values, weights, cid=cid, op=ran.op))
         return out
 
-    def _now_noted(self) -> str | None:
+    def _note_now(self) -> str | None:
         is_off = self.loop.has_gradients and not self.library.has_gradients()
         other = self.library.casts()
         if other != self.loop.casts:
@@ -177,7 +177,7 @@ class Body(Replayed):
         if at == len(self.nodes):
             return None
         known = self.nodes[at]
-        if known.op is not op or not all(map(is_, known.edges, edges)) or self.notes.get(at) != self._now_noted():
+        if known.op is not op or not all(map(is_, known.edges, edges)) or self.notes.get(at) != self._note_now():
             self.cut()
             return None
         known.weights, self.n_done = weights, at + 1
@@ -185,7 +185,7 @@ class Body(Replayed):
 
     def _new(self, request: Request) -> list[tuple[Any, Edge]]:
         self.differs = True
-        if (note := self._now_noted()) is not None:
+        if (note := self._note_now()) is not None:
             self.notes[self.n_done] = note
         self.nodes.append(request)
         self.firsts.append(self.n_values)
@@ -210,7 +210,7 @@ def in_loop(x: StreamTensor, note: str) -> StreamTensor:
             " needs the values of frames, which a loop over them computes later; apply it to the whole stream "
             "before or after the loop",
         )
-    return body.noted(x, note)
+    return body.with_note(x, note)
 
 
 def mixed(entries: Any) -> None:
@@ -235,8 +235,8 @@ class Round:
         carried = {k: e.handle for k, e in self.carried.items()}
         return carried, {k: e.handle for k, e in self.outputs.items()}, self.of_one_frame
 
-    def told(self, needed: Any) -> Any:
-        """What it does, to be compared with another one."""
+    def operations(self, needed: Any) -> Any:
+        """Return what it does, to be compared with what another one does."""
         nodes = [
             (r.name, sorted(r.attributes.items(), key=str), [e.handle for e in r.edges]) for r in self.body.nodes
         ]
@@ -245,7 +245,7 @@ class Round:
 
     def does_as(self, other: Round, needed: Any) -> bool:
         """Whether another round does the same, with the same weights."""
-        if self.told(needed) != other.told(needed):
+        if self.operations(needed) != other.operations(needed):
             return False
         return all(equal(a, b) for a, b in self._weights_beside(other))
 

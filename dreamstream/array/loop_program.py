@@ -97,13 +97,13 @@ class Program:
         #: Of each output, where among those of the operator it is; what is the same in all rounds is given once.
         self.places: list[int] = []
         self._outputs: list[Any] = []
-        told: dict[Any, int] = {}
+        numbers: dict[Any, int] = {}
         for key in outputs:
             handles = tuple(r.outputs[key].handle for r in loop.rounds)
-            if handles not in told:
-                told[handles] = len(self._outputs)
+            if handles not in numbers:
+                numbers[handles] = len(self._outputs)
                 self._outputs.append(key)
-            self.places.append(told[handles])
+            self.places.append(numbers[handles])
 
     def run(self) -> list[StreamTensor]:
         """Run the operator; return its outputs."""

@@ -164,12 +164,12 @@ def rows_by_distance(
         return _table(term, n, keys)
 
     def made() -> tuple[Rows, Any]:
-        said = rows_of(term, found, scale, lambda n: _added_always(steps, n, keys), table, frames_shown(steps))
-        return said, table(said.keys)[:, said.columns]
+        which = rows_of(term, found, scale, lambda n: _added_always(steps, n, keys), table, frames_shown(steps))
+        return which, table(which.keys)[:, which.columns]
 
-    said, rows = answered(("rows", scale), [(term.table,), *steps], keys, made, steps)
+    which, rows = answered(("rows", scale), [(term.table,), *steps], keys, made, steps)
     library = term.table.library
-    return said, library.table(lambda: _table(term, said.keys, keys)[:, said.columns], rows, keys)
+    return which, library.table(lambda: _table(term, which.keys, keys)[:, which.columns], rows, keys)
 
 
 def seen_in(context: Context, keys: Any) -> Deferred:

@@ -101,7 +101,7 @@ def _weights(steps: Sequence[Any], n: int, keys: Any) -> Any:
     return out
 
 
-def _said(steps: Sequence[Any], deferred: Sequence[Any], keys: Any) -> Decays:
+def _read_decays(steps: Sequence[Any], deferred: Sequence[Any], keys: Any) -> Decays:
     """Return what steps say of all streams."""
     shown = max(end_of_tables(deferred), *(x.frames for x in deferred)) // frames_of_one(keys)
     n = min([max(4 * _FAR, shown), *(x.ends for x in deferred if x.ends)])
@@ -129,15 +129,19 @@ def recognise(steps: Sequence[Any], keys: Any) -> tuple[Decays, Any, Any]:
         return "decays", *(deferred[0].key(step, keys, by_identity) for step in steps)
 
     def made() -> tuple[Decays, Any, Any]:
-        found = now() if learned else _said(steps, deferred, keys)
+        found = now() if learned else _read_decays(steps, deferred, keys)
         return found, library.array(found.lost), library.array(found.factor)
 
     def now() -> Decays:
         """Look at the first frames alone, as long as what is learned leaves the form that was recognised."""
         by_identity = Whatever()
-        kept = deferred[0].answered(key(by_identity), by_identity, lambda: _said(steps, deferred, keys))
+        kept = deferred[0].answered(key(by_identity), by_identity, lambda: _read_decays(steps, deferred, keys))
         found = decays(np.asarray(_weights(steps, _FAR + 2 + 2 * abs(kept.ahead), keys).cpu().numpy()))
-        return found if found.ahead == kept.ahead and found.power == kept.power else _said(steps, deferred, keys)
+        return (
+            found
+            if found.ahead == kept.ahead and found.power == kept.power
+            else _read_decays(steps, deferred, keys)
+        )
 
     found, lost, factor = deferred[0].answered(key(tensors), tensors, made)
     heads, row = np.arange(len(found.far)), int(found.far.max()) + max(0, -found.ahead)
@@ -213,15 +217,15 @@ def _loop(q: Any, k: Any, v: Any, ahead: int, lost: Any, gates: Sequence[Any]) -
     streams = [q, k, v, *(decays if gates else ())]
     constant: Any = () if gates else [x.squeeze(-1) for x in decays]
 
-    def body(pairs: Any, rest: Any, q: Any, k: Any, v: Any, *more: Any) -> Any:
-        new, kept = v.unsqueeze(-1) * k.unsqueeze(-2), pairs
+    def body(sums: Any, rest: Any, q: Any, k: Any, v: Any, *more: Any) -> Any:
+        new, kept = v.unsqueeze(-1) * k.unsqueeze(-2), sums
         if decays:
             slow, fast, left = (x.unsqueeze(-1) for x in more or constant)
-            new, kept = new + rest * left - pairs * slow, pairs * fast
+            new, kept = new + rest * left - sums * slow, sums * fast
         else:
             new = new + rest
-        pairs = kept + new
-        return pairs, new - (pairs - kept), (pairs * q.unsqueeze(-2)).sum(-1)
+        sums = kept + new
+        return sums, new - (sums - kept), (sums * q.unsqueeze(-2)).sum(-1)
 
     y = _run(("pairs", "rest"), body, streams, shape)
     return y._padded(-max(ahead, 0), 0)

@@ -180,10 +180,10 @@ def weighted(weights: Any, s: str, x: Any, t: str, out: str) -> Any:
 
     `s`, `t` and `out` have a letter for each dimension of the weights, of the stream `x` and of the result.
     """
-    pairs = [c for c, size in zip(s, weights.shape) if isinstance(size, Length)]
-    keys = [c for c in pairs if c in t and c not in out]
+    along = [c for c, size in zip(s, weights.shape) if isinstance(size, Length)]
+    keys = [c for c in along if c in t and c not in out]
     x = streams_of(x)
-    if len(pairs) != 2 or len(keys) != 1 or x is None or x.dims[t.index(keys[0])] != "L":
+    if len(along) != 2 or len(keys) != 1 or x is None or x.dims[t.index(keys[0])] != "L":
         return None
     atoms = atoms_of(x, t, KEYS)
     free = [c for c in t if c not in s]
@@ -195,7 +195,7 @@ def weighted(weights: Any, s: str, x: Any, t: str, out: str) -> Any:
     sizes = dict(zip(s, weights.shape))
     dims: list[Dim] = []
     for c in letters:
-        own: Any = (KEYS,) if c == keys[0] else (QUERIES,) if c in pairs else atoms.get(c, ())
+        own: Any = (KEYS,) if c == keys[0] else (QUERIES,) if c in along else atoms.get(c, ())
         dims.append(own or ((Heads(sizes[c]),) if sizes.get(c, 1) != 1 else ()))
     axes = Axes(dims, [d for dim in dims for d in dim if isinstance(d, Heads)])
     order = [i for i, d in enumerate(x.dims) if isinstance(d, int)]

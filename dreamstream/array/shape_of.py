@@ -68,13 +68,13 @@ class Empty(Described):
     dims = features = ("empty",)
     value = None
 
-    def __init__(self, shape: Sequence[Any], dtype: Any, said: str) -> None:
-        self.shape, self.dtype, self.said = tuple(shape), dtype, said
+    def __init__(self, shape: Sequence[Any], dtype: Any, origin: str) -> None:
+        self.shape, self.dtype, self.origin = tuple(shape), dtype, origin
 
     parts = property(lambda self: self.shape)
 
     def _seen(self, shape: Sequence[Any]) -> Empty:
-        return Empty(shape, self.dtype, self.said)
+        return Empty(shape, self.dtype, self.origin)
 
     def _same(self, *_: Any, **__: Any) -> Empty:
         return self
@@ -94,7 +94,7 @@ class Empty(Described):
 
     def _misuse(self, use: str) -> NoReturn:
         raise ShapeError.here(
-            f"{self.said} keeps none, and is {use},",
+            f"{self.origin} keeps none, and is {use},",
             ": a frame has one of each dimension at least; what is empty can be joined with others by cat, and "
             "is left out there",
         )

@@ -339,7 +339,7 @@ def assign(x: StreamTensor, index: Any, value: Any) -> StreamTensor:
     if "B_L" in x.dims and not is_full_slice(at):
         _refuse(x, "an index on B and L joined")
     if isinstance(at, slice):
-        at = _counted(x, at)
+        at = _from_the_end(x, at)
     if getattr(value, "is_stream", False):
         if is_full_slice(at):
             return _of_stream(x, parts, value)
@@ -356,7 +356,7 @@ def _refuse(x: StreamTensor, what: str) -> NoReturn:
     )
 
 
-def _counted(x: StreamTensor, at: slice) -> slice:
+def _from_the_end(x: StreamTensor, at: slice) -> slice:
     """Return a slice of L whose bounds that were lengths are counted from the end."""
     length = x._token("L")
 

@@ -91,15 +91,15 @@ def _in_full(
             # of a loop that was left nothing more is said; the question itself may be refused, of rolled frames
             with explanation.noting(), suppress(DreamStreamError) if explanation.is_made(x) else nullcontext():
                 as_output(capture, model, x)
-    said = explanation.said or [str(error)]
+    reasons = explanation.reasons or [str(error)]
     for path, part in modules.items():
         name, found = f"{path or 'the model'} ({type(part).__name__})", front.unstreamable(part)
         if found is not None:
-            own = next((i for i, text in enumerate(said) if text.startswith(name)), len(said))
-            said[own : own + 1] = [f"{name}: {found[0]}; {found[1]}"]
-    also = "; ".join(said[1:])
-    out = type(error)(f"{said[0]}. Also in the way: {also}" if also else said[0])
-    out.refusals = tuple(said)
+            own = next((i for i, text in enumerate(reasons) if text.startswith(name)), len(reasons))
+            reasons[own : own + 1] = [f"{name}: {found[0]}; {found[1]}"]
+    also = "; ".join(reasons[1:])
+    out = type(error)(f"{reasons[0]}. Also in the way: {also}" if also else reasons[0])
+    out.refusals = tuple(reasons)
     return out
 
 
@@ -108,7 +108,7 @@ class Explanation:
 
     def __init__(self, capture: Any, modules: Mapping[str, Any]) -> None:
         self.capture, self.modules = capture, modules
-        self.said: list[str] = []
+        self.reasons: list[str] = []
         #: How often it was guessed what stands for a result.
         self.guesses = 0
         self.has_arrays = False  # in the place of NumPy's
@@ -136,8 +136,8 @@ class Explanation:
         try:
             yield
         except Exception as error:
-            if isinstance(said := explained(error), DreamStreamError):
-                self.note(said)
+            if isinstance(found := explained(error), DreamStreamError):
+                self.note(found)
 
     def is_made(self, x: Any) -> bool:
         """Whether an output is of a loop's body, or may be of an array that stands in NumPy's place."""
@@ -150,8 +150,8 @@ class Explanation:
         if path in self.modules and isinstance(error, LocatedError):
             error.locate(path, type(self.modules[path]).__name__)
         text = str(error)
-        if text not in self.said:
-            self.said.append(text)
+        if text not in self.reasons:
+            self.reasons.append(text)
 
     def instead(self, error: DreamStreamError, f: Any, args: Any, kwargs: Any) -> Any:
         """Note a refusal and return what stands for the result of the call; raise it where nothing can."""
@@ -194,7 +194,7 @@ class Explanation:
             self.guesses += 1
             if f is getattr and callable(getattr(list, args[1], None)):  # of what a loop gathered
                 return lambda *_, **__: None
-            if len(self.said) >= _MOST or not given:
+            if len(self.reasons) >= _MOST or not given:
                 raise error from None
             same = frames if in_loop else streams
             return self.capture.library.see(same[0] if same else self.capture.inputs[0])
@@ -394,7 +394,7 @@ def _called(f: Callable[..., Any], found: Callable[..., Any], /, *args: Any, **k
             return out
         return explanation.follow(f, (getattr(f, "__self__", None), *args), out)
     except Exception as error:
-        said = explained(error)
-        if explanation is None or not isinstance(said, DreamStreamError):
+        refusal = explained(error)
+        if explanation is None or not isinstance(refusal, DreamStreamError):
             raise
-        return explanation.instead(said, f, args, kwargs)
+        return explanation.instead(refusal, f, args, kwargs)

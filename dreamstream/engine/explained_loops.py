@@ -82,7 +82,7 @@ class ExplainedLoop(ForLoop):
     def __init__(self, site: Site, explanation: Any) -> None:
         super().__init__(site)
         self._explanation, self._apart = explanation, set[str]()
-        self._guesses, self._said = explanation.guesses, len(explanation.said)
+        self._guesses, self._n_reasons = explanation.guesses, len(explanation.reasons)
 
     def _is_guessed(self) -> bool:
         """Whether something in the loop was guessed: it may be another thing in each round."""
@@ -125,8 +125,10 @@ class ExplainedLoop(ForLoop):
                 return
             except DreamStreamError as error:
                 follows = any(r.text in str(error) for r in (LOOPS_ELSEWHERE, LOOPS_CHANGE))
-                said = any(LOOPS_ELSEWHERE.text in text for text in self._explanation.said[self._said :])
-                if not (follows and (said or self._is_guessed())):
+                elsewhere = any(
+                    LOOPS_ELSEWHERE.text in text for text in self._explanation.reasons[self._n_reasons :]
+                )
+                if not (follows and (elsewhere or self._is_guessed())):
                     self._explanation.note(error)
                 return
             yield target

@@ -229,8 +229,8 @@ def _within_limits(
     if isinstance(refused, ShapeError) and not got:
         if not last:
             return got
-        said = str(refused).partition(" (stream")[0]
-        raise ShapeError(f"nothing could be compared: {said}; give other lengths, lengths=[...]")
+        reason = str(refused).partition(" (stream")[0]
+        raise ShapeError(f"nothing could be compared: {reason}; give other lengths, lengths=[...]")
     if refused is not None and not got:
         raise refused
     return got

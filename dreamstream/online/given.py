@@ -94,8 +94,8 @@ class Given:
         wants = any(getattr(value, "requires_grad", False) for value in (given.rows if given else {}).values())
         #: The same as tensors, where one of them wants a gradient.
         self.tensors = dict(given.rows) if wants and given else {}
-        said = None if given is None else given.dims
-        roles = tuple(d for d in said if d != "B") if said else known[1] if known else None
+        dims = None if given is None else given.dims
+        roles = tuple(d for d in dims if d != "B") if dims else known[1] if known else None
         kinds = [self._kind_of(value, roles) for value in self.rows.values()]
         found = {*kinds, *([known] if known else [])}
         if len(found) > 1:

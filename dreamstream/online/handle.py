@@ -450,9 +450,9 @@ class Patch:
                 except Exception as error:
                     call.explain(error)
                     wrong = isinstance(error, (AttributeError, TypeError))
-                    told = forgotten(module, args, kwargs) if wrong else None
-                    if told is not None:
-                        raise told from None
+                    refusal = forgotten(module, args, kwargs) if wrong else None
+                    if refusal is not None:
+                        raise refusal from None
                     raise_explained(error, self.path, type(module).__name__)
                 if isinstance(result, StreamTensor):
                     (result,) = outputs.given([result])

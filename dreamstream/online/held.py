@@ -183,8 +183,8 @@ class Held:
         functions = homes_of(self._model(), functions=True).functions
         found = assignment_of(name, functions, is_variable=home.is_variable)
         if found is not None and found.read_before and found.used:
-            told = f"{path} holds another number after each call, at {found.line}. {_COUNTED}"
-            warnings.warn(told, StreamWarning, stacklevel=2)
+            message = f"{path} holds another number after each call, at {found.line}. {_COUNTED}"
+            warnings.warn(message, StreamWarning, stacklevel=2)
 
     def _require_no_cache(self, home: Home, key: Any, functions: Sequence[FunctionType]) -> None:
         """Refuse what a place keeps of streams, where a function reads it before it assigns it."""

@@ -257,7 +257,7 @@ class Tracer(Hooks):
 
     def checked(self, w: Any, site: Site | None = None) -> bool:
         if isinstance(w, Verdict):
-            return w.says(True)
+            return w.holds(True)
         w.require()
         return True
 
@@ -276,7 +276,7 @@ class Tracer(Hooks):
         if isinstance(w, FrameTruth) and site.then_raises == site.else_raises:
             return FrameBranch(w, site, seen)
         if isinstance(w, Verdict):
-            return w.says(site.else_raises) if site.then_raises != site.else_raises else w.refuse()
+            return w.holds(site.else_raises) if site.then_raises != site.else_raises else w.refuse()
         if site.then_raises != site.else_raises:
             w.require(site.else_raises)
             return site.else_raises

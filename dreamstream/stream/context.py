@@ -115,12 +115,12 @@ def seen_by(name: str, is_causal: bool, context: Context | None = None) -> Conte
     around = _DECLARED.get()
     if around is not None:
         around[1].append(True)
-    said = [c for c in (around and around[0], context, CAUSAL if is_causal else None) if c is not None]
-    if len(said) > 1:
+    given = [c for c in (around and around[0], context, CAUSAL if is_causal else None) if c is not None]
+    if len(given) > 1:
         raise ValueError(
-            f"{name} at {user_line()}: {said[0]} and {said[1]} both say what a query sees; give one of them"
+            f"{name} at {user_line()}: {given[0]} and {given[1]} both say what a query sees; give one of them"
         )
-    return said[0] if said else EVERYTHING
+    return given[0] if given else EVERYTHING
 
 
 def contexts_of(given: Mapping[str, Context] | Context | None, paths: list[str]) -> dict[str, Context]:

@@ -102,8 +102,8 @@ class IndexPlan(IndexParts):
             shift = self.frames.start
         else:
             return None  # frames that are no run of the stream have no position in it
-        picked = ((starts[r], int(lengths[r])) for r in rows)
-        return tuple(None if s is None else s + min(shift, n) for s, n in picked)
+        known = ((starts[r], int(lengths[r])) for r in rows)
+        return tuple(None if s is None else s + min(shift, n) for s, n in known)
 
 
 def is_full_slice(index: Any) -> bool:

@@ -78,19 +78,19 @@ def index_batch(meta: StreamMetadata, index: Any) -> StreamMetadata:
     Raises
     ------
     StreamIdError
-        A row is picked twice: a stream may occur only once in a batch.
+        A row is chosen twice: a stream may occur only once in a batch.
     StreamIndexError
         Out of range, more than one dimension, or a mask of another size.
     """
-    picked = rows_of(meta, index)
+    chosen = rows_of(meta, index)
     ids = meta.ids
-    if picked.size > 1:
-        values, counts = np.unique(picked, return_counts=True)
+    if chosen.size > 1:
+        values, counts = np.unique(chosen, return_counts=True)
         twice = values[counts > 1]
         if twice.size:
             raise StreamIdError("an index picks a stream twice", [ids[r] for r in twice])
-    kept = tuple(ids[r] for r in picked)
-    return StreamMetadata._of(kept, meta.sos[picked], meta.eos[picked], meta.lengths[picked])
+    kept = tuple(ids[r] for r in chosen)
+    return StreamMetadata._of(kept, meta.sos[chosen], meta.eos[chosen], meta.lengths[chosen])
 
 
 def cat_batch(metas: Sequence[StreamMetadata]) -> StreamMetadata:
