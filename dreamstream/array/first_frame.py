@@ -56,8 +56,7 @@ class FirstFrame(LikeOthers):
     """``x[:, 0]`` and ``x[:, :k]`` inside a forward, the first frames of a stream with L at `axis`.
 
     `keeps` says whether L stays; the first frame then stands there `times` times, one behind the other. `count` is
-    how many first frames these are, as k of ``x[:, :k]``; a shorter stream has fewer. `taken_of` is a stream and
-    an index, if they are written into.
+    how many first frames these are, as k of ``x[:, :k]``; a shorter stream has fewer.
     """
 
     is_stream = False
@@ -66,11 +65,11 @@ class FirstFrame(LikeOthers):
     side_by_side = False
     """Whether several stand in L's place as features of one frame."""
 
-    def __init__(
-        self, stream: StreamTensor, axis: int, keeps: bool, times: int = 1, count: int = 1, taken_of: Any = None
-    ) -> None:
+    def __init__(self, stream: StreamTensor, axis: int, keeps: bool, times: int = 1, count: int = 1) -> None:
         self.stream, self.axis, self.keeps, self.times, self.count = stream, axis, keeps, times, count
-        self.line, self.taken_of = user_line(), taken_of
+        self.line = user_line()
+        #: A stream and an index, if the frames are written into.
+        self.taken_of: tuple[StreamTensor, Any] | None = None
 
     def state(self) -> tuple[Any, ...]:
         """Return what it says of its stream, as `of_state` takes it."""

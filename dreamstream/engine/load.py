@@ -104,11 +104,11 @@ def load(
     return planned(graph, interface, n_threads, most_streams, use, origin, backend, most_bytes)
 
 
-def stored_as(engine: Engine, how: Narrowing, backend: str | None = None) -> Engine:
+def stored_as(engine: Engine, how: Narrowing) -> Engine:
     """Return an engine of the same model whose weights are stored in another way."""
     graph, interface = _model(bytes_of(engine), how=how)
     blas = engine._core.blas
-    return planned(graph, interface, engine.threads, engine._max_streams, blas, None, backend, engine._max_bytes)
+    return planned(graph, interface, engine.threads, engine._max_streams, blas, None, None, engine._max_bytes)
 
 
 def bytes_of(engine: Engine) -> bytes:

@@ -124,9 +124,7 @@ def index_length(meta: StreamMetadata, index: Any, width: int | None = None) -> 
     return _piece(meta, key, bool(key[0] == 0) if key.size else width == 0)
 
 
-def split_length(
-    meta: StreamMetadata, sizes: int | Sequence[int], width: int | None = None
-) -> list[StreamMetadata]:
+def split_length(meta: StreamMetadata, sizes: int | Sequence[int]) -> list[StreamMetadata]:
     """Split into runs of frames.
 
     Parameters
@@ -134,9 +132,7 @@ def split_length(
     meta : StreamMetadata
         The batch.
     sizes : int or sequence of int
-        Frames per piece (repeated until `width` is covered), or the size of each piece.
-    width : int, optional
-        Extent of the padded array along L, by default the longest row.
+        Frames per piece (repeated until all are covered), or the size of each piece.
 
     Returns
     -------
@@ -148,7 +144,7 @@ def split_length(
     ShapeError
         The sizes cover less than the longest row.
     """
-    pieces = piece_sizes(sizes, max(meta.max_length, width or 0))
+    pieces = piece_sizes(sizes, meta.max_length)
     if sum(pieces) < meta.max_length:
         raise ShapeError(f"sizes {pieces} cover {sum(pieces)} of {meta.max_length} frames")
     with_frame_0 = next((i for i, n in enumerate(pieces) if n), 0)
