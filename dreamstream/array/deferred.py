@@ -79,7 +79,7 @@ class Deferred(OfBatch, SharesMemory, LikeOthers):
 
     requires_grad = False
     is_stream = property(lambda self: self.func is not laid_out)
-    dims = features = ("pairs",)  # what is written in place stays such
+    dims = features = ("deferred",)  # what is written in place stays such
     __array_ufunc__ = None
     constants: tuple[int, ...] = ()  # that stand in the function
     #: Whether a formula says it, as of positions and of one number for all frames; see `Symbolic`.

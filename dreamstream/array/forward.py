@@ -549,20 +549,20 @@ def _straight(x: StreamTensor, features: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _take(x: StreamTensor, axis: int, array: NDArray[Any]) -> StreamTensor:
-    """Pick features by an array of indices, or by a mask of as many axes as it has."""
+    """Return features at an array of indices, or at a mask of as many axes as it has."""
     mask = array.dtype == np.bool_
     behind = axis + (array.ndim if mask else 1)
     before, taken, after = x.features[:axis], x.features[axis:behind], x.features[behind:]
-    picks = np.flatnonzero(array) if mask else array.ravel()
-    shape = picks.shape if mask else array.shape
+    places = np.flatnonzero(array) if mask else array.ravel()
+    shape = places.shape if mask else array.shape
     if mask and array.shape != taken:
         raise ShapeError.here(f"a mask of shape {array.shape} over features {taken}")
-    if not len(picks):
+    if not len(places):
         _refuse(x, "an empty index array over features", "pick at least one")
     size = math.prod(taken)
     merged = (*before, size, *after)
     x = reshape_features(x, merged, _straight(x, merged))
-    out = index_features(x, axis, [_from_front(int(p), size) for p in picks])
+    out = index_features(x, axis, [_from_front(int(p), size) for p in places])
     shown = (*before, *shape, *after)
     return reshape_features(out, shown, _straight(x, shown))
 

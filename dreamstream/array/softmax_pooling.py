@@ -125,10 +125,7 @@ class Weights(DeferredStream):
         summed = getattr(other, "is_stream", False) and self.dims[-1] == "L"
         return product(self, other) if summed else self.frames().matmul(other)
 
-    __matmul__ = matmul
-
-    def bmm(self, mat2: Any) -> Any:
-        return self.matmul(mat2)
+    __matmul__ = bmm = matmul
 
 
 def _viewed(name: str) -> Callable[..., Any]:

@@ -89,4 +89,3 @@ take(
     _of_enough=_of_enough,
     **{name: outside(name, getattr(Tensor, name)) for name in ("median", "nanmedian", "quantile", "nanquantile")},
 )
-_ = ordering  # methods that are taken up

@@ -197,7 +197,7 @@ def viewing(
     return taken
 
 
-def picks(index: Any) -> bool:
+def has_arrays(index: Any) -> bool:
     """Whether an index has arrays, so that it makes a copy."""
     parts = index if isinstance(index, tuple) else (index,)
     return any(isinstance(p, (list, np.ndarray)) or getattr(p, "ndim", 0) for p in parts)

@@ -1,6 +1,6 @@
 """Audit: what streaming a model costs, layer by layer, before it is deployed.
 
-How far an operator looks ahead is said with what would look less far, or would stream.
+How far an operator looks ahead stands beside what would look less far, or would stream.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def _in_full(
     explanation = Explanation(capture, modules)
     with explanation.listening(), explanation.noting():
         for x in leaves(source.streamed(capture, args, kwargs)):
-            # of a loop that was left nothing more is said; the question itself may be refused, of rolled frames
+            # of a loop that was left nothing more is known; the question itself may be refused, of rolled frames
             with explanation.noting(), suppress(DreamStreamError) if explanation.is_made(x) else nullcontext():
                 as_output(capture, model, x)
     reasons = explanation.reasons or [str(error)]

@@ -171,9 +171,9 @@ def _read(source: Any, changed: bool = False, how: Narrowing = AS_IT_IS) -> tupl
     try:
         model = _model(path if mapped else content, mapped, changed, how)
     except FormatError as error:
-        said = not_a_model(path, path if mapped else content) or str(error)
+        message = not_a_model(path, path if mapped else content) or str(error)
         raise FormatError(
-            said if _core.shown(path, True) in _core.shown(said, True) else f"{path}: {said}"
+            message if _core.shown(path, True) in _core.shown(message, True) else f"{path}: {message}"
         ) from None
     return *model, (path, state_of(seen)) if how.nothing else None
 

@@ -1,4 +1,4 @@
-"""Choices and comparisons of near equals, which another order of sums turns: a model is told its engine's."""
+"""Choices and comparisons of near equals, which another order of sums turns: a model takes those of its engine."""
 
 from __future__ import annotations
 

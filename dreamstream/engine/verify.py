@@ -40,7 +40,7 @@ class Report:
     ok : bool
         Whether frames agree in number, and values within 1e-4.
     tied : int
-        Choices (of experts: topk, sort, argmax, ..., and comparisons) where the model was told the engine's, since
+        Choices (of experts: topk, sort, argmax, ..., and comparisons) where the model took the engine's, since
         another order of sums had made it choose another of equals, within 1e-4; 0 where the outputs agree without.
     """
 

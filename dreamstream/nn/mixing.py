@@ -1,4 +1,4 @@
-"""Layers that are mixtures of experts, said once for NumPy's tensors and for torch's, as gates are (`routing`)."""
+"""Mixtures of experts as layers, written once for NumPy's tensors and for torch's, as gates are (`routing`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gates compute, said once for NumPy's tensors and for torch's.
+"""What gates compute, written once for NumPy's tensors and for torch's.
 
 Classes here are mixed into modules, of `dreamstream.nn.gates` and of `dreamstream.torch.nn`, whose `ops` are the
 functions of their tensors. Choices are first-come where experts take a limited number, in the order of tokens.

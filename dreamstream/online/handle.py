@@ -443,7 +443,7 @@ class Patch:
                 held.note(first=call.fresh)
                 try:
                     if taped:
-                        with autograd.noting() as call.noted:
+                        with autograd.noting() as call.constants:
                             result = forward_of(module)(*inside_args, **inside_kwargs)
                     else:
                         result = forward_of(module)(*inside_args, **inside_kwargs)

@@ -21,7 +21,7 @@ from .tree import leaves
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: What to do about an operation of which nobody has said how it streams.
+#: What to do about an operation that nobody has declared how to stream.
 INSTEAD = "apply it to the outputs of a stream that has ended, or say how it streams (@ds.register, ds.Op)"
 
 #: What is wrong with a stream that a model keeps from call to call, as a cache written by hand does.

@@ -224,7 +224,7 @@ class _Open:
         return new
 
     def meant(self, short: str = "few") -> bool | None:
-        """Return whether all but short streams enter this branch; None where that can't be said."""
+        """Return whether all but short streams enter this branch; None where that isn't known."""
         return None
 
     def _pad(self, amount: Any, whole: Any) -> Any:
@@ -343,7 +343,7 @@ class Branch(_Open):
         return settled
 
     def meant(self, short: str = "few") -> bool | None:
-        """Return whether all but short streams enter this branch; None where that can't be said."""
+        """Return whether all but short streams enter this branch; None where that isn't known."""
         self._trust(short)
         return None if self._answer is None else self._answer is self._side
 
