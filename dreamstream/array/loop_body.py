@@ -23,18 +23,6 @@ class Body(Replayed):
 
     In the next call the body goes along what it has recorded, and gives the same edges again, so that places
     are found by their lines. From the first operation on that is another one it records anew.
-
-    Attributes
-    ----------
-    nodes : list of Request
-    n_done : int
-        How many of them have run in this round.
-    differs : bool
-        Whether this round has done something else than the body had recorded.
-    computed : list
-        What a front end has computed of weights in this round, and of which parameters.
-    has_converted : bool
-        Whether positions have become streams in this round.
     """
 
     meta = None
@@ -43,17 +31,19 @@ class Body(Replayed):
     context_limit: int | None = None
     loop: Any  # a Loop
     library: Any
+    has_converted: bool  #: Whether positions have become streams in this round.
 
     def __init__(self) -> None:
         self.places: dict[Any, Any] | None = None
         self.recording = self.guard = self.body = None
-        self.n_done = 0
         self.nodes: list[Request] = []
+        self.n_done = 0  #: How many of the nodes have run in this round.
         #: What a front end's own arithmetic does beside an operator, by the node.
         self.notes: dict[int, str] = {}
         self.firsts: list[int] = []
         self.n_values = 0
-        self.differs = False
+        self.differs = False  #: Whether this round has done something else than the body had recorded.
+        #: What a front end has computed of weights in this round, and of which parameters.
         self.computed: list[Any] = []
         self._made: list[list[tuple[Any, Edge]]] = []  # by each node
         self._leaves: dict[Any, Edge] = {}  # of what is read and carried, by handles

@@ -98,32 +98,21 @@ class LiveIds(Sequence[str]):
 
 
 class Patch:
-    """The handle of one patched module: its mode, its options and, where it is outermost, its session.
-
-    Attributes
-    ----------
-    module : Module or None
-        None in copies that classes make by themselves: these are not patched.
-    online_mode : bool
-        Whether it streams.
-    around : bool
-        Whether it, or a module below, has a context.
-    takes_calls : bool
-        Whether calls of the module come here: where it streams, or has a context, or where a module above it
-        streams that has brought it online. Else the module is called as if it were not patched.
-    lent : tuple of str
-        The names that the module had not, and has from here.
-    """
+    """The handle of one patched module: its mode, its options and, where it is outermost, its session."""
 
     _kind: type[Session] = Session
 
     def __init__(
         self, module: Any, options: Options, path: str = "", context: Context | None = None, around: bool = False
     ) -> None:
-        self.module = module
-        self.options, self.path, self.context, self.around = options, path, context, around
-        self.online_mode = self.takes_calls = False
-        self.lent: tuple[str, ...] = ()
+        self.module = module  #: None in copies that classes make by themselves: these are not patched.
+        self.options, self.path, self.context = options, path, context
+        self.around = around  #: Whether it, or a module below, has a context.
+        self.online_mode = False  #: Whether it streams.
+        #: Whether calls of the module come here: where it streams, or has a context, or where a module above it
+        #: streams that has brought it online. Else the module is called as if it were not patched.
+        self.takes_calls = False
+        self.lent: tuple[str, ...] = ()  #: The names that the module had not, and has from here.
         self.leader: Any = None  # refers weakly to the module that has brought this one online
         self.backend = "auto"
         self._session: Session | None = None

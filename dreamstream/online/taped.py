@@ -40,25 +40,13 @@ class _OfState(dict[str, Any]):
 
 
 class TapedCall(EagerCall):
-    """A call in training.
+    """A call in training."""
 
-    Attributes
-    ----------
-    hands_on : bool
-        Whether gradients of states are handed to the call before.
-    anew : bool
-        Whether this call computes anew, for all rows, what follows from inputs that are given once alone.
-    renewed : dict
-        What the operator that runs now has kept of these, by input and row.
-    constants : dict
-        By the identity of arrays the tensors whose constants they are.
-    """
-
-    hands_on = False
-    anew = False
-    renewed: dict[int, Sequence[Any]]
+    hands_on = False  #: Whether gradients of states are handed to the call before.
+    anew = False  #: Whether this call computes anew, for all rows, what follows from inputs given once alone.
+    renewed: dict[int, Sequence[Any]]  #: What the operator that runs now has kept of these, by input and row.
     replaced: list[Any]
-    constants: dict[int, tuple[Any, Any]]
+    constants: dict[int, tuple[Any, Any]]  #: By the identity of arrays the tensors whose constants they are.
 
     def begin(self, module: Any, hands_on: bool) -> None:
         """Say whose parameters these are, and whether gradients of states are handed on."""
