@@ -16,7 +16,7 @@ from . import hook, pair_sums, score_rates
 from .batch_constants import is_constant
 from .deferred import is_computed
 from .mask_terms import deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
-from .score_layout import KEYS, QUERIES, Axes, Before, Heads, atoms_of, laid, shown, streams_of
+from .score_layout import KEYS, QUERIES, Axes, Before, Heads, atoms_of, laid, shown, streams_of, with_heads
 from .score_steps import Step, Undivided, among, require_zeros, unrecognised_mask, with_terms
 
 
@@ -158,8 +158,7 @@ def _mixed(scores: Any, by: Any, t: str, s: str, out: str) -> Any:
     q = scores.q.unsqueeze(1) * by.reshape(-1, n, 1, 1)
     if scores.k.shape[1] == 1:
         return scores._copy(q=q.sum(2), axes=axes)
-    k = scores.k.repeat_interleave(n // scores.k.shape[1], 1)
-    return scores._copy(q=q.transpose(2, 3).flatten(3), k=_side_by_side(k), axes=axes)
+    return scores._copy(q=q.transpose(2, 3).flatten(3), k=_side_by_side(with_heads(scores.k, n)), axes=axes)
 
 
 def _side_by_side(x: Any) -> Any:
@@ -170,7 +169,7 @@ def _side_by_side(x: Any) -> Any:
 def _of_mixture(scores: Any, v: Any) -> Any:
     """Return the attended values of weights that are sums of those of heads."""
     n, heads = scores.mix.shape
-    v = v if v.shape[1] in (1, n) else v.repeat_interleave(n // v.shape[1], 1)
+    v = v if v.shape[1] == 1 else with_heads(v, n)
     y = attended(scores._copy(mix=None), _side_by_side(v)).unflatten(3, (v.shape[1], -1))
     return (y * scores.mix.transpose(0, 1).reshape(heads, 1, n, 1)).sum(1).transpose(1, 2)
 
@@ -204,7 +203,7 @@ def attended(scores: Any, v: Any) -> Any:
             f'attention: {SEES_ALL.text}, or unstreamable="buffer" to wait for the end of each stream'
         )
     groups = max(k.shape[1], v.shape[1])
-    k, v = (x if x.shape[1] == groups else x.repeat_interleave(groups // x.shape[1], 1) for x in (k, v))
+    k, v = with_heads(k, groups), with_heads(v, groups)
     bias = None if found.bias is None else k.edge.entry.library.bias(found, scores.steps, k)
     rows, limits = _rows(scores, deferred, found), [x.ends for x in deferred]
     if rows is not None:

@@ -22,7 +22,7 @@ from .lengths_as_numbers import frames_for
 from .loop_body import FRAME
 from .loops import Loop
 from .mask_terms import end_of_tables, frames_of_one, learned_in, operand
-from .score_layout import KEYS, QUERIES, Axes, laid, shown, streams_of
+from .score_layout import KEYS, QUERIES, Axes, laid, shown, streams_of, with_heads
 from .stream_tensor import StreamTensor
 
 Array = npt.NDArray[Any]
@@ -169,7 +169,7 @@ def summed(scores: Any, v: Any) -> Any:
     found, lost, factor = read(scores)
     q, k, gates = scores.q * scores.scale, scores.k, scores.gates or ()
     n_heads = max(scores.axes.n_heads, len(found.far))
-    q, k, v, *gates = (x if x.shape[1] == n_heads else _repeated(x, n_heads) for x in (q, k, v, *gates))
+    q, k, v, *gates = (with_heads(x, n_heads) for x in (q, k, v, *gates))
     y = _loop(q, k, v, found.ahead, lost, gates)
     if found.power:
         ones = ones_of(v.narrow(-1, 0, 1), v.dtype)
@@ -190,10 +190,6 @@ def read(scores: Any) -> tuple[Decays, Any, Any]:
     except Unrecognised as error:
         raise NotStreamableError.here("the weights of pairs", f" don't stream: {error}; {REMEDY}") from None
     return found, lost if found.lost.any() or learned else None, factor
-
-
-def _repeated(x: Any, n_heads: int) -> Any:
-    return x.repeat_interleave(n_heads // x.shape[1], 1)
 
 
 def _loop(q: Any, k: Any, v: Any, ahead: int, lost: Any, gates: Sequence[Any]) -> Any:
@@ -319,7 +315,7 @@ def greatest(terms: Any, dim: Any, keepdim: bool) -> Any:
     if lost is not None or found.ahead or (found.factor != 1).any():
         terms._misuse("asked for their greatest under other than a causal mask")
     n_heads = terms.axes.n_heads
-    rows, columns = (x if x.shape[1] == n_heads else _repeated(x, n_heads) for x in terms.gates)
+    rows, columns = (with_heads(x, n_heads) for x in terms.gates)
 
     def body(most: Any, own: Any, more: Any) -> Any:
         most = (most + more).maximum(own)

@@ -220,6 +220,11 @@ def atoms_of(x: Any, letters: str, frames: str) -> dict[str, Dim] | None:
     return out
 
 
+def with_heads(x: Any, n: int) -> Any:
+    """Return a stream ``(B, heads, L, features)`` with n heads, each of its own as often as it serves."""
+    return x if x.shape[1] == n else x.repeat_interleave(n // x.shape[1], 1)
+
+
 def laid(x: Any, labels: Sequence[Dim], heads: Sequence[Heads], tail: Sequence[Any]) -> Any:
     """Return a stream as ``(B, heads, L, features)``.
 

@@ -26,7 +26,7 @@ from .filled import SharesMemory, kept
 from .mask_terms import before_diagonal
 from .protocol import refuse_the_rest
 from .reductions import Extreme
-from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of
+from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of, with_heads
 from .score_steps import OTHER, KeyBias, OverKeys, Step, filled, key_bias_of, number_of, of_heads, turned
 from .tensor import Tensor
 
@@ -452,9 +452,8 @@ class Scores(Described, SharesMemory):
         if along != (QUERIES,) or self.soft or self.is_exponential:
             self._misuse(f"brought through softmax along dimension {dim}, which is not that of the keys")
         terms = self.terms and self.terms._replace(along=OTHER[self.terms.along])
-        times = self.axes.n_heads // self.k.shape[1]
         return self._copy(
-            q=self.k if times == 1 else self.k.repeat_interleave(times, 1),
+            q=with_heads(self.k, self.axes.n_heads),
             k=self.q,
             axes=turned(self.axes),
             steps=[s.seen(turned) for s in self.steps],
