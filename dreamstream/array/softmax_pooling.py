@@ -125,7 +125,7 @@ class Weights(DeferredStream):
         summed = getattr(other, "is_stream", False) and self.dims[-1] == "L"
         return product(self, other) if summed else self.frames().matmul(other)
 
-    __matmul__ = bmm = matmul
+    __matmul__ = bmm = matmul  # type: ignore[assignment]
 
 
 def _viewed(name: str) -> Callable[..., Any]:
