@@ -52,9 +52,9 @@ AS_IT_IS = Narrowing()
 def stored(how: Narrowing, nodes: Nodes, auto: Sequence[int] = ()) -> bytes:
     """Return how the weights of each node, as `_core.Graph.nodes` gives them, are stored: a byte of its number.
 
-    4 more stand for narrow products, or for tiles. Where several patterns fit, the last one counts; where none
-    does, a layer keeps what it has. Weights are what products are. `auto` is what "auto" stands for, node by node.
-    A format that there is not, a pattern that is none, and one that fits no such layer are ValueErrors.
+    It is 4 more where products are narrow, or by tiles. Where several patterns fit, the last one counts; where
+    none does, a layer keeps what it has. Weights are what products are. `auto` is what "auto" stands for, node by
+    node. A format that there is not, a pattern that is none, and one that fits no such layer are ValueErrors.
     """
     numbers = []
     for j, ((_, path, _, has, _), weights, products) in enumerate(

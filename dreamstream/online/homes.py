@@ -124,9 +124,7 @@ class Home:
     __slots__ = ("name", "of", "path", "read", "write")
 
     def __init__(self, of: Any, path: str, name: str) -> None:
-        self.of = (
-            of  #: The container itself, the dictionary of an object's attributes, or one of the classes above.
-        )
+        self.of = of  #: The container, the dictionary of an object's attributes, or one of the classes above.
         self.path = path  #: Where it stands in the model.
         self.name = name  #: The attribute that holds it; empty for attributes themselves.
         kind = type(of) if type(of) in _KINDS else next(kind for kind in _KINDS if isinstance(of, kind))
