@@ -14,6 +14,7 @@ from weakref import ref
 
 import numpy as np
 
+from ..stream.foreign import inner_of
 from ..stream.rules import Length, Token
 from .frame_numbers import number_in
 from .stream_tensor import StreamTensor
@@ -216,7 +217,7 @@ class Filled:
 
         Where it is written into under a mask that holds nowhere it stays as it is.
         """
-        if holds_nowhere(getattr(mask, "_inner", None)):
+        if holds_nowhere(inner_of(mask)):
             return
         root = self
         while root._source is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from ..errors import NotStreamableError, ShapeError
+from ..stream.foreign import inner_of
 from ..stream.rules import BatchSize, Length
 from .dimension_arguments import Described, Unnamed
 from .protocol import refuse_the_rest
@@ -52,7 +53,7 @@ refuse_the_rest(ShapeOf, ShapeOf._refuse)
 
 def shape_alone(x: Any) -> Any:
     """Replace a stream by its shape, and what shows a deferred value by that; return everything else unchanged."""
-    inner = getattr(x, "_inner", x)
+    inner = inner_of(x)
     if hasattr(type(inner), "probe"):
         return inner
     edge = getattr(inner, "edge", None)

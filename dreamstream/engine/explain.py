@@ -35,6 +35,7 @@ from ..online.patch import as_it_was, front_of, patch_module
 from ..online.tracer import TRACER
 from ..operations.refusals import LOOPS_WHOLE
 from ..stream.context import Context
+from ..stream.foreign import inner_of
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import explained, passes_on
@@ -157,21 +158,21 @@ class Explanation:
         """Note a refusal and return what stands for the result of the call; raise it where nothing can."""
         given = _within((getattr(f, "__self__", None), args, kwargs))
         loop = getattr(self.capture, "open_loop", None)
-        frames = [x for x in map(_bared, given) if is_of_body(x)]
+        frames = [x for x in map(inner_of, given) if is_of_body(x)]
         left = any(loop is None or x.edge.entry is not loop.body for x in frames)
         number = next((x for x in given if isinstance(x, LoopNumber)), None)
         # That it is one frame's, or at such a number, follows from its loop's refusal.
         follows = left and LOOPS_WHOLE.text in str(error)
         if not follows and (number is None or number.loop not in self.instead_of):
             self.note(error)
-        if any(type(_bared(x)) is Weights for x in given):  # what else is refused of their frames
+        if any(type(inner_of(x)) is Weights for x in given):  # what else is refused of their frames
             owner = getattr(f, "__self__", None)
-            again = f if type(_bared(owner)) is not Weights else getattr(self._frames(owner), f.__name__)
+            again = f if type(inner_of(owner)) is not Weights else getattr(self._frames(owner), f.__name__)
             return _called(
                 again, again, *map_leaves(tuple(args), self._frames), **map_leaves(dict(kwargs), self._frames)
             )
         in_loop = loop is not None and bool(frames or number is not None)
-        streams = [x for x in map(_bared, given) if type(x) is StreamTensor and x.edge and "L" in x.dims]
+        streams = [x for x in map(inner_of, given) if type(x) is StreamTensor and x.edge and "L" in x.dims]
         if f is getitem and type(args[0]) is Gathered and type(args[1]) is slice:
             return args[0]
         token = _CURRENT.set(None)
@@ -204,7 +205,7 @@ class Explanation:
 
     def _frames(self, x: Any) -> Any:
         """Return frames in the place of a softmax over L, which has none yet; all else as it is."""
-        if type(own := _bared(x)) is not Weights:
+        if type(own := inner_of(x)) is not Weights:
             return x
         roles = [d if isinstance(d, str) else own.features[d] for d in own.dims]
         return self.capture.library.see(like(own.scores, roles, np.dtype(np.float32)))
@@ -218,7 +219,7 @@ class Explanation:
         number = next((x for x in given if id(x) in self.of_batch), None)
         if number is not None and f in (max, min):
             return number
-        if number is not None and hasattr(out, "ndim") and not _stands_for_frames(_bared(out)):
+        if number is not None and hasattr(out, "ndim") and not _stands_for_frames(inner_of(out)):
             self.of_batch[id(out)] = out
         return out
 
@@ -232,7 +233,7 @@ class Explanation:
         with library.evaluating():
 
             def plain(x: Any) -> Any:
-                x = _bared(x)
+                x = inner_of(x)
                 if type(x) is slice:
                     return slice(plain(x.start), plain(x.stop), plain(x.step))
                 if isinstance(x, BatchSize):
@@ -251,7 +252,7 @@ class Explanation:
                 kind = x.dtype if type(x) is StreamTensor else np.dtype(np.float32)
                 return library.array(np.full(sizes, 0 if kind.kind in "iu" else 0.5, kind))
 
-            owner = _bared(getattr(f, "__self__", None))
+            owner = inner_of(getattr(f, "__self__", None))
             if _stands_for_frames(owner) or isinstance(owner, Deferred):
                 f = getattr(plain(owner), f.__name__)
             elif isinstance(f, partial):
@@ -297,17 +298,13 @@ class Explanation:
 
 def _within(given: Any) -> list[Any]:
     """Return all that is in arguments, in slices too, but for last frames, which have no place yet."""
-    found = [x for x in leaves(given) if getattr(_bared(x), "_ends", None) is None]
+    found = [x for x in leaves(given) if getattr(inner_of(x), "_ends", None) is None]
     return found + [end for x in found if type(x) is slice for end in (x.start, x.stop)]
 
 
 def _stands_for_frames(x: Any) -> bool:
     """Whether something is a stream inside a forward, or what a forward has in the place of one."""
     return type(x) is StreamTensor or (type(x).__module__ in _ROOMS and hasattr(x, "shape"))
-
-
-def _bared(x: Any) -> Any:
-    return getattr(x, "_inner", x)
 
 
 class _Asking:

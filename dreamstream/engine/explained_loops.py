@@ -12,11 +12,12 @@ from ..array.for_loops import OPEN, Comprehension, ForLoop, frames_in
 from ..array.frame_numbers import FrameNumber
 from ..array.loop_frames import Frames, Numbers
 from ..array.loop_lists import Gathered, Grown
-from ..array.loop_values import inner_of, is_of_body, walk
+from ..array.loop_values import is_of_body, walk
 from ..array.loops import Loop
 from ..array.stream_tensor import StreamTensor
 from ..errors import DreamStreamError
 from ..operations.refusals import LOOPS_CHANGE, LOOPS_ELSEWHERE
+from ..stream.foreign import inner_of
 from ..tracing import Hooks, Site
 from ..tracing.callees import Callee
 

@@ -29,6 +29,7 @@ from ..array.tensor import Tensor
 from ..errors import ModeError, StreamIdError, StreamMismatchError
 from ..nn.module import Module
 from ..stream.context import Context, declared
+from ..stream.foreign import inner_of
 from ..stream.rules import require_same_streams
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import offline_error, passes_on, raise_explained
@@ -337,7 +338,7 @@ class Patch:
             return self._call(module, args, kwargs)
         with declared(self.context) as asked:
             out = self._call(module, args, kwargs)
-        inside = (getattr(getattr(x, "_inner", x), "edge", None) is not None for x in leaves((args, kwargs)))
+        inside = (getattr(inner_of(x), "edge", None) is not None for x in leaves((args, kwargs)))
         if not asked and any(inside):
             raise ValueError(
                 f"context: in {self.path!r} ({type(module).__name__}), for which {self.context} is declared, "

@@ -29,6 +29,7 @@ from ..array.deferred_stream import DeferredStream
 from ..array.stream_tensor import StreamTensor
 from ..errors import NotStreamableError, StreamWarning
 from ..operations.refusals import KEPT
+from ..stream.foreign import inner_of
 from ..stream.where import is_stand_in
 from .assigned import assignment_of
 from .homes import ATOMS, Array, Attributes, Globals, Home, homes_of, is_foreign
@@ -280,7 +281,7 @@ def _kind_of(value: Any) -> str | None:
             continue
         seen.add(id(x))
         if is_stand_in(type(x)):
-            inner = getattr(x, "_inner", x)
+            inner = inner_of(x)
             while type(inner) is StreamTensor and "edge" not in vars(inner) and hasattr(inner._view, "of"):
                 inner = inner._view.of  # a view that nobody has used is what its base is
             edge = inner.edge if type(inner) is StreamTensor else None

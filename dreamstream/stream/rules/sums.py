@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..foreign import inner_of
+
 __all__ = [
     "Unknown",
     "edges_of",
@@ -46,7 +48,7 @@ def text_of(length: Any, names: dict[Any, str]) -> str:
 
 def of_positions(x: Any) -> bool:
     """Whether something is computed of positions, which knows what lengths mean beside it."""
-    return hasattr(x._inner if hasattr(type(x), "_inner") else x, "library")
+    return hasattr(inner_of(x), "library")
 
 
 def origin_of(cid: Any) -> str:
