@@ -153,7 +153,7 @@ class OverKeys:
         return self.of._misuse(f"asked for {uses.get(self.what, 'a sum, but to divide their exponentials by it')}")
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("device", "edge"):
+        if name.startswith("_") or name in ("device", "edge"):
             raise AttributeError(name)
         return self._misuse()
 

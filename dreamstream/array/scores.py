@@ -573,7 +573,7 @@ class Scores(Described, SharesMemory):
         self._misuse("returned")
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("dtype", "device", "edge"):
+        if name.startswith("_") or name in ("dtype", "device", "edge"):
             raise AttributeError(name)
         return self._misuse(f"asked for {name}")
 

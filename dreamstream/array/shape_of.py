@@ -37,7 +37,7 @@ class ShapeOf(Unnamed):
         return int(self.shape[0])
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
         return self._refuse(name)
 
@@ -101,7 +101,7 @@ class Empty(Described):
         )
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "device":
+        if name.startswith("_") or name == "device":
             raise AttributeError(name)
         return self._misuse(f"asked for {name}")
 

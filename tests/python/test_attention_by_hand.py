@@ -84,6 +84,7 @@ MULTIHEAD = {
     "its mask depends on the frames' values": lambda m, x: m(x, x, x, key_padding_mask=x[..., 0] > 0)[0],
     "a mask of a chunk's size": lambda m, x: m(x, x, x, key_padding_mask=ds.ones(1, 3) > 0)[0],
     "scores of attention are given to bool": _chooses_by_scores,
+    "a stream can't serve as a weight": lambda m, x: F.linear(x, x @ x.mT),
 }  # fmt: skip
 
 
