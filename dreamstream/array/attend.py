@@ -16,7 +16,7 @@ from . import hook, pair_sums, score_rates
 from .batch_constants import is_constant
 from .deferred import is_computed
 from .mask_terms import deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
-from .score_layout import KEYS, QUERIES, Axes, Before, Heads, atoms_of, laid, shown, streams_of
+from .score_layout import KEYS, QUERIES, Axes, Before, Heads, atoms_of, laid, shown, streams_of, with_heads
 from .score_steps import Step, Undivided, among, require_zeros, unrecognised_mask, with_terms
 
 
@@ -31,23 +31,11 @@ def attend(
     softcap: float = 0.0,
     sinks: Any = None,
 ) -> Any:
-    """Return the attended values ``(B, H, L, E)`` or ``(B, L, E)``.
+    """Return the attended values of q, k and v, all ``(B, heads, L, features)`` or ``(B, L, features)``.
 
-    Parameters
-    ----------
-    q, k, v : tensors
-        ``(B, heads, L, features)`` or ``(B, L, features)``.
-    found : Recognised
-        What queries see, and what is added to scores.
-    scale : float
-    bias : tensor, optional
-        What is added to scores.
-    rows : tuple, optional
-        Queries, a table by distance, and the distance of its first row.
-    softcap : float
-        What scores stay below, by tanh, before the bias; 0 where nothing is.
-    sinks : tensor, optional
-        A score per head beside those of keys, without a value.
+    `found` is what was recognised of the mask, and `bias` what is added to scores. `rows` are queries, a table by
+    distance and the distance of its first row. `softcap` is what scores stay below, by tanh, before the bias; 0
+    where nothing is. `sinks` are a score per head beside those of keys, without a value.
     """
     alone = q.ndim == 3
     q, k, v = (x.unsqueeze(1) for x in (q, k, v)) if alone else (q, k, v)
@@ -98,12 +86,7 @@ def _as_weight(x: Any) -> Any:
 def valued(scores: Any, v: Any, t: str, s: str, out: str) -> Any:
     """Return the attended values.
 
-    Parameters
-    ----------
-    v : StreamTensor
-        Values.
-    t, s, out : str
-        A letter for each dimension of the values, the scores and what is returned.
+    `t`, `s` and `out` have a letter for each dimension of the values `v`, the scores and the result.
     """
     if not getattr(v, "is_stream", True) and (mixed := _mixed(scores, v, t, s, out)) is not None:
         return mixed
@@ -175,8 +158,7 @@ def _mixed(scores: Any, by: Any, t: str, s: str, out: str) -> Any:
     q = scores.q.unsqueeze(1) * by.reshape(-1, n, 1, 1)
     if scores.k.shape[1] == 1:
         return scores._copy(q=q.sum(2), axes=axes)
-    k = scores.k.repeat_interleave(n // scores.k.shape[1], 1)
-    return scores._copy(q=q.transpose(2, 3).flatten(3), k=_side_by_side(k), axes=axes)
+    return scores._copy(q=q.transpose(2, 3).flatten(3), k=_side_by_side(with_heads(scores.k, n)), axes=axes)
 
 
 def _side_by_side(x: Any) -> Any:
@@ -187,7 +169,7 @@ def _side_by_side(x: Any) -> Any:
 def _of_mixture(scores: Any, v: Any) -> Any:
     """Return the attended values of weights that are sums of those of heads."""
     n, heads = scores.mix.shape
-    v = v if v.shape[1] in (1, n) else v.repeat_interleave(n // v.shape[1], 1)
+    v = v if v.shape[1] == 1 else with_heads(v, n)
     y = attended(scores._copy(mix=None), _side_by_side(v)).unflatten(3, (v.shape[1], -1))
     return (y * scores.mix.transpose(0, 1).reshape(heads, 1, n, 1)).sum(1).transpose(1, 2)
 
@@ -221,13 +203,13 @@ def attended(scores: Any, v: Any) -> Any:
             f'attention: {SEES_ALL.text}, or unstreamable="buffer" to wait for the end of each stream'
         )
     groups = max(k.shape[1], v.shape[1])
-    k, v = (x if x.shape[1] == groups else x.repeat_interleave(groups // x.shape[1], 1) for x in (k, v))
+    k, v = with_heads(k, groups), with_heads(v, groups)
     bias = None if found.bias is None else k.edge.entry.library.bias(found, scores.steps, k)
     rows, limits = _rows(scores, deferred, found), [x.ends for x in deferred]
     if rows is not None:
-        said, queries, table = rows
-        limits.append(said.ends)
-        rows = queries, table, said.first
+        which, queries, table = rows
+        limits.append(which.ends)
+        rows = queries, table, which.first
     ends = min((n for n in limits if n is not None), default=None)
     if ends is not None:
         q = hook.one("limit", {"frames": ends, "of": "table"}, (q,), (), q.dims)
@@ -246,13 +228,13 @@ def _rows(scores: Any, deferred: Sequence[Any], found: Recognised) -> Any:
         scores._misuse("given scores by position behind tanh")
     term = products[0]
     try:
-        said, table = rows_by_distance(term, scores.steps, scores.k, found, scores.scale)
+        which, table = rows_by_distance(term, scores.steps, scores.k, found, scores.scale)
     except Unrecognised as error:
         raise unrecognised_mask(error) from None
     queries, heads = term.queries, scores.head_part
     queries = queries if heads is None or queries.shape[1] == 1 else queries[:, heads]
     table = table if heads is None or table.shape[0] == 1 else table[heads]
-    return said, queries if said.factor == 1 else queries * said.factor, table
+    return which, queries if which.factor == 1 else queries * which.factor, table
 
 
 def seen_by_queries(scores: Any) -> Recognised:

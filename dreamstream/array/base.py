@@ -139,9 +139,9 @@ class Base(HasShape):
     def constant(self) -> Any:
         """Return the values as operators take their weights: an array in C order."""
         array = np.asarray(self.numpy() if self.is_stream else self._own, order="C")
-        noted = CONSTANTS.get()
-        if noted is not None and self.requires_grad:
-            noted[id(array)] = array, self
+        constants = CONSTANTS.get()
+        if constants is not None and self.requires_grad:
+            constants[id(array)] = array, self
         return array
 
     def _first_weight(self, axis: int) -> tuple[Any, str, tuple[int, ...]]:

@@ -25,17 +25,10 @@ Outputs = Sequence[StreamTensor]
 def by_lane(
     name: str, attributes: Attributes, inputs: Sequence[StreamTensor], weights: Sequence[Any]
 ) -> Outputs | None:
-    """Run an operator on tensors with lanes, stored as it wants their other features.
+    """Return the opened outputs of an operator on tensors with lanes; None where it takes lanes as they come.
 
-    Returns
-    -------
-    sequence of StreamTensor or None
-        The outputs, opened; None where the operator takes lanes as they come.
-
-    Raises
-    ------
-    NotStreamableError
-        Where no operator does so on frames with lanes.
+    They are stored as the operator wants their other features. Where none runs on frames with lanes, that is
+    refused.
     """
     way = row_of(name).lanes
     if way == "as they come":

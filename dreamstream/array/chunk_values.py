@@ -37,24 +37,12 @@ _ADVICE = {
 
 
 class Wanted(NamedTuple):
-    """What an input takes.
+    """What an input takes."""
 
-    Attributes
-    ----------
-    dtype : str or None
-        Its element type; None for stream tensors, which keep the chunk's.
-    samples : int
-        Of how many dimensions an array of it is, where single numbers stream; else 0.
-    name : str
-        Who asks, as messages begin.
-    shape : str
-        The expected shape, as in ``"(16, L)"``; empty where any will do.
-    """
-
-    dtype: str | None
-    samples: int = 0
-    name: str = "the chunk"
-    shape: str = ""
+    dtype: str | None  #: Its element type; None for stream tensors, which keep the chunk's.
+    samples: int = 0  #: Of how many dimensions an array of it is, where single numbers stream; else 0.
+    name: str = "the chunk"  #: Who asks, as messages begin.
+    shape: str = ""  #: The expected shape, as in ``"(16, L)"``; empty where any will do.
 
     def refusal(self, got: str, shape: Sequence[int], advice: str = "") -> DTypeError:
         """Return the error for a chunk of another type."""
@@ -69,20 +57,8 @@ def factor(got: str, wanted: Wanted, shape: Sequence[int]) -> float:
     """Return by what elements of a type are multiplied when an input takes them.
 
     Floats of any width are taken as floats, integers as integers and bools as bools. Integers are no floats, for
-    nobody can know what they count, but for int16 where one number streams: these are samples.
-
-    Parameters
-    ----------
-    got : str
-        The name of the element type.
-    wanted : Wanted
-    shape : tuple
-        The chunk's.
-
-    Raises
-    ------
-    DTypeError
-        For all others; the message says what helps.
+    nobody can know what they count, but for int16 where one number streams: these are samples. All else is a
+    DTypeError, whose message says what helps.
     """
     found = _factor(got, wanted.dtype, wanted.samples == len(shape) > 0)
     if found:
@@ -116,18 +92,9 @@ def _kind(dtype: str) -> str | None:
 def read_chunk(given: Any, wanted: Wanted, ids: Sequence[str] = ()) -> Array:
     """Return a chunk as an array of the wanted type: of float32, float64, int64 or bool where any will do.
 
-    Parameters
-    ----------
-    given : object
-        An array of any library, a torch tensor, nested lists, or something that is none of these.
-    wanted : Wanted
-    ids : sequence of str
-        The streams that an error concerns.
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        Of what can't be read, whatever happens in its code; MemoryError and what is no Exception pass.
+    It may be anything: an array of any library, a torch tensor, nested lists. What can't be read is a DTypeError
+    or ShapeError that names the streams `ids`, whatever happens in its code; MemoryError and what is no Exception
+    pass.
     """
     if type(given) is np.ndarray and given.dtype == (wanted.dtype or np.float32) and given.dtype.isnative:
         return given
@@ -259,18 +226,12 @@ class Naming:
             return
         if isinstance(error, DreamStreamError):
             raise type(error)(f"{self.name}: {error._message}", self.ids) from error.__cause__
-        said = traceback.format_exception_only(type(error), error)[-1].strip()
-        raise DTypeError(f"{self.name}: the chunk can't be read: {said[:300]}", self.ids) from error
+        text = traceback.format_exception_only(type(error), error)[-1].strip()
+        raise DTypeError(f"{self.name}: the chunk can't be read: {text[:300]}", self.ids) from error
 
 
 class RowNames:
-    """Who the rows of a batch are, as far as is known before ids and flags are checked: for errors about rows.
-
-    Parameters
-    ----------
-    ids, sos
-        As the caller gave them.
-    """
+    """Who the rows of a batch are, as far as is known before ids and flags are checked: for errors about rows."""
 
     def __init__(self, ids: Any, sos: Any) -> None:
         known = [ids] if isinstance(ids, str) else list(ids) if isinstance(ids, Collection) else []

@@ -220,13 +220,8 @@ Shown = Callable[[Any], Any]
 def of_elements(name: str, x: Any, others: Sequence[Any]) -> tuple[Tensor, list[Tensor], Shown]:
     """Return the frames of x and of others of its shape, and what makes a stream of a value for each element.
 
-    Parameters
-    ----------
-    name : str
-        The function, for messages.
-    x : Tensor
-    others : sequence of Tensor
-        Streams like x, or plain tensors that broadcast with it, padded as it is.
+    Others are streams like x, or plain tensors that broadcast with it, padded as it is. Messages name the function
+    `name`.
     """
     given = [o if isinstance(o, Tensor) else Tensor(np.asarray(o)) for o in (x, *others)]
     model: Any = next((o for o in given if o.is_stream), None)

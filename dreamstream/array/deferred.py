@@ -58,11 +58,7 @@ LOWEST = (0.5, 2.0, -1.5)
 class Varied:
     """A tensor that is learned, in a function of which is asked what holds of it whatever is learned.
 
-    Parameters
-    ----------
-    tensor : Tensor or torch.Tensor
-    low : float
-        Its numbers lie between this and one more, at random.
+    Its numbers lie between `low` and one more, at random.
     """
 
     def __init__(self, tensor: Any, low: float) -> None:
@@ -79,18 +75,11 @@ class Deferred(OfBatch, SharesMemory, LikeOthers):
 
     Lengths and other deferred values among these stand for what they are at a number of frames. It has the methods
     of the library's tensors; each gives another deferred value, or what comes of meeting a stream.
-
-    Parameters
-    ----------
-    library : Library
-        Whose function it is, and whose tensors are computed.
-    func, args, kwargs
-        The function and its arguments.
     """
 
     requires_grad = False
     is_stream = property(lambda self: self.func is not laid_out)
-    dims = features = ("pairs",)  # what is written in place stays such
+    dims = features = ("deferred",)  # what is written in place stays such
     __array_ufunc__ = None
     constants: tuple[int, ...] = ()  # that stand in the function
     #: Whether a formula says it, as of positions and of one number for all frames; see `Symbolic`.
@@ -391,13 +380,7 @@ class Deferred(OfBatch, SharesMemory, LikeOthers):
         return bool(found)
 
     def as_stream(self) -> Any:
-        """Return it as the stream that it is, where only one of its axes is a stream's.
-
-        Raises
-        ------
-        NotStreamableError
-            Where it says something of pairs of frames.
-        """
+        """Return it as the stream that it is; where more than one of its axes is a stream's, that is refused."""
         return self.library.stream_of(self)
 
     def __repr__(self) -> str:

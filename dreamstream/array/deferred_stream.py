@@ -10,12 +10,7 @@ from .stream_tensor import Dims, StreamTensor
 
 
 class DeferredStream(StreamTensor):
-    """A value that is made of a whole stream, until something computes it.
-
-    Attributes
-    ----------
-    whole : StreamTensor
-    """
+    """A value that is made of a whole stream, until something computes it."""
 
     whole: StreamTensor
     _elements = "the value"  # what is read of it, for messages

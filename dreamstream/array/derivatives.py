@@ -39,15 +39,7 @@ def record(
 ) -> Any:
     """Put an operation on plain tensors on the tape, where one of them wants a gradient, and return its output.
 
-    Parameters
-    ----------
-    name : str
-    rules : sequence of callable
-        The derivative of each operand; one, that reads `i`, of any number.
-    out : Tensor
-    operands : sequence of Tensor
-    attributes : mapping
-        Of the operation.
+    `rules` are the derivatives of its operands, one each; or a single one that reads `i`, of any number of them.
     """
     places = autograd.sources(operands)
     if places is None or not rules or out.dtype.kind != "f":

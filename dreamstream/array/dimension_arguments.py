@@ -25,13 +25,7 @@ def in_c_order(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def axis_of(name: str, dim: Any, ndim: int) -> int:
-    """Return `dim` counted from the front; a tensor without dimensions is taken to have one.
-
-    Raises
-    ------
-    StreamIndexError
-        Where there is no such dimension.
-    """
+    """Return `dim` counted from the front, or raise StreamIndexError; where there are no dimensions, 0 is one."""
     axis, n = operator.index(dim), max(ndim, 1)
     if not -n <= axis < n:
         raise StreamIndexError(f"{name}: dimension {axis} is out of range for a tensor of {ndim} dimensions")
@@ -165,13 +159,7 @@ def sizes_of(args: Sequence[Any], named: Any = ()) -> tuple[Any, ...]:
 
 
 def solve_sizes(name: str, shape: Shape, sizes: Sequence[Any]) -> Shape:
-    """Return `sizes` with their one -1 replaced, for a tensor of this shape.
-
-    Raises
-    ------
-    ShapeError
-        Where the numbers of elements differ, or more than one size is open.
-    """
+    """Return `sizes` with their one -1 replaced, for a tensor of this shape; ShapeError where they don't fit."""
     wanted = [operator.index(s) for s in sizes]
     n_elements, known = math.prod(shape), math.prod(s for s in wanted if s != -1)
     fits = all(s >= -1 for s in wanted)

@@ -28,36 +28,19 @@ _EXACT = 1e-5
 
 
 class Rows(NamedTuple):
-    """The rows of a table by distance that a product of queries reads.
+    """The rows of a table by distance that a product of queries reads."""
 
-    Attributes
-    ----------
-    factor : float
-        What queries are multiplied by.
-    keys : int
-        The number of keys for which the table is computed.
-    columns : ndarray
-        Indices of its rows, one for each distance.
-    first : int
-        The distance, query less key, of the first row.
-    ends : int or None
-        The most frames that a stream may have; None for any number.
-    """
-
-    factor: float
-    keys: int
-    columns: Array
-    first: int
-    ends: int | None
+    factor: float  #: What queries are multiplied by.
+    keys: int  #: The number of keys for which the table is computed.
+    columns: Array  #: Indices of its rows, one for each distance.
+    first: int  #: The distance, query less key, of the first row.
+    ends: int | None  #: The most frames that a stream may have; None for any number.
 
 
 class Stride:
     """A stride of a product of queries and a table, in memory: a sum of multiples of its dimensions' strides.
 
-    Parameters
-    ----------
-    times : tuple
-        How often the stride of each dimension is taken, as an int or a Length.
+    `times` says how often the stride of each dimension is taken, as an int or a Length.
     """
 
     def __init__(self, times: tuple[Any, ...]) -> None:
@@ -111,16 +94,8 @@ def _strided(x: Any, size: Any, stride: Any, start: Any) -> Any:
 class DistanceProduct:
     """The deferred product of queries and a table; its values are probes, which show where steps move elements.
 
-    Parameters
-    ----------
-    queries : StreamTensor
-        ``(B, heads, L, F)``.
-    table : Deferred
-        The rows; a dimension is as long as the product's last.
-    order : sequence of int
-        The table's dimensions: heads, rows, features.
-    dims : tuple of str
-        What each dimension of the product is: "B", "h", "i", "m".
+    Queries are ``(B, heads, L, F)``. One dimension of the table is as long as the product's last; `order` are its
+    dimensions of heads, rows and features. `dims` says what each dimension of the product is: "B", "h", "i", "m".
     """
 
     __name__ = "product"
@@ -150,12 +125,7 @@ class DistanceProduct:
 def product(x: Any, s: str, table: Any, t: str, out: str) -> tuple[DistanceProduct, tuple[Any, ...]] | None:
     """Return the product of queries with a table by positions, and its sizes; None where it is none.
 
-    Parameters
-    ----------
-    x : StreamTensor
-    table : Deferred
-    s, t, out : str
-        A letter for each dimension of either, and of the product.
+    `s`, `t` and `out` have a letter for each dimension of the queries `x`, of the table and of the product.
     """
     own = atoms_of(x, s, QUERIES)
     summed = [c for c in s if c in t and c not in out]
@@ -192,22 +162,11 @@ def rows_of(
     table: Callable[[int], Any],
     shown: int,
 ) -> Rows:
-    """Return the rows of a table by distance that a product reads.
+    """Return the rows of a table by distance that the product within a term reads.
 
-    Parameters
-    ----------
-    term : DistanceProduct
-        The product within the term.
-    found : Recognised
-        What queries see.
-    scale : float
-        Of scores, by which the operator scales the term too.
-    at : callable
-        From a number of keys n to what is added to their scores, ``(heads or 1, n, n)``.
-    table : callable
-        From a number of keys to the table, ``(heads or 1, rows, features)``.
-    shown : int
-        How many keys suffice to show every number that its steps hold.
+    Both functions are of a number of keys n: `at` gives what is added to their scores, ``(heads or 1, n, n)``, and
+    `table` the table, ``(heads or 1, rows, features)``. `shown` keys suffice to show every number that the term's
+    steps hold. The operator scales the term like the scores, by `scale`.
     """
     context = found.context
     if found.hides:
@@ -284,21 +243,21 @@ def _by_distance(
     term: DistanceProduct, found: Recognised, at: Callable[[int], Array], n: int
 ) -> tuple[float, Array, Array]:
     """Return a term's factor, the distances that are seen with `n` keys, and the table's row for each."""
-    said: dict[str, Array] = {}
+    probes: dict[str, Array] = {}
     seen = expected(found.context, n)
     for what in ("", "one", "h", "i", "m"):
         term.shows = what
         try:
-            said[what] = at(n)[:, seen].astype(np.float64)
+            probes[what] = at(n)[:, seen].astype(np.float64)
         finally:
             term.shows = ""
     i, j = (part[seen] for part in np.indices((n, n)))
-    factors = said["one"] - said[""]
-    beside = np.abs(said[""])
+    factors = probes["one"] - probes[""]
+    beside = np.abs(probes[""])
     factor = float(factors.flat[beside.argmin()])
     if not factor or np.abs(factors - factor).max() > 1e-6 * max(abs(factor), beside.max()):
         raise Unrecognised("its scores by position are scaled differently, or lack some that are seen")
-    head, query, row = (np.rint((said[c] - said[""]) / factor) for c in ("h", "i", "m"))
+    head, query, row = (np.rint((probes[c] - probes[""]) / factor) for c in ("h", "i", "m"))
     if not (query == i).all() or ("h" in term.dims and not (head == np.arange(len(head))[:, None]).all()):
         raise Unrecognised("its scores by position are those of other queries or heads")
     distances, first = np.unique(i - j, return_index=True)

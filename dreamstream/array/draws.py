@@ -122,18 +122,10 @@ def in_loop(name: str, x: Any, draw: Callable[..., Array]) -> Any:
 
 # ------------------------------------------------------------------ what is dropped
 def dropped(name: str, x: Any, p: float, channels: bool, alpha: bool) -> Any:
-    """Return a tensor some of whose elements, or whole channels, are dropped.
+    """Return a tensor some of whose elements are dropped, with probability `p` above 0.
 
-    Parameters
-    ----------
-    name : str
-    x : Tensor
-    p : float
-        Above 0.
-    channels : bool
-        Whether the elements behind the first two dimensions are dropped together.
-    alpha : bool
-        Whether this is alpha dropout, which keeps mean and variance of a SELU's output.
+    With `channels` those behind the first two dimensions are dropped together; `alpha` dropout keeps mean and
+    variance of a SELU's output.
     """
     if x.is_stream and x.edge is not None:
         if isinstance(x.edge.entry, Body):

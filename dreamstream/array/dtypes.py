@@ -40,18 +40,7 @@ _NARROW = {"float16": float32, "bfloat16": float32, "int32": int64, "int16": int
 
 
 def as_dtype(dtype: Any) -> DType:
-    """Return the element type that `dtype` names.
-
-    Parameters
-    ----------
-    dtype : str, numpy.dtype or type
-        One of ours, torch's name for it (``"float"``, ``"double"``, ``"long"``), or what NumPy takes.
-
-    Raises
-    ------
-    DTypeError
-        For any other type.
-    """
+    """Return the element type that `dtype` names: ours, by torch's or NumPy's name, or raise DTypeError."""
     if isinstance(dtype, str):
         found = _NAMES.get(dtype)
     else:
@@ -80,10 +69,7 @@ def name_of(dtype: DType) -> str:
 def nominal(dtype: Any) -> DType:
     """Return the type under which operators know values of a library's own type: its next wider one of ours.
 
-    Raises
-    ------
-    DTypeError
-        Where there is none, as for complex numbers.
+    Where there is none, as for complex numbers, that is a DTypeError.
     """
     name = str(dtype).rpartition(".")[2]  # libraries put their own names before it
     found = _NAMES.get(name) or _NARROW.get(name)
@@ -105,12 +91,8 @@ def is_float(dtype: DType) -> Flag:
 def adopt(array: NDArray[Any]) -> NDArray[Any]:
     """Return the array itself, or where a tensor can't hold its type a converted copy.
 
-    Integers of other sizes become int64, other byte orders the machine's.
-
-    Raises
-    ------
-    DTypeError
-        For element types that have no exact counterpart (float16, complex, objects, …).
+    Integers of other sizes become int64, other byte orders the machine's. Types without an exact counterpart
+    (float16, complex, objects, …) are a DTypeError.
     """
     dtype = array.dtype
     if dtype in _KNOWN:
@@ -130,21 +112,9 @@ def adopt(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def common(name: str, dtypes: Iterable[DType], numbers: Iterable[Number] = ()) -> DType:
-    """Return the element type in which operands meet.
+    """Return the element type in which operands meet, or raise DTypeError where float32 and float64 are mixed.
 
-    Parameters
-    ----------
-    name : str
-        The operation, for the message.
-    dtypes : iterable of dtype
-        Those of the tensors.
-    numbers : iterable of float, int or bool
-        The Python numbers: they take a tensor's type unless it can't express their kind.
-
-    Raises
-    ------
-    DTypeError
-        Where float32 and float64 are mixed.
+    Python numbers take the tensors' type unless it can't express their kind.
     """
     tensors, numbers = list(dtypes), list(numbers)
     floats = {d for d in tensors if is_float(d)}

@@ -106,16 +106,9 @@ def _attention(a: Any, b: Any, s: str, t: str, out: str) -> Any:
 
 
 def table_product(name: str, args: Sequence[Any], met: Callable[[], Any]) -> Any:
-    """Return the product of queries with a table by positions; None where it is none.
+    """Return the product of queries with a table by positions, as function `name` makes it; None where it is none.
 
-    Parameters
-    ----------
-    name : str
-        The function's.
-    args : sequence
-        Its arguments.
-    met : callable
-        Computes the product if the table has a row for each frame, at its own position; it may refuse.
+    `met` computes the product if the table has a row for each frame, at its own position; it may refuse.
     """
     if name == "einsum":
         operands = args[1] if isinstance(args[1], (list, tuple)) else args[1:]

@@ -67,15 +67,7 @@ def unary(name: str, x: Tensor, attributes: Mapping[str, Any] | None = None) -> 
 
 
 def binary(name: str, a: Any, b: Any) -> Tensor:
-    """Apply an operator with two operands.
-
-    Raises
-    ------
-    DTypeError
-        Where an operand is neither tensor nor number, or float types are mixed.
-    ShapeError
-        Where shapes don't broadcast.
-    """
+    """Apply an operator with two operands; those that it can't take are a DTypeError or a ShapeError."""
     out = binary_or_not(name, a, b)
     if out is NotImplemented:
         raise foreign(name, b if isinstance(a, Tensor) or is_number(a) else a)
@@ -116,9 +108,9 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
     try:
         out = _combine(name, operands, [dtype, dtype])
     except ShapeError:
-        if (pairs := hook.lowered("broadcast", name, *operands)) is None:
+        if (deferred := hook.lowered("broadcast", name, *operands)) is None:
             raise
-        return pairs
+        return deferred
     edge = getattr(out, "edge", None) if name in RELATIONS else None
     if edge is not None:
         given: Any = [getattr(o, "edge", None) if isinstance(o, Tensor) else o for o in operands]
@@ -127,13 +119,7 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
 
 
 def where(condition: Any, x: Any, y: Any) -> Tensor:
-    """Return x where the condition holds and y elsewhere, elementwise.
-
-    Raises
-    ------
-    DTypeError
-        Where `condition` is no bool tensor, or x and y mix float types.
-    """
+    """Return x where the condition, a bool tensor, holds and y elsewhere, elementwise."""
     if (library := library_among((condition, x, y))) is not None:
         return library.defer(where, (condition, x, y), {})
     for o in (condition, x, y):
@@ -156,10 +142,7 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
 def rounded(name: str, a: Any, b: Any) -> Any:
     """Return a quotient rounded to an integer, or its remainder; NotImplemented for foreign operands.
 
-    Parameters
-    ----------
-    name : {"floor_divide", "trunc_divide", "remainder"}
-        What to compute, as torch does.
+    `name` is "floor_divide", "trunc_divide" or "remainder", as torch has them.
     """
     operands = _operands((a, b))
     if operands is None:
@@ -183,10 +166,7 @@ def quotient(name: str, a: Any, b: Any) -> Tensor:
 def bits(name: str, a: Any, b: Any) -> Any:
     """Combine integers bit by bit ("and", "or", "xor"), bools as truth values.
 
-    Raises
-    ------
-    DTypeError
-        For floats, and for streams of integers beside others than a number below 2 ** 62.
+    Refused are floats, and streams of integers beside others than a number below 2 ** 62.
     """
     operands = _operands((a, b))
     if operands is None:
@@ -230,10 +210,7 @@ def _bits_of_a_number(name: str, operands: Sequence[Tensor | Number]) -> Any:
 def shifted(name: str, a: Any, b: Any) -> Any:
     """Shift the bits of integers to the left or to the right ("lshift", "rshift"), as torch does.
 
-    Raises
-    ------
-    DTypeError
-        For floats, and for streams of integers by others than a number from 0 to 62.
+    Refused are floats, and streams of integers by others than a number from 0 to 62.
     """
     operands = _operands((a, b))
     if operands is None:
@@ -373,8 +350,8 @@ def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dty
     choice = None if stream or name not in RELATIONS else hook.CHOICE.get()
     if choice is not None and dtypes.is_float(dtype[-1]):
         a, b = (o.numpy() if isinstance(o, Tensor) else o for o in operands)
-        told = choice.compared(a, b, out.numpy())
-        return out if told is None else Tensor._plain(told)
+        chosen = choice.compared(a, b, out.numpy())
+        return out if chosen is None else Tensor._plain(chosen)
     return out
 
 
@@ -428,24 +405,7 @@ def refuse_in_place(x: Tensor, what: str) -> None:
 
 
 def plain_array(name: str, value: Any, dtype: dtypes.DType | None = None) -> NDArray[Any]:
-    """Return the array of a plain tensor, an array or a list, for an operation that takes no streams.
-
-    Parameters
-    ----------
-    name : str
-        The operation, for messages.
-    value : Tensor, array or list
-        What was given.
-    dtype : dtype, optional
-        What it must be.
-
-    Raises
-    ------
-    ModeError
-        For a stream.
-    DTypeError
-        For other element types.
-    """
+    """Return the array of a plain tensor, an array or a list, for an operation that takes no streams."""
     if isinstance(value, Tensor):
         if value.is_stream:
             raise ModeError(f"{name}: expected a plain tensor, got a stream")

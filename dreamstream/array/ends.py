@@ -63,19 +63,9 @@ _NEUTRAL: dict[str, dict[str, Any]] = {
 class LastFrames:
     """A stream's last frames, as in ``x[:, -3:]``, computed only if they are used: a returned cache seldom is.
 
-    Elementwise functions of them are put off, too. They run on the whole stream where their result is put behind
-    other frames (`put_last`), else on the last frames alone.
-
-    Parameters
-    ----------
-    of : StreamTensor
-        The stream whose last frames these are; with `given`, one of the same length.
-    count : int
-        How many frames.
-    times : int or Length
-        How often they are repeated along L.
-    given : (function, arguments), optional
-        The elementwise function that was put off; some of its arguments are `LastFrames`.
+    Elementwise functions of them are put off, too: `given` is such a function and its arguments, some of them
+    `LastFrames`, and `of` a stream of their length. They run on the whole stream where their result is put behind
+    other frames (`put_last`), else on the last frames alone. The frames are repeated `times` times along L.
     """
 
     def __init__(self, of: StreamTensor, count: int, times: Any = 1, given: Any = None) -> None:

@@ -50,12 +50,8 @@ def facts_of(x: Any) -> tuple[Facts, list[Any]]:
     """Return what is known of a deferred value, or of scores, and the edges whose lengths are in it, in order.
 
     Among these are the queries, streams, of a product with a table by distance, each behind its edge, and the
-    queries and keys of scores.
-
-    Raises
-    ------
-    Unknown
-        Where nothing can be known, as of one that holds a tensor that is learned.
+    queries and keys of scores. Where nothing can be known, as of one that holds a tensor that is learned, it
+    raises Unknown.
     """
     records, found = _library_of(x).has_gradients(), x.__dict__.get("_facts")
     if found is None or found[2] is not records:  # of what is learned nothing is known while they are
@@ -218,10 +214,7 @@ def recalled(x: Any, what: str, make: Callable[[], Any]) -> Any:
 def maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Maker:
     """Return what makes the same of other edges of the same lines, and of other equal values that were given.
 
-    Raises
-    ------
-    Unknown
-        Where something else is in it.
+    Where something else is in it, it raises Unknown.
     """
     kind = type(out)
     if kind in _OF_PARTS:
@@ -309,13 +302,13 @@ def _deferred_maker(out: Any, edges: Sequence[Any], given: Sequence[Any]) -> Mak
     found, share, kind = _facts_maker(out, edges), _share_maker(out, edges, given), type(out)
     fixed = kwargs.args[0] if type(kwargs) is partial else None
     library, constants = out.library, out.constants
-    says = out.is_formula
+    is_formula = out.is_formula
 
     def deferred(e: Sequence[Any], g: Sequence[Any]) -> Any:
         made: Any = object.__new__(kind)
         made.library, made.func = library, product(e, g) if product else func
         made.args, made.kwargs = args(e, g), kwargs(e, g) if fixed is None else fixed
-        if says:
+        if is_formula:
             made.value, made.length = made.args
         made._facts = found(e)
         if constants:

@@ -22,19 +22,9 @@ T = TypeVar("T")
 def over_features(
     x: StreamTensor, name: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]
 ) -> StreamTensor:
-    """Return a reduction of torch's over feature axes.
+    """Return a reduction over feature axes: a method of torch's with one output, and its `options`.
 
-    Parameters
-    ----------
-    x : StreamTensor
-    name : str
-        torch's method, of one output.
-    axes : sequence of int
-        Visible dimensions, all of them features.
-    keepdim : bool
-        Whether they stay, with size 1.
-    options : dict
-        The method's other arguments, by name.
+    The `axes` are visible dimensions, all of them features; with `keepdim` they stay, with size 1.
     """
     x = x.in_order()
     out = of_axes(x, name, [x.dims[a] for a in axes], keepdim, options, x.dims)
@@ -81,13 +71,7 @@ def why_not_matmul(x: StreamTensor, other: Any, reverse: bool) -> str | None:
 
 
 def product(x: StreamTensor, other: Any, reverse: bool) -> StreamTensor:
-    """Return x @ other, or other @ x, with a constant; `why_not_matmul` must have been asked.
-
-    Raises
-    ------
-    ShapeError
-        Where the shapes don't fit.
-    """
+    """Return x @ other, or other @ x, with a constant; `why_not_matmul` must have been asked."""
     array: Any = x._plain(other) if isinstance(other, np.ndarray) else other
     if array.ndim == 0 or array.ndim > max(len(x.dims), 2):
         raise ShapeError(f"matmul: a constant of shape {array.shape} and a stream {x.roles} don't fit")

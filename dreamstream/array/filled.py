@@ -14,6 +14,7 @@ from weakref import ref
 
 import numpy as np
 
+from ..stream.foreign import inner_of
 from ..stream.rules import Length, Token
 from .frame_numbers import number_in
 from .stream_tensor import StreamTensor
@@ -156,14 +157,8 @@ def holds_nowhere(mask: Any) -> bool:
 class Formula:
     """A function of a value and a length that gives a tensor of the value, to which positions may be added.
 
-    Parameters
-    ----------
-    roles : tuple of "B", "L" or int
-        What each dimension is; an int is its size.
-    position : bool
-        Whether element l along L has l more.
-    kind : str, optional
-        Element type, where that is not the one that the value has.
+    The `roles` of its dimensions are "B", "L" or an int, its size. With `position` element l along L has l more.
+    `kind` is the element type, where that is not the one that the value has.
     """
 
     __slots__ = ("kind", "position", "roles")
@@ -222,7 +217,7 @@ class Filled:
 
         Where it is written into under a mask that holds nowhere it stays as it is.
         """
-        if holds_nowhere(getattr(mask, "_inner", None)):
+        if holds_nowhere(inner_of(mask)):
             return
         root = self
         while root._source is not None:

@@ -18,6 +18,7 @@ from ..errors import NotStreamableError, ShapeError
 from ..operations import ARITHMETIC, BINARY, OPERATIONS, RELATIONS, UNARY, ours
 from ..source_line import user_line
 from ..stream.edge import Request
+from ..stream.foreign import inner_of
 from ..stream.rules import Length, is_full_slice
 from . import writing
 from .dimension_arguments import LikeOthers, numbered, parts_of, sizes_of
@@ -53,22 +54,10 @@ _FILLED = {"zeros_like": "new_zeros", "ones_like": "new_ones", "empty_like": "ne
 
 
 class FirstFrame(LikeOthers):
-    """``x[:, 0]`` and ``x[:, :k]`` inside a forward.
+    """``x[:, 0]`` and ``x[:, :k]`` inside a forward, the first frames of a stream with L at `axis`.
 
-    Parameters
-    ----------
-    stream : StreamTensor
-        Whose first frames they are.
-    axis : int
-        Where L is.
-    keeps : bool
-        Whether L stays, of as many frames.
-    times : int
-        How often the first frame stands there, one behind the other.
-    count : int
-        How many first frames these are, as k of ``x[:, :k]``; a shorter stream has fewer.
-    taken_of : (StreamTensor, index), optional
-        What they were taken of, for writing into them.
+    `keeps` says whether L stays; the first frame then stands there `times` times, one behind the other. `count` is
+    how many first frames these are, as k of ``x[:, :k]``; a shorter stream has fewer.
     """
 
     is_stream = False
@@ -77,11 +66,11 @@ class FirstFrame(LikeOthers):
     side_by_side = False
     """Whether several stand in L's place as features of one frame."""
 
-    def __init__(
-        self, stream: StreamTensor, axis: int, keeps: bool, times: int = 1, count: int = 1, taken_of: Any = None
-    ) -> None:
+    def __init__(self, stream: StreamTensor, axis: int, keeps: bool, times: int = 1, count: int = 1) -> None:
         self.stream, self.axis, self.keeps, self.times, self.count = stream, axis, keeps, times, count
-        self.line, self.taken_of = user_line(), taken_of
+        self.line = user_line()
+        #: A stream and an index, if the frames are written into.
+        self.taken_of: tuple[StreamTensor, Any] | None = None
 
     def state(self) -> tuple[Any, ...]:
         """Return what it says of its stream, as `of_state` takes it."""
@@ -118,7 +107,7 @@ class FirstFrame(LikeOthers):
         return self.stream.edge.entry.library.see(self.stream)  # type: ignore[union-attr]
 
     def _like(self, stream: Any, axis: int | None = None) -> FirstFrame:
-        inner = getattr(stream, "_inner", stream)
+        inner = inner_of(stream)
         axis = self.axis if axis is None else axis
         if type(inner) is not StreamTensor or inner.dims[axis : axis + 1] != ("L",):
             self.refuse("what is computed like this")
@@ -139,7 +128,7 @@ class FirstFrame(LikeOthers):
         """Return what a function gives of it, and of other arguments."""
         target = args[0] if args else kwargs.get("input")
         is_written = kwargs.get("inplace") or (name.endswith("_") and not name.endswith("__"))
-        if is_written and isinstance(getattr(target, "_inner", target), FirstFrame):
+        if is_written and isinstance(inner_of(target), FirstFrame):
             self.refuse(f"{name} in place")
         name = name.strip("_")
         name = name[1:] if name[:1] == "i" and name[1:] in ARITHMETIC else name  # +=
@@ -155,7 +144,7 @@ class FirstFrame(LikeOthers):
         if by_elements and self.keeps and self.times == 1:
             first = partial(self._as, keeps=True, count=self.count)
             args = placed(args, self.stream, self.axis, self.count, first)
-        others = [a._inner if hasattr(type(a), "_inner") else a for a in (*args, *kwargs.values())]
+        others = [inner_of(a) for a in (*args, *kwargs.values())]
         streams = [
             x for x in others if not isinstance(x, FirstFrame) and any(isinstance(n, Length) for n in _shape(x))
         ]
@@ -193,7 +182,7 @@ class FirstFrame(LikeOthers):
 
     def _first(self, name: str, by_elements: bool, out: Any) -> FirstFrame:
         """Return the first frames of what a function gives, whose frames follow from none behind them."""
-        made = getattr(out, "_inner", out)
+        made = inner_of(out)
         if type(made) is not StreamTensor or "L" not in made.dims:
             self.refuse(name)
         if not by_elements and made.edge.cid != self.stream.edge.cid:  # type: ignore[union-attr]
@@ -279,7 +268,7 @@ class FirstFrame(LikeOthers):
         parts = [part for x in firsts for part in x.parts(axis)]
         library = self.stream.edge.entry.library  # type: ignore[union-attr]
         seen = rest[0] if len(rest) == 1 else call(rest, axis)
-        made = getattr(seen, "_inner", seen)
+        made = inner_of(seen)
         if type(made) is not StreamTensor or made.dims[axis : axis + 1] != ("L",):
             self.refuse("cat with what has no frames")
         for first in reversed(parts):
@@ -292,7 +281,7 @@ class FirstFrame(LikeOthers):
         if any(not isinstance(x, FirstFrame) or x.keeps or x.axis != axis for x in tensors):
             self.refuse("stack along other dimensions, or with others,")
         made = call(_of_one_length(tensors), axis + 1)
-        first = FirstFrame(getattr(made, "_inner", made), axis, False)
+        first = FirstFrame(inner_of(made), axis, False)
         first.side_by_side = True
         return first
 

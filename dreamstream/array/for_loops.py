@@ -25,6 +25,7 @@ from ..operations.refusals import (
     LOOPS_LEFT,
     LOOPS_NUMBERS,
 )
+from ..stream.foreign import inner_of
 from ..stream.rules import Length, Slots, open_branch
 from ..tracing import Hooks, Site, variables
 from . import writing
@@ -36,7 +37,7 @@ from .frame_numbers import FrameNumber, LoopNumber, refuse
 from .loop_body import mixed
 from .loop_frames import EachFrame, Enumerated, Frames, Numbers, Together, along, from_before, last_of
 from .loop_lists import Gathered, GatheredParts, Grown, History
-from .loop_values import PARTS, inner_of, is_of_body, parts_of, put_together, walk
+from .loop_values import PARTS, is_of_body, parts_of, put_together, walk
 from .loops import MOST_ROUNDS, Loop
 from .stream_tensor import StreamTensor
 

@@ -172,20 +172,20 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
 def _emptied(x: StreamTensor, parts: IndexParts) -> Empty | None:
     """Return an `Empty` of the right shape where a slice keeps no feature, as ``x[..., 2:2]``; else None."""
     own = iter([x.features[d] for d in x.dims if isinstance(d, int)])
-    sizes, said = [], ""
+    sizes, origin = [], ""
     for item in parts.features:
         size = 1 if item is None else next(own)
         if isinstance(item, slice):
             start, stop, step = item.indices(size)
             if step > 0 and start >= stop:
-                said, size = f"[{start}:{stop}] of {size} features at {user_line()}", 0
+                origin, size = f"[{start}:{stop}] of {size} features at {user_line()}", 0
             else:
                 size = len(range(start, stop, step))
         if not isinstance(item, int):
             sizes.append(size)
-    if not said:
+    if not origin:
         return None
-    return Empty([sizes[d] if isinstance(d, int) else x._token(d) for d in parts.dims], x.dtype, said)
+    return Empty([sizes[d] if isinstance(d, int) else x._token(d) for d in parts.dims], x.dtype, origin)
 
 
 def _split_off_frames(x: StreamTensor, index: Any) -> tuple[Any, Any] | None:
@@ -404,8 +404,8 @@ def expand(x: StreamTensor, sizes: Sequence[Any]) -> Any:
     each = next(
         (i for i, (s, d) in enumerate(zip(sizes, x.dims)) if isinstance(s, Length) and type(d) is int), None
     )
-    if each is not None and (pairs := hook.lowered("broadcast", "expand", x, each)) is not None:
-        return pairs.expand(*sizes)
+    if each is not None and (deferred := hook.lowered("broadcast", "expand", x, each)) is not None:
+        return deferred.expand(*sizes)
     x = x.in_order()
     features = []
     for size, d in zip(sizes, x.dims):
@@ -549,20 +549,20 @@ def _straight(x: StreamTensor, features: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _take(x: StreamTensor, axis: int, array: NDArray[Any]) -> StreamTensor:
-    """Pick features by an array of indices, or by a mask of as many axes as it has."""
+    """Return features at an array of indices, or at a mask of as many axes as it has."""
     mask = array.dtype == np.bool_
     behind = axis + (array.ndim if mask else 1)
     before, taken, after = x.features[:axis], x.features[axis:behind], x.features[behind:]
-    picks = np.flatnonzero(array) if mask else array.ravel()
-    shape = picks.shape if mask else array.shape
+    places = np.flatnonzero(array) if mask else array.ravel()
+    shape = places.shape if mask else array.shape
     if mask and array.shape != taken:
         raise ShapeError.here(f"a mask of shape {array.shape} over features {taken}")
-    if not len(picks):
+    if not len(places):
         _refuse(x, "an empty index array over features", "pick at least one")
     size = math.prod(taken)
     merged = (*before, size, *after)
     x = reshape_features(x, merged, _straight(x, merged))
-    out = index_features(x, axis, [_from_front(int(p), size) for p in picks])
+    out = index_features(x, axis, [_from_front(int(p), size) for p in places])
     shown = (*before, *shape, *after)
     return reshape_features(out, shown, _straight(x, shown))
 

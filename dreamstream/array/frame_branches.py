@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from ..stream.foreign import inner_of
 from ..stream.rules import changed_in_place
 from ..tracing import Hooks, Site
 from .elementwise import where
 from .frame_numbers import FIRST, Computed, FrameTruth, LoopNumber, beside, refuse
 from .loop_lists import Grown, has_grown
-from .loop_values import inner_of, is_of_body, walk
+from .loop_values import is_of_body, walk
 from .protocol import unless_refused
 
 #: How many first frames may have rounds of their own because a variable has no value yet.
@@ -100,12 +101,7 @@ class _Choice(Computed):
 class FrameBranch:
     """An ``if`` on a frame's number; both branches run, first the one where it is true.
 
-    Parameters
-    ----------
-    truth : FrameTruth
-    site : Site
-    seen : mapping
-        The variables of the function.
+    `seen` are the variables of the function.
     """
 
     def __init__(self, truth: FrameTruth, site: Site, seen: Mapping[str, Any]) -> None:

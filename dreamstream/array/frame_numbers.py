@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from ..errors import NotStreamableError
 from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_TO_LAST, Refusal
 from ..source_line import user_line
+from ..stream.foreign import inner_of
 from ..stream.rules import MIRRORED, Length, Token
 
 #: How many first frames of a loop may have rounds of their own.
@@ -72,7 +73,7 @@ class LoopNumber(Token):
 
 def _like(x: Any) -> Callable[[Any], Any]:
     """Return what makes floats as a tensor's."""
-    native = getattr(x, "_inner", x)
+    native = inner_of(x)
     return (lambda at: at.to(native.dtype)) if native.is_floating_point() else (lambda at: at.float())
 
 

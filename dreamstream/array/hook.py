@@ -15,38 +15,22 @@ class Chooses(Protocol):
     def order(self, values: Any, largest: bool) -> Any:
         """Return the places of the elements of ``(*, n)``, the greatest first or last; None for their order."""
 
-    def compared(self, a: Any, b: Any, said: Any) -> Any:
-        """Return how a and b compare, where `said` is what they say themselves; None for that."""
+    def compared(self, a: Any, b: Any, found: Any) -> Any:
+        """Return how a and b compare, where `found` is what they give themselves; None for that."""
 
 
 #: Of plain tensors.
 CHOICE: ContextVar[Chooses | None] = ContextVar("CHOICE", default=None)
 
 
-_apply: Callable[..., tuple[Any, ...]]
-_lowered: Callable[..., Any]
+apply: Callable[..., tuple[Any, ...]]  #: `dreamstream.dispatch.apply`, which runs an operator.
+lowered: Callable[..., Any]  #: `lowerings.lowered`, which gives what streams become that something is done with.
 
 
-def fill(apply: Callable[..., Any], lowered: Callable[..., Any]) -> None:
-    """Set what stands behind `apply` and `lowered`."""
-    global _apply, _lowered
-    _apply, _lowered = apply, lowered
-
-
-def lowered(done: str, *given: Any) -> Any:
-    """Return what streams become that something is done with; see `dreamstream.array.lowerings.lowered`."""
-    return _lowered(done, *given)
-
-
-def apply(
-    name: str,
-    attributes: Mapping[str, Any],
-    inputs: Sequence[Any],
-    weights: Sequence[Any] = (),
-    dims: tuple[Any, ...] | None = None,
-) -> tuple[Any, ...]:
-    """Run an operator of the C registry; see `dreamstream.dispatch.apply`."""
-    return _apply(name, attributes, inputs, weights, dims)
+def fill(run: Callable[..., Any], lower: Callable[..., Any]) -> None:
+    """Set `apply` and `lowered`."""
+    global apply, lowered
+    apply, lowered = run, lower
 
 
 def one(
@@ -57,11 +41,11 @@ def one(
     dims: tuple[Any, ...] | None = None,
 ) -> T:
     """Return the output of an operator that has one."""
-    out: T = _apply(name, attributes, inputs, weights, dims)[0]
+    out: T = apply(name, attributes, inputs, weights, dims)[0]
     return out
 
 
 def made(name: str, x: T, *others: T, **attributes: Any) -> T:
     """Return what an operation of `plain` makes of plain tensors."""
-    out: T = _apply(name, attributes, (x, *others), (), None)[0]
+    out: T = apply(name, attributes, (x, *others), (), None)[0]
     return out

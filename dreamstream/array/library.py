@@ -51,27 +51,13 @@ from .tensor import Tensor
 
 
 class Library(Sizes):
-    """NumPy's arrays as this package's tensors, and what other libraries have alike.
+    """NumPy's arrays as this package's tensors, and what other libraries have alike."""
 
-    Attributes
-    ----------
-    tensor : type
-        The class of its tensors.
-    types : mapping
-        Its element types, by Python's types and by their names.
-    device : Any
-        Where its tensors are.
-    stride : type
-        How far elements of deferred values are apart.
-    atoms : frozenset of type
-        Types whose objects are what they are in every call, as element types.
-    """
-
-    tensor: Any = Tensor
-    stride: Any = Stride
-    types: Mapping[Any, Any] = TYPES
-    device: Any = "cpu"
-    atoms: frozenset[Any] = frozenset()
+    tensor: Any = Tensor  #: The class of its tensors.
+    stride: Any = Stride  #: How far elements of deferred values are apart.
+    types: Mapping[Any, Any] = TYPES  #: Its element types, by Python's types and by their names.
+    device: Any = "cpu"  #: Where its tensors are.
+    atoms: frozenset[Any] = frozenset()  #: Types whose objects are what they are in every call, as element types.
     see: Callable[[Any], Any] = staticmethod(lambda native: native)  # shows a stream as the user's code sees it
     has_gradients: Callable[[], bool] = staticmethod(
         autograd.is_grad_enabled
@@ -162,13 +148,7 @@ class Library(Sizes):
         return tensor.shape, values.dtype.str, sha1(values.tobytes()).digest()
 
     def content(self, tensor: Any) -> Any:
-        """Return a key of what a tensor holds.
-
-        Raises
-        ------
-        Unknown
-            Where it is great, or learned.
-        """
+        """Return a key of what a tensor holds; where it is great, or learned, raise Unknown."""
         if tensor.requires_grad or tensor.numpy().nbytes > FEW_BYTES:
             raise Unknown
         return self.key(tensor, [])
@@ -215,21 +195,8 @@ class Library(Sizes):
     def of_batch(self, each: Any, batch_axis: int | Sequence[int], rows: Any, fresh: bool = False) -> Deferred:
         """Return a constant that every stream of a batch has alike.
 
-        Parameters
-        ----------
-        each : Tensor
-            What each stream has, along the batch dimension: mostly one element.
-        batch_axis : int or sequence of one int
-            The batch dimension.
-        rows : BatchSize
-            The number of streams.
-        fresh : bool
-            Whether nothing shares its memory.
-
-        Raises
-        ------
-        ShapeError
-            Where there is not exactly one batch dimension.
+        `each` is what each stream has, along the one batch dimension: mostly one element. `rows` is the number of
+        streams, and with `fresh` nothing shares its memory.
         """
         axes = (batch_axis,) if isinstance(batch_axis, int) else tuple(batch_axis)
         if len(axes) != 1:
@@ -240,13 +207,7 @@ class Library(Sizes):
         return out
 
     def of_every_stream(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Return what a function gives of constants of the batch.
-
-        Raises
-        ------
-        NotStreamableError
-            Where it gives the streams of a batch different values.
-        """
+        """Return what a function gives of constants of the batch; refuse it where streams get different values."""
         given = [x for x in leaves((args, kwargs)) if is_constant(x)]
         for x in given:
             x.fresh = False  # what is taken of it may be written into
@@ -326,13 +287,7 @@ class Library(Sizes):
         return out
 
     def stream_of(self, x: Deferred) -> Any:
-        """Return a deferred value as the stream that it is, where only one of its axes is a stream's.
-
-        Raises
-        ------
-        NotStreamableError
-            Where it says something of pairs of frames.
-        """
+        """Return a deferred value as the stream that it is; refuse one that says something of pairs of frames."""
         known = x.__dict__
         if "_stream" not in known:
             if sum(isinstance(s, Length) for s in x.shape) != 1 or not any(map(is_deferred, x.arguments())):

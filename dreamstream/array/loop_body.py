@@ -23,18 +23,6 @@ class Body(Replayed):
 
     In the next call the body goes along what it has recorded, and gives the same edges again, so that places
     are found by their lines. From the first operation on that is another one it records anew.
-
-    Attributes
-    ----------
-    nodes : list of Request
-    n_done : int
-        How many of them have run in this round.
-    differs : bool
-        Whether this round has done something else than the body had recorded.
-    computed : list
-        What a front end has computed of weights in this round, and of which parameters.
-    has_converted : bool
-        Whether positions have become streams in this round.
     """
 
     meta = None
@@ -43,17 +31,19 @@ class Body(Replayed):
     context_limit: int | None = None
     loop: Any  # a Loop
     library: Any
+    has_converted: bool  #: Whether positions have become streams in this round.
 
     def __init__(self) -> None:
         self.places: dict[Any, Any] | None = None
         self.recording = self.guard = self.body = None
-        self.n_done = 0
         self.nodes: list[Request] = []
+        self.n_done = 0  #: How many of the nodes have run in this round.
         #: What a front end's own arithmetic does beside an operator, by the node.
         self.notes: dict[int, str] = {}
         self.firsts: list[int] = []
         self.n_values = 0
-        self.differs = False
+        self.differs = False  #: Whether this round has done something else than the body had recorded.
+        #: What a front end has computed of weights in this round, and of which parameters.
         self.computed: list[Any] = []
         self._made: list[list[tuple[Any, Edge]]] = []  # by each node
         self._leaves: dict[Any, Edge] = {}  # of what is read and carried, by handles
@@ -115,7 +105,7 @@ class Body(Replayed):
             known = self._leaves[handle] = Edge(self, line, None, handle)
         return known
 
-    def noted(self, x: StreamTensor, note: str) -> StreamTensor:
+    def with_note(self, x: StreamTensor, note: str) -> StreamTensor:
         """Return a frame where gradients end, or of which a front end makes something by arithmetic of its own."""
         if self.recording is not None:
             self.recording.forget()
@@ -157,7 +147,7 @@ class Body(Replayed):
             out = self._new(Request(name, attributes, edges, values, weights, cid=cid, op=ran.op))
         return out
 
-    def _now_noted(self) -> str | None:
+    def _note_now(self) -> str | None:
         is_off = self.loop.has_gradients and not self.library.has_gradients()
         other = self.library.casts()
         if other != self.loop.casts:
@@ -172,7 +162,7 @@ class Body(Replayed):
         if at == len(self.nodes):
             return None
         known = self.nodes[at]
-        if known.op is not op or not all(map(is_, known.edges, edges)) or self.notes.get(at) != self._now_noted():
+        if known.op is not op or not all(map(is_, known.edges, edges)) or self.notes.get(at) != self._note_now():
             self.cut()
             return None
         known.weights, self.n_done = weights, at + 1
@@ -180,7 +170,7 @@ class Body(Replayed):
 
     def _new(self, request: Request) -> list[tuple[Any, Edge]]:
         self.differs = True
-        if (note := self._now_noted()) is not None:
+        if (note := self._note_now()) is not None:
             self.notes[self.n_done] = note
         self.nodes.append(request)
         self.firsts.append(self.n_values)
@@ -205,7 +195,7 @@ def in_loop(x: StreamTensor, note: str) -> StreamTensor:
             " needs the values of frames, which a loop over them computes later; apply it to the whole stream "
             "before or after the loop",
         )
-    return body.noted(x, note)
+    return body.with_note(x, note)
 
 
 def mixed(entries: Any) -> None:
@@ -230,8 +220,8 @@ class Round:
         carried = {k: e.handle for k, e in self.carried.items()}
         return carried, {k: e.handle for k, e in self.outputs.items()}, self.of_one_frame
 
-    def told(self, needed: Any) -> Any:
-        """What it does, to be compared with another one."""
+    def operations(self, needed: Any) -> Any:
+        """Return what it does, to be compared with what another one does."""
         nodes = [
             (r.name, sorted(r.attributes.items(), key=str), [e.handle for e in r.edges]) for r in self.body.nodes
         ]
@@ -240,7 +230,7 @@ class Round:
 
     def does_as(self, other: Round, needed: Any) -> bool:
         """Whether another round does the same, with the same weights."""
-        if self.told(needed) != other.told(needed):
+        if self.operations(needed) != other.operations(needed):
             return False
         return all(equal(a, b) for a, b in self._weights_beside(other))
 

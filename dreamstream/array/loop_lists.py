@@ -15,14 +15,9 @@ from .stream_tensor import StreamTensor
 
 
 class History:
-    """What was appended to a list, once in each round that has ended.
+    """What was appended to the list `name`, once in each round that has ended.
 
-    Parameters
-    ----------
-    name : str
-        The list's.
-    see : callable
-        Gives what stands for a frame that was appended, `(native, k)`: k frames before.
+    `see` gives what stands for a frame that was appended, `(native, k)`: k frames before.
     """
 
     def __init__(self, name: str, see: Any) -> None:
@@ -76,15 +71,8 @@ def _of_all(name: str) -> Any:
 class Grown(list[Any]):
     """A list within a loop: what is appended leaves the loop frame by frame.
 
-    Parameters
-    ----------
-    items : sequence
-        What it held before the loop.
-    loop : Loop
-    history : History or None
-        Of a list to which earlier frames have appended.
-    places : Length, optional
-        How many frames it has places for, each of which is assigned in turn.
+    `items` is what it held before the loop; `history` is of a list to which earlier frames have appended. It may
+    have `places` for a number of frames, each of which is assigned in turn.
     """
 
     def __init__(
@@ -185,20 +173,11 @@ def has_grown(items: Any) -> bool:
 
 
 class Gathered:
-    """What a list is after the loop that appended to it: frames, one for each of the loop.
+    """What a list is after the loop that appended to it: `frames`, one for each of the loop, with L behind B.
 
-    Parameters
-    ----------
-    frames : StreamTensor
-        With L behind B.
-    dims : tuple
-        The dimensions of one frame.
-    see : callable
-        Shows a stream as a front end's own tensor.
-    before : int
-        How many items the list held before the loop: they serve in the loop, and are left out behind it.
-    last : callable, optional
-        Returns the last item: where the loop had no frames, one of those.
+    `dims` are the dimensions of one frame, and `see` shows a stream as a front end's own tensor. The `before`
+    items that the list held before the loop serve in it, and are left out behind it. Where the loop had no frames,
+    `last` returns the last of these.
     """
 
     def __init__(

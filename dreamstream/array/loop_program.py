@@ -19,27 +19,17 @@ class _Read:
 
     In a capture, what is larger than what it is made of by single elements, as ``exp(dt[..., None] * A)``, is made
     in the body, where it needs no memory.
-
-    Attributes
-    ----------
-    edges, values
-        Of the streams.
-    streams : list of StreamTensor
-        Of these edges; in a call only.
-    nodes : list of (Request, numbers of its inputs)
-        What the bodies begin with.
-    at : list of (bool, int)
-        Of each input of the loop, whether a node gives it, and its number among these or among the streams.
     """
 
     def __init__(self, loop: Any) -> None:
         self._captures = hasattr(loop.entry, "maker")
         self._maker: Any = loop.entry.maker if self._captures else None
-        self.edges: list[Edge] = []
-        self.values: list[Any] = []
-        self.nodes: list[tuple[Request, list[tuple[bool, int]]]] = []
+        self.edges: list[Edge] = []  #: Of the streams.
+        self.values: list[Any] = []  #: Of the streams.
+        self.nodes: list[tuple[Request, list[tuple[bool, int]]]] = []  #: What the bodies begin with.
         self._known: dict[Any, tuple[bool, int]] = {}
-        self.streams: list[StreamTensor] = []
+        self.streams: list[StreamTensor] = []  #: Of these edges; in a call only.
+        #: Of each input of the loop, whether a node gives it, and its number among these or among the streams.
         self.at = [self._place(x) for _, x in loop.inputs]
 
     def _place(self, x: StreamTensor) -> tuple[bool, int]:
@@ -107,13 +97,13 @@ class Program:
         #: Of each output, where among those of the operator it is; what is the same in all rounds is given once.
         self.places: list[int] = []
         self._outputs: list[Any] = []
-        told: dict[Any, int] = {}
+        numbers: dict[Any, int] = {}
         for key in outputs:
             handles = tuple(r.outputs[key].handle for r in loop.rounds)
-            if handles not in told:
-                told[handles] = len(self._outputs)
+            if handles not in numbers:
+                numbers[handles] = len(self._outputs)
                 self._outputs.append(key)
-            self.places.append(told[handles])
+            self.places.append(numbers[handles])
 
     def run(self) -> list[StreamTensor]:
         """Run the operator; return its outputs."""

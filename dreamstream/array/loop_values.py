@@ -6,19 +6,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..stream.foreign import inner_of
 from ..stream.rules import Slots
 from .loop_body import Body
 from .loop_lists import Grown
 from .stream_tensor import StreamTensor
 
 
-def inner_of(x: Any) -> Any:
-    """Return the native value that a front end's tensor is."""
-    return x._inner if hasattr(type(x), "_inner") else x
-
-
 def is_of_body(x: Any) -> bool:
-    inner = x._inner if hasattr(type(x), "_inner") else x
+    inner = inner_of(x)
     return type(inner) is StreamTensor and inner.edge is not None and isinstance(inner.edge.entry, Body)
 
 
@@ -46,7 +42,7 @@ PARTS = ("real", "imag")
 
 def parts_of(value: Any) -> tuple[Any, Any] | None:
     """Return the parts of a complex value; None for any other."""
-    inner = value._inner if hasattr(type(value), "_inner") else value
+    inner = inner_of(value)
     return (inner.real, inner.imag) if getattr(type(inner), "in_parts", False) else None
 
 

@@ -39,15 +39,7 @@ class Kept:
 
 
 class Loop:
-    """A loop over frames: what its body reads, kind by kind of frame, and what becomes of it.
-
-    Parameters
-    ----------
-    length : Length
-        Where it ends.
-    first : int
-        The position at which it begins.
-    """
+    """A loop over frames: what its body reads, kind by kind of frame, and what becomes of it."""
 
     def __init__(self, length: Any, first: int) -> None:
         terms: Any = getattr(length, "terms", ())
@@ -316,8 +308,8 @@ class Loop:
 
         def make() -> StreamTensor:
             length = self.entry.library.length(self.clock) - (self.left_out + self.first)
-            said = {"length": length.steps(), "steps": [0, self.first] if self.first else [], "to": "int64"}
-            return StreamTensor._operate_on("positions", said, [length.of], [], ("L",))
+            attributes = {"length": length.steps(), "steps": [0, self.first] if self.first else [], "to": "int64"}
+            return StreamTensor._operate_on("positions", attributes, [length.of], [], ("L",))
 
         return self.input(("positions",), make)
 

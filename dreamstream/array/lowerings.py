@@ -26,28 +26,14 @@ from .tensor import Tensor
 
 
 class Lowering(NamedTuple):
-    """What is made of a deferred value where something is done with it, or of streams so that it is deferred.
+    """What is made of a deferred value where something is done with it, or of streams so that it is deferred."""
 
-    Attributes
-    ----------
-    pattern : str
-        What meets what.
-    becomes : str
-        The operator that computes it; a class, where that is still open.
-    run : callable
-        Makes it. Of what is done to streams: None where the pattern is not met.
-    example : str
-        Code in which it is met.
-    refused, because : str
-        Code that is refused there, and what the refusal says.
-    """
-
-    pattern: str
-    becomes: str
-    run: Callable[..., Any]
-    example: str
-    refused: str
-    because: str
+    pattern: str  #: What meets what.
+    becomes: str  #: The operator that computes it; a class, where that is still open.
+    run: Callable[..., Any]  #: Makes it. Of what is done to streams: None where the pattern is not met.
+    example: str  #: Code in which it is met.
+    refused: str  #: Code that is refused there.
+    because: str  #: What the refusal says.
 
 
 # ---------------------------------------------------------------------- of streams

@@ -39,13 +39,7 @@ _FILLED = -1e3
 
 
 def recognise(steps: Sequence[Any], keys: Any) -> Recognised:
-    """Recognise what queries see, and what is added by distance, in the steps that changed scores.
-
-    Raises
-    ------
-    Unrecognised
-        Where it is nothing that streams.
-    """
+    """Return what queries see, and what is added by distance, by steps on scores; or raise Unrecognised."""
     span = frames_of_one(keys)
     most = frames_shown_at_most(steps) // span
 
@@ -170,12 +164,12 @@ def rows_by_distance(
         return _table(term, n, keys)
 
     def made() -> tuple[Rows, Any]:
-        said = rows_of(term, found, scale, lambda n: _added_always(steps, n, keys), table, frames_shown(steps))
-        return said, table(said.keys)[:, said.columns]
+        which = rows_of(term, found, scale, lambda n: _added_always(steps, n, keys), table, frames_shown(steps))
+        return which, table(which.keys)[:, which.columns]
 
-    said, rows = answered(("rows", scale), [(term.table,), *steps], keys, made, steps)
+    which, rows = answered(("rows", scale), [(term.table,), *steps], keys, made, steps)
     library = term.table.library
-    return said, library.table(lambda: _table(term, said.keys, keys)[:, said.columns], rows, keys)
+    return which, library.table(lambda: _table(term, which.keys, keys)[:, which.columns], rows, keys)
 
 
 def seen_in(context: Context, keys: Any) -> Deferred:
@@ -223,13 +217,7 @@ def product_within(x: Any) -> DistanceProduct | None:
 
 
 def added(steps: Sequence[Any], n: int, keys: Any, frames: int | None = None) -> Any:
-    """Return what steps add to scores of n keys, ``(1 or heads, n, n)``.
-
-    Parameters
-    ----------
-    frames : int, optional
-        Of the forward's input.
-    """
+    """Return what steps add to scores of n keys, ``(1 or heads, n, n)``, at so many `frames` of the input."""
     given = frames_for(keys, n)[0] if frames is None else frames
     library = _library(keys)
     out, gone = library.array(np.zeros((1, n, n), np.float32)), False  # where scores are no more

@@ -23,15 +23,7 @@ _SMOOTH = frozenset(("add", "sub", "mul", "neg", "abs", "relu", "maximum", "mini
 
 
 class MaskedSelect(DeferredStream):
-    """The elements of a stream where a stream of bools holds, or the features behind its dimensions.
-
-    Parameters
-    ----------
-    whole : StreamTensor
-        All elements.
-    mask : StreamTensor
-        Bools, of the first dimensions.
-    """
+    """The elements of a stream where a stream of bools holds, or the features behind the dimensions of that."""
 
     def __init__(self, whole: StreamTensor, mask: Any) -> None:
         self.mask, self.line = mask, mask.edge.line
@@ -145,9 +137,11 @@ _OF_BOOLS = ("sync", *(row.name for row in LOGICAL))
 def _alike(a: Any, b: Any) -> bool:
     if a is b or not (isinstance(a, Line) and isinstance(b, Line)):
         return a is b or (isinstance(a, (int, float)) and a == b)
-    told, other = (x.facts.get("compared") for x in (a, b))
-    if told is not None and other is not None:
-        return len(told) == len(other) and told[0] == other[0] and all(map(_alike, told[1:], other[1:]))
+    compared, other = (x.facts.get("compared") for x in (a, b))
+    if compared is not None and other is not None:
+        return (
+            len(compared) == len(other) and compared[0] == other[0] and all(map(_alike, compared[1:], other[1:]))
+        )
     one, two = a.source, b.source
     if one is None or two is None or one[0] is not two[0] or one[0].name not in _OF_BOOLS:
         return False

@@ -20,11 +20,7 @@ from .stream_tensor import StreamTensor
 class Merged(DeferredStream):
     """A stream after ``x.flatten(1)`` and the like: some neighbouring dimensions are shown as one.
 
-    Parameters
-    ----------
-    whole : StreamTensor
-    groups : sequence of sequence of int
-        For each dimension, the dimensions of `whole` that are joined in it, in order.
+    `groups` has for each dimension the dimensions of `whole` that are joined in it, in order.
     """
 
     features = ()

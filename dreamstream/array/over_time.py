@@ -33,23 +33,10 @@ def require_waiting(what: str, edge: Edge, where: str = "", why: Refusal = AT_TH
 
 # ---------------------------------------------------------------------- back to frames
 def spread(what: str, x: StreamTensor, axis: int, length: Any) -> StreamTensor:
-    """Repeat the value that each stream has at its end at every frame of others.
+    """Repeat the value that each stream has at its end at every frame of others, where something may wait for it.
 
-    Parameters
-    ----------
-    what : str
-        The function, for messages.
-    x : StreamTensor
-        Without a stream axis.
-    axis : int
-        The visible dimension, of size 1, that becomes the stream axis.
-    length : Length
-        How many frames there are.
-
-    Raises
-    ------
-    NotStreamableError
-        Where nothing may wait for a stream's end.
+    x has no stream axis; its dimension `axis`, of size 1, becomes one of `length`. Messages name the function
+    `what`.
     """
     assert x.edge is not None
     require_waiting(what, x.edge)
@@ -62,15 +49,7 @@ def spread(what: str, x: StreamTensor, axis: int, length: Any) -> StreamTensor:
 
 
 def spread_to(what: str, x: StreamTensor, model: StreamTensor) -> StreamTensor:
-    """Repeat the value that each stream has at its end at every frame of `model`, with which it is combined.
-
-    Raises
-    ------
-    NotStreamableError
-        Where nothing may wait for a stream's end, or frames are joined with streams.
-    ShapeError
-        Where another dimension than one of size 1 meets the stream axis.
-    """
+    """Repeat the value that each stream has at its end at every frame of `model`, with which it is combined."""
     assert model.edge is not None
     require_waiting(f"{what}: a value of the whole stream meets its frames,", model.edge)
     if "L" not in model.dims:

@@ -22,7 +22,7 @@ from .lengths_as_numbers import frames_for
 from .loop_body import FRAME
 from .loops import Loop
 from .mask_terms import end_of_tables, frames_of_one, learned_in, operand
-from .score_layout import KEYS, QUERIES, Axes, laid, shown, streams_of
+from .score_layout import KEYS, QUERIES, Axes, laid, shown, streams_of, with_heads
 from .stream_tensor import StreamTensor
 
 Array = npt.NDArray[Any]
@@ -37,36 +37,17 @@ REMEDY = "without softmax a query's weights are powers of one number per head, (
 
 
 class Decays(NamedTuple):
-    """The weights of pairs: ``factor * g ** (i + ahead - j)`` for keys up to i + ahead, and 0 for later ones.
+    """The weights of pairs: ``factor * g ** (i + ahead - j)`` for keys up to i + ahead, and 0 for later ones."""
 
-    Attributes
-    ----------
-    ahead : int
-        How many frames behind its own a query sees; negative: how many of the last ones it does not.
-    far : ndarray
-        For each head a distance at which its decay shows well.
-    lost : ndarray
-        1 - g for each head.
-    factor : ndarray
-    power : float
-        Of the sum of a query's powers of g, by which its weights are divided.
-    """
-
-    ahead: int
-    far: Array
-    lost: Array
+    ahead: int  #: How many frames behind its own a query sees; negative: how many of the last ones it does not.
+    far: Array  #: For each head a distance at which its decay shows well.
+    lost: Array  #: 1 - g for each head.
     factor: Array
-    power: float
+    power: float  #: Of the sum of a query's powers of g, by which its weights are divided.
 
 
 def decays(w: Array) -> Decays:
-    """Read decays from weights ``(heads, n, n)``.
-
-    Raises
-    ------
-    Unrecognised
-        Where they are none.
-    """
+    """Read decays from weights ``(heads, n, n)``, or raise Unrecognised."""
     n = w.shape[1]
     rows, columns = np.nonzero(w.any(0))
     ahead = int((columns - rows).max(initial=-n))
@@ -120,7 +101,7 @@ def _weights(steps: Sequence[Any], n: int, keys: Any) -> Any:
     return out
 
 
-def _said(steps: Sequence[Any], deferred: Sequence[Any], keys: Any) -> Decays:
+def _read_decays(steps: Sequence[Any], deferred: Sequence[Any], keys: Any) -> Decays:
     """Return what steps say of all streams."""
     shown = max(end_of_tables(deferred), *(x.frames for x in deferred)) // frames_of_one(keys)
     n = min([max(4 * _FAR, shown), *(x.ends for x in deferred if x.ends)])
@@ -136,13 +117,7 @@ def _said(steps: Sequence[Any], deferred: Sequence[Any], keys: Any) -> Decays:
 
 
 def recognise(steps: Sequence[Any], keys: Any) -> tuple[Decays, Any, Any]:
-    """Recognise decays in what scores are multiplied by; return also 1 - g and the factors as constants.
-
-    Raises
-    ------
-    Unrecognised
-        Where they are none.
-    """
+    """Return the decays that scores are multiplied by, 1 - g and the factors, or raise Unrecognised."""
     tensors: list[Any] = []
     deferred = [x for step in steps for x in step.deferred()]
     if not deferred:
@@ -154,15 +129,19 @@ def recognise(steps: Sequence[Any], keys: Any) -> tuple[Decays, Any, Any]:
         return "decays", *(deferred[0].key(step, keys, by_identity) for step in steps)
 
     def made() -> tuple[Decays, Any, Any]:
-        found = now() if learned else _said(steps, deferred, keys)
+        found = now() if learned else _read_decays(steps, deferred, keys)
         return found, library.array(found.lost), library.array(found.factor)
 
     def now() -> Decays:
         """Look at the first frames alone, as long as what is learned leaves the form that was recognised."""
         by_identity = Whatever()
-        kept = deferred[0].answered(key(by_identity), by_identity, lambda: _said(steps, deferred, keys))
+        kept = deferred[0].answered(key(by_identity), by_identity, lambda: _read_decays(steps, deferred, keys))
         found = decays(np.asarray(_weights(steps, _FAR + 2 + 2 * abs(kept.ahead), keys).cpu().numpy()))
-        return found if found.ahead == kept.ahead and found.power == kept.power else _said(steps, deferred, keys)
+        return (
+            found
+            if found.ahead == kept.ahead and found.power == kept.power
+            else _read_decays(steps, deferred, keys)
+        )
 
     found, lost, factor = deferred[0].answered(key(tensors), tensors, made)
     heads, row = np.arange(len(found.far)), int(found.far.max()) + max(0, -found.ahead)
@@ -190,7 +169,7 @@ def summed(scores: Any, v: Any) -> Any:
     found, lost, factor = read(scores)
     q, k, gates = scores.q * scores.scale, scores.k, scores.gates or ()
     n_heads = max(scores.axes.n_heads, len(found.far))
-    q, k, v, *gates = (x if x.shape[1] == n_heads else _repeated(x, n_heads) for x in (q, k, v, *gates))
+    q, k, v, *gates = (with_heads(x, n_heads) for x in (q, k, v, *gates))
     y = _loop(q, k, v, found.ahead, lost, gates)
     if found.power:
         ones = ones_of(v.narrow(-1, 0, 1), v.dtype)
@@ -211,10 +190,6 @@ def read(scores: Any) -> tuple[Decays, Any, Any]:
     except Unrecognised as error:
         raise NotStreamableError.here("the weights of pairs", f" don't stream: {error}; {REMEDY}") from None
     return found, lost if found.lost.any() or learned else None, factor
-
-
-def _repeated(x: Any, n_heads: int) -> Any:
-    return x.repeat_interleave(n_heads // x.shape[1], 1)
 
 
 def _loop(q: Any, k: Any, v: Any, ahead: int, lost: Any, gates: Sequence[Any]) -> Any:
@@ -238,15 +213,15 @@ def _loop(q: Any, k: Any, v: Any, ahead: int, lost: Any, gates: Sequence[Any]) -
     streams = [q, k, v, *(decays if gates else ())]
     constant: Any = () if gates else [x.squeeze(-1) for x in decays]
 
-    def body(pairs: Any, rest: Any, q: Any, k: Any, v: Any, *more: Any) -> Any:
-        new, kept = v.unsqueeze(-1) * k.unsqueeze(-2), pairs
+    def body(sums: Any, rest: Any, q: Any, k: Any, v: Any, *more: Any) -> Any:
+        new, kept = v.unsqueeze(-1) * k.unsqueeze(-2), sums
         if decays:
             slow, fast, left = (x.unsqueeze(-1) for x in more or constant)
-            new, kept = new + rest * left - pairs * slow, pairs * fast
+            new, kept = new + rest * left - sums * slow, sums * fast
         else:
             new = new + rest
-        pairs = kept + new
-        return pairs, new - (pairs - kept), (pairs * q.unsqueeze(-2)).sum(-1)
+        sums = kept + new
+        return sums, new - (sums - kept), (sums * q.unsqueeze(-2)).sum(-1)
 
     y = _run(("pairs", "rest"), body, streams, shape)
     return y._padded(-max(ahead, 0), 0)
@@ -260,14 +235,8 @@ def _gained(rows: Any, mode: str) -> Any:
 def _run(names: Sequence[str], body: Any, streams: Sequence[Any], shape: tuple[int, ...]) -> Any:
     """Return the outputs ``(B, heads, L, features)`` of a loop over the frames of streams of that kind.
 
-    Parameters
-    ----------
-    names : tuple of str
-        Of what is carried.
-    body : callable
-        ``(*carried, *frames)``, frames ``(B, heads, features)``: gives what is carried on, and the output.
-    shape : tuple of int
-        Of each that is carried, which begins as zeros.
+    The body takes what is carried, each of `names` and of the `shape` of the zeros that it begins as, and frames
+    ``(B, heads, features)``; it gives what is carried on, and the output.
     """
     streams = [x.in_order() for x in streams]
     loop = Loop(streams[0].shape[2], 0)
@@ -346,7 +315,7 @@ def greatest(terms: Any, dim: Any, keepdim: bool) -> Any:
     if lost is not None or found.ahead or (found.factor != 1).any():
         terms._misuse("asked for their greatest under other than a causal mask")
     n_heads = terms.axes.n_heads
-    rows, columns = (x if x.shape[1] == n_heads else _repeated(x, n_heads) for x in terms.gates)
+    rows, columns = (with_heads(x, n_heads) for x in terms.gates)
 
     def body(most: Any, own: Any, more: Any) -> Any:
         most = (most + more).maximum(own)

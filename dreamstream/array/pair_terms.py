@@ -23,11 +23,7 @@ from .scores import Scores
 class Terms(Scores):
     """A number of the query and one of the key, added: the logarithm of a pair's weight.
 
-    Parameters
-    ----------
-    of_queries, of_keys : StreamTensor
-        ``(B, 1 or heads, L, 1)``.
-    axes : Axes
+    Both are ``(B, 1 or heads, L, 1)``.
     """
 
     #: Whether keys add nothing.
@@ -182,17 +178,12 @@ def _axes_of(streams: Sequence[Any], *at: int) -> Axes:
 def weighted(weights: Any, s: str, x: Any, t: str, out: str) -> Any:
     """Return the sum over frames of what a function of positions weighs for each pair; None where it is none.
 
-    Parameters
-    ----------
-    weights : Deferred
-    x : StreamTensor
-    s, t, out : str
-        A letter for each dimension of either, and of the result.
+    `s`, `t` and `out` have a letter for each dimension of the weights, of the stream `x` and of the result.
     """
-    pairs = [c for c, size in zip(s, weights.shape) if isinstance(size, Length)]
-    keys = [c for c in pairs if c in t and c not in out]
+    along = [c for c, size in zip(s, weights.shape) if isinstance(size, Length)]
+    keys = [c for c in along if c in t and c not in out]
     x = streams_of(x)
-    if len(pairs) != 2 or len(keys) != 1 or x is None or x.dims[t.index(keys[0])] != "L":
+    if len(along) != 2 or len(keys) != 1 or x is None or x.dims[t.index(keys[0])] != "L":
         return None
     atoms = atoms_of(x, t, KEYS)
     free = [c for c in t if c not in s]
@@ -204,7 +195,7 @@ def weighted(weights: Any, s: str, x: Any, t: str, out: str) -> Any:
     sizes = dict(zip(s, weights.shape))
     dims: list[Dim] = []
     for c in letters:
-        own: Any = (KEYS,) if c == keys[0] else (QUERIES,) if c in pairs else atoms.get(c, ())
+        own: Any = (KEYS,) if c == keys[0] else (QUERIES,) if c in along else atoms.get(c, ())
         dims.append(own or ((Heads(sizes[c]),) if sizes.get(c, 1) != 1 else ()))
     axes = Axes(dims, [d for dim in dims for d in dim if isinstance(d, Heads)])
     order = [i for i, d in enumerate(x.dims) if isinstance(d, int)]

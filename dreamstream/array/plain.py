@@ -52,21 +52,12 @@ def _padded(a: Array, lengths: Array, width: int, fill: float, order: Axes) -> A
 
 
 class Plain(NamedTuple):
-    """An operation on plain tensors.
+    """An operation on plain tensors."""
 
-    Attributes
-    ----------
-    of : callable
-        Of arrays; attributes are its named arguments.
-    rules : tuple of callable
-        The derivative of each operand (`derivatives`); none where what comes out is constant to calculus.
-    views : bool
-        Whether the result may share the first operand's memory.
-    """
-
-    of: Callable[..., Any]
+    of: Callable[..., Any]  #: Of arrays; attributes are its named arguments.
+    #: The derivative of each operand (`derivatives`); none where what comes out is constant to calculus.
     rules: tuple[Callable[..., Any], ...] = ()
-    views: bool = False
+    views: bool = False  #: Whether the result may share the first operand's memory.
 
 
 def _row(of: Callable[..., Any], *rules: Callable[..., Any]) -> Plain:

@@ -163,12 +163,7 @@ def index_frames(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     Such are ``x[:, i]``, ``x.index_select(1, i)``, ``x.gather(1, i)``, with ``i = (arange(T) - 2).clamp(min=0)``;
     ``x[:, (i[:, None] + arange(3)).clamp(0, T - 1)]`` takes three for each frame. A limit pads by the first or the
     last frame. What ``arange(2, T)``, ``arange(0, T, 2)`` and ``arange(2 * T) // 2`` take are slices and repeated
-    frames.
-
-    Raises
-    ------
-    NotStreamableError
-        Where the positions are at no fixed distances, and no slice.
+    frames. Positions that are at no fixed distances, and no slice, are refused.
     """
     if type(x) is not StreamTensor or x.edge is None or "L" not in x.dims:
         return None

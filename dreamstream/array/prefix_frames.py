@@ -18,12 +18,7 @@ MOST = 16
 def joined(tensors: Sequence[Any], axis: int, at: int) -> Any:
     """Return a stream, the tensor `at`, behind what is given once and constants, joined along L.
 
-    Raises
-    ------
-    ShapeError
-        For other sizes than the stream's.
-    NotStreamableError
-        For more tokens than `MOST`, and for what is given once behind a stream.
+    Refused are more tokens than `MOST`, and what is given once behind a stream.
     """
     out = tensors[at]
     for t in reversed(tensors[:at]):

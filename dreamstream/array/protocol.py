@@ -18,15 +18,9 @@ NAMES = (
 
 
 def refuse_the_rest(kind: type, refuse: Callable[..., Any], copies: bool = False) -> None:
-    """Give a class every method of Python's operators that it lacks: it refuses, by the operator's name.
+    """Give a class every method of Python's operators that it lacks: it calls ``refuse(self, name)``.
 
-    Parameters
-    ----------
-    kind : type
-    refuse : callable
-        ``(self, name)``, which raises.
-    copies : bool
-        Whether its instances may be copied and pickled.
+    With `copies` its instances may be copied and pickled.
     """
     for name in NAMES[: -1 if copies else None]:  # reduce_ex is the last
         if getattr(kind, f"__{name}__", None) in (None, getattr(object, f"__{name}__", None)):
@@ -42,13 +36,7 @@ def _refusal(name: str, refuse: Callable[..., Any]) -> Callable[..., NoReturn]:
 
 
 class Unread:
-    """A part of a stream that no stream gives, as its first two frames: refused where something is done with it.
-
-    Parameters
-    ----------
-    why : NotStreamableError
-        What is raised there.
-    """
+    """A part of a stream that no stream gives, as its first two frames: it raises `why` where it is used."""
 
     is_stream = False
 

@@ -45,17 +45,8 @@ _MOST_AXES = 6  # of an operator's frames
 def _reduced(name: str, x: Tensor, dim: Dims = None, keepdim: bool = False, /, **options: Any) -> Tensor:
     """Return a reduction of a plain tensor, by the operator that reduces a frame's features.
 
-    Parameters
-    ----------
-    name : str
-        torch's method, of one output.
-    x : Tensor
-    dim : int, sequence of int, or None
-        One dimension, several or all of them.
-    keepdim : bool
-        Whether they stay, with size 1.
-    options : dict
-        The method's other arguments, by name.
+    `name` is torch's method, of one output, and `options` are its other arguments. `dim` is one dimension, several
+    or, for None, all of them.
     """
     if name in OF_FLOATS:
         dtypes.require_float(name, x.dtype)

@@ -34,12 +34,7 @@ _HIDING = frozenset(("mul", "rmul", "imul", "multiply", "masked_fill", "where"))
 class Rolled:
     """In a view's place: frames that wait for what becomes of those that aren't known.
 
-    Parameters
-    ----------
-    of : StreamTensor
-        The frames, with others in the place of those that aren't known.
-    front, back : int
-        How many of the first frames, and of the last, aren't known.
+    `of` has others in the place of these, `front` of the first frames and `back` of the last.
     """
 
     waits = True  # its tensor is `_waiting`
@@ -134,15 +129,7 @@ class Rolled:
 
 
 class UnknownFrames(Unread):
-    """What an index takes of rolled frames where not all are known: it is written, and serves nothing else.
-
-    Parameters
-    ----------
-    of : StreamTensor
-        The rolled frames.
-    index : Any
-    rolled : Rolled
-    """
+    """What an index takes of rolled frames where not all are known: it is written, and serves nothing else."""
 
     def __init__(self, of: StreamTensor, index: Any, rolled: Rolled) -> None:
         self.of, self._index, self._rolled = of, index, rolled

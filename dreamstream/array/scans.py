@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import DTypeError, ShapeError
+from ..stream.foreign import inner_of
 from ..tracing import Site
 from .for_loops import ForLoop
 from .frame_numbers import refuse
 from .loop_frames import EachFrame, Frames, Together
 from .loop_lists import Gathered
-from .loop_values import inner_of
 from .stream_tensor import StreamTensor
 
 _CARRY = Site(

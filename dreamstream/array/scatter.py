@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..errors import ShapeError
+from ..stream.foreign import inner_of
 from . import dtypes, forward, hook
 from .deferred import is_computed
 from .dimension_arguments import axis_of
@@ -147,7 +148,7 @@ def _windows(index: Any) -> tuple[int, int] | None:
 
 def laid_over(self: Symbolic, dim: int, index: Any, source: Any, alpha: float = 1) -> StreamTensor:
     """Return zeros to which windows of frames are added, each at its place: as `overlap_add`."""
-    index, source = (getattr(x, "_inner", x) for x in (index, source))
+    index, source = map(inner_of, (index, source))
     axis = axis_of("index_add", dim, self.ndim)
     found = _windows(index) if is_computed(index) else None
     if found is None or type(source) is not StreamTensor or not self.is_filled or self.value != 0:

@@ -28,21 +28,12 @@ class Heads:
 
 
 class Spread(NamedTuple):
-    """How keys or queries, of which there is one for several frames of the others, stand among these.
+    """How keys or queries, of which there is one for several frames of the others, stand among these."""
 
-    Attributes
-    ----------
-    along : str
-        `KEYS` or `QUERIES`.
-    times, first : int
-        How far they are apart, and where the first one is.
-    diagonal : bool
-        Whether pairs between them are those before them on a diagonal; else they are those of the frame before.
-    """
-
-    along: str
-    times: int
-    first: int
+    along: str  #: `KEYS` or `QUERIES`.
+    times: int  #: How far they are apart.
+    first: int  #: Where the first one is.
+    #: Whether pairs between them are those before them on a diagonal; else they are those of the frame before.
     diagonal: bool
 
     def continued(self, x: Any, n: int) -> Any:
@@ -80,16 +71,9 @@ class Before(NamedTuple):
 class Axes:
     """What each dimension is made of, in row-major order: `STREAMS`, `QUERIES`, `KEYS` and `Heads`.
 
-    Parameters
-    ----------
-    dims : sequence of tuple
-        An empty tuple is a dimension of size 1.
-    heads : sequence of Heads
-        All of them, in the order in which operators have them.
-    spread : Spread or Before, optional
-        How keys stand among more queries, or queries among more keys, or behind them.
-    head_part : slice, optional
-        Which heads are read.
+    An empty tuple in `dims` is a dimension of size 1. `heads` are all heads in the order in which operators have
+    them, and `head_part` is which of them are read. `spread` says how keys stand among more queries, or queries
+    among more keys, or behind them.
     """
 
     def __init__(
@@ -236,18 +220,16 @@ def atoms_of(x: Any, letters: str, frames: str) -> dict[str, Dim] | None:
     return out
 
 
+def with_heads(x: Any, n: int) -> Any:
+    """Return a stream ``(B, heads, L, features)`` with n heads, each of its own as often as it serves."""
+    return x if x.shape[1] == n else x.repeat_interleave(n // x.shape[1], 1)
+
+
 def laid(x: Any, labels: Sequence[Dim], heads: Sequence[Heads], tail: Sequence[Any]) -> Any:
     """Return a stream as ``(B, heads, L, features)``.
 
-    Parameters
-    ----------
-    x : StreamTensor
-    labels : sequence of tuple
-        What each of its dimensions is; an empty tuple is one of size 1.
-    heads : sequence of Heads
-        All heads in their order; x may lack the last.
-    tail : sequence
-        What stands for L, and for the features that become one.
+    `labels` say what each of its dimensions is; an empty tuple is one of size 1. `heads` are all heads in their
+    order, of which x may lack the last. `tail` is what stands for L, and for the features that become one.
     """
     sizes = x.shape
     for at in reversed(range(len(labels))):

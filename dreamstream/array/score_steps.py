@@ -31,24 +31,12 @@ _NOTHING = 2.0**-25
 
 
 class Step(NamedTuple):
-    """One operation on scores, recorded until their mask is recognised.
+    """One operation on scores, recorded until their mask is recognised."""
 
-    Attributes
-    ----------
-    name : str
-        "add", "mul", "times", "fill", "keep", or "sum": what other steps give.
-    by : Any
-        The operand: a deferred value, a number, or the steps of other scores.
-    value : float or None
-        The factor of an added value, or the number that is filled in.
-    axes : Axes
-        The scores' dimensions when it was recorded.
-    """
-
-    name: str
-    by: Any
-    value: Any
-    axes: Axes
+    name: str  #: "add", "mul", "times", "fill", "keep", or "sum": what other steps give.
+    by: Any  #: The operand: a deferred value, a number, or the steps of other scores.
+    value: Any  #: The factor of an added value, or the number that is filled in.
+    axes: Axes  #: The scores' dimensions when it was recorded.
 
     def deferred(self) -> Iterator[Any]:
         """Yield its deferred values."""
@@ -95,15 +83,8 @@ class OverKeys:
     """A statistic of each query's scores, in a softmax that is written out: their amax, or the sum of their exp.
 
     Subtracting the amax does not change a softmax. Dividing exponentials by their sum makes it, as does the exp of
-    scores less logsumexp. Only these uses are known; every other one is refused.
-
-    Parameters
-    ----------
-    of : Scores
-    what : str
-        "greatest", "sum", "inverse" or "logarithm".
-    is_kept : bool
-        Whether the dimension of keys stays, of one element.
+    scores less logsumexp. Only these uses are known; every other one is refused. `what` is "greatest", "sum",
+    "inverse" or "logarithm"; `is_kept` says whether the dimension of keys stays, of one element.
     """
 
     is_stream = takes_deferred = True
@@ -172,7 +153,7 @@ class OverKeys:
         return self.of._misuse(f"asked for {uses.get(self.what, 'a sum, but to divide their exponentials by it')}")
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("device", "edge"):
+        if name.startswith("_") or name in ("device", "edge"):
             raise AttributeError(name)
         return self._misuse()
 
@@ -183,11 +164,7 @@ refuse_the_rest(OverKeys, OverKeys._misuse)
 class Undivided(DeferredStream):
     """``exp(scores) @ v``, which a forward must divide by the sum of the exponentials before any other use.
 
-    Parameters
-    ----------
-    made : StreamTensor
-        The attended values, division included.
-    scores : Scores
+    `made` are the attended values, division included.
     """
 
     def __init__(self, made: Any, scores: Any) -> None:
@@ -267,21 +244,11 @@ def of_heads(scores: Any, at: int, part: Any) -> Any:
 
 
 class KeyBias(NamedTuple):
-    """Terms and masks that each key, or each query, has for itself.
+    """Terms and masks that each key, or each query, has for itself."""
 
-    Attributes
-    ----------
-    values : StreamTensor
-        ``(B, heads or 1, L, 1)``, added to the scores as they are, after any scale.
-    along : str
-        `KEYS` or `QUERIES`: which of the scores' dimensions L is.
-    masks : tuple
-        Edges of the masks by which scores were filled.
-    """
-
-    values: Any
-    along: str
-    masks: tuple[Any, ...] = ()
+    values: Any  #: ``(B, heads or 1, L, 1)``, added to the scores as they are, after any scale.
+    along: str  #: `KEYS` or `QUERIES`: which of the scores' dimensions L is.
+    masks: tuple[Any, ...] = ()  #: Edges of the masks by which scores were filled.
 
     def plus(self, other: KeyBias | None) -> KeyBias | None:
         """Return the sum of both; None where one has terms of keys and the other of queries."""
@@ -293,14 +260,9 @@ class KeyBias(NamedTuple):
 
 
 def key_bias_of(x: Any, axes: Axes) -> KeyBias | None:
-    """Return a tensor that is given once as a term for each key; None for streams and other shapes.
+    """Return a tensor that is given once as a term for each key of scores with these axes; None for other shapes.
 
-    Parameters
-    ----------
-    x : StreamTensor
-        With sizes that broadcast against the scores: one of them is L, of the keys.
-    axes : Axes
-        The scores' dimensions.
+    Its sizes broadcast against the scores: one of them is L, of the keys.
     """
     of = (getattr(x, "edge", None),)
     line = getattr(of[0], "line", None)

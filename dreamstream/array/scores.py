@@ -26,7 +26,7 @@ from .filled import SharesMemory, kept
 from .mask_terms import before_diagonal
 from .protocol import refuse_the_rest
 from .reductions import Extreme
-from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of
+from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of, with_heads
 from .score_steps import OTHER, KeyBias, OverKeys, Step, filled, key_bias_of, number_of, of_heads, turned
 from .tensor import Tensor
 
@@ -58,11 +58,7 @@ def matrices(x: int, other: int) -> tuple[str, str, str]:
 def paired(x: Any, s: str, other: Any, t: str, out: str) -> Scores | None:
     """Return the product of two streams over what they share but for heads; None of all else.
 
-    Parameters
-    ----------
-    x, other : StreamTensor
-    s, t, out : str
-        A letter for each dimension of either, and of the product.
+    `s`, `t` and `out` have a letter for each dimension of either, and of the product.
     """
     x, other = streams_of(x), streams_of(other)
     if x is None or other is None:
@@ -100,12 +96,7 @@ def paired(x: Any, s: str, other: Any, t: str, out: str) -> Scores | None:
 class Scores(Described, SharesMemory):
     """The products of queries and keys.
 
-    Parameters
-    ----------
-    q, k : StreamTensor
-        ``(B, heads, L, features)``; a head of keys may serve several of queries.
-    axes : Axes
-        What each dimension is.
+    These are ``(B, heads, L, features)``; a head of keys may serve several of queries.
     """
 
     is_stream = takes_deferred = True
@@ -461,9 +452,8 @@ class Scores(Described, SharesMemory):
         if along != (QUERIES,) or self.soft or self.is_exponential:
             self._misuse(f"brought through softmax along dimension {dim}, which is not that of the keys")
         terms = self.terms and self.terms._replace(along=OTHER[self.terms.along])
-        times = self.axes.n_heads // self.k.shape[1]
         return self._copy(
-            q=self.k if times == 1 else self.k.repeat_interleave(times, 1),
+            q=with_heads(self.k, self.axes.n_heads),
             k=self.q,
             axes=turned(self.axes),
             steps=[s.seen(turned) for s in self.steps],
@@ -583,7 +573,7 @@ class Scores(Described, SharesMemory):
         self._misuse("returned")
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("dtype", "device", "edge"):
+        if name.startswith("_") or name in ("dtype", "device", "edge"):
             raise AttributeError(name)
         return self._misuse(f"asked for {name}")
 

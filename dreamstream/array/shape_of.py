@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from ..errors import NotStreamableError, ShapeError
+from ..stream.foreign import inner_of
 from ..stream.rules import BatchSize, Length
 from .dimension_arguments import Described, Unnamed
 from .protocol import refuse_the_rest
@@ -36,7 +37,7 @@ class ShapeOf(Unnamed):
         return int(self.shape[0])
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
         return self._refuse(name)
 
@@ -52,7 +53,7 @@ refuse_the_rest(ShapeOf, ShapeOf._refuse)
 
 def shape_alone(x: Any) -> Any:
     """Replace a stream by its shape, and what shows a deferred value by that; return everything else unchanged."""
-    inner = getattr(x, "_inner", x)
+    inner = inner_of(x)
     if hasattr(type(inner), "probe"):
         return inner
     edge = getattr(inner, "edge", None)
@@ -62,28 +63,19 @@ def shape_alone(x: Any) -> Any:
 
 
 class Empty(Described):
-    """A stream of which a feature axis has no element.
-
-    Parameters
-    ----------
-    shape : sequence
-        Its sizes; tokens for B and L.
-    dtype : dtype
-    said : str
-        What made it, for messages.
-    """
+    """A stream of which a feature axis has no element; its sizes of B and L are tokens."""
 
     is_stream = True
     dims = features = ("empty",)
     value = None
 
-    def __init__(self, shape: Sequence[Any], dtype: Any, said: str) -> None:
-        self.shape, self.dtype, self.said = tuple(shape), dtype, said
+    def __init__(self, shape: Sequence[Any], dtype: Any, origin: str) -> None:
+        self.shape, self.dtype, self.origin = tuple(shape), dtype, origin
 
     parts = property(lambda self: self.shape)
 
     def _seen(self, shape: Sequence[Any]) -> Empty:
-        return Empty(shape, self.dtype, self.said)
+        return Empty(shape, self.dtype, self.origin)
 
     def _same(self, *_: Any, **__: Any) -> Empty:
         return self
@@ -103,13 +95,13 @@ class Empty(Described):
 
     def _misuse(self, use: str) -> NoReturn:
         raise ShapeError.here(
-            f"{self.said} keeps none, and is {use},",
+            f"{self.origin} keeps none, and is {use},",
             ": a frame has one of each dimension at least; what is empty can be joined with others by cat, and "
             "is left out there",
         )
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "device":
+        if name.startswith("_") or name == "device":
             raise AttributeError(name)
         return self._misuse(f"asked for {name}")
 

@@ -23,13 +23,8 @@ from .stream_tensor import StreamTensor
 class Weights(DeferredStream):
     """The softmax over L of a stream's frames, times others.
 
-    Parameters
-    ----------
-    scores : StreamTensor
-    factor : StreamTensor, optional
-        What it is multiplied with, of all its features.
-    steps : sequence of (str, Tensor)
-        Without a factor: the constants by which it is multiplied and divided, with "mul" or "div".
+    `factor` is what all its features are multiplied with. Without one `steps` has the constants by which they are
+    multiplied and divided, with "mul" or "div".
     """
 
     scores: Any
@@ -58,13 +53,7 @@ class Weights(DeferredStream):
 
     # ------------------------------------------------------------------ its frames
     def frames(self) -> Any:
-        """Return them as any other stream: they wait for the stream's end.
-
-        Raises
-        ------
-        NotStreamableError
-            Where nothing may wait.
-        """
+        """Return them as any other stream: they wait for the stream's end, where that is allowed."""
         if self._made is None:
             require_waiting("softmax over L", self.scores.edge, self._where)
             axis = self.dims.index("L")
@@ -136,10 +125,7 @@ class Weights(DeferredStream):
         summed = getattr(other, "is_stream", False) and self.dims[-1] == "L"
         return product(self, other) if summed else self.frames().matmul(other)
 
-    __matmul__ = matmul
-
-    def bmm(self, mat2: Any) -> Any:
-        return self.matmul(mat2)
+    __matmul__ = bmm = matmul  # type: ignore[assignment]
 
 
 def _viewed(name: str) -> Callable[..., Any]:
@@ -156,13 +142,7 @@ for _name in ("permute", "unsqueeze", "squeeze", "reshape", "view", "expand", "r
 
 
 def product(x: Any, y: Any) -> Any:
-    """Return the matrix product of streams that sums over L, which is there at the end.
-
-    Parameters
-    ----------
-    x, y : StreamTensor
-        ``(..., M, L)`` and ``(..., L, N)``.
-    """
+    """Return the product of streams ``(..., M, L)`` and ``(..., L, N)``, a sum over L that is there at the end."""
     return (x.transpose(-1, -2).unsqueeze(-1) * y.unsqueeze(-2)).sum(-3)
 
 

@@ -52,15 +52,9 @@ def _at(self: Any, axis: int, place: Any) -> Any:
 
 
 def frames_at(x: Any, axis: int, place: Any) -> Any:
-    """Return the frames at a position, one of L's place.
+    """Return the frames at a position, one of L's place, which is dimension `axis`.
 
-    Parameters
-    ----------
-    x : StreamTensor
-        With L at dimension `axis`.
-    axis : int
-    place : int or StreamTensor
-        The position, int64, or that of each element, known at the stream's end.
+    The position is int64, or that of each element, known at the stream's end.
     """
     if x.lanes and x.dims[0] == f"B_{x.lanes}":
         x, place = (y if isinstance(y, int) else y.unflatten(0, (-1, y.lanes)) for y in (x, place))
@@ -95,4 +89,3 @@ take(
     _of_enough=_of_enough,
     **{name: outside(name, getattr(Tensor, name)) for name in ("median", "nanmedian", "quantile", "nanquantile")},
 )
-_ = ordering  # methods that are taken up

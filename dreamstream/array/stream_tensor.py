@@ -413,13 +413,7 @@ class StreamTensor(OfStreams, Tensor):
         return hook.made("frames", self._frames(), start=start, stop=stop, order=order)
 
     def in_order(self, stored: Sequence[int] | None = None) -> StreamTensor:
-        """Return the tensor with its feature axes stored in the order in which they are seen.
-
-        Parameters
-        ----------
-        stored : sequence of int, optional
-            For each feature axis in the order in which they are seen, its place among those stored.
-        """
+        """Return it with its feature axes stored in the order in which they are seen, or at these places."""
         own = [d for d in self.dims if isinstance(d, int)]
         places = list(range(len(own))) if stored is None else list(stored)
         if own == places:

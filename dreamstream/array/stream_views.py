@@ -564,6 +564,6 @@ take(
 take(
     StreamTensor,
     **{name: writing.viewing(method, back) for name, (method, back) in VIEWS.items()},
-    __getitem__=writing.viewing(__getitem__, put, copies=writing.picks),
+    __getitem__=writing.viewing(__getitem__, put, copies=writing.has_arrays),
     **{f.__name__: writing.viewing(f, None, certain=False) for f in (reshape, flatten, contiguous, detach)},
 )

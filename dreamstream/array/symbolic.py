@@ -36,11 +36,7 @@ _OF_NUMBERS = frozenset(("pow", "square", *(row.name for row in UNARY if row.doc
 def as_symbolic(given: LengthsOf, entered: Mapping[Any, Any]) -> Symbolic:
     """Return lengths as a tensor inside a forward.
 
-    Parameters
-    ----------
-    given : LengthsOf
-    entered : mapping
-        The forward's streams, by the identity, or the name, of what was given.
+    `entered` has the forward's streams, by the identity, or the name, of what was given.
     """
     inner = entered.get(id(given.of), None) if not isinstance(given.of, str) else entered.get(given.of)
     if inner is None:
@@ -70,20 +66,9 @@ def _role(size: Any) -> Any:
 class Symbolic(Typed, Described, Filled, Deferred):
     """A deferred value that a formula says: one value for all streams and frames, and the position along L added.
 
-    Parameters
-    ----------
-    value : Length, int, float or bool
-    roles : sequence of "B", "L" or int
-        What each dimension is; an int is its size.
-    length : Length
-        Of what it was made; what "L" is long.
-    position : builtins.bool
-        Whether element l has l more than `value`.
-    kind : str, optional
-        Element type, where that is not the one that `value` has.
+    The `roles` of its dimensions are "B", "L" or an int, its size; `length` is what "L" is long. With `position`
+    element l has l more than `value`. `kind` is the element type, where that is not the one that `value` has.
 
-    Notes
-    -----
     What is taken of a tensor of zeros shares its memory. Where one of them is written into, all become the streams
     that they stand for, each taken of the other as it was (`become`).
     """
@@ -105,14 +90,7 @@ class Symbolic(Typed, Described, Filled, Deferred):
 
     @classmethod
     def filled(cls, size: Sequence[Any], one: Tensor) -> Any:
-        """Return a tensor of one value, some of whose sizes are those of B and L.
-
-        Parameters
-        ----------
-        size : sequence of BatchSize, Length or int
-        one : Tensor
-            Of one element.
-        """
+        """Return a tensor of the value of a tensor with one element; some of its sizes are those of B and L."""
         length, *others = (s for s in size if isinstance(s, Length))
         value = one.item()
         if any(s.key() != length.key() for s in others):
@@ -189,8 +167,8 @@ class Symbolic(Typed, Described, Filled, Deferred):
         if not isinstance(self.value, (builtins.int, builtins.float)) or of.rate == 0:
             self._refuse("elements")
         own = [0, builtins.int(self.value)] if self.value else []
-        said = {"length": self.length.steps(), "steps": [*own, *steps], "to": dtype}
-        out = StreamTensor._operate_on("positions", said, [of], [], ("L",))
+        attributes = {"length": self.length.steps(), "steps": [*own, *steps], "to": dtype}
+        out = StreamTensor._operate_on("positions", attributes, [of], [], ("L",))
         sizes = [r for r in self.roles if not isinstance(r, str)]
         for name, shape in (("reshape", [1 for _ in sizes]), ("expand", sizes)):
             if tuple(shape) != out.features:

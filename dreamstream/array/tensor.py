@@ -58,15 +58,9 @@ Base._plain_class = Tensor
 
 
 def take(cls: type[Any], module: Mapping[str, Any] | None = None, /, **others: Any) -> None:
-    """Give a class of tensors its methods.
+    """Give a class of tensors its methods: `others`, by their names, and those of a module's ``globals()``.
 
-    Parameters
-    ----------
-    cls : type
-    module : dict, optional
-        A module's ``globals()``: its own functions, but those whose names begin with one underscore.
-    others : function or property
-        By the name that it is to have.
+    Of a module these are its own functions, but those whose names begin with one underscore.
     """
     own = {
         name: function
@@ -84,10 +78,7 @@ def take(cls: type[Any], module: Mapping[str, Any] | None = None, /, **others: A
 def each(**words: str) -> Callable[[Callable[[str], Any]], dict[str, Any]]:
     """Make methods that differ by their names alone of a function that gives one by its name.
 
-    Parameters
-    ----------
-    words : str
-        By the method's name what stands in its docstring for ``{}``.
+    `words` has by the method's name what stands in its docstring for ``{}``.
     """
 
     def make(method_of: Callable[[str], Any]) -> dict[str, Any]:

@@ -12,29 +12,24 @@ from .stream_tensor import StreamTensor
 class Verdict(DeferredStream):
     """What ``all`` or ``any`` over the batch say. It serves where a forward raises, and chooses nothing else.
 
-    Parameters
-    ----------
-    whole : StreamTensor
-    says : callable
-        ``(trusted) -> bool`` says whether it holds in this call; `trusted` where its values are not at hand.
-    refusing : callable
-        Raises for any other use.
+    ``holds(trusted)`` is whether it does in this call; `trusted` where its values are not at hand. `refusing`
+    raises for any other use.
     """
 
     def __init__(
-        self, whole: StreamTensor, says: Callable[[bool], bool], refusing: Callable[[], NoReturn]
+        self, whole: StreamTensor, holds: Callable[[bool], bool], refusing: Callable[[], NoReturn]
     ) -> None:
         self._stand(whole, (), ())
-        self.says, self._refusing = says, refusing
+        self.holds, self._refusing = holds, refusing
 
     @classmethod
     def of(cls, x: StreamTensor, kind: str, refusing: Callable[[], NoReturn]) -> Verdict:
         """Return what ``x.all()`` or ``x.any()`` say of all streams."""
 
-        def says(trusted: bool) -> bool:
+        def holds(trusted: bool) -> bool:
             return trusted if x.value is None else bool(getattr(x.value, kind)())
 
-        return cls(x, says, refusing)
+        return cls(x, holds, refusing)
 
     def refuse(self, *_: object, **__: object) -> NoReturn:
         self._refusing()
@@ -43,16 +38,16 @@ class Verdict(DeferredStream):
     by_element = numel = permute = __bool__ = refuse
 
     def opposite(self) -> Verdict:
-        """Return what says the contrary."""
-        return Verdict(self.base, lambda trusted: not self.says(not trusted), self._refusing)
+        """Return the contrary."""
+        return Verdict(self.base, lambda trusted: not self.holds(not trusted), self._refusing)
 
     def both(self, other: Verdict) -> Verdict:
-        """Return what says that this one and another hold."""
-        others = other.says if isinstance(other, Verdict) else self.refuse()
-        return Verdict(self.base, lambda trusted: self.says(trusted) and others(trusted), self._refusing)
+        """Return whether this one and another hold."""
+        others = other.holds if isinstance(other, Verdict) else self.refuse()
+        return Verdict(self.base, lambda trusted: self.holds(trusted) and others(trusted), self._refusing)
 
     def either(self, other: Verdict) -> Verdict:
-        """Return what says that one of two holds."""
+        """Return whether one of two holds."""
         return self.opposite().both(other.opposite()).opposite()
 
     def item(self) -> Verdict:

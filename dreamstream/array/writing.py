@@ -33,26 +33,15 @@ from .tensor import Tensor
 
 @dataclass(slots=True, eq=False)
 class View:
-    """How a tensor is taken of another one whose memory it shares.
-
-    Attributes
-    ----------
-    of : StreamTensor
-    method, args, kwargs : callable, tuple, dict
-        What gives the view, of the tensor and arguments.
-    put : callable or None
-        ``(tensor, view, *args, **kwargs)``: gives the tensor into which the view was written; None where that
-        can't be.
-    fill : callable or None
-        Gives both, args and kwargs, when they are needed.
-    """
+    """How a tensor is taken of another one whose memory it shares."""
 
     of: Any
-    method: Callable[..., Any]
+    method: Callable[..., Any]  #: Gives the view, of the tensor, `args` and `kwargs`.
+    #: ``(tensor, view, *args, **kwargs)``: gives the tensor with the view written into it; None where it can't be.
     put: Callable[..., Any] | None
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    fill: Callable[[], Any] | None = None
+    fill: Callable[[], Any] | None = None  #: Gives both, args and kwargs, when they are needed.
 
     #: Why it can't be written into, where it has no way back.
     why: ClassVar[str] = (
@@ -186,15 +175,8 @@ def viewing(
 ) -> Callable[..., Any]:
     """Let what a method gives inside a forward be a view.
 
-    Parameters
-    ----------
-    method : callable
-    back : callable or None
-        ``(tensor, view, arguments of the method)``: gives the tensor into which the view was written.
-    certain : bool
-        Whether it shares memory always.
-    copies : callable
-        Whether it never does, with these arguments.
+    ``back(tensor, view, arguments of the method)`` gives the tensor into which the view was written. `certain`
+    says whether it shares memory always, `copies` whether it never does, with these arguments.
     """
 
     @wraps(method)
@@ -236,7 +218,7 @@ def _is_plain(index: Any) -> bool:
 _PLAIN = frozenset((int, type(None), type(...)))
 
 
-def picks(index: Any) -> bool:
+def has_arrays(index: Any) -> bool:
     """Whether an index has arrays, so that it makes a copy."""
     parts = index if isinstance(index, tuple) else (index,)
     return any(isinstance(p, (list, np.ndarray)) or getattr(p, "ndim", 0) for p in parts)
@@ -244,15 +226,7 @@ def picks(index: Any) -> bool:
 
 # ---------------------------------------------------------------- writing
 def write(x: StreamTensor, value: Any, what: str) -> Any:
-    """Let a tensor be `value`, for all that shares its memory.
-
-    Raises
-    ------
-    ShapeError, DTypeError
-        Where it has other dimensions, or an element type that x can't hold.
-    NotStreamableError
-        Where x is a view in which several elements share memory.
-    """
+    """Let a tensor be `value`, for all that shares its memory; refuse a view whose elements share memory."""
     if value is x or _is_taken_over(x, value):
         return x
     if x._waiting is not None:
@@ -370,12 +344,7 @@ def _undecide(x: Any, family: dict[int, Any], why: _Undecided) -> None:
 def assign(x: StreamTensor, index: Any, value: Any) -> StreamTensor:
     """Return x with `value` at an index, as ``x[index] = value`` leaves it.
 
-    Raises
-    ------
-    NotStreamableError
-        For streams, for frames that are no slice of every stream, and for what can't be told.
-    ShapeError
-        Where the value doesn't fit.
+    Refused are frames that are no slice of every stream, and what can't be found out.
     """
     if is_computed(index) or is_filled(index):
         index = index.as_stream()
@@ -392,7 +361,7 @@ def assign(x: StreamTensor, index: Any, value: Any) -> StreamTensor:
     if "B_L" in x.dims and not is_full_slice(at):
         _refuse(x, "an index on B and L joined")
     if isinstance(at, slice):
-        at = _counted(x, at)
+        at = _from_the_end(x, at)
     if getattr(value, "is_stream", False):
         if is_full_slice(at):
             return _of_stream(x, parts, value)
@@ -409,7 +378,7 @@ def _refuse(x: StreamTensor, what: str) -> NoReturn:
     )
 
 
-def _counted(x: StreamTensor, at: slice) -> slice:
+def _from_the_end(x: StreamTensor, at: slice) -> slice:
     """Return a slice of L whose bounds that were lengths are counted from the end."""
     length = x._token("L")
 
@@ -474,10 +443,7 @@ def _indices(x: StreamTensor, parts: Any) -> Any:
 def _fitted(x: StreamTensor, parts: Any, given: Sequence[Any], indices: Any) -> Any:
     """Return, for each element that an index picks, the number of that of a value's frame which it becomes.
 
-    Parameters
-    ----------
-    given : sequence
-        The value's dimensions: "B", "L", or sizes of features.
+    `given` are the value's dimensions: "B", "L", or sizes of features.
     """
     dims = [d for d in parts.dims if isinstance(d, int) or d in x.dims]
     extra = max(len(given) - len(dims), 0)

@@ -1,6 +1,6 @@
 """Audit: what streaming a model costs, layer by layer, before it is deployed.
 
-How far an operator looks ahead is said with what would look less far, or would stream.
+How far an operator looks ahead stands beside what would look less far, or would stream.
 """
 
 from __future__ import annotations
@@ -340,24 +340,12 @@ def audit(
 
 
 class Outlook(NamedTuple):
-    """What an operator sees of a stream.
+    """What an operator sees of a stream."""
 
-    Attributes
-    ----------
-    context : Context or None
-        Of attention.
-    ahead : int
-        Frames of its input that an output frame looks ahead; 0 where it needs the whole stream.
-    substitute : str
-        What would look less far, or would stream; empty where nothing needs to.
-    last : int or None
-        Of a table of positions: the last frame of its input that it reaches.
-    """
-
-    context: Context | None = None
-    ahead: int = 0
-    substitute: str = ""
-    last: int | None = None
+    context: Context | None = None  #: Of attention.
+    ahead: int = 0  #: Frames of its input that an output frame looks ahead; 0 where it needs the whole stream.
+    substitute: str = ""  #: What would look less far, or would stream; empty where nothing needs to.
+    last: int | None = None  #: Of a table of positions: the last frame of its input that it reaches.
 
 
 def _frame_bytes(line: Line) -> int:

@@ -35,29 +35,9 @@ MOVES = {"reshape", "permute", "expand", "narrow", "pick", "slice", "flip"}
 class Capture:
     """One capture: the entry that its tensors belong to.
 
-    Parameters
-    ----------
-    held : dict of str to ndarray
-        The model's parameters and buffers.
-    specs, buffers, buffer_limit
-        The inputs, and whether layers may wait for a stream's end, for how many frames at most.
-    context_limit
-        The most frames that attention may keep where it keeps all.
-    lends
-        Whether the graph has the model's own arrays until it is planned, or copies.
-
-    Attributes
-    ----------
-    graph : _core.Graph
-    nodes : list of (str, Request, Edge)
-        Path of the module, operation and first output of each node.
-    types : dict of int to str
-        By edges of the graph the types that a forward sees there, which are narrower than those of operators, or
-        "complex64". They are given to callers where the edge is an output.
-    beyond : set of int
-        Edges whose integers may lie beyond the range of their types, around which they go.
-    given : list of str
-        Of each output the type that callers are given.
+    `held` has the model's parameters and buffers. `buffers` says whether layers may wait for a stream's end, for
+    `buffer_limit` frames at most; attention that keeps all frames may keep `context_limit` of them. `lends` says
+    whether the graph has the model's own arrays until it is planned, or copies.
     """
 
     meta = None
@@ -90,12 +70,16 @@ class Capture:
         self.guard: Any = None
         self.buffer_limit = buffer_limit
         self.context_limit = context_limit
+        #: Path of the module, operation and first output of each node.
         self.nodes: list[tuple[str, Request, Edge]] = []
         self.paths: list[str] = []
         self._made: dict[Any, Request] = {}
+        #: By edges of the graph the types that a forward sees there, which are narrower than those of operators,
+        #: or "complex64". They are given to callers where the edge is an output.
         self.types: dict[Any, str] = {}
+        #: Edges whose integers may lie beyond the range of their types, around which they go.
         self.beyond: set[Any] = set()
-        self.given: list[str] = []
+        self.given: list[str] = []  #: Of each output the type that callers are given.
         #: The line at which a stream becomes float64 first, in which no engine computes.
         self.widened: str | None = None
         self.specs = specs

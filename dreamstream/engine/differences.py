@@ -23,10 +23,7 @@ class _Part(NamedTuple):
 def whole_snapshot(data: Any) -> Any:
     """Return one snapshot for a snapshot and the differences that follow it; other bytes as they are.
 
-    Raises
-    ------
-    FormatError
-        For differences that are damaged, or do not follow what is before them.
+    Differences that are damaged, or do not follow what is before them, are a FormatError.
     """
     view = memoryview(data).cast("B")
     sizes = [] if len(view) < 16 or view[:8] != _WHOLE else list(struct.unpack_from("<Q", view, 8))

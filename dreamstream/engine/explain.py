@@ -35,6 +35,7 @@ from ..online.patch import as_it_was, front_of, patch_module
 from ..online.tracer import TRACER
 from ..operations.refusals import LOOPS_WHOLE
 from ..stream.context import Context
+from ..stream.foreign import inner_of
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import explained, passes_on
@@ -70,14 +71,8 @@ def in_full(
 ) -> DreamStreamError:
     """Return an error that says all that stands in the way of a model, each with its line and what would work.
 
-    Parameters
-    ----------
-    error : DreamStreamError
-        What was refused first.
-    model, spec, rate, dtype, context
-        As for :func:`dreamstream.compile`.
-    waits : bool
-        Whether layers may wait for a stream's end.
+    `error` was refused first; `waits` says whether layers may wait for a stream's end. All else is as for
+    `compile`.
     """
     with as_it_was(model):
         if context is not None:
@@ -94,18 +89,18 @@ def _in_full(
     explanation = Explanation(capture, modules)
     with explanation.listening(), explanation.noting():
         for x in leaves(source.streamed(capture, args, kwargs)):
-            # of a loop that was left nothing more is said; the question itself may be refused, of rolled frames
+            # of a loop that was left nothing more is known; the question itself may be refused, of rolled frames
             with explanation.noting(), suppress(DreamStreamError) if explanation.is_made(x) else nullcontext():
                 as_output(capture, model, x)
-    said = explanation.said or [str(error)]
+    reasons = explanation.reasons or [str(error)]
     for path, part in modules.items():
         name, found = f"{path or 'the model'} ({type(part).__name__})", front.unstreamable(part)
         if found is not None:
-            own = next((i for i, text in enumerate(said) if text.startswith(name)), len(said))
-            said[own : own + 1] = [f"{name}: {found[0]}; {found[1]}"]
-    also = "; ".join(said[1:])
-    out = type(error)(f"{said[0]}. Also in the way: {also}" if also else said[0])
-    out.refusals = tuple(said)
+            own = next((i for i, text in enumerate(reasons) if text.startswith(name)), len(reasons))
+            reasons[own : own + 1] = [f"{name}: {found[0]}; {found[1]}"]
+    also = "; ".join(reasons[1:])
+    out = type(error)(f"{reasons[0]}. Also in the way: {also}" if also else reasons[0])
+    out.refusals = tuple(reasons)
     return out
 
 
@@ -114,7 +109,7 @@ class Explanation:
 
     def __init__(self, capture: Any, modules: Mapping[str, Any]) -> None:
         self.capture, self.modules = capture, modules
-        self.said: list[str] = []
+        self.reasons: list[str] = []
         #: How often it was guessed what stands for a result.
         self.guesses = 0
         self.has_arrays = False  # in the place of NumPy's
@@ -142,8 +137,8 @@ class Explanation:
         try:
             yield
         except Exception as error:
-            if isinstance(said := explained(error), DreamStreamError):
-                self.note(said)
+            if isinstance(found := explained(error), DreamStreamError):
+                self.note(found)
 
     def is_made(self, x: Any) -> bool:
         """Whether an output is of a loop's body, or may be of an array that stands in NumPy's place."""
@@ -156,28 +151,28 @@ class Explanation:
         if path in self.modules and isinstance(error, LocatedError):
             error.locate(path, type(self.modules[path]).__name__)
         text = str(error)
-        if text not in self.said:
-            self.said.append(text)
+        if text not in self.reasons:
+            self.reasons.append(text)
 
     def instead(self, error: DreamStreamError, f: Any, args: Any, kwargs: Any) -> Any:
         """Note a refusal and return what stands for the result of the call; raise it where nothing can."""
         given = _within((getattr(f, "__self__", None), args, kwargs))
         loop = getattr(self.capture, "open_loop", None)
-        frames = [x for x in map(_bared, given) if is_of_body(x)]
+        frames = [x for x in map(inner_of, given) if is_of_body(x)]
         left = any(loop is None or x.edge.entry is not loop.body for x in frames)
         number = next((x for x in given if isinstance(x, LoopNumber)), None)
         # That it is one frame's, or at such a number, follows from its loop's refusal.
         follows = left and LOOPS_WHOLE.text in str(error)
         if not follows and (number is None or number.loop not in self.instead_of):
             self.note(error)
-        if any(type(_bared(x)) is Weights for x in given):  # what else is refused of their frames
+        if any(type(inner_of(x)) is Weights for x in given):  # what else is refused of their frames
             owner = getattr(f, "__self__", None)
-            again = f if type(_bared(owner)) is not Weights else getattr(self._frames(owner), f.__name__)
+            again = f if type(inner_of(owner)) is not Weights else getattr(self._frames(owner), f.__name__)
             return _called(
                 again, again, *map_leaves(tuple(args), self._frames), **map_leaves(dict(kwargs), self._frames)
             )
         in_loop = loop is not None and bool(frames or number is not None)
-        streams = [x for x in map(_bared, given) if type(x) is StreamTensor and x.edge and "L" in x.dims]
+        streams = [x for x in map(inner_of, given) if type(x) is StreamTensor and x.edge and "L" in x.dims]
         if f is getitem and type(args[0]) is Gathered and type(args[1]) is slice:
             return args[0]
         token = _CURRENT.set(None)
@@ -200,7 +195,7 @@ class Explanation:
             self.guesses += 1
             if f is getattr and callable(getattr(list, args[1], None)):  # of what a loop gathered
                 return lambda *_, **__: None
-            if len(self.said) >= _MOST or not given:
+            if len(self.reasons) >= _MOST or not given:
                 raise error from None
             same = frames if in_loop else streams
             return self.capture.library.see(same[0] if same else self.capture.inputs[0])
@@ -210,7 +205,7 @@ class Explanation:
 
     def _frames(self, x: Any) -> Any:
         """Return frames in the place of a softmax over L, which has none yet; all else as it is."""
-        if type(own := _bared(x)) is not Weights:
+        if type(own := inner_of(x)) is not Weights:
             return x
         roles = [d if isinstance(d, str) else own.features[d] for d in own.dims]
         return self.capture.library.see(like(own.scores, roles, np.dtype(np.float32)))
@@ -224,7 +219,7 @@ class Explanation:
         number = next((x for x in given if id(x) in self.of_batch), None)
         if number is not None and f in (max, min):
             return number
-        if number is not None and hasattr(out, "ndim") and not _stands_for_frames(_bared(out)):
+        if number is not None and hasattr(out, "ndim") and not _stands_for_frames(inner_of(out)):
             self.of_batch[id(out)] = out
         return out
 
@@ -238,7 +233,7 @@ class Explanation:
         with library.evaluating():
 
             def plain(x: Any) -> Any:
-                x = _bared(x)
+                x = inner_of(x)
                 if type(x) is slice:
                     return slice(plain(x.start), plain(x.stop), plain(x.step))
                 if isinstance(x, BatchSize):
@@ -257,7 +252,7 @@ class Explanation:
                 kind = x.dtype if type(x) is StreamTensor else np.dtype(np.float32)
                 return library.array(np.full(sizes, 0 if kind.kind in "iu" else 0.5, kind))
 
-            owner = _bared(getattr(f, "__self__", None))
+            owner = inner_of(getattr(f, "__self__", None))
             if _stands_for_frames(owner) or isinstance(owner, Deferred):
                 f = getattr(plain(owner), f.__name__)
             elif isinstance(f, partial):
@@ -303,17 +298,13 @@ class Explanation:
 
 def _within(given: Any) -> list[Any]:
     """Return all that is in arguments, in slices too, but for last frames, which have no place yet."""
-    found = [x for x in leaves(given) if getattr(_bared(x), "_ends", None) is None]
+    found = [x for x in leaves(given) if getattr(inner_of(x), "_ends", None) is None]
     return found + [end for x in found if type(x) is slice for end in (x.start, x.stop)]
 
 
 def _stands_for_frames(x: Any) -> bool:
     """Whether something is a stream inside a forward, or what a forward has in the place of one."""
     return type(x) is StreamTensor or (type(x).__module__ in _ROOMS and hasattr(x, "shape"))
-
-
-def _bared(x: Any) -> Any:
-    return getattr(x, "_inner", x)
 
 
 class _Asking:
@@ -400,7 +391,7 @@ def _called(f: Callable[..., Any], found: Callable[..., Any], /, *args: Any, **k
             return out
         return explanation.follow(f, (getattr(f, "__self__", None), *args), out)
     except Exception as error:
-        said = explained(error)
-        if explanation is None or not isinstance(said, DreamStreamError):
+        refusal = explained(error)
+        if explanation is None or not isinstance(refusal, DreamStreamError):
             raise
-        return explanation.instead(said, f, args, kwargs)
+        return explanation.instead(refusal, f, args, kwargs)

@@ -12,11 +12,12 @@ from ..array.for_loops import OPEN, Comprehension, ForLoop, frames_in
 from ..array.frame_numbers import FrameNumber
 from ..array.loop_frames import Frames, Numbers
 from ..array.loop_lists import Gathered, Grown
-from ..array.loop_values import inner_of, is_of_body, walk
+from ..array.loop_values import is_of_body, walk
 from ..array.loops import Loop
 from ..array.stream_tensor import StreamTensor
 from ..errors import DreamStreamError
 from ..operations.refusals import LOOPS_CHANGE, LOOPS_ELSEWHERE
+from ..stream.foreign import inner_of
 from ..tracing import Hooks, Site
 from ..tracing.callees import Callee
 
@@ -27,14 +28,9 @@ def whole(edge: Any) -> StreamTensor:
 
 
 def like(base: StreamTensor, roles: list[Any], dtype: np.dtype[Any]) -> StreamTensor:
-    """Return a stream, a frame, or what a stream has once, that has these dimensions and depends on another one.
+    """Return a stream, a frame, or what a stream has once, that depends on another one and has these dimensions.
 
-    Parameters
-    ----------
-    base : StreamTensor
-        With B, and L perhaps.
-    roles : list
-        "B", "L", and numbers of features; L only where the other one has it.
+    They are "B", "L" and numbers of features; L only where the other one has it.
     """
     first = [base.dims.index(d) for d in ("B", "L") if d in base.dims]
     x: Any = base.permute(*first, *(i for i in range(base.ndim) if i not in first)).to(np.dtype(np.float32))
@@ -87,7 +83,7 @@ class ExplainedLoop(ForLoop):
     def __init__(self, site: Site, explanation: Any) -> None:
         super().__init__(site)
         self._explanation, self._apart = explanation, set[str]()
-        self._guesses, self._said = explanation.guesses, len(explanation.said)
+        self._guesses, self._n_reasons = explanation.guesses, len(explanation.reasons)
 
     def _is_guessed(self) -> bool:
         """Whether something in the loop was guessed: it may be another thing in each round."""
@@ -130,8 +126,10 @@ class ExplainedLoop(ForLoop):
                 return
             except DreamStreamError as error:
                 follows = any(r.text in str(error) for r in (LOOPS_ELSEWHERE, LOOPS_CHANGE))
-                said = any(LOOPS_ELSEWHERE.text in text for text in self._explanation.said[self._said :])
-                if not (follows and (said or self._is_guessed())):
+                elsewhere = any(
+                    LOOPS_ELSEWHERE.text in text for text in self._explanation.reasons[self._n_reasons :]
+                )
+                if not (follows and (elsewhere or self._is_guessed())):
                     self._explanation.note(error)
                 return
             yield target

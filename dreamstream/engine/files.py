@@ -42,14 +42,9 @@ def check_format(target: Any, name: str | None) -> str:
 
 
 def write_file(target: Any, form: str, produce: Callable[[Write], None]) -> None:
-    """Write what `produce` makes, the bytes of a model file, in a form.
+    """Write what `produce` makes, the bytes of a model file, in a form: "dsm", "json" or "xml".
 
-    Parameters
-    ----------
-    target : str, path or file object
-    form : {"dsm", "json", "xml"}
-    produce : callable
-        Calls what it is given with the file's bytes, piece by piece.
+    `produce` calls what it is given with the file's bytes, piece by piece.
     """
     if is_path(target):
         with replacing(os.fsdecode(target)) as file:

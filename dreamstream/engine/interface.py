@@ -20,42 +20,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Interface:
-    """What an engine knows of its model beside the graph.
+    """What an engine knows of its model beside the graph."""
 
-    Attributes
-    ----------
-    name : str
-        The model's class.
-    by_name : bool
-        Whether forward takes its inputs by name.
-    skew : int
-        Frames of the slowest input by which inputs may be apart.
-    blas : bool
-        Whether products go to OpenBLAS where it is there.
-    inputs : tuple of InputSpec
-    outputs : tuple of OutputInfo
-    dims : tuple of tuple
-        Per output its dimensions in the caller's order: "B", "L", or the number of a frame's axis.
-    structure
-        What forward returns, with the numbers of outputs in the places of tensors.
-    """
-
-    name: str
-    by_name: bool
-    skew: int
-    blas: bool
+    name: str  #: The model's class.
+    by_name: bool  #: Whether forward takes its inputs by name.
+    skew: int  #: Frames of the slowest input by which inputs may be apart.
+    blas: bool  #: Whether products go to OpenBLAS where it is there.
     inputs: tuple[InputSpec, ...]
     outputs: tuple[OutputInfo, ...]
+    #: Per output its dimensions in the caller's order: "B", "L", or the number of a frame's axis.
     dims: tuple[tuple[Any, ...], ...]
-    structure: Any
+    structure: Any  #: What forward returns, with the numbers of outputs in the places of tensors.
 
     def text(self) -> str:
         """Return the JSON object that a model file holds.
 
-        Raises
-        ------
-        FormatError
-            Where forward returns dicts with keys that are no str, or no valid one.
+        It is a FormatError where forward returns dicts with keys that are no str, or no valid one.
         """
         inputs = [
             {"name": s.name, "dimensions": [n if n == "M" else d for n, d in zip(s.dimensions, s.dims)]}

@@ -104,11 +104,11 @@ def load(
     return planned(graph, interface, n_threads, most_streams, use, origin, backend, most_bytes)
 
 
-def stored_as(engine: Engine, how: Narrowing, backend: str | None = None) -> Engine:
+def stored_as(engine: Engine, how: Narrowing) -> Engine:
     """Return an engine of the same model whose weights are stored in another way."""
     graph, interface = _model(bytes_of(engine), how=how)
     blas = engine._core.blas
-    return planned(graph, interface, engine.threads, engine._max_streams, blas, None, backend, engine._max_bytes)
+    return planned(graph, interface, engine.threads, engine._max_streams, blas, None, None, engine._max_bytes)
 
 
 def bytes_of(engine: Engine) -> bytes:
@@ -171,9 +171,9 @@ def _read(source: Any, changed: bool = False, how: Narrowing = AS_IT_IS) -> tupl
     try:
         model = _model(path if mapped else content, mapped, changed, how)
     except FormatError as error:
-        said = not_a_model(path, path if mapped else content) or str(error)
+        message = not_a_model(path, path if mapped else content) or str(error)
         raise FormatError(
-            said if _core.shown(path, True) in _core.shown(said, True) else f"{path}: {said}"
+            message if _core.shown(path, True) in _core.shown(message, True) else f"{path}: {message}"
         ) from None
     return *model, (path, state_of(seen)) if how.nothing else None
 

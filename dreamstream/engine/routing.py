@@ -35,14 +35,7 @@ class _Layer:
 
 
 class Routes:
-    """The mixtures of experts of an engine, and how tokens were routed in its steps.
-
-    Parameters
-    ----------
-    core : _core.Engine
-    history : bool
-        Whether every choice is kept.
-    """
+    """An engine's mixtures of experts, and how tokens were routed in its steps; with `history` every choice."""
 
     def __init__(self, core: _core.Engine, history: bool) -> None:
         self.layers = _Graph(core.nodes).layers()

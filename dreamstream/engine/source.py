@@ -42,13 +42,7 @@ class Source(Protocol):
 
 
 def source_of(model: Any) -> Source:
-    """Return a model as a source.
-
-    Raises
-    ------
-    TypeError
-        Where it is no module of ours or of another front end.
-    """
+    """Return a model as a source; raise TypeError where it is no module of ours or of another front end."""
     if isinstance(model, Module):
         return _Native(model)
     front = foreign_front(type(model))

@@ -144,14 +144,8 @@ def _per_input(what: str, value: Any, names: Sequence[str], default: Any) -> dic
 def read_specs(model: Any, spec: Any, rate: Any, dtype: Any) -> list[InputSpec]:
     """Return the inputs of a model, in the order given: first those of streams, then those that are given once.
 
-    Parameters
-    ----------
-    model : Module
-        Whose forward's argument names are used.
-    spec : tuple or dict of str to tuple
-        Dimensions of the only input, or of each by name; `lengths_of` an input is none.
-    rate, dtype
-        One for all, or a dict by name.
+    `spec` has the dimensions of the only input, or of each by its name in forward; `lengths_of` an input is none.
+    `rate` and `dtype` are one for all, or a dict by name.
     """
     parameters = [
         p

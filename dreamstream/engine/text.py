@@ -51,19 +51,13 @@ def is_text(head: bytes) -> bool:
 
 
 def from_text(content: bytes) -> bytes:
-    """Return the container that a text form stands for.
-
-    Raises
-    ------
-    FormatError
-        For what is neither of the forms, with the place.
-    """
+    """Return the container that a text form stands for; FormatError says what is wrong with others, and where."""
     content = content.removeprefix(b"\xef\xbb\xbf")
     try:
         read = _read_xml if content.lstrip()[:1] == b"<" else _read_json
         parts = read(content)
         texts = {KEY: json.dumps(parts.model, ensure_ascii=False, separators=(",", ":"), allow_nan=False)}
-        texts |= {f"{KEY}.{mark}": said for mark, said in parts.marks.items()}
+        texts |= {f"{KEY}.{mark}": text for mark, text in parts.marks.items()}
         return container.write(parts.tensors, texts)
     except FormatError:
         raise
@@ -91,8 +85,8 @@ def to_json(content: Any) -> Iterator[bytes]:
     """Yield the JSON text of a container, in pieces."""
     parts = parts_of(content)
     yield f'{{"{KEY}":\n{_dumped(parts.model, indent=1)},\n'.encode()
-    for mark, said in parts.marks.items():
-        yield f'"{mark}": {_dumped(said)},\n'.encode()
+    for mark, text in parts.marks.items():
+        yield f'"{mark}": {_dumped(text)},\n'.encode()
     yield b'"tensors": {'
     for i, t in enumerate(parts.tensors):
         head = f'{_dumped(t.name)}: {{"dtype": "{t.dtype}", "shape": {_dumped(t.shape)}, "data": "'
@@ -133,9 +127,9 @@ def _read_json(content: bytes) -> ModelParts:
     given = _json(content.decode())
     marks = {mark: given.pop(mark) for mark in MARKS if mark in given} if isinstance(given, dict) else {}
     _require_keys("the outermost object", given, {KEY, "tensors"})
-    for mark, said in marks.items():
-        if not isinstance(said, str):
-            _refuse(mark, "a string", said)
+    for mark, text in marks.items():
+        if not isinstance(text, str):
+            _refuse(mark, "a string", text)
     tensors = []
     if not isinstance(given["tensors"], dict):
         _refuse("tensors", "an object", given["tensors"])
@@ -166,8 +160,8 @@ def to_xml(content: Any) -> Iterator[bytes]:
     yield f'<?xml version="1.0" encoding="UTF-8"?>\n<{KEY}>\n<model>\n'.encode()
     yield "".join(_elements(parts.model, 1)).encode()
     yield b"</model>\n"
-    for mark, said in parts.marks.items():
-        yield f"<{mark}>{_quoted(said)}</{mark}>\n".encode()
+    for mark, text in parts.marks.items():
+        yield f"<{mark}>{_quoted(text)}</{mark}>\n".encode()
     yield b"<tensors>\n"
     for t in parts.tensors:
         shape = " ".join(map(str, t.shape))

@@ -1,4 +1,4 @@
-"""Choices and comparisons of near equals, which another order of sums turns: a model is told its engine's."""
+"""Choices and comparisons of near equals, which another order of sums turns: a model takes those of its engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Choices:
     Attributes
     ----------
     tied : int
-        Rows of which a model would have chosen others, equal to those that it was told.
+        Rows of which a model would have chosen others, equal to those that the engine chose.
     """
 
     def __init__(self, engine: Engine, within: float) -> None:
@@ -71,16 +71,16 @@ class Choices:
 
     def of(self, stream: str) -> AbstractContextManager[Any]:
         """Let a model that is given the whole of a stream choose as the engine did, among what is equal to it."""
-        return within(CHOICE, _Told(self, [np.concatenate(parts) for parts in self._made[stream] if parts]))
+        return within(CHOICE, _Chosen(self, [np.concatenate(parts) for parts in self._made[stream] if parts]))
 
 
-class _Told:
-    """What is left to tell a model, in the order of its calls."""
+class _Chosen:
+    """What the engine chose and a model is still to choose, in the order of its calls."""
 
     def __init__(self, choices: Choices, made: list[Array]) -> None:
         self.choices = choices
-        self.places = [told for told in made if told.dtype != bool]
-        self.flags = [told for told in made if told.dtype == bool]
+        self.places = [places for places in made if places.dtype != bool]
+        self.flags = [flags for flags in made if flags.dtype == bool]
 
     def near(self, a: Any, b: Any) -> Any:
         """Return where two are equal but for their rounding, or as not-a-number."""
@@ -92,33 +92,35 @@ class _Told:
         """Return in which order the last axis is taken, or None for its own."""
         n = values.shape[-1]
         rows = (values if not largest else -values).reshape(-1, n)
-        for at, told in enumerate(self.places):
-            k = told.shape[1]
-            if len(told) != len(rows) or k > n or not len(rows):
+        for at, chosen in enumerate(self.places):
+            k = chosen.shape[1]
+            if len(chosen) != len(rows) or k > n or not len(rows):
                 continue
             own = np.argsort(rows, -1, kind="stable")
-            if not self.near(*(np.take_along_axis(rows, places, -1) for places in (own[:, :k], told))).all():
+            if not self.near(*(np.take_along_axis(rows, places, -1) for places in (own[:, :k], chosen))).all():
                 continue
             del self.places[: at + 1]  # what lies before it, no output of the engine depends on
-            self.choices.tied += int((own[:, :k] != told).any(-1).sum())
+            self.choices.tied += int((own[:, :k] != chosen).any(-1).sum())
             rank = np.empty_like(own)
             np.put_along_axis(rank, own, np.arange(n, 2 * n)[None], -1)
-            np.put_along_axis(rank, told, np.arange(k)[None], -1)
+            np.put_along_axis(rank, chosen, np.arange(k)[None], -1)
             return np.argsort(rank, -1).reshape(values.shape)
         return None
 
-    def compared(self, a: Any, b: Any, said: Array) -> Array | None:
-        """Return how a and b compare, or None for what they say themselves."""
-        near = np.broadcast_to(self.near(a, b), said.shape).reshape(-1)
-        for at, told in enumerate(self.flags):
+    def compared(self, a: Any, b: Any, found: Array) -> Array | None:
+        """Return how a and b compare, or None for what they give themselves."""
+        near = np.broadcast_to(self.near(a, b), found.shape).reshape(-1)
+        for at, chosen in enumerate(self.flags):
             if (
-                told.size != said.size
-                or not said.size
-                or not (near | (told.reshape(-1) == said.reshape(-1))).all()
+                chosen.size != found.size
+                or not found.size
+                or not (near | (chosen.reshape(-1) == found.reshape(-1))).all()
             ):
                 continue
             del self.flags[: at + 1]
-            told = told.reshape(said.shape)
-            self.choices.tied += int((told != said).reshape(-1, said.shape[-1] if said.ndim else 1).any(-1).sum())
-            return told
+            chosen = chosen.reshape(found.shape)
+            self.choices.tied += int(
+                (chosen != found).reshape(-1, found.shape[-1] if found.ndim else 1).any(-1).sum()
+            )
+            return chosen
         return None

@@ -40,7 +40,7 @@ class Report:
     ok : bool
         Whether frames agree in number, and values within 1e-4.
     tied : int
-        Choices (of experts: topk, sort, argmax, ..., and comparisons) where the model was told the engine's, since
+        Choices (of experts: topk, sort, argmax, ..., and comparisons) where the model took the engine's, since
         another order of sums had made it choose another of equals, within 1e-4; 0 where the outputs agree without.
     """
 
@@ -229,8 +229,8 @@ def _within_limits(
     if isinstance(refused, ShapeError) and not got:
         if not last:
             return got
-        said = str(refused).partition(" (stream")[0]
-        raise ShapeError(f"nothing could be compared: {said}; give other lengths, lengths=[...]")
+        reason = str(refused).partition(" (stream")[0]
+        raise ShapeError(f"nothing could be compared: {reason}; give other lengths, lengths=[...]")
     if refused is not None and not got:
         raise refused
     return got

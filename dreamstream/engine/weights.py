@@ -50,23 +50,11 @@ AS_IT_IS = Narrowing()
 
 
 def stored(how: Narrowing, nodes: Nodes, auto: Sequence[int] = ()) -> bytes:
-    """Return how each node's weights are stored, as a byte of its number, 4 more where products are narrow, or by
-    tiles.
+    """Return how the weights of each node, as `_core.Graph.nodes` gives them, are stored: a byte of its number.
 
-    Parameters
-    ----------
-    how : Narrowing
-        Where several patterns fit, the last one counts; where none does, a layer keeps what it has. Weights are
-        what products are.
-    nodes : as `_core.Graph.nodes` gives them
-    auto : sequence of int
-        What "auto" stands for, node by node.
-
-    Raises
-    ------
-    ValueError
-        For a format that there is not, a pattern that is none, or one that fits no layer whose weights can be
-        stored so.
+    It is 4 more where products are narrow, or by tiles. Where several patterns fit, the last one counts; where
+    none does, a layer keeps what it has. Weights are what products are. `auto` is what "auto" stands for, node by
+    node. A format that there is not, a pattern that is none, and one that fits no such layer are ValueErrors.
     """
     numbers = []
     for j, ((_, path, _, has, _), weights, products) in enumerate(

@@ -1,4 +1,4 @@
-"""Layers that are mixtures of experts, said once for NumPy's tensors and for torch's, as gates are (`routing`)."""
+"""Mixtures of experts as layers, written once for NumPy's tensors and for torch's, as gates are (`routing`)."""
 
 from __future__ import annotations
 
@@ -100,10 +100,7 @@ class Stacked(FrontEndModule):
 def stacked(state: Mapping[str, Any], prefix: str, n: int, cat: Callable[[list[Any]], Any]) -> dict[str, Any]:
     """Bring weights of single experts, ``prefix + "3.htoh4.weight"``, together into ``prefix + "htoh4.weight"``.
 
-    Raises
-    ------
-    FormatError
-        Where some experts' are missing, or there are more.
+    It is a FormatError where some experts' are missing, or there are more.
     """
     pattern = re.compile(re.escape(prefix) + r"(\d+)\.(\w+\.(?:weight|bias))$")
     out: dict[str, Any] = {}

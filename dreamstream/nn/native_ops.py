@@ -89,7 +89,7 @@ def _array(x: Any) -> Any:
 
 
 class Ops(SimpleNamespace):
-    """What shared layers do with tensors; a name that isn't said is that of one of the modules `elsewhere`."""
+    """What shared layers do with tensors; any other name is that of one of the modules `elsewhere`."""
 
     def __getattr__(self, name: str) -> Any:
         for place in self.__dict__["elsewhere"]:

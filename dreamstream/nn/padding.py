@@ -67,7 +67,7 @@ def _layer(name: str, mode: str, what: str, streaming: str) -> Any:
 
 def _layers(kind: str, mode: str, what: str, *streaming: str) -> Iterator[Any]:
     """Return the layers of a mode, of the last dimension and of the last two, with how each streams."""
-    return (_layer(f"{kind}Pad{n}d", mode, what, said) for n, said in enumerate(streaming, 1))
+    return (_layer(f"{kind}Pad{n}d", mode, what, text) for n, text in enumerate(streaming, 1))
 
 
 ConstantPad1d, ConstantPad2d = _layers(

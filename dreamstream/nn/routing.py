@@ -1,4 +1,4 @@
-"""What gates compute, said once for NumPy's tensors and for torch's.
+"""What gates compute, written once for NumPy's tensors and for torch's.
 
 Classes here are mixed into modules, of `dreamstream.nn.gates` and of `dreamstream.torch.nn`, whose `ops` are the
 functions of their tensors. Choices are first-come where experts take a limited number, in the order of tokens.
@@ -72,37 +72,20 @@ RATES = (1.2, 2.4)
 
 
 class Route(NamedTuple):
-    """How tokens are routed.
+    """How tokens are routed."""
 
-    Attributes
-    ----------
-    index : Tensor
-        ``(*, k) int64``, the chosen experts, -1 for a choice that is dropped.
-    score : Tensor
-        ``(*, k)``, their weights.
-    logits : Tensor or None
-        ``(*, num_expert)``; None where nothing is computed.
-    margin : Tensor or None
-        ``(*,)``, by how much the last of the chosen exceeds the best of the others, in what is compared; None
-        where there are no others.
-    """
-
-    index: Any
-    score: Any
-    logits: Any
+    index: Any  #: ``(*, k) int64``, the chosen experts, -1 for a choice that is dropped.
+    score: Any  #: ``(*, k)``, their weights.
+    logits: Any  #: ``(*, num_expert)``; None where nothing is computed.
+    #: ``(*,)``, by how much the last of the chosen exceeds the best of the others, in what is compared; None where
+    #: there are no others.
     margin: Any
 
 
 class FrontEndModule:
-    """What is mixed into modules of both front ends: ``class X(Of, Module, ops=…)`` has its docstring.
+    """What is mixed into modules of both front ends: ``class X(Of, Module, ops=…)`` has its docstring."""
 
-    Attributes
-    ----------
-    ops : namespace
-        The functions of the front end's tensors.
-    """
-
-    ops: ClassVar[Any]
+    ops: ClassVar[Any]  #: The functions of the front end's tensors.
 
     def __init_subclass__(cls, ops: Any = None, **options: Any) -> None:
         super().__init_subclass__(**options)

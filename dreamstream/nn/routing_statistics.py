@@ -91,12 +91,7 @@ class _Sums:
 class RoutingStatistics:
     """Sums over what a layer's tokens were routed to, all of them and those of each stream.
 
-    Parameters
-    ----------
-    n : int
-        Experts.
-    history : bool
-        Whether every choice of each stream is kept.
+    With `history` every choice of each stream is kept.
     """
 
     def __init__(self, n: int, history: bool = False) -> None:

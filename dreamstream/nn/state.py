@@ -26,28 +26,12 @@ _MOST_NAMED = 10
 def load(
     module: str, own: Mapping[str, Tensor], state: Mapping[str, Any], strict: bool
 ) -> tuple[list[str], list[str]]:
-    """Copy a state into tensors of equal names and shapes, all or nothing.
+    """Copy a state into tensors of equal names and shapes, all or nothing; return the missing and the unexpected
+    keys.
 
-    Parameters
-    ----------
-    module : str
-        The module's name, for the message.
-    own : dict of Tensor
-        The module's tensors.
-    state : dict of arrays or tensors
-        The values; weights under torch's weight_norm are folded into one.
-    strict : bool
-        Whether missing and unexpected keys are errors.
-
-    Returns
-    -------
-    missing, unexpected : list of str
-        Keys.
-
-    Raises
-    ------
-    FormatError
-        Where keys or shapes don't fit; it names them all.
+    `own` are the tensors of the `module`, whose name the message has. Weights under torch's weight_norm are folded
+    into one. Keys and shapes that don't fit are a FormatError that names them all; with `strict` so are missing
+    and unexpected keys.
     """
     state = folded(own, state, _values)
     missing = [key for key in own if key not in state]
@@ -101,13 +85,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def read_safetensors(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a safetensors file; bfloat16 becomes float32.
-
-    Raises
-    ------
-    FormatError
-        Where the file is no safetensors file, or holds types that NumPy has no name for.
-    """
+    """Return the arrays of a safetensors file, or raise FormatError; bfloat16 becomes float32."""
     with open(path, "rb") as file:
         data = file.read()
     try:
@@ -126,17 +104,8 @@ _MIDDLE = "parametrizations."
 def folded(own: Collection[str], state: Mapping[str, Any], values: Callable[[str, Any], Array]) -> dict[str, Any]:
     """Return a state with every weight of `own` that it holds by norms and directions as one array.
 
-    Parameters
-    ----------
-    own : collection of str
-        The module's keys.
-    state : dict of arrays or tensors
-    values : function (key, entry) -> array
-
-    Raises
-    ------
-    FormatError
-        Where sizes and directions don't fit each other, and for weights under spectral_norm.
+    ``values(key, entry)`` gives an array. Sizes and directions that don't fit each other, and weights under
+    spectral_norm, are a FormatError.
     """
     out = dict(state)
     for key in own:

@@ -16,20 +16,11 @@ _TAKING = frozenset({"add", "append", "appendleft", "extend", "insert", "setdefa
 
 
 class Assignment(NamedTuple):
-    """Where an attribute is assigned, as messages have it, and how the same function reads it.
-
-    Attributes
-    ----------
-    line : str
-    read_before : bool
-        Whether it does so before.
-    used : bool
-        Whether something may be computed of it, beside its own next value, comparisons and texts.
-    """
+    """Where an attribute is assigned, as messages have it, and how the same function reads it."""
 
     line: str
-    read_before: bool
-    used: bool
+    read_before: bool  #: Whether it does so before.
+    used: bool  #: Whether something may be computed of it, beside its own next value, comparisons and texts.
 
 
 def assignment_of(name: str, functions: Iterable[FunctionType], *, is_variable: bool = False) -> Assignment | None:

@@ -9,6 +9,7 @@ the same masks to the same streams, in whatever order and company they come, and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import blake2b
 from typing import Any
@@ -33,20 +34,12 @@ def kept(keys: NDArray[np.uint64], places: Sequence[Any], p: float) -> NDArray[n
     return (reduce(mixed, places, keys) >> np.uint64(11)) * 2.0**-53 >= p
 
 
+@dataclass(eq=False)
 class Draws:
-    """What a session's streams draw by.
+    """What a session's streams draw by."""
 
-    Attributes
-    ----------
-    number : int or None
-        Drawn of the generator; None where no stream has drawn yet.
-    lives : dict
-        By stream, how many of this name have drawn since.
-    """
-
-    def __init__(self, number: int | None = None, lives: dict[str, int] | None = None) -> None:
-        self.number = number
-        self.lives = {} if lives is None else lives
+    number: int | None = None  #: Drawn of the generator; None where no stream has drawn yet.
+    lives: dict[str, int] = field(default_factory=dict)  #: By stream, how many of this name have drawn since.
 
     def keys(
         self, ids: Sequence[str], known: Sequence[int | None], alone: bool, draw: Callable[[], int]

@@ -15,18 +15,10 @@ from .session import Call
 
 
 class EagerCall(Call):
-    """A call that computes NumPy values.
+    """A call that computes NumPy values."""
 
-    Attributes
-    ----------
-    records : bool
-        Whether the operator that runs next is to leave a record of what it did.
-    answer : tuple
-        What the last operator gave: outputs, states, and the record where one was asked for.
-    """
-
-    records = False
-    answer: tuple[Any, ...]
+    records = False  #: Whether the operator that runs next is to leave a record of what it did.
+    answer: tuple[Any, ...]  #: What the last operator gave: outputs, states, and the record if one was asked for.
 
     def remember(self, given: Sequence[Mapping[str, Any]]) -> None:
         """Keep for each row what it is given once; of those that go on, what they were given."""

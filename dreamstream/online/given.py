@@ -84,28 +84,18 @@ Kind = tuple[str, tuple[Any, ...]]
 
 
 class Given:
-    """One input given once, in one call.
-
-    Attributes
-    ----------
-    name : str
-        The forward's argument.
-    rows : dict
-        By id what starts with it.
-    tensors : dict
-        The same as tensors, where one of them wants a gradient.
-    kind : tuple or None
-        Element type and dimensions of a row; None while nobody knows.
-    """
+    """One input given once, in one call."""
 
     def __init__(self, name: str, given: Static | None, known: Kind | None, dtype: str | None = None) -> None:
-        self.name = name
+        self.name = name  #: The forward's argument.
         self.wanted = Wanted(dtype, name=f"input {name}")
+        #: By id what starts with it.
         self.rows = {} if given is None else {i: self._read(i, value) for i, value in given.rows.items()}
         wants = any(getattr(value, "requires_grad", False) for value in (given.rows if given else {}).values())
+        #: The same as tensors, where one of them wants a gradient.
         self.tensors = dict(given.rows) if wants and given else {}
-        said = None if given is None else given.dims
-        roles = tuple(d for d in said if d != "B") if said else known[1] if known else None
+        dims = None if given is None else given.dims
+        roles = tuple(d for d in dims if d != "B") if dims else known[1] if known else None
         kinds = [self._kind_of(value, roles) for value in self.rows.values()]
         found = {*kinds, *([known] if known else [])}
         if len(found) > 1:
@@ -115,6 +105,7 @@ class Given:
                 f"{', '.join(f'{d} {s}' for d, s in sorted(found, key=str))}",
                 odd if known else RowNames(list(self.rows), True).odd(kinds),
             )
+        #: Element type and dimensions of a row; None while nobody knows.
         self.kind: Kind | None = next(iter(kinds), known)
         empty = [i for i, value in self.rows.items() if self.at is not None and not value.shape[self.at]]
         if empty:
@@ -198,12 +189,8 @@ def take_given(
 ) -> tuple[tuple[Any, ...], dict[str, Any], list[Given]]:
     """Return a call's arguments with a `Given` where an input is given once, and these.
 
-    Parameters
-    ----------
-    module, args, kwargs
-    known : dict
-        The inputs that live streams were given, with the kind of their values: in their places None means that no
-        stream starts.
+    `known` has the inputs that live streams were given, with the kind of their values: in their places None means
+    that no stream starts.
     """
     bound = inspect.signature(module.forward).bind_partial(*args, **kwargs)
     found = []

@@ -23,34 +23,18 @@ Join = Callable[[Sequence[Any], Any], Any]
 # ---------------------------------------------------------------------- groups
 @dataclass(frozen=True)
 class Part:
-    """One stream that a call returned: its frames, and how many of them each row has.
+    """One stream that a call returned: its frames, and how many of them each row has."""
 
-    Attributes
-    ----------
-    frames : array or tensor
-        ``(frames of all rows, *features)``.
-    lengths : ndarray
-        ``(B,)``.
-    """
-
-    frames: Any
-    lengths: Any
+    frames: Any  #: ``(frames of all rows, *features)``.
+    lengths: Any  #: ``(B,)``.
 
 
 @dataclass(frozen=True)
 class HeldBack:
-    """What one call returned, held back until its group has ended.
+    """What one call returned, held back until its group has ended."""
 
-    Attributes
-    ----------
-    ids : tuple of (str or None)
-        The rows' streams; None where a stream was given up.
-    parts : tuple of Part
-        One per stream tensor that the forward returned.
-    """
-
-    ids: tuple[str | None, ...]
-    parts: tuple[Part, ...]
+    ids: tuple[str | None, ...]  #: The rows' streams; None where a stream was given up.
+    parts: tuple[Part, ...]  #: One per stream tensor that the forward returned.
 
     def without(self, ids: frozenset[str]) -> HeldBack:
         """Return the same without some streams."""
@@ -59,22 +43,13 @@ class HeldBack:
 
 @dataclass(frozen=True)
 class Group:
-    """Streams whose graphs are joined.
+    """Streams whose graphs are joined."""
 
-    Attributes
-    ----------
-    roots : frozenset
-        What the calls of the group are known by: a new object for each call that joined no older group.
-    live, ended : frozenset of str
-        Its streams that have not ended, and those that have.
-    held_back : tuple of HeldBack
-        Outputs held back, in the order of the calls.
-    """
-
+    #: What the calls of the group are known by: a new object for each call that joined no older group.
     roots: frozenset[Any]
-    live: frozenset[str] = frozenset()
-    ended: frozenset[str] = frozenset()
-    held_back: tuple[HeldBack, ...] = ()
+    live: frozenset[str] = frozenset()  #: Its streams that have not ended.
+    ended: frozenset[str] = frozenset()  #: Those that have.
+    held_back: tuple[HeldBack, ...] = ()  #: Outputs held back, in the order of the calls.
 
     def holding(self, outputs: HeldBack) -> Group:
         """Return the group with one more call's outputs held back."""

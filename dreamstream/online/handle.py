@@ -29,6 +29,7 @@ from ..array.tensor import Tensor
 from ..errors import ModeError, StreamIdError, StreamMismatchError
 from ..nn.module import Module
 from ..stream.context import Context, declared
+from ..stream.foreign import inner_of
 from ..stream.rules import require_same_streams
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import offline_error, passes_on, raise_explained
@@ -98,32 +99,21 @@ class LiveIds(Sequence[str]):
 
 
 class Patch:
-    """The handle of one patched module: its mode, its options and, where it is outermost, its session.
-
-    Attributes
-    ----------
-    module : Module or None
-        None in copies that classes make by themselves: these are not patched.
-    online_mode : bool
-        Whether it streams.
-    around : bool
-        Whether it, or a module below, has a context.
-    takes_calls : bool
-        Whether calls of the module come here: where it streams, or has a context, or where a module above it
-        streams that has brought it online. Else the module is called as if it were not patched.
-    lent : tuple of str
-        The names that the module had not, and has from here.
-    """
+    """The handle of one patched module: its mode, its options and, where it is outermost, its session."""
 
     _kind: type[Session] = Session
 
     def __init__(
         self, module: Any, options: Options, path: str = "", context: Context | None = None, around: bool = False
     ) -> None:
-        self.module = module
-        self.options, self.path, self.context, self.around = options, path, context, around
-        self.online_mode = self.takes_calls = False
-        self.lent: tuple[str, ...] = ()
+        self.module = module  #: None in copies that classes make by themselves: these are not patched.
+        self.options, self.path, self.context = options, path, context
+        self.around = around  #: Whether it, or a module below, has a context.
+        self.online_mode = False  #: Whether it streams.
+        #: Whether calls of the module come here: where it streams, or has a context, or where a module above it
+        #: streams that has brought it online. Else the module is called as if it were not patched.
+        self.takes_calls = False
+        self.lent: tuple[str, ...] = ()  #: The names that the module had not, and has from here.
         self.leader: Any = None  # refers weakly to the module that has brought this one online
         self.backend = "auto"
         self._session: Session | None = None
@@ -348,7 +338,7 @@ class Patch:
             return self._call(module, args, kwargs)
         with declared(self.context) as asked:
             out = self._call(module, args, kwargs)
-        inside = (getattr(getattr(x, "_inner", x), "edge", None) is not None for x in leaves((args, kwargs)))
+        inside = (getattr(inner_of(x), "edge", None) is not None for x in leaves((args, kwargs)))
         if not asked and any(inside):
             raise ValueError(
                 f"context: in {self.path!r} ({type(module).__name__}), for which {self.context} is declared, "
@@ -443,16 +433,16 @@ class Patch:
                 held.note(first=call.fresh)
                 try:
                     if taped:
-                        with autograd.noting() as call.noted:
+                        with autograd.noting() as call.constants:
                             result = forward_of(module)(*inside_args, **inside_kwargs)
                     else:
                         result = forward_of(module)(*inside_args, **inside_kwargs)
                 except Exception as error:
                     call.explain(error)
                     wrong = isinstance(error, (AttributeError, TypeError))
-                    told = forgotten(module, args, kwargs) if wrong else None
-                    if told is not None:
-                        raise told from None
+                    refusal = forgotten(module, args, kwargs) if wrong else None
+                    if refusal is not None:
+                        raise refusal from None
                     raise_explained(error, self.path, type(module).__name__)
                 if isinstance(result, StreamTensor):
                     (result,) = outputs.given([result])

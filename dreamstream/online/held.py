@@ -29,6 +29,7 @@ from ..array.deferred_stream import DeferredStream
 from ..array.stream_tensor import StreamTensor
 from ..errors import NotStreamableError, StreamWarning
 from ..operations.refusals import KEPT
+from ..stream.foreign import inner_of
 from ..stream.where import is_stand_in
 from .assigned import assignment_of
 from .homes import ATOMS, Array, Attributes, Globals, Home, homes_of, is_foreign
@@ -53,20 +54,7 @@ _Kept = tuple[Home, Any, Any, Any]
 class Held:
     """What a model holds, as it was when it was last noted.
 
-    Parameters
-    ----------
-    model : module
-    trace : bool
-        Whether a trace runs: what the model's functions hold (globals they use, closures, classes) counts too.
-
-    Attributes
-    ----------
-    noted : bool
-        Whether it was noted since this was last set to False, as it is before each forward.
-    drew : bool
-        Whether the last forward has drawn numbers of Python's or NumPy's generators.
-    watched : int
-        For how many calls these generators are looked at.
+    With `trace` also what its functions hold: globals they use, closures, classes.
     """
 
     def __init__(self, model: Any, *, trace: bool = False) -> None:
@@ -83,9 +71,9 @@ class Held:
         self._kept: list[_Kept] = []
         self._kept_before: list[_Kept] = []
         self._stale = True
-        self.watched = _WATCHED
-        self.noted = False
-        self.drew = False
+        self.watched = _WATCHED  #: For how many calls generators of Python's and NumPy's are looked at.
+        self.noted = False  #: Whether it was noted since this was last set to False, as it is before each forward.
+        self.drew = False  #: Whether the last forward has drawn numbers of Python's or NumPy's generators.
         self._goes_on = False
         self._warned: set[str] = set()  # numbers of the model, once they are warned of
 
@@ -128,10 +116,7 @@ class Held:
     def settle(self, noting: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
         """Take out of the model what stands for streams; each refusal is raised within what `noting` returns.
 
-        Raises
-        ------
-        NotStreamableError
-            Where the forward has read what an earlier one kept.
+        Refused is a forward that has read what an earlier one kept.
         """
         changes = self._changes()
         if not (changes or self._kept or self.watched):
@@ -199,8 +184,8 @@ class Held:
         functions = homes_of(self._model(), functions=True).functions
         found = assignment_of(name, functions, is_variable=home.is_variable)
         if found is not None and found.read_before and found.used:
-            told = f"{path} holds another number after each call, at {found.line}. {_COUNTED}"
-            warnings.warn(told, StreamWarning, stacklevel=2)
+            message = f"{path} holds another number after each call, at {found.line}. {_COUNTED}"
+            warnings.warn(message, StreamWarning, stacklevel=2)
 
     def _require_no_cache(self, home: Home, key: Any, functions: Sequence[FunctionType]) -> None:
         """Refuse what a place keeps of streams, where a function reads it before it assigns it."""
@@ -296,7 +281,7 @@ def _kind_of(value: Any) -> str | None:
             continue
         seen.add(id(x))
         if is_stand_in(type(x)):
-            inner = getattr(x, "_inner", x)
+            inner = inner_of(x)
             while type(inner) is StreamTensor and "edge" not in vars(inner) and hasattr(inner._view, "of"):
                 inner = inner._view.of  # a view that nobody has used is what its base is
             edge = inner.edge if type(inner) is StreamTensor else None

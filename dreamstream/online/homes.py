@@ -119,23 +119,16 @@ _KINDS: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = {
 
 
 class Home:
-    """A place of values.
-
-    Attributes
-    ----------
-    of : object
-        The container itself, the dictionary of an object's attributes, or one of the classes above.
-    path, name : str
-        Where it stands in the model, and the attribute that holds it; without one for attributes themselves.
-    read, write : callable
-        ``read(of)`` gives what it holds, for ``write(of, then)``.
-    """
+    """A place of values."""
 
     __slots__ = ("name", "of", "path", "read", "write")
 
     def __init__(self, of: Any, path: str, name: str) -> None:
-        self.of, self.path, self.name = of, path, name
+        self.of = of  #: The container, the dictionary of an object's attributes, or one of the classes above.
+        self.path = path  #: Where it stands in the model.
+        self.name = name  #: The attribute that holds it; empty for attributes themselves.
         kind = type(of) if type(of) in _KINDS else next(kind for kind in _KINDS if isinstance(of, kind))
+        #: ``read(of)`` gives what it holds, for ``write(of, then)``.
         self.read, self.write = _KINDS[kind]
         if type(of) is OrderedDict:
             self.read = dict
@@ -154,19 +147,11 @@ class Home:
 
 
 class Homes(NamedTuple):
-    """All that a model holds.
-
-    Attributes
-    ----------
-    homes : list of Home
-    generators : list
-        Generators of random numbers.
-    functions : list of function
-        Of the user's, that modules' classes, hooks and attributes have; where all was asked for.
-    """
+    """All that a model holds."""
 
     homes: list[Home]
-    generators: list[Any]
+    generators: list[Any]  #: Generators of random numbers.
+    #: Of the user's, that modules' classes, hooks and attributes have; where all was asked for.
     functions: list[FunctionType]
 
 

@@ -17,13 +17,7 @@ _KNOWN = ("dreamstream", "torch", "numpy", "math", "typing", "collections")
 
 
 def may_join(modules: Iterable[Any]) -> bool:
-    """Return whether code of these modules, or functions that it reaches, may join dimensions.
-
-    Parameters
-    ----------
-    modules : iterable of Module
-        All of a model.
-    """
+    """Return whether code of all modules of a model, or functions that it reaches, may join dimensions."""
     names: set[str] = set()
     functions: list[Any] = []
     for module in modules:

@@ -14,18 +14,8 @@ from .groups import Group, Groups, HeldBack, Part, delivered
 class Outputs:
     """What one call does with its outputs, and what it makes of the groups of streams whose graphs are joined.
 
-    Parameters
-    ----------
-    call : Call
-    variant : str
-        How the module trains.
-    training, taped : bool
-        Whether the module is in training, and whether its states stay on the tape.
-
-    Raises
-    ------
-    StreamIdError, ModeError
-        For streams whose outputs are held back, where they start anew or the module's mode has changed.
+    `variant` is how the module trains; `taped` says whether its states stay on the tape. Refused are streams whose
+    outputs are held back, where they start anew or the module's mode has changed.
     """
 
     def __init__(self, call: Any, variant: str, training: bool, taped: bool) -> None:

@@ -51,13 +51,7 @@ _NATIVE = _Native()
 
 
 def front_of(module: Any, what: str) -> Front:
-    """Return the front end that a module belongs to.
-
-    Raises
-    ------
-    TypeError
-        Where it is of none.
-    """
+    """Return the front end that a module belongs to, or raise TypeError."""
     front: Front | None = _NATIVE if isinstance(module, Module) else foreign_front(type(module))
     if front is None:
         raise TypeError(f"{what} takes a module of dreamstream.nn or torch.nn, got {instead_of_module(module)}")
@@ -187,11 +181,11 @@ def patch_module(
             new += [patch] * (known is None)
     _tell_of_names(new)
     if around and new and new[0].module is module:
-        told = (
+        message = (
             f"patch_module: {kind.__name__} has a __call__ of its own: online, what that does around the forward "
             "sees the frames of each call by themselves; patched in nn.Sequential(model), it streams"
         )
-        warnings.warn(told, StreamWarning, stacklevel=2)
+        warnings.warn(message, StreamWarning, stacklevel=2)
     return module
 
 
@@ -246,11 +240,11 @@ def _tell_of_names(patches: Sequence[Patch]) -> None:
     ]
     if clashes:
         more = f" and {len(clashes) - 3} more modules" if len(clashes) > 3 else ""
-        told = (
+        message = (
             f"patch_module: attributes of a module's own stay what they are, in {'; '.join(clashes[:3])}{more}; "
             "use the functions of these names: ds.online(model), ds.reset(model, ids), ..."
         )
-        warnings.warn(told, StreamWarning, stacklevel=3)
+        warnings.warn(message, StreamWarning, stacklevel=3)
 
 
 # ---------------------------------------------------------------------- what a patched module offers, as functions

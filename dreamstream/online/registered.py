@@ -8,7 +8,7 @@ from types import FunctionType
 from typing import Any
 
 from ..array.deferred import Deferred
-from ..array.scores import Scores
+from ..stream.foreign import inner_of
 from ..stream.rules import Length
 from ..stream.tree import leaves
 
@@ -21,7 +21,7 @@ NAMES: dict[str, Callable[..., Any]] = {}
 def length_in(args: Any) -> Any:
     """Return a length of a stream among arguments, or of one of them; None without any."""
     for x in leaves(args):
-        inner = stands_for(x)
+        inner = inner_of(x)
         if isinstance(inner, Deferred):
             inner = next(inner.lengths(), None)
         elif getattr(inner, "is_stream", False) and getattr(inner, "edge", None):
@@ -29,11 +29,6 @@ def length_in(args: Any) -> Any:
         if isinstance(inner, Length):
             return inner
     return None
-
-
-def stands_for(x: Any) -> Any:
-    """Return what a tensor of torch stands for; scores of attention refuse to be asked."""
-    return x if isinstance(x, Scores) else getattr(x, "_inner", x)
 
 
 def called_with_numbers(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

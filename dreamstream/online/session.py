@@ -56,14 +56,9 @@ Key = tuple[Any, ...]
 class Session:
     """The streams of one outermost online module.
 
-    Parameters
-    ----------
-    skew : int
-        Frames of the slowest input by which the inputs of one stream may be apart.
-    buffers, buffer_limit
-        Whether layers may wait for a stream's end, and for how many frames at most.
-    context_limit
-        The most frames that attention may keep where it keeps all.
+    `skew` is by how many frames of the slowest input the inputs of one stream may be apart. `buffers` says whether
+    layers may wait for a stream's end, for `buffer_limit` frames at most; attention that keeps all frames may keep
+    `context_limit` of them.
     """
 
     def __init__(

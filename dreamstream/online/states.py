@@ -61,13 +61,7 @@ def sealed(magic: bytes, header: Any, content: bytes) -> bytes:
 
 
 def unsealed(magic: bytes, data: bytes) -> tuple[bytes, bytes]:
-    """Return the header, still as JSON, and the content of what `sealed` gave.
-
-    Raises
-    ------
-    FormatError
-        For other bytes.
-    """
+    """Return the header, still as JSON, and the content of what `sealed` gave; FormatError for other bytes."""
     if len(data) < 20 or data[:8] != magic:
         raise FormatError("these bytes are not a stream's state")
     if struct.unpack("<I", data[-4:])[0] != zlib.crc32(data[:-4]):

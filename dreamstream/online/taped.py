@@ -40,25 +40,13 @@ class _OfState(dict[str, Any]):
 
 
 class TapedCall(EagerCall):
-    """A call in training.
+    """A call in training."""
 
-    Attributes
-    ----------
-    hands_on : bool
-        Whether gradients of states are handed to the call before.
-    anew : bool
-        Whether this call computes anew, for all rows, what follows from inputs that are given once alone.
-    renewed : dict
-        What the operator that runs now has kept of these, by input and row.
-    noted : dict
-        By the identity of arrays the tensors whose constants they are.
-    """
-
-    hands_on = False
-    anew = False
-    renewed: dict[int, Sequence[Any]]
+    hands_on = False  #: Whether gradients of states are handed to the call before.
+    anew = False  #: Whether this call computes anew, for all rows, what follows from inputs given once alone.
+    renewed: dict[int, Sequence[Any]]  #: What the operator that runs now has kept of these, by input and row.
     replaced: list[Any]
-    noted: dict[int, tuple[Any, Any]]
+    constants: dict[int, tuple[Any, Any]]  #: By the identity of arrays the tensors whose constants they are.
 
     def begin(self, module: Any, hands_on: bool) -> None:
         """Say whose parameters these are, and whether gradients of states are handed on."""
@@ -73,7 +61,9 @@ class TapedCall(EagerCall):
         """Run one operator for all rows in one C call, and record it where something wants a gradient."""
         op, ordinal = ran.op, self.n_done - 1
         old = [s.sources[ordinal] if s is not None and s.sources else None for s in self.old]
-        parents = [e.made for e in edges[: len(values)]] + [autograd.of_constant(self.noted, w) for w in weights]
+        parents = [e.made for e in edges[: len(values)]] + [
+            autograd.of_constant(self.constants, w) for w in weights
+        ]
         if not autograd.is_grad_enabled():
             parents, old = [None] * len(parents), [None] * len(old)
         wanted = [p is not None for p in parents]
@@ -96,7 +86,7 @@ class TapedCall(EagerCall):
                 back = _back(self.answer[2], wanted, len(values), len(results), len(self.ids), self.hands_on)
                 if self.renewed:
                     back = self._back_anew(wanted, len(results), self.renewed)
-            read = [w for w in weights if id(w) in self.noted]
+            read = [w for w in weights if id(w) in self.constants]
             n_outputs = len(results) + self.hands_on * len(self.ids)
             record = _OfOperator(op.name, [*parents, *old], back, read, n_outputs)
             record.module = self.module

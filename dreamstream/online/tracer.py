@@ -24,6 +24,7 @@ from ..array.lengths_as_numbers import settled
 from ..array.loop_lists import Gathered
 from ..array.verdicts import Verdict
 from ..operations.refusals import LOOPS_WHILE
+from ..stream.foreign import inner_of
 from ..stream.rules import (
     Apart,
     Branch,
@@ -57,11 +58,11 @@ _MAKERS = frozenset((
 
 def _bared(x: Any) -> Any:
     """Return the number that a tensor of lengths is."""
-    return as_number(inner) if has_formula(inner := getattr(x, "_inner", x)) else x
+    return as_number(inner) if has_formula(inner := inner_of(x)) else x
 
 
 def _is_verdict(x: Any) -> bool:
-    return isinstance(getattr(x, "_inner", x), Verdict)
+    return isinstance(inner_of(x), Verdict)
 
 
 # ---------------------------------------------------------------------- Python's functions of numbers
@@ -159,7 +160,7 @@ def _asking(original: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 def _makes_tensor(function: Any, args: Any, kwargs: Any, library: Any) -> bool:
     """Whether a function that is given numbers in place of lengths returns a tensor of so many."""
-    args, kwargs = map_leaves((args, kwargs), registered.stands_for)
+    args, kwargs = map_leaves((args, kwargs), inner_of)
     given = leaves((args, kwargs))
     if any(getattr(x, "edge", None) is not None and not (isinstance(x, Length) or has_formula(x)) for x in given):
         return False  # of streams it may know more than their shapes
@@ -243,7 +244,7 @@ class Tracer(Hooks):
         if isinstance(value, Computed):
             return undecided(value)
         if _is_verdict(value):
-            return getattr(value, "_inner", value)
+            return inner_of(value)
         number = value.length if isinstance(value, Gathered) else _bared(value)
         if isinstance(number, Length):
             return number.compare(0, "ne")
@@ -257,7 +258,7 @@ class Tracer(Hooks):
 
     def checked(self, w: Any, site: Site | None = None) -> bool:
         if isinstance(w, Verdict):
-            return w.says(True)
+            return w.holds(True)
         w.require()
         return True
 
@@ -276,7 +277,7 @@ class Tracer(Hooks):
         if isinstance(w, FrameTruth) and site.then_raises == site.else_raises:
             return FrameBranch(w, site, seen)
         if isinstance(w, Verdict):
-            return w.says(site.else_raises) if site.then_raises != site.else_raises else w.refuse()
+            return w.holds(site.else_raises) if site.then_raises != site.else_raises else w.refuse()
         if site.then_raises != site.else_raises:
             w.require(site.else_raises)
             return site.else_raises

@@ -110,33 +110,24 @@ def declared_here() -> tuple[Context | None, list[bool]]:
 def seen_by(name: str, is_causal: bool, context: Context | None = None) -> Context:
     """Return the context of a call: its own argument, the one declared around it, or the whole stream.
 
-    Raises
-    ------
-    ValueError
-        Where it is said twice.
+    It is a ValueError where that is given twice.
     """
     around = _DECLARED.get()
     if around is not None:
         around[1].append(True)
-    said = [c for c in (around and around[0], context, CAUSAL if is_causal else None) if c is not None]
-    if len(said) > 1:
+    given = [c for c in (around and around[0], context, CAUSAL if is_causal else None) if c is not None]
+    if len(given) > 1:
         raise ValueError(
-            f"{name} at {user_line()}: {said[0]} and {said[1]} both say what a query sees; give one of them"
+            f"{name} at {user_line()}: {given[0]} and {given[1]} both say what a query sees; give one of them"
         )
-    return said[0] if said else EVERYTHING
+    return given[0] if given else EVERYTHING
 
 
 def contexts_of(given: Mapping[str, Context] | Context | None, paths: list[str]) -> dict[str, Context]:
     """Return the context that is given for each path, where one is; ``*`` stands for a name between dots.
 
-    A context without a path is the whole model's.
-
-    Raises
-    ------
-    TypeError
-        For what is no context.
-    ValueError
-        For a pattern that no path fits, a path that two fit, or one within another.
+    A context without a path is the whole model's. A pattern that no path fits, a path that two fit, and one within
+    another are ValueErrors.
     """
     found: dict[str, Context] = {}
     if isinstance(given, Context):

@@ -23,25 +23,7 @@ Counts = npt.NDArray[np.int64]
 
 
 class Line:
-    """What is the same of an edge in every call.
-
-    Attributes
-    ----------
-    cid : tuple
-        Lineage: edges of equal cid have equal counts, always.
-    rate : Fraction
-        Frames per frame of the reference clock; 0 without a stream axis.
-    dtype, features : str, tuple of int
-        Of one frame.
-    signature : tuple
-        dtype, features and rate as the engine wants them.
-    source : (_core.Op, tuple of Line, int) or None
-        The operation that it is an output of, those of its inputs, and which output; None for a forward's input.
-    static : bool
-        Whether it follows from inputs alone that are given once, with the start of a stream.
-    facts : dict
-        Cache of what was derived for this line, as answers about its length.
-    """
+    """What is the same of an edge in every call."""
 
     __slots__ = ("cid", "dtype", "facts", "features", "rate", "signature", "source", "static")
 
@@ -55,14 +37,17 @@ class Line:
         *,
         static: bool = False,
     ) -> None:
-        self.cid = cid
-        self.rate = rate
+        self.cid = cid  #: Lineage: edges of equal cid have equal counts, always.
+        self.rate = rate  #: Frames per frame of the reference clock; 0 without a stream axis.
         self.dtype = dtype
-        self.features = features
+        self.features = features  #: The shape of one frame.
+        #: dtype, features and rate as the engine wants them.
         self.signature = (dtype, features, rate.numerator, rate.denominator)
+        #: The operation whose output it is, the lines of its inputs, and which output; None for a forward's input.
         self.source = source
+        #: Whether it follows from inputs alone that are given once, with the start of a stream.
         self.static: bool = all(line.static for line in source[1]) if source else static
-        self.facts: dict[Any, Any] = {}
+        self.facts: dict[Any, Any] = {}  #: Cache of what was derived for this line, as answers about its length.
 
     @property
     def alike(self) -> bool:
@@ -74,16 +59,9 @@ class Line:
 
 
 def lines_of(op: Any, inputs: Sequence[Edge], ordinal: int, own: Cid | None = None) -> list[Line]:
-    """Return the lines of an operation's outputs.
+    """Return the lines of the outputs of a forward's operation number `ordinal`.
 
-    Parameters
-    ----------
-    op : _core.Op
-    inputs : sequence of Edge
-    ordinal : int
-        The operation's number in the forward.
-    own : Cid, optional
-        The first output's lineage, where it is not what the operator makes of the input's.
+    `own` is the first output's lineage, where it is not what the operator makes of the input's.
     """
     cids = lineages(op, inputs[0].cid, ordinal)
     if own is not None:
@@ -122,30 +100,16 @@ class Lines:
 
 
 class Edge:
-    """A value in a forward, without its elements: who computed it, and its counts in this call.
-
-    Attributes
-    ----------
-    entry : Entry
-        The run of the forward that it belongs to.
-    line : Line
-        What is the same of it in every call; the line's attributes can be read from the edge.
-    counts : (rows, 4) int64 or None
-        None while a graph is captured.
-    handle : int or None
-        The graph's edge while one is captured.
-    made : object
-        In training: where the gradient of its values goes (`dreamstream.autograd`).
-    """
+    """A value in a forward, without its elements: who computed it, and its counts in this call."""
 
     __slots__ = ("counts", "entry", "handle", "line", "made")
 
     def __init__(self, entry: Entry, line: Line, counts: Counts | None = None, handle: int | None = None) -> None:
-        self.entry = entry
-        self.line = line
-        self.counts = counts
-        self.handle = handle
-        self.made: Any = None
+        self.entry = entry  #: The run of the forward that it belongs to.
+        self.line = line  #: What is the same of it in every call; the line's attributes can be read from the edge.
+        self.counts = counts  #: None while a graph is captured.
+        self.handle = handle  #: The graph's edge while one is captured; else None.
+        self.made: Any = None  #: In training: where the gradient of its values goes (`dreamstream.autograd`).
 
     cid = property(attrgetter("line.cid"))
     rate = property(attrgetter("line.rate"))
@@ -184,32 +148,16 @@ def _of_lengths(name: str, attributes: Any, *inputs: Any) -> _core.Op:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One operation inside a forward, and its operands.
+    """One operation inside a forward, and its operands."""
 
-    Attributes
-    ----------
-    name, attributes : str, dict
-        The operator and its attributes.
-    op : _core.Op
-        The operator for these attributes, edges and weights; the door finds it.
-    edges : sequence of Edge
-        One per input.
-    values : sequence
-        What the entry computes with, one per edge whose values are read.
-    weights : sequence
-        Constants in the operator's order, None where an optional one is absent.
-    cid : Cid, optional
-        Lineage of the output, where it is not what the operator makes of its input's.
-    """
-
-    name: str
-    attributes: Mapping[str, Any]
-    edges: Sequence[Edge]
-    values: Sequence[Any]
-    weights: Sequence[Any] = ()
+    name: str  #: The operator's.
+    attributes: Mapping[str, Any]  #: The operator's.
+    edges: Sequence[Edge]  #: One per input.
+    values: Sequence[Any]  #: What the entry computes with, one per edge whose values are read.
+    weights: Sequence[Any] = ()  #: Constants in the operator's order, None where an optional one is absent.
     _: KW_ONLY
-    cid: Cid | None = None
-    op: Any = None
+    cid: Cid | None = None  #: Lineage of the output, where it is not what the operator makes of its input's.
+    op: Any = None  #: The operator for these attributes, edges and weights; the door finds it.
 
 
 class Entry(Protocol):

@@ -1,4 +1,4 @@
-"""Where a low room finds the bridge to PyTorch, which lies high: it is loaded when a torch object is handed in."""
+"""Front ends as low rooms see them: the bridge to PyTorch, which lies high, and what its tensors stand for."""
 
 from __future__ import annotations
 
@@ -16,5 +16,10 @@ def set_bridge(load: Callable[[], Any]) -> None:
 
 
 def bridge() -> Any:
-    """Return the module `dreamstream.torch`."""
+    """Return the module `dreamstream.torch`; it is loaded when a torch object is handed in."""
     return _load()
+
+
+def inner_of(x: Any) -> Any:
+    """Return the native value that a front end's tensor stands for inside a forward; all else as it is."""
+    return x._inner if hasattr(type(x), "_inner") else x

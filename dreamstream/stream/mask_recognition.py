@@ -40,28 +40,16 @@ class NoNumbers(Unrecognised):
 
 @dataclass(frozen=True)
 class Recognised:
-    """What was recognised of masks and terms.
-
-    Attributes
-    ----------
-    context : Context
-    bias : ndarray or None
-        ``(1 or heads, n)``: what is added to scores, by distance of the query from the key, from `first` on.
-    first : int
-    linear : bool
-        Whether it goes on by its last step beyond its ends, not by its last value.
-    cells : tuple of ndarray or None
-        A query and a key for each distance of the bias, and the key whose score is taken off.
-    blank : int or None
-        A query that sees no key, where there are any.
-    """
+    """What was recognised of masks and terms."""
 
     context: Context
+    #: ``(1 or heads, n)``: what is added to scores, by distance of the query from the key, from `first` on.
     bias: Array | None = None
     first: int = 0
-    linear: bool = False
+    linear: bool = False  #: Whether it goes on by its last step beyond its ends, not by its last value.
+    #: A query and a key for each distance of the bias, and the key whose score is taken off.
     cells: tuple[Array, Array, Array] | None = None
-    blank: int | None = None
+    blank: int | None = None  #: A query that sees no key, where there are any.
 
     @property
     def hides(self) -> bool:
@@ -85,13 +73,7 @@ def _shape(bias: Array | None) -> tuple[int, ...] | None:
 
 
 def long_enough(constants: set[int]) -> int:
-    """Return the frames at which all that these integers of a program say can be seen.
-
-    Raises
-    ------
-    Unrecognised
-        Where these are too many.
-    """
+    """Return the frames at which all shows that these integers of a program say, or raise Unrecognised."""
     n = 4 * int(np.prod([c + 1 for c in constants], dtype=object))
     if n > LONGEST and constants:
         n = max(LONGEST // 4, 2 * (max(constants) + 1))
@@ -101,24 +83,11 @@ def long_enough(constants: set[int]) -> int:
 
 
 def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST, table: int = 0) -> Recognised:
-    """Recognise a mask or term by its values.
+    """Recognise a mask or term by its values, or raise Unrecognised.
 
-    Parameters
-    ----------
-    values : callable
-        From a number of frames n to ``(heads or 1, n, n)``: whether query i sees key j, or what is added to their
-        score.
-    n : int
-        At which they are looked at.
-    most : int
-        The most frames at which they can be.
-    table : int
-        Frames at which tables that they are made of end: what stands there no integer of the program tells.
-
-    Raises
-    ------
-    Unrecognised
-        Where they say something else than a context and a function of the distance.
+    ``values(n)`` gives for n frames ``(heads or 1, n, n)``: whether query i sees key j, or what is added to their
+    score. They are looked at for `n` frames, and for `most` at the most. The tables that they are made of end at
+    `table` frames: what stands there no integer of the program tells.
     """
     at = values(n)
     seen = _seen(at)
@@ -174,13 +143,7 @@ def _others(context: Context, n: int, last: int, holes: bool) -> list[int]:
 
 
 def confirm(found: Recognised, values: Callable[[int], Array], n: int) -> None:
-    """Look whether pairs say what was recognised without them, at n frames.
-
-    Raises
-    ------
-    Unrecognised
-        Where they don't.
-    """
+    """Raise Unrecognised unless pairs are, at n frames, what was recognised without them."""
     at, distances = values(n), np.arange(1 - n, n)
     seen, shown, terms = _seen(at), expected(found.context, n), _terms(found, distances)
     cells = np.subtract.outer(np.arange(n), np.arange(n)) + n - 1
@@ -213,17 +176,8 @@ def _terms(found: Recognised, distances: Array) -> Array:
 def extended(found: Sequence[Recognised], times: int) -> Recognised:
     """Recognise pairs with a number too great to be tried, from what was recognised with smaller ones.
 
-    Parameters
-    ----------
-    found : sequence of Recognised
-        At three numbers that rise by equal steps.
-    times : int
-        The steps from the first of them to the one that is meant.
-
-    Raises
-    ------
-    Unrecognised
-        Where it isn't what rises by equal steps too.
+    What was found is for three numbers that rise by equal steps, of which there are `times` from the first to the
+    one that is meant. Unrecognised is raised where what was found does not rise by equal steps too.
     """
     near = found[0]
     sizes: list[int | None] = []

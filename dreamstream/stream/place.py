@@ -35,37 +35,21 @@ class Replayed:
 
 
 class Operation:
-    """One operator that ran at a place, and runs again there, and where it finds its inputs.
-
-    Attributes
-    ----------
-    op : _core.Op
-    key : tuple
-        What the script knows it by.
-    signatures : sequence of tuple
-        One per input, as the engine wants them.
-    lines : list of Line
-        One per output.
-    pick : callable
-        Picks its inputs out of all edges of its place (or of their values): the place's inputs, then what
-        earlier operators made.
-    takes_weights : bool
-        Whether the place's weights are its own.
-    plan : object
-        What whoever computes its values keeps from call to call.
-    """
+    """One operator that ran at a place, and runs again there, and where it finds its inputs."""
 
     __slots__ = ("key", "lines", "n_values", "op", "pick", "plan", "signatures", "takes_weights")
 
     def __init__(self, op: Any, key: Any, signatures: Sequence[Any], lines: list[Line]) -> None:
         self.op = op
-        self.key = key
-        self.lines = lines
-        self.signatures = signatures
+        self.key = key  #: What the script knows it by.
+        self.lines = lines  #: One per output.
+        self.signatures = signatures  #: One per input, as the engine wants them.
         self.n_values: int = op.n_values
+        #: Picks its inputs out of all edges of its place (or of their values): the place's inputs, then what
+        #: earlier operators made.
         self.pick: Callable[[list[Any]], Sequence[Any]]
-        self.takes_weights = False
-        self.plan: Any = None
+        self.takes_weights = False  #: Whether the place's weights are its own.
+        self.plan: Any = None  #: What whoever computes its values keeps from call to call.
 
 
 class Recording:
@@ -115,15 +99,8 @@ class Recording:
     ) -> Place | None:
         """Return the place that led to these outputs; None where it can't be repeated.
 
-        Parameters
-        ----------
-        asked : list
-            What was asked for; another passage asks for the same where its list is equal.
-        held : sequence
-            The weights that are there in every call; None for one that is made anew.
-        outputs : sequence of StreamTensor
-        known_as : list, optional
-            What the script knows the weights by.
+        Another passage asks for the same where its list is equal to `asked`. `held` are the weights that are there
+        in every call, None for one that is made anew, and `known_as` is what the script knows them by.
         """
         numbers = self.numbers()
         leaves = [(numbers.get(id(y.edge), -1), y.dims, y._names) for y in outputs]
@@ -151,24 +128,13 @@ def same_entry(inputs: Sequence[Any]) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """The operators that ran at one place of the script, to be run again by the next call.
+    """The operators that ran at one place of the script, to be run again by the next call."""
 
-    Attributes
-    ----------
-    asked, held, known_as : list, sequence, list
-        See `Recording.place_of`.
-    weights : sequence or None
-        As the operator takes them; None where they have to be laid out in every call.
-    operations : list of Operation
-    outputs : list of (int, dims, names)
-        Which edges leave, and how they are seen.
-    """
-
-    asked: list[Any]
+    asked: list[Any]  #: See `Recording.place_of`, as of `held` and `known_as`.
     held: Sequence[Any]
-    weights: Sequence[Any] | None
+    weights: Sequence[Any] | None  #: As the operator takes them; None where they are laid out in every call.
     operations: list[Operation]
-    outputs: list[tuple[int, Any, Any]]
+    outputs: list[tuple[int, Any, Any]]  #: Which edges leave, and how they are seen.
     known_as: list[Any] | None = None
 
 

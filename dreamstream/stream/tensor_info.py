@@ -36,30 +36,16 @@ Starts = tuple[int | None, ...]
 
 
 class Layout(NamedTuple):
-    """Which dimensions of a padded tensor are what.
+    """Which dimensions of a padded tensor are what."""
 
-    Attributes
-    ----------
-    batch, length, joined : int or None
-        The dimensions B, L and B_L.
-    features : list of int
-        All others.
-    dims : tuple
-        For each dimension ``"B"``, ``"L"``, ``"B_L"``, or the number of the feature axis.
-    order, back : list of int or None
-        What brings B, L and then the features to the front, and what undoes it; None where they stand so.
-    n_roles : int
-        How many dimensions are no features.
-    """
-
-    batch: int | None
-    length: int | None
-    joined: int | None
-    features: list[int]
-    dims: tuple[Any, ...]
-    order: list[int] | None
-    back: list[int] | None
-    n_roles: int
+    batch: int | None  #: The dimension B.
+    length: int | None  #: The dimension L.
+    joined: int | None  #: The dimension B_L.
+    features: list[int]  #: All others.
+    dims: tuple[Any, ...]  #: For each dimension ``"B"``, ``"L"``, ``"B_L"``, or the number of the feature axis.
+    order: list[int] | None  #: What brings B, L and then the features to the front; None where they stand so.
+    back: list[int] | None  #: What undoes it.
+    n_roles: int  #: How many dimensions are no features.
 
 
 @lru_cache(maxsize=256)
@@ -77,28 +63,15 @@ def layout_of(names: Names) -> Layout:
 
 @dataclass(slots=True, eq=False)
 class Info:
-    """Names of the dimensions, streams of the rows, and where their frames stand.
+    """Names of the dimensions, streams of the rows, and where their frames stand."""
 
-    Attributes
-    ----------
-    names : tuple of (str or None)
-        One per dimension: ``"B"``, ``"L"`` and ``"B_L"`` say what a dimension is, others are free. Without B
-        there is one row; without L a row has one element or, where its length is 0, none.
-    meta : StreamMetadata
-        ids, sos, eos and lengths.
-    starts : tuple of (int or None) or None
-        Absolute position of each row's first frame, None where it is not known.
-    rate : Fraction
-        Frames per frame of the reference clock.
-    restart : bool
-        Whether ``sos`` on a live stream starts it anew.
-    """
-
+    #: One per dimension: ``"B"``, ``"L"`` and ``"B_L"`` say what a dimension is, others are free. Without B there
+    #: is one row; without L a row has one element or, where its length is 0, none.
     names: Names
-    meta: StreamMetadata
-    starts: Starts | None = None
-    rate: Fraction = Fraction(1)
-    restart: bool = False
+    meta: StreamMetadata  #: ids, sos, eos and lengths.
+    starts: Starts | None = None  #: Absolute position of each row's first frame, None where it is not known.
+    rate: Fraction = Fraction(1)  #: Frames per frame of the reference clock.
+    restart: bool = False  #: Whether ``sos`` on a live stream starts it anew.
 
     def with_names(self, names: Sequence[str | None]) -> Info:
         """Return the same with other dimensions."""
@@ -219,13 +192,7 @@ def _same_runs(names: Sequence[str | None], old: Sequence[int], new: Sequence[in
 
 
 def agree(infos: Sequence[Info], what: str) -> Info:
-    """Return what is known of tensors that meet: the info of the one with most dimensions.
-
-    Raises
-    ------
-    StreamIdError, StreamMismatchError
-        ids, sos, eos, lengths, starts or rate differ.
-    """
+    """Return what is known of tensors that meet, by the one with most dimensions; raise where streams differ."""
     first = max(infos, key=lambda i: len(i.names))
     if len(infos) == 1:
         return first
@@ -242,13 +209,7 @@ def join(infos: Sequence[Info], role: str) -> Info:
 
 
 def check(names: Sequence[str | None], rank: int) -> Names:
-    """Return names that a stream tensor can have.
-
-    Raises
-    ------
-    ShapeError
-        Another number of names, or B or L merged with something else.
-    """
+    """Return names that a stream tensor can have, one per dimension; raise ShapeError for others."""
     found = check_names(names, rank)
     merged = [n for n in found if n and "_" in n and n != JOINED]
     bad = [n for n in merged if holds(n, BATCH) or holds(n, LENGTH)]

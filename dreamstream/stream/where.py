@@ -21,7 +21,7 @@ from .tree import leaves
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: What to do about an operation of which nobody has said how it streams.
+#: What to do about an operation that nobody has declared how to stream.
 INSTEAD = "apply it to the outputs of a stream that has ended, or say how it streams (@ds.register, ds.Op)"
 
 #: What is wrong with a stream that a model keeps from call to call, as a cache written by hand does.
@@ -113,24 +113,24 @@ def explained(error: Exception) -> Exception:
 
 def raise_explained(error: Exception, path: str, layer: str) -> NoReturn:
     """Raise what `explained` makes of an error, with the module of a path and a class named before the message."""
-    told = explained(error)
-    if isinstance(told, LocatedError):
-        told.locate(path, layer)
-    if told is error:
+    found = explained(error)
+    if isinstance(found, LocatedError):
+        found.locate(path, layer)
+    if found is error:
         raise error
-    raise told from error
+    raise found from error
 
 
 def refused(what: str, line: str, error: Exception) -> NotStreamableError:
     """Return the refusal of what failed with an error of Python's, of a library's, or a plain one of ours."""
-    said, kind = str(error).strip().partition("\n")[0], cast("Any", type(error))
+    text, kind = str(error).strip().partition("\n")[0], cast("Any", type(error))
     if kind in (ValueError, TypeError) and is_own(_innermost(error).tb_frame) and _is_raised(error):
-        out = refusal_like(kind)(said)
+        out = refusal_like(kind)(text)
         out.at(line)
     else:
-        said = f"{kind.__name__}: {said}".removesuffix(": ")
+        text = f"{kind.__name__}: {text}".removesuffix(": ")
         out = refusal_like(kind)(
-            f"{what} on a stream inside a forward, at {line}: it does not stream with these arguments ({said}); "
+            f"{what} on a stream inside a forward, at {line}: it does not stream with these arguments ({text}); "
             f"{INSTEAD}"
         )
     return out.with_traceback(error.__traceback__)

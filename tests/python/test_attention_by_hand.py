@@ -74,11 +74,17 @@ def test_causality_that_is_said_in_other_words(by_hint):
     np.testing.assert_allclose(model(ds.tensor(x)).numpy(), want, atol=1e-5)
 
 
+def _chooses_by_scores(_, x):
+    return x if x @ x.mT else -x
+
+
 MULTIHEAD = {
     "scores of attention are asked for sum": lambda m, x: m(x, x, x, is_causal=True)[1].sum(-1),
     "scores of attention are returned.*need_weights=False": lambda m, x: m(x, x, x, is_causal=True),
     "its mask depends on the frames' values": lambda m, x: m(x, x, x, key_padding_mask=x[..., 0] > 0)[0],
     "a mask of a chunk's size": lambda m, x: m(x, x, x, key_padding_mask=ds.ones(1, 3) > 0)[0],
+    "scores of attention are given to bool": _chooses_by_scores,
+    "a stream can't serve as a weight": lambda m, x: F.linear(x, x @ x.mT),
 }  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def arrays_in(result):
 @pytest.fixture
 def made(monkeypatch):
     """What the door has given, by the identity of arrays."""
-    seen, apply = {}, hook._apply
+    seen, apply = {}, hook.apply
 
     def recording(*request):
         outputs = apply(*request)
@@ -85,7 +85,7 @@ def made(monkeypatch):
             seen[id(array)] = array
         return outputs
 
-    monkeypatch.setattr(hook, "_apply", recording)
+    monkeypatch.setattr(hook, "apply", recording)
     return seen
 
 

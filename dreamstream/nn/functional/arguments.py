@@ -130,19 +130,7 @@ def channels_first(name: str, x: Tensor) -> tuple[Any, ...]:
 def frame_dims(name: str, x: Tensor, axis: int) -> tuple[int, tuple[Any, ...]]:
     """Return the stream axis and what every dimension is, for operators along the stream.
 
-    Parameters
-    ----------
-    name : str
-        The function, for messages.
-    x : Tensor
-        A stream, which knows its axis, or a plain tensor.
-    axis : int
-        The stream axis of a plain tensor.
-
-    Raises
-    ------
-    NotStreamableError
-        Where a stream has no stream axis of its own.
+    A stream knows its axis, or is refused; `axis` is that of a plain tensor.
     """
     if x.is_stream:
         roles: tuple[Any, ...] = x.dims  # type: ignore[attr-defined]

@@ -43,9 +43,9 @@ def streamed(name: str, x: Any, is_causal: bool, context: Context | None) -> Con
     return seen
 
 
-def causal_of(said: Any, queries: Any) -> bool:
+def causal_of(is_causal: Any, queries: Any) -> bool:
     """Return whether a query sees the past alone, also asked as L > 1: one frame sees itself anyway."""
-    return (isinstance(said, Comparison) and said.holds_from(2, queries.shape[-2])) or bool(said)
+    return (isinstance(is_causal, Comparison) and is_causal.holds_from(2, queries.shape[-2])) or bool(is_causal)
 
 
 def beside_hint(mask: Any, is_causal: bool, padding: Any, need_weights: bool) -> Any:

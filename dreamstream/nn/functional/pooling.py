@@ -92,8 +92,8 @@ def avg_pool1d(
     count_include_pad: bool = True,
 ) -> Tensor:
     """Return the mean of each window over the last dimension."""
-    counted = {"ceil": int(ceil_mode), "count_include_pad": int(count_include_pad)}
-    return _windowed(1, "avg_pool", input, (kernel_size, stride, padding), counted)
+    options = {"ceil": int(ceil_mode), "count_include_pad": int(count_include_pad)}
+    return _windowed(1, "avg_pool", input, (kernel_size, stride, padding), options)
 
 
 @_windows2d
@@ -111,9 +111,9 @@ def avg_pool2d(
         raise ShapeError(
             f"avg_pool2d: divisor_override must be an integer that is not 0, got {divisor_override!r}"
         )
-    counted = {"ceil": int(ceil_mode), "count_include_pad": int(count_include_pad)}
+    options = {"ceil": int(ceil_mode), "count_include_pad": int(count_include_pad)}
     given = (kernel_size, stride, padding)
-    return _windowed(2, "avg_pool", input, given, {**counted, "divisor": divisor_override or 0})
+    return _windowed(2, "avg_pool", input, given, {**options, "divisor": divisor_override or 0})
 
 
 @_windows1d

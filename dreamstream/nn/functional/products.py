@@ -43,5 +43,5 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             f"bilinear: expected a weight (out, in1, in2) for inputs (*, in1) and (*, in2), got "
             f"{weight.shape} for {a.shape} and {b.shape}"
         )
-    pairs = (a.unsqueeze(-1) * b.unsqueeze(-2)).flatten(-2)
-    return linear(pairs, weight.reshape(weight.shape[0], -1), bias)
+    products = (a.unsqueeze(-1) * b.unsqueeze(-2)).flatten(-2)
+    return linear(products, weight.reshape(weight.shape[0], -1), bias)

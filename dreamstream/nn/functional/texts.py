@@ -1,4 +1,4 @@
-"""What parameters are, said once: functions name their texts here, and layers made from them repeat those."""
+"""What parameters are, written once: functions name their texts here, and layers made from them repeat those."""
 
 from __future__ import annotations
 

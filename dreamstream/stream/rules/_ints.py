@@ -11,19 +11,9 @@ from ...errors import DreamStreamError, DTypeError
 
 
 def as_int(value: Any, what: str) -> int:
-    """Return a value as an int.
+    """Return an integer that a user wrote, Python's or NumPy's, as an int.
 
-    Parameters
-    ----------
-    value : int or NumPy integer
-        What a user wrote. A token (`Length`, `BatchSize`) raises its own error.
-    what : str
-        Subject of the error's message, such as ``"a dimension"``.
-
-    Raises
-    ------
-    DTypeError
-        It is a bool, or no integer.
+    Tokens (`Length`, `BatchSize`) raise their own error, all else a DTypeError about `what`.
     """
     if not isinstance(value, (bool, np.bool_)):
         try:

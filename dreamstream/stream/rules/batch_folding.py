@@ -41,30 +41,16 @@ def lanes_of(dims: tuple[Any, ...]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class ReshapePlan:
-    """How to reshape the frames of every row.
+    """How to reshape the frames of every row."""
 
-    Attributes
-    ----------
-    steps : tuple of tuple
-        See the top of `reshape`; empty if nothing changes.
-    dims : tuple of str or int
-        The new visible dimensions; numbers count the axes behind the lanes.
-    features : tuple of int
-        The new feature shape, as stored, lanes left out.
-    origin : tuple of int or None
-        For each new visible dimension the old one that it is (and may take its name from), or None.
-    ratio : Fraction
-        Frames out per frame in; 1 if the frames stay what they are.
-    claims : tuple of Length
-        Lengths that the caller gave for the new L and that not every stream has: each is checked at the
-        stream's end.
-    """
-
-    steps: tuple[tuple[Any, ...], ...]
-    dims: tuple[int | str, ...]
-    features: tuple[int, ...]
+    steps: tuple[tuple[Any, ...], ...]  #: See the top of `reshape`; empty if nothing changes.
+    dims: tuple[int | str, ...]  #: The new visible dimensions; numbers count the axes behind the lanes.
+    features: tuple[int, ...]  #: The new feature shape, as stored, lanes left out.
+    #: For each new visible dimension the old one that it is (and may take its name from), or None.
     origin: tuple[int | None, ...]
-    ratio: Fraction = Fraction(1)
+    ratio: Fraction = Fraction(1)  #: Frames out per frame in; 1 if the frames stay what they are.
+    #: Lengths that the caller gave for the new L and that not every stream has: each is checked at the stream's
+    #: end.
     claims: tuple[Any, ...] = ()
 
 
@@ -83,21 +69,9 @@ def plan_regroup(
 ) -> ReshapePlan | None:
     """Say how a tensor is stored after a reshape that joins B, or B and L, with features, or takes them apart.
 
-    Parameters
-    ----------
-    dims : tuple of str or int
-        The old visible dimensions.
-    features : sequence of int
-        The feature shape as it is stored, lanes left out.
-    entries : sequence of (tuple of str, int)
-        For each new dimension which of "B" and "L" are in it, and how many features.
-    claims : tuple of Length
-        The plan's.
-
-    Returns
-    -------
-    ReshapePlan or None
-        None where no row-major order of what there is has these sizes.
+    `dims` are the old visible dimensions, and `features` their shape as it is stored, lanes left out. `entries`
+    says of each new dimension which of "B" and "L" are in it, and how many features. None is returned where no
+    row-major order of what there is has these sizes.
     """
     lanes = with_features(dims)
     sizes = [*lanes, *features]

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from ...errors import NotStreamableError
 from ...source_line import user_line
 from ...tracing import Hooks, Site
+from ..foreign import inner_of
 from .compare import Comparison, open_branch
 from .condition import Condition, is_length
 from .for_every_stream import OPPOSITE, holds
@@ -78,13 +79,7 @@ class _Values:
         self._edits = edits
 
     def merged(self, yes: Any, no: Any) -> Any:
-        """Merge two values: `yes` for streams where the condition holds, `no` for the others.
-
-        Raises
-        ------
-        Apart
-            Where no such value was found.
-        """
+        """Merge two values: `yes` for streams where the condition holds, `no` for the others; or raise Apart."""
         if yes is no or no is UNBOUND:
             return yes
         if yes is UNBOUND:
@@ -115,7 +110,7 @@ class _Values:
 
     def _stream(self, yes: Any, no: Any) -> Any:
         """Return a stream that comes from one by the pads and crops of both branches."""
-        a, b = (getattr(v, "_inner", v) for v in (yes, no))
+        a, b = map(inner_of, (yes, no))
         ways = self._way(a), self._way(b)
         roots = [id(x) for x, _ in ways[1]]
         common = next((i for i, (x, _) in enumerate(ways[0]) if id(x) in roots), None)
@@ -128,7 +123,7 @@ class _Values:
             return no
         for _, retake in reversed(more):
             a = retake(a)
-        return a if a is yes or (yes is not getattr(yes, "_inner", yes) and a is yes._inner) else _wrapped(yes, a)
+        return yes if a is inner_of(yes) else _wrapped(yes, a)
 
     def _way(self, x: Any) -> list[tuple[Any, Any]]:
         """Return a stream and what it was made of by pads and crops, the last first."""
@@ -142,7 +137,7 @@ class _Values:
 
 def _wrapped(like: Any, x: Any) -> Any:
     """Return a native stream as the front end's tensor that another is."""
-    return type(like).shell(x) if hasattr(like, "_inner") else x
+    return type(like).shell(x) if hasattr(type(like), "_inner") else x
 
 
 class _Open:
@@ -230,7 +225,7 @@ class _Open:
         return new
 
     def meant(self, short: str = "few") -> bool | None:
-        """Return whether all but short streams enter this branch; None where that can't be said."""
+        """Return whether all but short streams enter this branch; None where that isn't known."""
         return None
 
     def _pad(self, amount: Any, whole: Any) -> Any:
@@ -254,14 +249,7 @@ class _Open:
 class Branch(_Open):
     """An if that streams answer differently: first the branch where its test holds, then the other.
 
-    Parameters
-    ----------
-    asked : Comparison
-    site : Site
-    frame : FrameType
-        That runs it; it is only looked at.
-    seen : dict
-        Its variables.
+    `seen` are the variables of the frame that runs it; the frame is only looked at.
     """
 
     def __init__(self, asked: Comparison, site: Site, frame: FrameType, seen: Mapping[str, Any]) -> None:
@@ -356,7 +344,7 @@ class Branch(_Open):
         return settled
 
     def meant(self, short: str = "few") -> bool | None:
-        """Return whether all but short streams enter this branch; None where that can't be said."""
+        """Return whether all but short streams enter this branch; None where that isn't known."""
         self._trust(short)
         return None if self._answer is None else self._answer is self._side
 
@@ -416,7 +404,7 @@ class Loop(_Open):
             self._results[name] = self._behind(before, after, rounds if name in self._site.even else None)
 
     def _behind(self, before: Any, after: Any, rounds: Any) -> Any:
-        if after is before or id(getattr(after, "_inner", after)) in self._edits:
+        if after is before or id(inner_of(after)) in self._edits:
             return after
         numbers = all(is_length(v) or type(v) is int for v in (before, after))
         if rounds is None or not numbers or type(after - before) is not int:

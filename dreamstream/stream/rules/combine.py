@@ -19,29 +19,10 @@ Known = tuple[int | None, ...] | None
 def require_same(
     metas: Sequence[StreamMetadata], starts: Sequence[Starts | None] | None = None, what: str = "this operation"
 ) -> tuple[StreamMetadata, tuple[int | None, ...] | None]:
-    """Return the metadata and starts that all operands share.
+    """Return the metadata and starts that all operands share; an error names the streams that differ.
 
-    Parameters
-    ----------
-    metas : sequence of StreamMetadata
-        One per operand, at least one.
-    starts : sequence of (sequence of int or None), optional
-        One per operand: the absolute position of each row's first frame. None, for an operand or for
-        a row, means not known, which agrees with anything.
-    what : str, optional
-        Name of the operation for the message.
-
-    Returns
-    -------
-    StreamMetadata, tuple of (int or None) or None
-        The metadata, and what is known of the starts.
-
-    Raises
-    ------
-    StreamIdError
-        The operands hold different streams, or the same in another order.
-    StreamMismatchError
-        sos, eos, lengths or starts differ; `ids` names the streams whose rows do.
+    A start is the absolute position of a row's first frame. None, for an operand or for a row, means not known,
+    which agrees with anything. `what` names the operation in messages.
     """
     first = metas[0]
     for meta in metas[1:]:
@@ -88,15 +69,7 @@ def starts_of_chunks(metas: Sequence[StreamMetadata], starts: Sequence[Starts | 
 
 
 def require_same_streams(metas: Sequence[StreamMetadata]) -> StreamMetadata:
-    """Return the first metadata of a call's inputs, whose lengths may differ (rates, skew).
-
-    Raises
-    ------
-    StreamIdError
-        The inputs hold different streams, or the same in another order.
-    StreamMismatchError
-        sos or eos differ.
-    """
+    """Return the first metadata of a call's inputs, which hold the same streams, of any lengths (rates, skew)."""
     for meta in metas[1:]:
         _refuse(metas[0], meta, "this call", ("sos", "eos"))
     return metas[0]

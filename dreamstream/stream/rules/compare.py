@@ -23,15 +23,7 @@ MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "l
 
 
 def compared(length: Any, difference: Any, relation: str) -> Any:
-    """Return whether a difference of lengths compares with 0 so: a bool where that holds of every stream.
-
-    Parameters
-    ----------
-    length : Length
-        What was compared.
-    difference : Length or int
-    relation : {"eq", "ne", "lt", "le", "gt", "ge"}
-    """
+    """Return whether a `difference` of lengths compares with 0 so: a bool where that holds of every stream."""
     if isinstance(difference, int):
         return getattr(operator, relation)(difference, 0)
     found = difference.fact(relation, lambda formula: holds(formula, relation))
@@ -41,10 +33,7 @@ def compared(length: Any, difference: Any, relation: str) -> Any:
 def open_branch(entry: Any) -> Any:
     """Return the innermost if or loop that runs now and that only some streams enter; None: all are meant.
 
-    Raises
-    ------
-    NotStreamableError
-        Where an exception has left it, which the forward has caught: other streams have none.
+    Where an exception has left it, which the forward has caught, that is refused: other streams have none.
     """
     branch = entry.guard
     if branch is not None and not branch.is_running():
@@ -55,12 +44,7 @@ def open_branch(entry: Any) -> Any:
 class Comparison(Token):
     """Lengths that compare with 0 in some streams only.
 
-    Parameters
-    ----------
-    parts : sequence of (Length, str)
-        All of them must hold.
-    negated : bool
-        Whether it says that they don't.
+    All parts must hold; if it is `negated`, not all of them.
     """
 
     __slots__ = ("negated", "parts")

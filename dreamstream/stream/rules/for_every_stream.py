@@ -38,15 +38,7 @@ Count = _core.Count
 
 
 class Formula:
-    """An integer as a function of the frames of one input, and the lengths that it is made of.
-
-    Parameters
-    ----------
-    root : tuple
-        The input's lineage.
-    count : _core.Count
-    lengths : tuple of _core.Count
-    """
+    """An integer as a function of the frames of one input, by its lineage, and the lengths that it is made of."""
 
     def __init__(self, root: Any, count: Count, lengths: tuple[Count, ...]) -> None:
         self.root = root

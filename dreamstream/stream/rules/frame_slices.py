@@ -37,10 +37,7 @@ def _bound(value: Any, max_length: int) -> int | None:
 def read_length_index(index: Any, max_length: int, width: int | None = None) -> LengthIndex:
     """Read an index on L, as of `index_length`, into one without negative numbers, which count from `max_length`.
 
-    Returns
-    -------
-    int, slice or (n,) int64
-        A position; a slice with start >= 0, stop >= 0 or None and step >= 1; or sorted positions.
+    It is a position; a slice with start >= 0, stop >= 0 or None and step >= 1; or sorted positions.
     """
     width = max_length if width is None else width
     key = read_index(index, "indexing L")
@@ -127,9 +124,7 @@ def index_length(meta: StreamMetadata, index: Any, width: int | None = None) -> 
     return _piece(meta, key, bool(key[0] == 0) if key.size else width == 0)
 
 
-def split_length(
-    meta: StreamMetadata, sizes: int | Sequence[int], width: int | None = None
-) -> list[StreamMetadata]:
+def split_length(meta: StreamMetadata, sizes: int | Sequence[int]) -> list[StreamMetadata]:
     """Split into runs of frames.
 
     Parameters
@@ -137,9 +132,7 @@ def split_length(
     meta : StreamMetadata
         The batch.
     sizes : int or sequence of int
-        Frames per piece (repeated until `width` is covered), or the size of each piece.
-    width : int, optional
-        Extent of the padded array along L, by default the longest row.
+        Frames per piece (repeated until all are covered), or the size of each piece.
 
     Returns
     -------
@@ -151,7 +144,7 @@ def split_length(
     ShapeError
         The sizes cover less than the longest row.
     """
-    pieces = piece_sizes(sizes, max(meta.max_length, width or 0))
+    pieces = piece_sizes(sizes, meta.max_length)
     if sum(pieces) < meta.max_length:
         raise ShapeError(f"sizes {pieces} cover {sum(pieces)} of {meta.max_length} frames")
     with_frame_0 = next((i for i, n in enumerate(pieces) if n), 0)

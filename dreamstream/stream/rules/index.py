@@ -32,69 +32,41 @@ Dims = tuple[int | str, ...]
 
 @dataclass(frozen=True)
 class Fallback:
-    """An operation can't keep the metadata; the result is a plain tensor.
+    """An operation can't keep the metadata; the result is a plain tensor."""
 
-    Attributes
-    ----------
-    reason : str
-        For the warning.
-    """
-
-    reason: str
+    reason: str  #: For the warning.
 
 
 @dataclass(frozen=True, eq=False)
 class IndexParts:
-    """An index laid against the dimensions.
+    """An index laid against the dimensions."""
 
-    Attributes
-    ----------
-    batch, length : int, slice or array
-        The index on ``"B"`` and on ``"L"`` as the user wrote it, ``slice(None)`` where untouched or
-        absent. Other objects (a `Length`) are passed on as they are inside slices.
-    features : tuple of int, slice or None
-        Basic index for the other dimensions *in visible order*: for rows stored as
-        ``frames[L][features]`` with the feature axes in visible order it is applied as
-        ``frames[(slice(None), *features)]``.
-    take : (int, array) or None
-        Then an index array: ``frames[(slice(None),) * (1 + axis) + (array,)]``.
-    dims : tuple of str or int
-        The result's visible dimensions: ``"B"``, ``"L"`` (or a joined name that holds one of them), or
-        the number of the result's feature axis.
-    names : tuple of str or None
-        The result's names.
-    expanded : tuple
-        The whole index with the Ellipsis written out: an entry per dimension and new axis.
-    """
-
+    #: The index on ``"B"`` as the user wrote it, ``slice(None)`` where untouched or absent. Other objects (a
+    #: `Length`) are passed on as they are inside slices.
     batch: Any
-    length: Any
+    length: Any  #: The same on ``"L"``.
+    #: Basic index for the other dimensions *in visible order*: for rows stored as ``frames[L][features]`` with the
+    #: feature axes in visible order it is applied as ``frames[(slice(None), *features)]``.
     features: tuple[Basic, ...]
+    #: Then an index array: ``frames[(slice(None),) * (1 + axis) + (array,)]``.
     take: tuple[int, npt.NDArray[Any]] | None
+    #: The result's visible dimensions: ``"B"``, ``"L"`` (or a joined name that holds one of them), or the number
+    #: of the result's feature axis.
     dims: Dims
-    names: Names
+    names: Names  #: The result's names.
+    #: The whole index with the Ellipsis written out: an entry per dimension and new axis.
     expanded: tuple[Any, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class IndexPlan(IndexParts):
-    """What an index does to a stream tensor.
+    """What an index does to a stream tensor."""
 
-    Attributes
-    ----------
-    meta : StreamMetadata
-        The result's metadata.
-    rows : (n,) int64 or None
-        Rows of the input that the result's rows are, None if untouched.
-    frames : int, slice, (n,) int64 or None
-        Frames that are kept of each row, without negative numbers, None if untouched; see `frames_of`.
-    plain : tuple
-        The same index for a plain padded torch tensor: ``padded[plain]`` has the result's dimensions.
-    """
-
-    meta: StreamMetadata
-    rows: npt.NDArray[np.int64] | None
+    meta: StreamMetadata  #: The result's metadata.
+    rows: npt.NDArray[np.int64] | None  #: Rows of the input that the result's rows are, None if untouched.
+    #: Frames that are kept of each row, without negative numbers, None if untouched; see `frames_of`.
     frames: LengthIndex | None
+    #: The same index for a plain padded torch tensor: ``padded[plain]`` has the result's dimensions.
     plain: tuple[Any, ...]
 
     def frames_of(self, length: int) -> slice | npt.NDArray[np.int64]:
@@ -130,8 +102,8 @@ class IndexPlan(IndexParts):
             shift = self.frames.start
         else:
             return None  # frames that are no run of the stream have no position in it
-        picked = ((starts[r], int(lengths[r])) for r in rows)
-        return tuple(None if s is None else s + min(shift, n) for s, n in picked)
+        known = ((starts[r], int(lengths[r])) for r in rows)
+        return tuple(None if s is None else s + min(shift, n) for s, n in known)
 
 
 def is_full_slice(index: Any) -> bool:

@@ -403,9 +403,9 @@ class Length(Bits):
 
         Of more than an operator takes those of all but short streams, which are refused at their ends.
         """
-        pairs = [n for op, c in self.fn for n in (_CODES[op], c)]
-        longer = self.soon() if len(pairs) > _MOST_STEPS else self
-        return pairs if longer is self or isinstance(longer, int) else longer.steps()
+        steps = [n for op, c in self.fn for n in (_CODES[op], c)]
+        longer = self.soon() if len(steps) > _MOST_STEPS else self
+        return steps if longer is self or isinstance(longer, int) else longer.steps()
 
     def measured(self) -> tuple[Any, Any]:
         """Return the length at the end of streams, as an operator's value and edge."""

@@ -75,13 +75,7 @@ def as_cid(data: Any) -> Any:
 
 
 def require_equal_rates(rates: Sequence[Fraction | int], what: str) -> Fraction:
-    """Return the rate that all operands share.
-
-    Raises
-    ------
-    StreamMismatchError
-        Two rates differ; the message names both.
-    """
+    """Return the rate that all operands share, or raise StreamMismatchError, which names two that differ."""
     first = Fraction(rates[0])
     for rate in rates[1:]:
         if rate != first:
@@ -94,13 +88,7 @@ def require_equal_rates(rates: Sequence[Fraction | int], what: str) -> Fraction:
 
 
 def read_rate(value: Any, what: str = "a rate") -> Fraction:
-    """Return a rate given as an integer, float or Fraction, exactly.
-
-    Raises
-    ------
-    StreamMismatchError
-        Where it is no number, or not positive.
-    """
+    """Return a rate, an integer, float or Fraction, exactly; StreamMismatchError unless it is positive."""
     try:
         rate = Fraction(value).limit_denominator(1 << 20) if isinstance(value, float) else Fraction(value)
     except (TypeError, ValueError, OverflowError):

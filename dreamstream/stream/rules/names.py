@@ -32,13 +32,7 @@ def holds(name: str | None, dim: str) -> bool:
 
 
 def default_names(rank: int) -> Names:
-    """Return ``("B", "F", "L")`` for three dimensions and ``("B", "L")`` for two.
-
-    Raises
-    ------
-    ShapeError
-        Another number of dimensions: names must be given.
-    """
+    """Return ``("B", "F", "L")`` for three dimensions and ``("B", "L")`` for two; others need names."""
     if rank not in _DEFAULTS:
         raise ShapeError(
             f"{rank} dimensions have no default names; pass names=, one per dimension, "
@@ -48,15 +42,7 @@ def default_names(rank: int) -> Names:
 
 
 def check_names(names: Sequence[str | None], rank: int) -> Names:
-    """Return names as a tuple, one per dimension.
-
-    Raises
-    ------
-    ShapeError
-        Another number of names than of dimensions, an empty name, or B or L twice.
-    DTypeError
-        A name is neither a string nor None.
-    """
+    """Return names as a tuple, one per dimension, or raise ShapeError or DTypeError."""
     if isinstance(names, str):
         raise DTypeError(f"names must be a sequence with one name per dimension, got {names!r}")
     names = tuple(names)
@@ -75,15 +61,7 @@ def check_names(names: Sequence[str | None], rank: int) -> Names:
 
 
 def resolve(names: Sequence[str | None], dim: int | str) -> int:
-    """Return the index, 0 or more, of a dimension given by number or by name.
-
-    Raises
-    ------
-    ShapeError
-        There is no such dimension, or several dimensions have that name.
-    DTypeError
-        It is neither an integer nor a string.
-    """
+    """Return the index, 0 or more, of a dimension given by number or by name."""
     rank = len(names)
     if isinstance(dim, str):
         count = list(names).count(dim)
@@ -98,13 +76,7 @@ def resolve(names: Sequence[str | None], dim: int | str) -> int:
 
 
 def order_of(names: Sequence[str | None], dims: Sequence[int | str]) -> tuple[int, ...]:
-    """Return `dims`, given by number or name, as a checked permutation of numbers.
-
-    Raises
-    ------
-    ShapeError
-        `dims` does not hold each dimension once.
-    """
+    """Return `dims`, given by number or name, as a permutation of numbers, or raise ShapeError."""
     order = tuple(resolve(names, d) for d in dims)
     if sorted(order) != list(range(len(names))):
         raise ShapeError(f"{tuple(dims)} does not hold each of the {len(names)} dimensions once")

@@ -16,15 +16,7 @@ __all__ = ["cat_batch", "drop_empty", "index_batch", "read_index", "rows_of", "s
 
 
 def read_index(index: Any, what: str) -> int | slice | npt.NDArray[Any]:
-    """Read one index as an int, a slice, or a 1-D or larger array of int64 or bool.
-
-    Raises
-    ------
-    StreamIndexError
-        An array of something else than integers or bools.
-    DTypeError
-        Something that is no index, a single bool included.
-    """
+    """Read one index as an int, a slice, or a 1-D or larger array of int64 or bool; a single bool is none."""
     if isinstance(index, slice):
         return index
     number = hasattr(index, "__index__") and not hasattr(index, "ndim")
@@ -47,17 +39,7 @@ def read_index(index: Any, what: str) -> int | slice | npt.NDArray[Any]:
 def rows_of(meta: StreamMetadata, index: Any) -> npt.NDArray[np.int64]:
     """Return the numbers of the rows that an index on B picks, in its order.
 
-    Parameters
-    ----------
-    meta : StreamMetadata
-        The batch.
-    index : int, slice, or 1-D array_like of int or bool
-        As NumPy takes it; an int picks one row.
-
-    Raises
-    ------
-    StreamIndexError
-        Out of range, more than one dimension, or a mask of another size.
+    NumPy's rules hold; an int picks one row, and an array has one dimension.
     """
     n = len(meta)
     key = read_index(index, "indexing the batch")
@@ -96,19 +78,19 @@ def index_batch(meta: StreamMetadata, index: Any) -> StreamMetadata:
     Raises
     ------
     StreamIdError
-        A row is picked twice: a stream may occur only once in a batch.
+        A row is chosen twice: a stream may occur only once in a batch.
     StreamIndexError
         Out of range, more than one dimension, or a mask of another size.
     """
-    picked = rows_of(meta, index)
+    chosen = rows_of(meta, index)
     ids = meta.ids
-    if picked.size > 1:
-        values, counts = np.unique(picked, return_counts=True)
+    if chosen.size > 1:
+        values, counts = np.unique(chosen, return_counts=True)
         twice = values[counts > 1]
         if twice.size:
             raise StreamIdError("an index picks a stream twice", [ids[r] for r in twice])
-    kept = tuple(ids[r] for r in picked)
-    return StreamMetadata._of(kept, meta.sos[picked], meta.eos[picked], meta.lengths[picked])
+    kept = tuple(ids[r] for r in chosen)
+    return StreamMetadata._of(kept, meta.sos[chosen], meta.eos[chosen], meta.lengths[chosen])
 
 
 def cat_batch(metas: Sequence[StreamMetadata]) -> StreamMetadata:

@@ -146,15 +146,7 @@ class Uncounted(Rows):
 
 
 class Slots:
-    """``[None] * x.size(L)``: places for what a loop over frames gives.
-
-    Parameters
-    ----------
-    items : list
-        What was assigned so far.
-    length : Length
-        How many places there are.
-    """
+    """``[None] * x.size(L)``: places for what a loop over frames gives, of which some have been assigned."""
 
     __slots__ = ("items", "length")
 

@@ -17,24 +17,12 @@ __all__ = ["StreamSlice", "stream_slice", "taken"]
 
 
 class StreamSlice(NamedTuple):
-    """A slice of the whole stream.
+    """A slice of the whole stream."""
 
-    Attributes
-    ----------
-    start : int
-        First frame, 0 or more.
-    crop : int
-        Frames dropped at the stream's end, 0 or more.
-    step : int
-        Every step-th frame from `start` on, 1 or more.
-    stop_length : Length or None
-        The absolute position to stop at; then `crop` is 0.
-    """
-
-    start: int
-    crop: int
-    step: int
-    stop_length: Length | None
+    start: int  #: First frame, 0 or more.
+    crop: int  #: Frames dropped at the stream's end, 0 or more.
+    step: int  #: Every step-th frame from `start` on, 1 or more.
+    stop_length: Length | None  #: The absolute position to stop at; then `crop` is 0.
 
 
 def _refuse(index: Any, reason: str, remedy: str) -> NotStreamableError:

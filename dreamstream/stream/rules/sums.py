@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..foreign import inner_of
+
 __all__ = [
     "Unknown",
     "edges_of",
@@ -46,7 +48,7 @@ def text_of(length: Any, names: dict[Any, str]) -> str:
 
 def of_positions(x: Any) -> bool:
     """Whether something is computed of positions, which knows what lengths mean beside it."""
-    return hasattr(x._inner if hasattr(type(x), "_inner") else x, "library")
+    return hasattr(inner_of(x), "library")
 
 
 def origin_of(cid: Any) -> str:
@@ -81,10 +83,7 @@ def index_of(edge: Any, edges: Sequence[Any]) -> int:
 def length_maker(out: Any, edges: Sequence[Any]) -> Callable[..., Any]:
     """Return what makes the same length of other edges of the same lines; it leaves its second argument alone.
 
-    Raises
-    ------
-    Unknown
-        Where it counts the frames of another edge.
+    A length that counts the frames of another edge raises Unknown.
     """
     kind = type(out)
     plus, first = out.plus, index_of(out.edge, edges)
