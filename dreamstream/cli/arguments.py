@@ -29,8 +29,8 @@ Commands = Any
 def fault_of(error: BaseException) -> str:
     """Return an error in one line, that of a file by its name."""
     named = isinstance(error, OSError) and error.filename
-    said = f"{error.filename}: {error.strerror}" if named else str(error)  # type: ignore[attr-defined]
-    return " ".join(said.split())
+    text = f"{error.filename}: {error.strerror}" if named else str(error)  # type: ignore[attr-defined]
+    return " ".join(text.split())
 
 
 class Parser(argparse.ArgumentParser):

@@ -54,8 +54,8 @@ def add_decoder(parser: argparse._ActionsContainer, required: bool = True) -> No
     parser.add_argument(
         "--beam", type=at_least(0, int), metavar="N", help="hypotheses; 0: greedy (16; of the ten commands 0)"
     )
-    said = "options of the decoder as a JSON object, as wav2letter's decoder_options.json; others count more"
-    parser.add_argument("--decoder-options", metavar="FILE", help=said)
+    text = "options of the decoder as a JSON object, as wav2letter's decoder_options.json; others count more"
+    parser.add_argument("--decoder-options", metavar="FILE", help=text)
 
 
 def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Commands) -> CTCDecoder:

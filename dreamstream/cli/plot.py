@@ -143,8 +143,8 @@ def _routed(file: AudioFile) -> list[tuple[str, Any]]:
 
 def _draw_experts(axes: Any, name: str, layer: Any, path: str) -> None:
     """Draw which experts each frame was given to, and beside it the share that each expert had."""
-    told, n = layer["streams"][path], len(layer["counts"])
-    chosen, rate = told["experts"], float(layer["rate"])
+    own, n = layer["streams"][path], len(layer["counts"])
+    chosen, rate = own["experts"], float(layer["rate"])
     times = (np.arange(len(chosen)) + 0.5) / rate
     for rank, experts in reversed(list(enumerate(chosen.T))):
         axes.scatter(times[experts >= 0], experts[experts >= 0], s=5 if rank == 0 else 2, color=f"C{rank % 10}")
@@ -152,10 +152,10 @@ def _draw_experts(axes: Any, name: str, layer: Any, path: str) -> None:
     axes.set(ylabel="expert", ylim=(n - 0.5, -0.5), yticks=range(0, n, step))
     axes.tick_params("y", labelsize=6 if n > 12 else 8)
     axes.grid(axis="y", linewidth=0.3)
-    title = f"{name or 'experts'}: {told['tokens']} frames, {told['dead']} of {n} experts unused"
+    title = f"{name or 'experts'}: {own['tokens']} frames, {own['dead']} of {n} experts unused"
     axes.set_title(title, fontsize="medium")
     load = axes.inset_axes((1.01, 0, 0.1, 1), sharey=axes)
-    load.barh(range(n), 100 * told["load"], color="0.5")
+    load.barh(range(n), 100 * own["load"], color="0.5")
     load.set_xlabel("load, %", fontsize=7)
     load.tick_params("y", labelleft=False)
     load.tick_params("x", labelsize=6)

@@ -69,8 +69,8 @@ def samples_only(name: str, engine: ds.Engine) -> ds.Engine:
     """Return an engine that takes samples at a rate that recordings can have."""
     first = engine.inputs[0]
     if len(engine.inputs) > 1 or any(n != 1 for n in first.features) or first.dtype != "float32":
-        said = ", ".join(f"{x.name}: {x.dimensions} {x.dtype}" for x in engine.inputs)
-        raise FormatError(f'{name} takes {said}; run feeds samples, ("B", "L") or ("B", 1, "L") float32')
+        text = ", ".join(f"{x.name}: {x.dimensions} {x.dtype}" for x in engine.inputs)
+        raise FormatError(f'{name} takes {text}; run feeds samples, ("B", "L") or ("B", 1, "L") float32')
     if first.rate == 1 or first.rate.denominator != 1:
         raise FormatError(
             f"{name} was compiled with the rate {first.rate}, which is no sample rate: ds.compile(…, rate=16000)"
@@ -286,14 +286,14 @@ def _stream(args: argparse.Namespace, files: list[AudioFile], output: Output | N
                         for line in _new_frames(file):
                             print(json.dumps(line), flush=True)
     except BaseException as error:
-        said = f"stopped after {sum(f.seconds for f in files):.2f} s of audio"
+        text = f"stopped after {sum(f.seconds for f in files):.2f} s of audio"
         if output is not None:
             if not (isinstance(error, OSError) and error.filename == output.path):
                 output.finish(files)
             n = f"{output.frames} frames were" if output.frames else "nothing was"
-            said += f"; {n} written to {output.path}"
+            text += f"; {n} written to {output.path}"
         if output is not None or isinstance(error, KeyboardInterrupt):
-            print(f"dreamstream run: {shown(said, True)}", file=sys.stderr)
+            print(f"dreamstream run: {shown(text, True)}", file=sys.stderr)
         raise
     return latencies
 
@@ -403,7 +403,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--workers", type=at_least(0, int), default=0, metavar="N", help="processes that read for a .jsonl (0)"
     )
-    said = "a Ray whose machines run the files of a .jsonl, in so many workers: its head's address, or `local`"
-    parser.add_argument("--ray", metavar="ADDRESS", help=said)
+    text = "a Ray whose machines run the files of a .jsonl, in so many workers: its head's address, or `local`"
+    parser.add_argument("--ray", metavar="ADDRESS", help=text)
     add_threads(parser)
     parser.set_defaults(run=run)

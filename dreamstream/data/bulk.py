@@ -242,8 +242,8 @@ class _Runner:
         if isinstance(model, Engine):
             first = model.inputs[0]
             if len(model.inputs) > 1 or any(n != 1 for n in first.features):
-                said = ", ".join(f"{x.name}: {x.dimensions}" for x in model.inputs)
-                raise FormatError(f'bulk: the engine takes {said}; expected samples, ("B", "L") or ("B", 1, "L")')
+                takes = ", ".join(f"{x.name}: {x.dimensions}" for x in model.inputs)
+                raise FormatError(f'bulk: the engine takes {takes}; expected samples, ("B", "L") or ("B", 1, "L")')
             self._names = [d if isinstance(d, str) else None for d in first.dimensions]
             return
         patch = patch_of(model)

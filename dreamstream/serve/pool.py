@@ -25,7 +25,7 @@ class Handle(Protocol):
         """Let it, a vault, take what another has."""
 
     def kill(self) -> None:
-        """Let it be no more, whatever it does."""
+        """End it at once, whatever it does."""
 
 
 def first_line(error: BaseException) -> str:
@@ -253,7 +253,7 @@ class Pool:
         host.close()
 
     def close(self) -> None:
-        """Let all workers end, and begin no more."""
+        """End all workers, and begin no others."""
         if self._task is not None:
             self._task.cancel()
         for host in self._model.hosts if self._model is not None else ():

@@ -48,7 +48,7 @@ class RayHandle:
         return self.call("merge", other.actor.content.remote())
 
     def kill(self) -> None:
-        """Let the actor be no more, whatever it does."""
+        """End the actor at once, whatever it does."""
         self._killed()
         ray.kill(self.actor, no_restart=True)
 

@@ -113,9 +113,9 @@ class Service:
             or (form == "i16" and model.features not in ((), (1,)))
         ):
             raise WireError("malformed", f"format is i16, of samples, or f32; got {str(form)[:20]!r}")
-        rate = found.get("rate", model.told["rate"])
-        if str(rate) != model.told["rate"] and rate != model.engine.rate:  # 16000.0 is the same as 16000
-            raise WireError("malformed", f"{name} has a rate of {model.told['rate']}, not {str(rate)[:20]}")
+        rate = found.get("rate", model.description["rate"])
+        if str(rate) != model.description["rate"] and rate != model.engine.rate:  # 16000.0 is the same as 16000
+            raise WireError("malformed", f"{name} has a rate of {model.description['rate']}, not {str(rate)[:20]}")
         await self._make_room(0.9)
         stream_id = secrets.token_urlsafe(12)
         content = {"id": stream_id, "model": name, "format": form, "fingerprint": model.fingerprint}
@@ -138,7 +138,7 @@ class Service:
         model = next((m for m in self._versions() if m.fingerprint == content["fingerprint"]), None)
         if model is None:
             raise WireError("retired", f"{content['model']} is not served any more in this version")
-        have = positions(dict(found), "output", len(model.told["names"]))
+        have = positions(dict(found), "output", len(model.description["names"]))
         record = None
         if stream_id not in self.streams:
             await self._make_room(1.0)
@@ -300,7 +300,7 @@ class Service:
         self._soon(self._stepping(model, host))
 
     def lose(self, model: Model, host: Host) -> None:
-        """Let the streams of a host that is no more begin elsewhere."""
+        """Let the streams of a host that has ended begin elsewhere."""
         host.is_lost = True
         if host in model.hosts:  # else it was let go meanwhile
             model.hosts.remove(host)
@@ -318,8 +318,8 @@ class Service:
         stream.rewind()
         self.metrics.moved.inc()
         if stream.n_lost > _MOST_LOST:
-            told = f"{stream.n_lost} workers were lost while they stepped it"
-            self._soon(self.drop(stream, WireError("engine", told, ids=[stream.id])))
+            text = f"{stream.n_lost} workers were lost while they stepped it"
+            self._soon(self.drop(stream, WireError("engine", text, ids=[stream.id])))
         else:
             stream.model.place(stream)
 

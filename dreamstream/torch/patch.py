@@ -344,9 +344,8 @@ class TorchPatch(Patch):
                     held.restore()
                 if isinstance(error, DreamStreamError):
                     call.explain(error)
-                told = forgotten(module, args, kwargs) if isinstance(error, (AttributeError, TypeError)) else None
-                if told is not None:
-                    raise told from error
+                if isinstance(error, (AttributeError, TypeError)) and (missing := forgotten(module, args, kwargs)):
+                    raise missing from error
                 raise
             return result
 

@@ -243,9 +243,8 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
             return Symbolic.filled(size, Tensor(as_array(make((1,), *rest, **kwargs))))
         batch = [i for i, s in enumerate(size) if isinstance(s, Rows)]
         shape = [1 if i in batch else s for i, s in enumerate(size)]
-        strange = next((s for s in shape if not isinstance(s, int)), None)
-        if strange is not None:
-            strange._misuse("the size of a new tensor")
+        if (token := next((s for s in shape if isinstance(s, Token)), None)) is not None:
+            token._misuse("the size of a new tensor")
         kwargs.setdefault("device", forward.device)
         value = make(shape, *rest, **kwargs)
         parts = (value.real.contiguous(), value.imag.contiguous()) if value.is_complex() else (value,)

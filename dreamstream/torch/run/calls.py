@@ -166,11 +166,11 @@ class TorchCall(Call):
         self.some_end = True in self.ended.tolist()
         self._prepared = {name: value for name, value in vars(self).items() if name != "old"}
 
-    def following(self, follows: Any, counts: Any) -> TorchCall:
-        """Return the call that goes on with this one's streams, and brings the like of this one."""
+    def next_call(self, arrival: Any, counts: Any) -> TorchCall:
+        """Return the call that continues the same streams, with input of the same kind, as `arrival` has found."""
         call: Any = object.__new__(TorchCall)
         call.__dict__.update(
-            self._prepared, _prepared=self._prepared, input_counts=counts, follows=follows, done=Slot(False),
+            self._prepared, _prepared=self._prepared, input_counts=counts, follows=arrival, done=Slot(False),
             afterwards=[], alike=self.alike,
         )  # fmt: skip
         call.ids, call.ended, call.keeps_tape = self.ids, self.ended, self.keeps_tape
