@@ -245,18 +245,16 @@ def _plot(path: str, model: str, rows: Sequence[dict[str, Any]]) -> None:
     for name, chunk in dict.fromkeys((r["engine"], r["chunk_ms"]) for r in rows):
         mine = [r for r in rows if (r["engine"], r["chunk_ms"]) == (name, chunk)]
         streams = [r["streams"] for r in mine]
-        (line,) = left.plot(streams, [r["p50_ms"] for r in mine], "o-", label=f"{name}, {chunk:g} ms")
-        left.fill_between(
-            streams, [r["p50_ms"] for r in mine], [r["p99_ms"] for r in mine], alpha=0.15, color=line.get_color()
-        )
+        half, most = ([r[column] for r in mine] for column in ("p50_ms", "p99_ms"))
+        (line,) = left.plot(streams, half, "o-", label=f"{name}, {chunk:g} ms")
+        left.fill_between(streams, half, most, alpha=0.15, color=line.get_color())
         right.plot(streams, [r["real_time_factor"] for r in mine], "o-", color=line.get_color())
-    left.set(
-        title=f"{os.path.basename(model)}: ms per step, 50 % to 99 %", xlabel="streams", xscale="log", yscale="log"
-    )
+    left.set_title(f"{os.path.basename(model)}: ms per step, 50 % to 99 %")
     right.axhline(1, linestyle=":", color="0.5")
-    right.set(title="real-time factor", xlabel="streams", xscale="log", yscale="log")
+    right.set_title("real-time factor")
     ticks = sorted({r["streams"] for r in rows})
     for axes in (left, right):
+        axes.set(xlabel="streams", xscale="log", yscale="log")
         axes.set_xticks(ticks, [str(n) for n in ticks])
         axes.set_xticks([], minor=True)
     left.legend(fontsize="small")

@@ -22,7 +22,6 @@ from .arguments import at_least
 
 ENDPOINTS = Endpoints(silence=2.4, trailing_silence=0.8, length=0)  # no length: it would cut words in two
 
-
 #: The decoder's options that a file may have, by the names that wav2letter has for them.
 _OF_WAV2LETTER = {
     "beamSize": "beam",
@@ -34,7 +33,6 @@ _OF_WAV2LETTER = {
     "silScore": "sil_score",
     "logAdd": "log_add",
 }
-
 
 #: Names that toolkits give to the blank.
 _BLANKS = ("<blank>", "<blk>")
@@ -72,9 +70,8 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
         tokens, rate, beam = model.tokens, model.rate, 0  # greedily a word is final at once
     else:
         tokens, rate, beam = Path(args.tokens).read_bytes(), model.outputs[0].rate, 16
-    options: dict[str, Any] = {"beam": beam} | (
-        {} if args.decoder_options is None else _options(args.decoder_options)
-    )
+    given = {} if args.decoder_options is None else _options(args.decoder_options)
+    options: dict[str, Any] = {"beam": beam} | given
     for option in ("beam", "lm_weight", "word_score"):
         if getattr(args, option) is not None:
             options[option] = getattr(args, option)

@@ -34,7 +34,6 @@ PACE = 0.1  # seconds of a round, live: about what comes in one of each call
 TOLERANCE = 1e-4  # relative: two float32 computations that sum in different orders
 
 
-# ---------------------------------------------------------------------- the streams
 def offline(model: nn.Module, samples: Array) -> Array:
     """Return the untouched model's output for one whole recording, frame by frame."""
     outputs: Array = np.asarray(model(ds.tensor(samples[None].astype(np.float32) / 32768)))

@@ -58,9 +58,8 @@ def plot(path: str, files: Sequence[AudioFile], latencies: Sequence[float], chun
         _draw_outputs(next(free), file, chunk_ms)
         for name, layer in layers:
             _draw_experts(next(free), name, layer, file.path)
-    axes[-1].plot(
-        (1 + np.arange(len(latencies))) * chunk_ms / 1000, 1000 * np.asarray(latencies), linewidth=0.8, color="0.3"
-    )
+    ends = (1 + np.arange(len(latencies))) * chunk_ms / 1000
+    axes[-1].plot(ends, 1000 * np.asarray(latencies), linewidth=0.8, color="0.3")
     longest = max(file.seconds for file in shown)
     axes[-1].set(xlabel="seconds of audio", ylabel="ms per step", ylim=(0, None), xlim=(0, max(longest, 1e-3)))
     _save(figure, path)

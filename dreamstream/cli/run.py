@@ -176,10 +176,8 @@ def _whole(file: AudioFile) -> list[Array]:
     """Return what the offline model says of the whole file: an engine alone says it in one step."""
     samples = file.recording()
     if file.model is not None:
-        whole = leaves(file.model(ds.tensor(samples[None])))
-        return [
-            np.asarray(w) if info.rate == 0 else np.asarray(w)[0] for w, info in zip(whole, file.engine.outputs)
-        ]
+        whole = map(np.asarray, leaves(file.model(ds.tensor(samples[None]))))
+        return [w if info.rate == 0 else w[0] for w, info in zip(whole, file.engine.outputs)]
     chunk = {"whole": samples}
     for engine in (file.front, file.engine):
         if engine is not None:

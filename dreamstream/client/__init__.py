@@ -307,9 +307,8 @@ class Stream:
         at = self._have[0]
         if found["output"] > at:
             raise ServerError(f"expected words from {at} on, got {found['output']}", 4500)
-        new = [
-            Word(w["word"], w["start"], w["end"], w["confidence"]) for w in found["words"][at - found["output"] :]
-        ]
+        words = found["words"][at - found["output"] :]
+        new = [Word(w["word"], w["start"], w["end"], w["confidence"]) for w in words]
         if new or "pending" in found:
             self._outputs.put_nowait(Words(at, new, found.get("pending", "")))
         self._have[0] += len(new)

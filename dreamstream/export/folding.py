@@ -21,8 +21,6 @@ MOVES = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"}
 
 KEPT = {"If", "Loop", "Scan", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike"}
 """Operators that are never computed beforehand."""
-
-
 POINTWISE = {
     *("Add", "Sub", "Mul", "Div", "Pow", "Where", "Cast", "PRelu", "LeakyRelu", "Relu", "Elu", "Clip", "Erf"),
     *("Tanh", "Sigmoid", "Sqrt", "Exp", "Log", "Abs", "Neg", "Sin", "Cos", "Max", "Min", "And", "Or", "Not"),

@@ -50,9 +50,8 @@ class RoutedExperts(RoutingCounter, nn.gates.EmbeddingGate):
             d_embed=embedded,
             keep_expert_output=conf["keep_expert_output"],
         )
-        self.experts = nn.ModuleDict(
-            {"w_1": nn.FMoELinear(n, width, hidden), "w_2": nn.FMoELinear(n, hidden, width)}
-        )
+        products = {"w_1": nn.FMoELinear(n, width, hidden), "w_2": nn.FMoELinear(n, hidden, width)}
+        self.experts = nn.ModuleDict(products)
         self.activation = activation
 
     def forward(self, x: Any, embed: Any, index: Any = None) -> Any:  # type: ignore[override]

@@ -114,9 +114,8 @@ class Remote(Host):
         data = b"".join(np.ascontiguousarray(part).data.cast("B") for row in rows for part in row.parts)
         leaving, self._leaving = self._leaving, []
         begin = self._called = time.monotonic()
-        answer = asyncio.wrap_future(
-            self._handle.call("step", [row._replace(parts=[]) for row in rows], data, leaving)
-        )
+        without = [row._replace(parts=[]) for row in rows]
+        answer = asyncio.wrap_future(self._handle.call("step", without, data, leaving))
         if not (await asyncio.wait([answer], timeout=self._deadline + 10 * n * self._per_frame))[0]:
             answer.add_done_callback(lambda late: late.cancelled() or late.exception())  # which nobody waits for
             self._handle.kill()

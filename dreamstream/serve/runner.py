@@ -116,8 +116,8 @@ class Runner:
         outputs, going = self._tried(self._step, going, failed)
         heard: dict[str, Hypotheses] | None = None
         if self.decoder is not None and going:
-            taken = (row.id for row in going)
-            scores = dict(zip(taken, parts_of(log_probabilities(outputs[0][0]), outputs[0][1])))
+            parts = np.split(log_probabilities(outputs[0][0]), np.cumsum(outputs[0][1])[:-1])
+            scores = dict(zip((row.id for row in going), parts))
             heard, going = self._tried(partial(self._decode, scores), going, failed)
         ids = [row.id for row in going]
         states = {row.id: self.state(row.id, row.since) for row in going if row.saves and not row.ends}
@@ -223,12 +223,3 @@ def cost_of(engine: Engine) -> Cost:
     begin = time.perf_counter()
     probe.restore(data, "again")
     return Cost(sizes[0], sizes[-1] - sizes[0], time.perf_counter() - begin)
-
-
-def parts_of(values: npt.NDArray[Any], lengths: Sequence[int]) -> list[npt.NDArray[Any]]:
-    """Return each stream's frames of an output."""
-    found, at = [], 0
-    for n in lengths:
-        found.append(values[at : at + n])
-        at += n
-    return found

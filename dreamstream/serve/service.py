@@ -197,8 +197,7 @@ class Service:
             return
         self._release(stream)
         self.metrics.ended.inc()
-        if stream.connection is not None:
-            stream.connection.close("done", "")
+        stream.close("done", "")
 
     async def drop(self, stream: Live, error: WireError) -> None:
         """End a stream for good."""
@@ -209,8 +208,7 @@ class Service:
         except OSError as fault:
             LOG.error("%s is not forgotten: %s", stream.id, fault)
         self.metrics.failed.labels(error.kind).inc()
-        if stream.connection is not None:
-            stream.connection.close(error.kind, error.reason, **error.more)
+        stream.close(error.kind, error.reason, **error.more)
 
     def _release(self, stream: Live) -> None:
         """Have nothing of a stream any more, but in the store."""
@@ -222,8 +220,7 @@ class Service:
     def _give_up(self, stream: Live) -> None:
         """Have nothing of a stream that is another server's by now."""
         self._release(stream)
-        if stream.connection is not None:
-            stream.connection.close("taken over", "another server has the stream")
+        stream.close("taken over", "another server has the stream")
 
     # ---------------------------------------------------------------- the store
     def _soon(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -263,8 +260,8 @@ class Service:
             for stream in streams:
                 stream.saved = max(stream.saved, stream.stepped)
         for stream in streams:
-            if stream.connection is not None and stream.id in kept:
-                stream.connection.send(message("saved", input=stream.saved))
+            if stream.id in kept:
+                stream.send(message("saved", input=stream.saved))
             if stream.ended:
                 stream.tell_end()
 
@@ -421,8 +418,7 @@ class Service:
         if self.draining is None:
             self.draining = time.monotonic()
             for stream in list(self.streams.values()):
-                if stream.connection is not None:
-                    stream.connection.send(message("drain", seconds=self.limits.drain))
+                stream.send(message("drain", seconds=self.limits.drain))
         while any(s.connection for s in self.streams.values()):
             if time.monotonic() - self.draining > self.limits.drain:
                 break
@@ -446,8 +442,7 @@ class Service:
         streams = list(self.streams.values())
         await self._shelve(streams)
         for stream in streams:
-            if stream.connection is not None:
-                stream.connection.close("drained", "the server has ended")
+            stream.close("drained", "the server has ended")
         for model in models:
             model.close()
         self._storing.close()

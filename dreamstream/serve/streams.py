@@ -226,8 +226,7 @@ class Live:
             last.message += frames
         else:
             kept.append(Unacknowledged(end, bytearray(data), now))
-        if self.connection is not None:
-            self.connection.send(data)
+        self.send(data)
 
     def send_words(self, words: Sequence[Word], pending: str, now: float) -> None:
         """Send new final words, kept until acknowledged, and `pending`, the text that may still change."""
@@ -240,16 +239,21 @@ class Live:
             self.made[0] += len(words)
             data = bytearray(message("result", **fields).encode())
             self.outputs[0].append(Unacknowledged(self.made[0], data, now))
-        self._send(message("result", **fields, pending=pending))
+        self.send(message("result", **fields, pending=pending))
 
-    def _send(self, given: str | bytes) -> None:
+    def send(self, given: str | bytes) -> None:
+        """Send a message, if a client is connected."""
         if self.connection is not None:
             self.connection.send(given)
 
+    def close(self, kind: str, reason: str, **more: Any) -> None:
+        """Close the connection, if there is one."""
+        if self.connection is not None:
+            self.connection.close(kind, reason, **more)
+
     def attach(self, connection: Connection, output: Sequence[int] | None = None) -> None:
         """Let a connection have the stream, and tell it where it stands; one that had it is closed."""
-        if self.connection is not None:
-            self.connection.close("taken over", "another connection has resumed the stream")
+        self.close("taken over", "another connection has resumed the stream")
         self.connection, self.is_paused = connection, False
         connection.send(message("started", **self.started()))
         self._drop(self.acknowledged if output is None else output)
@@ -257,7 +261,7 @@ class Live:
         for kept in self.outputs:
             for each in kept:
                 each.sent = now
-                self._send(bytes(each.message) if self.model.decoder is None else each.message.decode())
+                self.send(bytes(each.message) if self.model.decoder is None else each.message.decode())
         if self.ended:
             self.tell_end()
 
@@ -276,8 +280,7 @@ class Live:
 
     def tell_end(self) -> None:
         """Tell the client the totals."""
-        if self.connection is not None:
-            self.connection.send(message("ended", input=self.end, output=per_output(self.made)))
+        self.send(message("ended", input=self.end, output=per_output(self.made)))
 
     def detach(self, connection: Connection) -> None:
         """Let the stream wait for another connection, if this one had it."""

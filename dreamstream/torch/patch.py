@@ -69,10 +69,8 @@ _ROOMS = (
 )  # fmt: skip
 _LAYERS = frozenset(f"torch.nn.modules.{room}" for room in _ROOMS)
 
-
 #: torch's functions as they were when this was loaded, where layers look for them.
 _FUNCTIONS = tuple((vars(room), dict(vars(room))) for room in (torch.nn.functional, torch))
-
 
 #: Methods of layers that no call of them runs.
 _APART = ("__init__", "__setstate__", "extra_repr", "reset_parameters")
@@ -554,9 +552,8 @@ class _Front:
                 f"{scripted[0] or 'the model'} is scripted, and can't be looked into; take the module of which "
                 "torch.jit.script or torch.jit.trace made it"
             )
-        inner = {
-            id(m) for p in module.modules() if isinstance(p, parametrize.ParametrizationList) for m in p.modules()
-        }
+        parametrizations = [m for m in module.modules() if isinstance(m, parametrize.ParametrizationList)]
+        inner = {id(m) for each in parametrizations for m in each.modules()}
         return [(path, m) for path, m in module.named_modules() if id(m) not in inner]
 
     def unstreamable(self, module: Any) -> tuple[str, str] | None:

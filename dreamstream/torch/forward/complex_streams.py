@@ -6,6 +6,7 @@ Where it is one line, it is a row of a table: by the names of torch's functions,
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -169,12 +170,8 @@ enter(
 
 
 # ---------------------------------------------------------------------- arithmetic
-def _sum(a: Any, b: Any, *, alpha: Any = 1) -> Complex:
-    return _of_both(lambda p, q: p + q, a, b if alpha == 1 else _product(b, alpha))
-
-
-def _difference(a: Any, b: Any, *, alpha: Any = 1) -> Complex:
-    return _of_both(lambda p, q: p - q, a, b if alpha == 1 else _product(b, alpha))
+def _sum(a: Any, b: Any, *, alpha: Any = 1, join: Callable[[Any, Any], Any] = operator.add) -> Complex:
+    return _of_both(join, a, b if alpha == 1 else _product(b, alpha))
 
 
 def _bilinear(product: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
@@ -189,12 +186,8 @@ def _bilinear(product: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     return Complex(product(p, r) - product(q, s), product(p, s) + product(q, r))
 
 
-def _product(a: Any, b: Any) -> Any:
-    return _bilinear(lambda x, y: x * y, a, b)
-
-
-def _matrices(a: Any, b: Any) -> Any:
-    return _bilinear(lambda x, y: x @ y, a, b)
+_difference = partial(_sum, join=operator.sub)
+_product, _matrices = partial(_bilinear, operator.mul), partial(_bilinear, operator.matmul)
 
 
 @_own("reciprocal")
@@ -324,9 +317,7 @@ enter(
     {
         "cat concat concatenate": _joined,
         "stack": partial(_joined, join=stack),
-        "where_function": lambda condition, input, other: _of_both(
-            lambda x, y: where(condition, x, y), input, other
-        ),
+        "where_function": lambda condition, input, other: _of_both(partial(where, condition), input, other),
         "masked_fill": lambda z, mask, value: _of_both(lambda part, v: part.masked_fill(mask, v), z, value),
         "pad": _padded,
         "zeros_like empty_like": partial(_alike, "zeros"),

@@ -87,11 +87,6 @@ def _requires_grad(inner: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-def _is_leaf(inner: Any) -> bool:
-    value = getattr(inner, "value", None)
-    return not isinstance(value, torch.Tensor) or value.is_leaf
-
-
 def _of_gradients(what: str, otherwise: Any = None) -> Callable[..., Any]:
     """Refuse what looks at a gradient, where there will be one."""
 
@@ -132,7 +127,7 @@ enter(
     {
         "dtype": _dtype,
         "requires_grad": _requires_grad,
-        "is_leaf": _is_leaf,
+        "is_leaf": lambda inner: getattr(getattr(inner, "value", None), "is_leaf", True),
         "grad": lambda inner: None,
         "grad_fn": _of_gradients("grad_fn", lambda inner: None),
         "data": _detached,
@@ -324,11 +319,6 @@ def norm(input: Any, p: Any = 2.0, dim: Any = None, keepdim: bool = False, dtype
     return _typed(input, dtype).norm(2.0 if p is None else p, dim, keepdim)
 
 
-@function("linalg_vector_norm")
-def vector_norm(x: Any, ord: Any = 2.0, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    return norm(x, ord, dim, keepdim, dtype)
-
-
 @function("linalg_norm")
 def norm_of_vectors_or_matrices(
     A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: Any = None
@@ -377,6 +367,9 @@ enter(
     {
         "aminmax": lambda input, dim=None, keepdim=False: AMinMax(
             input.amin(dim, keepdim), input.amax(dim, keepdim)
+        ),
+        "linalg_vector_norm": lambda x, ord=2.0, dim=None, keepdim=False, dtype=None: norm(
+            x, ord, dim, keepdim, dtype
         ),
         "bmm": lambda input, mat2: input @ mat2,
         "einsum": of_streams,

@@ -115,9 +115,8 @@ class Meaning(NamedTuple):
 def meaning_of(func: Any) -> Meaning:
     """Find a function of torch among the native ones."""
     called = {"__idiv__": "__itruediv__"}.get(func.__name__, func.__name__)
-    twin = (
-        called.endswith("_") and not called.endswith("__") and called != "bernoulli_"
-    )  # which takes another argument
+    # bernoulli_ takes another argument than bernoulli
+    twin = called.endswith("_") and not called.endswith("__") and called != "bernoulli_"
     name = called[:-1] if twin else called
     if called.startswith("__i") and called.endswith("__") and hasattr(NativeTensor, f"__{called[3:]}"):
         name = f"__{called[3:]}"

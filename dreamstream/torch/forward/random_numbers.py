@@ -37,9 +37,8 @@ def _random(name: str) -> Callable[..., Any]:
             return native(input, p, False)
         _require_own_numbers(name, input)
         if current().goes_on:
-            scale, shift = draws.factors(
-                draws.kept_of_stream(name, input, p, name in _CHANNELS), p, "alpha" in name
-            )
+            kept = draws.kept_of_stream(name, input, p, name in _CHANNELS)
+            scale, shift = draws.factors(kept, p, "alpha" in name)
             return with_value(input, lambda value: _moved(value, scale, shift))
         return visible(input, lambda padded: whole(padded, p, True))
 

@@ -106,9 +106,8 @@ class FunctionRecording(Recording):
         self.converted: list[tuple[Any, Any, Any]] = []
         self.handled = False
         self.read = self.asks = False
-        self._before: list[tuple[Any, type, Any]] = [
-            (x, type(x), vars(x)) for x in asked.tokens if not isinstance(x, Token)
-        ]
+        others = (x for x in asked.tokens if not isinstance(x, Token))
+        self._before: list[tuple[Any, type, Any]] = [(x, type(x), vars(x)) for x in others]
         self._asked_before = len(declared_here()[1])
         self._token: Any = None
 

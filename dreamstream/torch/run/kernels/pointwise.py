@@ -102,8 +102,6 @@ each_frame(
         "glu": lambda step, x: F.glu(x, -1),
     }
 )
-
-
 OF_SEVERAL: dict[str, Callable[..., Tensor]] = {
     "where": torch.where,
     **{row.name: _function(row) for row in ELEMENTWISE.values() if row.operands == 2},
