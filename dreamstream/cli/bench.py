@@ -273,24 +273,18 @@ def add(commands: Commands) -> None:
         "on the exported model, where they are installed, all streams in one batch. What is exported has nodes "
         "for starts and ends of streams, which a graph with caches written by hand has not.",
     )
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="a model file, FILE.py:FUNCTION as for convert (the file is executed), or one of "
-        f"{', '.join(models.COMPLETE)}, with random weights",
+    text = (
+        "a model file, FILE.py:FUNCTION as for convert (the file is executed), or one of "
+        f"{', '.join(models.COMPLETE)}, with random weights"
     )
+    parser.add_argument("model", metavar="MODEL", help=text)
     add_numbers(parser, "--streams", 1, int, [1, 8, 32])
     add_numbers(parser, "--chunk-ms", 0.01, float, [40.0, 200.0])
-    parser.add_argument(
-        "--rate", type=at_least(1e-3, float), metavar="R", help="frames a second of the first input"
-    )
+    text = "frames a second of the first input"
+    parser.add_argument("--rate", type=at_least(1e-3, float), metavar="R", help=text)
     parser.add_argument("--seconds", type=at_least(0, float), default=1.0, metavar="S", help="per figure (1)")
-    parser.add_argument(
-        "--beside",
-        nargs="*",
-        choices=PEERS,
-        help="what to measure beside; by default all that can be for a torch model",
-    )
+    text = "what to measure beside; by default all that can be for a torch model"
+    parser.add_argument("--beside", nargs="*", choices=PEERS, help=text)
     parser.add_argument("--json", action="store_true", help="print a line per row")
     parser.add_argument("--plot", metavar="PNG", help="draw latency and real-time factor (needs matplotlib)")
     add_threads(parser)

@@ -41,17 +41,15 @@ _BLANKS = ("<blank>", "<blk>")
 def add_decoder(parser: argparse._ActionsContainer, required: bool = True) -> None:
     """Add the options of a decoder."""
     parser.add_argument("--tokens", required=required, metavar="FILE", help="a token per line, or `token number`")
-    parser.add_argument(
-        "--blank", metavar="N", help=f"the blank, or its number (the only one of {' '.join(_BLANKS)}, or else 0)"
-    )
+    text = f"the blank, or its number (the only one of {' '.join(_BLANKS)}, or else 0)"
+    parser.add_argument("--blank", metavar="N", help=text)
     parser.add_argument("--lexicon", metavar="FILE", help="a line `word token token ...` each")
     parser.add_argument("--lm", metavar="FILE", help="an n-gram language model: ARPA, or KenLM's binary")
     parser.add_argument("--lm-weight", type=float, metavar="W", help="of its base-10 logarithms (1)")
     parser.add_argument("--word-score", type=float, metavar="S", help="added for each word (0)")
     parser.add_argument("--hotwords", metavar="FILE", help="a phrase per line, with a tab before its weight")
-    parser.add_argument(
-        "--beam", type=at_least(0, int), metavar="N", help="hypotheses; 0: greedy (16; of the ten commands 0)"
-    )
+    text = "hypotheses; 0: greedy (16; of the ten commands 0)"
+    parser.add_argument("--beam", type=at_least(0, int), metavar="N", help=text)
     text = "options of the decoder as a JSON object, as wav2letter's decoder_options.json; others count more"
     parser.add_argument("--decoder-options", metavar="FILE", help=text)
 

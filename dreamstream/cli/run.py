@@ -359,48 +359,38 @@ def add(commands: Commands) -> None:
     )
     parser = add_command(commands, "run", "stream audio files through a model", further)
     parser.add_argument("model", metavar="MODEL", help=f"a .dsm file, or one of {', '.join(models.COMPLETE)}")
-    parser.add_argument(
-        "audio",
-        metavar="AUDIO",
-        nargs="+",
-        help="WAV files, each given once; others with soundfile installed; - is standard input; with -o OUT.jsonl "
-        "also folders, of which all recordings are run",
+    text = (
+        "WAV files, each given once; others with soundfile installed; - is standard input; with -o OUT.jsonl "
+        "also folders, of which all recordings are run"
     )
+    parser.add_argument("audio", metavar="AUDIO", nargs="+", help=text)
     parser.add_argument("--weights", metavar="FILE", help="a .safetensors file; by default that of silero-vad")
     parser.add_argument("--chunk-ms", type=at_least(1, int), default=100, metavar="N", help="audio per step (100)")
-    parser.add_argument(
-        "--compare-offline",
-        action="store_true",
-        help="also run the offline model on each whole file, or, as a .dsm holds none, the same engine; fail "
-        "where they differ",
+    text = (
+        "also run the offline model on each whole file, or, as a .dsm holds none, the same engine; fail "
+        "where they differ"
     )
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print a line {file, start (seconds), values} per output frame, as they come; last a summary "
-        "{frames, delay (samples), max_difference, compared_with}",
+    parser.add_argument("--compare-offline", action="store_true", help=text)
+    text = (
+        "print a line {file, start (seconds), values} per output frame, as they come; last a summary "
+        "{frames, delay (samples), max_difference, compared_with}"
     )
-    parser.add_argument(
-        "--plot",
-        metavar="PNG",
-        help="draw waveform, outputs with their delay, the latency of steps, and for mixtures of experts which "
-        "of them were chosen when, and how often (needs matplotlib)",
+    parser.add_argument("--json", action="store_true", help=text)
+    text = (
+        "draw waveform, outputs with their delay, the latency of steps, and for mixtures of experts which "
+        "of them were chosen when, and how often (needs matplotlib)"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT",
-        type=_output_path,
-        help="write all outputs as they come: .csv, .npz (an array per file, when it has ended), .npy (one file), "
+    parser.add_argument("--plot", metavar="PNG", help=text)
+    text = (
+        "write all outputs as they come: .csv, .npz (an array per file, when it has ended), .npy (one file), "
         ".wav (one output of samples, float32), .jsonl (a line {file, model, frames, values} per file that has "
-        "ended; run again, it goes on with the files that have none)",
+        "ended; run again, it goes on with the files that have none)"
     )
-    parser.add_argument(
-        "--int16", action="store_true", help="write integers to the .wav; says how many samples were clipped"
-    )
-    parser.add_argument(
-        "--workers", type=at_least(0, int), default=0, metavar="N", help="processes that read for a .jsonl (0)"
-    )
+    parser.add_argument("-o", "--output", metavar="OUT", type=_output_path, help=text)
+    text = "write integers to the .wav; says how many samples were clipped"
+    parser.add_argument("--int16", action="store_true", help=text)
+    text = "processes that read for a .jsonl (0)"
+    parser.add_argument("--workers", type=at_least(0, int), default=0, metavar="N", help=text)
     text = "a Ray whose machines run the files of a .jsonl, in so many workers: its head's address, or `local`"
     parser.add_argument("--ray", metavar="ADDRESS", help=text)
     add_threads(parser)

@@ -165,9 +165,8 @@ def _run(args: argparse.Namespace) -> int:
 def add(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "serve", "serve models to live streams over WebSockets")
-    parser.add_argument(
-        "models", nargs="+", metavar="MODEL", help="a .dsm, or a model's name; NAME=MODEL gives it another"
-    )
+    text = "a .dsm, or a model's name; NAME=MODEL gives it another"
+    parser.add_argument("models", nargs="+", metavar="MODEL", help=text)
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
     parser.add_argument("--port", type=at_least(0, int, 65535), default=8765, help="0: a free one (8765)")
     text = "where streams are kept, so that they survive this process: a folder, or redis://HOST"
@@ -180,9 +179,8 @@ def add(commands: Commands) -> None:
     parser.add_argument("--ray", metavar="ADDRESS", help=text)
     text = "workers of a Ray, and the most where load asks for more, besides a spare one (1)"
     parser.add_argument("--workers", type=_workers, metavar="N[:MOST]", help=text)
-    parser.add_argument(
-        "--auth", metavar="MODULE:FUNCTION", help="called as f(token, address): may this client stream?"
-    )
+    text = "called as f(token, address): may this client stream?"
+    parser.add_argument("--auth", metavar="MODULE:FUNCTION", help=text)
     parser.add_argument("--cert", metavar="FILE", help="a certificate for TLS")
     parser.add_argument("--key", metavar="FILE", help="its key, if that is in another file")
     for name, text in _OPTIONS.items():
