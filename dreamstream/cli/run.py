@@ -152,11 +152,8 @@ def steps(files: list[AudioFile], chunk_ms: int) -> Iterator[tuple[float, list[A
 def _step(engine: ds.Engine, fed: list[AudioFile], chunks: dict[str, Any], starting: list[str]) -> dict[str, Any]:
     """Advance the streams of some files."""
     paths = [f.path for f in fed]
-    return engine.step(
-        {p: as_taken(engine, chunks[p]) for p in paths},
-        sos=[p for p in starting if p in paths],
-        eos=[f.path for f in fed if f.ended],
-    )
+    given = {p: as_taken(engine, chunks[p]) for p in paths}
+    return engine.step(given, sos=[p for p in starting if p in paths], eos=[f.path for f in fed if f.ended])
 
 
 def _new_frames(file: AudioFile) -> Iterator[dict[str, Any]]:

@@ -35,12 +35,8 @@ class Metrics:
         self.n_received, self._received = 0, p.Counter("messages_received", "Messages with frames.", **own)
         self.unstored = p.Counter("records_unstored", "Records of streams that the store did not take.", **own)
         self._n_rows, self._rows = 0, p.Counter("rows_stepped", "Streams of all steps.", **own)
-        self._seconds = p.Histogram(
-            "step_seconds",
-            "Time of a step.",
-            buckets=(0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.25, 1),
-            **own,
-        )
+        buckets = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.25, 1)
+        self._seconds = p.Histogram("step_seconds", "Time of a step.", buckets=buckets, **own)
         for name, text, of in (
             ("streams_live", "Streams in engines.", lambda stream: True),
             ("connections", "Streams with a connection.", lambda stream: stream.connection is not None),

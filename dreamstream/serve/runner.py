@@ -153,14 +153,9 @@ class Runner:
                 if row.is_int16:
                     room[at : at + row.n] *= 1 / 32768
                 at += row.n
-        values, lengths = self.engine._core.step(
-            [row.id for row in rows],
-            [row.begins is not None and not row.begins.engine for row in rows],
-            [row.ends for row in rows],
-            [room],
-            [[row.n for row in rows]],
-            False,
-        )
+        ids, ends = [row.id for row in rows], [row.ends for row in rows]
+        starts = [row.begins is not None and not row.begins.engine for row in rows]
+        values, lengths = self.engine._core.step(ids, starts, ends, [room], [[row.n for row in rows]], False)
         return [(frames, n.tolist()) for frames, (n, _) in zip(values, lengths)]
 
     def _decode(self, scores: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, Hypotheses]:

@@ -431,15 +431,8 @@ class TorchPatch(Patch):
                 )
 
     def __getstate__(self) -> dict[str, Any]:
-        own: dict[str, Any] = {
-            "_names": None,
-            "_named": [],
-            "_types": [],
-            "_versions": None,
-            "compiled": None,
-            "_layer": None,
-        }
-        return {**super().__getstate__(), **own}
+        none = dict.fromkeys(("_names", "_versions", "compiled", "_layer"))
+        return {**super().__getstate__(), "_named": [], "_types": [], **none}
 
 
 def _refused(forward: Forward, error: Exception) -> Exception:

@@ -344,18 +344,10 @@ enter(COMPLEX, {"fft_irfft": lambda z, *how, **named: F.irfft(z.real, z.imag, *h
 
 @function("stft")
 def stft(
-    input: Any,
-    n_fft: int,
-    hop_length: int | None = None,
-    win_length: int | None = None,
-    window: Any = None,
-    center: bool = True,
-    pad_mode: str = "reflect",
-    normalized: bool = False,
-    onesided: bool | None = None,
-    return_complex: bool | None = None,
-    align_to_window: bool | None = None,
-) -> Any:
+    input: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
+    center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
+    return_complex: bool | None = None, align_to_window: bool | None = None,
+) -> Any:  # fmt: skip
     if input.ndim != 2 or not _rows(input) or input.dims[1] != "L":
         raise ShapeError.here(f"stft: expected a stream (B, L), got {input.roles}")
     if align_to_window:
@@ -367,17 +359,10 @@ def stft(
 
 @function("istft", of=COMPLEX)
 def istft(
-    input: Any,
-    n_fft: int,
-    hop_length: int | None = None,
-    win_length: int | None = None,
-    window: Any = None,
-    center: bool = True,
-    normalized: bool = False,
-    onesided: bool | None = None,
-    length: Any = None,
+    input: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
+    center: bool = True, normalized: bool = False, onesided: bool | None = None, length: Any = None,
     return_complex: bool = False,
-) -> Any:
+) -> Any:  # fmt: skip
     if return_complex:
         raise NotStreamableError.here("istft: complex samples are not available")
     if input.ndim != 3 or not _rows(input) or input.dims[2] != "L":

@@ -20,7 +20,7 @@ from ...errors import NotStreamableError
 from ...nn import functional as native_functional
 from ...operations.refusals import DRAWN
 from .conversions import to, visible, with_value
-from .names import HANDLERS, enter
+from .names import HANDLERS, enter, function
 from .running import current
 
 #: What drops whole channels: for all frames of a file the same ones.
@@ -53,15 +53,11 @@ def _in_loop(name: str, x: Any, p: float) -> Any:
     return in_loop(x, "" if name in _CHANNELS else f"{name} {p}")
 
 
-enter(
-    HANDLERS,
-    {
-        name: _random(name)
-        for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
-    },
-)
+for _name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
+    enter(HANDLERS, {_name: _random(_name)})
 
 
+@function("rrelu")
 def _rrelu(
     input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False, **_: Any
 ) -> Any:
@@ -75,9 +71,6 @@ def _rrelu(
     u = torch.from_numpy(draws.uniform("rrelu", input, tuple(input.value.shape[1:])))
     slopes = lower + (upper - lower) * u
     return with_value(input, lambda value: torch.where(value <= 0, value * slopes.to(value), value))
-
-
-enter(HANDLERS, {"rrelu": _rrelu})
 
 
 def _moved(value: torch.Tensor, scale: Any, shift: Any) -> torch.Tensor:
@@ -119,11 +112,5 @@ def _random_frames(draw: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     return run
 
 
-enter(
-    HANDLERS,
-    {
-        "rand_like": _random_frames(torch.rand_like),
-        "randn_like": _random_frames(torch.randn_like),
-        "bernoulli": _random_frames(torch.bernoulli),
-    },
-)
+for _draw in (torch.rand_like, torch.randn_like, torch.bernoulli):
+    enter(HANDLERS, {_draw.__name__: _random_frames(_draw)})

@@ -260,10 +260,4 @@ class _Recipe:
 
 def _filled(tree: Any, found: Sequence[Any]) -> Any:
     """Return a tree with what `_At` stands for."""
-
-    def fill(x: Any) -> Any:
-        if type(x) is slice:
-            return slice(fill(x.start), fill(x.stop), fill(x.step))
-        return found[x.at] if type(x) is _At else x
-
-    return map_leaves(tree, fill)
+    return map_leaves(tree, lambda x: found[x.at] if type(x) is _At else x)

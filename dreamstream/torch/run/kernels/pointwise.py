@@ -60,12 +60,7 @@ def _prelu(x: Tensor, slope: Tensor) -> Tensor:
 
 
 #: Functions of elements that torch lacks, or that are written otherwise there.
-OWN: dict[str, Callable[..., Tensor]] = {
-    "clamp": _clamp,
-    "elu": _elu,
-    "prelu": _prelu,
-    "floor_divide": _floor_divide,
-}
+OWN: dict[str, Any] = {"clamp": _clamp, "elu": _elu, "prelu": _prelu, "floor_divide": _floor_divide}
 
 
 def _function(row: Operator) -> Callable[..., Tensor]:
