@@ -29,8 +29,8 @@ Commands = Any
 def fault_of(error: BaseException) -> str:
     """Return an error in one line, that of a file by its name."""
     named = isinstance(error, OSError) and error.filename
-    said = f"{error.filename}: {error.strerror}" if named else str(error)  # type: ignore[attr-defined]
-    return " ".join(said.split())
+    text = f"{error.filename}: {error.strerror}" if named else str(error)  # type: ignore[attr-defined]
+    return " ".join(text.split())
 
 
 class Parser(argparse.ArgumentParser):
@@ -81,12 +81,8 @@ def add_command(commands: Commands, name: str, about: str, further: str = ".") -
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
     """Add ``--threads N``."""
-    parser.add_argument(
-        "--threads",
-        type=at_least(1, int, 1024),
-        metavar="N",
-        help="of the engine; DREAMSTREAM_THREADS or 1 by default",
-    )
+    text = "of the engine; DREAMSTREAM_THREADS or 1 by default"
+    parser.add_argument("--threads", type=at_least(1, int, 1024), metavar="N", help=text)
 
 
 FUNCTION = re.compile(r"(?P<file>.+\.py):(?P<function>[^:/]+)")

@@ -245,18 +245,16 @@ def _plot(path: str, model: str, rows: Sequence[dict[str, Any]]) -> None:
     for name, chunk in dict.fromkeys((r["engine"], r["chunk_ms"]) for r in rows):
         mine = [r for r in rows if (r["engine"], r["chunk_ms"]) == (name, chunk)]
         streams = [r["streams"] for r in mine]
-        (line,) = left.plot(streams, [r["p50_ms"] for r in mine], "o-", label=f"{name}, {chunk:g} ms")
-        left.fill_between(
-            streams, [r["p50_ms"] for r in mine], [r["p99_ms"] for r in mine], alpha=0.15, color=line.get_color()
-        )
+        half, most = ([r[column] for r in mine] for column in ("p50_ms", "p99_ms"))
+        (line,) = left.plot(streams, half, "o-", label=f"{name}, {chunk:g} ms")
+        left.fill_between(streams, half, most, alpha=0.15, color=line.get_color())
         right.plot(streams, [r["real_time_factor"] for r in mine], "o-", color=line.get_color())
-    left.set(
-        title=f"{os.path.basename(model)}: ms per step, 50 % to 99 %", xlabel="streams", xscale="log", yscale="log"
-    )
+    left.set_title(f"{os.path.basename(model)}: ms per step, 50 % to 99 %")
     right.axhline(1, linestyle=":", color="0.5")
-    right.set(title="real-time factor", xlabel="streams", xscale="log", yscale="log")
+    right.set_title("real-time factor")
     ticks = sorted({r["streams"] for r in rows})
     for axes in (left, right):
+        axes.set(xlabel="streams", xscale="log", yscale="log")
         axes.set_xticks(ticks, [str(n) for n in ticks])
         axes.set_xticks([], minor=True)
     left.legend(fontsize="small")
@@ -275,24 +273,18 @@ def add(commands: Commands) -> None:
         "on the exported model, where they are installed, all streams in one batch. What is exported has nodes "
         "for starts and ends of streams, which a graph with caches written by hand has not.",
     )
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="a model file, FILE.py:FUNCTION as for convert (the file is executed), or one of "
-        f"{', '.join(models.COMPLETE)}, with random weights",
+    text = (
+        "a model file, FILE.py:FUNCTION as for convert (the file is executed), or one of "
+        f"{', '.join(models.COMPLETE)}, with random weights"
     )
+    parser.add_argument("model", metavar="MODEL", help=text)
     add_numbers(parser, "--streams", 1, int, [1, 8, 32])
     add_numbers(parser, "--chunk-ms", 0.01, float, [40.0, 200.0])
-    parser.add_argument(
-        "--rate", type=at_least(1e-3, float), metavar="R", help="frames a second of the first input"
-    )
+    text = "frames a second of the first input"
+    parser.add_argument("--rate", type=at_least(1e-3, float), metavar="R", help=text)
     parser.add_argument("--seconds", type=at_least(0, float), default=1.0, metavar="S", help="per figure (1)")
-    parser.add_argument(
-        "--beside",
-        nargs="*",
-        choices=PEERS,
-        help="what to measure beside; by default all that can be for a torch model",
-    )
+    text = "what to measure beside; by default all that can be for a torch model"
+    parser.add_argument("--beside", nargs="*", choices=PEERS, help=text)
     parser.add_argument("--json", action="store_true", help="print a line per row")
     parser.add_argument("--plot", metavar="PNG", help="draw latency and real-time factor (needs matplotlib)")
     add_threads(parser)

@@ -157,60 +157,38 @@ def add(commands: Commands) -> None:
         "converted back is the same, byte by byte."
     )
     parser = add_command(commands, "convert", "write a model file", further)
-    parser.add_argument(
-        "source",
-        metavar="IN",
-        help="a .dsm, .json or .xml file, or FILE.py:FUNCTION, a function without arguments that returns "
+    text = (
+        "a .dsm, .json or .xml file, or FILE.py:FUNCTION, a function without arguments that returns "
         "(model, spec, rate), as ds.compile takes them; the file is executed; or an acoustic_model.bin of "
         "wav2letter@anywhere, whose weights stay numbers of 16 bits; or the folder of a CTC model of WeNet or of "
-        "transformers (wav2vec 2.0 and its like), whose tokens are written beside OUT",
+        "transformers (wav2vec 2.0 and its like), whose tokens are written beside OUT"
     )
+    parser.add_argument("source", metavar="IN", help=text)
     parser.add_argument("output", metavar="OUT", help="a .dsm, .json or .xml file")
-    parser.add_argument(
-        "--features", metavar="FILE", help="its feature_extractor.bin, so that the input is samples"
-    )
+    text = "its feature_extractor.bin, so that the input is samples"
+    parser.add_argument("--features", metavar="FILE", help=text)
     parser.add_argument("--chunk", type=at_least(1, int), metavar="N", help="of a folder: frames of a chunk (16)")
     seen = "of a folder: frames that attention sees before a chunk (64)"
     parser.add_argument("--left", type=at_least(0, int), metavar="N", help=seen)
     normal = "of a folder: what samples are less, and divided by, in place of each recording's own; or none"
     parser.add_argument("--normalize", metavar="MEAN,STD", help=normal)
-    parser.add_argument(
-        "--weights",
-        metavar="FORMAT",
-        action="append",
-        default=[],
-        help=f"how weights are stored: {', '.join(WORDS)}, or PATTERN=FORMAT for layers whose paths fit, once or "
+    text = (
+        f"how weights are stored: {', '.join(WORDS)}, or PATTERN=FORMAT for layers whose paths fit, once or "
         "more, the last that fits counts; for FILE.py:FUNCTION also a .safetensors file, and for a torch model a "
-        "state dict of torch.save",
+        "state dict of torch.save"
     )
-    parser.add_argument(
-        "--products",
-        metavar="FORMAT",
-        action="append",
-        default=[],
-        help=f"what rows are that weights are multiplied with, and the weights: {', '.join(STORED_PRODUCTS)}, or "
-        "PATTERN=FORMAT",
+    parser.add_argument("--weights", metavar="FORMAT", action="append", default=[], help=text)
+    text = (
+        f"what rows are that weights are multiplied with, and the weights: {', '.join(STORED_PRODUCTS)}, or "
+        "PATTERN=FORMAT"
     )
-    parser.add_argument(
-        "--bound",
-        type=float,
-        help=f"the error of a weight's channel up to which --weights auto takes fewer bits (default {BOUND})",
-    )
-    parser.add_argument(
-        "--report",
-        action="store_true",
-        help="print the error of each output and of each layer against float32, and what keeping it wide gives",
-    )
-    parser.add_argument(
-        "--input",
-        metavar="WAV",
-        action="append",
-        default=[],
-        help="a recording for --report, for models of samples; random numbers otherwise",
-    )
-    parser.add_argument(
-        "--reseal",
-        action="store_true",
-        help="IN was edited on purpose, so that its fingerprint is another's: OUT has its own",
-    )
+    parser.add_argument("--products", metavar="FORMAT", action="append", default=[], help=text)
+    text = f"the error of a weight's channel up to which --weights auto takes fewer bits (default {BOUND})"
+    parser.add_argument("--bound", type=float, help=text)
+    text = "print the error of each output and of each layer against float32, and what keeping it wide gives"
+    parser.add_argument("--report", action="store_true", help=text)
+    text = "a recording for --report, for models of samples; random numbers otherwise"
+    parser.add_argument("--input", metavar="WAV", action="append", default=[], help=text)
+    text = "IN was edited on purpose, so that its fingerprint is another's: OUT has its own"
+    parser.add_argument("--reseal", action="store_true", help=text)
     parser.set_defaults(run=convert, threads=1)

@@ -22,7 +22,6 @@ from .arguments import at_least
 
 ENDPOINTS = Endpoints(silence=2.4, trailing_silence=0.8, length=0)  # no length: it would cut words in two
 
-
 #: The decoder's options that a file may have, by the names that wav2letter has for them.
 _OF_WAV2LETTER = {
     "beamSize": "beam",
@@ -35,7 +34,6 @@ _OF_WAV2LETTER = {
     "logAdd": "log_add",
 }
 
-
 #: Names that toolkits give to the blank.
 _BLANKS = ("<blank>", "<blk>")
 
@@ -43,19 +41,17 @@ _BLANKS = ("<blank>", "<blk>")
 def add_decoder(parser: argparse._ActionsContainer, required: bool = True) -> None:
     """Add the options of a decoder."""
     parser.add_argument("--tokens", required=required, metavar="FILE", help="a token per line, or `token number`")
-    parser.add_argument(
-        "--blank", metavar="N", help=f"the blank, or its number (the only one of {' '.join(_BLANKS)}, or else 0)"
-    )
+    text = f"the blank, or its number (the only one of {' '.join(_BLANKS)}, or else 0)"
+    parser.add_argument("--blank", metavar="N", help=text)
     parser.add_argument("--lexicon", metavar="FILE", help="a line `word token token ...` each")
     parser.add_argument("--lm", metavar="FILE", help="an n-gram language model: ARPA, or KenLM's binary")
     parser.add_argument("--lm-weight", type=float, metavar="W", help="of its base-10 logarithms (1)")
     parser.add_argument("--word-score", type=float, metavar="S", help="added for each word (0)")
     parser.add_argument("--hotwords", metavar="FILE", help="a phrase per line, with a tab before its weight")
-    parser.add_argument(
-        "--beam", type=at_least(0, int), metavar="N", help="hypotheses; 0: greedy (16; of the ten commands 0)"
-    )
-    said = "options of the decoder as a JSON object, as wav2letter's decoder_options.json; others count more"
-    parser.add_argument("--decoder-options", metavar="FILE", help=said)
+    text = "hypotheses; 0: greedy (16; of the ten commands 0)"
+    parser.add_argument("--beam", type=at_least(0, int), metavar="N", help=text)
+    text = "options of the decoder as a JSON object, as wav2letter's decoder_options.json; others count more"
+    parser.add_argument("--decoder-options", metavar="FILE", help=text)
 
 
 def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Commands) -> CTCDecoder:
@@ -72,9 +68,8 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
         tokens, rate, beam = model.tokens, model.rate, 0  # greedily a word is final at once
     else:
         tokens, rate, beam = Path(args.tokens).read_bytes(), model.outputs[0].rate, 16
-    options: dict[str, Any] = {"beam": beam} | (
-        {} if args.decoder_options is None else _options(args.decoder_options)
-    )
+    given = {} if args.decoder_options is None else _options(args.decoder_options)
+    options: dict[str, Any] = {"beam": beam} | given
     for option in ("beam", "lm_weight", "word_score"):
         if getattr(args, option) is not None:
             options[option] = getattr(args, option)

@@ -34,7 +34,6 @@ PACE = 0.1  # seconds of a round, live: about what comes in one of each call
 TOLERANCE = 1e-4  # relative: two float32 computations that sum in different orders
 
 
-# ---------------------------------------------------------------------- the streams
 def offline(model: nn.Module, samples: Array) -> Array:
     """Return the untouched model's output for one whole recording, frame by frame."""
     outputs: Array = np.asarray(model(ds.tensor(samples[None].astype(np.float32) / 32768)))
@@ -279,16 +278,10 @@ def add(commands: Commands) -> None:
     """Add the command to the command line's."""
     parser = add_command(commands, "demo", "transcribe many calls at once, and compare with the offline model")
     parser.add_argument("--streams", type=at_least(1, int), default=24, metavar="N", help="calls (24)")
-    parser.add_argument(
-        "--words", type=at_least(0, int), default=6, metavar="N", help="that a caller says at most (6)"
-    )
-    parser.add_argument(
-        "--seed",
-        type=at_least(0, int, 2**63),
-        default=0,
-        metavar="N",
-        help="of words, chunks, starts and ends (0)",
-    )
+    text = "that a caller says at most (6)"
+    parser.add_argument("--words", type=at_least(0, int), default=6, metavar="N", help=text)
+    text = "of words, chunks, starts and ends (0)"
+    parser.add_argument("--seed", type=at_least(0, int, 2**63), default=0, metavar="N", help=text)
     add_threads(parser)
     parser.add_argument("--fast", action="store_true", help="also on a terminal as fast as it goes, not live")
     parser.add_argument("--quiet", action="store_true", help="print nothing but a mismatch")

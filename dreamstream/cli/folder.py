@@ -45,15 +45,8 @@ def run(args: argparse.Namespace, model: Any) -> int:
         model = ds.compile(model, model.spec, rate=model.sample_rate, threads=args.threads, verify=False)
     paths = [item.id for path in args.audio for item in items_of(path)]
     bad: list[SourceError] = []
-    n = bulk(
-        model,
-        paths,
-        args.output,
-        chunk=max(1, int(model.rate) * args.chunk_ms // 1000),
-        workers=args.workers,
-        bad=bad.append,
-        ray=args.ray,
-    )
+    chunk = max(1, int(model.rate) * args.chunk_ms // 1000)
+    n = bulk(model, paths, args.output, chunk=chunk, workers=args.workers, bad=bad.append, ray=args.ray)
     left = len(paths) - n - len(bad)
     print(f"{n} files were run, {left} had been before; {args.output} has a line for each")
     for error in bad:

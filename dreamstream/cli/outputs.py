@@ -186,14 +186,8 @@ class _Wav(Output):
         bits = 16 if self._integers else 32
         frame_bytes = self._channels * bits // 8
         data_bytes = 0 if n_frames is None else n_frames * frame_bytes
-        form = (
-            1 if self._integers else 3,
-            self._channels,
-            self._rate,
-            self._rate * frame_bytes,
-            frame_bytes,
-            bits,
-        )
+        kind, byte_rate = 1 if self._integers else 3, self._rate * frame_bytes
+        form = (kind, self._channels, self._rate, byte_rate, frame_bytes, bits)
         middle = b"fmt " + struct.pack("<IHHIIHHH", 18, *form, 0)
         riff_bytes = 4 + 36 + len(middle) + 12 + 8 + data_bytes
         if n_frames is not None and riff_bytes <= MOST_IN_RIFF:

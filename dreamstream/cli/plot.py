@@ -58,9 +58,8 @@ def plot(path: str, files: Sequence[AudioFile], latencies: Sequence[float], chun
         _draw_outputs(next(free), file, chunk_ms)
         for name, layer in layers:
             _draw_experts(next(free), name, layer, file.path)
-    axes[-1].plot(
-        (1 + np.arange(len(latencies))) * chunk_ms / 1000, 1000 * np.asarray(latencies), linewidth=0.8, color="0.3"
-    )
+    ends = (1 + np.arange(len(latencies))) * chunk_ms / 1000
+    axes[-1].plot(ends, 1000 * np.asarray(latencies), linewidth=0.8, color="0.3")
     longest = max(file.seconds for file in shown)
     axes[-1].set(xlabel="seconds of audio", ylabel="ms per step", ylim=(0, None), xlim=(0, max(longest, 1e-3)))
     _save(figure, path)
@@ -143,8 +142,8 @@ def _routed(file: AudioFile) -> list[tuple[str, Any]]:
 
 def _draw_experts(axes: Any, name: str, layer: Any, path: str) -> None:
     """Draw which experts each frame was given to, and beside it the share that each expert had."""
-    told, n = layer["streams"][path], len(layer["counts"])
-    chosen, rate = told["experts"], float(layer["rate"])
+    own, n = layer["streams"][path], len(layer["counts"])
+    chosen, rate = own["experts"], float(layer["rate"])
     times = (np.arange(len(chosen)) + 0.5) / rate
     for rank, experts in reversed(list(enumerate(chosen.T))):
         axes.scatter(times[experts >= 0], experts[experts >= 0], s=5 if rank == 0 else 2, color=f"C{rank % 10}")
@@ -152,10 +151,10 @@ def _draw_experts(axes: Any, name: str, layer: Any, path: str) -> None:
     axes.set(ylabel="expert", ylim=(n - 0.5, -0.5), yticks=range(0, n, step))
     axes.tick_params("y", labelsize=6 if n > 12 else 8)
     axes.grid(axis="y", linewidth=0.3)
-    title = f"{name or 'experts'}: {told['tokens']} frames, {told['dead']} of {n} experts unused"
+    title = f"{name or 'experts'}: {own['tokens']} frames, {own['dead']} of {n} experts unused"
     axes.set_title(title, fontsize="medium")
     load = axes.inset_axes((1.01, 0, 0.1, 1), sharey=axes)
-    load.barh(range(n), 100 * told["load"], color="0.5")
+    load.barh(range(n), 100 * own["load"], color="0.5")
     load.set_xlabel("load, %", fontsize=7)
     load.tick_params("y", labelleft=False)
     load.tick_params("x", labelsize=6)

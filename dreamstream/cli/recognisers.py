@@ -65,8 +65,8 @@ def _symbols(folder: Path, n: int) -> list[str]:
             if len(tokens) == n:
                 return tokens
             counts.append(f"{path.name} has {len(tokens)}")
-    said = f": {', '.join(counts)}" if counts else ""
-    raise FormatError(f"{folder}: expected one of {', '.join(_SYMBOLS)} with {n} tokens{said}")
+    text = f": {', '.join(counts)}" if counts else ""
+    raise FormatError(f"{folder}: expected one of {', '.join(_SYMBOLS)} with {n} tokens{text}")
 
 
 def _json(path: Path) -> dict[str, Any]:

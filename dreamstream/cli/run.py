@@ -69,8 +69,8 @@ def samples_only(name: str, engine: ds.Engine) -> ds.Engine:
     """Return an engine that takes samples at a rate that recordings can have."""
     first = engine.inputs[0]
     if len(engine.inputs) > 1 or any(n != 1 for n in first.features) or first.dtype != "float32":
-        said = ", ".join(f"{x.name}: {x.dimensions} {x.dtype}" for x in engine.inputs)
-        raise FormatError(f'{name} takes {said}; run feeds samples, ("B", "L") or ("B", 1, "L") float32')
+        text = ", ".join(f"{x.name}: {x.dimensions} {x.dtype}" for x in engine.inputs)
+        raise FormatError(f'{name} takes {text}; run feeds samples, ("B", "L") or ("B", 1, "L") float32')
     if first.rate == 1 or first.rate.denominator != 1:
         raise FormatError(
             f"{name} was compiled with the rate {first.rate}, which is no sample rate: ds.compile(…, rate=16000)"
@@ -152,11 +152,8 @@ def steps(files: list[AudioFile], chunk_ms: int) -> Iterator[tuple[float, list[A
 def _step(engine: ds.Engine, fed: list[AudioFile], chunks: dict[str, Any], starting: list[str]) -> dict[str, Any]:
     """Advance the streams of some files."""
     paths = [f.path for f in fed]
-    return engine.step(
-        {p: as_taken(engine, chunks[p]) for p in paths},
-        sos=[p for p in starting if p in paths],
-        eos=[f.path for f in fed if f.ended],
-    )
+    given = {p: as_taken(engine, chunks[p]) for p in paths}
+    return engine.step(given, sos=[p for p in starting if p in paths], eos=[f.path for f in fed if f.ended])
 
 
 def _new_frames(file: AudioFile) -> Iterator[dict[str, Any]]:
@@ -176,10 +173,8 @@ def _whole(file: AudioFile) -> list[Array]:
     """Return what the offline model says of the whole file: an engine alone says it in one step."""
     samples = file.recording()
     if file.model is not None:
-        whole = leaves(file.model(ds.tensor(samples[None])))
-        return [
-            np.asarray(w) if info.rate == 0 else np.asarray(w)[0] for w, info in zip(whole, file.engine.outputs)
-        ]
+        whole = map(np.asarray, leaves(file.model(ds.tensor(samples[None]))))
+        return [w if info.rate == 0 else w[0] for w, info in zip(whole, file.engine.outputs)]
     chunk = {"whole": samples}
     for engine in (file.front, file.engine):
         if engine is not None:
@@ -286,14 +281,14 @@ def _stream(args: argparse.Namespace, files: list[AudioFile], output: Output | N
                         for line in _new_frames(file):
                             print(json.dumps(line), flush=True)
     except BaseException as error:
-        said = f"stopped after {sum(f.seconds for f in files):.2f} s of audio"
+        text = f"stopped after {sum(f.seconds for f in files):.2f} s of audio"
         if output is not None:
             if not (isinstance(error, OSError) and error.filename == output.path):
                 output.finish(files)
             n = f"{output.frames} frames were" if output.frames else "nothing was"
-            said += f"; {n} written to {output.path}"
+            text += f"; {n} written to {output.path}"
         if output is not None or isinstance(error, KeyboardInterrupt):
-            print(f"dreamstream run: {shown(said, True)}", file=sys.stderr)
+            print(f"dreamstream run: {shown(text, True)}", file=sys.stderr)
         raise
     return latencies
 
@@ -361,49 +356,39 @@ def add(commands: Commands) -> None:
     )
     parser = add_command(commands, "run", "stream audio files through a model", further)
     parser.add_argument("model", metavar="MODEL", help=f"a .dsm file, or one of {', '.join(models.COMPLETE)}")
-    parser.add_argument(
-        "audio",
-        metavar="AUDIO",
-        nargs="+",
-        help="WAV files, each given once; others with soundfile installed; - is standard input; with -o OUT.jsonl "
-        "also folders, of which all recordings are run",
+    text = (
+        "WAV files, each given once; others with soundfile installed; - is standard input; with -o OUT.jsonl "
+        "also folders, of which all recordings are run"
     )
+    parser.add_argument("audio", metavar="AUDIO", nargs="+", help=text)
     parser.add_argument("--weights", metavar="FILE", help="a .safetensors file; by default that of silero-vad")
     parser.add_argument("--chunk-ms", type=at_least(1, int), default=100, metavar="N", help="audio per step (100)")
-    parser.add_argument(
-        "--compare-offline",
-        action="store_true",
-        help="also run the offline model on each whole file, or, as a .dsm holds none, the same engine; fail "
-        "where they differ",
+    text = (
+        "also run the offline model on each whole file, or, as a .dsm holds none, the same engine; fail "
+        "where they differ"
     )
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print a line {file, start (seconds), values} per output frame, as they come; last a summary "
-        "{frames, delay (samples), max_difference, compared_with}",
+    parser.add_argument("--compare-offline", action="store_true", help=text)
+    text = (
+        "print a line {file, start (seconds), values} per output frame, as they come; last a summary "
+        "{frames, delay (samples), max_difference, compared_with}"
     )
-    parser.add_argument(
-        "--plot",
-        metavar="PNG",
-        help="draw waveform, outputs with their delay, the latency of steps, and for mixtures of experts which "
-        "of them were chosen when, and how often (needs matplotlib)",
+    parser.add_argument("--json", action="store_true", help=text)
+    text = (
+        "draw waveform, outputs with their delay, the latency of steps, and for mixtures of experts which "
+        "of them were chosen when, and how often (needs matplotlib)"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT",
-        type=_output_path,
-        help="write all outputs as they come: .csv, .npz (an array per file, when it has ended), .npy (one file), "
+    parser.add_argument("--plot", metavar="PNG", help=text)
+    text = (
+        "write all outputs as they come: .csv, .npz (an array per file, when it has ended), .npy (one file), "
         ".wav (one output of samples, float32), .jsonl (a line {file, model, frames, values} per file that has "
-        "ended; run again, it goes on with the files that have none)",
+        "ended; run again, it goes on with the files that have none)"
     )
-    parser.add_argument(
-        "--int16", action="store_true", help="write integers to the .wav; says how many samples were clipped"
-    )
-    parser.add_argument(
-        "--workers", type=at_least(0, int), default=0, metavar="N", help="processes that read for a .jsonl (0)"
-    )
-    said = "a Ray whose machines run the files of a .jsonl, in so many workers: its head's address, or `local`"
-    parser.add_argument("--ray", metavar="ADDRESS", help=said)
+    parser.add_argument("-o", "--output", metavar="OUT", type=_output_path, help=text)
+    text = "write integers to the .wav; says how many samples were clipped"
+    parser.add_argument("--int16", action="store_true", help=text)
+    text = "processes that read for a .jsonl (0)"
+    parser.add_argument("--workers", type=at_least(0, int), default=0, metavar="N", help=text)
+    text = "a Ray whose machines run the files of a .jsonl, in so many workers: its head's address, or `local`"
+    parser.add_argument("--ray", metavar="ADDRESS", help=text)
     add_threads(parser)
     parser.set_defaults(run=run)

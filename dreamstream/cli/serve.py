@@ -61,13 +61,13 @@ def _tell_cost(name: str, engine: ds.Engine, save: float) -> None:
         cost = cost_of(engine)
     except DreamStreamError:  # it takes no second of zeros; streams hear what it takes
         return
-    said = f"dreamstream serve: {shown(name)}: a stream's state is {cost.size:,} bytes, kept every {save:g} s"
+    text = f"dreamstream serve: {shown(name)}: a stream's state is {cost.size:,} bytes, kept every {save:g} s"
     if cost.growth > 0:
-        said += (
+        text += (
             f"; it grows by {cost.growth:,} with each second, of which a record has what is new; to resume a "
             f"stream after ten minutes takes {600 * cost.growth / 1e6:,.0f} MB and some {300 * cost.seconds:.1g} s"
         )
-    print(said, file=sys.stderr)
+    print(text, file=sys.stderr)
 
 
 def _workers(text: str) -> tuple[int, int]:
@@ -136,8 +136,8 @@ def _run(args: argparse.Namespace) -> int:
 
     def listening(host: str, port: int) -> None:
         where = f"[{host}]" if ":" in host else host
-        told = ", ".join(shown(name) for name in served)
-        print(f"{told} at {'wss' if tls else 'ws'}://{where}:{port}", flush=True)
+        names = ", ".join(shown(name) for name in served)
+        print(f"{names} at {'wss' if tls else 'ws'}://{where}:{port}", flush=True)
 
     async def run() -> None:
         service = Service(served, store, limits, authorize)
@@ -165,31 +165,29 @@ def _run(args: argparse.Namespace) -> int:
 def add(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "serve", "serve models to live streams over WebSockets")
-    parser.add_argument(
-        "models", nargs="+", metavar="MODEL", help="a .dsm, or a model's name; NAME=MODEL gives it another"
-    )
+    text = "a .dsm, or a model's name; NAME=MODEL gives it another"
+    parser.add_argument("models", nargs="+", metavar="MODEL", help=text)
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
     parser.add_argument("--port", type=at_least(0, int, 65535), default=8765, help="0: a free one (8765)")
-    said = "where streams are kept, so that they survive this process: a folder, or redis://HOST"
-    parser.add_argument("--state", metavar="WHERE", help=said)
-    said = "flush each record to the disk; of vaults: have it in both"
-    parser.add_argument("--durable", action="store_true", help=said)
-    said = "wait, with all that it needs, while another server has the folder and the port; then take its place"
-    parser.add_argument("--standby", action="store_true", help=said)
-    said = "a Ray whose nodes step the streams: its head's address, or `local`; --state is by default its vaults"
-    parser.add_argument("--ray", metavar="ADDRESS", help=said)
-    said = "workers of a Ray, and the most where load asks for more, besides a spare one (1)"
-    parser.add_argument("--workers", type=_workers, metavar="N[:MOST]", help=said)
-    parser.add_argument(
-        "--auth", metavar="MODULE:FUNCTION", help="called as f(token, address): may this client stream?"
-    )
+    text = "where streams are kept, so that they survive this process: a folder, or redis://HOST"
+    parser.add_argument("--state", metavar="WHERE", help=text)
+    text = "flush each record to the disk; of vaults: have it in both"
+    parser.add_argument("--durable", action="store_true", help=text)
+    text = "wait, with all that it needs, while another server has the folder and the port; then take its place"
+    parser.add_argument("--standby", action="store_true", help=text)
+    text = "a Ray whose nodes step the streams: its head's address, or `local`; --state is by default its vaults"
+    parser.add_argument("--ray", metavar="ADDRESS", help=text)
+    text = "workers of a Ray, and the most where load asks for more, besides a spare one (1)"
+    parser.add_argument("--workers", type=_workers, metavar="N[:MOST]", help=text)
+    text = "called as f(token, address): may this client stream?"
+    parser.add_argument("--auth", metavar="MODULE:FUNCTION", help=text)
     parser.add_argument("--cert", metavar="FILE", help="a certificate for TLS")
     parser.add_argument("--key", metavar="FILE", help="its key, if that is in another file")
-    for name, said in _OPTIONS.items():
+    for name, text in _OPTIONS.items():
         value = getattr(Limits(), name)
         kind = type(value)
         parser.add_argument(
-            f"--{name}", type=at_least(0, kind), default=value, metavar="N", help=f"{said} ({value:g})"
+            f"--{name}", type=at_least(0, kind), default=value, metavar="N", help=f"{text} ({value:g})"
         )
     add_decoder(parser.add_argument_group("words, in the place of scores of tokens"), required=False)
     add_threads(parser)

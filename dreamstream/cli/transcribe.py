@@ -192,8 +192,8 @@ def add(commands: Commands) -> None:
     parser.add_argument("--plot", metavar="PNG", help=drawn)
     parser.set_defaults(run=transcribe)
     parser = add_command(commands, "listen", "print what is said right now")
-    said = "a microphone's name or number; - is standard input, raw samples of 16 bits at the model's rate"
-    parser.add_argument("source", nargs="?", metavar="DEVICE", help=said)
+    text = "a microphone's name or number; - is standard input, raw samples of 16 bits at the model's rate"
+    parser.add_argument("source", nargs="?", metavar="DEVICE", help=text)
     parser.add_argument("--model", metavar="MODEL", help=own)
     add_decoder(parser, required=False)
     add_threads(parser)

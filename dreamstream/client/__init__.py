@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ..array.chunk_values import Wanted, as_array, read_chunk
 from ..errors import DreamStreamError
-from .protocol import FORMATS, MOST_BYTES, PATH, SUBPROTOCOL, as_told, message, packed, unpacked
+from .protocol import FORMATS, MOST_BYTES, PATH, SUBPROTOCOL, message, packed, per_output, unpacked
 
 __all__ = ["Output", "ServerError", "Stream", "Word", "Words", "connect"]
 
@@ -199,9 +199,9 @@ class Stream:
                         return
                     error: Exception = ConnectionError("the server has closed the connection")
             except ConnectionClosed as closed:
-                said, error = closed.rcvd, closed
-                if said is not None and said.code not in _COMES_BACK:
-                    error = ServerError(said.reason, said.code)
+                close, error = closed.rcvd, closed
+                if close is not None and close.code not in _COMES_BACK:
+                    error = ServerError(close.reason, close.code)
             except (OSError, InvalidHandshake, TimeoutError, ServerError) as broken:
                 error = broken
             if isinstance(error, ServerError):
@@ -232,7 +232,7 @@ class Stream:
             raise ServerError(f"{self._urls[0]} does not speak {SUBPROTOCOL}", 1002)
         saved = self._kept[0][0] if self._kept else self._given
         if self.told:
-            resume = message("resume", stream=self.told["stream"], output=as_told(self._have), saved=saved)
+            resume = message("resume", stream=self.told["stream"], output=per_output(self._have), saved=saved)
             await socket.send(resume)
         else:
             await socket.send(message("start", **self._first))
@@ -262,7 +262,7 @@ class Stream:
                     if totals != self._have or found["input"] != self._end:
                         raise ServerError(f"the server has made {totals} frames, {self._have} came", 4500)
                     with contextlib.suppress(OSError, ConnectionClosed):  # it has closed, having heard it before
-                        await socket.send(message("ack", output=as_told(self._have)))
+                        await socket.send(message("ack", output=per_output(self._have)))
                     return True
                 elif found["type"] == "error" and found.get("code") not in _COMES_BACK:
                     raise ServerError(found.get("reason", ""), found.get("code", 4500))
@@ -273,7 +273,7 @@ class Stream:
 
     async def _send(self, socket: Any) -> None:
         """Send what the server has not got, and acknowledge what has come, at least once a second."""
-        told_end, loop = False, asyncio.get_running_loop()
+        end_sent, loop = False, asyncio.get_running_loop()
         acknowledge_at = loop.time() + 1.0
         while True:
             self._more.clear()
@@ -283,9 +283,9 @@ class Stream:
                     await socket.send(packed(position + len(part) - len(rest), 0, rest))
                     self._sent = position + len(part)
                     self._room.set()
-            if self._end is not None and self._sent == self._end and not told_end:
+            if self._end is not None and self._sent == self._end and not end_sent:
                 await socket.send(message("end", input=self._end))
-                told_end = True
+                end_sent = True
             if loop.time() >= acknowledge_at:
                 await self._acknowledge(socket)
                 acknowledge_at = loop.time() + 1.0
@@ -307,9 +307,8 @@ class Stream:
         at = self._have[0]
         if found["output"] > at:
             raise ServerError(f"expected words from {at} on, got {found['output']}", 4500)
-        new = [
-            Word(w["word"], w["start"], w["end"], w["confidence"]) for w in found["words"][at - found["output"] :]
-        ]
+        words = found["words"][at - found["output"] :]
+        new = [Word(w["word"], w["start"], w["end"], w["confidence"]) for w in words]
         if new or "pending" in found:
             self._outputs.put_nowait(Words(at, new, found.get("pending", "")))
         self._have[0] += len(new)
@@ -318,7 +317,7 @@ class Stream:
         """Acknowledge what has come, if that is at least so many frames."""
         if sum(self._have) - self._acknowledged >= least:
             self._acknowledged = sum(self._have)
-            await socket.send(message("ack", output=as_told(self._have)))
+            await socket.send(message("ack", output=per_output(self._have)))
 
 
 def connect(

@@ -121,7 +121,7 @@ def positions(found: dict[str, Any], name: str, n_ports: int) -> list[int]:
     return [whole_number({**found, name: v}, name) for v in values]
 
 
-def as_told(values: Sequence[int]) -> Any:
+def per_output(values: Sequence[int]) -> Any:
     """Return positions of outputs as messages have them."""
     return values[0] if len(values) == 1 else list(values)
 

@@ -161,9 +161,8 @@ def _on_ray(
     ids = {os.path.abspath(x): stream_id for stream_id, x in items}
     faults = []
     args = engine, chunk, lanes, sample_rate
-    for path, n_frames, values, error in results_on_ray(
-        address, _Elsewhere, args, list(ids), lanes, max(1, workers)
-    ):
+    results = results_on_ray(address, _Elsewhere, args, list(ids), lanes, max(1, workers))
+    for path, n_frames, values, error in results:
         progress.advance(1)
         if error is None:
             lines.write(ids[path], n_frames, values)
@@ -242,8 +241,8 @@ class _Runner:
         if isinstance(model, Engine):
             first = model.inputs[0]
             if len(model.inputs) > 1 or any(n != 1 for n in first.features):
-                said = ", ".join(f"{x.name}: {x.dimensions}" for x in model.inputs)
-                raise FormatError(f'bulk: the engine takes {said}; expected samples, ("B", "L") or ("B", 1, "L")')
+                takes = ", ".join(f"{x.name}: {x.dimensions}" for x in model.inputs)
+                raise FormatError(f'bulk: the engine takes {takes}; expected samples, ("B", "L") or ("B", 1, "L")')
             self._names = [d if isinstance(d, str) else None for d in first.dimensions]
             return
         patch = patch_of(model)
@@ -311,12 +310,10 @@ class _Runner:
 
     def numbers(self, y: Any) -> tuple[int, Any]:
         """Return the frames of the first output, and all values as JSON holds them."""
-        names = [o.name for o in self.model.outputs] if isinstance(self.model, Engine) else None
         values = [in_frames(np.asarray(part), axis) for part, axis in zip(leaves(y), self._axes)]
         lists = [in_lists(part) for part in values]
-        return len(values[0]), lists[0] if len(lists) == 1 else dict(
-            zip(names or map(str, range(len(lists))), lists)
-        )
+        names: Any = [o.name for o in self.model.outputs] if self.fingerprint else map(str, range(len(lists)))
+        return len(values[0]), lists[0] if len(lists) == 1 else dict(zip(names, lists))
 
 
 class _Lines:
@@ -373,9 +370,8 @@ class _Lines:
     def write(self, stream_id: str, n_frames: int, values: Any) -> None:
         """Write a stream's line."""
         model = {} if self.fingerprint is None else {"model": self.fingerprint}
-        left = memoryview(
-            json.dumps({"file": stream_id, **model, "frames": n_frames, "values": values}).encode() + b"\n"
-        )
+        line = json.dumps({"file": stream_id, **model, "frames": n_frames, "values": values})
+        left = memoryview(line.encode() + b"\n")
         while left:
             left = left[self._file.write(left) :]
         self.done.add(stream_id)

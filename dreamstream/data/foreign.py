@@ -74,8 +74,8 @@ class SoundFileReader:
         try:
             import soundfile
         except ImportError:
-            says = why or f"{source.name}: no WAV file of integers or floating point"
-            raise FormatError(f"{says}; others are read by soundfile: pip install soundfile") from None
+            text = why or f"{source.name}: no WAV file of integers or floating point"
+            raise FormatError(f"{text}; others are read by soundfile: pip install soundfile") from None
 
         class FrontToBack(soundfile.SoundFile):  # type: ignore[misc]
             """Reads without seeking, which fails in files of unknown length, and changes MP3's values."""
@@ -91,8 +91,8 @@ class SoundFileReader:
                 known = _holds_length(source.again())
                 self._file = FrontToBack(source.again() if known else _piped(source.again()))
         except self._error as error:
-            says = why or f"{source.name}: no WAV file"
-            raise FormatError(f"{says}; soundfile reads no audio in it: {error.error_string}") from None
+            text = why or f"{source.name}: no WAV file"
+            raise FormatError(f"{text}; soundfile reads no audio in it: {error.error_string}") from None
         self.sample_rate: int = self._file.samplerate
         self.channels: int = self._file.channels
         self.frames: int | None = self._file.frames if self._file.frames < UNKNOWN else None

@@ -36,12 +36,8 @@ class Progress:
     def __exit__(self, *_: Any) -> None:
         if self.bar is not None:
             self.bar.close()
-        self._clear()
-
-    def _clear(self) -> None:
         if self.active and self.shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
     def advance(self, amount: float) -> None:
         """Count what has been done."""
@@ -51,5 +47,4 @@ class Progress:
         elif self.active and time.monotonic() - self.shown > 0.25:
             self.shown = time.monotonic()
             of = f" of {self.total:.0f}" if self.total else ""
-            sys.stderr.write(f"\r\x1b[K  {self.done:.0f}{of} {self.unit}")
-            sys.stderr.flush()
+            print(f"\r\x1b[K  {self.done:.0f}{of} {self.unit}", end="", file=sys.stderr, flush=True)

@@ -63,8 +63,8 @@ class Source:
         except TypeError:
             if not hasattr(source, "read"):
                 kind = type(source).__name__
-                says = f"expected a path, bytes or a file object with read(), got {kind}"
-                raise TypeError(says) from None
+                text = f"expected a path, bytes or a file object with read(), got {kind}"
+                raise TypeError(text) from None
             self._file = source
             self.waits = True
             try:
@@ -98,8 +98,8 @@ class Source:
             view = memoryview(piece).cast("B")
         except TypeError:
             kind = type(piece).__name__
-            says = f'read() of a file object must return bytes (open it with "rb"), got {kind}'
-            raise TypeError(says) from None
+            text = f'read() of a file object must return bytes (open it with "rb"), got {kind}'
+            raise TypeError(text) from None
         if len(view) > n_bytes:
             raise ValueError(f"read({n_bytes}) of a file object returned {len(view)} bytes")
         if self._taken is not None:

@@ -133,14 +133,14 @@ class WavReader:
             raise fault(at + 12, "a sample rate, got 0")
         n = (bits + 7) // 8
         if form not in (PCM, FLOAT):
-            says = f"integer (0x0001) or floating-point (0x0003) samples, got format 0x{form:04X}"
-            self._other_codec = f"offset {at + 8}: expected {says}"
+            expected = f"integer (0x0001) or floating-point (0x0003) samples, got format 0x{form:04X}"
+            self._other_codec = f"offset {at + 8}: expected {expected}"
         elif bits not in ((32, 64) if form == FLOAT else range(1, 33)):
             known = "32 or 64 floating-point" if form == FLOAT else "1 to 32"
             self._other_codec = f"offset {at + 22}: expected samples of {known} bits, got {bits}"
         elif frame_bytes not in (0, channels * n):
-            says = f"frames of {channels * n} bytes ({channels} channels of {bits} bits), got {frame_bytes}"
-            self._other_codec = f"offset {at + 20}: expected {says}"
+            expected = f"frames of {channels * n} bytes ({channels} channels of {bits} bits), got {frame_bytes}"
+            self._other_codec = f"offset {at + 20}: expected {expected}"
         self.sample_rate: int = rate
         self.channels: int = channels
         self.bits = 8 * n  # that a sample takes
@@ -219,8 +219,8 @@ class WavReader:
                 break
         if have == 0 and self.frames is not None and self._position < self.frames:
             left = self.frames - self._position
-            says = f"{left} more frames of {self.frames}, but the recording ends"
-            raise self._source.fault(self._source.offset, says)
+            expected = f"{left} more frames of {self.frames}, but the recording ends"
+            raise self._source.fault(self._source.offset, expected)
         if have == 0 and not self._end_is_checked:
             self._check_end()
         self._ready = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)

@@ -13,13 +13,8 @@ from .. import _core
 MARK = "▁"
 """With which SentencePiece begins words."""
 
-_TOKEN = np.dtype(
-    {
-        "names": ["token", "word", "start", "end", "confidence", "final"],
-        "formats": ["i4", "i4", "i8", "i8", "f4", "i4"],
-    },
-    align=True,
-)
+_FIELDS = [("token", "i4"), ("word", "i4"), ("start", "i8"), ("end", "i8"), ("confidence", "f4"), ("final", "i4")]
+_TOKEN = np.dtype(_FIELDS, align=True)
 
 
 class Word(NamedTuple):

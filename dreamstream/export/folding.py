@@ -21,8 +21,6 @@ MOVES = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"}
 
 KEPT = {"If", "Loop", "Scan", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike"}
 """Operators that are never computed beforehand."""
-
-
 POINTWISE = {
     *("Add", "Sub", "Mul", "Div", "Pow", "Where", "Cast", "PRelu", "LeakyRelu", "Relu", "Elu", "Clip", "Erf"),
     *("Tanh", "Sigmoid", "Sqrt", "Exp", "Log", "Abs", "Neg", "Sin", "Cos", "Max", "Min", "And", "Or", "Not"),
@@ -321,14 +319,9 @@ class _Folding:
         """Return the transposition of what a node makes of inputs before they were transposed; None for others."""
         y, kind = node.output[0], node.op_type
         values = node.input[:1] if kind == "Slice" else node.input
-        order = next(
-            (
-                _order(self.makers[i])
-                for i in values
-                if self._is_transposed(i) and (kind not in POINTWISE or self.shapes.get(i) == self.shapes[y])
-            ),
-            None,
-        )
+        turned = (i for i in values if self._is_transposed(i))
+        fit = (i for i in turned if kind not in POINTWISE or self.shapes.get(i) == self.shapes[y])
+        order = next((_order(self.makers[i]) for i in fit), None)
         if order is None:
             return None
         before = [name for i in values if (name := self._before(i, order, node)) is not None]

@@ -109,21 +109,12 @@ def _traced(
     """Return a module's graph, as torch's exporter makes it."""
     import onnx as package
 
-    buffer = io.BytesIO()
+    buffer: Any = io.BytesIO()
+    options: Any = {"input_names": inputs, "output_names": outputs, "dynamic_axes": axes, "opset_version": OPSET}
     with warnings.catch_warnings(), symbolics(OPSET):
         warnings.simplefilter("ignore")  # of torch, about its own code
         try:
-            torch.onnx.export(
-                module,
-                arguments,
-                buffer,  # type: ignore[arg-type]
-                input_names=inputs,
-                output_names=outputs,
-                dynamic_axes=axes,
-                opset_version=OPSET,
-                dynamo=False,
-                verbose=False,
-            )
+            torch.onnx.export(module, arguments, buffer, dynamo=False, verbose=False, **options)
         except torch.onnx.errors.OnnxExporterError as error:
             raise CaptureError(f"{name} has no form in ONNX: {str(error).splitlines()[0]}") from error
     return package.load_model_from_string(buffer.getvalue())

@@ -30,7 +30,6 @@ INPUT_LAYERS: dict[str, tuple[tuple[tuple[int, int], ...], str]] = {
     "conv2d8": (((3, 2), (3, 2), (3, 2)), "linear"),
 }
 
-
 #: What the parameters of encoders are.
 PARAMETERS = {
     "attention_heads": "Heads.",

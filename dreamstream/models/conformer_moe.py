@@ -43,16 +43,10 @@ class RoutedExperts(RoutingCounter, nn.gates.EmbeddingGate):
         self, width: int, embedded: int, activation: Callable[[Any], Any], conf: Mapping[str, Any]
     ) -> None:
         n, hidden = conf["num_experts"], conf["hidden_units"]
-        super().__init__(
-            width,
-            n,
-            gate_bias=conf["router_with_bias"],
-            d_embed=embedded,
-            keep_expert_output=conf["keep_expert_output"],
-        )
-        self.experts = nn.ModuleDict(
-            {"w_1": nn.FMoELinear(n, width, hidden), "w_2": nn.FMoELinear(n, hidden, width)}
-        )
+        bias, keeps = conf["router_with_bias"], conf["keep_expert_output"]
+        super().__init__(width, n, gate_bias=bias, d_embed=embedded, keep_expert_output=keeps)
+        products = {"w_1": nn.FMoELinear(n, width, hidden), "w_2": nn.FMoELinear(n, hidden, width)}
+        self.experts = nn.ModuleDict(products)
         self.activation = activation
 
     def forward(self, x: Any, embed: Any, index: Any = None) -> Any:  # type: ignore[override]

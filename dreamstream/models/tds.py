@@ -201,12 +201,8 @@ def tds_block(channels: int, kernel_size: int, bands: int, right: int, hidden: i
         raise ShapeError(f"of a kernel of {kernel_size} frames at most {kernel_size - 1} are ahead, got {right}")
     conv = BandConv1d(channels, channels, kernel_size, 1, (kernel_size - 1 - right, right), bands)
     hidden = hidden or size
-    return nn.Sequential(
-        Residual(conv, nn.ReLU()),
-        ScalarNorm(),
-        Residual(nn.Linear(size, hidden), nn.ReLU(), nn.Linear(hidden, size)),
-        ScalarNorm(),
-    )
+    products = Residual(nn.Linear(size, hidden), nn.ReLU(), nn.Linear(hidden, size))
+    return nn.Sequential(Residual(conv, nn.ReLU()), ScalarNorm(), products, ScalarNorm())
 
 
 class TDSNet(nn.Sequential):

@@ -9,6 +9,7 @@ from ..array import Tensor
 from ..errors import ShapeError
 from ..nn import functional as F
 from ..stream.context import CAUSAL, Context
+from .conformer import one_of
 
 ACTIVATIONS: dict[str, Any] = {"gelu": F.gelu, "relu": F.relu, "silu": F.silu}
 NORMS: dict[str, Any] = {"layer_norm": nn.LayerNorm, "rms_norm": nn.RMSNorm}
@@ -151,13 +152,9 @@ class StreamingTransformer(nn.Module):
             raise ShapeError(
                 f"StreamingTransformer: rotary heads have pairs of features, not {d_model // num_heads}"
             )
-        for name, given, known in (
-            ("positions", positions, POSITIONS),
-            ("norm", norm, NORMS),
-            ("activation", activation, ACTIVATIONS),
-        ):
-            if given not in known:
-                raise ShapeError(f"StreamingTransformer: {name} is one of {', '.join(known)}, got {given!r}")
+        one_of("StreamingTransformer: positions", positions, POSITIONS)
+        one_of("StreamingTransformer: norm", norm, NORMS)
+        one_of("StreamingTransformer: activation", activation, ACTIVATIONS)
         self.d_model, self.num_heads, self.num_kv_heads = d_model, num_heads, groups
         self.dim_feedforward = 4 * d_model if dim_feedforward is None else dim_feedforward
         self.positions, self.max_period, self.context = positions, max_period, context

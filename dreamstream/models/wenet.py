@@ -116,8 +116,8 @@ def read_tensors(path: Path) -> dict[str, Any]:
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever a damaged file, or one of more than tensors, leads to
-        said = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-        raise FormatError(f"{path} is no checkpoint of tensors only: {said}") from error
+        text = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+        raise FormatError(f"{path} is no checkpoint of tensors only: {text}") from error
     for key in ("model", "state_dict"):  # what others keep beside step and epoch
         found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
     if not isinstance(found, dict) or not all(isinstance(v, torch.Tensor) for v in found.values()):

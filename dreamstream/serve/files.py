@@ -73,12 +73,12 @@ def outputs_of(model: Model, file: BinaryIO) -> dict[str, Any]:
             take(stream.step(samples.reshape(shape)), n_samples == 0, False)
             n_samples += len(samples)
         take(stream.finish(), n_samples == 0, True)
-    told = {"model": model.name, "samples": n_samples, "rate": str(rate)}
+    fields = {"model": model.name, "samples": n_samples, "rate": str(rate)}
     if decoder is not None:
-        return told | {"text": " ".join(word.text for word in words), "words": [as_dict(word) for word in words]}
+        return fields | {"text": " ".join(word.text for word in words), "words": [as_dict(word) for word in words]}
     arrays = [np.concatenate(parts, engine.stream_axis(k)) for k, parts in enumerate(found)]
     outputs = [
         {"name": o.name, "rate": str(o.rate), "shape": list(a.shape), "values": a.reshape(-1)}
         for o, a in zip(engine.outputs, arrays)
     ]
-    return told | {"outputs": outputs}
+    return fields | {"outputs": outputs}

@@ -33,7 +33,7 @@ class Host:
     busy : float
         Seconds of all steps.
     is_lost : bool
-        Whether it is no more.
+        Whether it has ended.
     keeps_input : bool
         Whether streams keep the input since their last state, to begin again on another host.
     """
@@ -53,7 +53,7 @@ class Host:
         return False
 
     def take(self, stream: Live) -> None:
-        """Have a stream from now on."""
+        """Take a stream."""
         self.streams[stream.id] = stream
         stream.host = self
         self.note(stream)
@@ -65,7 +65,7 @@ class Host:
             self.wake.set()
 
     def leave(self, stream: Live) -> None:
-        """Have a stream no more."""
+        """Give a stream up."""
         self.ready.pop(stream.id, None)
         if self.streams.pop(stream.id, None) is not None:
             stream.host = None

@@ -25,7 +25,7 @@ class Handle(Protocol):
         """Let it, a vault, take what another has."""
 
     def kill(self) -> None:
-        """Let it be no more, whatever it does."""
+        """End it at once, whatever it does."""
 
 
 def first_line(error: BaseException) -> str:
@@ -114,9 +114,8 @@ class Remote(Host):
         data = b"".join(np.ascontiguousarray(part).data.cast("B") for row in rows for part in row.parts)
         leaving, self._leaving = self._leaving, []
         begin = self._called = time.monotonic()
-        answer = asyncio.wrap_future(
-            self._handle.call("step", [row._replace(parts=[]) for row in rows], data, leaving)
-        )
+        without = [row._replace(parts=[]) for row in rows]
+        answer = asyncio.wrap_future(self._handle.call("step", without, data, leaving))
         if not (await asyncio.wait([answer], timeout=self._deadline + 10 * n * self._per_frame))[0]:
             answer.add_done_callback(lambda late: late.cancelled() or late.exception())  # which nobody waits for
             self._handle.kill()
@@ -253,7 +252,7 @@ class Pool:
         host.close()
 
     def close(self) -> None:
-        """Let all workers end, and begin no more."""
+        """End all workers, and begin no others."""
         if self._task is not None:
             self._task.cancel()
         for host in self._model.hosts if self._model is not None else ():

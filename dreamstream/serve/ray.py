@@ -48,7 +48,7 @@ class RayHandle:
         return self.call("merge", other.actor.content.remote())
 
     def kill(self) -> None:
-        """Let the actor be no more, whatever it does."""
+        """End the actor at once, whatever it does."""
         self._killed()
         ray.kill(self.actor, no_restart=True)
 
@@ -106,9 +106,8 @@ class RayCluster:
         actor: Any = ray.remote(_Vault)
         options = {"name": f"vault-{number}", "get_if_exists": True, "lifetime": "detached", "num_cpus": 0}
         node = self._at(number, besides)  # unless it is there already
-        handle = RayHandle(
-            actor.options(**options, **_ONCE, **_on(node)).remote(self._keep), partial(self._gone, number)
-        )
+        made = actor.options(**options, **_ONCE, **_on(node)).remote(self._keep)
+        handle = RayHandle(made, partial(self._gone, number))
         self._where[number] = handle.call("where")
         return handle
 

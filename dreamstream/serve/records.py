@@ -70,10 +70,10 @@ class Record:
 
     def pack(self) -> bytes:
         """Return it as bytes."""
-        told = {name: value for name, value in vars(self).items() if name not in _BYTES}
-        told["parts"] = [len(self.snapshot), len(self.decoder), *(len(data) for _, data in self.outputs)]
-        told["ports"] = [port for port, _ in self.outputs]
-        text = json.dumps(told).encode()
+        fields = {name: value for name, value in vars(self).items() if name not in _BYTES}
+        fields["parts"] = [len(self.snapshot), len(self.decoder), *(len(data) for _, data in self.outputs)]
+        fields["ports"] = [port for port, _ in self.outputs]
+        text = json.dumps(fields).encode()
         outputs = (data for _, data in self.outputs)
         return b"".join((struct.pack("<I", len(text)), text, self.snapshot, self.decoder, *outputs))
 
@@ -82,12 +82,12 @@ class Record:
         """Return what `pack` was made of."""
         (n,) = struct.unpack_from("<I", data)
         at, parts = 4 + n, []
-        told = json.loads(data[4:at])
-        for size in told.pop("parts"):
+        fields = json.loads(data[4:at])
+        for size in fields.pop("parts"):
             parts.append(data[at : at + size])
             at += size
-        snapshot, decoder, outputs = parts[0], parts[1], list(zip(told.pop("ports"), parts[2:]))
-        return cls(**told, snapshot=snapshot, decoder=decoder, outputs=outputs)
+        snapshot, decoder, outputs = parts[0], parts[1], list(zip(fields.pop("ports"), parts[2:]))
+        return cls(**fields, snapshot=snapshot, decoder=decoder, outputs=outputs)
 
 
 _BYTES = ("snapshot", "decoder", "outputs")

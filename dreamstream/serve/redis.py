@@ -62,10 +62,10 @@ class RedisStore(Store):
         self._url, self._keep_ms, self._refresh_at = url, max(1, round(keep * 1000)), 0.0
         self._owner, self._error = secrets.token_hex(16), redis.RedisError
         with self._named():
-            self._redis: Any
+            retry = Retry(NoBackoff(), 1)
             try:
-                self._redis = redis.Redis.from_url(
-                    url, socket_timeout=2.0, socket_connect_timeout=2.0, retry=Retry(NoBackoff(), 1)
+                self._redis: Any = redis.Redis.from_url(
+                    url, socket_timeout=2.0, socket_connect_timeout=2.0, retry=retry
                 )
             except ValueError as error:
                 raise StoreError(f"{url}: {error}") from error

@@ -116,8 +116,8 @@ class Runner:
         outputs, going = self._tried(self._step, going, failed)
         heard: dict[str, Hypotheses] | None = None
         if self.decoder is not None and going:
-            taken = (row.id for row in going)
-            scores = dict(zip(taken, parts_of(log_probabilities(outputs[0][0]), outputs[0][1])))
+            parts = np.split(log_probabilities(outputs[0][0]), np.cumsum(outputs[0][1])[:-1])
+            scores = dict(zip((row.id for row in going), parts))
             heard, going = self._tried(partial(self._decode, scores), going, failed)
         ids = [row.id for row in going]
         states = {row.id: self.state(row.id, row.since) for row in going if row.saves and not row.ends}
@@ -153,14 +153,9 @@ class Runner:
                 if row.is_int16:
                     room[at : at + row.n] *= 1 / 32768
                 at += row.n
-        values, lengths = self.engine._core.step(
-            [row.id for row in rows],
-            [row.begins is not None and not row.begins.engine for row in rows],
-            [row.ends for row in rows],
-            [room],
-            [[row.n for row in rows]],
-            False,
-        )
+        ids, ends = [row.id for row in rows], [row.ends for row in rows]
+        starts = [row.begins is not None and not row.begins.engine for row in rows]
+        values, lengths = self.engine._core.step(ids, starts, ends, [room], [[row.n for row in rows]], False)
         return [(frames, n.tolist()) for frames, (n, _) in zip(values, lengths)]
 
     def _decode(self, scores: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, Hypotheses]:
@@ -223,12 +218,3 @@ def cost_of(engine: Engine) -> Cost:
     begin = time.perf_counter()
     probe.restore(data, "again")
     return Cost(sizes[0], sizes[-1] - sizes[0], time.perf_counter() - begin)
-
-
-def parts_of(values: npt.NDArray[Any], lengths: Sequence[int]) -> list[npt.NDArray[Any]]:
-    """Return each stream's frames of an output."""
-    found, at = [], 0
-    for n in lengths:
-        found.append(values[at : at + n])
-        at += n
-    return found

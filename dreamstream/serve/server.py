@@ -299,7 +299,7 @@ class Socket(asyncio.BufferedProtocol):
                 self._transport.close()
 
     def close(self, kind: str, reason: str, **more: Any) -> None:
-        """Tell an error, unless there is none, and close the WebSocket."""
+        """Send the error, if it is one, and close the WebSocket."""
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.detach(self)
@@ -429,7 +429,7 @@ def pages(service: Service, request: h11.Request) -> tuple[int, str, bytes]:
     if path == "/metrics":
         return 200, "text/plain; version=0.0.4", service.metrics.page()
     if path == "/models":
-        return 200, "application/json", json.dumps([m.told for m in service.models.values()]).encode()
+        return 200, "application/json", json.dumps([m.description for m in service.models.values()]).encode()
     there = "there are /, /healthz, /readyz, /metrics, /models, POST /v1/files and streams at /v1/stream\n"
     return 404, "text/plain", there.encode()
 

@@ -113,9 +113,9 @@ class Service:
             or (form == "i16" and model.features not in ((), (1,)))
         ):
             raise WireError("malformed", f"format is i16, of samples, or f32; got {str(form)[:20]!r}")
-        rate = found.get("rate", model.told["rate"])
-        if str(rate) != model.told["rate"] and rate != model.engine.rate:  # 16000.0 is the same as 16000
-            raise WireError("malformed", f"{name} has a rate of {model.told['rate']}, not {str(rate)[:20]}")
+        rate = found.get("rate", model.description["rate"])
+        if str(rate) != model.description["rate"] and rate != model.engine.rate:  # 16000.0 is the same as 16000
+            raise WireError("malformed", f"{name} has a rate of {model.description['rate']}, not {str(rate)[:20]}")
         await self._make_room(0.9)
         stream_id = secrets.token_urlsafe(12)
         content = {"id": stream_id, "model": name, "format": form, "fingerprint": model.fingerprint}
@@ -138,7 +138,7 @@ class Service:
         model = next((m for m in self._versions() if m.fingerprint == content["fingerprint"]), None)
         if model is None:
             raise WireError("retired", f"{content['model']} is not served any more in this version")
-        have = positions(dict(found), "output", len(model.told["names"]))
+        have = positions(dict(found), "output", len(model.description["names"]))
         record = None
         if stream_id not in self.streams:
             await self._make_room(1.0)
@@ -197,8 +197,7 @@ class Service:
             return
         self._release(stream)
         self.metrics.ended.inc()
-        if stream.connection is not None:
-            stream.connection.close("done", "")
+        stream.close("done", "")
 
     async def drop(self, stream: Live, error: WireError) -> None:
         """End a stream for good."""
@@ -209,8 +208,7 @@ class Service:
         except OSError as fault:
             LOG.error("%s is not forgotten: %s", stream.id, fault)
         self.metrics.failed.labels(error.kind).inc()
-        if stream.connection is not None:
-            stream.connection.close(error.kind, error.reason, **error.more)
+        stream.close(error.kind, error.reason, **error.more)
 
     def _release(self, stream: Live) -> None:
         """Have nothing of a stream any more, but in the store."""
@@ -222,8 +220,7 @@ class Service:
     def _give_up(self, stream: Live) -> None:
         """Have nothing of a stream that is another server's by now."""
         self._release(stream)
-        if stream.connection is not None:
-            stream.connection.close("taken over", "another server has the stream")
+        stream.close("taken over", "another server has the stream")
 
     # ---------------------------------------------------------------- the store
     def _soon(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -263,8 +260,8 @@ class Service:
             for stream in streams:
                 stream.saved = max(stream.saved, stream.stepped)
         for stream in streams:
-            if stream.connection is not None and stream.id in kept:
-                stream.connection.send(message("saved", input=stream.saved))
+            if stream.id in kept:
+                stream.send(message("saved", input=stream.saved))
             if stream.ended:
                 stream.tell_end()
 
@@ -300,7 +297,7 @@ class Service:
         self._soon(self._stepping(model, host))
 
     def lose(self, model: Model, host: Host) -> None:
-        """Let the streams of a host that is no more begin elsewhere."""
+        """Let the streams of a host that has ended begin elsewhere."""
         host.is_lost = True
         if host in model.hosts:  # else it was let go meanwhile
             model.hosts.remove(host)
@@ -318,8 +315,8 @@ class Service:
         stream.rewind()
         self.metrics.moved.inc()
         if stream.n_lost > _MOST_LOST:
-            told = f"{stream.n_lost} workers were lost while they stepped it"
-            self._soon(self.drop(stream, WireError("engine", told, ids=[stream.id])))
+            text = f"{stream.n_lost} workers were lost while they stepped it"
+            self._soon(self.drop(stream, WireError("engine", text, ids=[stream.id])))
         else:
             stream.model.place(stream)
 
@@ -421,8 +418,7 @@ class Service:
         if self.draining is None:
             self.draining = time.monotonic()
             for stream in list(self.streams.values()):
-                if stream.connection is not None:
-                    stream.connection.send(message("drain", seconds=self.limits.drain))
+                stream.send(message("drain", seconds=self.limits.drain))
         while any(s.connection for s in self.streams.values()):
             if time.monotonic() - self.draining > self.limits.drain:
                 break
@@ -446,8 +442,7 @@ class Service:
         streams = list(self.streams.values())
         await self._shelve(streams)
         for stream in streams:
-            if stream.connection is not None:
-                stream.connection.close("drained", "the server has ended")
+            stream.close("drained", "the server has ended")
         for model in models:
             model.close()
         self._storing.close()

@@ -199,12 +199,12 @@ def _entries(log: FileIO) -> Iterator[tuple[str, int, bytes, bool]]:
     at = 0
     size_of_log = log.seek(0, os.SEEK_END)
     while at + _ENTRY.size <= size_of_log:
-        word, n, size, told = _ENTRY.unpack(os.pread(log.fileno(), _ENTRY.size, at))
+        word, n, size, checksum = _ENTRY.unpack(os.pread(log.fileno(), _ENTRY.size, at))
         begin = at + _ENTRY.size + n
         if word not in (_WORD, _CONTINUES) or begin + size > size_of_log:
             return
         name, data = os.pread(log.fileno(), n, at + _ENTRY.size), os.pread(log.fileno(), size, begin)
-        if zlib.crc32(data, zlib.crc32(name)) != told:
+        if zlib.crc32(data, zlib.crc32(name)) != checksum:
             return
         at = begin + size
         yield name.decode(errors="replace"), begin, data, word == _CONTINUES

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..client.protocol import FORMATS, HEADER, MOST_BYTES, WireError, as_told, message, unpacked
+from ..client.protocol import FORMATS, HEADER, MOST_BYTES, WireError, message, per_output, unpacked
 from ..decode import CTCDecoder, Word
 from ..decode.hypotheses import as_dict
 from ..engine import Engine
@@ -125,7 +125,7 @@ class Live:
         self.end: int | None = None
         self.ended = self.is_paused = self.is_stepping = self.is_leaving = False
         self.save_at = model.save_every
-        self.made = [0] * len(model.told["names"])
+        self.made = [0] * len(model.description["names"])
         self.said, self.pending = 0.0, ""
         self.acknowledged, self.produced = [0] * len(self.made), [0] * len(self.made)
         self.begins: State | None = State()
@@ -226,58 +226,61 @@ class Live:
             last.message += frames
         else:
             kept.append(Unacknowledged(end, bytearray(data), now))
-        if self.connection is not None:
-            self.connection.send(data)
+        self.send(data)
 
     def send_words(self, words: Sequence[Word], pending: str, now: float) -> None:
         """Send new final words, kept until acknowledged, and `pending`, the text that may still change."""
         if not words and (pending == self.pending or self.stepped < self.reached):
             return
         self.pending, at = pending, self.made[0]
-        told = {"output": at, "words": [as_dict(word) for word in words]}
+        fields = {"output": at, "words": [as_dict(word) for word in words]}
         if words:
             self.said = words[-1].end
             self.made[0] += len(words)
-            data = bytearray(message("result", **told).encode())
+            data = bytearray(message("result", **fields).encode())
             self.outputs[0].append(Unacknowledged(self.made[0], data, now))
-        self._send(message("result", **told, pending=pending))
+        self.send(message("result", **fields, pending=pending))
 
-    def _send(self, given: str | bytes) -> None:
+    def send(self, given: str | bytes) -> None:
+        """Send a message, if a client is connected."""
         if self.connection is not None:
             self.connection.send(given)
 
+    def close(self, kind: str, reason: str, **more: Any) -> None:
+        """Close the connection, if there is one."""
+        if self.connection is not None:
+            self.connection.close(kind, reason, **more)
+
     def attach(self, connection: Connection, output: Sequence[int] | None = None) -> None:
         """Let a connection have the stream, and tell it where it stands; one that had it is closed."""
-        if self.connection is not None:
-            self.connection.close("taken over", "another connection has resumed the stream")
+        self.close("taken over", "another connection has resumed the stream")
         self.connection, self.is_paused = connection, False
-        connection.send(message("started", **self.told()))
+        connection.send(message("started", **self.started()))
         self._drop(self.acknowledged if output is None else output)
         now = time.monotonic()
         for kept in self.outputs:
             for each in kept:
                 each.sent = now
-                self._send(bytes(each.message) if self.model.decoder is None else each.message.decode())
+                self.send(bytes(each.message) if self.model.decoder is None else each.message.decode())
         if self.ended:
             self.tell_end()
 
-    def told(self) -> dict[str, Any]:
+    def started(self) -> dict[str, Any]:
         """Return what the message "started" tells the client: the stream's positions and the model's form."""
         model = self.model
         return {
             "stream": self.token,
             "input": self.wanted,
             "saved": self.saved,
-            "output": as_told(self.made),
+            "output": per_output(self.made),
             "chunk": model.chunk,
             "window": model.window,
-            **model.told,
+            **model.description,
         }
 
     def tell_end(self) -> None:
         """Tell the client the totals."""
-        if self.connection is not None:
-            self.connection.send(message("ended", input=self.end, output=as_told(self.made)))
+        self.send(message("ended", input=self.end, output=per_output(self.made)))
 
     def detach(self, connection: Connection) -> None:
         """Let the stream wait for another connection, if this one had it."""
@@ -291,7 +294,7 @@ class Live:
         return not self.ended and (self.host is None or self.host.keeps_input)
 
     def rewind(self) -> None:
-        """Begin again from the last state that is known: its host is no more."""
+        """Begin again from the last state that is known: its host has ended."""
         self.queue[:0], self.past = self.past, []
         decoder, self.stepped, produced = self.base
         self.begins, self.produced = State(b"".join(self.parts), decoder), list(produced)
@@ -422,7 +425,7 @@ class Model:
         self.hosts: list[Host] = [Here(Runner(engine, decoder), limits.tick)] if pool is None else []
         self.n_active = 1
         self.saves, self.together = True, limits.unacknowledged / 40
-        self.told: dict[str, Any] = {
+        self.description: dict[str, Any] = {
             "model": name,
             "delay": [None if o.delay == float("inf") else o.delay for o in engine.outputs],
             "rate": str(first.rate),
@@ -434,8 +437,8 @@ class Model:
             "fingerprint": self.fingerprint,
         }
         if decoder is not None:
-            self.told |= {"rates": [None], "shapes": [[]], "types": ["words"], "names": ["words"]}
-            self.told["delay"] = self.told["delay"][:1]
+            self.description |= {"rates": [None], "shapes": [[]], "types": ["words"], "names": ["words"]}
+            self.description["delay"] = self.description["delay"][:1]
 
     def place(self, stream: Live) -> None:
         """Give a stream to the host that has the fewest, if there is one."""

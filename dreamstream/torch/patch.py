@@ -69,10 +69,8 @@ _ROOMS = (
 )  # fmt: skip
 _LAYERS = frozenset(f"torch.nn.modules.{room}" for room in _ROOMS)
 
-
 #: torch's functions as they were when this was loaded, where layers look for them.
 _FUNCTIONS = tuple((vars(room), dict(vars(room))) for room in (torch.nn.functional, torch))
-
 
 #: Methods of layers that no call of them runs.
 _APART = ("__init__", "__setstate__", "extra_repr", "reset_parameters")
@@ -349,9 +347,8 @@ class TorchPatch(Patch):
                     held.restore()
                 if isinstance(error, DreamStreamError):
                     call.explain(error)
-                told = forgotten(module, args, kwargs) if isinstance(error, (AttributeError, TypeError)) else None
-                if told is not None:
-                    raise told from error
+                if isinstance(error, (AttributeError, TypeError)) and (missing := forgotten(module, args, kwargs)):
+                    raise missing from error
                 raise
             return result
 
@@ -436,15 +433,8 @@ class TorchPatch(Patch):
         return StreamMismatchError(why, x.ids)
 
     def __getstate__(self) -> dict[str, Any]:
-        own: dict[str, Any] = {
-            "_names": None,
-            "_named": [],
-            "_types": [],
-            "_versions": None,
-            "compiled": None,
-            "_layer": None,
-        }
-        return {**super().__getstate__(), **own}
+        none = dict.fromkeys(("_names", "_versions", "compiled", "_layer"))
+        return {**super().__getstate__(), "_named": [], "_types": [], **none}
 
 
 def _refused(forward: Forward, error: Exception) -> Exception:
@@ -558,9 +548,8 @@ class _Front:
                 f"{scripted[0] or 'the model'} is scripted, and can't be looked into; take the module of which "
                 "torch.jit.script or torch.jit.trace made it"
             )
-        inner = {
-            id(m) for p in module.modules() if isinstance(p, parametrize.ParametrizationList) for m in p.modules()
-        }
+        parametrizations = [m for m in module.modules() if isinstance(m, parametrize.ParametrizationList)]
+        inner = {id(m) for each in parametrizations for m in each.modules()}
         return [(path, m) for path, m in module.named_modules() if id(m) not in inner]
 
     def unstreamable(self, module: Any) -> tuple[str, str] | None:

@@ -218,9 +218,8 @@ def is_random_operator(name: str) -> bool:
 
 def _is_tagged(name: str, tag: torch.Tag) -> bool:
     packet = getattr(torch.ops.aten, name, None)
-    return isinstance(packet, OpOverloadPacket) and any(
-        tag in getattr(packet, overload).tags for overload in packet.overloads()
-    )
+    overloads = packet.overloads() if isinstance(packet, OpOverloadPacket) else ()
+    return any(tag in getattr(packet, overload).tags for overload in overloads)
 
 
 def onnx_type(value: Any) -> Any:

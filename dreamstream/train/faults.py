@@ -16,14 +16,14 @@ from .front import is_stream
 
 def explained(trainer: Any, number: float, y: Any, target: Any) -> DreamStreamError:
     """Return the error that names the step, and the streams at fault where these can be told."""
-    said = f"step {trainer.steps + 1}: the loss is {number}"
+    text = f"step {trainer.steps + 1}: the loss is {number}"
     kept = "weights are those of the last step, and a checkpoint is not written"
     patch: Any = patch_of(trainer.model)
     outputs = streams_of(y)
     ids = list(outputs[0].ids)
     for what, streams in (("outputs", outputs), ("targets", [x for x in leaves(target) if is_stream(x)])):
         if wrong := _not_finite(streams, patch):
-            return LossError(f"{said}: {what} of these streams are not finite; {kept}", wrong)
+            return LossError(f"{text}: {what} of these streams are not finite; {kept}", wrong)
     if isinstance(target, list):
         counts = [(i, *_entries(t, patch), int(n)) for i, t, n in zip(ids, target, outputs[0].lengths)]
         longer = [(i, entries, repeats, n) for i, entries, repeats, n in counts if entries + repeats > n]
@@ -31,15 +31,15 @@ def explained(trainer: Any, number: float, y: Any, target: Any) -> DreamStreamEr
             _, entries, repeats, n = longer[0]
             more = "" if entries > n else f" and {repeats} repeats, for which CTC needs {entries + repeats} frames"
             return StreamMismatchError(
-                f"{said}: a target has {entries} entries{more}, but the whole output {n} frames; {kept}",
+                f"{text}: a target has {entries} entries{more}, but the whole output {n} frames; {kept}",
                 [i for i, *_ in longer],
             )
         unknown = [i for i, t in zip(ids, target) if _has_nan(t, patch)]
         if unknown:
-            return LossError(f"{said}: targets of these streams are not finite; {kept}", unknown)
+            return LossError(f"{text}: targets of these streams are not finite; {kept}", unknown)
     if any(not int(x.lengths.sum()) for x in outputs):
-        said += ", and one of the outputs has no frames in this call, of which there is no mean"
-    return LossError(f"{said}; {kept}", ids)
+        text += ", and one of the outputs has no frames in this call, of which there is no mean"
+    return LossError(f"{text}; {kept}", ids)
 
 
 def _entries(target: Any, patch: Any) -> tuple[int, int]:

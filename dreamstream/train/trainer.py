@@ -38,8 +38,8 @@ class Result(float):
 class Sums:
     """A loss and metrics, summed over frames."""
 
-    def __init__(self, loss: float = 0.0, frames: int = 0, metrics: Mapping[str, float] | None = None) -> None:
-        self.loss, self.frames, self.metrics = loss, frames, dict(metrics or {})
+    def __init__(self) -> None:
+        self.loss, self.frames, self.metrics = 0.0, 0, dict[str, float]()
 
     def add(self, n: int, loss: float, metrics: Mapping[str, float]) -> None:
         """Add the means over n frames."""

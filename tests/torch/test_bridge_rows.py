@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import dreamstream as ds
+from dreamstream.torch.run.kernels import convolution
 
 
 class Lstm(nn.Module):
@@ -164,6 +165,38 @@ def test_ragged_rows_that_go_on(name, calls):
         model.eval()
         for y, expected in zip(rows_in_chunks(model, rows, calls), want):
             torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-9)
+
+
+#: Convolutions of frames, and of several lanes.
+RUNS = {
+    "causal": GOING_ON["causal"],
+    "dilated": lambda: nn.Conv1d(4, 5, 3, padding=2, dilation=2),
+    "strided": lambda: nn.Conv1d(4, 5, 4, 3, padding=2),
+    "replicated": lambda: nn.Conv1d(4, 5, 5, padding=2, padding_mode="replicate"),
+    "of groups": lambda: nn.Conv1d(4, 6, 3, 2, groups=2, bias=False),
+    "of lanes": lambda: Of(
+        lambda x, a: a(x.reshape(x.size(0), 2, 2, -1).flatten(0, 1)).unflatten(0, (-1, 2)).flatten(1, 2),
+        nn.Conv1d(2, 3, 3, padding=1),
+    ),
+}
+
+
+@pytest.mark.parametrize("calls", CALLS, ids=["uneven", "one is long"])
+@pytest.mark.parametrize("name", RUNS)
+def test_ragged_rows_in_one_run(name, calls, monkeypatch):
+    """In evaluation a convolution lays unequal rows end to end where that spares many products: here wherever."""
+    taken, lengths_of = [], convolution._run_lengths
+    monkeypatch.setattr(convolution, "_MANY", -1e9)
+    monkeypatch.setattr(convolution, "_run_lengths", lambda *given: taken.append(lengths_of(*given)) or taken[-1])
+    torch.manual_seed(0)
+    model = RUNS[name]().double().eval()
+    rows = [torch.randn(4, sum(filter(None, sizes)), dtype=torch.double) for sizes in zip(*calls)]
+    with torch.no_grad():
+        want = [model(x[None])[0] for x in rows]
+        ds.patch_module(model).online()
+        for y, expected in zip(rows_in_chunks(model, rows, calls), want):
+            torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-9)
+    assert any(lengths is not None for lengths in taken)
 
 
 @pytest.mark.parametrize("name", ["gru", "attention", "causal", "planes"])

@@ -98,9 +98,8 @@ class EagerCall(TorchCall):
         operations, edges, node = self._operations, self.graph.edges, self.graph.nodes[j]
         if j not in operations:
             lines = [Line((e,), edges[e].rate, edges[e].dtype, edges[e].features) for e in range(len(edges))]
-            ran = Operation(
-                node.op, None, [lines[e].signature for e in node.inputs], [lines[e] for e in node.outputs]
-            )
+            inputs, outputs = ([lines[e] for e in ends] for ends in (node.inputs, node.outputs))
+            ran = Operation(node.op, None, [x.signature for x in inputs], outputs)
             ran.plan = Plan(ran, weights)
             ran.plan.step.live = node.name != "reduce_frames"  # which would carry one tensor more than a graph's
             operations[j] = ran

@@ -128,10 +128,9 @@ def read_graph(engine: Engine) -> Graph:
                 f"{node.path or 'the forward'}: {node.name} keeps what it has seen until the stream ends; an "
                 f"exported model's state has a fixed size: {_remedy(node.name)}"
             )
-    graph = Graph(
-        nodes, edges, list(data["inputs"]), list(data["outputs"]), int(data["period"]), int(data["transient"])
-    )
-    _bound(graph, _moments(engine, graph.transient + 2 * graph.period))
+    period, transient = int(data["period"]), int(data["transient"])
+    graph = Graph(nodes, edges, list(data["inputs"]), list(data["outputs"]), period, transient)
+    _bound(graph, _moments(engine, transient + 2 * period))
     return graph
 
 
@@ -172,9 +171,8 @@ def _moments(engine: Engine, last: int) -> torch.Tensor:
         about = floored(rows[:, :1] * ratio.numerator, ratio.denominator)
         reach = math.ceil((skew + 1) * rate / min(rates)) + 1
         near = (about + torch.arange(-reach, reach + 1)).clamp(min=0)
-        rows = torch.cat([rows[:, None].expand(-1, near.shape[1], -1), near[:, :, None]], 2).reshape(
-            -1, rows.shape[1] + 1
-        )
+        every = torch.cat([rows[:, None].expand(-1, near.shape[1], -1), near[:, :, None]], 2)
+        rows = every.flatten(0, 1)
     if len(rates) > 1:
         clock = tuple((r.numerator, r.denominator) for r in rates)
         fits = _core.together(clock, np.ascontiguousarray(rows.numpy()), skew)

@@ -93,9 +93,8 @@ class Counter:
         """Return a constant for every stream."""
         if isinstance(value, torch.Tensor):
             return value
-        out: Tensor = self._once(
-            ("full", value, id(like)), (like,), lambda: torch.full_like(like, value, dtype=torch.int64)
-        )
+        key = "full", value, id(like)
+        out: Tensor = self._once(key, (like,), lambda: torch.full_like(like, value, dtype=torch.int64))
         return out
 
     def _choose(self, condition: Tensor, then: Any, otherwise: Any) -> Any:

@@ -98,9 +98,8 @@ def of_static(manifest: dict[str, Any], schedule: Any, n_rows: int) -> dict[str,
         }
         for port, n in zip(manifest["inputs"], schedule.frames)
     ]
-    outputs = [
-        {**_without_lengths(port), **schedule.described(e)} for port, e in zip(manifest["outputs"], graph.outputs)
-    ]
+    ports = zip(manifest["outputs"], graph.outputs)
+    outputs = [{**_without_lengths(port), **schedule.described(e)} for port, e in ports]
     states = manifest["states"][0 if schedule.counted else 1 :]
     if schedule.counted:
         states = [{**states[0], "dims": ["B"]}, *states[1:]]

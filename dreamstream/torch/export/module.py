@@ -124,14 +124,9 @@ class FunctionalModule(torch.nn.Module):
                 self._carried[j].append(name)
 
     def _step(self, node: FunctionalNode, **moment: Any) -> Step:
-        edges = self.graph.edges
-        return Step(
-            node.name,
-            node.op.attributes,
-            tuple(edges[e].features for e in node.inputs[: node.op.n_values]),
-            tuple(edges[e].features for e in node.outputs),
-            **moment,
-        )
+        ends = node.inputs[: node.op.n_values], node.outputs
+        given, made = (tuple(self.graph.edges[e].features for e in edges) for edges in ends)
+        return Step(node.name, node.op.attributes, given, made, **moment)
 
     def _given(self, j: int) -> list[Tensor | None]:
         return [None if name is None else getattr(self, name) for name in self._weights[j]]
@@ -187,14 +182,9 @@ class FunctionalModule(torch.nn.Module):
             x = torch.zeros((n_rows, n, *edge.features), dtype=getattr(torch, edge.dtype))
             xs.append(x.permute(port.outward).contiguous())
             lengths.append(torch.full((n_rows,), n, dtype=torch.int64))
-        single = len(xs) == 1
-        return (
-            xs[0] if single else tuple(xs),
-            lengths[0] if single else tuple(lengths),
-            torch.ones(n_rows, dtype=torch.bool),
-            torch.zeros(n_rows, dtype=torch.bool),
-            self.initial(n_rows),
-        )
+        given: Any = (xs[0], lengths[0]) if len(xs) == 1 else (tuple(xs), tuple(lengths))
+        starts = torch.ones(n_rows, dtype=torch.bool)
+        return *given, starts, ~starts, self.initial(n_rows)
 
     # ---------------------------------------------------------------- running
     def forward(self, x: Any, lengths: Any, sos: Tensor, eos: Tensor, states: Any) -> Any:

@@ -72,9 +72,8 @@ class Schedule:
         # until all that lags goes on evenly, which begins no later than as much again
         self.calls = torch.arange(1, max(2, (last + 3 * graph.transient) // n) + 1) * n
         self.lengths = torch.arange(1, last + 1)
-        self.lengths = self.lengths[
-            [bool(all((int(t) * r).denominator == 1 for r in self.ratios)) for t in self.lengths]
-        ]
+        are_whole = [all((int(t) * r).denominator == 1 for r in self.ratios) for t in self.lengths]
+        self.lengths = self.lengths[are_whole]
         moments = torch.tensor([self.base + i * n for i in range(phases + 1)])
         #: Of each edge, periods by which it lags.
         self.lags = [0] * len(graph.edges)
@@ -91,9 +90,8 @@ class Schedule:
         module.keep({e: int(n * self._rate(e) * graph.period) for e, n in self._behind().items()})
 
     def _known(self, frames: Tensor, counter: Counter | None = None, change: Any = None) -> list[Tensor]:
-        pairs = self.graph.pairs(
-            counter or Counter(lasting=True), [scaled(frames, r) for r in self.ratios], change
-        )
+        counter = counter or Counter(lasting=True)
+        pairs = self.graph.pairs(counter, [scaled(frames, r) for r in self.ratios], change)
         return [pair if pair is None else pair[0] for pair in pairs]
 
     def _rate(self, e: int) -> Fraction:

@@ -62,10 +62,10 @@ def _attention(
 @passes_on
 def _asserted(condition: Any, message: Any) -> None:
     """Assert what lengths, or a call's values, say, as the statement does."""
-    says = TRACER.test(condition)
-    if says is None:
+    value = TRACER.test(condition)
+    if value is None:
         assert_(condition, message)
-    elif not (says if isinstance(says, bool) else TRACER.checked(says)):
+    elif not (value if isinstance(value, bool) else TRACER.checked(value)):
         raise AssertionError(message)
 
 

@@ -181,13 +181,13 @@ def _given(name: str, args: Any, kwargs: Any) -> tuple[Any, Any, Any, Any]:
 _COMPARE = frozenset(n for name in RELATIONS for n in (name, f"__{name}__", *ELEMENTWISE[name].aliases))
 
 
-def _compared(choice: Any, said: Any, a: Any, b: Any) -> Any:
+def _compared(choice: Any, theirs: Any, a: Any, b: Any) -> Any:
     """Return how a and b compare, where one is a tensor of floats."""
     given = [t.detach().cpu().numpy() if isinstance(t, torch.Tensor) else t for t in (a, b)]
     if not all(isinstance(g, float) or getattr(getattr(g, "dtype", None), "kind", "f") == "f" for g in given):
-        return said
-    told = choice.compared(*given, said.cpu().numpy())
-    return said if told is None else torch.from_numpy(told).to(said.device)
+        return theirs
+    ours = choice.compared(*given, theirs.cpu().numpy())
+    return theirs if ours is None else torch.from_numpy(ours).to(theirs.device)
 
 
 class _Choosing(TorchFunctionMode):

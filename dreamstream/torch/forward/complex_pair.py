@@ -24,9 +24,8 @@ class Complex:
 
     def __init__(self, real: Any, imag: Any) -> None:
         self.real, self.imag = real, imag
-        self.line = (
-            user_line() if getattr(real, "__dict__", {}).get("value", ()) is None else ""
-        )  #: In a capture, where it is made.
+        #: In a capture, where it is made.
+        self.line = user_line() if getattr(real, "__dict__", {}).get("value", ()) is None else ""
 
     def __getattr__(self, name: str) -> Any:
         if name in ("dims", "shape", "ndim", "features", "roles", "names", "edge", "meta", "starts", "rate"):

@@ -6,6 +6,7 @@ Where it is one line, it is a row of a table: by the names of torch's functions,
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -169,12 +170,8 @@ enter(
 
 
 # ---------------------------------------------------------------------- arithmetic
-def _sum(a: Any, b: Any, *, alpha: Any = 1) -> Complex:
-    return _of_both(lambda p, q: p + q, a, b if alpha == 1 else _product(b, alpha))
-
-
-def _difference(a: Any, b: Any, *, alpha: Any = 1) -> Complex:
-    return _of_both(lambda p, q: p - q, a, b if alpha == 1 else _product(b, alpha))
+def _sum(a: Any, b: Any, *, alpha: Any = 1, join: Callable[[Any, Any], Any] = operator.add) -> Complex:
+    return _of_both(join, a, b if alpha == 1 else _product(b, alpha))
 
 
 def _bilinear(product: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
@@ -189,12 +186,8 @@ def _bilinear(product: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     return Complex(product(p, r) - product(q, s), product(p, s) + product(q, r))
 
 
-def _product(a: Any, b: Any) -> Any:
-    return _bilinear(lambda x, y: x * y, a, b)
-
-
-def _matrices(a: Any, b: Any) -> Any:
-    return _bilinear(lambda x, y: x @ y, a, b)
+_difference = partial(_sum, join=operator.sub)
+_product, _matrices = partial(_bilinear, operator.mul), partial(_bilinear, operator.matmul)
 
 
 @_own("reciprocal")
@@ -324,9 +317,7 @@ enter(
     {
         "cat concat concatenate": _joined,
         "stack": partial(_joined, join=stack),
-        "where_function": lambda condition, input, other: _of_both(
-            lambda x, y: where(condition, x, y), input, other
-        ),
+        "where_function": lambda condition, input, other: _of_both(partial(where, condition), input, other),
         "masked_fill": lambda z, mask, value: _of_both(lambda part, v: part.masked_fill(mask, v), z, value),
         "pad": _padded,
         "zeros_like empty_like": partial(_alike, "zeros"),
@@ -353,18 +344,10 @@ enter(COMPLEX, {"fft_irfft": lambda z, *how, **named: F.irfft(z.real, z.imag, *h
 
 @function("stft")
 def stft(
-    input: Any,
-    n_fft: int,
-    hop_length: int | None = None,
-    win_length: int | None = None,
-    window: Any = None,
-    center: bool = True,
-    pad_mode: str = "reflect",
-    normalized: bool = False,
-    onesided: bool | None = None,
-    return_complex: bool | None = None,
-    align_to_window: bool | None = None,
-) -> Any:
+    input: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
+    center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
+    return_complex: bool | None = None, align_to_window: bool | None = None,
+) -> Any:  # fmt: skip
     if input.ndim != 2 or not _rows(input) or input.dims[1] != "L":
         raise ShapeError.here(f"stft: expected a stream (B, L), got {input.roles}")
     if align_to_window:
@@ -376,17 +359,10 @@ def stft(
 
 @function("istft", of=COMPLEX)
 def istft(
-    input: Any,
-    n_fft: int,
-    hop_length: int | None = None,
-    win_length: int | None = None,
-    window: Any = None,
-    center: bool = True,
-    normalized: bool = False,
-    onesided: bool | None = None,
-    length: Any = None,
+    input: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
+    center: bool = True, normalized: bool = False, onesided: bool | None = None, length: Any = None,
     return_complex: bool = False,
-) -> Any:
+) -> Any:  # fmt: skip
     if return_complex:
         raise NotStreamableError.here("istft: complex samples are not available")
     if input.ndim != 3 or not _rows(input) or input.dims[2] != "L":

@@ -55,10 +55,8 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
         forward = current()
         parts = [forward._wrapped(x) for x in (prepend, input, append) if x is not None]
         input = forward.unwrap(forward.call(torch.cat, (parts, axis), {}))
-    before = (slice(None),) * axis
     for _ in range(n):
-        later, earlier = (*before, slice(1, None)), (*before, slice(None, -1))
-        input = input[later] - input[earlier]
+        input = _part(input, axis, 1, None) - _part(input, axis, None, -1)
     return input
 
 
@@ -219,7 +217,7 @@ def _pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
 
 
 @function("select_scatter", OWN)
-def _select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
+def _select_scatter(input: Any, src: Any, dim: int, index: Any) -> Any:
     out = input.clone()
     out[(slice(None),) * (dim % input.ndim) + (index,)] = src
     return out
@@ -227,9 +225,7 @@ def _select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
 
 @function("slice_scatter", OWN)
 def _slice_scatter(input: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
-    out = input.clone()
-    out[(slice(None),) * (dim % input.ndim) + (slice(start, end, step),)] = src
-    return out
+    return _select_scatter(input, src, dim, slice(start, end, step))
 
 
 def _shifted(sign: int) -> Any:

@@ -218,9 +218,7 @@ _OWN = frozenset((
     "to", "numpy", "size", "dim", "detach", "expand", "repeat", "cpu", "T", "mT", "item", "tolist", "bool",
     "float", "double", "long", "requires_grad_",
 ))  # fmt: skip
-_DUNDERS = (
-    "neg", "abs", "matmul", *RELATIONS, *ARITHMETIC, *(f"r{n}" for n in ARITHMETIC),
-)  # fmt: skip
+_DUNDERS = ("neg", "abs", "matmul", *RELATIONS, *ARITHMETIC, *(f"r{n}" for n in ARITHMETIC))
 for _name in (*METHODS, *(f"__{n}__" for n in _DUNDERS)):
     if _name not in _OWN and callable(getattr(Tensor, _name, None)):
         setattr(Constant, _name, _forward(_name))

@@ -87,11 +87,6 @@ def _requires_grad(inner: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-def _is_leaf(inner: Any) -> bool:
-    value = getattr(inner, "value", None)
-    return not isinstance(value, torch.Tensor) or value.is_leaf
-
-
 def _of_gradients(what: str, otherwise: Any = None) -> Callable[..., Any]:
     """Refuse what looks at a gradient, where there will be one."""
 
@@ -132,7 +127,7 @@ enter(
     {
         "dtype": _dtype,
         "requires_grad": _requires_grad,
-        "is_leaf": _is_leaf,
+        "is_leaf": lambda inner: getattr(getattr(inner, "value", None), "is_leaf", True),
         "grad": lambda inner: None,
         "grad_fn": _of_gradients("grad_fn", lambda inner: None),
         "data": _detached,
@@ -243,9 +238,8 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
             return Symbolic.filled(size, Tensor(as_array(make((1,), *rest, **kwargs))))
         batch = [i for i, s in enumerate(size) if isinstance(s, Rows)]
         shape = [1 if i in batch else s for i, s in enumerate(size)]
-        strange = next((s for s in shape if not isinstance(s, int)), None)
-        if strange is not None:
-            strange._misuse("the size of a new tensor")
+        if (token := next((s for s in shape if isinstance(s, Token)), None)) is not None:
+            token._misuse("the size of a new tensor")
         kwargs.setdefault("device", forward.device)
         value = make(shape, *rest, **kwargs)
         parts = (value.real.contiguous(), value.imag.contiguous()) if value.is_complex() else (value,)
@@ -325,11 +319,6 @@ def norm(input: Any, p: Any = 2.0, dim: Any = None, keepdim: bool = False, dtype
     return _typed(input, dtype).norm(2.0 if p is None else p, dim, keepdim)
 
 
-@function("linalg_vector_norm")
-def vector_norm(x: Any, ord: Any = 2.0, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    return norm(x, ord, dim, keepdim, dtype)
-
-
 @function("linalg_norm")
 def norm_of_vectors_or_matrices(
     A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: Any = None
@@ -379,6 +368,9 @@ enter(
         "aminmax": lambda input, dim=None, keepdim=False: AMinMax(
             input.amin(dim, keepdim), input.amax(dim, keepdim)
         ),
+        "linalg_vector_norm": lambda x, ord=2.0, dim=None, keepdim=False, dtype=None: norm(
+            x, ord, dim, keepdim, dtype
+        ),
         "bmm": lambda input, mat2: input @ mat2,
         "einsum": of_streams,
         "lstm_cell": _cell(LSTMCell),
@@ -407,14 +399,9 @@ def visible(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native
 # ---------------------------------------------------------------------- tables
 @function("embedding")
 def embedding(
-    input: Any,
-    weight: Any,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Any:
+    input: Any, weight: Any, padding_idx: int | None = None, max_norm: float | None = None,
+    norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
+) -> Any:  # fmt: skip
     """Look rows up; options that concern gradients go to the kernel."""
     if scale_grad_by_freq and getattr(weight, "_learned", False) and current().goes_on:
         raise NotStreamableError.here(f"embedding: {FREQUENCIES.text}")
@@ -441,32 +428,13 @@ def added_to_a_product(input: Any, *factors: Any, beta: float = 1, alpha: float 
 
 @function("multi_head_attention_forward")
 def multihead(
-    query: Any,
-    key: Any,
-    value: Any,
-    embed_dim: int,
-    num_heads: int,
-    in_proj_weight: Any,
-    in_proj_bias: Any,
-    bias_k: Any,
-    bias_v: Any,
-    add_zero_attn: bool,
-    dropout_p: float,
-    out_proj_weight: Any,
-    out_proj_bias: Any = None,
-    training: bool = True,
-    key_padding_mask: Any = None,
-    need_weights: bool = True,
-    attn_mask: Any = None,
-    use_separate_proj_weight: bool = False,
-    q_proj_weight: Any = None,
-    k_proj_weight: Any = None,
-    v_proj_weight: Any = None,
-    is_causal: bool = False,
-    static_k: Any = None,
-    static_v: Any = None,
-    **_: Any,
-) -> tuple[Any, Any]:
+    query: Any, key: Any, value: Any, embed_dim: int, num_heads: int, in_proj_weight: Any, in_proj_bias: Any,
+    bias_k: Any, bias_v: Any, add_zero_attn: bool, dropout_p: float, out_proj_weight: Any,
+    out_proj_bias: Any = None, training: bool = True, key_padding_mask: Any = None, need_weights: bool = True,
+    attn_mask: Any = None, use_separate_proj_weight: bool = False, q_proj_weight: Any = None,
+    k_proj_weight: Any = None, v_proj_weight: Any = None, is_causal: bool = False, static_k: Any = None,
+    static_v: Any = None, **_: Any,
+) -> tuple[Any, Any]:  # fmt: skip
     """Project, attend, and project again; masks are floats by now, and the use of weights is refused."""
     if add_zero_attn or any(x is not None for x in (bias_k, bias_v, static_k, static_v)):
         raise NotStreamableError.here(
@@ -508,16 +476,9 @@ def multihead(
 # ---------------------------------------------------------------------- statistics of a batch
 @function("batch_norm")
 def batch_norm(
-    input: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
-) -> Any:
+    input: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
+    training: bool = False, momentum: float = 0.1, eps: float = 1e-5, cudnn_enabled: bool = True,
+) -> Any:  # fmt: skip
     operands = (running_mean, running_var, weight, bias)
     if not training or input.value is None:
         return native_functional.batch_norm(input, *operands, training, momentum, eps)
@@ -530,15 +491,9 @@ def batch_norm(
 
 @function("instance_norm")
 def instance_norm(
-    input: Any,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
-    use_input_stats: bool = True,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Any:
+    input: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None,
+    use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
+) -> Any:  # fmt: skip
     operands = (running_mean, running_var, weight, bias)
     if not use_input_stats or running_mean is None or input.value is None:
         return native_functional.instance_norm(input, *operands, use_input_stats, momentum, eps)

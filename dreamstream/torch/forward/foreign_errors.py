@@ -40,8 +40,8 @@ def refusal_of(
         )
     if isinstance(error, TypeError):
         if "TorchLength" in str(error) or "TorchBatch" in str(error):
-            said = f"a tensor's type is called with a size of streams at {line}: use torch.arange or zeros"
-            return NotStreamableError(said).with_traceback(error.__traceback__)
+            text = f"a tensor's type is called with a size of streams at {line}: use torch.arange or zeros"
+            return NotStreamableError(text).with_traceback(error.__traceback__)
         return misused if misused is not None and f", at {line}" in str(misused) else None
     if beneath is None and "TorchScript interpreter" in str(error):
         return NotStreamableError(f"{COMPILED}. It failed: {str(error).strip().splitlines()[-1]}")

@@ -64,9 +64,8 @@ class TorchHeld(Held):
     def _settings(self) -> list[tuple[Callable[[Any], Any], Any]]:
         self._own, self._copies = None, []
         self.written.clear()
-        settings: list[tuple[Callable[[Any], Any], Any]] = [
-            (torch.default_generator.set_state, torch.default_generator.get_state())
-        ]
+        default = torch.default_generator
+        settings: list[tuple[Callable[[Any], Any], Any]] = [(default.set_state, default.get_state())]
         if self._generators or self.watched:
             settings += super()._settings()
         if self._on_cuda and torch.cuda.is_initialized():

@@ -21,7 +21,6 @@ from .running import current
 
 Reason = tuple[str, str]
 
-
 #: By the forward of a class: what streams in its place, ``(module, *inputs)``.
 _STREAMING: dict[Any, Callable[..., Any]] = {}
 
@@ -70,8 +69,6 @@ _OPTIONS = (
     "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size",
     "nonlinearity",
 )  # fmt: skip
-
-
 _OF_CELLS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 

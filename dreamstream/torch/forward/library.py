@@ -242,9 +242,8 @@ class TorchLibrary(Library):
         return out
 
     def function(self, name: str) -> Any:
-        return next(
-            (getattr(o, name) for o in (torch.Tensor, torch.nn.functional, torch) if hasattr(o, name)), None
-        )
+        places = (torch.Tensor, torch.nn.functional, torch)
+        return next((getattr(place, name) for place in places if hasattr(place, name)), None)
 
     def defer(self, func: Callable[..., Any], *arguments: Any) -> Any:
         args, kwargs = map(plain, arguments)
@@ -331,11 +330,9 @@ class TorchLibrary(Library):
             return creation.cat(*args, **{names.SPELLINGS.get(k, k): v for k, v in kwargs.items()})
         if Empty in kinds:
             empty = next(x for x in flat((args, kwargs)) if isinstance(x, Empty))
-            return (
-                getattr(empty, name)(*args[1:], **kwargs)
-                if args[0] is empty
-                else empty._misuse(f"given to {name}")
-            )
+            if args[0] is not empty:
+                empty._misuse(f"given to {name}")
+            return getattr(empty, name)(*args[1:], **kwargs)
         if Scores in kinds and not name.startswith("new_") and not name.endswith("_like"):
             return _on_scores(name, args, kwargs)
         if OverKeys in kinds:

@@ -402,9 +402,8 @@ class Forward(Repeats, TorchFunctionMode):
         listed = next((a for a in args[:2] if isinstance(a, (list, tuple))), ())
         shells: list[Any] = [x for x in (*listed, *args, *kwargs.values()) if type(x) is SHELL]
         picks = self._has_loose and meaning.name in PICKING and is_stream(target)
-        if not DEFERRED.isdisjoint([type(x._inner) for x in shells]) or (
-            picks and any(map(are_positions, leaves((args, kwargs))))
-        ):
+        picks = picks and any(map(are_positions, leaves((args, kwargs))))
+        if picks or not DEFERRED.isdisjoint([type(x._inner) for x in shells]):
             return self._defer(func, meaning, target, args, kwargs)
         given = [a if type(a) in ATOMS else self.unwrap(a) for a in args]
         if len(args) > 1 and isinstance(args[1], Symbolic) and meaning.name in ("__getitem__", "__setitem__"):

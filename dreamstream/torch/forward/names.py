@@ -50,15 +50,9 @@ def function(names: str, of: dict[str, Handler] = HANDLERS) -> Callable[[Handler
 
 #: torch's other words for arguments.
 SPELLINGS = {
-    "axis": "dim",
-    "keepdims": "keepdim",
-    "split_size_or_sections": "split_size",
-    "split_sizes": "split_size",
-    "axis0": "dim0",
-    "axis1": "dim1",
-    "batch1": "mat1",
-    "batch2": "mat2",
-}
+    "axis": "dim", "keepdims": "keepdim", "split_size_or_sections": "split_size", "split_sizes": "split_size",
+    "axis0": "dim0", "axis1": "dim1", "batch1": "mat1", "batch2": "mat2",
+}  # fmt: skip
 
 
 def spelled(kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,12 +62,8 @@ def spelled(kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 #: What a function's sizes are called, which the native one takes one by one.
 SIZES = {
-    "reshape": "shape",
-    "permute": "dims",
-    "repeat": "repeats",
-    "tile": "dims",
-    **dict.fromkeys(("view", "expand"), "size"),
-}
+    "reshape": "shape", "permute": "dims", "repeat": "repeats", "tile": "dims", "view": "size", "expand": "size",
+}  # fmt: skip
 
 #: Functions that are attention themselves.
 ATTENTION = ("scaled_dot_product_attention", "multi_head_attention_forward")
@@ -115,9 +105,8 @@ class Meaning(NamedTuple):
 def meaning_of(func: Any) -> Meaning:
     """Find a function of torch among the native ones."""
     called = {"__idiv__": "__itruediv__"}.get(func.__name__, func.__name__)
-    twin = (
-        called.endswith("_") and not called.endswith("__") and called != "bernoulli_"
-    )  # which takes another argument
+    # bernoulli_ takes another argument than bernoulli
+    twin = called.endswith("_") and not called.endswith("__") and called != "bernoulli_"
     name = called[:-1] if twin else called
     if called.startswith("__i") and called.endswith("__") and hasattr(NativeTensor, f"__{called[3:]}"):
         name = f"__{called[3:]}"

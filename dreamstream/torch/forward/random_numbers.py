@@ -20,7 +20,7 @@ from ...errors import NotStreamableError
 from ...nn import functional as native_functional
 from ...operations.refusals import DRAWN
 from .conversions import to, visible, with_value
-from .names import HANDLERS, enter
+from .names import HANDLERS, enter, function
 from .running import current
 
 #: What drops whole channels: for all frames of a file the same ones.
@@ -37,9 +37,8 @@ def _random(name: str) -> Callable[..., Any]:
             return native(input, p, False)
         _require_own_numbers(name, input)
         if current().goes_on:
-            scale, shift = draws.factors(
-                draws.kept_of_stream(name, input, p, name in _CHANNELS), p, "alpha" in name
-            )
+            kept = draws.kept_of_stream(name, input, p, name in _CHANNELS)
+            scale, shift = draws.factors(kept, p, "alpha" in name)
             return with_value(input, lambda value: _moved(value, scale, shift))
         return visible(input, lambda padded: whole(padded, p, True))
 
@@ -54,15 +53,11 @@ def _in_loop(name: str, x: Any, p: float) -> Any:
     return in_loop(x, "" if name in _CHANNELS else f"{name} {p}")
 
 
-enter(
-    HANDLERS,
-    {
-        name: _random(name)
-        for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
-    },
-)
+for _name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
+    enter(HANDLERS, {_name: _random(_name)})
 
 
+@function("rrelu")
 def _rrelu(
     input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False, **_: Any
 ) -> Any:
@@ -76,9 +71,6 @@ def _rrelu(
     u = torch.from_numpy(draws.uniform("rrelu", input, tuple(input.value.shape[1:])))
     slopes = lower + (upper - lower) * u
     return with_value(input, lambda value: torch.where(value <= 0, value * slopes.to(value), value))
-
-
-enter(HANDLERS, {"rrelu": _rrelu})
 
 
 def _moved(value: torch.Tensor, scale: Any, shift: Any) -> torch.Tensor:
@@ -120,11 +112,5 @@ def _random_frames(draw: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     return run
 
 
-enter(
-    HANDLERS,
-    {
-        "rand_like": _random_frames(torch.rand_like),
-        "randn_like": _random_frames(torch.randn_like),
-        "bernoulli": _random_frames(torch.bernoulli),
-    },
-)
+for _draw in (torch.rand_like, torch.randn_like, torch.bernoulli):
+    enter(HANDLERS, {_draw.__name__: _random_frames(_draw)})

@@ -106,9 +106,8 @@ class FunctionRecording(Recording):
         self.converted: list[tuple[Any, Any, Any]] = []
         self.handled = False
         self.read = self.asks = False
-        self._before: list[tuple[Any, type, Any]] = [
-            (x, type(x), vars(x)) for x in asked.tokens if not isinstance(x, Token)
-        ]
+        others = (x for x in asked.tokens if not isinstance(x, Token))
+        self._before: list[tuple[Any, type, Any]] = [(x, type(x), vars(x)) for x in others]
         self._asked_before = len(declared_here()[1])
         self._token: Any = None
 
@@ -261,10 +260,4 @@ class _Recipe:
 
 def _filled(tree: Any, found: Sequence[Any]) -> Any:
     """Return a tree with what `_At` stands for."""
-
-    def fill(x: Any) -> Any:
-        if type(x) is slice:
-            return slice(fill(x.start), fill(x.stop), fill(x.step))
-        return found[x.at] if type(x) is _At else x
-
-    return map_leaves(tree, fill)
+    return map_leaves(tree, lambda x: found[x.at] if type(x) is _At else x)

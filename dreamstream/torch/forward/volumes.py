@@ -39,14 +39,9 @@ def _of_images(x: Any, run: Callable[..., Any], *more: Any) -> Any:
 
 @function("conv3d")
 def _conv3d(
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
-) -> Any:
+) -> Any:  # fmt: skip
     at = _along(input)
     n, image = _first([*weight.shape[2:]], at)
     spread, of_image = _first(_three(dilation), at)
@@ -96,28 +91,18 @@ def _pooled(pool: Callable[..., Any], input: Any, numbers: list[Any], *more: Any
 
 @function("max_pool3d")
 def _max_pool3d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:  # fmt: skip
     numbers = [kernel_size, stride or kernel_size, padding, dilation]
     return _pooled(functional.max_pool2d, input, numbers, ceil_mode, return_indices)
 
 
 @function("avg_pool3d")
 def _avg_pool3d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Any:
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None,
+) -> Any:  # fmt: skip
     numbers = [kernel_size, stride or kernel_size, padding]
     if divisor_override is None:
         return _pooled(functional.avg_pool2d, input, numbers, ceil_mode, count_include_pad)

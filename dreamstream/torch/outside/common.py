@@ -172,11 +172,9 @@ def name_of(func: Any) -> str:
 
 def same_sizes(x: StreamTensor, result: torch.Tensor) -> bool:
     """Return whether a result has x's dimensions, B and L among them in their places and sizes."""
-    info = x._info
     shape = x._plain().shape
-    return result.dim() == len(shape) and all(
-        a == b or not info.is_stream(i) for i, (a, b) in enumerate(zip(shape, result.shape))
-    )
+    sizes = enumerate(zip(shape, result.shape))
+    return result.dim() == len(shape) and all(a == b or not x._info.is_stream(i) for i, (a, b) in sizes)
 
 
 def cut(tree: Any, target: StreamTensor | None = None) -> Any:

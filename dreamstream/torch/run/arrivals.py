@@ -116,7 +116,7 @@ class Arrival:
         """Begin a call that follows the last one."""
         counts = _core.input_counts(last.input_counts[:, :, 2], self._lengths, self.meta.eos)
         last.session.require_together(last.rates, counts, last.ids)
-        return last.following(None if self.mode.taped else self.arrivals, counts, self._prepared)
+        return last.next_call(None if self.mode.taped else self.arrivals, counts, self._prepared)
 
     def inside(self, call: TorchCall, values: list[Tensor]) -> tuple[StreamTensor, ...]:
         """Return the inputs as the forward sees them."""

@@ -166,7 +166,7 @@ class TorchCall(Call):
         self.some_end = True in self.ended.tolist()
         self.prepared = {name: value for name, value in vars(self).items() if name != "old"}
 
-    def following(self, follows: Any, counts: Any, prepared: dict[str, Any]) -> TorchCall:
+    def next_call(self, follows: Any, counts: Any, prepared: dict[str, Any]) -> TorchCall:
         """Return the call that goes on with this one's streams, and has what was `prepared` for the like of it."""
         call: Any = object.__new__(TorchCall)
         call.__dict__, call.prepared = prepared.copy(), prepared
@@ -455,14 +455,10 @@ class TorchCall(Call):
         made = tuple(m.expand(rows, *m.shape[1:]) for m in made or kernel.carries(step, constants, like))
         if static or begins.all():
             return made
-        found = [gathered.rows(key, copy=True) for key in keys]
         fresh = to_device(begins, self.device)
-        return tuple(
-            m
-            if f is None
-            else torch.where(fresh.reshape(-1, *(1,) * (m.ndim - 1)), m, f)  # None: of an older state
-            for m, f in zip(made, found)
-        )
+        found = [gathered.rows(key, copy=True) for key in keys]  # None: of an older state
+        starts = [fresh.reshape(-1, *(1,) * (m.ndim - 1)) for m in made]
+        return tuple(m if f is None else torch.where(at, m, f) for at, m, f in zip(starts, made, found))
 
 
 _COUNTS = attrgetter("counts")

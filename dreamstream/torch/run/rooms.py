@@ -3,7 +3,7 @@
 A call's graph refers to the keys that its queries see, from the first one on. If each call had them in a tensor of
 its own, or kept what its queries make of them, memory would grow with the square of the stream's length. So a call
 writes its keys behind those before, into a `Room`; graphs hold its beginning, in tensors whose versions don't tell
-of what is written behind them. What follows is computed once more in the backward (`kernels/again.py`).
+of what is written behind them. What follows is computed once more in the backward (`kernels/checkpoint.py`).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ Parts = tuple[Callable[..., "EagerWindow"], Sequence[Tensor | None]]
 
 
 class EagerWindow:
-    """One input of one operation; see `dreamstream.torch.kernels.Window`.
+    """One input of one operation; see `Window` in `kernels/registry.py`.
 
     Parameters
     ----------

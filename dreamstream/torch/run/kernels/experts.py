@@ -73,9 +73,8 @@ def combined(x: Tensor, weights: Tensor) -> Tensor:
 def gather(step: Step, x: Tensor, index: Tensor) -> Tensor:
     """Return elements of the last feature axis by their places; NaN, or -1, where there is none."""
     there = (index >= 0) & (index < x.shape[-1])
-    return torch.where(
-        there, torch.gather(x, -1, torch.where(there, index, 0).long()), torch.nan if x.is_floating_point() else -1
-    )
+    nowhere = torch.nan if x.is_floating_point() else -1
+    return torch.where(there, torch.gather(x, -1, torch.where(there, index, 0).long()), nowhere)
 
 
 #: Of plain tensors, too.

@@ -33,17 +33,17 @@ class _Shaped(NamedTuple):
 class _Node:
     """One operator of a body."""
 
-    def __init__(self, told: dict[str, Any], values: list[Signature], weights: Sequence[Any]) -> None:
-        self.inputs, self.weights = told["inputs"], told["weights"]
-        attributes = {k: _number(v) for k, v in told["attributes"].items()}
+    def __init__(self, node: dict[str, Any], values: list[Signature], weights: Sequence[Any]) -> None:
+        self.inputs, self.weights = node["inputs"], node["weights"]
+        attributes = {k: _number(v) for k, v in node["attributes"].items()}
         signatures, first = [values[i] for i in self.inputs], len(values)
         own = [None if w is None else _Shaped(*weights[w]) for w in self.weights]
-        op = _core.Op(told["op"], attributes, signatures, own)
+        op = _core.Op(node["op"], attributes, signatures, own)
         frames = tuple(features for _, features, _, _ in signatures)
         self.step = Step(op.name, op.attributes, frames, tuple(y[1] for y in op.outputs), live=True)
-        kernel, self.noted = KERNELS[op.name], "note" in told
+        kernel, self.has_note = KERNELS[op.name], "note" in node
         run = (kernel.alone and not traced() and kernel.alone(self.step, own)) or kernel.run
-        self.run = partial(_noted, told["note"], run, self.step) if self.noted else partial(run, self.step)
+        self.run = partial(_run_noted, node["note"], run, self.step) if self.has_note else partial(run, self.step)
         values += op.outputs
         self.gives = range(first, len(values))
 
@@ -55,7 +55,7 @@ class _Node:
         return self.run, pick, slice(first, first + 1 + len(more)) if more else first
 
 
-def _noted(note: str, run: Any, step: Step, *values: Any) -> Any:
+def _run_noted(note: str, run: Any, step: Step, *values: Any) -> Any:
     """Compute what torch does beside an operator: gradients that end here, other types, what is dropped."""
     if note.startswith("cast="):
         dtype = getattr(torch, note.rpartition(".")[2], None)
@@ -84,25 +84,25 @@ class _Body:
 
     def __init__(
         self,
-        told: dict[str, Any],
+        body: dict[str, Any],
         given: Sequence[Signature],
         carried: Sequence[Signature],
         weights: Sequence[Any],
     ) -> None:
         values = [*given, *carried]
-        self.nodes = [_Node(node, values, weights) for node in told["nodes"]]
-        self.carried, self.outputs = told["carried"], told["outputs"]
+        self.nodes = [_Node(node, values, weights) for node in body["nodes"]]
+        self.carried, self.outputs = body["carried"], body["outputs"]
         self.gives = [values[i] for i in self.outputs]
         self._n, self._state = len(values), slice(len(given), len(given) + len(carried))
         state = range(len(given), len(given) + len(carried))
         depends, needed = set(state), set(self.carried)
         for node in self.nodes:
-            if node.noted or not depends.isdisjoint(node.inputs):
+            if node.has_note or not depends.isdisjoint(node.inputs):
                 depends.update(node.gives)
         for node in reversed(self.nodes):
-            if node.noted or not needed.isdisjoint(node.gives):
+            if node.has_note or not needed.isdisjoint(node.gives):
                 needed.update(node.inputs)
-        steps = [n for n in self.nodes if n.gives[0] in depends and (n.noted or not needed.isdisjoint(n.gives))]
+        steps = [n for n in self.nodes if n.gives[0] in depends and (n.has_note or not needed.isdisjoint(n.gives))]
         before = [n for n in self.nodes if n.gives[0] not in depends]
         after = [n for n in self.nodes if n not in steps and n not in before]
         own = {i for n in steps for i in n.gives} | {*state}
@@ -160,9 +160,9 @@ def _do(calls: Sequence[Call], values: list[Any]) -> None:
 def _program(
     text: str, given: tuple[Signature, ...], weights: tuple[Any, ...], _traced: bool
 ) -> tuple[list[Signature], list[_Body]]:
-    told = json.loads(text)
-    carried = [(c["dtype"], tuple(c["shape"]), 1, 1) for c in told["carried"]]
-    return carried, [_Body(b, given, carried, weights) for b in told["bodies"]]
+    loop = json.loads(text)
+    carried = [(c["dtype"], tuple(c["shape"]), 1, 1) for c in loop["carried"]]
+    return carried, [_Body(b, given, carried, weights) for b in loop["bodies"]]
 
 
 def _kind(x: Tensor | None) -> Any:
@@ -171,9 +171,8 @@ def _kind(x: Tensor | None) -> Any:
 
 def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State:
     """Return what is carried before the first frame of one row."""
-    told = json.loads(step.attributes["body"])["carried"]
     made = []
-    for carried, first in zip(told, weights):
+    for carried, first in zip(json.loads(step.attributes["body"])["carried"], weights):
         if first is None:
             dtype = like.dtype if carried["dtype"] == name_of(nominal(like.dtype)) else TYPES[carried["dtype"]]
             made.append(torch.zeros(1, *carried["shape"], dtype=dtype, device=like.device))

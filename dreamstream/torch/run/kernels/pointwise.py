@@ -60,12 +60,7 @@ def _prelu(x: Tensor, slope: Tensor) -> Tensor:
 
 
 #: Functions of elements that torch lacks, or that are written otherwise there.
-OWN: dict[str, Callable[..., Tensor]] = {
-    "clamp": _clamp,
-    "elu": _elu,
-    "prelu": _prelu,
-    "floor_divide": _floor_divide,
-}
+OWN: dict[str, Any] = {"clamp": _clamp, "elu": _elu, "prelu": _prelu, "floor_divide": _floor_divide}
 
 
 def _function(row: Operator) -> Callable[..., Tensor]:
@@ -102,8 +97,6 @@ each_frame(
         "glu": lambda step, x: F.glu(x, -1),
     }
 )
-
-
 OF_SEVERAL: dict[str, Callable[..., Tensor]] = {
     "where": torch.where,
     **{row.name: _function(row) for row in ELEMENTWISE.values() if row.operands == 2},

@@ -249,11 +249,7 @@ def _function(step: Step, n_weights: int) -> tuple[Callable[..., Any], Sequence[
     return recurrent_function(f"rnn_{a['nonlinearity']}" if name == "rnn" else name), options
 
 
-CELLS: dict[str, Callable[..., Tensor]] = {
-    "gru_cell": torch.gru_cell,
-    "tanh": torch.rnn_tanh_cell,
-    "relu": torch.rnn_relu_cell,
-}
+CELLS: dict[str, Any] = {"gru_cell": torch.gru_cell, "tanh": torch.rnn_tanh_cell, "relu": torch.rnn_relu_cell}
 
 
 def _cell_alone(step: Step, weights: Sequence[Any]) -> Callable[..., Any] | None:

@@ -123,9 +123,7 @@ def _shared(found: Tensor, so_far: Tensor, count: Tensor, wide: Tensor, real: Te
     equal = (real & (wide == found[:, None])).to(wide.dtype)
     n = before + equal.sum(1)
     if wide.requires_grad or so_far.requires_grad:
-        whole = torch.where(
-            (n == 0) & (found == found), 1, n
-        )  # nothing equals NaN, whose gradient is torch's 0 / 0
+        whole = torch.where((n == 0) & (found == found), 1, n)  # nothing equals NaN, which has torch's 0 / 0
         shares = before / whole * _of_gradient(so_far) + (equal / whole[:, None] * _of_gradient(wide)).sum(1)
         found = found + shares
     return found, n
