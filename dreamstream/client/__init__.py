@@ -26,6 +26,7 @@ __all__ = ["Output", "ServerError", "Stream", "Word", "Words", "connect"]
 #: Codes after which a client comes back; the others say that it can't.
 _COMES_BACK = frozenset({1001, 1006, 1011, 1012, 1013, 4408, 4413, 4429})
 _RETIRED = 4410
+_MAY_PASS = frozenset({408, 425, 429})  # answers of HTTP below 500 after which a client comes back, too
 _ACKNOWLEDGE = 64  # frames
 
 
@@ -35,7 +36,7 @@ class ServerError(DreamStreamError):
     Attributes
     ----------
     code : int
-        Of the close, as docs/reference/protocol.md has it.
+        Of the close, as docs/reference/protocol.md has it; the status of HTTP where no WebSocket was opened.
     """
 
     def __init__(self, reason: str, code: int) -> None:
@@ -183,11 +184,11 @@ class Stream:
         """Stream over one connection after the other, until all is done."""
         try:
             from websockets.asyncio.client import connect as open_socket
-            from websockets.exceptions import ConnectionClosed, InvalidHandshake
+            from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
             from websockets.typing import Subprotocol
         except ImportError:
             raise ImportError("a client needs the package websockets: pip install 'dreamstream[serve]'") from None
-        loop, wait, retired = asyncio.get_running_loop(), 0.05, 0
+        loop, wait, refusals = asyncio.get_running_loop(), 0.05, 0
         until = loop.time() + self._patience
         while True:
             self._is_there = False
@@ -204,12 +205,17 @@ class Stream:
                     error = ServerError(said.reason, said.code)
             except (OSError, InvalidHandshake, TimeoutError, ServerError) as broken:
                 error = broken
+                if isinstance(broken, InvalidStatus) and not self.told:
+                    status = broken.response.status_code
+                    if status < 500 and status not in _MAY_PASS:
+                        error = ServerError(f"{self._urls[0]} has no streams: {broken}", status)
             if isinstance(error, ServerError):
-                retired += 1
-                if error.code != _RETIRED or retired == len(self._urls):  # else another may have this version
+                refusals += 1
+                is_final = error.code != _RETIRED and error.code >= 1000  # else another address may take it
+                if is_final or refusals == len(self._urls):
                     raise error
             else:
-                retired = 0
+                refusals = 0
             if self._is_there:
                 until, wait = loop.time() + self._patience, 0.05
             elif loop.time() > until:
@@ -344,7 +350,8 @@ def connect(
     token : optional
         For the server's check of who may stream.
     patience : float
-        Seconds for which a server that is not there is looked for.
+        Seconds for which a server that is not there is looked for. An address that answers, but not with streams
+        (HTTP 404), is given up at once.
 
     Raises
     ------

@@ -195,6 +195,7 @@ def _results(
 
     def fail(error: SourceError) -> None:
         runner.drop(error.ids)
+        runner.refused.update(error.ids)
         note()
         if bad is not None:
             bad(error)
@@ -270,7 +271,6 @@ class _Runner:
                 if not at_fault:
                     raise
                 rows = [row for row in rows if row.id not in at_fault]  # the call has left them as they were
-                self.refused |= at_fault
                 for stream_id in sorted(at_fault):
                     fail(SourceError(f"the model refuses a stream: {type(error).__name__}: {error}", [stream_id]))
         if not rows:

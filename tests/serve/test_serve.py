@@ -101,7 +101,7 @@ async def test_a_client_waits_for_nothing_that_does_not_come():
     async with running() as url, serve_sockets(answer, "127.0.0.1", 0, subprotocols=[SUBPROTOCOL]) as other:
         port = other.sockets[0].getsockname()[1]
         for address, options, error in (
-            (url + "/other", {"patience": 0.1}, "is not there: .*HTTP 404"),
+            (url + "/other", {}, "has no streams: .*HTTP 404"),
             (url, {"token": {1}}, "not JSON serializable"),
             (f"ws://127.0.0.1:{port}", {}, "names"),
         ):
@@ -109,7 +109,7 @@ async def test_a_client_waits_for_nothing_that_does_not_come():
                 await asyncio.wait_for(connect(address, **options).__aenter__(), 5)
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(connect("ws://127.0.0.1:1").__aenter__(), 0.1)
-        async with connect(url) as stream:
+        async with connect([url + "/other", url]) as stream:
             pass
         for late in (stream.send(samples(9)), stream.__anext__(), stream.__aenter__()):
             with pytest.raises(ConnectionError, match="left before its end"):
