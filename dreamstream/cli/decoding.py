@@ -36,6 +36,11 @@ _OF_WAV2LETTER = {
 }
 
 
+#: The options that `add_decoder` adds beside ``--tokens``.
+DECODER_OPTIONS = (
+    "blank", "lexicon", "lm", "lm_weight", "word_score", "hotwords", "beam", "decoder_options",
+)  # fmt: skip
+
 #: Names that toolkits give to the blank.
 _BLANKS = ("<blank>", "<blk>")
 

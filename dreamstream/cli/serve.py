@@ -10,6 +10,7 @@ import os
 import signal
 import ssl
 import sys
+from collections.abc import Collection
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from .._core import shown
 from ..errors import DreamStreamError, FormatError
 from ..serve.limits import Limits
 from .arguments import Commands, add_command, add_threads, at_least, named_model
-from .decoding import add_decoder, decoder_of
+from .decoding import DECODER_OPTIONS, add_decoder, decoder_of
 
 #: Limits that are options, and what they say.
 _OPTIONS = {
@@ -96,12 +97,29 @@ def _tls(cert: str | None, key: str | None) -> ssl.SSLContext | None:
     """Return what encrypts, if a certificate is given."""
     if cert is None and key is None:
         return None
+    if cert is None:
+        raise FormatError("--key goes with --cert")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        tls.load_cert_chain(cert or "", key)
+        tls.load_cert_chain(cert, key)
     except OSError as error:
         raise FormatError(f"--cert {cert} --key {key}: no certificate and key in PEM: {error}") from error
     return tls
+
+
+def _check_options(args: argparse.Namespace, sources: Collection[str]) -> None:
+    """Raise for an option that would do nothing."""
+    commands = [source for source in sources if named_model(source) is models.Commands]
+    if args.workers is not None and not args.ray:
+        raise FormatError("--workers goes with --ray; without one, more cores are more servers")
+    if args.durable and not (args.state or args.ray):
+        raise FormatError("--durable goes with --state, without which nothing is stored")
+    if args.tokens and len(commands) == len(sources):
+        raise FormatError("--tokens goes with other models: the package's own has its tokens")
+    if not args.tokens and not commands:
+        for name in DECODER_OPTIONS:
+            if getattr(args, name) is not None:
+                raise FormatError(f"--{name.replace('_', '-')} goes with --tokens")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -114,13 +132,6 @@ def _run(args: argparse.Namespace) -> int:
     given = {f.name: getattr(args, f.name) for f in fields(Limits) if f.name in _OPTIONS}
     limits = replace(Limits(), **given)
     tls, authorize = _tls(args.cert, args.key), _authorize(args.auth)
-    cluster = None
-    if args.ray:
-        from ..serve.ray import RayCluster
-
-        cluster = RayCluster(args.ray, limits.keep, args.threads or 1)
-    elif args.workers is not None:
-        raise FormatError("--workers goes with --ray; without one, more cores are more servers")
     sources = {}
     for text in args.models:
         name, _, path = text.rpartition("=")
@@ -128,6 +139,12 @@ def _run(args: argparse.Namespace) -> int:
         if name in sources:
             raise FormatError(f"two models are called {name}; give them names: NAME={path}")
         sources[name] = path
+    _check_options(args, sources.values())
+    cluster = None
+    if args.ray:
+        from ..serve.ray import RayCluster
+
+        cluster = RayCluster(args.ray, limits.keep, args.threads or 1)
     served = {name: _served(name, path, args, limits, cluster) for name, path in sources.items()}
     if cluster is not None and args.state is None:
         store: Store = VaultStore(cluster, args.durable)
@@ -187,10 +204,8 @@ def add(commands: Commands) -> None:
     parser.add_argument("--key", metavar="FILE", help="its key, if that is in another file")
     for name, said in _OPTIONS.items():
         value = getattr(Limits(), name)
-        kind = type(value)
-        parser.add_argument(
-            f"--{name}", type=at_least(0, kind), default=value, metavar="N", help=f"{said} ({value:g})"
-        )
+        kind = at_least(int(name == "streams"), type(value))
+        parser.add_argument(f"--{name}", type=kind, default=value, metavar="N", help=f"{said} ({value:g})")
     add_decoder(parser.add_argument_group("words, in the place of scores of tokens"), required=False)
     add_threads(parser)
     parser.set_defaults(run=_run)
