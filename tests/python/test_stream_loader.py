@@ -173,6 +173,7 @@ def test_manifests(folder, name, text, want):
         ("a.csv", "file,target\n1.wav,5\n", "line 2 has no path in the column 'path'; it has 'file', 'target'"),
         ("a.csv", "path,target\n1.wav\n", "line 2: expected 2 cells"),
         ("a.jsonl", '{"path": "1.wav"}\n{path\n', "line 2 is no JSON"),
+        ("a.jsonl", '{"path": "1.wav", "target": 1}\n{"path": "2.wav"}\n', "these have none .*2.wav"),
         ("a.jsonl", "[1]\n", "line 1: expected an object, got list"),
         ("a.csv", "path\n1.wav\n1.wav\n", "occurs twice"),
         ("a.csv", "1.wav,5\n", "no recordings in this manifest"),
