@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import random
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
@@ -18,15 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ..array.chunk_values import Wanted, as_array, read_chunk
-from ..errors import DreamStreamError
+from ..errors import DreamStreamError, ModeError
 from .protocol import FORMATS, MOST_BYTES, PATH, SUBPROTOCOL, as_told, message, packed, unpacked
 
 __all__ = ["Output", "ServerError", "Stream", "Word", "Words", "connect"]
 
 #: Codes after which a client comes back; the others say that it can't.
 _COMES_BACK = frozenset({1001, 1006, 1011, 1012, 1013, 4408, 4413, 4429})
-_RETIRED = 4410
-_MAY_PASS = frozenset({408, 425, 429})  # answers of HTTP below 500 after which a client comes back, too
+_NOT_TRUSTED = 1015  # RFC 6455's number for TLS that fails
+#: Codes after which other addresses are tried, as they are after all of HTTP's, which are below 1000.
+_ELSEWHERE = frozenset({_NOT_TRUSTED, 4410})
 _ACKNOWLEDGE = 64  # frames
 
 
@@ -36,7 +38,8 @@ class ServerError(DreamStreamError):
     Attributes
     ----------
     code : int
-        Of the close, as docs/reference/protocol.md has it; the status of HTTP where no WebSocket was opened.
+        Of the close, as docs/reference/protocol.md has it; where no WebSocket was opened the status of HTTP, or
+        1015 for a certificate that is not trusted.
     """
 
     def __init__(self, reason: str, code: int) -> None:
@@ -99,6 +102,9 @@ class Stream:
 
     # ---------------------------------------------------------------- for the caller
     async def __aenter__(self) -> Stream:
+        if self._task is not None:
+            self._raise()
+            raise ModeError("a stream is entered once; connect gives another")
         self._task = asyncio.create_task(self._run())
         try:
             await self._started.wait()
@@ -128,9 +134,9 @@ class Stream:
         DTypeError
             For frames of another type.
         """
+        self._raise()
         if self._end is not None:
             raise ValueError(f"the stream has ended after {self._end} frames; no more can be sent")
-        self._raise()
         kind, shape = np.dtype(FORMATS[self._first["format"]]), (*self.told["shape"],)
         wanted = Wanted(kind.name, 1 + len(shape) if shape in ((), (1,)) else 0, "frames")
         if kind == np.int16 and (array := as_array(frames)).dtype != kind and array.size:  # else it might wrap
@@ -159,6 +165,8 @@ class Stream:
         return self
 
     async def __anext__(self) -> Output | Words:
+        if self._task is None:
+            self._raise()
         found = await self._outputs.get()
         if isinstance(found, Exception):
             self._outputs.put_nowait(found)
@@ -169,6 +177,8 @@ class Stream:
         return found
 
     def _raise(self) -> None:
+        if self._task is None:
+            raise ModeError("the stream is not entered: async with connect(url) as stream")
         if self._error is not None:
             raise self._error
 
@@ -184,7 +194,7 @@ class Stream:
         """Stream over one connection after the other, until all is done."""
         try:
             from websockets.asyncio.client import connect as open_socket
-            from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+            from websockets.exceptions import ConnectionClosed, InvalidHandshake
             from websockets.typing import Subprotocol
         except ImportError:
             raise ImportError("a client needs the package websockets: pip install 'dreamstream[serve]'") from None
@@ -205,14 +215,11 @@ class Stream:
                     error = ServerError(said.reason, said.code)
             except (OSError, InvalidHandshake, TimeoutError, ServerError) as broken:
                 error = broken
-                if isinstance(broken, InvalidStatus) and not self.told:
-                    status = broken.response.status_code
-                    if status < 500 and status not in _MAY_PASS:
-                        error = ServerError(f"{self._urls[0]} has no streams: {broken}", status)
+                if not self.told and (code := _wrong_address(broken)) is not None:
+                    error = ServerError(f"{self._urls[0]} has no streams: {broken}", code)
             if isinstance(error, ServerError):
                 refusals += 1
-                is_final = error.code != _RETIRED and error.code >= 1000  # else another address may take it
-                if is_final or refusals == len(self._urls):
+                if error.code >= 1000 and error.code not in _ELSEWHERE or refusals == len(self._urls):
                     raise error
             else:
                 refusals = 0
@@ -325,6 +332,14 @@ class Stream:
         if sum(self._have) - self._acknowledged >= least:
             self._acknowledged = sum(self._have)
             await socket.send(message("ack", output=as_told(self._have)))
+
+
+def _wrong_address(error: Exception) -> int | None:
+    """Return the code of an error that the next attempt would meet again: of HTTP, or of TLS."""
+    if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+        return _NOT_TRUSTED
+    status = getattr(getattr(error, "response", None), "status_code", 500)  # of websockets' InvalidStatus
+    return status if status < 500 and status not in (408, 425, 429) else None
 
 
 def connect(

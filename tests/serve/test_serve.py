@@ -44,7 +44,7 @@ from dreamstream.cli import main
 from dreamstream.cli.serve import _tell_cost
 from dreamstream.client import ServerError, connect
 from dreamstream.client.protocol import PATH, SUBPROTOCOL, message, packed
-from dreamstream.errors import DTypeError
+from dreamstream.errors import DTypeError, ModeError
 from dreamstream.serve import FolderStore, Limits
 from dreamstream.serve.hosts import Here
 from dreamstream.serve.runner import cost_of
@@ -111,6 +111,12 @@ async def test_a_client_waits_for_nothing_that_does_not_come():
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(connect("ws://127.0.0.1:1").__aenter__(), 0.1)
         async with connect([url + "/other", url]) as stream:
+            await stream.end()
+            assert [x async for x in stream] == []
+        for early in (connect(url).__anext__(), connect(url).send(samples(9)), stream.__aenter__()):
+            with pytest.raises(ModeError, match="entered"):
+                await asyncio.wait_for(early, 5)
+        async with connect(url) as stream:
             pass
         for late in (stream.send(samples(9)), stream.__anext__(), stream.__aenter__()):
             with pytest.raises(ConnectionError, match="left before its end"):
@@ -209,6 +215,9 @@ def test_encrypted_and_for_those_who_may(typed, monkeypatch):
         monkeypatch.delenv("SSL_CERT_FILE")
         with pytest.raises(URLError, match="CERTIFICATE_VERIFY_FAILED"):
             posted(files, "secret")
+        with pytest.raises(ServerError, match="CERTIFICATE_VERIFY_FAILED") as refused:
+            asyncio.run(connect(url).__aenter__())
+        assert refused.value.code == 1015
     finally:
         server.terminate()
     assert server.wait(20) == 0
