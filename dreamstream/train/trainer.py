@@ -143,7 +143,7 @@ class ChunkTrainer:
     ModeError
         For a module that isn't patched.
     ValueError
-        For numbers below 1.
+        For numbers below 1, and an optimizer of other parameters.
 
     Examples
     --------
@@ -185,6 +185,9 @@ class ChunkTrainer:
         for name, number in (("chunk", chunk), ("lanes", lanes), ("accumulate", accumulate)):
             if number is not None and number < 1:
                 raise ValueError(f"ChunkTrainer: {name} must be at least 1, got {number}")
+        own, groups = {id(p) for p in model.parameters()}, getattr(optimizer, "param_groups", ())
+        if groups and not any(id(p) in own for group in groups for p in group["params"]):
+            raise ValueError("ChunkTrainer: the optimizer has no parameter of the model, and would never change it")
         self.model, self.optimizer, self.loss = model, optimizer, loss
         self.chunk, self.lanes, self.axis, self.aligned = chunk, lanes, axis, aligned
         self.callbacks = [c if isinstance(c, Callback) else Call(c) for c in callbacks]
@@ -397,6 +400,8 @@ class ChunkTrainer:
             n = frames_of(y)
             if n:
                 loss, number, metrics = self._loss_and_metrics(y, run.targets)
+                if not hasattr(loss, "backward"):
+                    raise TypeError(f"ChunkTrainer: the loss is to be a tensor, got {type(loss).__name__}")
                 run.waiting.append((loss, n))
                 run.sums.add(n, number, metrics)
         live = self._live(run.others)
