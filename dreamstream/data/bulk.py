@@ -204,7 +204,7 @@ def _results(
     try:
         batches = loader.rows(skip=fail)
         for rows, _ in batches:
-            for ended in runner.step([row for row in rows if row.id not in runner.refused], fail):
+            for ended in runner.step(rows, fail):
                 note()
                 yield ended, runner.take(ended)
     finally:
@@ -261,7 +261,12 @@ class _Runner:
             self._torch = torch
 
     def step(self, rows: Sequence[Row], fail: Bad) -> list[str]:
-        """Advance streams; return those that have ended. Those that the model refuses are given to `fail`."""
+        """Advance streams; return those that have ended. Those that can't go on are given to `fail`."""
+        for row in rows:
+            shape = row.frames.shape
+            if row.frames.size != shape[-1] and row.id not in self.refused:
+                fail(SourceError(f"expected samples, (L,) or (1, L), got an array of shape {shape}", [row.id]))
+        rows = [row for row in rows if row.id not in self.refused]
         while rows:
             try:
                 y = self._call(rows)
@@ -333,6 +338,8 @@ class _Lines:
     def __init__(self, path: str | os.PathLike[str], fingerprint: str | None) -> None:
         self.path, self.fingerprint = path, fingerprint
         self.done: set[str] = set()
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise FormatError(f"{path} is no file, of which a run that is started again could read what is there")
         with ExitStack() as stack:
             self._file = stack.enter_context(open(path, "a+b", buffering=0))
             self._lock()
