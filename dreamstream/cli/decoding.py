@@ -69,7 +69,7 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
     Raises
     ------
     FormatError
-        For an output that is no ``(L, tokens)``.
+        For an output that is no ``(L, tokens)``, and options that would change nothing.
     """
     tokens: list[str] | bytes
     rate: int | Fraction
@@ -83,6 +83,12 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
     for option in ("beam", "lm_weight", "word_score"):
         if getattr(args, option) is not None:
             options[option] = getattr(args, option)
+    if args.lm_weight is not None and args.lm is None:
+        raise FormatError("--lm-weight goes with --lm")
+    for option in ("lm", "hotwords", "word_score"):
+        if getattr(args, option) is not None and not options["beam"]:
+            name = option.replace("_", "-")
+            raise FormatError(f"--{name} chooses among hypotheses; a beam of 0 has none, give --beam 16")
     for option in ("lexicon", "lm", "hotwords"):
         if getattr(args, option) is not None:
             path = getattr(args, option)

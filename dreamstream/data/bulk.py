@@ -130,6 +130,8 @@ def bulk(
         return StreamLoader(source, chunk, lanes, workers, sample_rate=sample_rate, tensors="numpy")
 
     if output is None:
+        if ray is not None:
+            raise ModeError("bulk: a Ray's machines run recordings for an output, a .jsonl file")
         return _results(runner, loader(source), bad)
     items = items_of(source)
     with _Lines(output, runner.fingerprint) as lines:

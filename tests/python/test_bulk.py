@@ -128,6 +128,8 @@ def test_files_that_are_not_its_own(folder, energy, tmp_path, text, said):
 def test_an_output_that_is_no_file(energy):
     with pytest.raises(ds.FormatError, match="/dev/full is no file"):
         ds.data.bulk(energy, {"x": np.zeros(9, np.float32)}, "/dev/full")
+    with pytest.raises(ds.ModeError, match="for an output"):
+        ds.data.bulk(energy, {"x": np.zeros(9, np.float32)}, ray="local")
 
 
 def test_two_runs_at_once(folder, energy, tmp_path):
