@@ -95,10 +95,8 @@ def _authorize(text: str | None) -> Any:
 
 def _tls(cert: str | None, key: str | None) -> ssl.SSLContext | None:
     """Return what encrypts, if a certificate is given."""
-    if cert is None and key is None:
-        return None
     if cert is None:
-        raise FormatError("--key goes with --cert")
+        return None
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         tls.load_cert_chain(cert, key)
@@ -108,18 +106,19 @@ def _tls(cert: str | None, key: str | None) -> ssl.SSLContext | None:
 
 
 def _check_options(args: argparse.Namespace, sources: Collection[str]) -> None:
-    """Raise for an option that would do nothing."""
+    """Raise for an option that would do nothing without another."""
     commands = [source for source in sources if named_model(source) is models.Commands]
-    if args.workers is not None and not args.ray:
-        raise FormatError("--workers goes with --ray; without one, more cores are more servers")
-    if args.durable and not (args.state or args.ray):
-        raise FormatError("--durable goes with --state, without which nothing is stored")
     if args.tokens and len(commands) == len(sources):
         raise FormatError("--tokens goes with other models: the package's own has its tokens")
-    if not args.tokens and not commands:
-        for name in DECODER_OPTIONS:
-            if getattr(args, name) is not None:
-                raise FormatError(f"--{name.replace('_', '-')} goes with --tokens")
+    goes_with = {
+        "key": ("cert", args.cert),
+        "workers": ("ray", args.ray),
+        "durable": ("state", args.state or args.ray),
+    }
+    goes_with |= dict.fromkeys(DECODER_OPTIONS, ("tokens", args.tokens or commands))
+    for name, (other, is_given) in goes_with.items():
+        if getattr(args, name) and not is_given:
+            raise FormatError(f"--{name.replace('_', '-')} goes with --{other}")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -131,7 +130,7 @@ def _run(args: argparse.Namespace) -> int:
 
     given = {f.name: getattr(args, f.name) for f in fields(Limits) if f.name in _OPTIONS}
     limits = replace(Limits(), **given)
-    tls, authorize = _tls(args.cert, args.key), _authorize(args.auth)
+    authorize = _authorize(args.auth)
     sources = {}
     for text in args.models:
         name, _, path = text.rpartition("=")
@@ -140,6 +139,7 @@ def _run(args: argparse.Namespace) -> int:
             raise FormatError(f"two models are called {name}; give them names: NAME={path}")
         sources[name] = path
     _check_options(args, sources.values())
+    tls = _tls(args.cert, args.key)
     cluster = None
     if args.ray:
         from ..serve.ray import RayCluster

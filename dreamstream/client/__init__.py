@@ -26,9 +26,8 @@ __all__ = ["Output", "ServerError", "Stream", "Word", "Words", "connect"]
 
 #: Codes after which a client comes back; the others say that it can't.
 _COMES_BACK = frozenset({1001, 1006, 1011, 1012, 1013, 4408, 4413, 4429})
-_NOT_TRUSTED = 1015  # RFC 6455's number for TLS that fails
-#: Codes after which other addresses are tried, as they are after all of HTTP's, which are below 1000.
-_ELSEWHERE = frozenset({_NOT_TRUSTED, 4410})
+#: Codes after which other addresses are tried: of HTTP, of TLS that failed, of another version of the model.
+_ELSEWHERE = frozenset({*range(1000), 1015, 4410})
 _ACKNOWLEDGE = 64  # frames
 
 
@@ -38,8 +37,7 @@ class ServerError(DreamStreamError):
     Attributes
     ----------
     code : int
-        Of the close, as docs/reference/protocol.md has it; where no WebSocket was opened the status of HTTP, or
-        1015 for a certificate that is not trusted.
+        Of the close, as docs/reference/protocol.md has it; else the status of HTTP, or 1015 where TLS failed.
     """
 
     def __init__(self, reason: str, code: int) -> None:
@@ -219,7 +217,7 @@ class Stream:
                     error = ServerError(f"{self._urls[0]} has no streams: {broken}", code)
             if isinstance(error, ServerError):
                 refusals += 1
-                if error.code >= 1000 and error.code not in _ELSEWHERE or refusals == len(self._urls):
+                if error.code not in _ELSEWHERE or refusals == len(self._urls):
                     raise error
             else:
                 refusals = 0
@@ -337,7 +335,7 @@ class Stream:
 def _wrong_address(error: Exception) -> int | None:
     """Return the code of an error that the next attempt would meet again: of HTTP, or of TLS."""
     if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
-        return _NOT_TRUSTED
+        return 1015  # RFC 6455's number for it
     status = getattr(getattr(error, "response", None), "status_code", 500)  # of websockets' InvalidStatus
     return status if status < 500 and status not in (408, 425, 429) else None
 

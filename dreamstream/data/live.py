@@ -29,24 +29,9 @@ class _Caller:
         self.ended = False
         self.begun = False
 
-    def take(self, chunk: int | None, empty: Any) -> Any:
-        """Return the frames that wait, `chunk` of them at most."""
-        frames = joined(self.waiting or [empty])
-        self.waiting = [frames[chunk:]] if chunk is not None and len(frames) > chunk else []
-        return frames[:chunk]
-
 
 class Live:
-    """The streams of a queue, and what of them was not given out, which an iteration leaves to the next.
-
-    Parameters
-    ----------
-    queue
-        ``get()`` and ``get_nowait()`` return ``(id, chunk)``, ``(id, None)`` when a stream has ended, and None
-        when no more will come, which ends the streams that are left.
-    axis : int
-        Which dimension of a chunk is L.
-    """
+    """The streams of a queue, as `StreamLoader` has it; what was not given out waits for the next iteration."""
 
     def __init__(self, queue: Any, axis: int) -> None:
         self._queue, self._axis = queue, axis
@@ -81,9 +66,10 @@ class Live:
             rows = []
             for i in [i for i, c in callers.items() if c.waiting or c.ended][:lanes]:
                 caller = callers.pop(i)  # those that got their turn queue up behind the others
-                frames = as_given(caller.take(chunk, self._empty), self._axis)
+                frames = joined(caller.waiting or [self._empty])
+                caller.waiting = [frames[chunk:]] if chunk is not None and len(frames) > chunk else []
                 eos = caller.ended and not caller.waiting
-                rows.append(Row(i, frames, not caller.begun, eos))
+                rows.append(Row(i, as_given(frames[:chunk], self._axis), not caller.begun, eos))
                 caller.begun = True
                 if not eos:
                     callers[i] = caller
@@ -100,35 +86,27 @@ class Live:
         if not isinstance(event, tuple) or len(event) != 2 or not isinstance(event[0], str):
             raise StreamIdError(f"a live queue takes (id, chunk), (id, None) or None, got {event!r:.100}")
         i, chunk = event
-        caller = self._callers.get(i)
-        if caller is None:
-            if chunk is None:
-                raise StreamIdError("a stream ended that has not begun", [i])
-            caller = _Caller()
+        if chunk is None and i not in self._callers:
+            raise StreamIdError("a stream ended that has not begun", [i])
+        caller = self._callers.get(i) or _Caller()
         if caller.ended:
             raise StreamIdError("a chunk came after the stream's end, before that was given out", [i])
         if chunk is None:
             caller.ended = True
             return
-        frames = self._frames(i, chunk)
-        self._callers[i] = caller
-        if len(frames):
-            caller.waiting.append(frames)
-
-    def _frames(self, i: str, chunk: Any) -> Any:
-        """Return a chunk as an array, L first, which joins those of its stream and of the other rows."""
         try:
             frames = frames_first(np.asarray(chunk), self._axis)
         except (RuntimeError, TypeError, ValueError) as error:
             raise ShapeError(f"a live queue takes chunks that are arrays: {error}", [i]) from error
         if frames.dtype.kind not in "biufc":
             raise DTypeError(f"a live queue takes chunks of numbers, got {frames.dtype.name}", [i])
-        if len(frames) and self._has_frames:
-            (kind, features), (of, like) = ((a.dtype.name, a.shape[1:]) for a in (frames, self._empty))
-            if (kind, features) != (of, like):
-                raise StreamMismatchError(
-                    f"a chunk has frames of {features} {kind}, those before it in the queue of {like} {of}", [i]
-                )
-        elif not self._has_frames:
+        if not self._has_frames:
             self._empty, self._has_frames = frames[:0], len(frames) > 0
-        return frames
+        (kind, features), (of, like) = ((a.dtype.name, a.shape[1:]) for a in (frames, self._empty))
+        if len(frames) and (kind, features) != (of, like):
+            raise StreamMismatchError(
+                f"a chunk has frames of {features} {kind}, those before it of {like} {of}", [i]
+            )
+        self._callers[i] = caller
+        if len(frames):
+            caller.waiting.append(frames)

@@ -270,8 +270,7 @@ class StreamLoader:
             then have no rows.
         """
         if self._live is not None:
-            for heard in self._live.rows(self.chunk, self.lanes, skip):
-                yield heard, None
+            yield from ((heard, None) for heard in self._live.rows(self.chunk, self.lanes, skip))
             return
         _refuse_torch_workers()
         place, self._resumed = self._place if self._resumed else self._beginning(), False

@@ -187,7 +187,9 @@ class ChunkTrainer:
                 raise ValueError(f"ChunkTrainer: {name} must be at least 1, got {number}")
         own, groups = {id(p) for p in model.parameters()}, getattr(optimizer, "param_groups", ())
         if groups and not any(id(p) in own for group in groups for p in group["params"]):
-            raise ValueError("ChunkTrainer: the optimizer has no parameter of the model, and would never change it")
+            raise ValueError(
+                "ChunkTrainer: the optimizer has no parameter of the model, and would never change it"
+            )
         self.model, self.optimizer, self.loss = model, optimizer, loss
         self.chunk, self.lanes, self.axis, self.aligned = chunk, lanes, axis, aligned
         self.callbacks = [c if isinstance(c, Callback) else Call(c) for c in callbacks]
@@ -424,13 +426,7 @@ class ChunkTrainer:
         return args, kwargs, first
 
     def _loss_and_metrics(self, y: Any, targets: Targets) -> tuple[Any, float, dict[str, float]]:
-        """Return the loss, its value as a float, and metrics by name.
-
-        Raises
-        ------
-        LossError, StreamMismatchError
-            Where the loss is no finite number.
-        """
+        """Return the loss, its value as a float, which is finite or raises, and metrics by name."""
         target = targets.of(y, self.aligned)
         arguments = (y,) if targets.none else (y, target)
         loss = self.loss(*arguments)
