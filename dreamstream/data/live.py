@@ -60,7 +60,7 @@ class Live:
                 except DreamStreamError as error:
                     if skip is None:
                         raise
-                    skip(SourceError(f"{type(error).__name__}: {error}", error.ids))
+                    skip(SourceError(f"{type(error).__name__}: {error._message}", error.ids))
                 else:
                     wait = False
             rows = []
