@@ -90,13 +90,7 @@ MODEL_FILES = (".dsm", ".json", ".xml")
 
 
 def named_model(name: str) -> Any:
-    """Return the class of a model of the package by its name, whatever its case; None for what is a file.
-
-    Raises
-    ------
-    FormatError
-        Where there is neither such a model nor such a file.
-    """
+    """Return the class of a model by its name in any case; None for a file; FormatError for what is neither."""
     found = {n.lower(): n for n in models.COMPLETE}.get(name.lower())
     if found is not None:
         return getattr(models, found)
@@ -121,10 +115,7 @@ def require_function(source: str) -> None:
 def described(source: str) -> Iterator[tuple[Any, Any, Any]]:
     """Run FILE.py:FUNCTION; give the model, its spec and its rate, and what fails within the file's name.
 
-    Raises
-    ------
-    FormatError
-        For a file or a model that fails, or a function that is not there or returns something else.
+    A file or a model that fails, and a function that is not there or returns something else, raise FormatError.
     """
     found = FUNCTION.fullmatch(source)
     assert found is not None

@@ -34,6 +34,10 @@ _OF_WAV2LETTER = {
     "logAdd": "log_add",
 }
 
+
+#: The options that `add_decoder` adds beside ``--tokens``.
+DECODER_OPTIONS = ("blank", "lexicon", "lm", "lm_weight", "word_score", "hotwords", "beam", "decoder_options")
+
 #: Names that toolkits give to the blank.
 _BLANKS = ("<blank>", "<blk>")
 
@@ -57,10 +61,7 @@ def add_decoder(parser: argparse._ActionsContainer, required: bool = True) -> No
 def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Commands) -> CTCDecoder:
     """Return the decoder that is asked for, of the package's own model or the first output of an engine.
 
-    Raises
-    ------
-    FormatError
-        For an output that is no ``(L, tokens)``.
+    An output that is no ``(L, tokens)`` raises FormatError, and so does an option that would change nothing.
     """
     tokens: list[str] | bytes
     rate: int | Fraction
@@ -68,15 +69,17 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
         tokens, rate, beam = model.tokens, model.rate, 0  # greedily a word is final at once
     else:
         tokens, rate, beam = Path(args.tokens).read_bytes(), model.outputs[0].rate, 16
-    given = {} if args.decoder_options is None else _options(args.decoder_options)
-    options: dict[str, Any] = {"beam": beam} | given
-    for option in ("beam", "lm_weight", "word_score"):
-        if getattr(args, option) is not None:
-            options[option] = getattr(args, option)
-    for option in ("lexicon", "lm", "hotwords"):
-        if getattr(args, option) is not None:
-            path = getattr(args, option)
-            options[option] = _model(path) if option == "lm" else Path(path).read_bytes()
+    given = {name: value for name in DECODER_OPTIONS if (value := getattr(args, name)) is not None}
+    options: dict[str, Any] = {"beam": beam} | (_options(args.decoder_options) if args.decoder_options else {})
+    options |= {name: given[name] for name in ("beam", "lm_weight", "word_score") if name in given}
+    if "lm_weight" in given and "lm" not in given:
+        raise FormatError("--lm-weight goes with --lm")
+    for name in ("lm", "hotwords", "word_score"):
+        if name in given and not options["beam"]:
+            option = name.replace("_", "-")
+            raise FormatError(f"--{option} chooses among hypotheses; a beam of 0 has none, give --beam 16")
+    for name in given.keys() & {"lexicon", "lm", "hotwords"}:
+        options[name] = _model(given[name]) if name == "lm" else Path(given[name]).read_bytes()
     try:
         blank = _blank(args.blank, tokens)
         decoder = CTCDecoder(tokens, blank=blank, endpoints=ENDPOINTS, rate=float(rate), **options)

@@ -18,13 +18,7 @@ from .outputs import check_path
 
 
 def is_asked(args: argparse.Namespace) -> bool:
-    """Whether folders are to be run, or what comes out is to be lines of JSON.
-
-    Raises
-    ------
-    FormatError
-        For options that don't go with it.
-    """
+    """Whether folders are to be run, or lines of JSON to be written; options that don't go with it are refused."""
     folders = [path for path in args.audio if os.path.isdir(path)]
     lines = bool(args.output and args.output.endswith(".jsonl"))
     if folders and not lines:

@@ -160,7 +160,7 @@ class _Csv(Output):
         for i, frame in enumerate(frames, file.frames(0) - len(frames)):
             start = float(i / rate) if rate else 0.0
             writer.writerow([file.path, f"{start:.6f}", *np.ravel(frame).tolist()])
-        self._append(text.getvalue().encode())
+        self._append(text.getvalue().encode(errors="surrogateescape"))  # names of files are any bytes
         self.frames += len(frames)
 
 
@@ -257,6 +257,7 @@ class _Npz(Output):
             with zipfile.ZipFile(self.path, "a") as archive:
                 for k, info in enumerate(file.engine.outputs):
                     name = file.path if len(file.engine.outputs) == 1 else f"{file.path}:{info.name}"
+                    name = name.encode(errors="backslashreplace").decode()  # of an archive, which has UTF-8 alone
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                         np.lib.format.write_array(member, file.output(k), allow_pickle=False)
             with zipfile.ZipFile(self.path) as archive, open(self.path, "rb") as written:

@@ -21,10 +21,7 @@ _SYMBOLS = ("units.txt", "words.txt", "lang_char.txt", "dict.txt", "tokens.txt")
 def read_recogniser(folder: str, weights: str | None, context: ds.Context | None, normalize: str | None) -> Any:
     """Return the engine of a folder's model, its tokens, and the number of the blank.
 
-    Raises
-    ------
-    FormatError
-        For a folder that has neither ``train.yaml`` nor ``config.json``, and what its files lack.
+    A folder without ``train.yaml`` and ``config.json`` raises FormatError, and so does what its files lack.
     """
     path = Path(folder)
     if (path / "train.yaml").exists():

@@ -10,6 +10,7 @@ import os
 import signal
 import ssl
 import sys
+from collections.abc import Collection
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from .._core import shown
 from ..errors import DreamStreamError, FormatError
 from ..serve.limits import Limits
 from .arguments import Commands, add_command, add_threads, at_least, named_model
-from .decoding import add_decoder, decoder_of
+from .decoding import DECODER_OPTIONS, add_decoder, decoder_of
 
 #: Limits that are options, and what they say.
 _OPTIONS = {
@@ -94,14 +95,30 @@ def _authorize(text: str | None) -> Any:
 
 def _tls(cert: str | None, key: str | None) -> ssl.SSLContext | None:
     """Return what encrypts, if a certificate is given."""
-    if cert is None and key is None:
+    if cert is None:
         return None
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        tls.load_cert_chain(cert or "", key)
+        tls.load_cert_chain(cert, key)
     except OSError as error:
         raise FormatError(f"--cert {cert} --key {key}: no certificate and key in PEM: {error}") from error
     return tls
+
+
+def _check_options(args: argparse.Namespace, sources: Collection[str]) -> None:
+    """Raise for an option that would do nothing without another."""
+    commands = [source for source in sources if named_model(source) is models.Commands]
+    if args.tokens and len(commands) == len(sources):
+        raise FormatError("--tokens goes with other models: the package's own has its tokens")
+    goes_with = {
+        "key": ("cert", args.cert),
+        "workers": ("ray", args.ray),
+        "durable": ("state", args.state or args.ray),
+    }
+    goes_with |= dict.fromkeys(DECODER_OPTIONS, ("tokens", args.tokens or commands))
+    for name, (other, is_given) in goes_with.items():
+        if getattr(args, name) and not is_given:
+            raise FormatError(f"--{name.replace('_', '-')} goes with --{other}")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -113,14 +130,7 @@ def _run(args: argparse.Namespace) -> int:
 
     given = {f.name: getattr(args, f.name) for f in fields(Limits) if f.name in _OPTIONS}
     limits = replace(Limits(), **given)
-    tls, authorize = _tls(args.cert, args.key), _authorize(args.auth)
-    cluster = None
-    if args.ray:
-        from ..serve.ray import RayCluster
-
-        cluster = RayCluster(args.ray, limits.keep, args.threads or 1)
-    elif args.workers is not None:
-        raise FormatError("--workers goes with --ray; without one, more cores are more servers")
+    authorize = _authorize(args.auth)
     sources = {}
     for text in args.models:
         name, _, path = text.rpartition("=")
@@ -128,6 +138,13 @@ def _run(args: argparse.Namespace) -> int:
         if name in sources:
             raise FormatError(f"two models are called {name}; give them names: NAME={path}")
         sources[name] = path
+    _check_options(args, sources.values())
+    tls = _tls(args.cert, args.key)
+    cluster = None
+    if args.ray:
+        from ..serve.ray import RayCluster
+
+        cluster = RayCluster(args.ray, limits.keep, args.threads or 1)
     served = {name: _served(name, path, args, limits, cluster) for name, path in sources.items()}
     if cluster is not None and args.state is None:
         store: Store = VaultStore(cluster, args.durable)
@@ -185,10 +202,8 @@ def add(commands: Commands) -> None:
     parser.add_argument("--key", metavar="FILE", help="its key, if that is in another file")
     for name, text in _OPTIONS.items():
         value = getattr(Limits(), name)
-        kind = type(value)
-        parser.add_argument(
-            f"--{name}", type=at_least(0, kind), default=value, metavar="N", help=f"{text} ({value:g})"
-        )
+        kind = at_least(int(name == "streams"), type(value))
+        parser.add_argument(f"--{name}", type=kind, default=value, metavar="N", help=f"{text} ({value:g})")
     add_decoder(parser.add_argument_group("words, in the place of scores of tokens"), required=False)
     add_threads(parser)
     parser.set_defaults(run=_run)

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import random
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
@@ -18,14 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..array.chunk_values import Wanted, as_array, read_chunk
-from ..errors import DreamStreamError
+from ..errors import DreamStreamError, ModeError
 from .protocol import FORMATS, MOST_BYTES, PATH, SUBPROTOCOL, message, packed, per_output, unpacked
 
 __all__ = ["Output", "ServerError", "Stream", "Word", "Words", "connect"]
 
 #: Codes after which a client comes back; the others say that it can't.
 _COMES_BACK = frozenset({1001, 1006, 1011, 1012, 1013, 4408, 4413, 4429})
-_RETIRED = 4410
+#: Codes after which other addresses are tried: of HTTP, of TLS that failed, of another version of the model.
+_ELSEWHERE = frozenset({*range(1000), 1015, 4410})
 _ACKNOWLEDGE = 64  # frames
 
 
@@ -35,7 +37,7 @@ class ServerError(DreamStreamError):
     Attributes
     ----------
     code : int
-        Of the close, as docs/reference/protocol.md has it.
+        Of the close, as docs/reference/protocol.md has it; else the status of HTTP, or 1015 where TLS failed.
     """
 
     def __init__(self, reason: str, code: int) -> None:
@@ -98,6 +100,9 @@ class Stream:
 
     # ---------------------------------------------------------------- for the caller
     async def __aenter__(self) -> Stream:
+        if self._task is not None:
+            self._raise()
+            raise ModeError("a stream is entered once; connect gives another")
         self._task = asyncio.create_task(self._run())
         try:
             await self._started.wait()
@@ -127,9 +132,9 @@ class Stream:
         DTypeError
             For frames of another type.
         """
+        self._raise()
         if self._end is not None:
             raise ValueError(f"the stream has ended after {self._end} frames; no more can be sent")
-        self._raise()
         kind, shape = np.dtype(FORMATS[self._first["format"]]), (*self.told["shape"],)
         wanted = Wanted(kind.name, 1 + len(shape) if shape in ((), (1,)) else 0, "frames")
         if kind == np.int16 and (array := as_array(frames)).dtype != kind and array.size:  # else it might wrap
@@ -158,6 +163,8 @@ class Stream:
         return self
 
     async def __anext__(self) -> Output | Words:
+        if self._task is None:
+            self._raise()
         found = await self._outputs.get()
         if isinstance(found, Exception):
             self._outputs.put_nowait(found)
@@ -168,6 +175,8 @@ class Stream:
         return found
 
     def _raise(self) -> None:
+        if self._task is None:
+            raise ModeError("the stream is not entered: async with connect(url) as stream")
         if self._error is not None:
             raise self._error
 
@@ -187,7 +196,7 @@ class Stream:
             from websockets.typing import Subprotocol
         except ImportError:
             raise ImportError("a client needs the package websockets: pip install 'dreamstream[serve]'") from None
-        loop, wait, retired = asyncio.get_running_loop(), 0.05, 0
+        loop, wait, refusals = asyncio.get_running_loop(), 0.05, 0
         until = loop.time() + self._patience
         while True:
             self._is_there = False
@@ -204,12 +213,14 @@ class Stream:
                     error = ServerError(close.reason, close.code)
             except (OSError, InvalidHandshake, TimeoutError, ServerError) as broken:
                 error = broken
+                if not self.told and (code := _wrong_address(broken)) is not None:
+                    error = ServerError(f"{self._urls[0]} has no streams: {broken}", code)
             if isinstance(error, ServerError):
-                retired += 1
-                if error.code != _RETIRED or retired == len(self._urls):  # else another may have this version
+                refusals += 1
+                if error.code not in _ELSEWHERE or refusals == len(self._urls):
                     raise error
             else:
-                retired = 0
+                refusals = 0
             if self._is_there:
                 until, wait = loop.time() + self._patience, 0.05
             elif loop.time() > until:
@@ -320,6 +331,14 @@ class Stream:
             await socket.send(message("ack", output=per_output(self._have)))
 
 
+def _wrong_address(error: Exception) -> int | None:
+    """Return the code of an error that the next attempt would meet again: of HTTP, or of TLS."""
+    if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+        return 1015  # RFC 6455's number for it
+    status = getattr(getattr(error, "response", None), "status_code", 500)  # of websockets' InvalidStatus
+    return status if status < 500 and status not in (408, 425, 429) else None
+
+
 def connect(
     url: str | Sequence[str],
     model: str | None = None,
@@ -343,7 +362,8 @@ def connect(
     token : optional
         For the server's check of who may stream.
     patience : float
-        Seconds for which a server that is not there is looked for.
+        Seconds for which a server that is not there is looked for. An address that answers, but not with streams
+        (HTTP 404), is given up at once.
 
     Raises
     ------

@@ -82,13 +82,7 @@ def message(kind: str, **fields: Any) -> str:
 
 
 def read_message(data: bytes | str, known: Sequence[str]) -> dict[str, Any]:
-    """Return a text message of one of the `known` types.
-
-    Raises
-    ------
-    WireError
-        For anything else.
-    """
+    """Return a text message of one of the `known` types; raise WireError for anything else."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
@@ -135,13 +129,7 @@ def signed(key: bytes, content: dict[str, Any]) -> str:
 
 
 def opened(key: bytes, token: Any) -> dict[str, Any]:
-    """Return the content of a token that was signed with this key.
-
-    Raises
-    ------
-    WireError
-        For any other.
-    """
+    """Return the content of a token that was signed with this key; raise WireError for any other."""
     text, _, sign = token.partition(".") if isinstance(token, str) else ("", "", "")
     try:
         content, given = _decoded(text), _decoded(sign)

@@ -130,6 +130,8 @@ def bulk(
         return StreamLoader(source, chunk, lanes, workers, sample_rate=sample_rate, tensors="numpy")
 
     if output is None:
+        if ray is not None:
+            raise ModeError("bulk: a Ray's machines run recordings for an output, a .jsonl file")
         return _results(runner, loader(source), bad)
     items = items_of(source)
     with _Lines(output, runner.fingerprint) as lines:
@@ -194,6 +196,7 @@ def _results(
 
     def fail(error: SourceError) -> None:
         runner.drop(error.ids)
+        runner.refused.update(error.ids)
         note()
         if bad is not None:
             bad(error)
@@ -202,7 +205,7 @@ def _results(
     try:
         batches = loader.rows(skip=fail)
         for rows, _ in batches:
-            for ended in runner.step([row for row in rows if row.id not in runner.refused], fail):
+            for ended in runner.step(rows, fail):
                 note()
                 yield ended, runner.take(ended)
     finally:
@@ -259,7 +262,12 @@ class _Runner:
             self._torch = torch
 
     def step(self, rows: Sequence[Row], fail: Bad) -> list[str]:
-        """Advance streams; return those that have ended. Those that the model refuses are given to `fail`."""
+        """Advance streams; return those that have ended. Those that can't go on are given to `fail`."""
+        for row in rows:
+            shape = row.frames.shape
+            if row.frames.size != shape[-1] and row.id not in self.refused:
+                fail(SourceError(f"expected samples, (L,) or (1, L), got an array of shape {shape}", [row.id]))
+        rows = [row for row in rows if row.id not in self.refused]
         while rows:
             try:
                 y = self._call(rows)
@@ -269,9 +277,9 @@ class _Runner:
                 if not at_fault:
                     raise
                 rows = [row for row in rows if row.id not in at_fault]  # the call has left them as they were
-                self.refused |= at_fault
+                said = f"the model refuses a stream: {type(error).__name__}: {error._message}"
                 for stream_id in sorted(at_fault):
-                    fail(SourceError(f"the model refuses a stream: {type(error).__name__}: {error}", [stream_id]))
+                    fail(SourceError(said, [stream_id]))
         if not rows:
             return []
         parts = leaves(y)
@@ -330,6 +338,8 @@ class _Lines:
     def __init__(self, path: str | os.PathLike[str], fingerprint: str | None) -> None:
         self.path, self.fingerprint = path, fingerprint
         self.done: set[str] = set()
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise FormatError(f"{path} is no file, of which a run that is started again could read what is there")
         with ExitStack() as stack:
             self._file = stack.enter_context(open(path, "a+b", buffering=0))
             self._lock()

@@ -91,9 +91,8 @@ def _in_files(path: Path, columns: Sequence[str]) -> list[Item]:
             raise FormatError(f"{path}: there are no recordings in this folder")
         return [Item(str(p), p) for p in found]
     if path.suffix.lower() in KINDS:
-        rows = list(read_manifest(path, columns))
-        none = all(target is None for _, _, target in rows)
-        return [Item(i, x, NO_TARGET if none else target) for i, x, target in rows]
+        rows = read_manifest(path, columns)
+        return [Item(i, x, NO_TARGET if target is None else target) for i, x, target in rows]
     return [Item(str(path), path)]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from ..array.stream_creation import stream_tensor
 from ..errors import ModeError, ShapeError, SourceError, StreamMismatchError
 from .items import NO_TARGET, Item, is_path, items_of, length_of
-from .live import Row, live_rows
+from .live import Live, Row
 from .order import Padding, order_of, padding_of
 from .reading import Chunk, Cut
 from .workers import Fault, Opening, Readers, readers
@@ -136,10 +136,10 @@ class StreamLoader:
         self._place = _Place()
         self._resumed = False
         self._lengths: list[int] | None = None
-        self._live: Any = None
+        self._live: Live | None = None
         self._items: list[Item] | Iterator[Item]
         if hasattr(source, "get_nowait"):
-            self._live, self._items = source, []
+            self._live, self._items = Live(source, axis), []
             self._once("a live queue", workers=workers, targets=targets)
         else:
             self._items = items_of(source, targets, columns)
@@ -270,8 +270,7 @@ class StreamLoader:
             then have no rows.
         """
         if self._live is not None:
-            for heard in live_rows(self._live, self.chunk, self.lanes, self._how.axis):
-                yield heard, None
+            yield from ((heard, None) for heard in self._live.rows(self.chunk, self.lanes, skip))
             return
         _refuse_torch_workers()
         place, self._resumed = self._place if self._resumed else self._beginning(), False

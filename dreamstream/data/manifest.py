@@ -15,7 +15,7 @@ KINDS = (".csv", ".tsv", ".jsonl")
 
 
 def read_manifest(path: Any, columns: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
-    """Yield id, path and target of each row; None for the target where the table has no such column.
+    """Yield id, path and target of each row; None for the target of a row that has none.
 
     Parameters
     ----------

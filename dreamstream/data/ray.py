@@ -16,12 +16,7 @@ from ..errors import SourceError
 def connect(address: str, **options: Any) -> Any:
     """Return the package ray, connected; ``"local"`` begins one on this machine, which ends with this process.
 
-    Raises
-    ------
-    ImportError
-        Without the package ray.
-    ConnectionError
-        Where there is no Ray.
+    Without the package ray there is an ImportError, and without a Ray at the address a ConnectionError.
     """
     try:
         import ray

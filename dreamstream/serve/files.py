@@ -40,10 +40,7 @@ def answer(model: Model, file: BinaryIO) -> bytes:
 def outputs_of(model: Model, file: BinaryIO) -> dict[str, Any]:
     """Return what a model gives for a recording, of JSON's types, but for arrays of `values`.
 
-    Raises
-    ------
-    FormatError
-        For what is no recording, and for a model that takes no samples.
+    What is no recording raises FormatError, and so does a model that takes no samples.
     """
     engine = copy.copy(model.engine)
     rate = engine.inputs[0].rate

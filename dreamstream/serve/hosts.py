@@ -79,12 +79,7 @@ class Host:
         return seconds
 
     async def step(self, rows: Sequence[Row], thread: Executor | None) -> Stepped:
-        """Advance streams.
-
-        Raises
-        ------
-        HostLost
-        """
+        """Advance streams; raise HostLost where the host is gone."""
         raise NotImplementedError
 
     def state(self, stream: Live) -> State | None:

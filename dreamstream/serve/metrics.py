@@ -8,13 +8,7 @@ from typing import Any
 
 
 class Metrics:
-    """Counters and gauges of one service.
-
-    Raises
-    ------
-    ImportError
-        Without the package prometheus_client.
-    """
+    """Counters and gauges of one service; ImportError without the package prometheus_client."""
 
     def __init__(self, service: Any) -> None:
         try:

@@ -20,13 +20,7 @@ Parts = tuple[tuple[Any, ...], dict[str, Any], Any]
 
 
 def parts_of(batch: Any, unpack: Callable[[Any], Any] | None) -> Parts:
-    """Return what a batch holds.
-
-    Raises
-    ------
-    TypeError
-        For a batch without a stream tensor.
-    """
+    """Return what a batch holds; raise TypeError for one without a stream tensor."""
     inputs, target = batch, None
     if unpack is not None:
         inputs, target = unpack(batch)
@@ -187,13 +181,7 @@ def map_rows(given: Any, row: int, n_rows: int) -> Any:
 
 
 def streams_of(y: Any) -> list[Any]:
-    """Return the stream tensors among a model's outputs.
-
-    Raises
-    ------
-    TypeError
-        Where there is none.
-    """
+    """Return the stream tensors among a model's outputs; raise TypeError where there is none."""
     found = [x for x in leaves(y) if is_stream(x)]
     if not found:
         raise TypeError(f"ChunkTrainer: the model returned {type(y).__name__} without a stream tensor")

@@ -42,13 +42,7 @@ def write(path: str | os.PathLike[str], tree: Any) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> Any:
-    """Return a file's tree.
-
-    Raises
-    ------
-    FormatError
-        For a file that is no checkpoint, and for one that is cut short or damaged.
-    """
+    """Return a file's tree; raise FormatError for what is no checkpoint, is cut short or damaged."""
     name = os.fspath(path)
     with open(path, "rb") as file:
         content = file.read()

@@ -80,10 +80,7 @@ def _identity(trainer: Any) -> dict[str, Any]:
 def to_trainer(trainer: Any, tree: Any, path: str) -> Mapping[str, Any]:
     """Let a trainer be as it was; return what its next epoch begins with.
 
-    Raises
-    ------
-    FormatError
-        For what is of another trainer; nothing has changed then.
+    What is of another trainer raises FormatError; nothing has changed then.
     """
     if not isinstance(tree, Mapping) or tree.get("version") != VERSION:
         version = tree.get("version") if isinstance(tree, Mapping) else None

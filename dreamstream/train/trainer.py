@@ -143,7 +143,7 @@ class ChunkTrainer:
     ModeError
         For a module that isn't patched.
     ValueError
-        For numbers below 1.
+        For numbers below 1, and an optimizer of other parameters.
 
     Examples
     --------
@@ -185,6 +185,11 @@ class ChunkTrainer:
         for name, number in (("chunk", chunk), ("lanes", lanes), ("accumulate", accumulate)):
             if number is not None and number < 1:
                 raise ValueError(f"ChunkTrainer: {name} must be at least 1, got {number}")
+        own, groups = {id(p) for p in model.parameters()}, getattr(optimizer, "param_groups", ())
+        if groups and not any(id(p) in own for group in groups for p in group["params"]):
+            raise ValueError(
+                "ChunkTrainer: the optimizer has no parameter of the model, and would never change it"
+            )
         self.model, self.optimizer, self.loss = model, optimizer, loss
         self.chunk, self.lanes, self.axis, self.aligned = chunk, lanes, axis, aligned
         self.callbacks = [c if isinstance(c, Callback) else Call(c) for c in callbacks]
@@ -397,6 +402,8 @@ class ChunkTrainer:
             n = frames_of(y)
             if n:
                 loss, number, metrics = self._loss_and_metrics(y, run.targets)
+                if not hasattr(loss, "backward"):
+                    raise TypeError(f"ChunkTrainer: the loss is to be a tensor, got {type(loss).__name__}")
                 run.waiting.append((loss, n))
                 run.sums.add(n, number, metrics)
         live = self._live(run.others)
@@ -419,13 +426,7 @@ class ChunkTrainer:
         return args, kwargs, first
 
     def _loss_and_metrics(self, y: Any, targets: Targets) -> tuple[Any, float, dict[str, float]]:
-        """Return the loss, its value as a float, and metrics by name.
-
-        Raises
-        ------
-        LossError, StreamMismatchError
-            Where the loss is no finite number.
-        """
+        """Return the loss, its value as a float, which is finite or raises, and metrics by name."""
         target = targets.of(y, self.aligned)
         arguments = (y,) if targets.none else (y, target)
         loss = self.loss(*arguments)

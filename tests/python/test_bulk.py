@@ -125,6 +125,13 @@ def test_files_that_are_not_its_own(folder, energy, tmp_path, text, said):
     assert (tmp_path / "out.jsonl").read_text() == text
 
 
+def test_an_output_that_is_no_file(energy):
+    with pytest.raises(ds.FormatError, match="/dev/full is no file"):
+        ds.data.bulk(energy, {"x": np.zeros(9, np.float32)}, "/dev/full")
+    with pytest.raises(ds.ModeError, match="for an output"):
+        ds.data.bulk(energy, {"x": np.zeros(9, np.float32)}, ray="local")
+
+
 def test_two_runs_at_once(folder, energy, tmp_path):
     with open(tmp_path / "out.jsonl", "ab") as other:
         fcntl = pytest.importorskip("fcntl")
@@ -149,6 +156,12 @@ def test_bad_recordings_are_named_at_the_end(folder, tmp_path):
     errors = []
     assert len(list(ds.data.bulk(engine, folder, chunk=600, bad=errors.append))) == len(LENGTHS) - 2
     assert sorted(i for e in errors for i in e.ids) == bad
+
+
+def test_an_array_of_two_channels_is_refused(energy):
+    arrays, bad = {i: np.ones((n, 900), np.float32) for i, n in (("stereo", 2), ("mono", 1))}, []
+    assert [i for i, _ in ds.data.bulk(energy, arrays, chunk=400, bad=bad.append)] == ["mono"]
+    assert "expected samples, (L,) or (1, L), got an array of shape (2, 400)" in str(*bad)
 
 
 def test_a_recording_that_kills_its_worker(energy):

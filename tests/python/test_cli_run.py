@@ -5,6 +5,7 @@ import io
 import json
 import os
 import resource
+import shutil
 import sys
 import threading
 import time
@@ -145,6 +146,19 @@ def stereo(tmp_path):
     path = tmp_path / "stereo.dsm"
     ds.compile(Halves().eval(), ("B", "L"), rate=16000).save(path)
     return str(path)
+
+
+@pytest.mark.parametrize("form", ["csv", "npz", "jsonl"])
+def test_a_file_whose_name_is_no_text(form, louder, folder, tmp_path):
+    name, path = os.fsdecode(os.fsencode(str(tmp_path)) + b"/\xff.wav"), tmp_path / f"out.{form}"
+    shutil.copy(folder / "short.wav", name)
+    assert cli.main(["run", louder, name, "-o", str(path)]) == 0
+    if form == "npz":
+        with np.load(path) as arrays:
+            assert list(arrays) == [name.replace("\udcff", "\\udcff")]
+    else:
+        text = path.read_bytes().decode(errors="surrogateescape")
+        assert (json.loads(text)["file"] if form == "jsonl" else text.split(",")[0]) == name
 
 
 def test_frames_are_counted_along_l(stereo, folder, capsys):

@@ -88,6 +88,8 @@ def test_recordings(call, more):
         ),
         ("{}", ("--blank=-",), "ab cab"),
         ("{}", ("--blank=x",), "--blank x: expected a number, or one of the tokens"),
+        ('{"beam": 0}', ("--word-score", "1"), "--word-score chooses among hypotheses; a beam of 0 has none"),
+        ("{}", ("--lm-weight", "2"), "--lm-weight goes with --lm"),
         ("{}", ("--blank=99999999999999999999",), "an option of the decoder is too large"),
         ('{"criterionType": "ASG"}', (), "options.json: the decoder is of CTC, not of 'ASG'"),
         ('{"lmweight": 1}', (), "options.json: 'lmweight' is none of beam, "),

@@ -173,6 +173,7 @@ def test_manifests(folder, name, text, want):
         ("a.csv", "file,target\n1.wav,5\n", "line 2 has no path in the column 'path'; it has 'file', 'target'"),
         ("a.csv", "path,target\n1.wav\n", "line 2: expected 2 cells"),
         ("a.jsonl", '{"path": "1.wav"}\n{path\n', "line 2 is no JSON"),
+        ("a.jsonl", '{"path": "1.wav", "target": 1}\n{"path": "2.wav"}\n', "these have none .*2.wav"),
         ("a.jsonl", "[1]\n", "line 1: expected an object, got list"),
         ("a.csv", "path\n1.wav\n1.wav\n", "occurs twice"),
         ("a.csv", "1.wav,5\n", "no recordings in this manifest"),
@@ -414,9 +415,26 @@ def test_a_live_queue_gives_what_has_come():
     assert list(batches) == []
 
 
-@pytest.mark.parametrize("event", [("a", None), "a", ("a", np.zeros(2), 3), (3, np.zeros(2))])
-def test_events_that_are_refused(event):
+@pytest.mark.parametrize(
+    "event",
+    [("b", None), "a", ("a", np.zeros(2), 3), (3, np.zeros(2)), ("a", 3.0), ("a", "no"), ("a", np.zeros((2, 2)))],
+)
+def test_an_event_that_is_refused_leaves_all_streams_as_they_were(event):
     calls = queue.Queue()
-    calls.put(event)
-    with pytest.raises(ds.StreamIdError):
-        list(StreamLoader(calls, 5))
+    for each in [("a", np.ones(4)), event, ("a", np.ones(3)), ("c", []), None]:
+        calls.put(each)
+    loader = StreamLoader(calls, 5)
+    with pytest.raises(ds.DreamStreamError):
+        list(loader)
+    first, last = loader
+    assert first.ids == ["a", "c"] and first.lengths.tolist() == [5, 0] and first.eos.tolist() == [False, True]
+    assert last.ids == ["a"] and last.lengths.tolist() == [2] and last.eos.all()
+
+
+def test_bulk_passes_over_what_a_live_queue_should_not_hold():
+    engine, calls, bad = ds.compile(ds.nn.Conv1d(1, 1, 3), ("B", 1, "L")), queue.Queue(), []
+    x = np.ones(9, np.float32)
+    for each in [("a", x), ("b", x), ("b", "no"), ("b", x), None]:
+        calls.put(each)
+    found = ds.data.bulk(engine, calls, chunk=5, bad=bad.append)
+    assert [(name, y.shape) for name, y in found] == [("a", (1, 7))] and bad[0].ids == ("b",)

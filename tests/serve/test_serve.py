@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -43,7 +44,7 @@ from dreamstream.cli import main
 from dreamstream.cli.serve import _tell_cost
 from dreamstream.client import ServerError, connect
 from dreamstream.client.protocol import PATH, SUBPROTOCOL, message, packed
-from dreamstream.errors import DTypeError
+from dreamstream.errors import DTypeError, ModeError
 from dreamstream.serve import FolderStore, Limits
 from dreamstream.serve.hosts import Here
 from dreamstream.serve.runner import cost_of
@@ -101,7 +102,7 @@ async def test_a_client_waits_for_nothing_that_does_not_come():
     async with running() as url, serve_sockets(answer, "127.0.0.1", 0, subprotocols=[SUBPROTOCOL]) as other:
         port = other.sockets[0].getsockname()[1]
         for address, options, error in (
-            (url + "/other", {"patience": 0.1}, "is not there: .*HTTP 404"),
+            (url + "/other", {}, "has no streams: .*HTTP 404"),
             (url, {"token": {1}}, "not JSON serializable"),
             (f"ws://127.0.0.1:{port}", {}, "names"),
         ):
@@ -109,6 +110,12 @@ async def test_a_client_waits_for_nothing_that_does_not_come():
                 await asyncio.wait_for(connect(address, **options).__aenter__(), 5)
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(connect("ws://127.0.0.1:1").__aenter__(), 0.1)
+        async with connect([url + "/other", url]) as stream:
+            await stream.end()
+            assert [x async for x in stream] == []
+        for early in (connect(url).__anext__(), connect(url).send(samples(9)), stream.__aenter__()):
+            with pytest.raises(ModeError, match="entered"):
+                await asyncio.wait_for(early, 5)
         async with connect(url) as stream:
             pass
         for late in (stream.send(samples(9)), stream.__anext__(), stream.__aenter__()):
@@ -208,6 +215,9 @@ def test_encrypted_and_for_those_who_may(typed, monkeypatch):
         monkeypatch.delenv("SSL_CERT_FILE")
         with pytest.raises(URLError, match="CERTIFICATE_VERIFY_FAILED"):
             posted(files, "secret")
+        with pytest.raises(ServerError, match="CERTIFICATE_VERIFY_FAILED") as refused:
+            asyncio.run(connect(url).__aenter__())
+        assert refused.value.code == 1015
     finally:
         server.terminate()
     assert server.wait(20) == 0
@@ -227,16 +237,20 @@ async def test_an_encrypted_connection_is_ended_by_the_server(typed):
     [
         ("--cert net.dsm", r"--cert net\.dsm --key None: no certificate and key in PEM"),
         ("--cert cert.pem --key none.pem", r"--cert cert\.pem --key none\.pem: .*No such file"),
-        ("--key key.pem", r"--cert None --key key\.pem: .*No such file"),
+        ("--key key.pem", "--key goes with --cert"),
         ("--auth check:nothing", "has no attribute 'nothing'"),
         ("--auth check:NUMBER", "NUMBER is no function"),
         ("--auth check", "has no attribute ''"),
         ("--auth nowhere:may", "No module named 'nowhere'"),
         ("--workers 2", "--workers goes with --ray"),
+        ("--durable", "--durable goes with --state"),
+        ("--lm-weight 2", "--lm-weight goes with --tokens"),
+        ("--streams 0", "--streams: expected 1 or more"),
     ],
 )
-def test_what_is_no_certificate_and_no_check(typed, capsys, options, said):
-    assert main(["serve", "net.dsm", "--port", "0", *options.split()]) == 1
+def test_options_that_are_refused(typed, capsys, options, said):
+    with suppress(SystemExit):
+        assert main(["serve", "net.dsm", "--port", "0", *options.split()]) == 1
     assert re.search(said, capsys.readouterr().err)
 
 

@@ -128,6 +128,10 @@ def test_refusals():
     for wrong in ({"chunk": 0}, {"chunk": 5, "lanes": 0}):
         with pytest.raises(ValueError, match="must be at least 1, got 0"):
             ds.train.ChunkTrainer(model, sgd(model), F.mse_loss, **wrong)
+    with pytest.raises(ValueError, match="the optimizer has no parameter of the model"):
+        ds.train.ChunkTrainer(model, sgd(plain), F.mse_loss, chunk=5)
+    with pytest.raises(TypeError, match="the loss is to be a tensor, got float"):
+        ds.train.ChunkTrainer(model, sgd(model), lambda y, target: 0.0, chunk=5).epoch(inputs, targets)
     trainer = ds.train.ChunkTrainer(model, sgd(model), F.mse_loss, chunk=5, axis=2)
     with pytest.raises(ds.StreamIdError, match="no target") as error:
         trainer.epoch(inputs, {i: targets[i] for i in "abcd"})
