@@ -43,7 +43,11 @@ def whole_frames(rates, frames):
     return frames
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in MEMBERS)) for n in NAMES])
+#: An operator takes turns with tests/torch/test_export_operators.py; a family's members are in the slow tier.
+SLOW = {p.values[0] for p in by_turns(NAMES, ["onnx", "static"]) if p.values[1] == "static" and p.marks} | MEMBERS
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in NAMES])
 def test_operators(name, tmp_path):
     worst, refusals = None, []
     for index in range(30):
