@@ -83,7 +83,7 @@ def test_models(name, frames, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "way"), by_turns([n for n in CASES if CASES[n].exports and CASES[n].onnx], ["static"], one_in=32)
+    ("name", "way"), by_turns([n for n in CASES if CASES[n].exports and CASES[n].onnx], ["static"], one_in=64)
 )
 def test_shared_cases(name, way, tmp_path):
     case = CASES[name]

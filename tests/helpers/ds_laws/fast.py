@@ -77,10 +77,13 @@ def usual_cases(law: str, name: str) -> Iterable[int]:
     n = n_cases(name)
     if "DREAMSTREAM_LAW_CASES" in os.environ or name in FURTHER.get(law, ()):
         return range(n)
-    turn = zlib.crc32(f"{name} {law}".encode()) % min(3, n)
+    of_all = min(3, n) if law in PART | {"chunking"} else min(4, n)
+    turn = zlib.crc32(f"{name} {law}".encode()) % of_all
     if law in PART:
         return [k for k in range(n) if n < 3 or k % 3 != turn][::2]
-    return range(0, n, 2) if law == "chunking" else range(n) if law in FIRST else range(turn, n, 3)
+    if law in FIRST and law != "chunking":
+        return range(0, n, 2) if law == "slopes" and n > 3 else range(n)
+    return range(turn, n, of_all)
 
 
 def of_fast(law: str, name: str) -> Iterable[int]:
