@@ -81,9 +81,7 @@ def usual_cases(law: str, name: str) -> Iterable[int]:
     turn = zlib.crc32(f"{name} {law}".encode()) % of_all
     if law in PART:
         return [k for k in range(n) if n < 3 or k % 3 != turn][::2]
-    if law in FIRST and law != "chunking":
-        return range(0, n, 2) if law == "slopes" and n > 3 else range(n)
-    return range(turn, n, of_all)
+    return range(n) if law in FIRST and law != "chunking" else range(turn, n, of_all)
 
 
 def of_fast(law: str, name: str) -> Iterable[int]:
