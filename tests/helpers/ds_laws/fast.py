@@ -36,7 +36,7 @@ MEMBERS = set().union(*FAMILIES.values()) - FAMILIES.keys()
 FIRST = {"values", "chunking", "finality", "snapshots", "slopes", "slopes-in-chunks"}
 #: Of these laws that run a case again and again: a half of the models each, by turns.
 AGAIN = {"chunking", "finality", "snapshots"}
-#: Of these every second one of two thirds of an operator's cases; of *chunking* every second.
+#: Of these every second one of two thirds of an operator's cases; of *chunking* every third.
 PART = {"finality", "snapshots", "slopes-in-chunks"}
 #: Not even against those that stand along the stream, but for some.
 LONG = {"reset", "batching"}
