@@ -51,7 +51,7 @@ NOT_FAST = {
 #: Folders of which nothing is in the fast tier: not even looked at, for that takes as long as running it.
 NONE_FAST = ("c", "fuzz", "golden", "threads", "torch")
 #: Of alike models of other packages the default tier has one in so many, by turns that follow from their names.
-ONE_IN = {"test_decoders.py": 4, "test_attention_encoders.py": 3}
+ONE_IN = {"test_decoders.py": 4, "test_attention_encoders.py": 3, "test_experts_of_others.py": 2}
 #: What compiles the engine once more, with sanitizers too, comes last: the rest has told what it can by then. What
 #: takes longest of it comes first, so that no process is left alone with it at the end.
 LAST = ("fuzz", "c")
@@ -110,6 +110,13 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish():
     gc.freeze()  # what was imported and collected stays to the end
     gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """Of `-n auto`: a process more than processors, for those of servers and of Ray wait most of their time."""
+    given = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
+    return int(given) if given else len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -117,7 +117,7 @@ def program(made: Engine, source: Path, everything: bool = False) -> Path:
     """
     where = BUILD / made.variant
     compiler = cc(made.variant)
-    with _lock(where):
+    with _lock(where / source.stem):  # the processes of pytest compile side by side
         (main,) = cbuild.compile_all(compiler, [source], where, made.cflags)
         linked = main.with_suffix("")
         inputs = [str(made.archive)]

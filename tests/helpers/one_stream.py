@@ -11,7 +11,7 @@ import numpy as np
 import dreamstream as ds
 from dreamstream.array import deferred
 
-SINGLE = 16  # calls of one frame each at either end
+FIRST, LAST = 16, 6  # calls of one frame each at either end
 
 Step = Callable[[Any, bool, bool], Any]
 
@@ -37,7 +37,8 @@ def stepped(engine: Any) -> Step:
 
 def singly(n: int) -> list[int]:
     """Return sizes of chunks: single frames, but what lies between a stream's beginning and its end is one."""
-    return [1] * n if n <= 2 * SINGLE + 1 else [*[1] * SINGLE, n - 2 * SINGLE, *[1] * SINGLE]
+    between = n - FIRST - LAST
+    return [1] * n if between <= 1 else [*[1] * FIRST, between, *[1] * LAST]
 
 
 def held(steps: Sequence[Step], x: Any, want: Any, atol: float = 1e-5) -> set[bytes]:

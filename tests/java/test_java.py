@@ -141,7 +141,8 @@ def test_junit(jdk, classes, models):
         "--details=tree",
     ]
     chosen = [word for name in names for word in ("--select-class", f"dreamstream.{name}")]
-    said = run(jdk / "java", *JAVA, f"-Ddreamstream.test.folder={models}", "-cp", classes, *launcher, *chosen)
+    set_to = f"-Ddreamstream.test.folder={models}", "-Ddreamstream.test.stress=500"
+    said = run(jdk / "java", *JAVA, *set_to, "-cp", classes, *launcher, *chosen)
     assert "WARNING" not in said and "FATAL" not in said, said
     assert all(f"─ {name} " in said for name in names), said  # those without a test are not named
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from kept_models import KINDS, network
 from recipes import conformer, cross_entropy, ctc, tagger
+from turns import by_turns
 
 import dreamstream as ds
 from dreamstream import nn
@@ -22,8 +23,17 @@ def arrays_traced():
     return sum(t.size for t in found.traces)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(("chunk", "ids"), [(10, ["anna", "bob"]), (64, ["anna"])])
+SIZES = ((10, ["anna", "bob"]), (64, ["anna"]))
+
+
+@pytest.mark.parametrize(
+    ("variant", "chunk", "ids"),
+    [
+        pytest.param(v, *s, marks=[pytest.mark.slow] * (i % 2 != j))
+        for i, v in enumerate(VARIANTS)
+        for j, s in enumerate(SIZES)
+    ],
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_kept_is_what_is_freed(kind, variant, chunk, ids):
     n_calls, names = 4, ("B", "L", None)
@@ -203,8 +213,7 @@ CHUNKWISE = {
 
 
 @pytest.mark.parametrize("last", [25, pytest.param(1000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("front", ["native", "torch"])
-@pytest.mark.parametrize("recipe", CHUNKWISE)
+@pytest.mark.parametrize(("recipe", "front"), by_turns(CHUNKWISE, ["native", "torch"]))
 def test_the_last_of_many_chunks_keeps_what_the_tenth_keeps(recipe, front, last):
     """As many bytes of arrays with the collector off, and objects, but for those that interpreters keep."""
     lib = pytest.importorskip("torch") if front == "torch" else ds

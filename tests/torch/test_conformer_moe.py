@@ -14,8 +14,8 @@ from dreamstream.models import ConformerMoE
 FEATURES, CLASSES = 20, 7
 SMALL = {
     "attention_dim": 16,
-    "num_blocks": 3,
-    "embed_conf": {"num_blocks": 2},
+    "num_blocks": 2,
+    "embed_conf": {"num_blocks": 1},
     "moe_conf": {"num_experts": 6, "hidden_units": 24},
     "cnn_module_kernel": 5,
 }
@@ -103,7 +103,7 @@ def test_routing_agrees_where_experts_are_nearly_tied():
     for layer in ours.blocks:
         layer.feed_forward.keep_statistics()
     ours(ds.tensor(arrays["0"][None]))
-    assert sum(layer.feed_forward.statistics()["near_ties"] for layer in ours.blocks) / 3 > 0.8
+    assert sum(layer.feed_forward.statistics()["near_ties"] for layer in ours.blocks) / 2 > 0.8
     single = ds.compile(ours, ours.spec)
     report = ds.verify(ours, single)  # offline, products by OpenBLAS are rounded otherwise
     assert report.ok and report.tied > 10
@@ -172,7 +172,7 @@ def test_what_does_not_fit():
             ConformerMoE(FEATURES, CLASSES, **{**SMALL, **wrong})
     ours, _ = pair("streaming")
     x = ds.tensor(speech(30)[None])
-    with pytest.raises(ds.ShapeError, match="experts of 1 layers, but there are 3"):
+    with pytest.raises(ds.ShapeError, match="experts of 1 layers, but there are 2"):
         ours(x, [None])
     with pytest.raises(IndexError, match="6"):
-        ours(x, [ds.tensor(np.full((1, 6, 1), 6))] * 3)
+        ours(x, [ds.tensor(np.full((1, 6, 1), 6))] * 2)

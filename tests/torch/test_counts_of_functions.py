@@ -162,7 +162,8 @@ def patched(model, xs):
 def held(name):
     """Return the model of a function."""
     if name in FUNCTIONS:
-        return Padded(lambda m, x: FUNCTIONS[name](x), None)
+        function = FUNCTIONS[name]  # a forward that reads the table has all of it looked into, for each model
+        return Padded(lambda m, x: function(x), None)
     return Padded(OTHERS[name.removeprefix("other ")], Layers().eval())
 
 

@@ -71,11 +71,12 @@ NAMES = [o["name"] for o in _core.operators()]
 FORMS = {form.__name__: form for form in (called, torchscript, onnx)}
 
 
-# What is called is what both files hold: in the default tier by turns, with ONNX, whose nodes are its own, always.
-# Of ONNX, whose exporter takes most of the time, it has one case. What a family's members have alike one of them
+# In the default tier each operator takes turns: as a call or as a file of TorchScript, which hold the same, and as
+# ONNX here or in tests/torch/test_export_static.py, one case each. What a family's members have alike one of them
 # shows; tests/torch/test_export_edges.py has their expressions.
 SHOWN = [name for name in NAMES if name not in MEMBERS]
-PAIRS = [*((name, "onnx") for name in SHOWN), *by_turns(SHOWN, ["called", "torchscript"])]
+PAIRS = [*by_turns(SHOWN, ["onnx", "static"]), *by_turns(SHOWN, ["called", "torchscript"])]
+PAIRS = [pair for pair in PAIRS if pair.values[1] != "static"]
 OF_MEMBERS = [pytest.param(name, way, marks=pytest.mark.slow) for name in sorted(MEMBERS) for way in FORMS]
 
 

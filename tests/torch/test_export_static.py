@@ -43,7 +43,11 @@ def whole_frames(rates, frames):
     return frames
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in MEMBERS)) for n in NAMES])
+#: An operator takes turns with tests/torch/test_export_operators.py; a family's members are in the slow tier.
+SLOW = {p.values[0] for p in by_turns(NAMES, ["onnx", "static"]) if p.values[1] == "static" and p.marks} | MEMBERS
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in NAMES])
 def test_operators(name, tmp_path):
     worst, refusals = None, []
     for index in range(30):
@@ -79,7 +83,7 @@ def test_models(name, frames, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "way"), by_turns([n for n in CASES if CASES[n].exports and CASES[n].onnx], ["static"], one_in=32)
+    ("name", "way"), by_turns([n for n in CASES if CASES[n].exports and CASES[n].onnx], ["static"], one_in=64)
 )
 def test_shared_cases(name, way, tmp_path):
     case = CASES[name]

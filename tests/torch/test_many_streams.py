@@ -63,10 +63,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "form"),
-    [*by_turns(MODELS, ["compiled", "patched"]), *by_turns(MODELS, ["patched, of torch", "compiled, of torch"])],
-)
+@pytest.mark.parametrize(("name", "form"), by_turns(MODELS, list(FORMS)))
 def test_streams_that_come_and_go(name, form):
     torch.manual_seed(len(name))
     ours, theirs = MODELS[name]()

@@ -40,8 +40,18 @@ class Storages(TorchDispatchMode):
         return sum(n for alive, n in self.found.values() if not alive.expired())
 
 
-@pytest.mark.parametrize("variant", ["chunk-wise-aligned", "full-file-aligned"])
-@pytest.mark.parametrize("chunk, ids", [(10, ["anna", "bob"]), (64, ["anna"])])
+VARIANTS = ("chunk-wise-aligned", "full-file-aligned")
+SIZES = ((10, ["anna", "bob"]), (64, ["anna"]))
+
+
+@pytest.mark.parametrize(
+    ("variant", "chunk", "ids"),
+    [
+        pytest.param(v, *s, marks=[pytest.mark.slow] * (i != j))
+        for i, v in enumerate(VARIANTS)
+        for j, s in enumerate(SIZES)
+    ],
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_kept_is_what_is_freed(kind, variant, chunk, ids):
     model, context = network(torch, kind)
@@ -114,8 +124,16 @@ TURNS = {
 }
 
 
-@pytest.mark.parametrize("turns", TURNS)
-@pytest.mark.parametrize("kind", ["causal", "sloped", "dropping"])
+KEEPING = ("causal", "sloped", "dropping")
+#: By default each kind has one way, and each way one kind.
+WAYS = [
+    pytest.param(kind, turns, marks=[pytest.mark.slow] * (KEEPING.index(kind) != list(TURNS).index(turns)))
+    for kind in KEEPING
+    for turns in TURNS
+]
+
+
+@pytest.mark.parametrize(("kind", "turns"), WAYS)
 def test_keys_that_only_grow_are_kept_once(kind, turns):
     """Memory grows with the frames; gradients are the whole file's, and so are second ones."""
     said = [sum(training_of(Looking(kind), n)) for n in (16, 64)]

@@ -9,7 +9,7 @@ from torch_references.u2 import Encoder
 import dreamstream as ds
 from dreamstream.models import GlobalCMVN, U2Encoder
 
-SMALL = {"output_size": 16, "attention_heads": 4, "linear_units": 24, "num_blocks": 3, "decoding_chunk_size": 4}
+SMALL = {"output_size": 16, "attention_heads": 4, "linear_units": 24, "num_blocks": 2, "decoding_chunk_size": 4}
 FEATURES = 20
 OPTIONS = {
     "conformer": {"cnn_module_kernel": 5},

@@ -36,7 +36,7 @@ MEMBERS = set().union(*FAMILIES.values()) - FAMILIES.keys()
 FIRST = {"values", "chunking", "finality", "snapshots", "slopes", "slopes-in-chunks"}
 #: Of these laws that run a case again and again: a half of the models each, by turns.
 AGAIN = {"chunking", "finality", "snapshots"}
-#: Of these every second one of two thirds of an operator's cases; of *chunking* every second.
+#: Of these every second one of two thirds of an operator's cases; of *chunking* every third.
 PART = {"finality", "snapshots", "slopes-in-chunks"}
 #: Not even against those that stand along the stream, but for some.
 LONG = {"reset", "batching"}
@@ -77,10 +77,11 @@ def usual_cases(law: str, name: str) -> Iterable[int]:
     n = n_cases(name)
     if "DREAMSTREAM_LAW_CASES" in os.environ or name in FURTHER.get(law, ()):
         return range(n)
-    turn = zlib.crc32(f"{name} {law}".encode()) % min(3, n)
+    of_all = min(3, n) if law in PART | {"chunking"} else min(4, n)
+    turn = zlib.crc32(f"{name} {law}".encode()) % of_all
     if law in PART:
         return [k for k in range(n) if n < 3 or k % 3 != turn][::2]
-    return range(0, n, 2) if law == "chunking" else range(n) if law in FIRST else range(turn, n, 3)
+    return range(n) if law in FIRST and law != "chunking" else range(turn, n, of_all)
 
 
 def of_fast(law: str, name: str) -> Iterable[int]:

@@ -397,13 +397,18 @@ MUTANTS |= {
         tests="laws/test_gradients.py",
     ),
     "running means' slopes count from the call's start": Mutant(
-        "ops/fold_back.c", "g / (double)(f->t0 + t + 1)", "g / (double)(t + 1)", laws=SLOPES
+        "ops/fold_back.c",
+        "g / (double)(f->t0 + t + 1)",
+        "g / (double)(t + 1)",
+        ("cumulative", "cumulative_within"),
+        SLOPES,
     ),
     "an extreme of an earlier call has no slope": Mutant(
         "ops/fold_back.c",
         "double most = f->in ? f->in[0] : 0, slope",
         "double most = f->kind == DS_FOLD_MAX ? -(double)INFINITY : (double)INFINITY, slope",
-        laws=SLOPES,
+        ("cumulative", "cumulative_within"),
+        SLOPES,
     ),
     "a greatest score's change is forgotten": Mutant(
         "ops/softmax_sum.c",

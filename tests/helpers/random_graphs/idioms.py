@@ -36,7 +36,7 @@ def held(
     *inputs: Input,
     delay: float | None = None,
     refuses: bool = False,
-    n_trials: int = 3,
+    n_trials: int = 2,
     **options: Any,
 ) -> ds.Engine:
     """Stream a model in both modes and compare; return an engine.
