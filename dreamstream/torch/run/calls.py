@@ -315,6 +315,8 @@ class TorchCall(Call):
         """Return what does again what an operator of one window has done, where a later call can; else None."""
         places, outputs, lined_up = columns
         step, numbers = plan.step, plan.numbers if self.alike else lined_up and lines_up
+        if not (ran.n_values or any(step.n)):  # of lengths alone, before streams end
+            return partial(_none_of, ran.lines)
         if not (self.keeps_frames and outputs[0][1]):
             return None
         if plan.kernel.of_positions:
@@ -513,7 +515,8 @@ class Plan:
         #: Whether it goes on by new frames alone; whether what it does follows from columns, where they are known.
         self.carries = serves and onwards is not None and onwards(self.step, weights) is not None
         sees = looks_at_one and self.kernel.sees is not None
-        self.repeats = moves_one or self.carries or sees or self.kernel.of_positions
+        of_lengths = not ran.n_values and not ran.lines[0].static
+        self.repeats = moves_one or self.carries or sees or of_lengths
 
     def keep(self, taped: bool, key: bytes, what: Any) -> None:
         """Note what it does where columns have this key."""
@@ -533,6 +536,11 @@ def _types_of_none(
         return [None] * len(lines)
     results = plan.run(plan.step, *(v.new_zeros(1, *v.shape[1:]) for v in values), *weights)
     return [y.dtype for y in ([results] if isinstance(results, Tensor) else results)]
+
+
+def _none_of(lines: Sequence[Line], call: Any, *_: Any) -> list[Tensor]:
+    """Return no frames of these outputs; see `Repeat`."""
+    return [torch.empty(0, *line.features, dtype=dtype_of(line.dtype), device=call.device) for line in lines]
 
 
 def _nothing(
