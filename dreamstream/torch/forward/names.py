@@ -149,6 +149,8 @@ def writes(name: str, kwargs: Mapping[str, Any]) -> bool:
 
 
 #: What asks for the shape of a tensor, and for the type of its elements.
-SHAPE, DTYPE, RANK = (vars(torch.Tensor.__base__)[name].__get__ for name in ("shape", "dtype", "ndim"))
+SHAPE, DTYPE, RANK, DEVICE = [
+    vars(torch.Tensor.__base__)[name].__get__ for name in ("shape", "dtype", "ndim", "device")
+]
 
 _READING = ("__int__", "__index__", "__invert__", "__iter__")
