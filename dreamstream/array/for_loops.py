@@ -41,8 +41,14 @@ from .loops import MOST_ROUNDS, Loop
 from .stream_tensor import StreamTensor
 
 
+#: Python's own types of what holds others, and goes through none of streams.
+PLAIN = frozenset((list, tuple, dict, set, str, range, zip, enumerate, *map(type, ({}.keys(), {}.values(), {}.items()))))
+
+
 def frames_in(x: Any) -> Frames | None:
     """Return the frames that a value is gone through by; None where it is none of streams."""
+    if type(x) in PLAIN:
+        return None
     if isinstance(x, Frames):
         return x
     if isinstance(x, Gathered):
@@ -55,6 +61,8 @@ def frames_in(x: Any) -> Frames | None:
 
 # ---------------------------------------------------------------------- builtins
 def _range(*args: Any) -> Any:
+    if set(map(type, args)) == {int}:
+        return range(*args)
     args = tuple([a.settled() if isinstance(a, Length) else a for a in args])
     if not any(isinstance(a, (Length, FrameNumber)) for a in args):
         return range(*args)
@@ -92,6 +100,8 @@ def _reversed(over: Any) -> Any:
 
 
 def _len(x: Any) -> Any:
+    if type(x) in PLAIN:
+        return len(x)
     if type(x) is Grown:
         return x.length()
     if type(x) is Slots:
