@@ -321,6 +321,8 @@ class TorchCall(Call):
             return None
         if plan.kernel.of_positions:
             return of_positions(plan.kernel, step)
+        if not places:  # what lengths say at the ends of streams
+            return None
         kept = places[0]
         if plan.kernel.carries is None:
             numbers = numbers and isinstance(step.first[0], int)
