@@ -4,9 +4,8 @@
 
 /* What a Replay is made with: classes, and functions of torch and of the front end. */
 /* clang-format off */
-enum { SHELL, STREAM, EDGE, LINE, CALL, FORWARD, PLACE, ATOMS, TENSORS, BLANK, GUARD, RECORDS, SIZE,
-       RUNNING, MODES, SHAPE, DTYPE, TAKES_SIZE, COMPUTES, LENGTH, ROWS, JOINED, SIZES, RANK, TAKES_RANK,
-       DEVICE, N_GIVEN };
+enum { SHELL, STREAM, EDGE, LINE, CALL, FORWARD, PLACE, ATOMS, TENSORS, BLANK, GUARD, RECORDS, SIZE, RUNNING,
+       MODES, SHAPE, DTYPE, DEVICE, TAKES_SIZE, COMPUTES, LENGTH, ROWS, JOINED, SIZES, RANK, TAKES_RANK, N_GIVEN };
 /* clang-format on */
 
 /* An operator: the call's own record of it, its key in the script, where its inputs are among all edges, how many of

@@ -40,9 +40,8 @@ from .loop_values import PARTS, inner_of, is_of_body, parts_of, put_together, wa
 from .loops import MOST_ROUNDS, Loop
 from .stream_tensor import StreamTensor
 
-
 #: Python's own types of what holds others, and goes through none of streams.
-PLAIN = frozenset((list, tuple, dict, set, str, range, zip, enumerate, *map(type, ({}.keys(), {}.values(), {}.items()))))
+PLAIN = frozenset((list, tuple, dict, set, str, range, zip, enumerate, type({}.keys()), type({}.items())))
 
 
 def frames_in(x: Any) -> Frames | None:
@@ -61,8 +60,6 @@ def frames_in(x: Any) -> Frames | None:
 
 # ---------------------------------------------------------------------- builtins
 def _range(*args: Any) -> Any:
-    if set(map(type, args)) == {int}:
-        return range(*args)
     args = tuple([a.settled() if isinstance(a, Length) else a for a in args])
     if not any(isinstance(a, (Length, FrameNumber)) for a in args):
         return range(*args)

@@ -147,7 +147,7 @@ def _settling(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _asking(original: Any, copy: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Run a function's copy; where it asks for lengths as numbers and makes a tensor of them, note that it does."""
+    """Run a function's copy; if it asks for lengths as numbers and makes a tensor of them, note that it does."""
     try:
         return copy(*args, **kwargs)
     except Exception:  # what Python, or torch, says of a length that is no number
@@ -345,8 +345,6 @@ class Tracer(Hooks):
         return _While() if site.kind == "while" else for_loops.ForLoop(site)
 
     def iterate(self, iterable: Any, site: Site, loop: Any) -> Any:
-        if type(iterable) in for_loops.PLAIN:
-            return iterable
         return for_loops.iterate(iterable, site, loop, sys._getframe(1))
 
     def gathered(self, made: list[Any]) -> Any:

@@ -22,7 +22,6 @@ from ...array.writing import View, copied
 from ...errors import ShapeError
 from ...stream.rules import Quotient, Token
 from ...stream.tree import leaves
-from ..private import without_functions
 from ..tensor.stream_tensor import SHELL, StreamTensor
 from .complex_pair import Complex
 from .constants import ComplexConstant, Constant
@@ -89,22 +88,12 @@ def with_numbers(forward: Any, index: Any) -> Any:
     """Return an index whose slices have numbers in place of plain tensors: places are known by them."""
     if type(index) is tuple:
         return tuple([with_numbers(forward, part) if type(part) is slice else part for part in index])
-    parts = (index.start, index.stop, index.step) if type(index) is slice else ()
-    if ATOMS.issuperset(map(type, parts)):
-        return index
+    parts = [index.start, index.stop, index.step] if type(index) is slice else []
     if not any(isinstance(p, torch.Tensor) and type(p) is not SHELL for p in parts):
         return index
     looked_at()
-    return slice(*[_number(forward, p) if isinstance(p, torch.Tensor) else p for p in parts])
-
-
-def _number(forward: Any, x: torch.Tensor) -> Any:
-    """Return the integer that a plain tensor holds, or what else a bound is natively."""
-    if type(x) is not SHELL and forward.drawn is None and x.dtype in (torch.int64, torch.int32):
-        with without_functions():
-            return x.item()
-    bound = forward.unwrap(x)
-    return operator.index(bound) if isinstance(bound, Constant) else bound
+    parts = [forward.unwrap(p) if isinstance(p, torch.Tensor) else p for p in parts]
+    return slice(*[operator.index(p) if isinstance(p, Constant) else p for p in parts])
 
 
 def only_symbolic(tree: Any) -> bool:

@@ -66,9 +66,8 @@ COMPUTES: set[Any] = set()
 REPLAY = _core.Replay(
     SHELL, NativeStream, Edge, Line, Replayed, Repeats, Place,
     ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)), STAND_IN.as_subclass,
-    without_functions, torch.is_grad_enabled, key_of_size, RUNNING, n_modes, SHAPE, DTYPE, torch.Tensor.size,
-    COMPUTES, TorchLength, TorchBatch, TorchBatchLength, Shape, RANK, torch.Tensor.dim,
-    DEVICE,
+    without_functions, torch.is_grad_enabled, key_of_size, RUNNING, n_modes, SHAPE, DTYPE, DEVICE,
+    torch.Tensor.size, COMPUTES, TorchLength, TorchBatch, TorchBatchLength, Shape, RANK, torch.Tensor.dim,
 )  # fmt: skip
 
 #: What torch asks of a forward, a mode: what is done again runs no function of Python.
