@@ -41,9 +41,14 @@ from .loop_values import PARTS, is_of_body, parts_of, put_together, walk
 from .loops import MOST_ROUNDS, Loop
 from .stream_tensor import StreamTensor
 
+#: Python's own types of what holds others, and goes through none of streams.
+PLAIN = frozenset((list, tuple, dict, set, str, range, zip, enumerate, type({}.keys()), type({}.items())))
+
 
 def frames_in(x: Any) -> Frames | None:
     """Return the frames that a value is gone through by; None where it is none of streams."""
+    if type(x) in PLAIN:
+        return None
     if isinstance(x, Frames):
         return x
     if isinstance(x, Gathered):
@@ -93,6 +98,8 @@ def _reversed(over: Any) -> Any:
 
 
 def _len(x: Any) -> Any:
+    if type(x) in PLAIN:
+        return len(x)
     if type(x) is Grown:
         return x.length()
     if type(x) is Slots:

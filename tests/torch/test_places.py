@@ -622,7 +622,7 @@ def test_what_changed_between_calls_comes_back_when_one_fails():
 
 
 def test_replay_refuses_what_it_was_not_made_for():
-    with pytest.raises(TypeError, match="Replay takes 25"):
+    with pytest.raises(TypeError, match="Replay takes 26"):
         _core.Replay()
     forward = replay.Repeats()
     for given in [(), (forward, len, [], {}), (forward, len, (), None), (None, len, (), {})]:
@@ -632,6 +632,6 @@ def test_replay_refuses_what_it_was_not_made_for():
         replay.REPLAY.ask(forward, len, (), {})
     slotless = type("Slotless", (), dict.fromkeys(("entry", "line", "counts", "handle", "made"), 1))
     with pytest.raises(TypeError, match="is no slot"):
-        _core.Replay(*[slotless] * 7, frozenset(), frozenset(), *[len] * 9, set(), *[slotless] * 4, len, len)
+        _core.Replay(*[slotless] * 7, frozenset(), frozenset(), *[len] * 10, set(), *[slotless] * 4, len, len)
     with pytest.raises(ValueError, match="equal length"):
         _core.differing([], [1])

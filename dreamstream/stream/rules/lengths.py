@@ -283,13 +283,8 @@ class Length(Bits):
 
     def _of_one_soon(self) -> Length:
         """Return the function of one length that it is but for short streams, which are refused at their ends."""
-        if len(self.of_one().terms) == 1:
+        if len(self.of_one().terms) == 1 or (one := self.of_one(soon=True)) is self:
             return self
-        edges = {id(e): e for _, a in self.terms for e in edges_of(a)}.values()
-        found = self.fact("stairs soon", lambda _: stairs(self, edges, soon=True))
-        if found is None:
-            return self
-        one: Length = found.of(edges)
         (self - one).compare(0, "eq").require(True)
         return one
 
@@ -338,12 +333,15 @@ class Length(Bits):
 
         return self.fact((relation, frames.key()), found)
 
-    def of_one(self) -> Length:
-        """Return it as a function of the length of one of its edges, where counts show that it is one."""
+    def of_one(self, soon: bool = False) -> Length:
+        """Return it as a function of the length of one of its edges, where counts show that it is one.
+
+        `soon`: but for short streams.
+        """
         if len(self.terms) == 1:
             return self
         edges = {id(e): e for _, a in self.terms for e in edges_of(a)}.values()
-        found = self.fact("stairs", lambda _: stairs(self, edges))
+        found = self.fact(("stairs", soon), lambda _: stairs(self, edges, soon))
         return self if found is None else found.of(edges)
 
     def in_most(self) -> int | None:
