@@ -222,9 +222,8 @@ static void linear_backward(const ds_op *op, const ds_back *b)
         .infer = linear_infer, DS_PREPARED(linear), .forward = linear_forward,             \
         .backward = linear_backward, .reads = DS_READS_X
 
-const ds_op_def ds_op_linear = {
-    PRODUCT(linear, "y = x W^T + b over the last feature axis", LINEAR),
-    .narrows = ds_narrows_rows};
+const ds_op_def ds_op_linear = {PRODUCT(linear, "y = x W^T + b over the last feature axis", LINEAR),
+                                .narrows = ds_narrows_rows};
 
 const ds_op_def ds_op_router = {
     PRODUCT(router, "y = x W^T + b over the last feature axis, by no library", LINEAR)};
