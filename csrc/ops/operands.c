@@ -113,7 +113,7 @@ ds_status ds_operands_infer(ds_op *op, const char *types, char out)
 
 /* ---------------------------------------------------------------- the walk */
 
-enum { RANK = DS_MAX_RANK + 1 /* frames */, BLOCK = 512 /* elements */, LONG_ROW = 16 };
+enum { RANK = DS_MAX_RANK + 1 /* frames */, BLOCK = 512, LONG_ROW = 16 /* elements */ };
 
 typedef struct walk {
     const ds_op *op;
