@@ -99,7 +99,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     size, inner = x.shape[axis], x.shape[axis + 1 :]
     if isinstance(size, int) and size % 2:
         raise ShapeError(f"glu: the size of dimension {dim} must be even, got {size}")
-    if not inner or (x.is_stream and any(isinstance(d, str) for d in x.dims[axis:])):
+    if not inner or (x.is_stream and any(isinstance(d, str) for d in x.dims[axis:])):  # type: ignore[attr-defined]
         return along("glu", x, dim)
     # With what lies within it, the dimension is one whose halves are its own.
     return along("glu", x.flatten(axis), -1).unflatten(-1, (size // 2, *inner))
