@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..operations.refusals import LOOPS, LOOPS_GROW
@@ -27,6 +27,10 @@ class Frames:
 
     def at(self, number: FrameNumber) -> Any:
         raise NotImplementedError
+
+    def sliced(self) -> Frames:
+        """Return the same frames as those of a stream that begins at `first`, so that theirs is 0."""
+        return self
 
     def __iter__(self) -> NoReturn:
         refuse(LOOPS)
@@ -56,7 +60,6 @@ class EachFrame(Frames):
         return frame.unsqueeze(self._axis) if self._keeps else frame
 
     def sliced(self) -> EachFrame:
-        """Return the same frames as those of a stream that begins at `first`, so that theirs is 0."""
         if not self.first:
             return self
         rest = self._stream[(slice(None),) * self._axis + (slice(self.first, None),)]
@@ -78,6 +81,24 @@ class EachFrame(Frames):
         return edge.entry.library.see(frame) if type(frame) is StreamTensor else frame  # type: ignore[union-attr]
 
 
+class InParts(Frames):
+    """Frames of a complex stream: those of its two parts, which `make` puts together."""
+
+    def __init__(self, parts: Sequence[Any], make: Callable[[Sequence[Any]], Any]) -> None:
+        self._parts, self._make, self.length, self.first = parts, make, parts[0].length, parts[0].first
+
+    def at(self, number: FrameNumber) -> Any:
+        return self._make([part.at(number) for part in self._parts])
+
+    def sliced(self) -> InParts:
+        return InParts([part.sliced() for part in self._parts], self._make)
+
+    def __getitem__(self, number: Any) -> Any:
+        if type(number) is not slice:
+            return self.at(number)
+        return InParts([part[number] for part in self._parts], self._make)
+
+
 class Enumerated(Frames):
     """``enumerate(frames, start)``."""
 
@@ -93,7 +114,7 @@ class Together(Frames):
 
     def __init__(self, parts: Sequence[Frames]) -> None:
         if len({p.first for p in parts}) > 1:
-            parts = [p.sliced() if isinstance(p, EachFrame) else p for p in parts]
+            parts = [p.sliced() for p in parts]
         self._parts, self.length, self.first = parts, parts[0].length, parts[0].first
         for part in parts[1:]:
             if part.first != self.first:

@@ -9,7 +9,7 @@ from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS, LOOPS_GROW
 from ..source_line import user_line
 from .frame_numbers import FrameNumber, refuse
-from .loop_frames import EachFrame
+from .loop_frames import EachFrame, Frames, InParts
 from .loops import FAR, Loop
 from .stream_tensor import StreamTensor
 
@@ -265,7 +265,7 @@ class Gathered:
         """Refuse to leave the forward."""
         raise NotStreamableError(f"{self._line}: {LOOPS.text}")
 
-    def each(self) -> EachFrame:
+    def each(self) -> Frames:
         """Return what a loop over it goes over."""
         return EachFrame(self._stream(0), 0)
 
@@ -286,4 +286,10 @@ class GatheredParts(Gathered):
         return self._make([part.joined(dim) for part in self._parts])
 
     def __getitem__(self, index: Any) -> Any:
+        if type(index) is slice:
+            real, imag = (part[index] for part in self._parts)
+            return GatheredParts(real, imag, self._make)
         return self._make([part[index] for part in self._parts])
+
+    def each(self) -> Frames:
+        return InParts([part.each() for part in self._parts], self._make)

@@ -178,10 +178,31 @@ class Diagonal(torch.nn.Module):
         return (y * self.out).sum(-1).real if self.gathers else y, torch.view_as_real(h)
 
 
-@pytest.mark.parametrize("gathers", [False, True])
+class DiagonalByFrames(Diagonal):
+    """The same frame by frame, from a learned state on, and a loop over what that gathers."""
+
+    def forward(self, x):
+        z, ys, gs = self.into * x.unsqueeze(-1), [], []
+        h, made = self.out.expand(x.size(0), D, 3), torch.zeros(*x.shape[:2], D, 3, dtype=z.dtype)
+        for frame in z.unbind(1):
+            h = self.decay * h + frame
+            ys.append(h)
+        g = torch.full((x.size(0), D, 3), 1j, dtype=z.dtype)
+        for h in ys:
+            g = self.decay * g + h
+            gs.append(g)
+        made[:, 2:] = torch.stack(gs[2:], 1)
+        return torch.view_as_real(made), torch.view_as_real(g)
+
+
+def diagonal(gathers):
+    return DiagonalByFrames(True) if gathers == "by frames" else Diagonal(gathers)
+
+
+@pytest.mark.parametrize("gathers", [False, True, "by frames"])
 def test_complex_states(gathers):
-    model = Diagonal(gathers).eval()
-    xs = [torch.randn(n, D) for n in LENGTHS]
+    model = diagonal(gathers).eval()
+    xs = [torch.randn(n, D) for n in LENGTHS if n > 2 or gathers != "by frames"]
     wanted = wanted_of(model, xs)
     compare(streamed(patched(model), xs, 1), wanted, 2e-5)
     engine = ds.compile(model, ("B", "L", D))
@@ -189,11 +210,11 @@ def test_complex_states(gathers):
         compare(streamed(compiled(each), xs, 2), wanted, 2e-5)
 
 
-@pytest.mark.parametrize("gathers", [False, True])
+@pytest.mark.parametrize("gathers", [False, True, "by frames"])
 def test_gradients_of_complex_states(gathers, in_float64):
-    model, x = Diagonal(gathers), torch.randn(6, D)
+    model, x = diagonal(gathers), torch.randn(6, D)
     sum(y.sin().sum() for y in model(x[None])).backward()
-    ours = ds.patch_module(Diagonal(gathers), "full-file-aligned").online().train()
+    ours = ds.patch_module(diagonal(gathers), "full-file-aligned").online().train()
     total = 0.0
     for a, b in ((0, 2), (2, 3), (3, 6)):
         made = ours(ds.stream_tensor([x[a:b]], names=("B", "L", None), ids=["a"], sos=a == 0, eos=b == 6))

@@ -37,7 +37,9 @@ LINEAR = (
 def _on_both(name: str) -> Callable[..., Any]:
     def run(z: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(z, ComplexConstant):
-            return getattr(z, name)(*args, **kwargs)
+            if name not in ("expand", "repeat"):
+                return getattr(z, name)(*args, **kwargs)
+            z = Complex(*_parts(z))  # for every stream, as zeros(x.size(0), n) are
         return z.each(lambda part: getattr(part, name)(*args, **kwargs))
 
     return run

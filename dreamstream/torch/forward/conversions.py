@@ -39,7 +39,7 @@ from ..run.kernels.weights import looking_up
 from ..tensor import StreamTensor
 from .complex_pair import Complex
 from .constants import Constant, as_array, dtype_of
-from .names import ATTRIBUTES, HANDLERS, enter, function
+from .names import ATTRIBUTES, COMPLEX, HANDLERS, enter, function
 from .recordings import dropping, looked_at
 from .running import current
 from .sizes import TensorOfSizes
@@ -232,6 +232,11 @@ enter(
 
 
 # ---------------------------------------------------------------------- sizes
+def _parts(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return both parts of complex numbers; of others, these alone."""
+    return (x.real.contiguous(), x.imag.contiguous()) if x.is_complex() else (x,)
+
+
 def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     def made(*args: Any, **kwargs: Any) -> Any:
         forward, first = current(), args[0] if args else kwargs.pop("size")
@@ -240,15 +245,15 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         if (length := next((f for f in fills if isinstance(f, Length)), None)) is not None:
             return lengths_in(size, length)
         if any(isinstance(s, Length) for s in size):
-            return Symbolic.filled(size, Tensor(as_array(make((1,), *rest, **kwargs))))
+            filled = [Symbolic.filled(size, Tensor(as_array(p))) for p in _parts(make((1,), *rest, **kwargs))]
+            return Complex(*filled) if len(filled) > 1 else filled[0]
         batch = [i for i, s in enumerate(size) if isinstance(s, Rows)]
         shape = [1 if i in batch else s for i, s in enumerate(size)]
         strange = next((s for s in shape if not isinstance(s, int)), None)
         if strange is not None:
             strange._misuse("the size of a new tensor")
         kwargs.setdefault("device", forward.device)
-        value = make(shape, *rest, **kwargs)
-        parts = (value.real.contiguous(), value.imag.contiguous()) if value.is_complex() else (value,)
+        parts = _parts(make(shape, *rest, **kwargs))
         made = [forward.entry.library.of_batch(p, batch, size[batch[0]], fresh=True) for p in parts]
         return Complex(*made) if len(made) > 1 else made[0]
 
@@ -314,7 +319,8 @@ def _new(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
 
 for _name in ("zeros", "ones", "full", "empty"):
     _make = torch.zeros if _name == "empty" else getattr(torch, _name)
-    enter(HANDLERS, {_name: _of_batch(_make), f"new_{_name}": _new(_make)})
+    for _table in (HANDLERS, COMPLEX):
+        enter(_table, {_name: _of_batch(_make), f"new_{_name}": _new(_make)})
 
 
 # ---------------------------------------------------------------------- what is made of other functions
