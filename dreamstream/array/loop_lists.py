@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS, LOOPS_GROW
 from ..source_line import user_line
-from .frame_numbers import FrameNumber, refuse
+from .frame_numbers import FIRST, FrameNumber, refuse
 from .loop_frames import EachFrame, Frames, InParts
 from .loops import FAR, Loop
 from .stream_tensor import StreamTensor
@@ -129,7 +129,13 @@ class Grown(list[Any]):
             if self.history is not None:
                 return self._from_end(self.length() - index)
             self._loop.of_one_frame = True
-            return list.__getitem__(self, self._loop.position + index.off)
+            at = self._loop.position + index.off
+            if at < -list.__len__(self) and -index.off >= FIRST:  # both sides of an if run: there is none yet
+                refuse(
+                    f"a frame that the loop gathered {-index.off} frames before: behind `if t >= k`, "
+                    f"k is at most {FIRST - 1}"
+                )
+            return list.__getitem__(self, at)
         if isinstance(index, slice):
             return self._some(index)
         if index < 0:

@@ -452,6 +452,13 @@ def held_twice(m, x):
     return torch.stack(zs, 1)
 
 
+def gathered_long_before(m, x):
+    ys = []
+    for t in range(x.size(1)):
+        ys.append(x[:, t] + ys[t - 20] if t >= 20 else x[:, t])
+    return torch.stack(ys, 1)
+
+
 def appended_to_behind_it(m, x):
     ys = []
     for t in range(x.size(1)):
@@ -482,6 +489,7 @@ def appended_to_behind_it(m, x):
         (lambda m, x: torch.stack([x[:, : t + 1].sum(1) for t in range(x.size(1))], 1), "grows with every frame"),
         (tuples, "must give a tensor for each"),
         (held_twice, "give each its own"),
+        (gathered_long_before, "gathered 20 frames before"),
         (appended_to_behind_it, "do so with the tensor"),
         (lambda m, x: x * len([0 for _ in x.unbind(1)]), "must give a tensor for each"),
         (lambda m, x: torch.stack(tuple(m.line(frame) for frame in x.unbind(1)), 1), "or is no list; use a"),
