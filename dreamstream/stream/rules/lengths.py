@@ -25,7 +25,7 @@ from ..where import why_no_copy
 from ._ints import as_int
 from .bits import Bits
 from .compare import Comparison, compared
-from .for_every_stream import Formula, constant, holds, stairs, total
+from .for_every_stream import Formula, constant, holds, require_rising, stairs, total
 from .quotients import Quotient
 from .sizes import Edge, Rows, Token, Uncounted
 from .sums import edges_of, fact, of_positions, origin_of, text_of
@@ -398,11 +398,14 @@ class Length(Bits):
             rate = rate * c if op == "*" else rate / c if op == "//" else rate
         return rate
 
-    def steps(self) -> list[int]:
+    def steps(self, rises: bool = False) -> list[int]:
         """Return the function as pairs of integers: 0 `+`, 1 `*`, 2 `//`, 5 `max`, then the operand.
 
-        Of more than an operator takes those of all but short streams, which are refused at their ends.
+        Of more than an operator takes those of all but short streams, which are refused at their ends. With `rises`
+        a length that falls as frames come is refused.
         """
+        if rises:
+            self.fact("rises", require_rising)
         pairs = [n for op, c in self.fn for n in (_CODES[op], c)]
         longer = self.soon() if len(pairs) > _MOST_STEPS else self
         return pairs if longer is self or isinstance(longer, int) else longer.steps()
