@@ -91,8 +91,7 @@ static const ds_attr_def require_attrs[] = {
     {"against", DS_ATTR_CHOICE, .choices = "length|number", .doc = "what is compared with"},
     {"relation", DS_ATTR_CHOICE, .required = true, .choices = "eq|ne|lt|le|gt|ge",
      .doc = "how the first compares with the other"},
-    {"empty", DS_ATTR_CHOICE, .choices = "left_out|compared",
-     .doc = "what becomes of streams in which one has no frames"},
+    {"empty", DS_ATTR_CHOICE, .choices = "left_out|compared", .doc = "streams without frames"},
     {0}};
 
 static ds_status length_infer(ds_op *op)
@@ -137,7 +136,8 @@ static void require_check(const ds_op *op, ds_program *p)
     }
     const ds_expr compared = ds_min(p, ds_total(p, 0), ds_total(p, 1));
     ds_root(p, ds_const(p, 1));
-    ds_root(p, op->attr[EMPTY].i == COMPARED ? wrong : ds_select(p, compared, wrong, ds_const(p, 0)));
+    ds_root(p,
+            op->attr[EMPTY].i == COMPARED ? wrong : ds_select(p, compared, wrong, ds_const(p, 0)));
 }
 
 static ds_status require_fail_check(const ds_op *op, const ds_pair *in)

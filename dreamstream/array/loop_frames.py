@@ -28,10 +28,6 @@ class Frames:
     def at(self, number: FrameNumber) -> Any:
         raise NotImplementedError
 
-    def sliced(self) -> Frames:
-        """Return the same frames as those of a stream that begins at `first`, so that theirs is 0."""
-        return self
-
     def __iter__(self) -> NoReturn:
         refuse(LOOPS)
 
@@ -60,6 +56,7 @@ class EachFrame(Frames):
         return frame.unsqueeze(self._axis) if self._keeps else frame
 
     def sliced(self) -> EachFrame:
+        """Return the same frames as those of a stream that begins at `first`, so that theirs is 0."""
         if not self.first:
             return self
         rest = self._stream[(slice(None),) * self._axis + (slice(self.first, None),)]
@@ -67,16 +64,11 @@ class EachFrame(Frames):
 
     def __getitem__(self, number: Any) -> Any:
         if type(number) is slice:
-            if (
-                type(number.start) is int
-                and number.start >= 0
-                and number.stop is None
-                and number.step in (None, 1)
-            ):
-                return EachFrame(self._stream, self._axis, self._keeps, self.first + number.start)
-            return EachFrame(
-                self.sliced()._stream[(slice(None),) * self._axis + (number,)], self._axis, self._keeps
-            )
+            first, stop, step = number.start, number.stop, number.step
+            if type(first) is int and first >= 0 and stop is None and step in (None, 1):
+                return EachFrame(self._stream, self._axis, self._keeps, self.first + first)
+            part = self.sliced()._stream[(slice(None),) * self._axis + (number,)]
+            return EachFrame(part, self._axis, self._keeps)
         frame, edge = self.at(number), self._stream.edge
         return edge.entry.library.see(frame) if type(frame) is StreamTensor else frame  # type: ignore[union-attr]
 
@@ -89,9 +81,6 @@ class InParts(Frames):
 
     def at(self, number: FrameNumber) -> Any:
         return self._make([part.at(number) for part in self._parts])
-
-    def sliced(self) -> InParts:
-        return InParts([part.sliced() for part in self._parts], self._make)
 
     def __getitem__(self, number: Any) -> Any:
         if type(number) is not slice:
@@ -114,7 +103,7 @@ class Together(Frames):
 
     def __init__(self, parts: Sequence[Frames]) -> None:
         if len({p.first for p in parts}) > 1:
-            parts = [p.sliced() for p in parts]
+            parts = [p.sliced() if isinstance(p, EachFrame) else p for p in parts]
         self._parts, self.length, self.first = parts, parts[0].length, parts[0].first
         for part in parts[1:]:
             if part.first != self.first:

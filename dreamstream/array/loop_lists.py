@@ -131,10 +131,7 @@ class Grown(list[Any]):
             self._loop.of_one_frame = True
             at = self._loop.position + index.off
             if at < -list.__len__(self) and -index.off >= FIRST:  # both sides of an if run: there is none yet
-                refuse(
-                    f"a frame that the loop gathered {-index.off} frames before: behind `if t >= k`, "
-                    f"k is at most {FIRST - 1}"
-                )
+                refuse(f"a frame gathered {-index.off} frames before: behind `if t >= k` k is at most {FIRST - 1}")
             return list.__getitem__(self, at)
         if isinstance(index, slice):
             return self._some(index)
@@ -293,8 +290,7 @@ class GatheredParts(Gathered):
 
     def __getitem__(self, index: Any) -> Any:
         if type(index) is slice:
-            real, imag = (part[index] for part in self._parts)
-            return GatheredParts(real, imag, self._make)
+            return GatheredParts(*[part[index] for part in self._parts], self._make)
         return self._make([part[index] for part in self._parts])
 
     def each(self) -> Frames:

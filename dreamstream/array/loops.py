@@ -318,7 +318,8 @@ class Loop:
 
         def make() -> StreamTensor:
             length = self.entry.library.length(self.clock) - (self.left_out + self.first)
-            said = {"length": length.steps(rises=True), "steps": [0, self.first] if self.first else [], "to": "int64"}
+            own = [0, self.first] if self.first else []
+            said = {"length": length.steps(rises=True), "steps": own, "to": "int64"}
             return StreamTensor._operate_on("positions", said, [length.of], [], ("L",))
 
         return self.input(("positions",), make)

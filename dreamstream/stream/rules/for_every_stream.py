@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ... import _core
 from ...errors import NotStreamableError, StreamLimitError
 
-__all__ = ["OPPOSITE", "Formula", "Stairs", "constant", "holds", "holds_for_empty", "require_rising", "stairs", "total"]
+__all__ = ["OPPOSITE", "Formula", "Stairs", "constant", "holds", "holds_for_empty", "rising", "stairs", "total"]
 
 #: Frames of the input from which on what holds of all streams is how a forward is taken to be meant.
 SOON = 1 << 14
@@ -200,13 +200,12 @@ def total(parts: Iterable[Formula | int | None]) -> Formula | None:
     return None if out is None else out.plus(number)
 
 
-def require_rising(formula: Formula) -> None:
+def rising(formula: Formula) -> None:
     """Refuse a length that falls as frames come: what is there for one more frame would have come before it."""
     if any(more < n for n, more in pairwise(map(formula.count.at, range(_STEPS)))):
         raise NotStreamableError.here(
             "the length of a stream that is cut,",
-            ": where its stop is below 0 it counts from the end, so that a short stream is cut to more frames than a "
-            "longer one; cut by a number, as in x[:, :-3] for x[:, : x.size(1) - 3]",
+            ": a stop below 0 counts from the end, so that it falls as frames come; cut by a number, x[:, :-3]",
         )
 
 

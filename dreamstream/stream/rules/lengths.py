@@ -25,7 +25,7 @@ from ..where import why_no_copy
 from ._ints import as_int
 from .bits import Bits
 from .compare import Comparison, compared, require_for_empty
-from .for_every_stream import Formula, constant, holds, require_rising, stairs, total
+from .for_every_stream import Formula, constant, holds, rising, stairs, total
 from .quotients import Quotient
 from .sizes import Edge, Rows, Token, Uncounted
 from .sums import edges_of, fact, of_positions, origin_of, text_of
@@ -252,7 +252,7 @@ class Length(Bits):
         return compared(self, self - other, relation)
 
     def require(self, relation: str, other: object) -> None:
-        """Refuse streams of some frames at their ends whose length does not compare so; leave one no stream has."""
+        """Refuse streams of some frames whose length at their ends is another; one no stream has is left alone."""
         if isinstance(asked := self.compare(other, relation), Comparison):
             asked.require(empty=False)
 
@@ -402,11 +402,11 @@ class Length(Bits):
     def steps(self, rises: bool = False) -> list[int]:
         """Return the function as pairs of integers: 0 `+`, 1 `*`, 2 `//`, 5 `max`, then the operand.
 
-        Of more than an operator takes those of all but short streams, which are refused at their ends. With `rises`
-        a length that falls as frames come is refused.
+        Of more than an operator takes those of all but short streams, which are refused at their ends. One that
+        falls as frames come is refused where `rises` says so.
         """
         if rises:
-            self.fact("rises", require_rising)
+            self.fact("rises", rising)
         pairs = [n for op, c in self.fn for n in (_CODES[op], c)]
         longer = self.soon() if len(pairs) > _MOST_STEPS else self
         return pairs if longer is self or isinstance(longer, int) else longer.steps()

@@ -36,11 +36,9 @@ LINEAR = (
 
 def _on_both(name: str) -> Callable[..., Any]:
     def run(z: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(z, ComplexConstant):
-            if name not in ("expand", "repeat"):
-                return getattr(z, name)(*args, **kwargs)
-            z = Complex(*_parts(z))  # for every stream, as zeros(x.size(0), n) are
-        return z.each(lambda part: getattr(part, name)(*args, **kwargs))
+        if isinstance(z, ComplexConstant) and name not in ("expand", "repeat"):
+            return getattr(z, name)(*args, **kwargs)
+        return Complex(*_parts(z)).each(lambda part: getattr(part, name)(*args, **kwargs))
 
     return run
 

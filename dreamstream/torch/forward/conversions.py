@@ -232,11 +232,6 @@ enter(
 
 
 # ---------------------------------------------------------------------- sizes
-def _parts(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return both parts of complex numbers; of others, these alone."""
-    return (x.real.contiguous(), x.imag.contiguous()) if x.is_complex() else (x,)
-
-
 def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     def made(*args: Any, **kwargs: Any) -> Any:
         forward, first = current(), args[0] if args else kwargs.pop("size")
@@ -244,17 +239,19 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         fills = (*rest, *kwargs.values())
         if (length := next((f for f in fills if isinstance(f, Length)), None)) is not None:
             return lengths_in(size, length)
-        if any(isinstance(s, Length) for s in size):
-            filled = [Symbolic.filled(size, Tensor(as_array(p))) for p in _parts(make((1,), *rest, **kwargs))]
-            return Complex(*filled) if len(filled) > 1 else filled[0]
+        along = any(isinstance(s, Length) for s in size)
         batch = [i for i, s in enumerate(size) if isinstance(s, Rows)]
-        shape = [1 if i in batch else s for i, s in enumerate(size)]
+        shape = [1] if along else [1 if i in batch else s for i, s in enumerate(size)]
         strange = next((s for s in shape if not isinstance(s, int)), None)
         if strange is not None:
             strange._misuse("the size of a new tensor")
         kwargs.setdefault("device", forward.device)
-        parts = _parts(make(shape, *rest, **kwargs))
-        made = [forward.entry.library.of_batch(p, batch, size[batch[0]], fresh=True) for p in parts]
+        value = make(shape, *rest, **kwargs)
+        parts = (value.real.contiguous(), value.imag.contiguous()) if value.is_complex() else (value,)
+        if along:
+            made = [Symbolic.filled(size, Tensor(as_array(p))) for p in parts]
+        else:
+            made = [forward.entry.library.of_batch(p, batch, size[batch[0]], fresh=True) for p in parts]
         return Complex(*made) if len(made) > 1 else made[0]
 
     return made

@@ -125,7 +125,8 @@ RELATIONS = {
 def required(a: dict[str, Any], n: int, m: int) -> bool:
     """Whether lengths compare as the operator `require` says."""
     other = a["plus"] + (length_of(a["other"], m) if a["against"] == "length" else 0)
-    return (a["empty"] == "left_out" and not (n and m)) or bool(RELATIONS[a["relation"]](length_of(a["length"], n), other))
+    left_out = a["empty"] == "left_out" and not (n and m)
+    return left_out or bool(RELATIONS[a["relation"]](length_of(a["length"], n), other))
 
 
 def length(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
