@@ -290,7 +290,8 @@ class GatheredParts(Gathered):
 
     def __getitem__(self, index: Any) -> Any:
         if type(index) is slice:
-            return GatheredParts(*[part[index] for part in self._parts], self._make)
+            real, imag = (part[index] for part in self._parts)
+            return GatheredParts(real, imag, self._make)
         return self._make([part[index] for part in self._parts])
 
     def each(self) -> Frames:
