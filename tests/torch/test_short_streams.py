@@ -55,3 +55,18 @@ def test_what_is_asked_of_a_length_that_is_0_is_checked_at_ends(f, cut):
                 engine.reset()
             else:
                 torch.testing.assert_close(torch.as_tensor(np.asarray(out["a"])), Net()(x[None])[0])
+
+
+def test_positions_of_a_stream_whose_length_falls_are_refused():
+    """``x[:, :-1]`` of two frames has one, ``x[:, :0]`` of three none."""
+
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            y = x[:, : x.size(1) - 3]
+            return y * torch.arange(y.size(1))[None, :, None]
+
+    with pytest.raises(ds.NotStreamableError, match="it falls as frames come"):
+        ds.compile(Net(), ("B", "L", 2))
+    x = ds.stream_tensor([torch.randn(2, 2)], names=("B", "L", None), sos=True, ids=["a"])
+    with pytest.raises(ds.NotStreamableError, match="it falls as frames come"):
+        ds.patch_module(Net()).online()(x)
