@@ -38,9 +38,9 @@ LINEAR = (
 
 def _on_both(name: str) -> Callable[..., Any]:
     def run(z: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(z, ComplexConstant):
+        if isinstance(z, ComplexConstant) and name not in ("expand", "repeat"):
             return getattr(z, name)(*args, **kwargs)
-        return z.each(lambda part: getattr(part, name)(*args, **kwargs))
+        return Complex(*_parts(z)).each(lambda part: getattr(part, name)(*args, **kwargs))
 
     return run
 
