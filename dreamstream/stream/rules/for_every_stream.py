@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ... import _core
 from ...errors import NotStreamableError, StreamLimitError
 
-__all__ = ["OPPOSITE", "Formula", "Stairs", "constant", "holds", "holds_for_empty", "rising", "stairs", "total"]
+__all__ = ["OPPOSITE", "Formula", "Stairs", "constant", "holds", "rising", "stairs", "total"]
 
 #: Frames of the input from which on what holds of all streams is how a forward is taken to be meant.
 SOON = 1 << 14
@@ -158,12 +158,6 @@ def holds(formula: Formula, relation: str) -> bool | None:
     except StreamLimitError:
         return None
     return True if always else False if never else None
-
-
-def holds_for_empty(formula: Formula, relation: str) -> bool:
-    """Whether it compares with 0 alike in all streams of some frames, those too in which a length is 0."""
-    there = (Count(), *(n.apply(_ADD, 1) for n in formula.lengths))  # -1 is a length that a stream does not have
-    return holds(Formula(formula.root, formula.count, there), relation) is not None
 
 
 def constant(formula: Formula) -> int | None:

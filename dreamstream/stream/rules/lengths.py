@@ -24,7 +24,7 @@ from ...source_line import user_line
 from ..where import why_no_copy
 from ._ints import as_int
 from .bits import Bits
-from .compare import Comparison, compared, require_for_empty
+from .compare import Comparison, compared
 from .for_every_stream import Formula, constant, holds, rising, stairs, total
 from .quotients import Quotient
 from .sizes import Edge, Rows, Token, Uncounted
@@ -106,7 +106,6 @@ class Length(Bits):
         if out.may_cancel():
             number = out.fact("constant", constant)
             if number is not None:
-                require_for_empty(out._changed(out.terms, plus - number), "eq")
                 return number
         return out
 
@@ -252,9 +251,9 @@ class Length(Bits):
         return compared(self, self - other, relation)
 
     def require(self, relation: str, other: object) -> None:
-        """Refuse streams of some frames whose length at their ends is another; one no stream has is left alone."""
+        """Refuse streams at their ends whose length does not compare so; one that no stream has is left alone."""
         if isinstance(asked := self.compare(other, relation), Comparison):
-            asked.require(empty=False)
+            asked.require()
 
     def __index__(self) -> int:
         if isinstance(number := self.soon(), int):
