@@ -51,21 +51,13 @@ class Arrival:
     say where frames are, types and ids, whether streams are live, where their states are (two rows of a table take
     turns), and how outputs are made of frames.
 
-    Parameters
-    ----------
-    tensors : sequence of StreamTensor
-    forms : list of tuple
-        What of each says how its frames arrive: type, shape, device, names, rate, what is known of its streams.
-    mode : Mode
-
-    Raises
-    ------
-    StreamMismatchError
-        Inputs of different streams.
+    StreamMismatchError is raised for inputs of different streams.
     """
 
     def __init__(self, tensors: Sequence[StreamTensor], forms: list[Any], mode: Mode) -> None:
-        self.forms, self.mode = forms, mode
+        #: Of each tensor its type, shape, device, names, rate, and what is known of its streams.
+        self.forms = forms
+        self.mode = mode
         dtypes, shapes, devices, *_ = zip(*forms)
         self.device = devices[0] if len(set(devices)) == 1 else None
         self._infos = infos = [x._info for x in tensors]
