@@ -510,19 +510,10 @@ REASONS = {
     ),
     ("relu", "of 7 × 33 transposed"): "torch's result is a view: its numbers lie as the input's, ours are moved",
     **dict.fromkeys(
-        [("softmax", "down 7 × 33"), ("softmax", "along the middle of 3 × 5 × 17"), ("glu", "first of 8 × 33")],
+        [("softmax", "down 7 × 33"), ("softmax", "along the middle of 3 × 5 × 17")],
         "frames are transposed for it, and back",
     ),
     ("reduce_features", "sums down 7 × 33"): "sums are in double, torch's in float",
-    **dict.fromkeys(
-        [
-            ("div", "7 × 33 by 7 × 1"),
-            ("mul", "7 × 1 and 1 × 33"),
-            ("mul", "16 × 1 and 1 × 16"),
-            ("mul", "64 × 1 @ 1 × 64"),
-        ],
-        "elements that repeat are first written out as often as they stand",
-    ),
     ("reduce_features", "product of 128"): "in double, four factors side by side",
     ("reduce_frames", "mean, 128"): "of a single feature: each of its sums in double waits for the one before",
     ("cumulative", "sum, 128"): "sums are in double, and kept for the next call",

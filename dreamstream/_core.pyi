@@ -390,8 +390,8 @@ class Replay:
         Holds the forward that is running, or None.
     modes : callable
         Says how many modes torch has.
-    shape, dtype, takes_size : callable
-        What torch asks a mode about where it is asked for a shape, for the type of elements, and for a size.
+    shape, dtype, device, takes_size : callable
+        What torch asks a mode about where it is asked for a shape, the type of elements, a device, and a size.
     computes : set of callable
         Functions of torch that do nothing but compute.
     length, rows, joined, sizes : type
@@ -419,6 +419,7 @@ class Replay:
         modes: Callable[[], int],
         shape: Any,
         dtype: Any,
+        device: Any,
         takes_size: Any,
         computes: set[Any],
         length: type,

@@ -346,10 +346,11 @@ typedef struct ds_update {
     double rate;
 } ds_update;
 
-/* Functions of int64, whose sums and products wrap; as those of reals (ds_real_kernels). */
+/* Functions of int64, whose sums and products wrap; as those of reals (ds_real_kernels), `binary` as binary_rows. */
 typedef struct ds_whole_kernels {
-    void (*binary)(ds_binary function, int64_t *y, const int64_t *a, const int64_t *b, size_t n,
-                   size_t a_step, size_t b_step);
+    void (*binary)(ds_binary function, int64_t *y, const int64_t *a, const int64_t *b,
+                   size_t n_rows, size_t n, size_t a_row, size_t a_step, size_t b_row,
+                   size_t b_step);
     void (*compare)(ds_compare function, uint8_t *y, const void *a, const void *b, size_t n,
                     size_t a_step, size_t b_step);
     void (*where)(void *y, const uint8_t *condition, const void *a, const void *b, size_t n,
@@ -383,6 +384,9 @@ typedef struct ds_real_kernels {
     /* y[i] = f(a[i * a_step], b[i * b_step]), steps 0 or 1; y may be a or b where their step is 1. */
     void (*binary)(ds_binary function, void *y, const void *a, const void *b, size_t n,
                    size_t a_step, size_t b_step);
+    /* The same of n_rows rows of n >= 1, contiguous in y; those of a and b begin a_row and b_row elements apart. */
+    void (*binary_rows)(ds_binary function, void *y, const void *a, const void *b, size_t n_rows,
+                        size_t n, size_t a_row, size_t a_step, size_t b_row, size_t b_step);
     void (*compare)(ds_compare function, uint8_t *y, const void *a, const void *b, size_t n,
                     size_t a_step, size_t b_step);
     void (*where)(void *y, const uint8_t *condition, const void *a, const void *b, size_t n,

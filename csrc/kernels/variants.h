@@ -23,6 +23,18 @@
 #define DSK_ARM 0
 #endif
 
+/* Functions from here to the end are compiled for these features, as clang and as gcc name them. */
+#define DSK_PRAGMA(...) _Pragma(#__VA_ARGS__)
+#if defined(__clang__)
+#define DSK_TARGET(clang_names, gcc_names) \
+    DSK_PRAGMA(clang attribute push(__attribute__((target(clang_names))), apply_to = function))
+#define DSK_TARGET_END DSK_PRAGMA(clang attribute pop)
+#else
+#define DSK_TARGET(clang_names, gcc_names) \
+    DSK_PRAGMA(GCC push_options) DSK_PRAGMA(GCC target(gcc_names))
+#define DSK_TARGET_END DSK_PRAGMA(GCC pop_options)
+#endif
+
 #if defined(DS_HAVE_OPENBLAS) && DS_HAVE_OPENBLAS
 #define DSK_OPENBLAS 1
 #else

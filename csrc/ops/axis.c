@@ -24,10 +24,28 @@
     {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0", \
      .range = DS_AXIS}
 
+static const ds_attr_def axis_attrs[] = {AXIS, {0}};
+
 /* Its size in output 0, which is preset to the input's. */
 static int64_t *axis_size(ds_op *op)
 {
     return &op->out[0].shape[op->attr[0].i];
+}
+
+/* The pieces of all positions, by the one whose element stands at each: of those that stand equally far apart one. */
+static void source_pieces(const ds_op *op, const ds_move *move,
+                          int64_t (*source)(const ds_op *op, const ds_move *move, int64_t i))
+{
+    const int axis = (int)op->attr[0].i;
+    const int64_t size = op->out[0].shape[axis];
+    for (int64_t i = 0, n; i < size; i += n) {
+        const int64_t first = source(op, move, i);
+        const int64_t step = i + 1 < size ? source(op, move, i + 1) - first : 0;
+        for (n = 1; i + n < size && source(op, move, i + n) == first + n * step; n++)
+            continue;
+        const ds_piece p = ds_piece_along(op, axis, i, n, 0, first, step);
+        ds_move_piece(move, &p);
+    }
 }
 
 /* ---------------------------------------------------------------- narrow */
@@ -67,51 +85,34 @@ const ds_op_def ds_op_narrow = {
 
 /* ---------------------------------------------------------------- pick */
 
-enum { PICK_AXIS };
-
-static const ds_attr_def pick_attrs[] = {AXIS, {0}};
-
 static ds_status pick_infer(ds_op *op)
 {
     *axis_size(op) = op->weight[0].shape[0];
     return DS_OK;
 }
 
-static int64_t pick_place(int64_t index, int64_t last)
+static int64_t pick_source(const ds_op *op, const ds_move *move, int64_t i)
 {
+    const int64_t index = ((const int64_t *)move->run->weights[0])[i];
+    const int64_t last = op->in[0].shape[op->attr[0].i] - 1;
     return index < 0 ? 0 : index > last ? last : index;
 }
 
-/* Indices that stand equally far apart make one piece. */
 static void pick_pieces(const ds_op *op, const ds_move *move)
 {
-    const int axis = (int)op->attr[PICK_AXIS].i;
-    const int64_t *const index = move->run->weights[0];
-    const int64_t size = op->out[0].shape[axis], last = op->in[0].shape[axis] - 1;
-    for (int64_t i = 0, n; i < size; i += n) {
-        const int64_t first = pick_place(index[i], last);
-        const int64_t step = i + 1 < size ? pick_place(index[i + 1], last) - first : 0;
-        for (n = 1; i + n < size && pick_place(index[i + n], last) == first + n * step; n++)
-            continue;
-        const ds_piece p = ds_piece_along(op, axis, i, n, 0, first, step);
-        ds_move_piece(move, &p);
-    }
+    source_pieces(op, move, pick_source);
 }
 
 const ds_op_def ds_op_pick = {
     DS_OPERATOR_OF(pick, "Positions of a feature dimension, by their indices.", 1, 1, 1),
-    .infer = pick_infer, .attrs = pick_attrs, DS_MOVED(pick_pieces, DS_MOVE_WITHIN),
+    .infer = pick_infer, .attrs = axis_attrs, DS_MOVED(pick_pieces, DS_MOVE_WITHIN),
     .shapes = "index [n]: int64"};
 
 /* ---------------------------------------------------------------- cat */
 
-enum { CAT_AXIS };
-
-static const ds_attr_def cat_attrs[] = {AXIS, {0}};
-
 static ds_status cat_infer(ds_op *op)
 {
-    const int64_t axis = op->attr[CAT_AXIS].i;
+    const int64_t axis = op->attr[0].i;
     const ds_signature *out = &op->out[0];
     int64_t *const size = axis_size(op);
     for (int i = 1; i < op->n_inputs; i++) {
@@ -130,7 +131,7 @@ static ds_status cat_infer(ds_op *op)
 
 static void cat_pieces(const ds_op *op, const ds_move *move)
 {
-    const int axis = (int)op->attr[CAT_AXIS].i;
+    const int axis = (int)op->attr[0].i;
     for (int64_t i = 0, to = 0; i < op->n_inputs; to += op->in[i++].shape[axis]) {
         const ds_piece p = ds_piece_along(op, axis, to, op->in[i].shape[axis], (int)i, 0, 1);
         ds_move_piece(move, &p);
@@ -139,7 +140,7 @@ static void cat_pieces(const ds_op *op, const ds_move *move)
 
 const ds_op_def ds_op_cat = {
     DS_OPERATOR_OF(cat, "Joins streams along a feature dimension.", 2, 1, -1),
-    .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC, .attrs = cat_attrs, .infer = cat_infer,
+    .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC, .attrs = axis_attrs, .infer = cat_infer,
     DS_MOVED(cat_pieces, DS_MOVE_WITHIN)};
 
 /* ---------------------------------------------------------------- nearest */
@@ -160,8 +161,9 @@ static ds_status nearest_infer(ds_op *op)
 }
 
 /* The position whose element stands at position i, where the sizes decide nothing. */
-static int64_t nearest_source(const ds_op *op, int64_t i)
+static int64_t nearest_source(const ds_op *op, const ds_move *move, int64_t i)
 {
+    (void)move;
     const int64_t n = op->in[0].shape[op->attr[NEAREST_AXIS].i];
     const int64_t size = op->attr[NEAREST_SIZE].i;
     const double scale = op->attr[NEAREST_SCALE].x;
@@ -186,16 +188,7 @@ static void nearest_pieces(const ds_op *op, const ds_move *move)
         ds_move_piece(move, &p);
         return;
     }
-    int64_t next = nearest_source(op, 0);
-    for (int64_t i = 0, n; i < size; i += n) {
-        const int64_t first = next;
-        next = nearest_source(op, i + 1);
-        const int64_t step = i + 1 < size ? next - first : 0;
-        for (n = 1; i + n < size && next == first + n * step; n++)
-            next = nearest_source(op, i + n + 1);
-        const ds_piece p = ds_piece_along(op, axis, i, n, 0, first, step);
-        ds_move_piece(move, &p);
-    }
+    source_pieces(op, move, nearest_source);
 }
 
 const ds_op_def ds_op_nearest = {

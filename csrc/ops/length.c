@@ -7,7 +7,7 @@
  *
  *     known  0      total  1      need  never: of the inputs only lengths are read
  *
- * Rate 0: one integer, which leaves when the stream ends. A stream without frames is not compared. */
+ * Rate 0: one integer, which leaves when the stream ends. A stream without frames is compared where it is to be. */
 #include "ops/length.h"
 
 #include "ops/registry.h"
@@ -78,8 +78,9 @@ static int64_t length_at(const ds_op *op, int attr, int64_t total)
 
 /* ---------------------------------------------------------------- length, require */
 
-enum { LENGTH, OTHER, PLUS, AGAINST, RELATION };
+enum { LENGTH, OTHER, PLUS, AGAINST, RELATION, EMPTY };
 enum { AGAINST_LENGTH, AGAINST_NUMBER };
+enum { LEFT_OUT, COMPARED };
 enum { EQ, NE, LT, LE, GT, GE };
 
 static const ds_attr_def length_attrs[] = {DS_LENGTH_ATTR("length"), {0}};
@@ -90,6 +91,7 @@ static const ds_attr_def require_attrs[] = {
     {"against", DS_ATTR_CHOICE, .choices = "length|number", .doc = "what is compared with"},
     {"relation", DS_ATTR_CHOICE, .required = true, .choices = "eq|ne|lt|le|gt|ge",
      .doc = "how the first compares with the other"},
+    {"empty", DS_ATTR_CHOICE, .choices = "left_out|compared", .doc = "streams without frames"},
     {0}};
 
 static ds_status length_infer(ds_op *op)
@@ -134,7 +136,8 @@ static void require_check(const ds_op *op, ds_program *p)
     }
     const ds_expr compared = ds_min(p, ds_total(p, 0), ds_total(p, 1));
     ds_root(p, ds_const(p, 1));
-    ds_root(p, ds_select(p, compared, wrong, ds_const(p, 0)));
+    ds_root(p,
+            op->attr[EMPTY].i == COMPARED ? wrong : ds_select(p, compared, wrong, ds_const(p, 0)));
 }
 
 static ds_status require_fail_check(const ds_op *op, const ds_pair *in)

@@ -87,9 +87,16 @@ static ds_status linear_infer(ds_op *op)
     return DS_OK;
 }
 
+/* A router's products are no library's. */
+static const ds_real_kernels *kernels_of(const ds_op *op, const ds_real_kernels *k)
+{
+    return op->def == &ds_op_router ? k->own : k;
+}
+
 static size_t linear_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
     const sizes s = linear_sizes_of(op);
+    k = kernels_of(op, k);
     return s.matrices * ds_packed_bytes(k, k->format, s.n_out, s.n_in);
 }
 
@@ -98,6 +105,7 @@ static void linear_prepare(const ds_op *op, void *prepared, const void *const *w
 {
     const sizes s = linear_sizes_of(op);
     const size_t raw = s.n_out * s.n_in * s.element;
+    k = kernels_of(op, k);
     for (size_t i = 0; i < s.matrices; i++) {
         prepared = ds_packed_rows(k, prepared, weights, WEIGHT, i * raw, s.n_out, s.n_in,
                                   ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL);
@@ -164,13 +172,15 @@ static void linear_forward(const ds_op *op, const ds_run *run)
 {
     const sizes s = linear_sizes_of(op);
     const void *packed = run->prepared;
+    ds_run own = *run;
+    own.k = kernels_of(op, run->k);
     void **y = run->scratch, *const behind_y = y + (size_t)run->frames_out * s.blocks * s.vectors;
     const void **x = behind_y;
     for (size_t matrix = 0; matrix < s.matrices; matrix++, packed = ds_packed_next(packed)) {
         const size_t n = linear_gather(op, run, NULL, &s, matrix, y, x, NULL, NULL);
         if (n > 0) {
             ds_product p = {.weight = packed, .y = y, .x = x, .n_rows = n};
-            ds_run_product(run, &p, NULL, 0);
+            ds_run_product(&own, &p, NULL, 0);
         }
     }
 }
@@ -178,7 +188,9 @@ static void linear_forward(const ds_op *op, const ds_run *run)
 static void linear_backward(const ds_op *op, const ds_back *b)
 {
     const sizes s = linear_sizes_of(op);
-    const ds_run *run = b->run;
+    ds_run own = *b->run;
+    const ds_run *const run = &own;
+    own.k = kernels_of(op, b->run->k);
     const size_t most = (size_t)run->frames_out * s.blocks * s.vectors;
     ds_room room = {b->scratch};
     const void **const g = ds_room_take(&room, most * sizeof(void *));
@@ -203,49 +215,21 @@ static void linear_backward(const ds_op *op, const ds_back *b)
     }
 }
 
-static size_t router_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
-{
-    return linear_prepared_bytes(op, k->own);
-}
-
-static void router_prepare(const ds_op *op, void *prepared, const void *const *weights,
-                           const ds_real_kernels *k)
-{
-    linear_prepare(op, prepared, weights, k->own);
-}
-
-static void router_forward(const ds_op *op, const ds_run *run)
-{
-    ds_run own = *run;
-    own.k = run->k->own;
-    linear_forward(op, &own);
-}
-
-static void router_backward(const ds_op *op, const ds_back *b)
-{
-    ds_run own = *b->run;
-    ds_back back = *b;
-    own.k = own.k->own;
-    back.run = &own;
-    linear_backward(op, &back);
-}
-
 #define LINEAR "[.., in_features]; weight [out_features, in_features]; bias? [out_features]"
 
-#define PRODUCT(op, functions, text, line)                                                 \
+#define PRODUCT(op, text, line)                                                            \
     DS_OPERATOR_OF(op, text, 1, 1, -1), .flags = DS_OP_PACKS | DS_OP_REAL, .shapes = line, \
-        .infer = linear_infer, DS_PREPARED(functions), .forward = functions##_forward,     \
-        .backward = functions##_backward, .reads = DS_READS_X
+        .infer = linear_infer, DS_PREPARED(linear), .forward = linear_forward,             \
+        .backward = linear_backward, .reads = DS_READS_X
 
-const ds_op_def ds_op_linear = {
-    PRODUCT(linear, linear, "y = x W^T + b over the last feature axis", LINEAR),
-    .narrows = ds_narrows_rows};
+const ds_op_def ds_op_linear = {PRODUCT(linear, "y = x W^T + b over the last feature axis", LINEAR),
+                                .narrows = ds_narrows_rows};
 
 const ds_op_def ds_op_router = {
-    PRODUCT(router, router, "y = x W^T + b over the last feature axis, by no library", LINEAR)};
+    PRODUCT(router, "y = x W^T + b over the last feature axis, by no library", LINEAR)};
 
 const ds_op_def ds_op_matmul = {
-    PRODUCT(matmul, linear,
+    PRODUCT(matmul,
             "products with constant matrices, one for each place along leading feature axes",
             "[.., in_features]; weight [..., out_features, in_features]"),
     .narrows = ds_narrows_rows};

@@ -113,7 +113,7 @@ ds_status ds_operands_infer(ds_op *op, const char *types, char out)
 
 /* ---------------------------------------------------------------- the walk */
 
-enum { RANK = DS_MAX_RANK + 1 /* frames */, BLOCK = 512 /* elements */ };
+enum { RANK = DS_MAX_RANK + 1 /* frames */, BLOCK = 512, LONG_ROW = 16 /* elements */ };
 
 typedef struct walk {
     const ds_op *op;
@@ -184,25 +184,31 @@ static int walk_step(const walk *w, int d, int i)
     return zero ? 0 : one ? 1 : -1;
 }
 
-/* Visits runs, or where they are short some indices of dimension d at a time, with all that lies within them. */
-static void walk_run(walk *w, char *y)
+/* Visits runs, long ones as rows where the visitor takes several; where they are short some indices of dimension d at a
+ * time, with all that lies within them. */
+static void walk_run(walk *w, char *y, bool by_rows)
 {
     uint64_t room[DS_OPERANDS][BLOCK];
     const char *held[DS_OPERANDS] = {NULL}; /* what the room shows, where dimension d repeats it */
     const void *view[DS_OPERANDS] = {NULL};
-    size_t step[DS_OPERANDS] = {0};
+    ds_operands_rows r;
     bool written[DS_OPERANDS] = {false}; /* out to the room */
     int d = w->rank - 1;
     int64_t inner = 1, most = w->shape[d];
-    if (d > 0 && w->shape[d] < BLOCK / 4) {
+    by_rows = by_rows && d > 0 && w->shape[d] >= LONG_ROW;
+    if (by_rows) {
+        inner = w->shape[d--];
+        most = w->shape[d];
+    } else if (d > 0 && w->shape[d] < BLOCK / 4) {
         while (d > 0 && inner * w->shape[d] <= BLOCK / 2)
             inner *= w->shape[d--];
         most = BLOCK / inner;
     }
     for (int i = 0; i < w->n_operands; i++) {
         const int own = walk_step(w, d, i);
-        step[i] = own == 0 ? 0 : 1;
-        written[i] = own < 0;
+        r.row[i] = (size_t)w->stride[d][i];
+        r.step[i] = by_rows ? (size_t)w->stride[d + 1][i] : own == 0 ? 0 : 1;
+        written[i] = !by_rows && own < 0;
         view[i] = room[i];
     }
     do {
@@ -218,7 +224,9 @@ static void walk_run(walk *w, char *y)
                     held[i] = w->stride[d][i] == 0 ? x : NULL;
                 }
             }
-            w->visit(w->op, w->k, y, view, (size_t)(n * inner), step);
+            r.n_rows = by_rows ? (size_t)n : 1;
+            r.n = (size_t)(n * inner) / r.n_rows;
+            w->visit(w->op, w->k, y, view, &r);
             y += (size_t)(n * inner) * w->y_bytes;
         }
     } while (walk_on(w, d - 1));
@@ -256,7 +264,7 @@ static void walk_frames(walk *w, int64_t n_frames, const ds_op *op, const int64_
 }
 
 void ds_operands_forward(const ds_op *op, const ds_run *run, int n_operands,
-                         ds_operands_visit visit)
+                         ds_operands_visit visit, bool by_rows)
 {
     int index[DS_OPERANDS];
     bool weight[DS_OPERANDS];
@@ -270,7 +278,7 @@ void ds_operands_forward(const ds_op *op, const ds_run *run, int n_operands,
         walk_frames(&w, (int64_t)f.n, op, frame, stride);
         for (int i = 0; i < n_operands; i++)
             w.at[i] = weight[i] ? run->weights[index[i]] : f.x[index[i]];
-        walk_run(&w, f.y[0]);
+        walk_run(&w, f.y[0], by_rows);
     }
 }
 

@@ -23,13 +23,19 @@ bool ds_operands_locate(const ds_op *op, int i, int *index);
 /* What operand 0 is. */
 const ds_signature *ds_operands_first(const ds_op *op);
 
-/* n elements from y on (contiguous); operand i has them at x[i], step[i] elements apart, 0 or 1. */
-typedef void (*ds_operands_visit)(const ds_op *op, const ds_real_kernels *k, void *y,
-                                  const void *const *x, size_t n, const size_t *step);
+/* Rows of n elements: of operand i they begin row[i] elements apart, and have elements step[i] apart, 0 or 1. */
+typedef struct ds_operands_rows {
+    size_t n_rows, n;
+    size_t row[DS_OPERANDS], step[DS_OPERANDS];
+} ds_operands_rows;
 
-/* Visits output 0 of all rows. */
+/* Writes all of these from y on (contiguous); operand i has the first at x[i]. */
+typedef void (*ds_operands_visit)(const ds_op *op, const ds_real_kernels *k, void *y,
+                                  const void *const *x, const ds_operands_rows *r);
+
+/* Visits output 0 of all rows; one row at a time but where the visitor takes several. */
 void ds_operands_forward(const ds_op *op, const ds_run *run, int n_operands,
-                         ds_operands_visit visit);
+                         ds_operands_visit visit, bool by_rows);
 
 /* Writes the slopes of one operand for n elements of the output, whose slopes are g, contiguous; operands as above,
  * where they are read. */

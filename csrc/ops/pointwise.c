@@ -96,18 +96,18 @@ const ds_op_def ds_op_logical_not = {
 static const ds_attr_def operands_attrs[] = {DS_OPERANDS_ORDER, {0}};
 
 /* A kind of function by the types of its operands and of its result, as ds_operands_infer has them. */
-#define KIND(kind, types, out)                                        \
-    static ds_status kind##_infer(ds_op *op)                          \
-    {                                                                 \
-        return ds_operands_infer(op, types, out);                     \
-    }                                                                 \
-    static void kind##_forward(const ds_op *op, const ds_run *run)    \
-    {                                                                 \
-        ds_operands_forward(op, run, sizeof types - 1, kind##_visit); \
+#define KIND(kind, types, out)                                               \
+    static ds_status kind##_infer(ds_op *op)                                 \
+    {                                                                        \
+        return ds_operands_infer(op, types, out);                            \
+    }                                                                        \
+    static void kind##_forward(const ds_op *op, const ds_run *run)           \
+    {                                                                        \
+        ds_operands_forward(op, run, sizeof types - 1, kind##_visit, false); \
     }
 #define VISITOR(name)                                                            \
     static void name##_visit(const ds_op *op, const ds_real_kernels *k, void *y, \
-                             const void *const *x, size_t n, const size_t *step)
+                             const void *const *x, const ds_operands_rows *r)
 #define OPERANDS(op_name, text, kind, which, flag, ...)                                   \
     const ds_op_def ds_op_##op_name = {DS_OPERATOR_OF(op_name, text, 1, 1, -1),           \
                                        .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC | (flag), \
@@ -120,10 +120,14 @@ static const ds_attr_def operands_attrs[] = {DS_OPERANDS_ORDER, {0}};
 
 VISITOR(binary)
 {
+    const ds_binary f = (ds_binary)op->def->member;
+    const size_t *const row = r->row, *const step = r->step;
     if (op->out[0].dtype == DS_I64)
-        k->whole->binary((ds_binary)op->def->member, y, x[0], x[1], n, step[0], step[1]);
+        k->whole->binary(f, y, x[0], x[1], r->n_rows, r->n, row[0], step[0], row[1], step[1]);
+    else if (r->n_rows > 1)
+        k->binary_rows(f, y, x[0], x[1], r->n_rows, r->n, row[0], step[0], row[1], step[1]);
     else
-        k->binary((ds_binary)op->def->member, y, x[0], x[1], n, step[0], step[1]);
+        k->binary(f, y, x[0], x[1], r->n, step[0], step[1]);
 }
 static ds_status binary_infer(ds_op *op)
 {
@@ -138,7 +142,7 @@ static ds_status binary_infer(ds_op *op)
 
 static void binary_forward(const ds_op *op, const ds_run *run)
 {
-    ds_operands_forward(op, run, 2, binary_visit);
+    ds_operands_forward(op, run, 2, binary_visit, op->def->member != DS_BINARY_POW);
 }
 
 static void binary_slopes(const ds_op *op, const ds_real_kernels *k, int operand, void *dx,
@@ -176,15 +180,16 @@ enum {
 VISITOR(compare)
 {
     const bool whole = ds_operands_first(op)->dtype == DS_I64;
-    (whole ? k->whole->compare : k->compare)((ds_compare)op->def->member, y, x[0], x[1], n, step[0],
-                                             step[1]);
+    (whole ? k->whole->compare : k->compare)((ds_compare)op->def->member, y, x[0], x[1], r->n,
+                                             r->step[0], r->step[1]);
 }
 KIND(compare, "nn", 'b')
 
 VISITOR(where)
 {
     const bool whole = op->out[0].dtype == DS_I64;
-    (whole ? k->whole->where : k->where)(y, x[0], x[1], x[2], n, step[0], step[1], step[2]);
+    (whole ? k->whole->where : k->where)(y, x[0], x[1], x[2], r->n, r->step[0], r->step[1],
+                                         r->step[2]);
 }
 KIND(where, "bnn", 'n')
 
@@ -193,15 +198,15 @@ KIND(where, "bnn", 'n')
              .reads = BINARY_READS_##ID ? DS_READS_ALL_X : 0)
 #define COMPARE(op_name, ID, text, ...) \
     OPERANDS(op_name, text, compare, DS_COMPARE_##ID, DS_OP_CONSTANT, .backward = NULL)
-#define LOGICAL(op_name, text, ...)                          \
-    BOOLS(op_name, __VA_ARGS__)                              \
-    VISITOR(op_name)                                         \
-    {                                                        \
-        (void)op;                                            \
-        (void)k;                                             \
-        op_name##_bools(y, x[0], x[1], n, step[0], step[1]); \
-    }                                                        \
-    KIND(op_name, "bb", 'b')                                 \
+#define LOGICAL(op_name, text, ...)                                   \
+    BOOLS(op_name, __VA_ARGS__)                                       \
+    VISITOR(op_name)                                                  \
+    {                                                                 \
+        (void)op;                                                     \
+        (void)k;                                                      \
+        op_name##_bools(y, x[0], x[1], r->n, r->step[0], r->step[1]); \
+    }                                                                 \
+    KIND(op_name, "bb", 'b')                                          \
     OPERANDS(op_name, text, op_name, 0, DS_OP_INPLACE | DS_OP_CONSTANT, .backward = NULL)
 #include "kernels/pointwise.def"
 OPERANDS(where, "Elements of a where the condition holds, else of b.", where, 0, 0,

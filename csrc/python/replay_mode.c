@@ -45,7 +45,7 @@ static PyObject *sizes_of(const replay_object *r, PyObject *inner, bool rank_alo
     DS_OWNED PyObject *dims = own(r, inner, N_dims);
     PyObject *sizes = NULL;
     const bool known = view && dims && edge && is_of(r, edge, EDGE) && PyTuple_Check(dims) &&
-                       !PyObject_HasAttr(view, r->names[N_waits]);
+                       (view == Py_None || !PyObject_HasAttr(view, r->names[N_waits]));
     if (known)
         sizes = rank_alone ? PyLong_FromSsize_t(PyTuple_GET_SIZE(dims))
                            : PyTuple_New(PyTuple_GET_SIZE(dims));
@@ -61,12 +61,12 @@ static PyObject *dtype_of(const replay_object *r, PyObject *inner)
     return is_plain ? get(r, value, N_dtype) : NULL;
 }
 
-/* The shape of a stream, its size at a dimension, how many it has, or the type of its elements, where a function asks for
- * that; NULL where it doesn't, or that is left to Python, with or without an exception. */
-static PyObject *asked_of(const replay_object *r, PyObject *func, PyObject *args)
+/* The shape of a stream, its size at a dimension, how many it has, the type of its elements, or a tensor's device, where
+ * a function asks for that; NULL where it doesn't, or that is left to Python, with or without an exception. */
+static PyObject *asked_of(const replay_object *r, PyObject *forward, PyObject *func, PyObject *args)
 {
     const Py_ssize_t n = PyTuple_GET_SIZE(args);
-    const int all[] = {SHAPE, DTYPE, TAKES_SIZE, RANK, TAKES_RANK};
+    const int all[] = {SHAPE, DTYPE, DEVICE, TAKES_SIZE, RANK, TAKES_RANK};
     int which = -1;
     for (size_t i = 0; which < 0 && i < sizeof all / sizeof *all; i++)
         if (Py_TYPE(func) == Py_TYPE(of(r, all[i])) &&
@@ -75,6 +75,8 @@ static PyObject *asked_of(const replay_object *r, PyObject *func, PyObject *args
     if (which < 0 || !n || n > (which == TAKES_SIZE ? 2 : 1) ||
         !is_of(r, PyTuple_GET_ITEM(args, 0), SHELL))
         return NULL;
+    if (which == DEVICE)
+        return get(r, forward, N_device);
     DS_OWNED PyObject *inner = get(r, PyTuple_GET_ITEM(args, 0), N__inner);
     PyObject *out = NULL;
     const bool rank_alone = which == RANK || which == TAKES_RANK;
@@ -97,7 +99,7 @@ static PyObject *asked_of(const replay_object *r, PyObject *func, PyObject *args
 static PyObject *again(const replay_object *r, PyObject *forward, PyObject *func, PyObject *args,
                        PyObject *kwargs)
 {
-    PyObject *out = PyDict_GET_SIZE(kwargs) ? NULL : asked_of(r, func, args);
+    PyObject *out = PyDict_GET_SIZE(kwargs) ? NULL : asked_of(r, forward, func, args);
     if (out || PyErr_Occurred())
         return out;
     DS_OWNED PyObject *entry = ds_replay_entry(r, forward);

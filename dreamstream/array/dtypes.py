@@ -58,7 +58,6 @@ def is_name(text: str) -> Flag:
     return text in _NAMES or text in _NARROW or text in ("half", "int")
 
 
-@lru_cache(maxsize=64)
 @lru_cache(maxsize=64)  # NumPy makes it anew each time
 def name_of(dtype: DType) -> str:
     """Return the name under which operators know an element type."""

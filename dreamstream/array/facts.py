@@ -252,7 +252,8 @@ def _parts_maker(out: Any, parts: Sequence[Maker]) -> Maker:
     others = [(i, p) for i, p in enumerate(parts) if type(p) is not partial]
     if not others and type(out) is not list:  # nothing of a call is in it
         return partial(constant, out)
-    build = _OF_PARTS[type(out)] or partial(_named, list(out))
+    names = list(out) if type(out) is dict else ()
+    build = _OF_PARTS[type(out)] or (lambda values: dict(zip(names, values)))
 
     def filled(e: Sequence[Any], g: Sequence[Any]) -> Any:
         made = [*same]
@@ -261,10 +262,6 @@ def _parts_maker(out: Any, parts: Sequence[Maker]) -> Maker:
         return build(made)
 
     return filled
-
-
-def _named(names: list[Any], values: list[Any]) -> dict[Any, Any]:
-    return dict(zip(names, values))
 
 
 _OF_PARTS: dict[type, Any] = {tuple: tuple, list: list, slice: lambda parts: slice(*parts), dict: None}
@@ -368,7 +365,5 @@ def _share_maker(out: Any, edges: Sequence[Edge], given: Sequence[Any]) -> Calla
         return None
     of, *how = out._source
     at, taken = next((i for i, x in enumerate(given) if x is of), None), maker(tuple(how), edges, given)
-    if at is not None:
-        return lambda made, e, g: made._shares(g[at], *taken(e, g))
-    whole = maker(of, edges, given)
+    whole = maker(of, edges, given) if at is None else lambda e, g: g[at]
     return lambda made, e, g: made._shares(whole(e, g), *taken(e, g))

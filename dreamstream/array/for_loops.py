@@ -35,15 +35,20 @@ from .elementwise import where
 from .first_frame import FirstFrame, with_first
 from .frame_numbers import FrameNumber, LoopNumber, refuse
 from .loop_body import mixed
-from .loop_frames import EachFrame, Enumerated, Frames, Numbers, Together, along, from_before, last_of
+from .loop_frames import EachFrame, Enumerated, Frames, InParts, Numbers, Together, along, from_before, last_of
 from .loop_lists import Gathered, GatheredParts, Grown, History
 from .loop_values import PARTS, is_of_body, parts_of, put_together, walk
 from .loops import MOST_ROUNDS, Loop
 from .stream_tensor import StreamTensor
 
+#: Python's own types of what holds others, and goes through none of streams.
+PLAIN = frozenset((list, tuple, dict, set, str, range, zip, enumerate, type({}.keys()), type({}.items())))
+
 
 def frames_in(x: Any) -> Frames | None:
     """Return the frames that a value is gone through by; None where it is none of streams."""
+    if type(x) in PLAIN:
+        return None
     if isinstance(x, Frames):
         return x
     if isinstance(x, Gathered):
@@ -51,7 +56,8 @@ def frames_in(x: Any) -> Frames | None:
     inner = inner_of(x)
     if type(inner) is StreamTensor and inner.edge is not None and inner.dims[:1] == ("L",):
         return EachFrame(inner, 0)
-    return None
+    parts = [frames_in(part) for part in parts_of(x) or ()]
+    return InParts(parts, partial(put_together, x)) if any(parts) else None
 
 
 # ---------------------------------------------------------------------- builtins
@@ -93,6 +99,8 @@ def _reversed(over: Any) -> Any:
 
 
 def _len(x: Any) -> Any:
+    if type(x) in PLAIN:
+        return len(x)
     if type(x) is Grown:
         return x.length()
     if type(x) is Slots:

@@ -164,7 +164,7 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
         return last_frame(x, -at)
     s = stream_slice(index)
     if s.stop_length is not None:
-        steps = {"start": s.start, "step": s.step, "length": s.stop_length.steps()}
+        steps = {"start": s.start, "step": s.step, "length": s.stop_length.steps(rises=True)}
         return x._operate_on("cut", steps, [x.edge, s.stop_length.of], [x.value], x.dims, x.names)
     return x._operate("slice", {"start": s.start, "crop": s.crop, "step": s.step})
 

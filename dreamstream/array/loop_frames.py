@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..operations.refusals import LOOPS, LOOPS_GROW
@@ -64,18 +64,28 @@ class EachFrame(Frames):
 
     def __getitem__(self, number: Any) -> Any:
         if type(number) is slice:
-            if (
-                type(number.start) is int
-                and number.start >= 0
-                and number.stop is None
-                and number.step in (None, 1)
-            ):
-                return EachFrame(self._stream, self._axis, self._keeps, self.first + number.start)
-            return EachFrame(
-                self.sliced()._stream[(slice(None),) * self._axis + (number,)], self._axis, self._keeps
-            )
+            first, stop, step = number.start, number.stop, number.step
+            if type(first) is int and first >= 0 and stop is None and step in (None, 1):
+                return EachFrame(self._stream, self._axis, self._keeps, self.first + first)
+            part = self.sliced()._stream[(slice(None),) * self._axis + (number,)]
+            return EachFrame(part, self._axis, self._keeps)
         frame, edge = self.at(number), self._stream.edge
         return edge.entry.library.see(frame) if type(frame) is StreamTensor else frame  # type: ignore[union-attr]
+
+
+class InParts(Frames):
+    """Frames of a complex stream: those of its two parts, which `make` puts together."""
+
+    def __init__(self, parts: Sequence[Any], make: Callable[[Sequence[Any]], Any]) -> None:
+        self._parts, self._make, self.length, self.first = parts, make, parts[0].length, parts[0].first
+
+    def at(self, number: FrameNumber) -> Any:
+        return self._make([part.at(number) for part in self._parts])
+
+    def __getitem__(self, number: Any) -> Any:
+        if type(number) is not slice:
+            return self.at(number)
+        return InParts([part[number] for part in self._parts], self._make)
 
 
 class Enumerated(Frames):

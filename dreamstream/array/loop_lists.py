@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS, LOOPS_GROW
 from ..source_line import user_line
-from .frame_numbers import FrameNumber, refuse
-from .loop_frames import EachFrame
+from .frame_numbers import FIRST, FrameNumber, refuse
+from .loop_frames import EachFrame, Frames, InParts
 from .loops import FAR, Loop
 from .stream_tensor import StreamTensor
 
@@ -117,7 +117,10 @@ class Grown(list[Any]):
             if self.history is not None:
                 return self._from_end(self.length() - index)
             self._loop.of_one_frame = True
-            return list.__getitem__(self, self._loop.position + index.off)
+            at = self._loop.position + index.off
+            if at < -list.__len__(self) and -index.off >= FIRST:  # both sides of an if run: there is none yet
+                refuse(f"a frame gathered {-index.off} frames before: behind `if t >= k` k is at most {FIRST - 1}")
+            return list.__getitem__(self, at)
         if isinstance(index, slice):
             return self._some(index)
         if index < 0:
@@ -244,7 +247,7 @@ class Gathered:
         """Refuse to leave the forward."""
         raise NotStreamableError(f"{self._line}: {LOOPS.text}")
 
-    def each(self) -> EachFrame:
+    def each(self) -> Frames:
         """Return what a loop over it goes over."""
         return EachFrame(self._stream(0), 0)
 
@@ -265,4 +268,10 @@ class GatheredParts(Gathered):
         return self._make([part.joined(dim) for part in self._parts])
 
     def __getitem__(self, index: Any) -> Any:
+        if type(index) is slice:
+            real, imag = (part[index] for part in self._parts)
+            return GatheredParts(real, imag, self._make)
         return self._make([part[index] for part in self._parts])
+
+    def each(self) -> Frames:
+        return InParts([part.each() for part in self._parts], self._make)

@@ -308,7 +308,11 @@ class Loop:
 
         def make() -> StreamTensor:
             length = self.entry.library.length(self.clock) - (self.left_out + self.first)
-            attributes = {"length": length.steps(), "steps": [0, self.first] if self.first else [], "to": "int64"}
+            attributes = {
+                "length": length.steps(rises=True),
+                "steps": [0, self.first] if self.first else [],
+                "to": "int64",
+            }
             return StreamTensor._operate_on("positions", attributes, [length.of], [], ("L",))
 
         return self.input(("positions",), make)

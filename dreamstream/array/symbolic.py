@@ -167,7 +167,7 @@ class Symbolic(Typed, Described, Filled, Deferred):
         if not isinstance(self.value, (builtins.int, builtins.float)) or of.rate == 0:
             self._refuse("elements")
         own = [0, builtins.int(self.value)] if self.value else []
-        attributes = {"length": self.length.steps(), "steps": [*own, *steps], "to": dtype}
+        attributes = {"length": self.length.steps(rises=True), "steps": [*own, *steps], "to": dtype}
         out = StreamTensor._operate_on("positions", attributes, [of], [], ("L",))
         sizes = [r for r in self.roles if not isinstance(r, str)]
         for name, shape in (("reshape", [1 for _ in sizes]), ("expand", sizes)):

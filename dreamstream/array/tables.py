@@ -38,6 +38,6 @@ def table(tensor: Tensor, index: Any) -> Tensor:
     rows = array.movedim(axis, 0) if batch is None else array.movedim(axis, 0).squeeze(1)
     edge = length.of
     assert isinstance(edge, Edge)
-    ((value, out),) = run(Request("table", {"length": length.steps()}, [edge], [], [weight_of(rows)]))
+    ((value, out),) = run(Request("table", {"length": length.steps(rises=True)}, [edge], [], [weight_of(rows)]))
     dims = numbered(["L" if i == axis else "B" if i == batch else 0 for i in range(array.ndim)])
     return of_constant(StreamTensor.inside(value, dims, out))

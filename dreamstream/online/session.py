@@ -430,6 +430,8 @@ class Call(Replayed):
         if any(rate != read[0] for rate in read):
             require_equal_rates(read, f"{name} at {user_line()}")
         key = self._key(request)
+        if name == "require" and key in self.script[: self.n_done]:  # it is checked already
+            return []
         self._follow(key)
         lines = self.session.lines.of(op, edges, self.n_done - 1, request.cid, key)
         ran = Operation(op, key, [e.signature for e in edges], lines)

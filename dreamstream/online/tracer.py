@@ -42,6 +42,7 @@ from ..tracing import Hooks, NoCopy, Site, variables
 from ..tracing.callees import wanted
 from ..tracing.copies import Converted, converted
 from . import registered
+from .homes import ATOMS
 
 #: Frames for which a function is asked whether it makes a tensor.
 _TRIED = 48
@@ -146,10 +147,10 @@ def _settling(f: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _asking(original: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Run a function; where it asks for lengths as numbers and makes a tensor of them, note that it does."""
+def _asking(original: Any, copy: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Run a function's copy; if it asks for lengths as numbers and makes a tensor of them, note that it does."""
     try:
-        return TRACER.copied(original)(*args, **kwargs)
+        return copy(*args, **kwargs)
     except Exception:  # what Python, or torch, says of a length that is no number
         length = registered.length_in((args, kwargs))
         if length is None or not _makes_tensor(original, args, kwargs, length.edge.entry.library):
@@ -235,6 +236,8 @@ class Tracer(Hooks):
     # ------------------------------------------------------------------ truths
     def symbolic(self, value: Any) -> bool:
         """Whether something is a length, or says something of lengths or of a call's values."""
+        if type(value) in ATOMS:
+            return False
         return isinstance(_bared(value), (Length, Comparison, Computed)) or _is_verdict(value)
 
     def test(self, value: Any) -> Any:
@@ -367,7 +370,7 @@ class Tracer(Hooks):
         if instead is not None:
             return partial(_registered, instead, f)
         if f.__qualname__ == f.__name__ and wanted(f) and self._makes(f):
-            return partial(_asking, f)
+            return partial(_asking, f, self.copied(f))
         return None
 
     def _makes(self, f: FunctionType) -> bool:

@@ -176,3 +176,20 @@ TEST(positions)
         CHECK(ds_fault_live_blocks(&fault) == 0);
     }
 }
+
+/* A full table is emptied to its last slot. */
+TEST(full_table)
+{
+    graph_case c = long_memories();
+    runner r = make_runner(&c, best_kernels(), 0, 1, 0);
+    ds_positions table;
+    ds_positions_init(&table, r.plan);
+    CHECK(ds_positions_begin(&table, 1) == DS_OK);
+    memset(table.slots, 1, table.n_slots * sizeof *table.slots);
+    table.n = table.room;
+    CHECK(ds_positions_begin(&table, 1) == DS_OK && table.n == 0);
+    for (size_t i = 0; i < table.n_slots; i++)
+        CHECK(table.slots[i] == 0);
+    ds_positions_free(&table);
+    close_runner(&r);
+}

@@ -137,6 +137,33 @@ static void test_where(const variants *all)
     }
 }
 
+/* Rows are those of `binary`, one by one. */
+static void test_binary_rows(const variants *all)
+{
+    const size_t e = all->element;
+    double a[LONGEST], b[LONGEST], expected[LONGEST];
+    fill_mixed(a, e, LONGEST);
+    fill_mixed(b, e, LONGEST);
+    for (int round = 0; round < 30 * DS_BINARY_COUNT; round++) {
+        const ds_binary f = (ds_binary)(round % DS_BINARY_COUNT);
+        const size_t n_rows = random_size(0, 4), n = random_size(1, 20);
+        const size_t a_step = random_size(0, 1), b_step = random_size(0, 1);
+        const size_t a_row = random_size(0, 1) ? n : random_size(0, 20), b_row = random_size(0, 20);
+        for (size_t r = 0; r < n_rows; r++)
+            all->k[0]->binary(f, (char *)expected + r * n * e, (char *)a + r * a_row * e,
+                              (char *)b + r * b_row * e, n, a_step, b_step);
+        for (size_t v = 0; v < all->n; v++) {
+            guarded y = guarded_new(n_rows * n * e);
+            const bool in_place = a_row == n && a_step == 1;
+            memcpy(y.data, a, n_rows * n * e);
+            all->k[v]->binary_rows(f, y.data, in_place ? y.data : (void *)a, b, n_rows, n, a_row,
+                                   a_step, b_row, b_step);
+            CHECK(same(y.data, expected, e, n_rows * n));
+            guarded_free(y);
+        }
+    }
+}
+
 /* What is left of quotients of floats of every size is libm's, to the bit. */
 static void test_rests(const variants *all)
 {
@@ -166,4 +193,4 @@ static void test_powers(const variants *all)
         test_power_of_one_base(all->k[v]);
 }
 
-KERNEL_TESTS(test_rests, test_binary, test_powers, test_compare, test_where)
+KERNEL_TESTS(test_rests, test_binary, test_binary_rows, test_powers, test_compare, test_where)

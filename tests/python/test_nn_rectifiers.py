@@ -55,3 +55,13 @@ def test_gates_of_few_features(dtype):
     for n_rows, n in ((1, 1), (2100, 1), (700, 3), (513, 4), (40, 15), (40, 16), (33, 31), (17, 32), (9, 65)):
         x = ds.tensor(rng.standard_normal((n_rows, 2 * n)).astype(dtype))
         assert np.array_equal(F.glu(x).numpy(), (x[:, :n] * x[:, n:].sigmoid()).numpy()), (n_rows, n)
+
+
+def test_gates_of_a_dimension_that_others_follow():
+    """Its halves are those of one that has all of them: nothing is transposed."""
+    engine = ds.compile(nn.GLU(2), ("B", "L", 6, 5))
+    x = np.random.default_rng(0).standard_normal((4, 6, 5), dtype=np.float32)
+    wanted = (ds.tensor(x[:, :3]) * ds.tensor(x[:, 3:]).sigmoid()).numpy()
+    assert np.array_equal(engine.step({"a": x}, sos=["a"], eos=["a"])["a"], wanted)
+    assert np.array_equal(F.glu(ds.tensor(x), 1).numpy(), wanted)
+    assert "permute" not in engine.summary()

@@ -258,8 +258,17 @@ class Averaged(torch.nn.Module):
         return self.causal(torch.nn.functional.pad(y, (2, 0)))
 
 
+class Summed(torch.nn.Module):
+    """Sums of all frames so far, those of a pad in front among them, which a first call alone adds."""
+
+    def forward(self, x):
+        y = torch.nn.functional.pad(x, (2, 0), value=1.0).cumsum(2)
+        return y / torch.arange(1, y.size(2) + 1)
+
+
 @pytest.mark.parametrize(
-    ("name", "frames"), by_turns(["joined", "vocoder", "strided", "padded", "subsampled", "averaged"], [1, 3, 8])
+    ("name", "frames"),
+    by_turns(["joined", "vocoder", "strided", "padded", "subsampled", "averaged", "summed"], [1, 3, 8]),
 )
 def test_starts(tmp_path, name, frames):
     """Streams that begin otherwise than they go on: mirrored ones, and those whose first windows are not full."""
@@ -270,6 +279,7 @@ def test_starts(tmp_path, name, frames):
         "padded": lambda: torch.nn.Sequential(conv(2, 2, 5, stride=2), torch.nn.ConstantPad1d((2, 0), 0.0)),
         "subsampled": Subsampled,
         "averaged": Averaged,
+        "summed": Summed,
         "vocoder": lambda: torch.nn.Sequential(
             conv(2, 2, 7, padding=3), up(2, 2, 8, 4, 2), pad((1, 0)), conv(2, 2, 5), up(2, 1, 8, 4, 2)
         ),

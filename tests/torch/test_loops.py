@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import schedule
+from complex_loops import diagonal
 from elsewhere import moving
 from given_once import driven, require_gradients, stepped
 from loop_models import D, functional, layers
@@ -158,30 +159,10 @@ def test_gradients_are_those_of_whole_files(name, turn, in_float64):
 
 
 # ---------------------------------------------------------------------- complex states
-class Diagonal(torch.nn.Module):
-    """A diagonal state space with complex numbers: what it carries, and perhaps gathers, is complex."""
-
-    def __init__(self, gathers):
-        super().__init__()
-        torch.manual_seed(1)
-        self.gathers, complex_ = gathers, torch.complex64 if torch.get_default_dtype() == torch.float32 else None
-        made = [torch.randn(n, dtype=complex_ or torch.complex128) * 0.4 for n in ((D, 3), (D, 3), (D, 3))]
-        self.decay, self.into, self.out = map(torch.nn.Parameter, made)
-
-    def forward(self, x):
-        z, ys = self.into * x.unsqueeze(-1), []
-        h = torch.zeros_like(z[:, 0]) if self.gathers else torch.zeros(x.size(0), D, 3, dtype=z.dtype)
-        for t in range(x.size(1)):
-            h = self.decay * h + z[:, t]
-            ys.append(h if self.gathers else 2 * (self.out * h).sum(-1).real)
-        y = torch.stack(ys, 1)
-        return (y * self.out).sum(-1).real if self.gathers else y, torch.view_as_real(h)
-
-
-@pytest.mark.parametrize("gathers", [False, True])
+@pytest.mark.parametrize("gathers", [False, True, "by frames"])
 def test_complex_states(gathers):
-    model = Diagonal(gathers).eval()
-    xs = [torch.randn(n, D) for n in LENGTHS]
+    model = diagonal(gathers).eval()
+    xs = [torch.randn(n, D) for n in LENGTHS if n > 2 or gathers != "by frames"]
     wanted = wanted_of(model, xs)
     compare(streamed(patched(model), xs, 1), wanted, 2e-5)
     engine = ds.compile(model, ("B", "L", D))
@@ -189,11 +170,11 @@ def test_complex_states(gathers):
         compare(streamed(compiled(each), xs, 2), wanted, 2e-5)
 
 
-@pytest.mark.parametrize("gathers", [False, True])
+@pytest.mark.parametrize("gathers", [False, True, "by frames"])
 def test_gradients_of_complex_states(gathers, in_float64):
-    model, x = Diagonal(gathers), torch.randn(6, D)
+    model, x = diagonal(gathers), torch.randn(6, D)
     sum(y.sin().sum() for y in model(x[None])).backward()
-    ours = ds.patch_module(Diagonal(gathers), "full-file-aligned").online().train()
+    ours = ds.patch_module(diagonal(gathers), "full-file-aligned").online().train()
     total = 0.0
     for a, b in ((0, 2), (2, 3), (3, 6)):
         made = ours(ds.stream_tensor([x[a:b]], names=("B", "L", None), ids=["a"], sos=a == 0, eos=b == 6))
@@ -431,6 +412,13 @@ def held_twice(m, x):
     return torch.stack(zs, 1)
 
 
+def gathered_long_before(m, x):
+    ys = []
+    for t in range(x.size(1)):
+        ys.append(x[:, t] + ys[t - 20] if t >= 20 else x[:, t])
+    return torch.stack(ys, 1)
+
+
 def appended_to_behind_it(m, x):
     ys = []
     for t in range(x.size(1)):
@@ -461,6 +449,7 @@ def appended_to_behind_it(m, x):
         (lambda m, x: torch.stack([x[:, : t + 1].sum(1) for t in range(x.size(1))], 1), "grows with every frame"),
         (tuples, "must give a tensor for each"),
         (held_twice, "give each its own"),
+        (gathered_long_before, "gathered 20 frames before"),
         (appended_to_behind_it, "do so with the tensor"),
         (lambda m, x: x * len([0 for _ in x.unbind(1)]), "must give a tensor for each"),
         (lambda m, x: torch.stack(tuple(m.line(frame) for frame in x.unbind(1)), 1), "or is no list; use a"),

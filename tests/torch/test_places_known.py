@@ -295,6 +295,7 @@ REPEATED = {
     "a module by keyword": (lambda m, x: m.inner(input=x), 7),
     "a transposed convolution": (lambda m, x: m.up(x)[..., 1:], 9),
     "how many dimensions": (lambda m, x: x * x.ndim + x.dim(), 2),
+    "a device": (lambda m, x: x * len(x.device.type), 1),
     "a tensor of sizes": (lambda m, x: x * len(torch.tensor(x.shape)), 11),
     "a write": (lambda m, x: (x * 1).add_(1), 17),
     "a running sum": (lambda m, x: x.cumsum(2), 9),
@@ -329,6 +330,27 @@ def test_what_is_repeated_runs_few_functions_of_python(name):
             sys.setprofile(None)
         ran[times] = len([code for code in seen if "/dreamstream/torch/" in code.co_filename])
     assert (ran[8] - ran[4]) / 4 <= most, ran
+
+
+def checked(m, x):
+    for _ in range(3):
+        assert x.shape[2] % 4 == 0
+    return x * 2
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("frames", [3, 4])
+def test_a_length_is_checked_once(frames):
+    model = Of(checked)
+    ds.patch_module(model).online()
+    for n, frames_of in enumerate((3, 2, 2, 1, frames)):  # warm calls among them
+        chunk = ds.stream_tensor([torch.randn(4, frames_of)], ids=["a"], sos=n == 0, eos=n == 4)
+        if n == 4 and frames == 3:
+            with pytest.raises(ds.ShapeError, match=r"x.shape\[2\] % 4 == 0`: a length of 11 must equal 8"):
+                model(chunk)
+        else:
+            model(chunk)
+    assert [key[0] for key in model._patch.session.script] == ["require", "mul"]
 
 
 def looped_at(x, index):

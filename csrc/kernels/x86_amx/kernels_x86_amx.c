@@ -5,16 +5,9 @@
 #if DSK_X86
 #include <immintrin.h>
 
-#if defined(__clang__)
-#pragma clang attribute push(                                                                    \
-    __attribute__((                                                                              \
-        target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2,amx-tile,amx-int8,amx-bf16"))), \
-    apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target( \
-    "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2,prefer-vector-width=512,amx-tile,amx-int8,amx-bf16")
-#endif
+DSK_TARGET("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2",
+           "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2,prefer-vector-width=512")
+DSK_TARGET("amx-tile,amx-int8,amx-bf16", "amx-tile,amx-int8,amx-bf16")
 
 enum { DSK_PANEL = DS_PANEL_COLUMNS };
 #define NAME(kernel) tiles_##kernel
@@ -46,11 +39,8 @@ void dsk_product_cells__x86_amx(const ds_packed *weight, void *const *y, const v
         tiles_product(DS_STORED_INT8, weight, y, x, n_rows, begin, end);
 }
 
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+DSK_TARGET_END
+DSK_TARGET_END
 #else
 typedef int dsk_no_x86_amx; /* a file must hold something */
 #endif

@@ -6,12 +6,7 @@
 #if DSK_X86
 #include <immintrin.h>
 
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,bmi2,f16c"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,bmi2,f16c")
-#endif
+DSK_TARGET("avx2,fma,bmi2,f16c", "avx2,fma,bmi2,f16c")
 
 #define DSK_ISA x86_v3
 #define DSK_ISA_NAME "x86_v3"
@@ -19,11 +14,7 @@
 #define DSK_REGISTER 256
 #include "kernels/ref/variant.inc"
 
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+DSK_TARGET_END
 #else
 typedef int dsk_no_x86_v3; /* a file must hold something */
 #endif

@@ -7,14 +7,8 @@
 #if DSK_X86
 #include <immintrin.h>
 
-#if defined(__clang__)
-#pragma clang attribute push(                                                         \
-    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2,f16c"))), \
-    apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2,f16c,prefer-vector-width=512")
-#endif
+DSK_TARGET("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2,f16c",
+           "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2,f16c,prefer-vector-width=512")
 
 #define DSK_ISA x86_v4
 #define DSK_ISA_NAME "x86_v4"
@@ -24,11 +18,7 @@
 DSK_TABLES(x86_bf16, "x86_bf16", DS_ISA_X86_BF16, false)
 DSK_TABLES(x86_amx, "x86_amx", DS_ISA_X86_AMX, true)
 
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+DSK_TARGET_END
 #else
 typedef int dsk_no_x86_v4; /* a file must hold something */
 #endif

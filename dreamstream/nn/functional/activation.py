@@ -95,7 +95,11 @@ def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dty
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """Return the first half of dimension `dim` times the sigmoid of the second."""
     x = checked("glu", input)
-    size = x.shape[x._axis("glu", dim)]
+    axis = x._axis("glu", dim)
+    size, inner = x.shape[axis], x.shape[axis + 1 :]
     if isinstance(size, int) and size % 2:
         raise ShapeError(f"glu: the size of dimension {dim} must be even, got {size}")
-    return along("glu", x, dim)
+    if not inner or (x.is_stream and any(isinstance(d, str) for d in x.dims[axis:])):  # type: ignore[attr-defined]
+        return along("glu", x, dim)
+    # With what lies within it, the dimension is one whose halves are its own.
+    return along("glu", x.flatten(axis), -1).unflatten(-1, (size // 2, *inner))

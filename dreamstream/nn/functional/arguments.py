@@ -54,12 +54,7 @@ def real(name: str, input: Any) -> Tensor:
 def same_types(name: str, input: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
     own = input.dtype
     if own.kind != "f" or (weight is not None and weight.dtype != own) or (bias is not None and bias.dtype != own):
-        require_same(
-            name,
-            input=own,
-            weight=None if weight is None else weight.dtype,
-            bias=None if bias is None else bias.dtype,
-        )
+        require_same(name, input=own, weight=getattr(weight, "dtype", None), bias=getattr(bias, "dtype", None))
 
 
 def require_positive(name: str, **sizes: Any) -> None:

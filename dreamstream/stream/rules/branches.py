@@ -198,7 +198,7 @@ class _Open:
             return pad(x, pads) if meant else x
         amount = pads[end]
         if is_length(amount) or amount:
-            amount = self._pad(amount, whole)
+            amount = self._settled(amount, whole, 1)
         if amount is None:
             raise self._refused("pads")
         by = [*pads[:end], amount, *pads[end + 1 :]]
@@ -208,7 +208,7 @@ class _Open:
         """Crop the end of a stream of this length by what all streams lose."""
         if not isinstance(index, slice) or index.start or index.step or index.stop is None:
             raise self._refused("crops")
-        lost = self._crop(-index.stop if _is_negative(index.stop) else whole - index.stop, whole)
+        lost = self._settled(-index.stop if _is_negative(index.stop) else whole - index.stop, whole, -1)
         if lost is None:
             raise self._refused("crops")
         if type(lost) is int and not lost:
@@ -228,10 +228,8 @@ class _Open:
         """Return whether all but short streams enter this branch; None where that isn't known."""
         return None
 
-    def _pad(self, amount: Any, whole: Any) -> Any:
-        raise NotImplementedError
-
-    def _crop(self, amount: Any, whole: Any) -> Any:
+    def _settled(self, amount: Any, whole: Any, sign: int) -> Any:
+        """Return by how much all streams are padded (1) or cropped (-1); None where that isn't known."""
         raise NotImplementedError
 
     def _edited(self, result: Any, base: Any, retake: Callable[[Any], Any]) -> Any:
@@ -330,12 +328,6 @@ class Branch(_Open):
         """Return the value of a variable behind the if."""
         return self._merged[name]
 
-    def _pad(self, amount: Any, whole: Any) -> Any:
-        return self._settled(amount, whole, 1)
-
-    def _crop(self, amount: Any, whole: Any) -> Any:
-        return self._settled(amount, whole, -1)
-
     def _settled(self, amount: Any, whole: Any, sign: int) -> Any:
         settled = self.where.settled(amount, whole, sign)
         if settled is None:
@@ -382,16 +374,13 @@ class Loop(_Open):
         self._length = length
         self.open()
 
-    def _pad(self, amount: Any, whole: Any) -> Any:
-        """Return by how much all rounds pad a stream, each by one frame up to a multiple."""
+    def _settled(self, amount: Any, whole: Any, sign: int) -> Any:
+        """Return by how much all rounds pad a stream, each by one frame up to a multiple; they crop none."""
         of, by = _remainder(self._length)
-        if of is None or amount != 1 or whole.key() != of.key() or self._relation not in ("ne", "gt"):
+        if sign < 0 or of is None or amount != 1 or whole.key() != of.key() or self._relation not in ("ne", "gt"):
             return None
         self._missing = -of % by
         return self._missing
-
-    def _crop(self, amount: Any, whole: Any) -> Any:
-        return None
 
     def end(self, asked: Any, seen: Mapping[str, Any]) -> None:
         """Find the variables behind the loop; `seen` are those after its first round, `asked` its test then."""

@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 
 from ..where import why_no_copy
 from .condition import Condition, is_length
-from .for_every_stream import OPPOSITE, holds
+from .for_every_stream import OPPOSITE, holds, holds_for_empty
 from .sizes import Token
 
-__all__ = ["MIRRORED", "Comparison", "Shape", "compared", "open_branch"]
+__all__ = ["MIRRORED", "Comparison", "Shape", "compared", "open_branch", "require_for_empty"]
 
 #: What a comparison is with its operands the other way round.
 MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
@@ -27,7 +27,15 @@ def compared(length: Any, difference: Any, relation: str) -> Any:
     if isinstance(difference, int):
         return getattr(operator, relation)(difference, 0)
     found = difference.fact(relation, lambda formula: holds(formula, relation))
+    if found is not None:
+        require_for_empty(difference, relation if found else OPPOSITE[relation])
     return Comparison([(difference, relation)]) if found is None else found
+
+
+def require_for_empty(difference: Any, relation: str) -> None:
+    """Let streams be refused at their ends in which some length is 0, and the difference does not compare so."""
+    if difference.fact(("empty", relation), lambda formula: holds_for_empty(formula, relation)) is False:
+        Comparison([(difference, relation)]).require()
 
 
 def open_branch(entry: Any) -> Any:
@@ -107,8 +115,8 @@ class Comparison(Token):
             return False
         return frames + more > 0 if relation in ("gt", "ne") else relation == "ge" and frames + more >= 0
 
-    def require(self, answer: bool = True) -> None:
-        """Let streams that don't answer so be refused at their ends.
+    def require(self, answer: bool = True, empty: bool = True) -> None:
+        """Let streams that don't answer so be refused at their ends; those without frames where `empty` says so.
 
         Not where one of several lengths may differ, nor in a branch that some streams enter.
         """
@@ -119,7 +127,7 @@ class Comparison(Token):
         if not meant:  # no stream keeps what this branch makes
             return
         for length, relation in self.parts:
-            _require(length, relation if answer != self.negated else OPPOSITE[relation])
+            _require(length, relation if answer != self.negated else OPPOSITE[relation], empty)
 
     # ------------------------------------------------------------------ as a number: 1 where it holds, else 0
     def __mul__(self, other: object) -> Any:
@@ -156,7 +164,7 @@ class Comparison(Token):
         return f"<{'not ' if self.negated else ''}{text}>"
 
 
-def _require(length: Any, relation: str) -> None:
+def _require(length: Any, relation: str, empty: bool) -> None:
     """Check a comparison when each stream ends, and refuse streams for which it does not hold."""
     more = [(c, a) for c, a in length.terms if c > 0]
     less = [(-c, a) for c, a in length.terms if c < 0]
@@ -173,6 +181,7 @@ def _require(length: Any, relation: str) -> None:
         "plus": 0 if less else plus,
         "against": "length" if less else "number",
         "relation": relation,
+        "empty": "compared" if empty else "left_out",
     }
     one.of.require(other.of, attributes)
 

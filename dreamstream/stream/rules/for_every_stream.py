@@ -12,13 +12,14 @@ and by how much is read off its values at some lengths, and held against the cou
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ... import _core
-from ...errors import StreamLimitError
+from ...errors import NotStreamableError, StreamLimitError
 
-__all__ = ["OPPOSITE", "Formula", "Stairs", "constant", "holds", "stairs", "total"]
+__all__ = ["OPPOSITE", "Formula", "Stairs", "constant", "holds", "holds_for_empty", "rising", "stairs", "total"]
 
 #: Frames of the input from which on what holds of all streams is how a forward is taken to be meant.
 SOON = 1 << 14
@@ -28,7 +29,7 @@ FEW = 8
 
 OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 
-#: Frames of an edge that are looked at for stairs.
+#: Frames of an edge that are looked at, one by one.
 _STEPS = 1 << 10
 
 _ADD, _SUB, _MUL, _FLOORDIV, _MAX = 4, 5, 6, 7, 10
@@ -159,6 +160,12 @@ def holds(formula: Formula, relation: str) -> bool | None:
     return True if always else False if never else None
 
 
+def holds_for_empty(formula: Formula, relation: str) -> bool:
+    """Whether it compares with 0 alike in all streams of some frames, those too in which a length is 0."""
+    there = (Count(), *(n.apply(_ADD, 1) for n in formula.lengths))  # -1 is a length that a stream does not have
+    return holds(Formula(formula.root, formula.count, there), relation) is not None
+
+
 def constant(formula: Formula) -> int | None:
     """Return the number that a formula is for every stream; None where there is none."""
     try:
@@ -183,6 +190,15 @@ def total(parts: Iterable[Formula | int | None]) -> Formula | None:
             if out is None:
                 return None
     return None if out is None else out.plus(number)
+
+
+def rising(formula: Formula) -> None:
+    """Refuse a length that falls as frames come: what is there for one more frame would have come before it."""
+    if any(more < n for n, more in pairwise(map(formula.count.at, range(_STEPS)))):
+        raise NotStreamableError.here(
+            "the length of a stream that is cut,",
+            ": a stop below 0 counts from the end, so that it falls as frames come; cut by a number, x[:, :-3]",
+        )
 
 
 # ---------------------------------------------------------------------- one quotient

@@ -24,8 +24,8 @@ from ...source_line import user_line
 from ..where import why_no_copy
 from ._ints import as_int
 from .bits import Bits
-from .compare import Comparison, compared
-from .for_every_stream import Formula, constant, holds, stairs, total
+from .compare import Comparison, compared, require_for_empty
+from .for_every_stream import Formula, constant, holds, rising, stairs, total
 from .quotients import Quotient
 from .sizes import Edge, Rows, Token, Uncounted
 from .sums import edges_of, fact, of_positions, origin_of, text_of
@@ -106,6 +106,7 @@ class Length(Bits):
         if out.may_cancel():
             number = out.fact("constant", constant)
             if number is not None:
+                require_for_empty(out._changed(out.terms, plus - number), "eq")
                 return number
         return out
 
@@ -251,9 +252,9 @@ class Length(Bits):
         return compared(self, self - other, relation)
 
     def require(self, relation: str, other: object) -> None:
-        """Refuse streams at their ends whose length does not compare so; one that no stream has is left alone."""
+        """Refuse streams of some frames whose length at their ends is another; one no stream has is left alone."""
         if isinstance(asked := self.compare(other, relation), Comparison):
-            asked.require()
+            asked.require(empty=False)
 
     def __index__(self) -> int:
         if isinstance(number := self.soon(), int):
@@ -283,13 +284,8 @@ class Length(Bits):
 
     def _of_one_soon(self) -> Length:
         """Return the function of one length that it is but for short streams, which are refused at their ends."""
-        if len(self.of_one().terms) == 1:
+        if len(self.of_one().terms) == 1 or (one := self.of_one(soon=True)) is self:
             return self
-        edges = {id(e): e for _, a in self.terms for e in edges_of(a)}.values()
-        found = self.fact("stairs soon", lambda _: stairs(self, edges, soon=True))
-        if found is None:
-            return self
-        one: Length = found.of(edges)
         (self - one).compare(0, "eq").require(True)
         return one
 
@@ -338,12 +334,15 @@ class Length(Bits):
 
         return self.fact((relation, frames.key()), found)
 
-    def of_one(self) -> Length:
-        """Return it as a function of the length of one of its edges, where counts show that it is one."""
+    def of_one(self, soon: bool = False) -> Length:
+        """Return it as a function of the length of one of its edges, where counts show that it is one.
+
+        `soon`: but for short streams.
+        """
         if len(self.terms) == 1:
             return self
         edges = {id(e): e for _, a in self.terms for e in edges_of(a)}.values()
-        found = self.fact("stairs", lambda _: stairs(self, edges))
+        found = self.fact(("stairs", soon), lambda _: stairs(self, edges, soon))
         return self if found is None else found.of(edges)
 
     def in_most(self) -> int | None:
@@ -398,11 +397,14 @@ class Length(Bits):
             rate = rate * c if op == "*" else rate / c if op == "//" else rate
         return rate
 
-    def steps(self) -> list[int]:
+    def steps(self, rises: bool = False) -> list[int]:
         """Return the function as pairs of integers: 0 `+`, 1 `*`, 2 `//`, 5 `max`, then the operand.
 
-        Of more than an operator takes those of all but short streams, which are refused at their ends.
+        Of more than an operator takes those of all but short streams, which are refused at their ends. One that
+        falls as frames come is refused where `rises` says so.
         """
+        if rises:
+            self.fact("rises", rising)
         steps = [n for op, c in self.fn for n in (_CODES[op], c)]
         longer = self.soon() if len(steps) > _MOST_STEPS else self
         return steps if longer is self or isinstance(longer, int) else longer.steps()

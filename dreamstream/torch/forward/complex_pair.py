@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ...array.loop_frames import Frames, InParts
 from ...source_line import user_line
 
 
@@ -47,8 +48,11 @@ class Complex:
         return self.each(lambda part: part.mT)
 
     def each(self, fn: Callable[[Any], Any]) -> Any:
-        """Apply a function to both parts; if it gives tuples, return a tuple."""
+        """Apply a function to both parts; if it gives tuples, return a tuple, if it gives frames, frames."""
         real, imag = fn(self.real), fn(self.imag)
+        if isinstance(real, Frames):
+            see = self.edge.entry.library.see
+            return InParts((real, imag), lambda parts: see(Complex(*parts)))
         return tuple(map(Complex, real, imag)) if isinstance(real, tuple) else Complex(real, imag)
 
 

@@ -18,6 +18,7 @@ from ...array.first_frame import FirstFrame
 from ...array.writing import unsure
 from ...errors import NotStreamableError, ShapeError
 from ...nn import functional as F
+from ...stream.rules import Length
 from ..run.functions import of_elements
 from .complex_pair import Complex
 from .constants import ComplexConstant, Constant, dtype_of
@@ -37,9 +38,9 @@ LINEAR = (
 
 def _on_both(name: str) -> Callable[..., Any]:
     def run(z: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(z, ComplexConstant):
+        if isinstance(z, ComplexConstant) and name not in ("expand", "repeat"):
             return getattr(z, name)(*args, **kwargs)
-        return z.each(lambda part: getattr(part, name)(*args, **kwargs))
+        return Complex(*_parts(z)).each(lambda part: getattr(part, name)(*args, **kwargs))
 
     return run
 
@@ -96,6 +97,15 @@ def _own(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return run
 
     return keep
+
+
+def cut_complex(table: torch.Tensor, index: Any) -> Any:
+    """Return a table of complex numbers that is cut to a stream's length along one dimension, else None."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if sum(isinstance(p, slice) and isinstance(p.stop, Length) for p in parts) > 1:
+        return None
+    arrays = current().arrays
+    return Complex(*(Constant(part.contiguous(), arrays)[index] for part in (table.real, table.imag)))
 
 
 # ---------------------------------------------------------------------- parts

@@ -7,13 +7,14 @@ the native front end; what can't be done with those is refused by what a functio
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...array.creation import ones_like
 from ...array.dimension_arguments import sizes_of
-from ...array.einsum import diagonal, einsum
+from ...array.einsum import diagonal, einsum, letters_of, spread
 from ...errors import NotStreamableError
 from ...nn import functional
 from .constants import Constant
@@ -129,6 +130,21 @@ enter(
         "linalg_diagonal": lambda A, *, offset=0, dim1=-2, dim2=-1: diagonal(A, offset, dim1, dim2),
     },
 )
+
+
+def without_sums(func: Callable[..., Any], name: str, args: tuple[Any, ...]) -> tuple[Callable[..., Any], Any]:
+    """Return products of matrices that add nothing up as products of elements."""
+    if name in ("outer", "ger"):
+        return torch.mul, (args[0].unsqueeze(1), args[1].unsqueeze(0))
+    if name in ("matmul", "bmm", "mm", "rmatmul"):
+        a, b = args[::-1] if name == "rmatmul" else args
+        if 1 in [s for s in (a.shape[-1], b.shape[-2]) if isinstance(s, int)]:
+            return torch.mul, (a, b)
+    if name == "einsum" and len(args) == 3:
+        letters, made = letters_of(args[0], args[1:])
+        if {*made} == {*letters[0], *letters[1]}:
+            return torch.mul, tuple(spread(x, own, made) for x, own in zip(args[1:], letters))
+    return func, args
 
 
 # ---------------------------------------------------------------------- differences and sums along a dimension

@@ -105,6 +105,11 @@ class Constant(Tensor):
         looked_at(self.torch)
         return as_array(self.torch)
 
+    def item(self) -> Any:
+        looked_at(self.torch)
+        with without_functions():
+            return self.torch.item() if self.torch.numel() == 1 else super().item()
+
     def _satisfying(self, require: Callable[[Any], None]) -> Constant:
         return self._like(noted(_satisfying, self.torch, require))
 

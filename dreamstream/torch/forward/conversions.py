@@ -39,7 +39,7 @@ from ..run.kernels.weights import looking_up
 from ..tensor import StreamTensor
 from .complex_pair import Complex
 from .constants import Constant, as_array, dtype_of
-from .names import ATTRIBUTES, HANDLERS, enter, function
+from .names import ATTRIBUTES, COMPLEX, HANDLERS, enter, function
 from .recordings import dropping, looked_at
 from .running import current
 from .sizes import TensorOfSizes
@@ -234,16 +234,18 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         fills = (*rest, *kwargs.values())
         if (length := next((f for f in fills if isinstance(f, Length)), None)) is not None:
             return lengths_in(size, length)
-        if any(isinstance(s, Length) for s in size):
-            return Symbolic.filled(size, Tensor(as_array(make((1,), *rest, **kwargs))))
+        along = any(isinstance(s, Length) for s in size)
         batch = [i for i, s in enumerate(size) if isinstance(s, Rows)]
-        shape = [1 if i in batch else s for i, s in enumerate(size)]
+        shape = [1] if along else [1 if i in batch else s for i, s in enumerate(size)]
         if (token := next((s for s in shape if isinstance(s, Token)), None)) is not None:
             token._misuse("the size of a new tensor")
         kwargs.setdefault("device", forward.device)
         value = make(shape, *rest, **kwargs)
         parts = (value.real.contiguous(), value.imag.contiguous()) if value.is_complex() else (value,)
-        made = [forward.entry.library.of_batch(p, batch, size[batch[0]], fresh=True) for p in parts]
+        if along:
+            made = [Symbolic.filled(size, Tensor(as_array(p))) for p in parts]
+        else:
+            made = [forward.entry.library.of_batch(p, batch, size[batch[0]], fresh=True) for p in parts]
         return Complex(*made) if len(made) > 1 else made[0]
 
     return made
@@ -308,7 +310,8 @@ def _new(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
 
 for _name in ("zeros", "ones", "full", "empty"):
     _make = torch.zeros if _name == "empty" else getattr(torch, _name)
-    enter(HANDLERS, {_name: _of_batch(_make), f"new_{_name}": _new(_make)})
+    for _table in (HANDLERS, COMPLEX):
+        enter(_table, {_name: _of_batch(_make), f"new_{_name}": _new(_make)})
 
 
 # ---------------------------------------------------------------------- what is made of other functions

@@ -22,7 +22,7 @@ from ...array.attend import of_all
 from ...array.batch_constants import is_constant, lifts, plain_beside
 from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, flat, has_formula, is_deferred, is_filled
 from ...array.dtypes import nominal
-from ...array.einsum import letters_of, spread, table_product
+from ...array.einsum import table_product
 from ...array.facts import recalled
 from ...array.frame_numbers import number_in
 from ...array.lengths_as_numbers import count_of
@@ -47,7 +47,8 @@ from ..private import without_functions
 from ..tensor.stream_tensor import StreamTensor as Shell
 from . import names
 from .arguments import inner_of
-from .complex_pair import Complex
+from .complex_streams import cut_complex
+from .composed import without_sums
 from .constants import HALF, NARROW, Constant
 from .conversions import with_value
 from .integers import typed
@@ -57,11 +58,6 @@ from .places import repeated
 from .recordings import converted, dropping, looked_at, noted, same
 from .running import current
 from .sizes import TorchBatch, TorchBatchLength, TorchLength, TorchStride
-
-
-def _tensor_of(x: Any) -> Any:
-    """Return the tensor of a constant; return everything else unchanged."""
-    return x.args[0] if is_constant(x) else getattr(x, "torch", x)
 
 
 class _Shaped(torch.Tensor):
@@ -233,12 +229,10 @@ class TorchLibrary(Library):
     # ------------------------------------------------------------------ what is deferred
     def of_every_stream(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         out = super().of_every_stream(func, args, kwargs)
-        for x in map(_tensor_of, leaves((args, kwargs))):
-            if isinstance(x, torch.Tensor):
-                looked_at(x)
-        for x in map(_tensor_of, leaves(out)):
-            if isinstance(x, torch.Tensor):
-                same(x)
+        for x in _tensors((args, kwargs)):
+            looked_at(x)
+        for x in _tensors(out):
+            same(x)
         return out
 
     def function(self, name: str) -> Any:
@@ -388,6 +382,12 @@ def plain(x: Any) -> Any:
     return map_leaves(x, lambda a: a.torch if isinstance(a, Constant) else a)
 
 
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    """Return the tensors in a tree, those of constants of the batch among them."""
+    found = [x.args[0] if is_constant(x) else x for x in leaves(plain(tree))]
+    return [x for x in found if isinstance(x, torch.Tensor)]
+
+
 # ---------------------------------------------------------------------- functions of the position alone
 def met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a function of positions and a stream: each frame meets what is computed of its position."""
@@ -477,7 +477,7 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     if name in _TYPES:
         out = args[0].to(x.dtype)
     else:
-        func, args = _without_sums(func, name, positions.lined_up(func, args))
+        func, args = without_sums(func, name, positions.lined_up(func, args))
         out = func(*args, **kwargs) if hasattr(func, "__wrapped__") else forward.call(func, args, kwargs)
         if out is NotImplemented:
             edge = next(a._inner.edge for a in leaves((args, kwargs)) if hasattr(a, "_inner"))
@@ -501,21 +501,6 @@ def _computed_in(x: Deferred, name: str) -> torch.dtype:
 
 
 _TYPES = ("to", "type", "float", "double", "half", "bfloat16", "long", "int", "bool", "type_as")
-
-
-def _without_sums(func: Callable[..., Any], name: str, args: tuple[Any, ...]) -> tuple[Callable[..., Any], Any]:
-    """Return products of matrices that add nothing up as products of elements."""
-    if name in ("outer", "ger"):
-        return torch.mul, (args[0].unsqueeze(1), args[1].unsqueeze(0))
-    if name in ("matmul", "bmm", "mm", "rmatmul"):
-        a, b = args[::-1] if name == "rmatmul" else args
-        if 1 in [s for s in (a.shape[-1], b.shape[-2]) if isinstance(s, int)]:
-            return torch.mul, (a, b)
-    if name == "einsum" and len(args) == 3:
-        letters, made = letters_of(args[0], args[1:])
-        if {*made} == {*letters[0], *letters[1]}:
-            return torch.mul, tuple(spread(x, own, made) for x, own in zip(args[1:], letters))
-    return func, args
 
 
 # ---------------------------------------------------------------------- tables
@@ -591,15 +576,6 @@ def _gathered(input: Any, dim: int, index: Any) -> Any:
         return None
     kept = tuple(slice(None if i == axis else n) for i, n in enumerate(sizes))
     return _apart(table[kept][(slice(None),) * axis + (slice(found[0], length + found[0]),)])
-
-
-def cut_complex(table: torch.Tensor, index: Any) -> Any:
-    """Return a table of complex numbers that is cut to a stream's length along one dimension, else None."""
-    parts = index if isinstance(index, tuple) else (index,)
-    if sum(isinstance(p, slice) and isinstance(p.stop, Length) for p in parts) > 1:
-        return None
-    arrays = current().arrays
-    return Complex(*(Constant(part.contiguous(), arrays)[index] for part in (table.real, table.imag)))
 
 
 #: torch in the place of NumPy.

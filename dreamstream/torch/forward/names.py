@@ -127,7 +127,8 @@ def writes(name: str, kwargs: Mapping[str, Any]) -> bool:
     )
 
 
-#: What asks for the shape of a tensor, and for the type of its elements.
-SHAPE, DTYPE, RANK = (vars(torch.Tensor.__base__)[name].__get__ for name in ("shape", "dtype", "ndim"))
+#: What asks for the shape of a tensor, the type of its elements, its device, and how many dimensions it has.
+_TENSOR = vars(torch.Tensor.__base__)
+SHAPE, DTYPE, DEVICE, RANK = (_TENSOR[name].__get__ for name in ("shape", "dtype", "device", "ndim"))
 
 _READING = ("__int__", "__index__", "__invert__", "__iter__")

@@ -16,7 +16,7 @@ from ...stream.rules import Shape
 from ..private import n_modes, without_functions
 from ..tensor.stream_tensor import SHELL, STAND_IN, StreamTensor
 from .keys import ATOMS, key_of_size
-from .names import DTYPE, RANK, SHAPE
+from .names import DEVICE, DTYPE, RANK, SHAPE
 from .running import RUNNING
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
@@ -56,8 +56,8 @@ COMPUTES: set[Any] = set()
 REPLAY = _core.Replay(
     SHELL, NativeStream, Edge, Line, Replayed, Repeats, Place,
     ATOMS, frozenset((torch.Tensor, torch.nn.Parameter)), STAND_IN.as_subclass,
-    without_functions, torch.is_grad_enabled, key_of_size, RUNNING, n_modes, SHAPE, DTYPE, torch.Tensor.size,
-    COMPUTES, TorchLength, TorchBatch, TorchBatchLength, Shape, RANK, torch.Tensor.dim,
+    without_functions, torch.is_grad_enabled, key_of_size, RUNNING, n_modes, SHAPE, DTYPE, DEVICE,
+    torch.Tensor.size, COMPUTES, TorchLength, TorchBatch, TorchBatchLength, Shape, RANK, torch.Tensor.dim,
 )  # fmt: skip
 
 #: What torch asks of a forward, a mode: what is done again runs no function of Python.

@@ -28,6 +28,8 @@ from .keys import ATOMS, NUMBERS, SIZES, is_put_off, paths_to
 from .replay import REPLAY
 from .sizes import TensorOfSizes
 
+#: Where the streams and the sizes that were given are among what a result is made of.
+_STREAMS, _TOKENS = 2, 3
 #: What a result may hold beside streams.
 _RESULTS = (*NUMBERS, float, *ATOMS)
 
@@ -89,26 +91,23 @@ class Results:
         return out
 
     def _of_stream(self, x: Any) -> Any:
-        if is_constant(x) and self._index(x) is None:
+        if (at := self._index(x)) is not None:
+            return partial(_given, _TOKENS, at)
+        if is_constant(x):
             self._require_read()
             each, axis, rows = x.args
             return partial(_constant, each.detach().clone(), axis, maker(rows, self._given, self._tokens), x.fresh)
         if type(x) in (Scores, Symbolic, Deferred):
-            if (at := self._index(x)) is not None:
-                return partial(_token, at)
             tensors = [] if type(x) is Scores else self._require_read()
             copies = [t.detach().clone() for t in tensors]
             more = [y for y in streams_in(x) if all(y is not own for own in self._inputs)]
             make = maker(x, [*self._given, *self._inputs, *more], [*self._tokens, *tensors])
             return partial(_deferred, make, [*map(self._seen, more)], copies)
         if type(x) is Complex:
-            at = self._index(x)
-            return partial(_complex, [*map(self._of_stream, parts_of(x))]) if at is None else partial(_token, at)
+            return partial(_complex, [*map(self._of_stream, parts_of(x))])
         if type(x) is not NativeStream:
             raise Unknown
         if is_put_off(x):
-            if (at := self._index(x)) is not None:
-                return partial(_token, at)
             share = None if x._view is x._ends else self._sharing(x)
             return partial(_last, self._of_stream(x._ends.of), x._ends.count, share)
         self._require_value(x)
@@ -116,7 +115,7 @@ class Results:
             return partial(_made, self._seen(x), writing.of_constant)
         for i, own in enumerate(self._inputs):
             if own is x:  # or has become what was written into it
-                return partial(_given, i) if x.edge is self._given[i] else (*self._seen(x), None)
+                return partial(_given, _STREAMS, i) if x.edge is self._given[i] else (*self._seen(x), None)
         if (constant := x.alike[1]) is not None:
             if all(t is not constant.torch for t in self._held):
                 raise Unknown
@@ -191,19 +190,14 @@ class _Shared:
                 writing.viewed(streams[self.at[0]], out, method, put, (), {}, fill)
 
 
-def _given(at: int, edges: Any, values: Any, streams: list[Any], tokens: Any) -> Any:
-    """Return one of the streams that were given itself."""
-    return StreamTensor.shell(streams[at])
-
-
 def _complex(parts: list[Any], *given: Any) -> Any:
     """Return a complex stream of its parts."""
     return StreamTensor.shell(Complex(*[REPLAY.result(part, *given)._inner for part in parts]))
 
 
-def _token(at: int, edges: Any, values: Any, streams: Any, tokens: list[Any]) -> Any:
-    """Return what is computed of lengths itself, as it was given."""
-    return StreamTensor.shell(tokens[at])
+def _given(which: int, at: int, *given: Any) -> Any:
+    """Return one of the streams, or of what is computed of lengths, that were given itself."""
+    return StreamTensor.shell(given[which][at])
 
 
 def _itself(at: int, edges: Any, values: Any, streams: Any, tokens: list[Any]) -> Any:

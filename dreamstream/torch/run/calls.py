@@ -300,10 +300,12 @@ class TorchCall(Call):
         """Return what does again what an operator of one window has done, where a later call can; else None."""
         places, outputs, lined_up = columns
         step, numbers = plan.step, plan.numbers if self.alike else lined_up and lines_up
+        if not (ran.n_values or any(step.n)):  # of lengths alone, before streams end
+            return lambda call, *_: [_nothing(line, torch.empty(0, device=call.device), ()) for line in ran.lines]
         if not (self.keeps_frames and outputs[0][1]):
             return None
-        if plan.kernel.of_positions:
-            return of_positions(plan.kernel, step)
+        if not places:
+            return of_positions(plan.kernel, step) if plan.kernel.of_positions else None
         kept = places[0]
         if plan.kernel.carries is None:
             numbers = numbers and isinstance(step.first[0], int)
@@ -488,13 +490,13 @@ class Plan:
         self.follows = bool(op.same_counts) and not looks
         #: In evaluation and for training, by keys of columns: a `Repeat`, or None where it handed its input on.
         self.done: tuple[dict[bytes, Any], dict[bytes, Any]] = ({}, {})
-        moves_one = self.shift is not None and len(ran.lines) == 1 and not ran.lines[0].static
+        moves_one = self.shift is not None and len(ran.lines) == 1
         onwards, takes_all = self.kernel.onwards, self.kernel.all_outputs and not ran.lines[0].static
         serves = takes_all or (one_value and self.numbers)
         #: Whether it goes on by new frames alone; whether what it does follows from columns, where they are known.
         self.carries = serves and onwards is not None and onwards(self.step, weights) is not None
         sees = looks_at_one and self.kernel.sees is not None
-        self.repeats = moves_one or self.carries or sees or self.kernel.of_positions
+        self.repeats = not ran.lines[0].static and (moves_one or self.carries or sees or not ran.n_values)
 
     def keep(self, taped: bool, key: bytes, what: Any) -> None:
         """Note what it does where columns have this key."""
