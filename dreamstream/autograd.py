@@ -327,21 +327,10 @@ def _key(place: Any) -> Any:
 def gradients(
     roots: Sequence[tuple[Any, Array]], retain_graph: bool, wanted: Sequence[Any] | None = None
 ) -> list[tuple[Any, Array | None]]:
-    """Go back through the tape.
+    """Go back along the tape; return places, each with its gradient or None.
 
-    Parameters
-    ----------
-    roots : sequence of (place, ndarray)
-        Where to begin, each a leaf or (Record, number), and its gradient.
-    retain_graph : bool
-        Whether records can be gone through again.
-    wanted : sequence, optional
-        The places whose gradients are wanted; all leaves without it.
-
-    Returns
-    -------
-    list of (place, ndarray or None)
-        The leaves, or what was wanted, with their gradients.
+    Each root is a place, which is a leaf or (Record, number), and its gradient. The places are those that are
+    `wanted`, or all leaves without it. With `retain_graph` the records can be gone back along again.
     """
     records = _reached(place[0] for place, _ in roots if isinstance(place, tuple))
     asked = {_key(w) for w in wanted or ()}
