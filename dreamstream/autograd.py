@@ -197,7 +197,7 @@ class Record:
         self.back: Back | str | None = back
         self.reads = tuple([(a, edits_of(a)) for a in reads])
         self.number = next(self._count)
-        self.hooks: dict[int, dict[int, Callable[[Any], Any]]] = {}  #: By output: functions of its gradient.
+        self.hooks: dict[int, dict[int, Callable[[Any], Any]]] = {}  #: By output: hooks on its gradient.
         self.kept: dict[int, Any] = {}  #: By output: a reference to the tensor that retains it.
 
     def __repr__(self) -> str:

@@ -56,11 +56,12 @@ def apply(
     plain, or StreamTensors of one entry. Weights are in the operator's order, None where an optional one is
     absent.
 
-    `dims` are what the dimensions of a *plain* input mean, and what those of a StreamTensor must be: ``("B", 0,
-    "L")`` for a convolution, ``("B", "L", 0)`` for an LSTM, ``(..., 0)`` where the last axis is the feature axis
-    and all others are frames, ``(..., 0, 1)`` for the last two. The numbers say in which order features are
-    stored: ``("B", 1, "L", 0)`` for images of (channels, time, frequency), whose channels are stored last. None is
-    for elementwise operators, whose operands broadcast as in NumPy. Without ``"B"`` a plain input is one sequence.
+    `dims` are what the dimensions of a *plain* input mean, and what those of a StreamTensor must be:
+    ``("B", 0, "L")`` for a convolution, ``("B", "L", 0)`` for an LSTM, ``(..., 0)`` where the last axis is the
+    feature axis and all others are frames, ``(..., 0, 1)`` for the last two. The numbers say in which order
+    features are stored: ``("B", 1, "L", 0)`` for images of (channels, time, frequency), whose channels are stored
+    last. None is for elementwise operators, whose operands broadcast as in NumPy. Without ``"B"`` a plain input is
+    one sequence.
 
     Outputs have their dimensions in the input's order (an output without L lacks it; where the number of feature
     axes differs they come last).

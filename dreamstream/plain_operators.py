@@ -134,7 +134,7 @@ def _laid(look: Callable[[Array], Array], like: tuple[Any, Any], g: Array) -> Ar
 class _Layout(NamedTuple):
     """How a plain tensor is laid out in frames."""
 
-    roles: Dims  #: Of every dimension "B", "L", a feature axis, or Ellipsis.
+    roles: Dims  #: For every dimension "B", "L", a feature axis, or Ellipsis.
     order: tuple[int, ...]  #: The dimensions as frames have them.
     alike: tuple[int, ...]  #: The dimensions that all inputs have in one size.
     n_rows: int  #: How many sequences there are.

@@ -24,19 +24,19 @@ class AudioFile:
 
     path: str  #: As it was given, "-" for standard input; the stream's id.
     reader: AudioReader
-    engine: Engine  #: Of a model at the file's own sample rate, or of a model file.
+    engine: Engine  #: The engine of a model at the file's own sample rate, or of a model file.
     model: nn.Module | None  #: None where the model came as a file.
     front: Engine | None  #: Resamples for the engine of a model file.
     new: list[Array] = field(default_factory=list)  #: Per output of the model, what the last step gave.
     #: After each step the seconds fed so far, and the frames of the first output that had left.
     left: list[tuple[float, int]] = field(default_factory=list)
-    samples: int = 0  #: Fed so far.
+    samples: int = 0  #: How many samples were fed so far.
     ended: bool = False
     fault: FormatError | None = None  #: Why the recording ended before it should.
     #: Whether all that was fed, and all that came out, is held for `recording` and `output`.
     keeps_samples: bool = False
     keeps_outputs: bool = False
-    #: Of the values of the first output; not numbers as long as there is none.
+    #: Least, most and mean value of the first output; not numbers as long as there is none.
     least: float = math.nan
     most: float = math.nan
     mean: float = math.nan

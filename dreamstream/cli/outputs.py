@@ -37,10 +37,10 @@ def check_path(path: str, inputs: Sequence[str]) -> None:
 def open_output(path: str, files: Sequence[AudioFile], integers: bool) -> Output:
     """Begin a file for all outputs of all files.
 
-    A ``.npz`` holds an array per file, named by its path, and by its path and the output's name where a model has
-    several; a ``.npy`` the array of a single one; a ``.csv`` a line per frame: file, start in seconds, values (of
-    the first output; complex ones as pairs); a ``.wav`` samples, float32 or with `integers` of 16 bits, where what
-    is beyond ±1 is cut off.
+    A ``.npz`` file holds an array per file, named by its path, and by its path and the output's name where a model
+    has several. A ``.npy`` file holds the array of a single one. A ``.csv`` file has a line per frame: file, start
+    in seconds, values (of the first output; complex ones as pairs). A ``.wav`` file holds samples in float32, or
+    with `integers` in 16 bits, where what is beyond ±1 is cut off.
 
     FormatError is raised where what the files give can't be written so, and OSError where the file can't be
     written.
@@ -69,8 +69,8 @@ class Output:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.frames = 0  #: Written so far, of all outputs that it holds.
-        self.beyond = 0  #: Samples beyond full scale.
+        self.frames = 0  #: Frames that were written so far, of all outputs that it holds.
+        self.beyond = 0  #: How many samples were beyond full scale.
         self._n_bytes = 0  # of the file, where it was whole last
         try:
             self._file = open(path, "wb", buffering=0)  # noqa: SIM115  # closed by `close`

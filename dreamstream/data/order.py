@@ -11,9 +11,9 @@ import numpy as np
 class Padding(NamedTuple):
     """What an epoch's batches hold, padded to their longest rows."""
 
-    frames: int  #: Of the streams.
-    padding: int  #: Frames behind shorter rows.
-    unsorted: int  #: What `padding` were without ``bucket``.
+    frames: int  #: Frames of the streams.
+    padding: int  #: Frames of padding behind shorter rows.
+    unsorted: int  #: What `padding` would be without ``bucket``.
 
 
 def order_of(

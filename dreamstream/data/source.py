@@ -18,7 +18,7 @@ class Source:
     """A path, "-" for standard input, bytes (which are held meanwhile), or a file object."""
 
     def __init__(self, source: Any) -> None:
-        self.name = "recording"  #: For messages.
+        self.name = "recording"  #: What messages call it.
         self.offset = 0  #: Bytes taken so far.
         self.waits = False  #: Whether bytes may come as they are made, so that none may be asked for early.
         self.rewinds = True  #: Whether it can be read again from its first byte: a pipe can't.

@@ -57,14 +57,14 @@ def _sigmoid(x: Any) -> Any:
 class Elementwise(Operator):
     """A function of one element of each operand."""
 
-    reference: Callable[..., Any]  #: The same on NumPy's arrays.
+    reference: Callable[..., Any]  #: The same function on NumPy's arrays.
     doc: str = ""  #: What the method of tensors returns; without it there is none that does just this.
-    operands: int = 1  #: How many.
+    operands: int = 1  #: How many operands it has.
     #: Which numbers show what it does: all; mostly above 0; mostly within [-1, 1]; mostly from 1 on; few, so that
     #: many are equal; multiples of 1/2 and what lies between; multiples of 1/4 but 0; above 0, then any.
     domain: str = "any"
     exact: bool = False  #: Whether nothing is rounded, so that results are the reference's bit by bit.
-    #: The same of integers, where integers come out; others become float32 first.
+    #: The same function of integers, where integers come out; others become float32 first.
     integers: Callable[..., Any] | None = None
     real: bool = False  #: Whether two integers become float32.
     aliases: tuple[str, ...] = ()  #: torch's other names.

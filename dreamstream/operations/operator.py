@@ -70,8 +70,8 @@ class Operator:
     #: Why it needs the whole stream, where some of its attributes let it do so.
     whole: Refusal | None = field(default=None, kw_only=True)
     instead: str = field(default="", kw_only=True)  #: What would stream in place of that.
-    #: Of its attributes and its weights' shapes: the frames that a window spans, and by how many the stream is
-    #: padded before and behind, where the padding decides how far it looks ahead.
+    #: Returns, of its attributes and its weights' shapes, the frames that a window spans, and by how many the
+    #: stream is padded before and behind, where the padding decides how far it looks ahead.
     window: Callable[[Mapping[str, Any], Sequence[Any]], tuple[int, int, int]] | None = field(
         default=None, kw_only=True
     )

@@ -24,11 +24,11 @@ class Host:
     is_lost = False  #: Whether it has ended.
 
     def __init__(self) -> None:
-        self.streams: dict[str, Live] = {}  #: Those that it has, by id.
+        self.streams: dict[str, Live] = {}  #: The streams that it has, by id.
         self.ready: dict[str, Live] = {}  #: Those of them that wait for a step.
         self.wake = asyncio.Event()  #: Set when there is something to do.
-        self.seconds = 0.0  #: What a step takes lately.
-        self.busy = 0.0  #: Seconds of all steps.
+        self.seconds = 0.0  #: What a step took lately.
+        self.busy = 0.0  #: Seconds of all steps together.
 
     @property
     def is_silent(self) -> bool:

@@ -56,8 +56,8 @@ class RayHandle:
 class RayCluster:
     """A Ray that runs; ConnectionError is raised where there is none.
 
-    `address` is of its head, as ``127.0.0.1:6379``; ``"local"`` begins one in this process's machine, which ends
-    with it. Vaults forget a stream that no server has after `keep` seconds. A worker has `threads` processor
+    `address` is that of its head, as ``127.0.0.1:6379``; ``"local"`` begins one in this process's machine, which
+    ends with it. Vaults forget a stream that no server has after `keep` seconds. A worker has `threads` processor
     cores.
     """
 

@@ -32,10 +32,10 @@ class Record:
     #: continues another: what has come since, as `Engine.snapshot` gives it with `since`.
     snapshot: bytes = b""
     decoder: bytes = b""  #: The snapshot of the decoder, where the model has one.
-    #: Per message that is not acknowledged its port and itself.
+    #: Every message that is not acknowledged, behind its port.
     outputs: list[tuple[int, bytes]] = field(default_factory=list)
     ended: bool = False  #: Whether all outputs are made.
-    said: float = 0.0  #: Where the words end that have left.
+    said: float = 0.0  #: The end of the last word that was sent, in seconds.
     number: int = 0  #: Larger than those of the stream's earlier records.
     after: int | None = None  #: The record that it continues; None: it takes the place of all.
 

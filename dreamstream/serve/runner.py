@@ -34,13 +34,13 @@ class Row(NamedTuple):
     """What a step takes of a stream."""
 
     id: str
-    position: int  #: That of the first of its frames.
+    position: int  #: The position of the first of its frames.
     parts: list[npt.NDArray[Any]]  #: Its frames.
     n: int  #: How many these are.
     ends: bool  #: Whether they are its last.
     saves: bool  #: Whether its state behind them is wanted.
     since: int | None  #: Of the state what is new since this position is enough; None: all of it is wanted.
-    said: float  #: Where the words end that have left.
+    said: float  #: The end of the last word that was sent, in seconds.
     is_int16: bool  #: Whether the frames are samples of 16 bits.
     begins: State | None  #: The state before them; None where the runner has it.
     epoch: int  #: How often the stream has begun anew.
@@ -50,7 +50,7 @@ class Stepped(NamedTuple):
     """What a step gives."""
 
     ids: list[str]  #: The streams that went well.
-    #: Per output the frames of these, one after the other, and how many are each one's. Empty with a decoder.
+    #: Per output the frames of these streams end to end, and how many each has. Empty with a decoder.
     outputs: list[tuple[npt.NDArray[Any], list[int]]]
     #: With a decoder: words that are new and final, and what may change behind them.
     words: dict[str, tuple[list[Word], str]]

@@ -25,7 +25,7 @@ from .module import FunctionalModule
 class Pace:
     """How an edge moves on."""
 
-    rate: Fraction  #: Of the first input's; 0 for what is there once, when a stream ends.
+    rate: Fraction  #: Frames per frame of the first input; 0 for what is there once, when a stream ends.
     lead: int  #: Where it would stand before the first call.
     stands: list[int]  #: Per phase where it stands at the moment that `Schedule.base` says.
     gains: list[int]  #: Per phase the frames of a call.

@@ -41,10 +41,10 @@ class Asked(NamedTuple):
 
     key: tuple[Any, ...]  #: Equal where the same is asked for.
     streams: list[Any]  #: The native tensors among the arguments.
-    edges: list[Edge]  #: Whose frames the sizes among them count.
+    edges: list[Edge]  #: The edges whose frames sizes among the arguments count.
     by_identity: list[Any]  #: Parameters and buffers, which are compared by identity.
     made: list[Any]  #: All other tensors, which are compared by type and shape.
-    tokens: list[Token]  #: The sizes.
+    tokens: list[Token]  #: The sizes among the arguments.
 
     @property
     def tensors(self) -> list[Any]:

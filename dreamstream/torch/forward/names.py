@@ -81,7 +81,7 @@ WRITERS = ("copy_", "fill_", "zero_", "__setitem__")
 class Meaning(NamedTuple):
     """What a function of torch is to streams."""
 
-    name: str  #: Of the native front end's function or method.
+    name: str  #: That of the native front end's function or method.
     #: What runs on streams; None where arguments other than the first have a say.
     native: Callable[..., Any] | None
     #: Whether it gives what is to be written into its first argument, and whether its result shares that one's

@@ -55,9 +55,8 @@ def _bound(name: str, args: Any, kwargs: Any) -> dict[str, Any]:
 class _Reduction:
     """A reduction of a stream tensor over some of its dimensions."""
 
-    #: torch's function, its name, and the tensor.
-    func: Any
-    name: str
+    func: Any  #: torch's function.
+    name: str  #: The function's name.
     x: StreamTensor
     axes: list[int]  #: The dimensions; where `several` is False, the only one, given as a number.
     several: bool

@@ -118,9 +118,8 @@ class TorchGiven(Given):
 class Mode(NamedTuple):
     """What besides its frames decides how a call runs."""
 
-    #: Whether states stay on the tape, and whether they are cut off from it.
-    taped: bool
-    detach: bool
+    taped: bool  #: Whether states stay on the tape.
+    detach: bool  #: Whether they are cut off from it.
     #: Whether nobody takes notice of how values are computed: no gradient is recorded, and no mode sees it.
     plain: bool = False
     single: bool = False  #: Whether the module's parameters are float32, so that narrower frames become float32.

@@ -123,7 +123,8 @@ class Record:
     """States of the rows of one call, which stay on the tape or are cut off from it."""
 
     def __init__(self, detach: bool) -> None:
-        self.versions: AbstractSet[Any] = frozenset()  #: Of the parameters, in the calls on whose tape they are.
+        #: The versions of parameters in the calls on whose tape the states are.
+        self.versions: AbstractSet[Any] = frozenset()
         self.tensors: dict[Hashable, Tensor | Grown] = {}
         self.detach = detach
 
@@ -142,10 +143,11 @@ class Record:
 
 
 class Gathered:
-    """The states of a batch, row by row, where they are, or go; the place is None of a stream that begins."""
+    """The states of a batch, row by row: where they are, or go."""
 
     def __init__(self, places: Sequence[StateRow | None], device: torch.device) -> None:
-        self.n_rows, self.places, self._device = len(places), places, device
+        self.n_rows, self._device = len(places), device
+        self.places = places  #: The place of each row's state; None where a stream begins.
         self.some_fresh = None in places
         self._indices: dict[tuple[int, bool], Tensor] = {}
         found = [p for p in places if p is not None]

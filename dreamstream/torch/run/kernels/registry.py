@@ -103,7 +103,7 @@ Onwards = Callable[[Any, "Tensor | None", Sequence[Any], Sequence[Tensor]], tupl
 class Kernel:
     """A kernel and, where it carries tensors from call to call, what makes those of a row that starts."""
 
-    run: Callable[..., Any]  #: See the module.
+    run: Callable[..., Any]  #: What computes it; see the module.
     framewise: bool
     #: Whether, or by ``fn(step)``, it takes Python numbers for ``step.first`` where rows stand at the same place.
     numbers: bool | Callable[[Step], bool] = False
