@@ -175,10 +175,10 @@ class _Recipe:
         self._places = {id(x): i for i, x in enumerate(asked.made)}
         self._made = {id(step[3]): step for step in noted}
         self._n = len(asked.made)
-        #: Each, ``(function, args, kwargs)``, adds a tensor to a list that begins with those that the function was
-        #: given; `_At` stands for one.
+        #: Each is a function, its args and kwargs, and whether an `_At` is nested in these. It adds a tensor to a
+        #: list that begins with those that the function was given; an `_At` stands for one of that list.
         self.steps: list[Any] = []
-        self.fixed = True  #: Whether there are no steps, as where all weights are there in every call.
+        self.fixed = True  #: Whether all weights are the same tensors in every call.
 
     def of(self, weights: Sequence[Any]) -> Any:
         """Return an operator's weights, with `_At` for those that are made in every call."""
