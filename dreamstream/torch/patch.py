@@ -294,11 +294,11 @@ class TorchPatch(Patch):
             recorded = torch.is_grad_enabled()
             taped, detach = module.training and recorded, self.train_variant == VARIANTS[0]
             mode = taped, detach, not (recorded or private.is_watched()), self._is_single
-            arrival, values = arrived(None if given else session.arrivals, tensors, mode)
+            arrival, arrivals, values = arrived(None if given else session.arrivals, tensors, mode)
             if self._named and self._named[0].device != arrival.device:
                 raise self._elsewhere(module, tensors)
-            if arrival.arrivals.last is not None:
-                call = arrival.next(arrival.arrivals.last)
+            if arrivals.last is not None:
+                call = arrival.next(arrivals)
             else:
                 inputs = partial(input_names, module, args, kwargs, tensors)
                 call = arrival.first(session, values, names, given, inputs)
@@ -334,7 +334,7 @@ class TorchPatch(Patch):
                     found, structure = pytree.tree_flatten(result)
                     result = structure.unflatten(outputs.given_within(found))
                 session.commit(call)
-                arrival.follow(call)
+                arrivals.follow(call, arrival.meta)
             except BaseException as error:
                 forward.leave()
                 if not call.committed:
