@@ -406,8 +406,7 @@ class TorchPatch(Patch):
             self._versions = Versions(list(learned), list(learned.values()))
             self._is_single = {d for d in self._types if d.is_floating_point} == {torch.float32}
             session.know(self._named)
-        with private.without_functions():  # no mode is asked about each
-            now = [t.dtype for t in self._named]
+        now = private.dtypes_of(self._named)
         if now != self._types:
             before, after = next((a, b) for a, b in zip(self._types, now) if a != b)
             raise ModeError(
