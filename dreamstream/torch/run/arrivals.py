@@ -27,8 +27,8 @@ class Arrivals:
 
     Those are calls that get frames of the same streams, of the same rates, types and device, in the same mode,
     where no stream begins or ends, and where nothing but such a call has changed the session since
-    (`Session.publish` forgets these arrivals). Nothing that they hold refers to them, so that what they hold of a
-    tape ends with them.
+    (`Session.publish` forgets these arrivals). In training nothing that they hold refers to them, so that the
+    states on a tape are freed once they are forgotten, and not by a later garbage collection.
     """
 
     def __init__(self, arrival: Arrival) -> None:
