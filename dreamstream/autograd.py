@@ -176,25 +176,9 @@ def edited(array: Array) -> None:
 class Record:
     """What one operation did.
 
-    Parameters
-    ----------
-    name : str
-        The operation's.
-    parents : sequence
-        For each input a leaf tensor, or (Record, number of its output), or None where no gradient goes.
-    back : callable or str
-        Makes gradients; a text says why there are none.
-    reads : sequence of ndarray
-        What `back` reads: it must not be written into before.
-    n_outputs : int
-        How many outputs `back` takes gradients of.
-
-    Attributes
-    ----------
-    hooks : dict
-        By output: functions of its gradient.
-    kept : dict
-        By output: a reference to the tensor that retains it.
+    `parents` are for each input a leaf tensor, or (Record, number of its output), or None where no gradient goes.
+    `back` makes gradients of `n_outputs` outputs, or is a text that says why there are none. It reads the arrays
+    `reads`, which must not be written into before.
     """
 
     __slots__ = ("back", "hooks", "kept", "n_outputs", "name", "number", "parents", "reads")
@@ -213,8 +197,8 @@ class Record:
         self.back: Back | str | None = back
         self.reads = tuple([(a, edits_of(a)) for a in reads])
         self.number = next(self._count)
-        self.hooks: dict[int, dict[int, Callable[[Any], Any]]] = {}
-        self.kept: dict[int, Any] = {}
+        self.hooks: dict[int, dict[int, Callable[[Any], Any]]] = {}  #: By output: hooks on its gradient.
+        self.kept: dict[int, Any] = {}  #: By output: a reference to the tensor that retains it.
 
     def __repr__(self) -> str:
         return f"<{self.name} of the tape>"
@@ -343,21 +327,10 @@ def _key(place: Any) -> Any:
 def gradients(
     roots: Sequence[tuple[Any, Array]], retain_graph: bool, wanted: Sequence[Any] | None = None
 ) -> list[tuple[Any, Array | None]]:
-    """Go back through the tape.
+    """Go back along the tape; return places, each with its gradient or None.
 
-    Parameters
-    ----------
-    roots : sequence of (place, ndarray)
-        Where to begin, each a leaf or (Record, number), and its gradient.
-    retain_graph : bool
-        Whether records can be gone through again.
-    wanted : sequence, optional
-        The places whose gradients are wanted; all leaves without it.
-
-    Returns
-    -------
-    list of (place, ndarray or None)
-        The leaves, or what was wanted, with their gradients.
+    Each root is a place, which is a leaf or (Record, number), and its gradient. The places are those that are
+    `wanted`, or all leaves without it. With `retain_graph` the records can be gone back along again.
     """
     records = _reached(place[0] for place, _ in roots if isinstance(place, tuple))
     asked = {_key(w) for w in wanted or ()}

@@ -18,10 +18,7 @@ from pathlib import Path
 def find_core(here: Path, path: MutableSequence[str]) -> None:
     """Add the folder of the installed ``_core`` to `path`, the package's, where it has none of its own.
 
-    Raises
-    ------
-    ImportError
-        Nothing is installed, or another version is, or the sources have changed: says what to do.
+    ImportError says what to do where nothing is installed, or another version is, or the sources have changed.
     """
     core = PathFinder.find_spec("dreamstream._core", path)
     if core is not None:

@@ -60,13 +60,7 @@ def read(content: Any) -> tuple[list[Tensor], dict[str, str]]:
 
 
 def write(tensors: Iterable[Tensor], texts: dict[str, str]) -> bytes:
-    """Return the container of tensors and texts.
-
-    Raises
-    ------
-    FormatError
-        For tensors that no container can hold.
-    """
+    """Return the container of tensors and texts; FormatError is raised for tensors that none can hold."""
     header: dict[str, Any] = {METADATA: texts} if texts else {}
     pieces: list[Any] = []
     at = n_fillers = 0

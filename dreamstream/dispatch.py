@@ -50,29 +50,21 @@ def apply(
     weights: Sequence[Any] = (),
     dims: Dims | None = None,
 ) -> tuple[Tensor, ...]:
-    """Run the operator `name` on tensors.
+    """Run the operator `name` on tensors; return one per output.
 
-    Parameters
-    ----------
-    name, attributes
-        An operator of the C registry, or of plain tensors one of `dreamstream.array.plain`, and its attributes.
-    inputs
-        Tensors: all plain, or StreamTensors of one entry.
-    weights
-        Constant tensors in the operator's order, None where an optional one is absent.
-    dims
-        What the dimensions of a *plain* input mean, and what those of a StreamTensor must be:
-        ``("B", 0, "L")`` for a convolution, ``("B", "L", 0)`` for an LSTM, ``(..., 0)`` where the last
-        axis is the feature axis and all others are frames, ``(..., 0, 1)`` for the last two. The numbers
-        say in which order features are stored: ``("B", 1, "L", 0)`` for images of (channels, time,
-        frequency), whose channels are stored last. None: elementwise, operands broadcast as in NumPy.
-        Without ``"B"`` a plain input is one sequence.
+    The operator is one of the C registry, or of plain tensors one of `dreamstream.array.plain`. The inputs are all
+    plain, or StreamTensors of one entry. Weights are in the operator's order, None where an optional one is
+    absent.
 
-    Returns
-    -------
-    tuple of Tensor
-        One per output, with the dimensions in the input's order (an output without L lacks it; where the
-        number of feature axes differs they come last).
+    `dims` are what the dimensions of a *plain* input mean, and what those of a StreamTensor must be:
+    ``("B", 0, "L")`` for a convolution, ``("B", "L", 0)`` for an LSTM, ``(..., 0)`` where the last axis is the
+    feature axis and all others are frames, ``(..., 0, 1)`` for the last two. The numbers say in which order
+    features are stored: ``("B", 1, "L", 0)`` for images of (channels, time, frequency), whose channels are stored
+    last. None is for elementwise operators, whose operands broadcast as in NumPy. Without ``"B"`` a plain input is
+    one sequence.
+
+    Outputs have their dimensions in the input's order (an output without L lacks it; where the number of feature
+    axes differs they come last).
     """
     for x in inputs:
         if x.is_stream:

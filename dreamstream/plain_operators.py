@@ -132,28 +132,14 @@ def _laid(look: Callable[[Array], Array], like: tuple[Any, Any], g: Array) -> Ar
 
 
 class _Layout(NamedTuple):
-    """How a plain tensor is laid out in frames.
+    """How a plain tensor is laid out in frames."""
 
-    Attributes
-    ----------
-    roles : tuple
-        Of every dimension "B", "L", a feature axis, or Ellipsis.
-    order : tuple of int
-        The dimensions as frames have them.
-    alike : tuple of int
-        The dimensions that all inputs have in one size.
-    n_rows, n_frames : int
-        Sequences, and frames of each.
-    stored : tuple of int
-        The shape of the frames of all rows.
-    """
-
-    roles: Dims
-    order: tuple[int, ...]
-    alike: tuple[int, ...]
-    n_rows: int
-    n_frames: int
-    stored: tuple[int, ...]
+    roles: Dims  #: For every dimension "B", "L", a feature axis, or Ellipsis.
+    order: tuple[int, ...]  #: The dimensions as frames have them.
+    alike: tuple[int, ...]  #: The dimensions that all inputs have in one size.
+    n_rows: int  #: How many sequences there are.
+    n_frames: int  #: How many frames each has.
+    stored: tuple[int, ...]  #: The shape of the frames of all rows.
 
 
 @lru_cache(maxsize=1024)

@@ -20,44 +20,23 @@ Array = npt.NDArray[Any]
 
 @dataclass
 class AudioFile:
-    """A file, its stream, and what came out so far.
+    """A file, its stream, and what came out so far."""
 
-    Attributes
-    ----------
-    path : str
-        As it was given, "-" for standard input; the stream's id.
-    engine : Engine
-        Of a model at the file's own sample rate, or of a model file.
-    model : Module or None
-        None where the model came as a file.
-    front : Engine or None
-        Resamples for the engine of a model file.
-    new : list of array
-        Per output of the model, what the last step gave.
-    left : list of (float, int)
-        After each step the seconds fed so far, and the frames of the first output that had left.
-    samples : int
-        Fed so far.
-    fault : FormatError or None
-        Why the recording ended before it should.
-    keeps_samples, keeps_outputs : bool
-        Whether all that was fed, and all that came out, is held for `recording` and `output`.
-    least, most, mean : float
-        Of the values of the first output; not numbers as long as there is none.
-    """
-
-    path: str
+    path: str  #: As it was given, "-" for standard input; the stream's id.
     reader: AudioReader
-    engine: Engine
-    model: nn.Module | None
-    front: Engine | None
-    new: list[Array] = field(default_factory=list)
+    engine: Engine  #: The engine of a model at the file's own sample rate, or of a model file.
+    model: nn.Module | None  #: None where the model came as a file.
+    front: Engine | None  #: Resamples for the engine of a model file.
+    new: list[Array] = field(default_factory=list)  #: Per output of the model, what the last step gave.
+    #: After each step the seconds fed so far, and the frames of the first output that had left.
     left: list[tuple[float, int]] = field(default_factory=list)
-    samples: int = 0
+    samples: int = 0  #: How many samples were fed so far.
     ended: bool = False
-    fault: FormatError | None = None
+    fault: FormatError | None = None  #: Why the recording ended before it should.
+    #: Whether all that was fed, and all that came out, is held for `recording` and `output`.
     keeps_samples: bool = False
     keeps_outputs: bool = False
+    #: Least, most and mean value of the first output; not numbers as long as there is none.
     least: float = math.nan
     most: float = math.nan
     mean: float = math.nan

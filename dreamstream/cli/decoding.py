@@ -142,11 +142,11 @@ def _model(path: str) -> bytes | Path:
         return Path(path) if begin == MAGIC else begin + file.read()
 
 
-def captions(words: Sequence[Word], pause: float = 0.8, length: float = 6.0) -> Iterator[list[Word]]:
-    """Yield runs of words between pauses, of some seconds at most."""
+def captions(words: Sequence[Word]) -> Iterator[list[Word]]:
+    """Yield runs of words between pauses of 0.8 seconds, each of 6 seconds at most."""
     run: list[Word] = []
     for word in words:
-        if run and (word.start - run[-1].end > pause or word.end - run[0].start > length):
+        if run and (word.start - run[-1].end > 0.8 or word.end - run[0].start > 6.0):
             yield run
             run = []
         run.append(word)

@@ -169,10 +169,7 @@ def _compare(
 ) -> tuple[int, float, list[str]]:
     """Compare what came out with the offline model; of every third stream also with the engine in one piece.
 
-    Returns
-    -------
-    tuple of (int, float, list of str)
-        Frames, largest difference to the offline model, and what does not hold.
+    Returned are the number of frames, the largest difference to the offline model, and what does not hold.
     """
     frames, worst, wrong = 0, 0.0, []
     with Progress(_seconds(callers), quiet) as progress:

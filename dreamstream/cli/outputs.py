@@ -37,21 +37,13 @@ def check_path(path: str, inputs: Sequence[str]) -> None:
 def open_output(path: str, files: Sequence[AudioFile], integers: bool) -> Output:
     """Begin a file for all outputs of all files.
 
-    Parameters
-    ----------
-    path : str
-        ``.npz``: an array per file, named by its path, and by its path and the output's name where a model
-        has several; ``.npy``: the array of a single one; ``.csv``: a line per frame: file, start in
-        seconds, values (of the first output; complex ones as pairs); ``.wav``: samples.
-    integers : bool
-        Whether samples are integers of 16 bits, what is beyond ±1 cut off, rather than float32.
+    A ``.npz`` file holds an array per file, named by its path, and by its path and the output's name where a model
+    has several. A ``.npy`` file holds the array of a single one. A ``.csv`` file has a line per frame: file, start
+    in seconds, values (of the first output; complex ones as pairs). A ``.wav`` file holds samples in float32, or
+    with `integers` in 16 bits, where what is beyond ±1 is cut off.
 
-    Raises
-    ------
-    FormatError
-        Where what the files give can't be written so.
-    OSError
-        Where the file can't be written.
+    FormatError is raised where what the files give can't be written so, and OSError where the file can't be
+    written.
     """
     kind = os.path.splitext(path)[1]
     n_arrays = sum(len(file.engine.outputs) for file in files)
@@ -73,20 +65,12 @@ def open_output(path: str, files: Sequence[AudioFile], integers: bool) -> Output
 
 
 class Output:
-    """A file that can be read at any time, and holds what was added so far.
-
-    Attributes
-    ----------
-    frames : int
-        Written so far, of all outputs that it holds.
-    beyond : int
-        Samples beyond full scale.
-    """
+    """A file that can be read at any time, and holds what was added so far."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.frames = 0
-        self.beyond = 0
+        self.frames = 0  #: Frames that were written so far, of all outputs that it holds.
+        self.beyond = 0  #: How many samples were beyond full scale.
         self._n_bytes = 0  # of the file, where it was whole last
         try:
             self._file = open(path, "wb", buffering=0)  # noqa: SIM115  # closed by `close`

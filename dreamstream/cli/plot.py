@@ -68,10 +68,7 @@ def plot(path: str, files: Sequence[AudioFile], latencies: Sequence[float], chun
 def plot_words(path: str, files: Sequence[AudioFile], words: Mapping[str, Sequence[tuple[Word, float]]]) -> None:
     """Draw the first files with their words, and when each was final.
 
-    Parameters
-    ----------
-    words : dict of str to list of (Word, float)
-        By file the words, and how much of it had come when each was final, in seconds.
+    `words` are by file the words, and how much of it had come when each was final, in seconds.
     """
     shown = files[:MOST_FILES]
     figure = new_figure(10, 0.6 + 2.2 * len(shown))

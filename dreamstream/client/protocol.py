@@ -47,16 +47,7 @@ HEADER = struct.Struct("<Q")
 
 
 class WireError(Exception):
-    """What ends a connection.
-
-    Attributes
-    ----------
-    kind : str
-        A key of `CODES`.
-    reason : str
-    more : dict
-        Further fields of the ``error`` message.
-    """
+    """What ends a connection: a kind, which is a key of `CODES`, a reason, and more of the ``error`` message."""
 
     def __init__(self, kind: str, reason: str, **more: Any) -> None:
         super().__init__(reason)

@@ -19,12 +19,8 @@ def make_jar(target: Path) -> Path:
     """Compile the package's Java sources into the jar `target`; return its path.
 
     It needs a JDK of version 17 or later (``javac`` of ``JAVA_HOME`` or of the path) and a C compiler (``CC``, or
-    ``cc``), and holds all that a program needs: the classes, the engine and what that is linked to.
-
-    Raises
-    ------
-    RuntimeError
-        A compiler is missing, or fails: with its message.
+    ``cc``), and holds all that a program needs: the classes, the engine and what that is linked to. RuntimeError
+    is raised where a compiler is missing, or fails, with its message.
     """
     package = prefix()
     sources = package / "lib" / "java"

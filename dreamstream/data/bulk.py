@@ -221,20 +221,13 @@ def _raise_for(faults: Sequence[SourceError]) -> None:
 
 
 class _Runner:
-    """A model, its streams, and what came out of it so far.
-
-    Attributes
-    ----------
-    refused : set of str
-        Streams that it can't go on with, whose frames are passed over.
-    fingerprint : str or None
-        What an engine's results are marked with.
-    """
+    """A model, its streams, and what came out of it so far."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
         self.live: list[str] = []
-        self.refused: set[str] = set()
+        self.refused: set[str] = set()  #: Streams that it can't go on with, whose frames are passed over.
+        #: What an engine's results are marked with.
         self.fingerprint = model.fingerprint if isinstance(model, Engine) else None
         self._names: list[str | None] = ["B", "L"]
         self._form: Any = None
@@ -328,16 +321,11 @@ class _Lines:
     """A file of a line for each stream that has ended.
 
     A line is written by one call of the system, and what a process that was killed has left of one is taken away.
-
-    Attributes
-    ----------
-    done : set of str
-        The streams that have a line.
     """
 
     def __init__(self, path: str | os.PathLike[str], fingerprint: str | None) -> None:
         self.path, self.fingerprint = path, fingerprint
-        self.done: set[str] = set()
+        self.done: set[str] = set()  #: The streams that have a line.
         if os.path.exists(path) and not os.path.isfile(path):
             raise FormatError(f"{path} is no file, of which a run that is started again could read what is there")
         with ExitStack() as stack:

@@ -55,15 +55,8 @@ def promised_end(source: Source) -> int | None:
 class SoundFileReader:
     """Frames as `soundfile` reads them, held against what the header promises.
 
-    Parameters
-    ----------
-    source : Source
-        Closed with the reader.
-    dtype : {"float32", "int16"}
-    end : int or None
-        The offset at which the recording ends, by its header.
-    why : str
-        Why the recording is not for the reader of WAV files.
+    The `source` is closed with the reader. By its header the recording ends at the offset `end`. `why` is the
+    reason that it is not for the reader of WAV files.
     """
 
     def __init__(self, source: Source, dtype: str, end: int | None, why: str = "") -> None:

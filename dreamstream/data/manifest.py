@@ -17,12 +17,8 @@ KINDS = (".csv", ".tsv", ".jsonl")
 def read_manifest(path: Any, columns: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
     """Yield id, path and target of each row; None for the target of a row that has none.
 
-    Parameters
-    ----------
-    path : str or path
-    columns : (str, str)
-        The columns of paths, which count from the manifest's folder, and of targets. A column ``id`` names the
-        streams; without it they have the paths as they are written.
+    `columns` are the names of the column of paths, which count from the manifest's folder, and of that of targets.
+    A column ``id`` names the streams; without it they have the paths as they are written.
     """
     path = Path(path)
     lines = path.suffix.lower() == ".jsonl"

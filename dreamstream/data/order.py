@@ -9,21 +9,11 @@ import numpy as np
 
 
 class Padding(NamedTuple):
-    """What an epoch's batches hold, padded to their longest rows.
+    """What an epoch's batches hold, padded to their longest rows."""
 
-    Attributes
-    ----------
-    frames : int
-        Of the streams.
-    padding : int
-        Frames behind shorter rows.
-    unsorted : int
-        What `padding` were without ``bucket``.
-    """
-
-    frames: int
-    padding: int
-    unsorted: int
+    frames: int  #: Frames of the streams.
+    padding: int  #: Frames of padding behind shorter rows.
+    unsorted: int  #: What `padding` would be without ``bucket``.
 
 
 def order_of(

@@ -10,12 +10,7 @@ from typing import Any
 class Progress:
     """A bar on stderr if that is a terminal: tqdm's where it is installed, else a plain line.
 
-    Parameters
-    ----------
-    total : float
-        How much there is to do, in `unit`; 0 where that is not known.
-    quiet : bool
-    unit : str
+    `total` is how much there is to do, in `unit`; 0 where that is not known.
     """
 
     def __init__(self, total: float, quiet: bool, unit: str = "s") -> None:

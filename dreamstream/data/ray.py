@@ -43,16 +43,8 @@ def results_on_ray(
 ) -> Iterator[tuple[str, int, Any, SourceError | None]]:
     """Yield of each recording, as it is done, its path, frames and values, or why it can't be run.
 
-    Parameters
-    ----------
-    address : str
-        See `connect`.
-    make : type
-        Made of `args` on a worker: a function of a list of paths that returns what `columns` does.
-    size : int
-        Recordings that a worker runs at a time.
-    workers : int
-        Workers.
+    `address` is that of `connect`. On each of the `workers`, `make` is made of `args`: a function of a list of
+    paths, `size` at a time, that returns what `columns` does.
     """
     ray = connect(address)
     import ray.data as data

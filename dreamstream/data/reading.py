@@ -18,21 +18,11 @@ from .items import is_path
 
 
 class Cut(NamedTuple):
-    """How streams are cut.
+    """How streams are cut."""
 
-    Attributes
-    ----------
-    chunk : int or None
-        Frames of a chunk; None for whole streams.
-    axis : int
-        Which dimension of an item is L.
-    sample_rate : int or None
-        The rate that recordings are resampled to; None: they stay as they are.
-    """
-
-    chunk: int | None
-    axis: int = -1
-    sample_rate: int | None = None
+    chunk: int | None  #: Frames of a chunk; None for whole streams.
+    axis: int = -1  #: Which dimension of an item is L.
+    sample_rate: int | None = None  #: The rate that recordings are resampled to; None: they stay as they are.
 
 
 class Chunk(NamedTuple):

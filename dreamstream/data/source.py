@@ -15,25 +15,13 @@ IN_MEMORY = 1 << 20  # bytes of a pipe that are kept in memory; more go to a tem
 
 
 class Source:
-    """A path, "-" for standard input, bytes (which are held meanwhile), or a file object.
-
-    Attributes
-    ----------
-    name : str
-        For messages.
-    offset : int
-        Bytes taken so far.
-    waits : bool
-        Whether bytes may come as they are made, so that none may be asked for early.
-    rewinds : bool
-        Whether it can be read again from its first byte: a pipe can't.
-    """
+    """A path, "-" for standard input, bytes (which are held meanwhile), or a file object."""
 
     def __init__(self, source: Any) -> None:
-        self.name = "recording"
-        self.offset = 0
-        self.waits = False
-        self.rewinds = True
+        self.name = "recording"  #: What messages call it.
+        self.offset = 0  #: Bytes taken so far.
+        self.waits = False  #: Whether bytes may come as they are made, so that none may be asked for early.
+        self.rewinds = True  #: Whether it can be read again from its first byte: a pipe can't.
         self._path: Any = None
         self._file: Any = None
         self._own = False  # whether the file was opened here

@@ -44,15 +44,9 @@ def is_unknown(n_bytes: int) -> bool:
 
 
 class OtherCodec(FormatError):
-    """A WAV file, or one that is alike, whose samples are no plain integers or floats.
+    """A WAV file, or one that is alike, whose samples are no plain integers or floats."""
 
-    Attributes
-    ----------
-    end : int or None
-        The offset at which the samples end; None where they last until the source ends.
-    """
-
-    end: int | None = None
+    end: int | None = None  #: The offset at which the samples end; None where they last until the source ends.
 
 
 class WavReader:

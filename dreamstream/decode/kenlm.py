@@ -29,13 +29,8 @@ def open_binary(path: str, fallback: Iterable[bytes]) -> tuple[bytes, int, Score
     """Return a binary's words, one a line, how many words in a row it sees, and what scores them.
 
     Words that aren't at the end of the binary (``build_binary -v``) are those of `fallback` that it knows.
-
-    Raises
-    ------
-    FormatError
-        For a file that KenLM doesn't read, and one without words where `fallback` has none.
-    ImportError
-        Without the package kenlm.
+    FormatError is raised for a file that KenLM doesn't read, and for one without words where `fallback` has none;
+    ImportError without the package kenlm.
     """
     order, words = _words_at_end(path)
     try:

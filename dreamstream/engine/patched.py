@@ -90,20 +90,12 @@ def _greatest(a: Any) -> memoryview:
 class OnEngine:
     """The streams of a patched module that are evaluated on an engine.
 
-    Parameters
-    ----------
-    patch : Patch
-        The handle of the module, whose options the engine is compiled with.
-
-    Attributes
-    ----------
-    engine : Engine or None
-        None before the first call.
+    The engine is compiled with the options of the module's handle, `patch`.
     """
 
     def __init__(self, patch: Any) -> None:
         self._patch = patch
-        self.engine: Engine | None = None
+        self.engine: Engine | None = None  #: None before the first call.
         self._weights: _Weights | None = None
         self._sums: dict[str, int] = {}  # of the weights, where the handle is a copy
         self._asked = ""  # spec, rates and types of the inputs, as JSON

@@ -20,20 +20,12 @@ Array = npt.NDArray[Any]
 class Choices:
     """What an engine's nodes chose for each stream: places of the greatest or least elements, and comparisons.
 
-    Parameters
-    ----------
-    engine : Engine
-    within : float
-        Elements are equal whose distance is not above it, relative to the larger of 1 and the elements.
-
-    Attributes
-    ----------
-    tied : int
-        Rows of which a model would have chosen others, equal to those that the engine chose.
+    Elements are equal whose distance is not above `within`, relative to the larger of 1 and the elements.
     """
 
     def __init__(self, engine: Engine, within: float) -> None:
-        self.engine, self.within, self.tied = engine, within, 0
+        self.engine, self.within = engine, within
+        self.tied = 0  #: Rows of which a model would have chosen others, equal to those that the engine chose.
         #: The edges of places and of truth values, and whether they lack an axis for the several of them.
         self.edges = {
             node["first_output"] + i: row_of(node["name"]).chooses != "several"

@@ -22,9 +22,7 @@ def static_onnx(
 ) -> dict[str, Any]:
     """Write a file for each phase; return the manifest.
 
-    Parameters
-    ----------
-    export : function (module, arguments, names of inputs, names of outputs) -> the model
+    ``export(module, arguments, names of inputs, names of outputs)`` returns the model.
     """
     import onnx as package
 

@@ -196,16 +196,8 @@ def conformer_blocks(
 ) -> Mapping[str, tuple[str, nn.Module, float]]:
     """Return the blocks of a Conformer's layer: each with its norm's name and its factor.
 
-    Parameters
-    ----------
-    width : int
-    attention : Module
-    feed_forward : callable
-        Makes a feed-forward block.
-    options : dict
-        ``macaron_style``, ``use_cnn_module``, and what `Convolution` takes.
-    last : Module, optional
-        What stands in place of the second feed-forward block.
+    `feed_forward` makes a feed-forward block; `last` stands in place of the second one. The options are
+    ``macaron_style``, ``use_cnn_module``, and what `Convolution` takes.
     """
     half = 0.5 if options["macaron_style"] else 1.0
     made: dict[str, tuple[str, nn.Module, float]] = {}

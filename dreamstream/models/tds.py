@@ -187,14 +187,8 @@ class Residual(nn.Module):
 def tds_block(channels: int, kernel_size: int, bands: int, right: int, hidden: int | None = None) -> nn.Sequential:
     """Return a block of a convolution and two linear layers, each with what goes by it, and normed.
 
-    Parameters
-    ----------
-    channels, kernel_size, bands : int
-        See `BandConv1d`.
-    right : int
-        Frames that it looks ahead.
-    hidden : int, optional
-        Features between the linear layers; those of the input by default.
+    See `BandConv1d` for the first three parameters. The block looks `right` frames ahead, and has `hidden`
+    features between the linear layers, by default those of the input.
     """
     size = channels * bands
     if not 0 <= right < kernel_size:

@@ -35,18 +35,10 @@ def is_serialized(path: str | os.PathLike[str]) -> bool:
 
 
 class Recogniser(nn.Sequential):
-    """Features and an acoustic model, one after the other.
+    """Features and an acoustic model, one after the other."""
 
-    Attributes
-    ----------
-    spec : tuple
-        What `dreamstream.compile` wants to know of the input.
-    rate : int
-        Samples, or else frames of features, per second.
-    """
-
-    spec: tuple[str | int, ...]
-    rate: int
+    spec: tuple[str | int, ...]  #: What `dreamstream.compile` wants to know of the input.
+    rate: int  #: Samples, or else frames of features, per second.
 
 
 def load_wav2letter(acoustic_model: str | os.PathLike[str], features: Any = None) -> Recogniser:

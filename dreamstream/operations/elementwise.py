@@ -55,47 +55,25 @@ def _sigmoid(x: Any) -> Any:
 
 @dataclass(frozen=True)
 class Elementwise(Operator):
-    """A function of one element of each operand.
+    """A function of one element of each operand."""
 
-    Attributes
-    ----------
-    reference : callable
-        The same on NumPy's arrays.
-    doc : str
-        What the method of tensors returns; without it there is none that does just this.
-    operands : int
-        How many.
-    domain : {"any", "positive", "unit", "above", "ties", "halves", "quarters", "base"}
-        Which numbers show what it does: all; mostly above 0; mostly within [-1, 1]; mostly from 1 on; few, so that
-        many are equal; multiples of 1/2 and what lies between; multiples of 1/4 but 0; above 0, then any.
-    exact : bool
-        Whether nothing is rounded, so that results are the reference's bit by bit.
-    integers : callable or None
-        The same of integers, where integers come out; others become float32 first.
-    real : bool
-        Whether two integers become float32.
-    aliases : tuple of str
-        torch's other names.
-    python : str
-        Python's operator, by its method's name without underscores.
-    onnx : str or tuple
-        ONNX's operator, where torch's exporter lacks the function, or has other results at zeros, infinities or
-        NaN; or how it is made: an operator, and of what: such tuples, the numbers of operands and parameters
-        (int), constants (float).
-    tries : mapping
-        Values of each of its attributes that show what it does; `reference` takes them by name.
-    """
-
-    reference: Callable[..., Any]
-    doc: str = ""
-    operands: int = 1
+    reference: Callable[..., Any]  #: The same function on NumPy's arrays.
+    doc: str = ""  #: What the method of tensors returns; without it there is none that does just this.
+    operands: int = 1  #: How many operands it has.
+    #: Which numbers show what it does: all; mostly above 0; mostly within [-1, 1]; mostly from 1 on; few, so that
+    #: many are equal; multiples of 1/2 and what lies between; multiples of 1/4 but 0; above 0, then any.
     domain: str = "any"
-    exact: bool = False
+    exact: bool = False  #: Whether nothing is rounded, so that results are the reference's bit by bit.
+    #: The same function of integers, where integers come out; others become float32 first.
     integers: Callable[..., Any] | None = None
-    real: bool = False
-    aliases: tuple[str, ...] = ()
-    python: str = ""
+    real: bool = False  #: Whether two integers become float32.
+    aliases: tuple[str, ...] = ()  #: torch's other names.
+    python: str = ""  #: Python's operator, by its method's name without underscores.
+    #: ONNX's operator, where torch's exporter lacks the function, or has other results at zeros, infinities or
+    #: NaN; or how it is made: an operator, and of what: such tuples, the numbers of operands and parameters (int),
+    #: constants (float).
     onnx: str | tuple[Any, ...] = ""
+    #: Values of each of its attributes that show what it does; `reference` takes them by name.
     tries: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
 

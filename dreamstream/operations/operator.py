@@ -26,31 +26,16 @@ Rule = Literal[
 
 @dataclass(frozen=True)
 class Operation:
-    """A function, method or attribute of torch.
-
-    Attributes
-    ----------
-    name : str
-    outside : str
-        The rule for stream tensors outside a forward.
-    aliases : tuple of str
-        torch's other names for it.
-    native : str
-        The native front end's name, where it is another one.
-    arguments : tuple of str
-        Of rules that look at dimensions: the arguments behind the tensor, in their order.
-    default : int or None
-        The dimension where none is given.
-    shares : bool
-        Whether the result shares memory with the tensor: what is written into one is seen in the other.
-    """
+    """A function, method or attribute of torch."""
 
     name: str
-    outside: Rule = ""
-    aliases: tuple[str, ...] = ()
-    native: str = ""
+    outside: Rule = ""  #: The rule for stream tensors outside a forward.
+    aliases: tuple[str, ...] = ()  #: torch's other names for it.
+    native: str = ""  #: The native front end's name, where it is another one.
+    #: Of rules that look at dimensions: the arguments behind the tensor, in their order.
     arguments: tuple[str, ...] = ()
-    default: int | None = None
+    default: int | None = None  #: The dimension where none is given.
+    #: Whether the result shares memory with the tensor: what is written into one is seen in the other.
     shares: bool = False
 
 
@@ -61,56 +46,37 @@ def each(rule: Rule, names: str, **more: Any) -> tuple[Operation, ...]:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator of the C registry.
+    """An operator of the C registry."""
 
-    Attributes
-    ----------
-    name : str
-        As `csrc/ops/operators.def` has it.
-    kind : {"elementwise", "frame", "window", "carried"}
-        What an output sees: elements in its place, its own frame, a run of frames, or all so far, of which
-        something is carried from call to call.
-    torch : str
-        torch's function that computes it, behind ``torch.``; without it a kernel is written by hand.
-    takes : tuple of str
-        The attributes that this function takes, as arguments of these names.
-    written : str
-        How users write it, where no layer, function or method is named after it; L is the stream axis.
-    alone : str
-        Why torch has nothing to compare it with, for those where this is so.
-    lanes : {"", "as they come", "behind", "axis", "axes", "shape"}
-        How it runs where B is joined with features, which are stored as one more axis in front of the others
-        (`array.batch_folding`). "as they come": unchanged, since it looks behind that axis or moves frames.
-        "behind": it works on the first axis, or makes one, and lanes step behind that. "axis", "axes", "shape":
-        its attribute of this name counts one axis more. "": a function of its own runs it there, or nothing does.
-    by_position : bool
-        Whether what it gives depends on where a frame stands, by its definition.
-    whole : Refusal or None
-        Why it needs the whole stream, where some of its attributes let it do so.
-    instead : str
-        What would stream in place of that.
-    window : callable or None
-        Of its attributes and its weights' shapes: the frames that a window spans, and by how many the stream is
-        padded before and behind, where the padding decides how far it looks ahead.
-    chooses : {"", "one", "several"}
-        Whether its integers say which elements it chose: one, or along an axis more than one.
-    named : tuple of Operation
-        torch's names for it, and what they mean for streams outside a forward, where there is more to say of them
-        than of functions of single elements.
-    """
-
-    name: str
+    name: str  #: As `csrc/ops/operators.def` has it.
+    #: What an output sees: elements in its place, its own frame, a run of frames, or all so far, of which
+    #: something is carried from call to call.
     kind: Kind = field(default="elementwise", kw_only=True)
+    #: torch's function that computes it, behind ``torch.``; without it a kernel is written by hand.
     torch: str = field(default="", kw_only=True)
+    #: The attributes that this function takes, as arguments of these names.
     takes: tuple[str, ...] = field(default=(), kw_only=True)
+    #: How users write it, where no layer, function or method is named after it; L is the stream axis.
     written: str = field(default="", kw_only=True)
+    #: Why torch has nothing to compare it with, for those where this is so.
     alone: str = field(default="", kw_only=True)
+    #: How it runs where B is joined with features, which are stored as one more axis in front of the others
+    #: (`array.batch_folding`). "as they come": unchanged, since it looks behind that axis or moves frames.
+    #: "behind": it works on the first axis, or makes one, and lanes step behind that. "axis", "axes", "shape": its
+    #: attribute of this name counts one axis more. "": a function of its own runs it there, or nothing does.
     lanes: Lanes = field(default="", kw_only=True)
+    #: Whether what it gives depends on where a frame stands, by its definition.
     by_position: bool = field(default=False, kw_only=True)
+    #: Why it needs the whole stream, where some of its attributes let it do so.
     whole: Refusal | None = field(default=None, kw_only=True)
-    instead: str = field(default="", kw_only=True)
+    instead: str = field(default="", kw_only=True)  #: What would stream in place of that.
+    #: Returns, of its attributes and its weights' shapes, the frames that a window spans, and by how many the
+    #: stream is padded before and behind, where the padding decides how far it looks ahead.
     window: Callable[[Mapping[str, Any], Sequence[Any]], tuple[int, int, int]] | None = field(
         default=None, kw_only=True
     )
+    #: Whether its integers say which elements it chose: one, or along an axis more than one.
     chooses: Literal["", "one", "several"] = field(default="", kw_only=True)
+    #: torch's names for it, and what they mean for streams outside a forward, where there is more to say of them
+    #: than of functions of single elements.
     named: tuple[Operation, ...] = field(default=(), kw_only=True)

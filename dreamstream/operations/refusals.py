@@ -10,22 +10,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Refusal:
-    """Something that is refused.
+    """Something that is refused."""
 
-    Attributes
-    ----------
-    what : str
-        As users write it; code stands in backticks, here and in the others.
-    reason, remedy : str
-        Why, and what would work: part of the message.
-    waits : bool
-        Whether ``unstreamable="buffer"`` lets it wait for the end of each stream.
-    """
-
-    what: str
+    what: str  #: As users write it; code stands in backticks, here and in the others.
+    #: Why, and what would work: part of the message.
     reason: str
     remedy: str
-    waits: bool = False
+    waits: bool = False  #: Whether ``unstreamable="buffer"`` lets it wait for the end of each stream.
 
     @property
     def words(self) -> tuple[str, str]:

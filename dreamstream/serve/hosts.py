@@ -18,34 +18,17 @@ class HostLost(Exception):
 
 
 class Host:
-    """A runner as a server has it.
+    """A runner as a server has it."""
 
-    Attributes
-    ----------
-    streams : dict of str to Live
-        Those that it has, by id.
-    ready : dict of str to Live
-        Those of them that wait for a step.
-    wake : asyncio.Event
-        Set when there is something to do.
-    seconds : float
-        What a step takes lately.
-    busy : float
-        Seconds of all steps.
-    is_lost : bool
-        Whether it has ended.
-    keeps_input : bool
-        Whether streams keep the input since their last state, to begin again on another host.
-    """
-
-    keeps_input = False
-    is_lost = False
+    keeps_input = False  #: Whether streams keep the input since their last state, to begin again on another host.
+    is_lost = False  #: Whether it has ended.
 
     def __init__(self) -> None:
-        self.streams: dict[str, Live] = {}
-        self.ready: dict[str, Live] = {}
-        self.wake = asyncio.Event()
-        self.seconds = self.busy = 0.0
+        self.streams: dict[str, Live] = {}  #: The streams that it has, by id.
+        self.ready: dict[str, Live] = {}  #: Those of them that wait for a step.
+        self.wake = asyncio.Event()  #: Set when there is something to do.
+        self.seconds = 0.0  #: What a step took lately.
+        self.busy = 0.0  #: Seconds of all steps together.
 
     @property
     def is_silent(self) -> bool:

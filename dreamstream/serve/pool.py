@@ -89,11 +89,7 @@ class Worker:
 class Remote(Host):
     """A worker as a server has it: one call at a time, and none that waits for longer than its deadline.
 
-    Parameters
-    ----------
-    handle : Handle
-    deadline : float
-        Seconds for an answer, and ten times as much as so many frames took lately.
+    `deadline` is in seconds; an answer may also take ten times as long as so many frames took lately.
     """
 
     keeps_input = True
@@ -148,15 +144,8 @@ class Pool:
     Where workers go faster than others come, so that one is lost while none is spare, there is a further spare one
     from then on, until no such thing has happened for a while.
 
-    Parameters
-    ----------
-    cluster : Cluster
-    make : callable
-        Returns a worker's `Runner`, on its machine.
-    least, most : int
-        Workers that step streams.
-    deadline : float
-        See `Remote`.
+    `make` returns a worker's `Runner`, on its machine. From `least` to `most` workers step streams; `deadline` is
+    that of `Remote`.
     """
 
     #: Between looks; for how long load must be low before a worker is given up, and a loss counts.

@@ -54,21 +54,11 @@ class RayHandle:
 
 
 class RayCluster:
-    """A Ray that runs.
+    """A Ray that runs; ConnectionError is raised where there is none.
 
-    Parameters
-    ----------
-    address : str
-        Of its head, as ``127.0.0.1:6379``; ``"local"`` begins one in this process's machine, which ends with it.
-    keep : float
-        Seconds after which vaults forget a stream that no server has.
-    threads : int
-        Processor cores of a worker.
-
-    Raises
-    ------
-    ConnectionError
-        Where there is none.
+    `address` is that of its head, as ``127.0.0.1:6379``; ``"local"`` begins one in this process's machine, which
+    ends with it. Vaults forget a stream that no server has after `keep` seconds. A worker has `threads` processor
+    cores.
     """
 
     def __init__(self, address: str, keep: float, threads: int = 1) -> None:

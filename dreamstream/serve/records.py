@@ -22,46 +22,22 @@ class StoreError(DreamStreamError, OSError):
 
 @dataclass
 class Record:
-    """What a stream is made of again.
+    """What a stream is made of again."""
 
-    Attributes
-    ----------
-    model : str
-        The fingerprint of its engine.
-    input : int
-        Frames that its snapshot has seen.
-    made : list of int
-        Frames of each output that the engine has given.
-    acknowledged : list of int
-        Frames of each output that the client has.
-    snapshot : bytes
-        Empty where the engine has nothing of it: before its first step, and after its end. Of a record that
-        continues another: what has come since, as `Engine.snapshot` gives it with `since`.
-    decoder : bytes
-        The snapshot of the decoder, where the model has one.
-    outputs : list of (int, bytes)
-        Per message that is not acknowledged its port and itself.
-    ended : bool
-        Whether all outputs are made.
-    said : float
-        Where the words end that have left.
-    number : int
-        Larger than those of the stream's earlier records.
-    after : int or None
-        The record that it continues; None: it takes the place of all.
-    """
-
-    model: str
-    input: int
-    made: list[int]
-    acknowledged: list[int]
+    model: str  #: The fingerprint of its engine.
+    input: int  #: Frames that its snapshot has seen.
+    made: list[int]  #: Frames of each output that the engine has given.
+    acknowledged: list[int]  #: Frames of each output that the client has.
+    #: Empty where the engine has nothing of it: before its first step, and after its end. Of a record that
+    #: continues another: what has come since, as `Engine.snapshot` gives it with `since`.
     snapshot: bytes = b""
-    decoder: bytes = b""
+    decoder: bytes = b""  #: The snapshot of the decoder, where the model has one.
+    #: Every message that is not acknowledged, behind its port.
     outputs: list[tuple[int, bytes]] = field(default_factory=list)
-    ended: bool = False
-    said: float = 0.0
-    number: int = 0
-    after: int | None = None
+    ended: bool = False  #: Whether all outputs are made.
+    said: float = 0.0  #: The end of the last word that was sent, in seconds.
+    number: int = 0  #: Larger than those of the stream's earlier records.
+    after: int | None = None  #: The record that it continues; None: it takes the place of all.
 
     @property
     def progress(self) -> list[int]:

@@ -33,19 +33,9 @@ class RedisStore(Store):
     Servers that share one take over each other's streams: the last that was asked for a stream has it, and what an
     earlier one would keep of it is refused.
 
-    Parameters
-    ----------
-    url : str
-        As ``redis://host:6379/0``, ``rediss://…`` or ``unix://path``.
-    keep : float
-        Seconds after which a stream that no server has is forgotten.
-
-    Raises
-    ------
-    StoreError
-        Where there is no Redis; also of methods, which try again with the next call.
-    ImportError
-        Without the package redis.
+    `url` is as ``redis://host:6379/0``, ``rediss://…`` or ``unix://path``. A stream that no server has is
+    forgotten after `keep` seconds. ImportError is raised without the package redis, and StoreError where there is
+    no Redis, also by methods, which try again with the next call.
     """
 
     is_remote = True

@@ -31,79 +31,36 @@ class State(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What a step takes of a stream.
-
-    Attributes
-    ----------
-    id : str
-    position : int
-        Of the first of its frames.
-    parts : list of array
-        The frames.
-    n : int
-        How many there are.
-    ends : bool
-        Whether they are its last.
-    saves : bool
-        Whether its state behind them is wanted.
-    since : int or None
-        Of which what is new since this position is enough.
-    said : float
-        Where the words end that have left.
-    is_int16 : bool
-        Whether the frames are samples of 16 bits.
-    begins : State or None
-        The state before them; None where the runner has it.
-    epoch : int
-        How often the stream has begun anew.
-    """
+    """What a step takes of a stream."""
 
     id: str
-    position: int
-    parts: list[npt.NDArray[Any]]
-    n: int
-    ends: bool
-    saves: bool
-    since: int | None
-    said: float
-    is_int16: bool
-    begins: State | None
-    epoch: int
+    position: int  #: The position of the first of its frames.
+    parts: list[npt.NDArray[Any]]  #: Its frames.
+    n: int  #: How many these are.
+    ends: bool  #: Whether they are its last.
+    saves: bool  #: Whether its state behind them is wanted.
+    since: int | None  #: Of the state what is new since this position is enough; None: all of it is wanted.
+    said: float  #: The end of the last word that was sent, in seconds.
+    is_int16: bool  #: Whether the frames are samples of 16 bits.
+    begins: State | None  #: The state before them; None where the runner has it.
+    epoch: int  #: How often the stream has begun anew.
 
 
 class Stepped(NamedTuple):
-    """What a step gives.
+    """What a step gives."""
 
-    Attributes
-    ----------
-    ids : list of str
-        Of the streams that went well.
-    outputs : list of (array, list of int)
-        Per output the frames of these, one after the other, and how many are each one's. Empty with a decoder.
-    words : dict of str to (list of Word, str)
-        With a decoder: words that are new and final, and what may change behind them.
-    states : dict of str to State
-        Of those that were to be saved, and go on.
-    failed : dict of str to (str, str)
-        Streams that are refused, the kind of `WireError`, and why; nothing is known of them any more.
-    """
-
-    ids: list[str]
+    ids: list[str]  #: The streams that went well.
+    #: Per output the frames of these streams end to end, and how many each has. Empty with a decoder.
     outputs: list[tuple[npt.NDArray[Any], list[int]]]
+    #: With a decoder: words that are new and final, and what may change behind them.
     words: dict[str, tuple[list[Word], str]]
-    states: dict[str, State]
+    states: dict[str, State]  #: The states of those that were to be saved, and go on.
+    #: Streams that are refused, the kind of `WireError`, and why; nothing is known of them any more.
     failed: dict[str, tuple[str, str]]
 
 
 class Runner:
-    """Steps streams.
-
-    Parameters
-    ----------
-    engine : Engine
-    decoder : CTCDecoder, optional
-        Makes words of the engine's first output.
-    """
+    """Steps streams; a decoder makes words of the engine's first output."""
 
     def __init__(self, engine: Engine, decoder: CTCDecoder | None = None) -> None:
         self.engine, self.decoder = engine, decoder

@@ -341,15 +341,7 @@ class Socket(asyncio.BufferedProtocol):
 class Upload:
     """The body of a request that sends a recording.
 
-    Parameters
-    ----------
-    service : Service
-    plain : h11.Connection
-        Which has seen the request's head.
-    request : h11.Request
-    address : str
-    answer : callable
-        Takes `plain`, status, type and body.
+    `plain` is the connection that has seen the request's head; `answer` takes it, status, type and body.
     """
 
     def __init__(

@@ -17,12 +17,7 @@ _T = TypeVar("_T")
 
 
 class Storing:
-    """A store as a server has it; each method raises what the store raises.
-
-    Parameters
-    ----------
-    store : Store
-    """
+    """A store as a server has it; each method raises what the store raises."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

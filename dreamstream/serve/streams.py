@@ -63,49 +63,7 @@ class Base(NamedTuple):
 
 
 class Live:
-    """A live stream: its connection, its input that waits, where it stands, what its client has not acknowledged.
-
-    Attributes
-    ----------
-    connection : Connection or None
-        None while no client is connected.
-    ahead : list of int
-        Frames of each output that the client had when it came back; more than `made` if the record was older.
-    wanted : int
-        The input position that the next message must have.
-    host : Host or None
-        The host that steps it; None while there is none.
-    begins : State or None
-        The state from which its host must begin; None if the host has it already.
-    base : Base
-        The last state that is known.
-    parts : list of bytes
-        The last of the `n_parts` of its engine's snapshot: a whole one, and what was new at each later state. All
-        of them where the host may be lost (with `past`, the input since then), else those that are not stored yet.
-    n_bytes : int
-        Size of all parts. Once much of it is out of date, the next part is a whole snapshot.
-    n_stored, stored : int, int or None
-        How many of them are in the store, and the number of the record that has the last; `number` is the last
-        record's, and `whole_from` that of the first record of these parts.
-    stepped : int
-        Frames that the engine has seen.
-    made, produced : list of int
-        Frames of each output that were sent, and those that the engine has made: fewer, where it repeats some.
-    end : int or None
-        The stream's length, when its client has said it.
-    ended : bool
-        Whether all of its outputs are made.
-    is_stepping : bool
-        Whether a step has its frames; no other may take any meanwhile.
-    is_leaving : bool
-        Whether it goes to another host after this step.
-    said : float
-        The end of the last word that was sent, in seconds.
-    outputs : list of list of Unacknowledged
-        Messages of each output that are not acknowledged; frames that follow soon are added to the last one.
-    pending : str
-        The text behind the last final word, which may still change.
-    """
+    """A live stream: its connection, its waiting input, where it stands, what its client has not acknowledged."""
 
     __slots__ = (
         "acknowledged", "ahead", "base", "begins", "connection", "end", "ended", "epoch", "form", "host", "id",
@@ -117,24 +75,43 @@ class Live:
 
     def __init__(self, stream_id: str, token: str, model: Model, form: str) -> None:
         self.id, self.token, self.model, self.form = stream_id, token, model, form
-        self.connection: Connection | None = None
-        self.host: Host | None = None
+        self.connection: Connection | None = None  #: None while no client is connected.
+        self.host: Host | None = None  #: The host that steps it; None while there is none.
         self.queue: list[npt.NDArray[Any]] = []  # short; a deque begins with half a kB
         self.past: list[npt.NDArray[Any]] = []
-        self.wanted = self.stepped = self.saved = self.epoch = self.n_lost = 0
-        self.end: int | None = None
-        self.ended = self.is_paused = self.is_stepping = self.is_leaving = False
+        self.wanted = 0  #: The input position that the next message must have.
+        self.stepped = 0  #: Frames that the engine has seen.
+        self.saved = self.epoch = self.n_lost = 0
+        self.end: int | None = None  #: The stream's length, when its client has said it.
+        self.ended = False  #: Whether all of its outputs are made.
+        self.is_paused = False  #: Whether its connection is not read, since too many frames wait.
+        self.is_stepping = False  #: Whether a step has its frames; no other may take any meanwhile.
+        self.is_leaving = False  #: Whether it goes to another host after this step.
         self.save_at = model.save_every
-        self.made = [0] * len(model.description["names"])
-        self.said, self.pending = 0.0, ""
-        self.acknowledged, self.produced = [0] * len(self.made), [0] * len(self.made)
+        self.made = [0] * len(model.description["names"])  #: Frames of each output that were sent.
+        self.said = 0.0  #: The end of the last word that was sent, in seconds.
+        self.pending = ""  #: The text behind the last final word, which may still change.
+        self.acknowledged = [0] * len(self.made)
+        #: Frames of each output that the engine has made: fewer than were sent, where it repeats some.
+        self.produced = [0] * len(self.made)
+        #: The state from which its host must begin; None if the host has it already.
         self.begins: State | None = State()
+        #: Frames of each output that the client had when it came back; more than `made` if the record was older.
         self.ahead = self.acknowledged
-        self.base, self.reached = Base(b"", 0, self.produced.copy()), 0
+        self.base = Base(b"", 0, self.produced.copy())  #: The last state that is known.
+        self.reached = 0
+        #: The last of the `n_parts` of its engine's snapshot: a whole one, and what was new at each later state.
+        #: All of them where the host may be lost (with `past`, the input since then), else those that are not
+        #: stored yet.
         self.parts: list[bytes] = []
-        self.n_parts = self.n_stored = self.n_bytes = self.number = self.whole_from = 0
+        self.n_parts = self.n_stored = 0  #: How many parts there are, and how many of them are in the store.
+        #: Size of all parts. Once much of it is out of date, the next part is a whole snapshot.
+        self.n_bytes = 0
+        #: The numbers of the last record, and of the first one of these parts.
+        self.number = self.whole_from = 0
+        self.stored: int | None = None  #: The number of the record that has the last part in the store.
         self.is_stale = False
-        self.stored: int | None = None
+        #: Messages of each output that are not acknowledged; frames that follow soon are added to the last one.
         self.outputs: list[list[Unacknowledged]] = [[] for _ in self.made]
         self.seen = self.paused_at = time.monotonic()
 

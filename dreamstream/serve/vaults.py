@@ -65,18 +65,8 @@ class VaultStore(Store):
     where both are silent, for which the network may be to blame, or a machine that others load, only after a
     while, for what they know would be lost.
 
-    Parameters
-    ----------
-    cluster : Cluster
-    durable : bool
-        Whether a record counts only when two vaults have it.
-    deadline : float
-        Seconds for an answer.
-
-    Raises
-    ------
-    StoreError
-        Where no vault answers; also of methods, which try again with the next call.
+    With `durable` a record counts only when two vaults have it; `deadline` is the seconds for an answer.
+    StoreError is raised where no vault answers, also by methods, which try again with the next call.
     """
 
     is_remote = True

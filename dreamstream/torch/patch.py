@@ -86,15 +86,7 @@ def _called_by(kind: Any) -> list[tuple[dict[str, Any], str, Any]]:
 
 
 class Layer:
-    """What a module was when it was called: its class, that class's forward, its attributes.
-
-    Attributes
-    ----------
-    is_own : bool
-        Whether it is one of torch's that computes what its attributes and tensors say, and does nothing else.
-    settings : tuple
-        `number`, which belongs to these attributes, and the module's tensors.
-    """
+    """What a module was when it was called: its class, that class's forward, its attributes."""
 
     def __init__(self, module: Any, number: int) -> None:
         kind: Any = type(module)
@@ -113,7 +105,9 @@ class Layer:
         own = self._functions == [function for _, _, function in called]
         other = streaming_forward(module) is not None and not is_recurrence(module)
         inside = "forward" in state or state["_modules"] or any(self._hooks) or other
+        #: Whether it is one of torch's that computes what its attributes and tensors say, and does nothing else.
         self.is_own = own and kind is not torch.nn.Identity and not (inside or changing or writes)
+        #: `number`, which belongs to these attributes, and the module's tensors.
         self.settings = (number, *state["_parameters"].values(), *state["_buffers"].values())
 
     def serves(self, module: Any, kind: Any) -> bool:
@@ -300,11 +294,11 @@ class TorchPatch(Patch):
             recorded = torch.is_grad_enabled()
             taped, detach = module.training and recorded, self.train_variant == VARIANTS[0]
             mode = taped, detach, not (recorded or private.is_watched()), self._is_single
-            arrival, values = arrived(None if given else session.arrivals, tensors, mode)
+            arrival, arrivals, values = arrived(None if given else session.arrivals, tensors, mode)
             if self._named and self._named[0].device != arrival.device:
                 raise self._elsewhere(module, tensors)
-            if arrival.arrivals.last is not None:
-                call = arrival.next(arrival.arrivals.last)
+            if arrivals.last is not None:
+                call = arrival.next(arrivals)
             else:
                 inputs = partial(input_names, module, args, kwargs, tensors)
                 call = arrival.first(session, values, names, given, inputs)
@@ -340,7 +334,7 @@ class TorchPatch(Patch):
                     found, structure = pytree.tree_flatten(result)
                     result = structure.unflatten(outputs.given_within(found))
                 session.commit(call)
-                arrival.follow(call)
+                arrivals.follow(call, arrival.meta)
             except BaseException as error:
                 forward.leave()
                 if not call.committed:
@@ -401,10 +395,7 @@ class TorchPatch(Patch):
     def _tensor_names(self, module: Any, session: Any) -> dict[int, str]:
         """Return the names of parameters and buffers by identity; they are read anew where no stream is live.
 
-        Raises
-        ------
-        ModeError
-            Where element types have changed while streams are live.
+        ModeError is raised where element types have changed while streams are live.
         """
         if self._names is None or (session.arrivals is None and not session.is_live):
             named = [*module.named_parameters(), *module.named_buffers()]
@@ -415,8 +406,7 @@ class TorchPatch(Patch):
             self._versions = Versions(list(learned), list(learned.values()))
             self._is_single = {d for d in self._types if d.is_floating_point} == {torch.float32}
             session.know(self._named)
-        with private.without_functions():  # no mode is asked about each
-            now = [t.dtype for t in self._named]
+        now = private.dtypes_of(self._named)
         if now != self._types:
             before, after = next((a, b) for a, b in zip(self._types, now) if a != b)
             raise ModeError(
@@ -538,10 +528,7 @@ class _Front:
     def parts(self, module: Any) -> list[tuple[str, Any]]:
         """Return a module and all below it, but for what computes parametrized weights.
 
-        Raises
-        ------
-        TypeError
-            For what is scripted.
+        TypeError is raised for a module that is scripted.
         """
         scripted = [p for p, m in module.named_modules() if isinstance(m, torch.jit.ScriptModule)]
         if scripted:

@@ -7,7 +7,7 @@ names say what the bridge relies on. What versions have differently says `tests/
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from inspect import getattr_static
@@ -27,7 +27,7 @@ from torch.utils.checkpoint import CheckpointFunction
 
 __all__ = [
     "APPLY", "CALLS_USERS", "BackwardHookFunction", "CheckpointFunction", "active_modes", "assert_",
-    "current_node", "detects_causality", "enter_mode", "graph_task", "has_lost_what_it_saved",
+    "current_node", "detects_causality", "dtypes_of", "enter_mode", "graph_task", "has_lost_what_it_saved",
     "hooks_of", "is_pointwise_operator", "is_random_operator", "is_traced", "is_transformed",
     "is_watched", "keep", "kept_by_checkpoint", "leave_innermost_mode", "mode_at", "n_modes", "onnx_type",
     "original_of", "own_buffers", "own_tensors", "prelu_kernel", "pytree", "recurrent_function",
@@ -75,6 +75,12 @@ current_node: Callable[[], Any] = torch._C._current_autograd_node
 APPLY = getattr_static(torch.autograd.Function, "apply")
 #: What turns gradients on and off, which a mode is asked about.
 set_gradients: Callable[[bool], None] = torch._C._set_grad_enabled
+
+
+def dtypes_of(tensors: Iterable[torch.Tensor]) -> list[torch.dtype]:
+    """Return the element type of each tensor; no mode is asked about them."""
+    with without_functions():
+        return [t.dtype for t in tensors]
 
 
 def has_lost_what_it_saved(node: Any) -> bool:

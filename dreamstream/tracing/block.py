@@ -48,14 +48,10 @@ def indexes(body: Iterable[ast.stmt], names: Iterable[str]) -> bool:
 
 
 class Block(ast.NodeVisitor):
-    """What a block does.
+    """What the statements or expressions of a block do.
 
-    Parameters
-    ----------
-    nodes
-        The block's statements, or expressions.
-    elsewhere
-        Names that the function declares to be global or another function's: to assign them is an effect.
+    `elsewhere` are the names that the function declares to be global or another function's: to assign them is an
+    effect.
     """
 
     def __init__(self, nodes: Iterable[ast.AST], elsewhere: frozenset[str] = frozenset()) -> None:

@@ -65,14 +65,11 @@ class Callees:
     def stand_in(self, original: Callee | str, replacement: Callee) -> None:
         """Have a function called in another's place.
 
-        Parameters
-        ----------
-        original
-            A function, a builtin, a class, any callable; a function of Python stands for all that have its code,
-            the descriptor of a builtin class method for the methods of all classes that inherit it. Or the name of
-            one, ``module.qualname``, whose module need not have been imported.
-        replacement
-            What is called instead. In the place of a method it is bound to the same object.
+        The original is a function, a builtin, a class, or any callable. A function of Python stands for all that
+        have its code, the descriptor of a builtin class method for the methods of all classes that inherit it. It
+        may also be given as a name, ``module.qualname``, whose module need not have been imported.
+
+        In the place of a method the replacement is bound to the same object.
         """
         if isinstance(original, str):
             self._by_name[original] = replacement

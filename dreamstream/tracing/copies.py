@@ -49,10 +49,7 @@ def why_not(code: types.CodeType) -> str | None:
 def converted(function: types.FunctionType, spelled: bool = False) -> Converted:
     """Return the code of a function's copies; `spelled`: of those in which operators are calls.
 
-    Raises
-    ------
-    NoCopy
-        It can't be converted; why is also kept for ``why_not``.
+    NoCopy is raised where it can't be converted; why is also kept for ``why_not``.
     """
     code = function.__code__
     table = _spelled if spelled else _converted

@@ -25,10 +25,7 @@ def _is_truth(node: ast.expr) -> bool:
 class Expressions(ast.NodeTransformer):
     """Transforms expressions. Sites that hooks may ask for are collected in ``sites``.
 
-    Parameters
-    ----------
-    file, function
-        Where the function stands, and its qualified name.
+    The function that they stand in is known by its file and qualified name.
     """
 
     def __init__(self, file: str, function: str) -> None:

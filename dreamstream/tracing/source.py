@@ -74,10 +74,7 @@ def qualified_name(function: types.FunctionType) -> str:
 def find(function: types.FunctionType) -> Found:
     """Return a copy of a function's node, without defaults, annotations and decorators.
 
-    Raises
-    ------
-    NoCopy
-        There is no source, or it is not what runs, or the function is asynchronous.
+    NoCopy is raised where there is no source, or it is not what runs, or the function is asynchronous.
     """
     code = function.__code__
     if code.co_flags & _ASYNC:

@@ -59,10 +59,7 @@ def loader_of(
 class Targets:
     """Targets of whole streams by id, as far as they have come.
 
-    Parameters
-    ----------
-    known : mapping, optional
-        Those of all streams, read when they are needed.
+    `known` holds those of all streams, which are read when they are needed.
     """
 
     def __init__(self, known: Mapping[str, Any] | None = None) -> None:

@@ -54,33 +54,22 @@ class Sums:
 
 
 class Run:
-    """An epoch that is under way.
-
-    Attributes
-    ----------
-    first_draws : dict
-        States of the random generators at its beginning, from which the source may have drawn its order.
-    n_batches : int
-        How many batches it has taken of the source.
-    waiting : list of (loss, int)
-        Losses that no backward has gone through, and the number of frames of each.
-    backwards, frames, first_frames : int
-        How many backwards the next step adds up, of how many frames they are, and the first of them.
-    ended : bool
-        Whether the source has given all of its batches; its place is the beginning of the next epoch then.
-    mark : dict or None
-        State from before the whole files that are on the tape began: what a checkpoint holds meanwhile.
-    """
+    """An epoch that is under way."""
 
     def __init__(self, source: Any, targets: Targets, others: frozenset[str]) -> None:
         self.source, self.targets, self.others = source, targets, others
+        #: States of the random generators at its beginning, from which the source may have drawn its order.
         self.first_draws = drawn()
-        self.n_batches = 0
+        self.n_batches = 0  #: How many batches it has taken of the source.
         self.sums = Sums()
+        #: Losses that no backward has gone through, and the number of frames of each.
         self.waiting: list[tuple[Any, int]] = []
+        #: How many backwards the next step adds up, of how many frames they are, and of how many the first is.
         self.backwards = self.frames = self.first_frames = 0
         self.part_loss = 0.0
+        #: Whether the source has given all of its batches; its place is the beginning of the next epoch then.
         self.ended = False
+        #: State from before the whole files that are on the tape began: what a checkpoint holds meanwhile.
         self.mark: dict[str, Any] | None = None
 
 

@@ -61,13 +61,7 @@ FORMS: dict[str, Callable[..., Any]] = {
 
 
 def kernel_of(node: FunctionalNode) -> Kernel:
-    """Return the kernel of a node's operator.
-
-    Raises
-    ------
-    NotStreamableError
-        Where there is none.
-    """
+    """Return the kernel of a node's operator; NotStreamableError is raised where there is none."""
     kernel = KERNELS.get(node.name)
     if kernel is None:
         raise NotStreamableError(f"{node.path or 'the forward'}: {node.name} has no form that can be exported")

@@ -22,24 +22,13 @@ from .integers import Counter, Pair, floored
 
 @dataclass
 class FunctionalEdge:
-    """One edge.
-
-    Attributes
-    ----------
-    dtype : str
-    features : tuple of int
-    rate : Fraction
-        0 without a stream axis.
-    kept : int
-        Frames kept between calls, the last ones known.
-    gain : tuple of int
-        (p, c, q): of T frames of the first input at most ``(p * T + c) // q`` new ones come, the flush included.
-    """
+    """One edge of the graph."""
 
     dtype: str
     features: tuple[int, ...]
-    rate: Fraction
-    kept: int
+    rate: Fraction  #: 0 without a stream axis.
+    kept: int  #: Frames kept between calls, the last ones known.
+    #: (p, c, q): of T frames of the first input at most ``(p * T + c) // q`` new ones come, the flush included.
     gain: tuple[int, int, int] = (0, 0, 1)
 
     def most(self, n_frames: int) -> int:
@@ -65,30 +54,19 @@ class FunctionalNode:
 
 @dataclass
 class Graph:
-    """The whole.
-
-    Attributes
-    ----------
-    period : int
-        Frames of the first input after which its integers repeat.
-    transient : int
-        Frames of the first input from which on they do.
-    """
+    """The whole graph of an engine."""
 
     nodes: list[FunctionalNode]
     edges: list[FunctionalEdge]
     inputs: list[int]
     outputs: list[int]
-    period: int
-    transient: int
+    period: int  #: Frames of the first input after which its integers repeat.
+    transient: int  #: Frames of the first input from which on they do.
 
     def pairs(self, counter: Counter, frames: Sequence[torch.Tensor], change: Any = None) -> list[Pair]:
         """Return the counts of every edge from the frames so far of every input; None for what nothing makes.
 
-        Parameters
-        ----------
-        change : function (node, edge, pair) -> pair, optional
-            What an operator's output has instead.
+        ``change(node, edge, pair)`` returns what an operator's output has instead.
         """
         pairs: list[Any] = [None] * len(self.edges)
         for e, pair in zip(self.inputs, counter.start(frames)):
@@ -104,10 +82,7 @@ class Graph:
 def read_graph(engine: Engine) -> Graph:
     """Return the graph of an engine.
 
-    Raises
-    ------
-    NotStreamableError
-        Where a layer keeps more the longer a stream lasts, or its products are narrow.
+    NotStreamableError is raised where a layer keeps more the longer a stream lasts, or its products are narrow.
     """
     data = engine._core.graph()
     edges = [

@@ -28,18 +28,12 @@ CONST, KNOWN, TOTAL, M, ADD, SUB, MUL, FLOORDIV, CEILDIV, MIN, MAX, SELECT = ran
 
 
 class Counter:
-    """Counts of edges at one moment, for streams that have ended or not; equal expressions are computed once.
-
-    Parameters
-    ----------
-    ended : Tensor, optional
-        Bool: which of the streams have ended; None: none has.
-    lasting : bool
-        Whether all streams become long enough for every edge to be there, whatever they would be now.
-    """
+    """Counts of edges at one moment, for streams that have ended or not; equal expressions are computed once."""
 
     def __init__(self, ended: Tensor | None = None, lasting: bool = False) -> None:
-        self.ended, self.lasting = ended, lasting
+        self.ended = ended  #: Bool: which of the streams have ended; None: none has.
+        #: Whether all streams become long enough for every edge to be there, whatever they would be now.
+        self.lasting = lasting
         self._done: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
 
     def start(self, frames: Sequence[Tensor]) -> list[Pair]:
@@ -55,14 +49,9 @@ class Counter:
     def step(self, program: Program, inputs: Sequence[Pair], kept: bool, needs_frames: bool) -> list[Pair]:
         """Return the pairs of an operator's outputs; a total of -1 is an edge that isn't there.
 
-        Parameters
-        ----------
-        program
-            Roots: known and total of each output, in turn.
-        kept : bool
-            Whether the counts of output 0, the only one, are those of input 0.
-        needs_frames : bool
-            Whether a stream of no frames has no outputs, not even empty ones.
+        The roots of `program` are known and total of each output, in turn. `kept` is whether the counts of output
+        0, the only one, are those of input 0, and `needs_frames` whether a stream of no frames has no outputs, not
+        even empty ones.
         """
         if kept and not needs_frames and all(total is inputs[0][1] for _, total in inputs):
             return [inputs[0]]

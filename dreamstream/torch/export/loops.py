@@ -102,14 +102,7 @@ class _OnnxLoop(torch.autograd.Function):
 def scanned(package: Any, make: Callable[[], Any], graph_of: Callable[..., Any]) -> Any:
     """Return the model that `make` gives, with Scan for each of its loops.
 
-    Parameters
-    ----------
-    package : module
-        onnx.
-    make : callable
-        Gives the model.
-    graph_of : callable
-        Makes a model of a module and its arguments.
+    `package` is the module onnx, and `graph_of` makes a model of a module and its arguments.
     """
     loops: list[tuple[_Frame, tuple[Tensor, ...]]] = []
     with within(_FOUND, loops):

@@ -60,10 +60,7 @@ def make_manifest(engine: Engine) -> dict[str, Any]:
 def with_states(manifest: dict[str, Any], states: Sequence[State]) -> dict[str, Any]:
     """Return the manifest of a model with these states.
 
-    Parameters
-    ----------
-    states : list of (str, tuple, str, Tensor or None)
-        Name, shape without B, dtype, and what a stream starts with: None for zeros.
+    Each state is its name, shape without B, dtype, and what a stream starts with: None for zeros.
     """
     ports = (*manifest["inputs"], *manifest["outputs"])
     used = {"sos", "eos", *(p[key] for p in ports for key in ("name", "lengths"))}

@@ -23,27 +23,13 @@ from .module import FunctionalModule
 
 @dataclass
 class Pace:
-    """How an edge moves on.
+    """How an edge moves on."""
 
-    Attributes
-    ----------
-    rate : Fraction
-        Of the first input's; 0 for what is there once, when a stream ends.
-    lead : int
-        Where it would stand before the first call.
-    stands : list of int
-        Per phase where it stands at the moment that `Schedule.base` says.
-    gains : list of int
-        Per phase the frames of a call.
-    waits : bool
-        Whether frames come out when a stream ends.
-    """
-
-    rate: Fraction
-    lead: int
-    stands: list[int]
-    gains: list[int]
-    waits: bool
+    rate: Fraction  #: Frames per frame of the first input; 0 for what is there once, when a stream ends.
+    lead: int  #: Where it would stand before the first call.
+    stands: list[int]  #: Per phase where it stands at the moment that `Schedule.base` says.
+    gains: list[int]  #: Per phase the frames of a call.
+    waits: bool  #: Whether frames come out when a stream ends.
     #: Whether early columns are zeros, as what is kept begins with, so that nobody computes them.
     blank: bool = False
 

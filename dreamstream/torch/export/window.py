@@ -11,14 +11,9 @@ from ..run.kernels.positions import rows_of
 class PaddedWindow:
     """What an operator may read of one edge: ``[last frames kept | new frames]`` of every row.
 
-    Parameters
-    ----------
-    kept : Tensor or None
-        ``(B, kept, *features)``: the last frames before the call.
-    fresh : Tensor
-        ``(B, n, *features)``: new frames, of which each row's first ``known - before`` are valid.
-    before, known, total : Tensor
-        ``(B,)`` int64: frames known before the call; known and total now.
+    `kept` ``(B, kept, *features)`` are the last frames before the call, and `fresh` ``(B, n, *features)`` the new
+    ones, of which each row's first ``known - before`` are valid. `before`, `known` and `total`, ``(B,)`` int64,
+    are the frames known before the call, known now, and in all.
     """
 
     even = False

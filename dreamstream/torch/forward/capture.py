@@ -38,11 +38,7 @@ from .names import ATTRIBUTES, writes
 class TorchSource:
     """A torch model whose forward is captured and run offline.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-    front
-        What patches its modules while they are captured, where they are not patched already.
+    `front` patches its modules while they are captured, where they are not patched already.
     """
 
     library: Library = TORCH

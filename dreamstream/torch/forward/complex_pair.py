@@ -12,12 +12,7 @@ from ...source_line import user_line
 
 
 class Complex:
-    """A complex stream. What torch's functions do with it stands in `complex_streams`.
-
-    Parameters
-    ----------
-    real, imag : native StreamTensor
-    """
+    """A complex stream of two native ones. What torch's functions do with it stands in `complex_streams`."""
 
     is_stream = True
     #: Loops over frames carry and gather its parts.

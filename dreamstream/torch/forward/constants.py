@@ -77,19 +77,12 @@ class Arrays:
 
 
 class Constant(Tensor):
-    """A native tensor whose values are a torch tensor's; its methods are torch's.
-
-    Parameters
-    ----------
-    tensor : torch.Tensor
-    arrays : Arrays, optional
-        In a capture: what makes the arrays that operators take.
-    """
+    """A native tensor whose values are a torch tensor's; its methods are torch's."""
 
     def __init__(self, tensor: torch.Tensor, arrays: Arrays | None = None) -> None:
         self.torch = tensor
         self._array: Any = tensor  # what the values are known by
-        self.arrays = arrays
+        self.arrays = arrays  #: In a capture: what makes the arrays that operators take.
         self.grad = None
         self.grad_fn = None
         self.requires_grad = False

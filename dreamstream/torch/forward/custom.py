@@ -52,20 +52,13 @@ def saving() -> AbstractContextManager[Any]:
 
 
 class Gradients:
-    """Whether the user wants gradients during a forward, and the Function of the user that runs.
-
-    Attributes
-    ----------
-    wanted : bool
-        What the user has said. Where gradients are off without that, a Function's forward runs.
-    running : _Applied or None
-    applies : bool
-        Whether a Function is being applied again: layers in it get plain tensors then, as in its backward.
-    """
+    """Whether the user wants gradients during a forward, and the Function of the user that runs."""
 
     def __init__(self, entry: Any, device: torch.device) -> None:
         self.entry, self.device = entry, device
+        #: What the user has set. Where gradients are off although it is True, a Function's forward runs.
         self.wanted = True
+        #: Whether a Function is being applied again: layers in it get plain tensors then, as in its backward.
         self.applies = False
         self.running: _Applied | None = None
 
@@ -81,10 +74,7 @@ class Gradients:
     def apply(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a Function; results that are streams have the gradients that its backward defines.
 
-        Raises
-        ------
-        NotStreamableError
-            Where they can't be right.
+        NotStreamableError is raised where these can't be right.
         """
         apply = APPLY.__get__(None, cls)  # `cls.apply` may be the user's own, which has led here
         if self.running is not None:

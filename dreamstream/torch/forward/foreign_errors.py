@@ -16,15 +16,10 @@ COMPILED = (
 def refusal_of(
     error: Exception, beneath: NotStreamableError | None, misused: NotStreamableError | None
 ) -> NotStreamableError | None:
-    """Return what an error means for streams; None where it is none of theirs.
+    """Return what an error means for streams; None where it does not come of them.
 
-    Parameters
-    ----------
-    error : Exception
-    beneath : NotStreamableError or None
-        What was refused within compiled code, which makes another error of it.
-    misused : NotStreamableError or None
-        The last refusal of a size, which torch may have made another error of.
+    `beneath` is what was refused within compiled code, which makes another error of it; `misused` is the last
+    refusal of a size, which torch may have made another error of.
     """
     line = line_of(error)
     if is_transformed(error):

@@ -18,18 +18,13 @@ class TorchHeld(Held):
     """What a torch model held when `note` was last called.
 
     Of tensors that are written into, `writes` keeps a copy when it is told of it.
-
-    Attributes
-    ----------
-    written : set of int
-        Where the memory begins of what the forward has written into.
     """
 
     _has_settings = True
 
     def __init__(self, module: torch.nn.Module, *, trace: bool = False) -> None:
         super().__init__(module, trace=trace)
-        self.written: set[int] = set()
+        self.written: set[int] = set()  #: Where the memory begins of what the forward has written into.
         self._own: dict[int, list[Tensor]] | None = None
         self._copies: list[tuple[Tensor, Tensor, Tensor]] = []
         self._within: dict[int, tuple[Any, list[Tensor]]] = {}  # what places held, by identity, with its tensors

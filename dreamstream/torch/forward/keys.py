@@ -37,30 +37,14 @@ _OF_LENGTHS = _DEFERRED | {Complex, FirstFrame, NativeStream}
 
 
 class Asked(NamedTuple):
-    """What a call of a torch function asks for, as `_core.Replay` reads it.
+    """What a call of a torch function asks for, as `_core.Replay` reads it."""
 
-    Attributes
-    ----------
-    key : tuple
-        Equal where the same is asked for.
-    streams : list
-        The native tensors among the arguments.
-    edges : list of Edge
-        Whose frames the sizes among them count.
-    by_identity : list
-        Parameters and buffers, which are compared by identity.
-    made : list
-        All other tensors, which are compared by type and shape.
-    tokens : list
-        The sizes.
-    """
-
-    key: tuple[Any, ...]
-    streams: list[Any]
-    edges: list[Edge]
-    by_identity: list[Any]
-    made: list[Any]
-    tokens: list[Token]
+    key: tuple[Any, ...]  #: Equal where the same is asked for.
+    streams: list[Any]  #: The native tensors among the arguments.
+    edges: list[Edge]  #: The edges whose frames sizes among the arguments count.
+    by_identity: list[Any]  #: Parameters and buffers, which are compared by identity.
+    made: list[Any]  #: All other tensors, which are compared by type and shape.
+    tokens: list[Token]  #: The sizes among the arguments.
 
     @property
     def tensors(self) -> list[Any]:

@@ -100,16 +100,8 @@ _BUILTINS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.Method
 class Forward(Repeats, TorchFunctionMode):
     """The mode of one online forward.
 
-    Parameters
-    ----------
-    entry : Entry
-        The call or the capture.
-    device : torch.device
-        Where the module's values are.
-    arrays : Arrays, optional
-        In a capture: the arrays that weights become.
-    paths : dict of int to str
-        In a capture: the modules' paths by identity.
+    `entry` is the call or the capture, and `device` is where the module's values are. In a capture there are the
+    `arrays` that weights become, and the modules' `paths` by identity.
     """
 
     held: TorchHeld | None = None

@@ -79,26 +79,16 @@ WRITERS = ("copy_", "fill_", "zero_", "__setitem__")
 
 
 class Meaning(NamedTuple):
-    """What a function of torch is to streams.
+    """What a function of torch is to streams."""
 
-    Attributes
-    ----------
-    name : str
-        Of the native front end's function or method.
-    native : callable or None
-        What runs on streams; None where arguments other than the first have a say.
-    in_place, shares : bool
-        Whether it gives what is to be written into its first argument, and whether its result shares that one's
-        memory, or is it.
-    new : bool
-        Whether its result shares no argument's memory.
-    """
-
-    name: str
+    name: str  #: That of the native front end's function or method.
+    #: What runs on streams; None where arguments other than the first have a say.
     native: Callable[..., Any] | None
+    #: Whether it gives what is to be written into its first argument, and whether its result shares that one's
+    #: memory, or is it.
     in_place: bool
     shares: bool
-    new: bool
+    new: bool  #: Whether its result shares no argument's memory.
 
 
 @lru_cache(maxsize=4096)

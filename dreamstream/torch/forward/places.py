@@ -22,15 +22,10 @@ from .replay import REPLAY
 
 
 class Anew:
-    """Stands where a function is not repeated.
-
-    Attributes
-    ----------
-    left : int
-        How often it may still be given other numbers: with the same in all small tensors it is repeated.
-    """
+    """Stands where a function is not repeated."""
 
     def __init__(self, left: int) -> None:
+        #: How often it may still be given other numbers: with the same in all small tensors it is repeated.
         self.left = left
 
 

@@ -81,31 +81,21 @@ def dropping(p: float) -> AbstractContextManager[None]:
 
 
 class FunctionRecording(Recording):
-    """A recording that also notes what is made of plain tensors.
-
-    Attributes
-    ----------
-    steps : list of (function, args, kwargs, result)
-    same : list of torch.Tensor
-        Those that are the same whenever the same is asked for.
-    converted : list of (Deferred or Symbolic, dtype, stream)
-    handled : bool
-        Whether it may do more than run operators where it runs none, as ``requires_grad_`` does.
-    read : bool
-        Whether it read small tensors that were given, so that it does the same with the same numbers only.
-    asks : bool
-        Whether it asked for the context that is declared for attention.
-    """
+    """A recording that also notes what is made of plain tensors."""
 
     def __init__(self, asked: Asked, entry: Any) -> None:
         self.entry = entry
         super().__init__(asked.streams, asked.edges)
         self.asked = asked
+        #: Each is a function, its args and kwargs, and its result.
         self.steps: list[tuple[Any, tuple[Any, ...], dict[str, Any], torch.Tensor]] = []
-        self.same: list[torch.Tensor] = []
-        self.converted: list[tuple[Any, Any, Any]] = []
+        self.same: list[torch.Tensor] = []  #: Those that are the same whenever the same is asked for.
+        self.converted: list[tuple[Any, Any, Any]] = []  #: Positions, the dtype, and the stream they have become.
+        #: Whether it may do more than run operators where it runs none, as ``requires_grad_`` does.
         self.handled = False
-        self.read = self.asks = False
+        #: Whether it read small tensors that were given, so that it does the same with the same numbers only.
+        self.read = False
+        self.asks = False  #: Whether it asked for the context that is declared for attention.
         others = (x for x in asked.tokens if not isinstance(x, Token))
         self._before: list[tuple[Any, type, Any]] = [(x, type(x), vars(x)) for x in others]
         self._asked_before = len(declared_here()[1])
@@ -176,15 +166,7 @@ class _At:
 
 
 class _Recipe:
-    """How the weights of operators come of the tensors that a function was given.
-
-    Attributes
-    ----------
-    steps : list of (function, args, kwargs)
-        Each gives a tensor to a list that begins with those that the function was given; `_At` stands for one.
-    fixed : bool
-        Whether there are none, as where all weights are there in every call.
-    """
+    """How the weights of operators come of the tensors that a function was given."""
 
     def __init__(self, asked: Asked, noted: Sequence[Any], same: Sequence[Any], entry: Any) -> None:
         self.entry = entry
@@ -193,8 +175,10 @@ class _Recipe:
         self._places = {id(x): i for i, x in enumerate(asked.made)}
         self._made = {id(step[3]): step for step in noted}
         self._n = len(asked.made)
+        #: Each is a function, its args and kwargs, and whether an `_At` is nested in these. It adds a tensor to a
+        #: list that begins with those that the function was given; an `_At` stands for one of that list.
         self.steps: list[Any] = []
-        self.fixed = True
+        self.fixed = True  #: Whether all weights are the same tensors in every call.
 
     def of(self, weights: Sequence[Any]) -> Any:
         """Return an operator's weights, with `_At` for those that are made in every call."""

@@ -22,25 +22,15 @@ from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
 
 class Place(NamedTuple):
-    """What one call of a torch function did; `csrc/python/replay.c` does it again.
+    """What one call of a torch function did; `csrc/python/replay.c` does it again."""
 
-    Attributes
-    ----------
-    operations : tuple
-        The operators that ran, each as `operation_of` gives it.
-    weights : callable or None
-        Gives the operators' weights, a list, of the tensors that the function is given; None where they stay.
-    result : tuple, list or callable
-        ``(edge's number, dims, names, what notes shared memory)`` of a stream; a list of those of a tuple; what
-        makes any other result, of all edges, their values, and the streams and sizes that were asked about.
-    by_identity : list
-        Parameters and buffers by whose identities the place is known.
-    """
-
-    operations: tuple[Any, ...]
+    operations: tuple[Any, ...]  #: The operators that ran, each as `operation_of` gives it.
+    #: Gives the operators' weights, a list, of the tensors that the function is given; None where they stay.
     weights: Callable[[Sequence[torch.Tensor]], list[Any]] | None
+    #: ``(edge's number, dims, names, what notes shared memory)`` of a stream; a list of those of a tuple; what
+    #: makes any other result, of all edges, their values, and the streams and sizes that were asked about.
     result: Any
-    by_identity: list[Any]
+    by_identity: list[Any]  #: Parameters and buffers by whose identities the place is known.
 
 
 def operation_of(ran: Operation, at: tuple[int, ...], weights: Sequence[Any]) -> tuple[Any, ...]:

@@ -164,22 +164,17 @@ _EDGE = attrgetter("edge")
 
 
 class _Shared:
-    """Notes that a result shares, or may share, the memory of an argument; see `writing.shared`.
-
-    Parameters
-    ----------
-    at : list of int
-        Which streams' memory: one where it is certain. Those that positions have become come last.
-    how : (method, put) or None
-        How the result is taken of it; None where it isn't certain that they share memory.
-    given : callable or None
-        Gives the method's arguments, of the edges of streams and of the sizes that were given.
-    """
+    """Notes that a result shares, or may share, the memory of an argument; see `writing.shared`."""
 
     __slots__ = ("at", "given", "how")
 
     def __init__(self, at: list[int], how: Any, given: Any) -> None:
-        self.at, self.how, self.given = at, how, given
+        #: Which streams' memory: one where it is certain. Those that positions have become come last.
+        self.at = at
+        #: The method and `put` that take the result of it; None where it isn't certain that they share memory.
+        self.how = how
+        #: Gives the method's arguments, of the edges of streams and of the sizes that were given.
+        self.given = given
 
     def __call__(self, out: Any, streams: list[Any], tokens: list[Any]) -> None:
         if self.how is None:

@@ -18,13 +18,7 @@ running = RUNNING.get  #: Returns the forward that is running, or None.
 
 
 def current() -> Any:
-    """Return the forward that is running.
-
-    Raises
-    ------
-    ModeError
-        Where none is.
-    """
+    """Return the forward that is running; ModeError is raised where none is."""
     forward = RUNNING.get()
     if forward is None:
         raise ModeError.here("torch tensors are streams inside an online forward only")

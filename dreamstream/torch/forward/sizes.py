@@ -40,12 +40,7 @@ class TorchStride(Stride, torch.SymInt):  # type: ignore[misc]
 
 
 class TensorOfSizes:
-    """``torch.tensor(x.shape)``: the sizes one by one, since some are no numbers.
-
-    Parameters
-    ----------
-    sizes : sequence
-    """
+    """``torch.tensor(x.shape)``: the sizes one by one, since some are no numbers."""
 
     def __init__(self, sizes: Sequence[Any]) -> None:
         self._sizes = tuple(sizes)

@@ -21,21 +21,11 @@ from ..tensor.padding import cleaned, mask_of
 
 @dataclass(frozen=True)
 class Rule:
-    """What operations do that `dreamstream.operations` names a rule for.
+    """What operations do that `dreamstream.operations` names a rule for."""
 
-    Attributes
-    ----------
-    run : callable
-        ``run(func, *args, **kwargs)``, with torch's function.
-    dims : bool
-        Whether it looks at dimensions: methods of these operations take them by name, too.
-    anywhere : bool
-        Whether a stream may be another argument than the first alone.
-    """
-
-    run: Callable[..., Any]
-    dims: bool
-    anywhere: bool
+    run: Callable[..., Any]  #: ``run(func, *args, **kwargs)``, with torch's function.
+    dims: bool  #: Whether it looks at dimensions: methods of these operations take them by name, too.
+    anywhere: bool  #: Whether a stream may be another argument than the first alone.
 
 
 RULES: dict[str, Rule] = {}

@@ -53,26 +53,15 @@ def _bound(name: str, args: Any, kwargs: Any) -> dict[str, Any]:
 
 @dataclass
 class _Reduction:
-    """A reduction of a stream tensor over some of its dimensions.
+    """A reduction of a stream tensor over some of its dimensions."""
 
-    Attributes
-    ----------
-    func, name, x
-        torch's function, its name, and the tensor.
-    axes : list of int
-        The dimensions; where `several` is False, the only one, given as a number.
-    keepdim : bool
-    options : dict
-        All other arguments.
-    """
-
-    func: Any
-    name: str
+    func: Any  #: torch's function.
+    name: str  #: The function's name.
     x: StreamTensor
-    axes: list[int]
+    axes: list[int]  #: The dimensions; where `several` is False, the only one, given as a number.
     several: bool
     keepdim: bool
-    options: dict[str, Any]
+    options: dict[str, Any]  #: All other arguments.
 
     def run(self, own: Tensor, dim: Any = None, keepdim: bool | None = None) -> Any:
         """Run torch's function on a plain tensor, over the same dimensions or another one."""

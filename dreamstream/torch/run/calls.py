@@ -116,38 +116,22 @@ class TorchGiven(Given):
 
 
 class Mode(NamedTuple):
-    """What besides its frames decides how a call runs.
+    """What besides its frames decides how a call runs."""
 
-    Attributes
-    ----------
-    taped, detach : bool
-        Whether states stay on the tape, and whether they are cut off from it.
-    plain : bool
-        Whether nobody takes notice of how values are computed: no gradient is recorded, and no mode sees it.
-    single : bool
-        Whether the module's parameters are float32, so that narrower frames become float32.
-    """
-
-    taped: bool
-    detach: bool
+    taped: bool  #: Whether states stay on the tape.
+    detach: bool  #: Whether they are cut off from it.
+    #: Whether nobody takes notice of how values are computed: no gradient is recorded, and no mode sees it.
     plain: bool = False
-    single: bool = False
+    single: bool = False  #: Whether the module's parameters are float32, so that narrower frames become float32.
 
 
 class TorchCall(Call):
-    """A call that computes torch tensors ``[frames of all rows][features...]``.
-
-    Attributes
-    ----------
-    keeps_tape : bool
-        Whether states go into records, for training.
-    keeps_frames : bool
-        Whether every operator keeps the frames that it will read again.
-    """
+    """A call that computes torch tensors ``[frames of all rows][features...]``."""
 
     session: TorchSession
     library: Library = TORCH
-    keeps_frames = True
+    keeps_tape: bool  #: Whether states go into records, for training.
+    keeps_frames = True  #: Whether every operator keeps the frames that it will read again.
     plain = False  #: Whether values are memory of the processor, of which nothing but the call takes notice.
     has_converted = False  #: Whether positions have become streams in it.
     store: Table | Record

@@ -26,15 +26,7 @@ from .kernels.reductions import chosen_frame, nothing_chosen
 
 
 class Function:
-    """A function of torch in an operator's place, which sees every frame by itself.
-
-    Attributes
-    ----------
-    kernel : Kernel
-        What computes it.
-    outputs : list
-        As `_core.Op` has them: type, features and rate of each.
-    """
+    """A function of torch in an operator's place, which sees every frame by itself."""
 
     whole = carries = False
     framewise = lockstep = same_counts = in_python = True
@@ -50,7 +42,7 @@ class Function:
     ) -> None:
         self.name, self.attributes = name, {"order": [], **attributes}
         self.n_values = len(inputs)
-        self.kernel = kernel
+        self.kernel = kernel  #: What computes it.
         frames = tuple(tuple(features) for _, features, _, _ in inputs)
         like = [torch.empty((1, *f), dtype=TYPES[i[0]], device="meta") for i, f in zip(inputs, frames)]
         like += [torch.empty(shape, dtype=TYPES[dtype], device="meta") for dtype, shape in weights]
@@ -58,6 +50,7 @@ class Function:
             made = kernel.run(Step(name, self.attributes, frames, ()), *like)
         rate = tuple(inputs[0][2:])
         outputs: Sequence[Tensor] = [made] if isinstance(made, Tensor) else made
+        #: As `_core.Op` has them: type, features and rate of each.
         self.outputs = [(nominal(y.dtype).name, tuple(y.shape[1:]), *rate) for y in outputs]
 
     def counts(self, inputs: Sequence[Any], ended: Any, ids: Sequence[str] = ()) -> list[Any]:

@@ -17,17 +17,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 
 class Room:
-    """Memory for one stream's frames, twice as long as they were when it was made.
-
-    Attributes
-    ----------
-    n : int
-        How many frames stand in it: a stream that goes on from fewer, as one whose call raised, gets another room.
-    """
+    """Memory for one stream's frames, twice as long as they were when it was made."""
 
     def __init__(self, old: Tensor, new: Tensor) -> None:
         dtype = torch.promote_types(old.dtype, new.dtype) if len(old) else new.dtype
-        self.n, self.memory = len(old), new.new_empty(2 * (len(old) + len(new)), *new.shape[1:], dtype=dtype)
+        #: How many frames stand in it. A stream that goes on from fewer, as one whose call raised, gets another.
+        self.n = len(old)
+        self.memory = new.new_empty(2 * (len(old) + len(new)), *new.shape[1:], dtype=dtype)
         self.memory[: self.n] = old
 
     def takes(self, old: Tensor, new: Tensor) -> bool:

@@ -36,13 +36,7 @@ def _piece(tensors: Sequence[tuple[Any, torch.Tensor]]) -> bytes:
 
 
 def from_bytes(pieces: Sequence[bytes | None], device: Any = None) -> dict[Hashable, torch.Tensor]:
-    """Return the tensors that `to_bytes` was given.
-
-    Raises
-    ------
-    FormatError
-        Where the bytes are something else.
-    """
+    """Return the tensors that `to_bytes` was given; FormatError is raised where the bytes are something else."""
     out: dict[Hashable, torch.Tensor] = {}
     for ordinal, piece in enumerate(pieces):
         if piece is None:

@@ -32,17 +32,10 @@ _FEW = 2**12
 class SteadyWindows:
     """Reads n columns, from an offset on, of kept and new frames, as an operator did in the call that was.
 
-    Parameters
-    ----------
-    step
-        As in that call, with numbers for positions.
-    kept : tuple of int
-        The position of the first frame that was kept, how many were kept, are kept now, and are new: -1 where rows
-        differ in that.
-    made : (rows, 4) int64
-        The counts of the output.
-    lines_up : bool
-        Whether rows that stand elsewhere are one window each of the same columns.
+    `step` is as in that call, with numbers for positions, and `made` ``(rows, 4)`` are the counts of its output.
+    `kept` are the position of the first frame that was kept, how many were kept, are kept now, and are new: -1
+    where rows differ in that. `lines_up` is whether rows that stand elsewhere are one window each of the same
+    columns.
     """
 
     def __init__(
@@ -183,16 +176,10 @@ def carrying(
     new: int,
     nothing: Sequence[Callable[..., Tensor]],
 ) -> Repeat:
-    """Return what goes on by new frames with what rows carry; see `Kernel.onwards`.
+    """Return what goes on by new frames with the `n_carried` tensors of each row; see `Kernel.onwards`.
 
-    Parameters
-    ----------
-    n_carried : int
-        How many tensors.
-    new : int
-        How many frames are new; -1 where rows differ in that.
-    nothing : sequence of callable
-        What gives no frames, ``fn(like, operands)``, of all outputs but the first.
+    `new` frames are new, -1 where rows differ in that. Each ``fn(like, operands)`` of `nothing` gives no frames,
+    for all outputs but the first.
     """
     assert kernel.onwards is not None
     on: Any = kernel.onwards(replace(step), weights)

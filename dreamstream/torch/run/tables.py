@@ -120,15 +120,10 @@ def state_row_of(tensors: dict[Hashable, Tensor]) -> StateRow:
 
 
 class Record:
-    """States of the rows of one call, which stay on the tape or are cut off from it.
-
-    Attributes
-    ----------
-    versions : set of Versions
-        Of the parameters, in the calls on whose tape they are.
-    """
+    """States of the rows of one call, which stay on the tape or are cut off from it."""
 
     def __init__(self, detach: bool) -> None:
+        #: The versions of parameters in the calls on whose tape the states are.
         self.versions: AbstractSet[Any] = frozenset()
         self.tensors: dict[Hashable, Tensor | Grown] = {}
         self.detach = detach
@@ -148,26 +143,19 @@ class Record:
 
 
 class Gathered:
-    """The states of a batch, row by row, where they are, or go.
-
-    Attributes
-    ----------
-    places : sequence of (StateRow or None)
-        None where a stream begins.
-    store : Table, Record or None
-        Where all of them are; None where that differs, where a stream begins, and of no rows.
-    index : slice, Tensor or None
-        What picks them of the store.
-    """
+    """The states of a batch, row by row: where they are, or go."""
 
     def __init__(self, places: Sequence[StateRow | None], device: torch.device) -> None:
-        self.n_rows, self.places, self._device = len(places), places, device
+        self.n_rows, self._device = len(places), device
+        self.places = places  #: The place of each row's state; None where a stream begins.
         self.some_fresh = None in places
         self._indices: dict[tuple[int, bool], Tensor] = {}
         found = [p for p in places if p is not None]
         stores = {p.store for p in found}
         is_one = len(stores) < 2 and not self.some_fresh
+        #: The table or record of all of them; None where that differs, where a stream begins, and of no rows.
         self.store: Any = found[0].store if found and is_one else None
+        #: Which rows of the store they are.
         self.index: Any = rows_index([p.row for p in found], device) if is_one else None
 
     @cached_property

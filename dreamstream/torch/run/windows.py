@@ -20,16 +20,9 @@ Parts = tuple[Callable[..., "EagerWindow"], Sequence[Tensor | None]]
 class EagerWindow:
     """One input of one operation; see `Window` in `kernels/registry.py`.
 
-    Parameters
-    ----------
-    kept : Tensor or None
-        ``(B, width, *features)``: what was kept, each row from its first column on; None: nothing.
-    new : Tensor
-        ``(frames of all rows, *features)``.
-    first : ndarray
-        ``(B,)``: absolute position of the first frame that was kept.
-    counts : ndarray
-        ``(B, 4)``: of the input.
+    `kept` ``(B, width, *features)`` is what was kept, each row from its first column on, and `first` ``(B,)`` the
+    absolute position of the first frame that was. `new` ``(frames of all rows, *features)`` are the new frames,
+    and `counts` ``(B, 4)`` those of the input.
     """
 
     def __init__(self, kept: Tensor | None, new: Tensor, first: Ints, counts: Ints) -> None:
@@ -140,15 +133,9 @@ def _last(lengths: bytes, n_kept: int, width: int, n: int, device: torch.device)
 class Columns(EagerWindow):
     """A window of rows that have kept equally many frames: these, and behind them each row's new ones.
 
-    Parameters
-    ----------
-    kept, new, counts
-        See `EagerWindow`.
-    first, n_kept, n_new : int
-        Of the first row, the position of what was kept; of all rows, how many frames these are, and how many new
-        ones there are, -1 where that differs.
-    fills : bool
-        Whether what stands behind a row's new frames is read, as where a stream ends.
+    `first` is the position of what the first row has kept; every row has kept `n_kept` frames and has `n_new` new
+    ones, -1 where that differs. `fills` is whether what stands behind a row's new frames is read, as where a
+    stream ends.
     """
 
     def __init__(
@@ -220,15 +207,7 @@ class Columns(EagerWindow):
 
 
 class AllFrames(Columns):
-    """A window of rows of which every frame is kept.
-
-    Parameters
-    ----------
-    rows : Tensor
-        Per row all of its frames ``(frames, *features)``.
-    counts
-        See `EagerWindow`.
-    """
+    """A window of rows of which every frame is kept: of each row ``(frames, *features)``."""
 
     def __init__(self, *rows: Tensor, counts: Ints) -> None:
         whole = counts * (0, 1, 1, 1)

@@ -75,12 +75,8 @@ def as_rows(frames: Tensor, lengths: Ints, width: int | None = None, fill: float
 class _Indices:
     """Where ragged frames stand in rows of a width.
 
-    Attributes
-    ----------
-    rows, within, flat : Tensor
-        Of each frame: its row, its place in that, and its place where the rows stand end to end.
-    present : Tensor
-        Of each place in the rows: the frame there, or any frame where there is none.
+    `rows`, `within` and `flat` are of each frame its row, its place in that, and its place where the rows stand
+    end to end; `present` is of each place in the rows the frame there, or any frame where there is none.
     """
 
     def __init__(self, lengths: Ints, width: int, device: torch.device) -> None:

@@ -39,25 +39,14 @@ def _unfilled(*_: Any) -> Any:
 
 @dataclass
 class Takers:
-    """What takes calls on stream tensors: it lies above this file, and enters itself when it is loaded.
+    """What takes calls on stream tensors: it lies above this file, and enters itself when it is loaded."""
 
-    Attributes
-    ----------
-    making : callable
-        ``(data, meta, names)``: makes a stream tensor of a padded one.
-    inside, outside : callable
-        ``(func, types, args, kwargs)``: calls on tensors of a running forward, and all others.
-    beneath : callable
-        Likewise: calls on the data of tensors of a running forward, which have none.
-    aliased : callable
-        ``(tensor,)``: likewise, where the data are handed on as they are.
-    """
-
-    making: Call = _unfilled
+    making: Call = _unfilled  #: ``(data, meta, names)``: makes a stream tensor of a padded one.
+    #: ``(func, types, args, kwargs)``: calls on tensors of a running forward, and all others.
     inside: Call = _unfilled
     outside: Call = _unfilled
-    beneath: Call = _unfilled
-    aliased: Call = _unfilled
+    beneath: Call = _unfilled  #: Likewise: calls on the data of tensors of a running forward, which have none.
+    aliased: Call = _unfilled  #: ``(tensor,)``: likewise, where the data are handed on as they are.
 
 
 TAKERS = Takers()

@@ -61,13 +61,7 @@ def zeros(model: Any, shape: Sequence[int], dtype: str) -> Tensor:
 
 
 class Versions:
-    """The versions of a module's parameters in a call.
-
-    Parameters
-    ----------
-    names : sequence of str
-    parameters : sequence of Tensor
-    """
+    """The versions of a module's parameters in a call."""
 
     def __init__(self, names: Sequence[str], parameters: Sequence[Tensor]) -> None:
         self.names, self.parameters = names, parameters

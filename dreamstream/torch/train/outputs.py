@@ -27,17 +27,10 @@ _AS_OUTPUT = methodcaller("as_output")
 
 
 class TorchOutputs(Outputs):
-    """What one call does with its outputs.
+    """What one call does with its outputs."""
 
-    Attributes
-    ----------
-    forward : Forward
-        Whose they are; it is set once it has begun.
-    versions : set of Versions
-        In training the parameters' versions in this call, and in those whose tapes it goes on with.
-    """
-
-    forward: Forward
+    forward: Forward  #: Whose they are; it is set once it has begun.
+    #: In training the parameters' versions in this call, and in those whose tapes it goes on with.
     versions: AbstractSet[Versions] = frozenset()
 
     def parts(self, x: Any) -> tuple[Any, ...] | None:

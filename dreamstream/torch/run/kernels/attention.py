@@ -212,13 +212,9 @@ _MOST_SEEN = 2**18
 def _seen(chunk: int, left: int, right: int, n: int, start: int, span: int, integers: bytes) -> tuple[bool, Any]:
     """Return whether each query sees a key, and which ones, ``(B, 1, n, span)``; None where each sees all.
 
-    Parameters
-    ----------
-    start, span : int
-        Where the keys begin, and how many there are.
-    integers : bytes
-        int64 ``(4, B)``: where the queries begin, what is known of the keys, the first of these that there is, and
-        how many queries there are. All positions count from any multiple of `chunk`.
+    The `span` keys begin at `start`. `integers` is int64 ``(4, B)``: where the queries begin, what is known of the
+    keys, the first of these that there is, and how many queries there are. All positions count from any multiple
+    of `chunk`.
     """
     first, known, least, new = np.frombuffer(integers, np.int64).reshape(4, -1, 1)
     position = first + np.arange(n)

@@ -19,12 +19,8 @@ def checkpointed(
 ) -> Any:
     """Return what a windowed kernel with one output makes, and its state, through which no gradient goes.
 
-    Parameters
-    ----------
-    kernel
-        See `registry`, as for `step`, `windows`, `weights` and `state`; a window has `parts`.
-    draws : bool
-        Whether it draws random numbers, which shall be the same in the backward.
+    See `registry` for `kernel`, `step`, `windows`, `weights` and `state`; a window has `parts`. `draws` is whether
+    the kernel draws random numbers, which are the same in the backward.
     """
     step = copy(step)  # the next call fills it anew
     makers = [(make, len(tensors)) for make, tensors in (w.parts() for w in windows)]

@@ -44,12 +44,8 @@ def padded_run(
 ) -> Tensor:
     """Return n frames from absolute position `first` on, where the stream is padded at both ends.
 
-    Parameters
-    ----------
-    mode : {"zeros", "constant", "replicate", "reflect", "circular"}
-        What stands before 0 and from total on.
-    end : Tensor, optional
-        (B,): where a reflection turns, in place of total; from there back to total it sees `value`.
+    `mode` (zeros, constant, replicate, reflect or circular) is what stands before 0 and from total on. `end`,
+    ``(B,)``, is where a reflection turns, in place of total; from there back to total it sees `value`.
     """
     if mode in ("zeros", "constant") or inside(x, first, n):
         return x.run(first, n, value)

@@ -56,52 +56,25 @@ class Window(Protocol):
 
 @dataclass
 class Step:
-    """One operation on all rows of a call.
+    """One operation on all rows of a call."""
 
-    Attributes
-    ----------
-    name : str
-        The operator.
-    attributes : dict
-        As the operator's C definition names them, defaults filled in.
-    frames : tuple of tuple of int
-        Shape of one frame of each value input.
-    features : tuple of tuple of int
-        Shape of one frame of each output.
-    first : list of Tensor, or of int
-        ``(B,)`` int64 per output: absolute position of its first new frame. A number holds for all rows; kernels
-        that take those (`windowed`) are given nothing else of rows.
-    last : list of Tensor
-        ``(B,)`` int64 per output: where its new frames end.
-    n : list of int
-        Per output: the most new frames of any row.
-    total : callable
-        Gives ``(B,)`` int64: how many frames the first input, which may only be counted, would have in all now.
-    ended : Tensor
-        ``(B,)`` bool: whether the stream ends with this call.
-    training : bool
-        Whether a gradient may be wanted.
-    device : torch.device or None
-        Where values are; None where positions are there too.
-    keys : array or None
-        ``(B,)`` uint64: what follows of rows that draw as their frames say, and not as torch's generator does.
-    live : bool
-        Whether this is a call at whose numbers a kernel may look, not a graph for any.
-    """
-
-    name: str
-    attributes: dict[str, Any]
-    frames: tuple[tuple[int, ...], ...]
-    features: tuple[tuple[int, ...], ...]
+    name: str  #: The operator.
+    attributes: dict[str, Any]  #: As the operator's C definition names them, defaults filled in.
+    frames: tuple[tuple[int, ...], ...]  #: Shape of one frame of each value input.
+    features: tuple[tuple[int, ...], ...]  #: Shape of one frame of each output.
+    #: ``(B,)`` int64 per output: absolute position of its first new frame. A number holds for all rows; kernels
+    #: that take those (`windowed`) are given nothing else of rows.
     first: list[Any] = field(default_factory=list)
-    last: list[Tensor] = field(default_factory=list)
-    n: list[int] = field(default_factory=list)
+    last: list[Tensor] = field(default_factory=list)  #: ``(B,)`` int64 per output: where its new frames end.
+    n: list[int] = field(default_factory=list)  #: Per output: the most new frames of any row.
+    #: Gives ``(B,)`` int64: how many frames the first input, which may only be counted, would have in all now.
     total: Callable[[], Tensor] | None = None
-    ended: Tensor | None = None
-    training: bool = False
-    device: Any = None
+    ended: Tensor | None = None  #: ``(B,)`` bool: whether the stream ends with this call.
+    training: bool = False  #: Whether a gradient may be wanted.
+    device: Any = None  #: Where values are; None where positions are there too.
+    #: ``(B,)`` uint64: what follows of rows that draw as their frames say, and not as torch's generator does.
     keys: Any = None
-    live: bool = False
+    live: bool = False  #: Whether this is a call at whose numbers a kernel may look, not a graph for any.
 
     #: The number of feature axes of each value input.
     ranks: tuple[int, ...] = field(init=False)
@@ -128,47 +101,30 @@ Onwards = Callable[[Any, "Tensor | None", Sequence[Any], Sequence[Tensor]], tupl
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel and, where it carries tensors from call to call, what makes those of a row that starts.
+    """A kernel and, where it carries tensors from call to call, what makes those of a row that starts."""
 
-    Attributes
-    ----------
-    run : callable
-        See the module.
-    framewise : bool
-    numbers : bool or callable
-        Whether, or by ``fn(step)``, it takes Python numbers for ``step.first`` where rows stand at the same place.
-    repeats : int or callable
-        After how many frames of its output it does the same again, if frames that aren't there are zeros; 0 where
-        it looks at positions. ``fn(step, weights) -> int`` where attributes decide.
-    carries : callable or None
-        ``fn(step, weights, like) -> tuple of (1, ...)`` tensors on `like`'s device; those that hold frames'
-        values have its dtype.
-    alone : callable or None
-        ``fn(step, weights)`` gives a framewise kernel that serves in a call, where windows are of one frame.
-    onwards : callable or None
-        ``fn(step, weights)`` gives what a kernel that carries does where no stream begins or ends, if it sees new
-        frames alone, else None; see `Onwards`.
-    all_outputs : bool
-        Whether `onwards` takes all inputs, and gives all outputs, which have equally many frames.
-    sees : callable or None
-        ``fn(step, weights)`` says what a windowed kernel of one input does; see `Seen`.
-    of_positions : bool
-        Whether a windowed kernel reads no values, and makes each frame of its position and of weights.
-    shift : callable or None
-        ``fn(attributes)`` says by how many frames the output's count is greater than the input's (padding in
-        front adds some, a slice from a start on drops some), where its frames are the input's own; else None.
-    """
-
-    run: Callable[..., Any]
+    run: Callable[..., Any]  #: What computes it; see the module.
     framewise: bool
+    #: Whether, or by ``fn(step)``, it takes Python numbers for ``step.first`` where rows stand at the same place.
     numbers: bool | Callable[[Step], bool] = False
+    #: ``fn(step, weights, like) -> tuple of (1, ...)`` tensors on `like`'s device; those that hold frames' values
+    #: have its dtype.
     carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None
+    #: After how many frames of its output it does the same again, if frames that aren't there are zeros; 0 where
+    #: it looks at positions. ``fn(step, weights) -> int`` where attributes decide.
     repeats: int | Callable[[Step, Sequence[Tensor | None]], int] = 0
+    #: ``fn(step, weights)`` gives a framewise kernel that serves in a call, where windows are of one frame.
     alone: Callable[[Step, Sequence[Any]], Callable[..., Any] | None] | None = None
+    #: ``fn(step, weights)`` gives what a kernel that carries does where no stream begins or ends, if it sees new
+    #: frames alone, else None; see `Onwards`.
     onwards: Callable[[Step, Sequence[Any]], Onwards | None] | None = None
+    #: Whether `onwards` takes all inputs, and gives all outputs, which have equally many frames.
     all_outputs: bool = False
-    sees: Sees | None = None
+    sees: Sees | None = None  #: ``fn(step, weights)`` says what a windowed kernel of one input does; see `Seen`.
+    #: Whether a windowed kernel reads no values, and makes each frame of its position and of weights.
     of_positions: bool = False
+    #: ``fn(attributes)`` says by how many frames the output's count is greater than the input's (padding in front
+    #: adds some, a slice from a start on drops some), where its frames are the input's own; else None.
     shift: Callable[[dict[str, Any]], int | None] | None = None
 
     def period(self, step: Step, weights: Sequence[Any]) -> int:
