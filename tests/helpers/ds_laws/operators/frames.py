@@ -125,8 +125,7 @@ RELATIONS = {
 def required(a: dict[str, Any], n: int, m: int) -> bool:
     """Whether lengths compare as the operator `require` says."""
     other = a["plus"] + (length_of(a["other"], m) if a["against"] == "length" else 0)
-    left_out = a["empty"] == "left_out" and not (n and m)
-    return left_out or bool(RELATIONS[a["relation"]](length_of(a["length"], n), other))
+    return not n or not m or bool(RELATIONS[a["relation"]](length_of(a["length"], n), other))
 
 
 def length(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
@@ -458,11 +457,8 @@ def _require(rng: Rng, dtype: str) -> Case:
         "plus": int(rng.integers(-2, 5)),
         "against": str(pick(rng, "length", "number")),
         "relation": str(pick(rng, *RELATIONS)),
-        "empty": str(pick(rng, "left_out", "compared")),
     }
     some = _together(Fraction(1), range(12), range(12), skew)
-    if not any(required(a, *n) for n in some):
-        a["empty"] = "left_out"
     right = [n for n in some if required(a, *n)]
     wrong = [n for n in some if not required(a, *n)]
     return make(
