@@ -136,7 +136,7 @@ def main() -> None:
     torch.set_num_threads(1)
     if not args.json:
         command = f"python {shlex.join(sys.argv)}"
-        print("\n".join(machine(command, ("dreamstream", "torch", "onnx", "onnxruntime"))))
+        print("\n".join(machine(command, ("torch", "onnx", "onnxruntime"))))
         print(
             "\n| network | frames | nodes before | static | torch, ms | before, ms | static, ms | static ÷ torch |"
         )
