@@ -116,6 +116,7 @@ class OfBatch:
                 met = getattr(self.meeting(x), name)(*args, **kwargs)
                 return None if met is NotImplemented else met
             if getattr(x, "is_stream", False) and hasattr(x, "dims"):
+                # The operator leaves streams to the stream's own, which is not asked here.
                 return getattr(self.value, "matmul" if name == "__matmul__" else name)(*args, **kwargs)
             if isinstance(x, Length):
                 number = self.value.item() if name == "__mul__" and math.prod(self.args[0].shape) == 1 else 0

@@ -24,7 +24,19 @@ from .deferred import Deferred, has_formula
 from .deferred_stream import DeferredStream
 from .elementwise import where
 from .protocol import refuse_the_rest
-from .score_layout import KEYS, QUERIES, STREAMS, Axes, Before, Heads, Spread, atoms_of, laid, streams_of
+from .score_layout import (
+    KEYS,
+    QUERIES,
+    STREAMS,
+    Axes,
+    Before,
+    Heads,
+    Spread,
+    atoms_of,
+    laid,
+    streams_of,
+    with_heads,
+)
 
 #: The greatest number that leaves 1 as it is when it is added, in float32.
 _NOTHING = 2.0**-25
@@ -232,7 +244,7 @@ def of_heads(scores: Any, at: int, part: Any) -> Any:
     heads = [Heads(len(chosen))] if len(chosen) > 1 else []
     dims = list(scores.axes.dims)
     dims[at : at + 1] = [] if isinstance(part, int) else [tuple(heads)]
-    k = scores.k if scores.k.shape[1] in (1, whole) else scores.k.repeat_interleave(whole // scores.k.shape[1], 1)
+    k = scores.k if scores.k.shape[1] == 1 else with_heads(scores.k, whole)
     return scores._copy(
         q=scores.q[:, own],
         k=k if k.shape[1] == 1 else k[:, own],

@@ -117,7 +117,8 @@ def _check_options(args: argparse.Namespace, sources: Collection[str]) -> None:
     }
     goes_with |= dict.fromkeys(DECODER_OPTIONS, ("tokens", args.tokens or commands))
     for name, (other, is_given) in goes_with.items():
-        if getattr(args, name) and not is_given:
+        value = getattr(args, name)
+        if value is not None and value is not False and not is_given:
             raise FormatError(f"--{name.replace('_', '-')} goes with --{other}")
 
 

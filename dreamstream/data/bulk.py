@@ -270,9 +270,9 @@ class _Runner:
                 if not at_fault:
                     raise
                 rows = [row for row in rows if row.id not in at_fault]  # the call has left them as they were
-                said = f"the model refuses a stream: {type(error).__name__}: {error._message}"
+                text = f"the model refuses a stream: {type(error).__name__}: {error._message}"
                 for stream_id in sorted(at_fault):
-                    fail(SourceError(said, [stream_id]))
+                    fail(SourceError(text, [stream_id]))
         if not rows:
             return []
         parts = leaves(y)

@@ -288,7 +288,8 @@ class TorchPatch(Patch):
         session: Any = self.session
         with session.hold(ids):
             given: Any = ()
-            if session.given or tensors is not args:
+            alone = tensors is args and not session.given  # one stream is all that the forward gets
+            if not alone:
                 args, kwargs, given = session.take_given(module, args, kwargs, TorchGiven)
             names = self._tensor_names(module, session)  # which looks at the types in every call
             recorded = torch.is_grad_enabled()
@@ -310,12 +311,12 @@ class TorchPatch(Patch):
             held = forward.held = session.held = session.held or TorchHeld(module)
             held.noted = False
             inside_args, inside_kwargs = arrival.inside(call, values), kwargs
-            shells = {} if tensors is args else dict(zip(map(id, tensors), inside_args))
+            shells = {} if alone else dict(zip(map(id, tensors), inside_args))
             for n, each in enumerate(given, len(tensors)):
                 shells[id(each)] = StreamTensor.shell(call.give(n, each, call.device))
             try:
                 held.note(first=call.fresh)
-                if tensors is not args:
+                if not alone:
                     inside_args, inside_kwargs = _entered(forward, shells, args, kwargs)
                 watched = held.watched and forward.goes_on
                 entered: Any = places_of_draws(forward) if watched else forward

@@ -245,6 +245,7 @@ async def test_an_encrypted_connection_is_ended_by_the_server(typed):
         ("--workers 2", "--workers goes with --ray"),
         ("--durable", "--durable goes with --state"),
         ("--lm-weight 2", "--lm-weight goes with --tokens"),
+        ("--beam 0", "--beam goes with --tokens"),
         ("--streams 0", "--streams: expected 1 or more"),
     ],
 )

@@ -149,9 +149,11 @@ class TorchLibrary(Library):
         return whole._inner
 
     def as_kind_of(self, x: Any, value: Any) -> Any:
-        of = ATTRIBUTES["dtype"]
-        is_so = (value.value is None and of(x) in HALF) or of(value) == of(x)
-        return value if is_so else HANDLERS["to"](value, of(x))
+        dtype_of = ATTRIBUTES["dtype"]
+        kind = dtype_of(x)
+        if (value.value is None and kind in HALF) or dtype_of(value) == kind:
+            return value
+        return HANDLERS["to"](value, kind)
 
     def least(self, x: Any) -> float:
         return max(torch.finfo(ATTRIBUTES["dtype"](x)).min, super().least(x))

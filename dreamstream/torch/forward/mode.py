@@ -118,6 +118,7 @@ class Forward(Repeats, TorchFunctionMode):
         arrays: Arrays | None = None,
         paths: Mapping[int, str] | None = None,
     ) -> None:
+        super().__init__()
         self.entry, self.device = entry, device
         self.arrays, self.paths = arrays, paths or {}
         self.sums: dict[Any, Any] = {}  # of what great tensors hold
@@ -293,15 +294,16 @@ class Forward(Repeats, TorchFunctionMode):
                 frame, rest = StreamTensor.shell(own[args[1][: at + 1]]), args[1][at + 1 :]
                 return frame.__getitem__((*args[1][:at], *rest)) if rest else frame
             args = (args[0], with_numbers(self, args[1]))
-        if name == "__setitem__" and is_own_part(inner_of(args[0]), args[1], inner_of(args[2])):
-            return None
-        if name == "__setitem__" and (own := _whose_frame(*args[:2])) is not None:
-            value = getattr(args[2], "_inner", None)
-            if type(value) is NativeStream and value.dtype == own.dtype:
+        if name == "__setitem__":
+            value = inner_of(args[2])
+            if is_own_part(inner_of(args[0]), args[1], value):
+                return None
+            own = _whose_frame(*args[:2])
+            if own is not None and type(value) is NativeStream and value.dtype == own.dtype:
                 looked_at()
                 own[args[1]] = value
                 return None
-        if name != "__setitem__" and (first := first_of(operands, meaning.name in ("cat", "stack"))) is not None:
+        elif (first := first_of(operands, meaning.name in ("cat", "stack"))) is not None:
             return repeated(self, func, args, kwargs, first.apply_function, name, func, args, kwargs)
         if meaning.name in WRITERS or (writes_into and (meaning.shares or is_view(args))):
             if meaning.shares or self.entry.places is None or not takes_copy(name, args, kwargs):
