@@ -197,7 +197,7 @@ def put_last(before: StreamTensor, x: StreamTensor) -> StreamTensor | None:
     if ends is None or not ends.is_once or before.dims != ends.of.dims:
         return None
     axis = before.dims.index("L")
-    more = before.size(axis) - (ends.of.size(axis) - ends.count).at_least(0)
+    more = where_filled(before.size(axis) - (ends.of.size(axis) - ends.count).at_least(0))
     more = more.soon() if isinstance(more, Length) else more
     if not isinstance(more, int):
         return None
@@ -299,6 +299,11 @@ def in_most_streams(whole: Any, more: Any) -> Any:
     return more.soon() if isinstance(whole, Length) and len(whole.of_one().terms) > 1 else more
 
 
+def where_filled(length: Any) -> Any:
+    """Return the number that lengths make in all streams of which each has frames there; else what is given."""
+    return length.filled() if isinstance(length, Length) else length
+
+
 def bound_of(at: Any, frames: Length) -> Any:
     """Return a slice's start or stop as an int, below 0 from the end, where that selects the same in every stream.
 
@@ -310,14 +315,14 @@ def bound_of(at: Any, frames: Length) -> Any:
     if at.fact("behind", lambda formula: not formula.exceeds(-1)):
         at = frames + at
     if not isinstance(at, Length) or at.fact("short", lambda formula: formula.falls_below(0)):
-        return at  # below 0 in some streams, where it would be counted from the end
+        return at if at.in_most() is None else operator.index(at)  # of those below 0 it counts from the end
     if not isinstance(behind := at - frames, Length):
         return behind if behind < 0 else frames
     inside, front, back = _inside(at, frames), at.in_most(), behind.in_most()
     if front is not None and _is_nothing(inside - _inside(front, frames)):
         return front
     if back is not None and _is_nothing(inside - _inside(frames + back, frames)):
-        return back or frames
+        return back if back < 0 else frames
     return at if front is None else operator.index(at)
 
 

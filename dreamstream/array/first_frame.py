@@ -22,7 +22,7 @@ from ..stream.foreign import inner_of
 from ..stream.rules import Length, is_full_slice
 from . import writing
 from .dimension_arguments import LikeOthers, numbered, parts_of, sizes_of
-from .ends import bound_of
+from .ends import bound_of, where_filled
 from .fades import placed
 from .loops import Loop
 from .operators import run
@@ -443,7 +443,7 @@ def _of_one_length(firsts: Sequence[FirstFrame]) -> list[Any]:
     """Return the streams whose first frames are meant, as the forward sees them, without what some have more."""
     library = firsts[0].stream.edge.entry.library  # type: ignore[union-attr]
     own: Any = [library.length(x.stream.edge) for x in firsts]
-    more = [n - own[0] for n in own]
+    more = [where_filled(n - own[0]) for n in own]
     least = min((m for m in more if isinstance(m, int)), default=0)
     crops = [m - least if isinstance(m, int) else 0 for m in more]
     return [library.see(_longer(x.stream, -n)) if n else x._seen for x, n in zip(firsts, crops)]
@@ -454,7 +454,7 @@ def _beside_frames(x: Any, like: Any) -> Any:
     if not isinstance(x, FirstFrame):
         return x
     library, out = x.stream.edge.entry.library, for_each_frame(x)  # type: ignore[union-attr]
-    more = 0 if like is None else library.length(x.stream.edge) - library.length(like.edge)
+    more = 0 if like is None else where_filled(library.length(x.stream.edge) - library.length(like.edge))
     return library.see(_longer(out, -more) if isinstance(more, int) and more else out)
 
 
@@ -561,7 +561,7 @@ def with_first(frames: Any, first: FirstFrame, behind: int | None = None) -> Any
         raise ShapeError.here(f"cat: a first frame {first.stream.roles} before frames {frames.roles}")
     length = whole.edge.entry.library.length
     if behind is None:
-        behind = length(whole.edge) - length(frames.in_order().edge) - first.count
+        behind = where_filled(length(whole.edge) - length(frames.in_order().edge) - first.count)
     if not isinstance(behind, int):
         first.refuse("cat with frames of another length, and")
     if behind < 0:

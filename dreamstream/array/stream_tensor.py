@@ -330,9 +330,11 @@ class StreamTensor(OfStreams, Tensor):
             raise ShapeError.here(f"a stream {self.roles} is never {length!r} long")
 
     def require_frames(self, count: int) -> None:
-        """Refuse, at the end, streams of fewer frames."""
+        """Refuse, at the end, streams of fewer frames; those that have none here are left alone."""
         assert self.edge is not None
-        self.edge.entry.library.length(self.edge).require("ge", count)
+        asked = self.edge.entry.library.length(self.edge).compare(count, "ge")
+        if isinstance(asked, Comparison):
+            asked.require(also_empty=False)
 
     def of_length(self, length: Any) -> StreamTensor | None:
         """Return a length as a value of whole streams that broadcasts with this one, if it may meet such."""

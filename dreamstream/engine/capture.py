@@ -94,6 +94,11 @@ class Capture:
             edge = Edge(self, line, None, handle)
             self.inputs.append(StreamTensor.inside(None, spec.dims, edge))
 
+    def known_input(self, index: int) -> Edge:
+        """Return the edge of an input."""
+        edge: Edge = self.inputs[index].edge
+        return edge
+
     def add(self, what: str, *given: Any) -> Any:
         """Add an input, a node or an output to the graph."""
         added = getattr(self.graph, what)(*given)

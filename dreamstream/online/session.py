@@ -405,6 +405,10 @@ class Call(Replayed):
         line = self.session.lines.of_input(index, self.rates[index], dtype, features, static)
         return Edge(self, line, self.input_counts[index])
 
+    def known_input(self, index: int) -> Edge:
+        """Return an edge of an input that the forward has."""
+        return Edge(self, self.session.lines.inputs[index], self.input_counts[index])
+
     @property
     def committed(self) -> bool:
         """Whether its states hold."""

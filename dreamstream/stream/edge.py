@@ -81,13 +81,13 @@ class Lines:
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, list[Line]]] = {}
-        self._inputs: dict[int, Line] = {}
+        self.inputs: dict[int, Line] = {}
 
     def of_input(self, index: int, rate: Fraction, dtype: str, features: tuple[int, ...], static: bool) -> Line:
         """Return the line of the input `index`."""
-        line = self._inputs.get(index)
+        line = self.inputs.get(index)
         if line is None or (line.rate, line.dtype, line.features, line.static) != (rate, dtype, features, static):
-            line = self._inputs[index] = Line(entry(index), rate, dtype, features, static=static)
+            line = self.inputs[index] = Line(entry(index), rate, dtype, features, static=static)
         return line
 
     def of(self, op: Any, inputs: Sequence[Edge], ordinal: int, own: Cid | None, key: Any) -> list[Line]:
@@ -135,6 +135,10 @@ class Edge:
             error.at(user_line())
             raise
 
+    def require_frames(self, least: int) -> None:
+        """Refuse streams that have fewer frames here at their ends."""
+        self.require(self, {"length": (), "other": (), "plus": least, "against": "number", "relation": "ge"})
+
     def measure(self, attributes: Mapping[str, Any]) -> list[tuple[Any, Edge]]:
         """Return what the operator `length` gives at the end of streams."""
         op = _of_lengths("length", tuple(attributes.items()), self.signature)
@@ -178,6 +182,9 @@ class Entry(Protocol):
 
     def run(self, request: Request) -> list[tuple[Any, Edge]]:
         """Run one operator: its outputs' values, each with its edge."""
+
+    def known_input(self, index: int) -> Edge:
+        """Return an edge of an input of the forward."""
 
     def misuse(self, message: str, rest: str | None = None) -> Exception:
         """Return the exception for a use that streams can't have."""

@@ -79,7 +79,7 @@ NUMBER_USES = {
     "index": operator.index, "range": range, "getitem": lambda t: [1, 2][t], "slice": lambda t: [1, 2][:t],
     "len": len, "iter": iter,
     "unpack": lambda t: [*t], "in": lambda t: 3 in t, "item": lambda t: t[0], "hash": hash, "set": lambda t: {t},
-    "abs": abs, "invert": operator.invert, "rtruediv": lambda t: 2 / t, "rmod": lambda t: 5 % t,
+    "invert": operator.invert, "rtruediv": lambda t: 2 / t, "rmod": lambda t: 5 % t,
     "rdivmod": lambda t: divmod(2, t), "pow": lambda t: t**t,
     "rpow": lambda t: 2**t, "rfloordiv": lambda t: 7 // t, "matmul": lambda t: t @ t,
     "and": lambda t: t & 6, "ror": lambda t: 1 | t, "shift": lambda t: t << 64, "rshift": lambda t: 8 >> t,

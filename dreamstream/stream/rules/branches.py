@@ -135,6 +135,12 @@ class _Values:
         return [*way, (x, None)]
 
 
+def _frames(x: Any) -> Any:
+    """Return the length of a stream; None of what is none."""
+    edge = getattr(x, "edge", None)
+    return edge.entry.library.length(edge) if edge is not None and edge.rate else None
+
+
 def _wrapped(like: Any, x: Any) -> Any:
     """Return a native stream as the front end's tensor that another is."""
     return type(like).shell(x) if hasattr(type(like), "_inner") else x
@@ -206,11 +212,13 @@ class _Open:
 
     def cropped(self, x: Any, index: Any, whole: Any, crop: Callable[[Any, slice], Any]) -> Any:
         """Crop the end of a stream of this length by what all streams lose."""
-        if not isinstance(index, slice) or index.start or index.step or index.stop is None:
-            raise self._refused("crops")
-        lost = self._settled(-index.stop if _is_negative(index.stop) else whole - index.stop, whole, -1)
+        lost = None
+        if isinstance(index, slice) and not index.start and not index.step and index.stop is not None:
+            lost = self._settled(-index.stop if _is_negative(index.stop) else whole - index.stop, whole, -1)
         if lost is None:
-            raise self._refused("crops")
+            if (meant := self.meant()) is None:
+                raise self._refused("crops")
+            return crop(x, index) if meant else x
         if type(lost) is int and not lost:
             return x
 
@@ -298,6 +306,9 @@ class Branch(_Open):
             try:
                 self._merged[name] = values.merged(yes, no)
             except Apart:
+                if (value := self._filled(yes, no)) is not UNBOUND:
+                    self._merged[name] = value
+                    continue
                 numbers = all(is_length(v) or type(v) is int for v in (yes, no))
                 self._trust("soon" if numbers and (is_length(yes) or is_length(no)) else "few")
                 if self._answer is None:
@@ -305,6 +316,14 @@ class Branch(_Open):
         if self._answer is not None:
             taken = self._after if self._answer else seen
             self._merged = {name: taken.get(name, UNBOUND) for name in self._site.names}
+
+    def _filled(self, yes: Any, no: Any) -> Any:
+        """Return the stream that all but short streams have, if both have no frames in the others; else unbound."""
+        usual = trusted(self._asked)
+        lengths = [_frames(inner_of(v)) for v in (yes, no)]
+        if usual is None or any(n is None for n in lengths):
+            return UNBOUND
+        return (yes if usual else no) if all(map(self._conditions[not usual].empties, lengths)) else UNBOUND
 
     def _trust(self, short: str) -> None:
         if self._answer is None and self._may_trust:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from ..where import why_no_copy
 from .condition import Condition, is_length
-from .for_every_stream import OPPOSITE, holds
+from .for_every_stream import OPPOSITE, holds, needed
 from .sizes import Token
 
 __all__ = ["MIRRORED", "Comparison", "Shape", "compared", "open_branch"]
@@ -107,8 +107,8 @@ class Comparison(Token):
             return False
         return frames + more > 0 if relation in ("gt", "ne") else relation == "ge" and frames + more >= 0
 
-    def require(self, answer: bool = True) -> None:
-        """Let streams that don't answer so be refused at their ends.
+    def require(self, answer: bool = True, also_empty: bool = True) -> None:
+        """Let streams that don't answer so be refused at their ends; those of which a length is 0, only if asked.
 
         Not where one of several lengths may differ, nor in a branch that some streams enter.
         """
@@ -119,7 +119,7 @@ class Comparison(Token):
         if not meant:  # no stream keeps what this branch makes
             return
         for length, relation in self.parts:
-            _require(length, relation if answer != self.negated else OPPOSITE[relation])
+            _require(length, relation if answer != self.negated else OPPOSITE[relation], also_empty)
 
     # ------------------------------------------------------------------ as a number: 1 where it holds, else 0
     def __mul__(self, other: object) -> Any:
@@ -156,15 +156,28 @@ class Comparison(Token):
         return f"<{'not ' if self.negated else ''}{text}>"
 
 
-def _require(length: Any, relation: str) -> None:
-    """Check a comparison when each stream ends, and refuse streams for which it does not hold."""
+def _require(length: Any, relation: str, also_empty: bool) -> None:
+    """Check a comparison when each stream ends, and refuse streams for which it does not hold.
+
+    The operator that checks it leaves lengths of 0 alone; streams in which it would not hold of one are too short.
+    """
+    entry = length.edge.entry
+    least = length.fact(("needed", relation), lambda formula: needed(formula, relation)) if also_empty else None
+    of_two = sum(c > 0 for c, _ in length.terms) < 2 and sum(c < 0 for c, _ in length.terms) < 2
+    of_two = of_two and all(len(length._of([t], 0).of_one().terms) == 1 for t in length.terms)
+    if least is not None:
+        frames = least.frames if of_two else least.all_frames or 0
+        if frames > 1:
+            entry.known_input(least.index).require_frames(frames)
+        if least.all_frames is not None and frames >= least.all_frames:
+            return
+    if not of_two:
+        length._misuse("checked at the end of streams: it is made of more than two")
     more = [(c, a) for c, a in length.terms if c > 0]
     less = [(-c, a) for c, a in length.terms if c < 0]
     plus = -length.plus  # more compares with less + plus
     if not more:
         more, less, plus, relation = less, more, -plus, MIRRORED[relation]
-    if len(more) > 1 or len(less) > 1:
-        length._misuse("checked at the end of streams: it is made of more than two")
     one = length._of(more, 0)
     other = length._of(less, plus) if less else one
     attributes = {

@@ -74,6 +74,18 @@ class Condition:
         except StreamLimitError:
             return None
 
+    def empties(self, length: Any) -> bool:
+        """Whether a length is 0 wherever the condition holds."""
+
+        def found() -> bool:
+            self._find()
+            try:
+                return self._vanishes(length, self._inside)
+            except StreamLimitError:
+                return False
+
+        return bool(self.recalled("empties", [length], found))
+
     def _find(self) -> None:
         """Find the counts that are all above 0 where the condition holds, and elsewhere, in each way it may."""
         (length, relation), *more = self._asked
@@ -100,10 +112,9 @@ class Condition:
             where = [w.count for w in way if w is not None]
             for sign in (1, -1):
                 differs = formula.times(sign)
-                lengths = (*formula.lengths, *(n for n in self._of.lengths if n not in formula.lengths))
                 if len(where) < len(way) or differs is None:
                     return False
-                if differs.count.first_positive((*lengths, *where)) is not None:
+                if differs.count.first_positive((*differs.beside(self._of).where, *where)) is not None:
                     return False
         return True
 

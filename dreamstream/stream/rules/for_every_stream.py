@@ -1,8 +1,8 @@
 """What the counts say of lengths, whatever the stream: functions of how many frames of an input come.
 
 A line knows the operation that it comes from; so its length is a function of the forward's input, made in C by
-the operators' own programs, and two lengths are compared for every number of frames at once. Numbers of frames at
-which one of them has none are left out: there is nothing of which it could be the length.
+the operators' own programs, and two lengths are compared for every number of frames at once. Numbers of frames that
+an operator on the way refuses, as a convolution does that is longer than the stream, are left out, and 0.
 
 Sums of lengths and quotients are one multiple of one quotient where counts show that they are:
 ``T // 4 * 4 + 4 * (T % 4 != 0)`` is ``(T + 3) // 4 * 4``, for it goes up by as much, every so many frames. Where
@@ -11,6 +11,8 @@ and by how much is read off its values at some lengths, and held against the cou
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from operator import itemgetter
@@ -19,7 +21,7 @@ from typing import Any, NamedTuple
 from ... import _core
 from ...errors import NotStreamableError, StreamLimitError
 
-__all__ = ["OPPOSITE", "Formula", "Stairs", "constant", "holds", "rising", "stairs", "total"]
+__all__ = ["OPPOSITE", "Formula", "Stairs", "constant", "holds", "needed", "rising", "stairs", "total"]
 
 #: Frames of the input from which on what holds of all streams is how a forward is taken to be meant.
 SOON = 1 << 14
@@ -39,31 +41,39 @@ Count = _core.Count
 
 
 class Formula:
-    """An integer as a function of the frames of one input, by its lineage, and the lengths that it is made of."""
+    """An integer as a function of the frames of one input, by its lineage.
 
-    def __init__(self, root: Any, count: Count, lengths: tuple[Count, ...]) -> None:
+    It is meant where the counts `where` are all above 0; `lengths` are those of the edges that it is made of.
+    """
+
+    def __init__(self, root: Any, count: Count, lengths: tuple[Count, ...], where: tuple[Count, ...]) -> None:
         self.root = root
         self.count = count
         self.lengths = lengths
+        self.where = where
 
     @classmethod
     def of(cls, line: Any) -> Formula | None:
         """Return a line's length; None where it isn't a function of one input's."""
         found = _total(line)
-        return None if found is None else cls(found[0], found[1], (found[1],))
+        return None if found is None else cls(found.root, found.count, (found.count,), found.where)
 
     def _with(self, code: int, other: Formula | int) -> Formula | None:
         if isinstance(other, int):
-            return Formula(self.root, self.count.apply(code, other), self.lengths)
+            return Formula(self.root, self.count.apply(code, other), self.lengths, self.where)
         if other.root != self.root:
             return None
-        return Formula(self.root, self.count.apply(code, other.count), self.beside(other).lengths)
+        made = self.beside(other)
+        made.count = self.count.apply(code, other.count)
+        return made
 
     def beside(self, other: Formula) -> Formula:
-        """Return it where the other's lengths have frames too."""
-        return Formula(
-            self.root, self.count, (*self.lengths, *(n for n in other.lengths if n not in self.lengths))
-        )
+        """Return it where the other is meant, too."""
+        lengths, where = _joined(self.lengths, other.lengths), _joined(self.where, other.where)
+        return Formula(self.root, self.count, lengths, where)
+
+    def _if(self, *more: Count) -> Formula:
+        return Formula(self.root, self.count, self.lengths, (*self.where, *more))
 
     def plus(self, other: Formula | int) -> Formula | None:
         """Return the sum."""
@@ -81,30 +91,57 @@ class Formula:
         """Return the greater of it and a number."""
         return self._with(_MAX, k)
 
-    def itself(self) -> Formula:
-        """Return it where it has frames."""
-        return Formula(self.root, self.count, (*self.lengths, self.count))
-
     def soon(self) -> Formula:
         """Return it where so many frames of the input come that no exception for short streams is meant."""
-        return Formula(self.root, self.count, (*self.lengths, Count().apply(_SUB, SOON - 1)))
+        return self.beyond(SOON - 1)
+
+    def beyond(self, frames: int) -> Formula:
+        """Return it where more frames of the input come."""
+        return self._if(Count().apply(_SUB, frames))
+
+    def filled(self) -> Formula:
+        """Return it where each of its lengths has frames."""
+        return self._if(*self.lengths)
 
     def beyond_few(self) -> Formula:
         """Return it where each of its lengths has more than a few frames."""
-        more = (n.apply(_SUB, FEW) for n in self.lengths)
-        return Formula(self.root, self.count, (*self.lengths, *more))
+        return self._if(*(n.apply(_SUB, FEW) for n in self.lengths))
+
+    def shortest(self, relation: str, last: int) -> int:
+        """Return the least number of the input's frames from which on it compares so with 0 up to `last` frames."""
+        compares = getattr(operator, relation)
+        for frames in range(last, 0, -1):
+            if not compares(self.count.at(frames), 0) and all(n.at(frames) > 0 for n in self.where):
+                return frames + 1
+        return 1
+
+    def least_filled(self) -> int:
+        """Return the least number of the input's frames of which each of its lengths has one."""
+        return Count().first_positive((*self.where, *self.lengths)) or 1
 
     def exceeds(self, k: int) -> bool:
         """Whether it is above k for some stream."""
-        return self.count.apply(_SUB, k).first_positive(self.lengths) is not None
+        return self.count.apply(_SUB, k).first_positive(self.where) is not None
 
     def falls_below(self, k: int) -> bool:
         """Whether it is below k for some stream."""
-        return self.count.apply(_MUL, -1).apply(_ADD, k).first_positive(self.lengths) is not None
+        return self.count.apply(_MUL, -1).apply(_ADD, k).first_positive(self.where) is not None
 
 
-def _total(line: Any) -> tuple[Any, Count] | None:
-    """Return the lineage of the input that a line's length is a function of, and that function."""
+def _joined(first: tuple[Count, ...], second: tuple[Count, ...]) -> tuple[Count, ...]:
+    return (*first, *(n for n in second if n not in first))
+
+
+class _Total(NamedTuple):
+    """A line's length as a function of the frames of an input, and the counts that are above 0 where it has one."""
+
+    root: Any
+    count: Count
+    where: tuple[Count, ...]
+
+
+def _total(line: Any) -> _Total | None:
+    """Return a line's length; None where it isn't a function of one input's."""
     waiting = [line]
     while waiting:
         at = waiting[-1]
@@ -112,7 +149,8 @@ def _total(line: Any) -> tuple[Any, Count] | None:
             waiting.pop()
             continue
         if at.source is None:
-            at.facts["total"] = (at.cid, Count())
+            frames = Count()
+            at.facts["total"] = _Total(at.cid, frames, (frames,))
             continue
         op, inputs, output = at.source
         if op.same_counts and op.outputs[output][2:] == op.outputs[0][2:]:
@@ -125,21 +163,32 @@ def _total(line: Any) -> tuple[Any, Count] | None:
     return line.facts["total"]
 
 
-def _made(op: Any, inputs: Sequence[tuple[Any, Count] | None], output: int) -> tuple[Any, Count] | None:
+def _made(op: Any, inputs: Sequence[_Total | None], output: int) -> _Total | None:
     known = [i for i in inputs if i is not None]
     if len(known) < len(inputs):
         return None
-    root = known[0][0]
+    root = known[0].root
     if len(known) == 1 and op.same_counts:
         return known[0]
-    if any(r != root for r, _ in known):
+    if any(k.root != root for k in known):
         return known[0] if op.name == _ONE_ROOT else None  # what meets is compared at the end of the stream
     if not hasattr(op, "totals"):
         return None
     try:
-        return root, op.totals(tuple(c for _, c in known))[output]
+        count = op.totals(tuple(k.count for k in known))[output]
+        return _Total(root, count, _accepted(count, known))
     except StreamLimitError:  # it repeats too late to be looked at
         return None
+
+
+def _accepted(count: Count, inputs: Sequence[_Total]) -> tuple[Count, ...]:
+    """Return the counts that are above 0 where neither an operator nor one before it refuses; it makes -1 then."""
+    where = functools.reduce(_joined, [i.where for i in inputs])
+    is_refused = count.apply(_MUL, -1)
+    if is_refused.first_positive(where) is None:
+        return where
+    accepted = count.apply(_ADD, 1)
+    return (*(w for w in where if w.apply(_MUL, -1).apply(_ADD, 1).first_positive((accepted,)) is not None), accepted)
 
 
 def holds(formula: Formula, relation: str) -> bool | None:
@@ -160,10 +209,29 @@ def holds(formula: Formula, relation: str) -> bool | None:
     return True if always else False if never else None
 
 
+class Needed(NamedTuple):
+    """How many frames of an input a stream needs so that lengths compare as they must."""
+
+    index: int  #: The input's.
+    frames: int  #: Needed where a length has none in shorter streams.
+    all_frames: int | None  #: From which on they always do; None where that was not found.
+
+
+def needed(formula: Formula, relation: str) -> Needed | None:
+    """Return how many frames a formula that compares with 0 so needs; None where it isn't of an input."""
+    if formula.root[0] != "in":
+        return None
+    always = 1
+    while always < SOON and holds(formula.beyond(always), relation) is not True:
+        always *= 2
+    all_frames = formula.shortest(relation, always) if always < SOON else None
+    return Needed(formula.root[1], formula.shortest(relation, formula.least_filled() - 1), all_frames)
+
+
 def constant(formula: Formula) -> int | None:
     """Return the number that a formula is for every stream; None where there is none."""
     try:
-        somewhere = formula.lengths[0].first_positive(formula.lengths)
+        somewhere = Count().first_positive(formula.where)
         value = 0 if somewhere is None else formula.count.at(somewhere)
         return None if formula.exceeds(value) or formula.falls_below(value) else value
     except StreamLimitError:

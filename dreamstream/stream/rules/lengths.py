@@ -150,6 +150,12 @@ class Length(Bits):
     def __pos__(self) -> Length:
         return self
 
+    def __abs__(self) -> Any:
+        for relation, absolute in (("ge", self), ("le", -self)):
+            if self.compare(0, relation) is True:
+                return absolute
+        return super().__abs__()
+
     def __rsub__(self, other: object) -> Any:
         return (-self)._sum(other, 1, "-")
 
@@ -281,11 +287,12 @@ class Length(Bits):
             out = out + coefficient * (inner - self._of([(1, atom)], 0))
         return out._of_one_soon() if isinstance(out, Length) else out
 
-    def _of_one_soon(self) -> Length:
-        """Return the function of one length that it is but for short streams, which are refused at their ends."""
-        if len(self.of_one().terms) == 1 or (one := self.of_one(soon=True)) is self:
+    def _of_one_soon(self) -> Any:
+        """Return the number, or function of one length, that it is but for streams that are refused at their ends."""
+        one: Any = number if (number := self.in_most()) is not None else self
+        if one is self and (len(self.of_one().terms) == 1 or (one := self.of_one(soon=True)) is self):
             return self
-        (self - one).compare(0, "eq").require(True)
+        (self - one).compare(0, "eq").require()
         return one
 
     def __bool__(self) -> bool:
@@ -293,7 +300,7 @@ class Length(Bits):
         return bool(differs)
 
     def counting(self) -> Length:
-        """Return it as the length of something: as with edges, streams in which that has no frames don't count."""
+        """Return it as the length of something, which has no frames where the sum is below 0."""
         return self._of([(1, _Made(self, 1))], 0)
 
     def formula(self) -> Formula | None:
@@ -305,7 +312,7 @@ class Length(Bits):
                 if inner is None or atom.op == "max":
                     part = inner and inner.at_least(atom.by)
                 else:
-                    part = inner.itself() if atom.by == 1 else inner.over(atom.by)
+                    part = inner.at_least(0) if atom.by == 1 else inner.over(atom.by)
             else:
                 line = getattr(atom, "line", None)
                 part = None if line is None else Formula.of(line)
@@ -347,6 +354,10 @@ class Length(Bits):
     def in_most(self) -> int | None:
         """Return the number that it is in all but short streams; None where it is none."""
         return self.fact("in most", lambda formula: constant(formula.soon()))
+
+    def filled(self) -> Any:
+        """Return the number that it is in all streams of which each of its edges has frames; else itself."""
+        return self if (n := self.fact("filled", lambda f: constant(f.filled()))) is None else n
 
     def settled(self) -> Any:
         """Return the number that it is in all but short streams, which are refused at their ends; else itself."""
@@ -500,22 +511,14 @@ class BatchSize(Rows):
         self._part(other)
         return 0
 
-    def __eq__(self, other: object) -> bool:
-        if type(other) is int:
-            return self.times == other  # each stream is by itself
-        if not isinstance(other, BatchSize):
-            self._misuse(f"compared with {type(other).__name__}")
-        return self.times == other.times  # one forward has one batch
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
     def _compare(self, relation: str, other: object) -> bool:
         if type(other) is not int and not isinstance(other, BatchSize):
             self._misuse(f"compared with {type(other).__name__}")
-        times = other.times if isinstance(other, BatchSize) else other
+        times = other.times if isinstance(other, BatchSize) else other  # one forward has one batch
         return bool(getattr(operator, relation)(self.times, times))  # each stream is by itself
 
+    __eq__: Any = partialmethod(_compare, "eq")
+    __ne__: Any = partialmethod(_compare, "ne")
     __lt__, __le__ = partialmethod(_compare, "lt"), partialmethod(_compare, "le")
     __gt__, __ge__ = partialmethod(_compare, "gt"), partialmethod(_compare, "ge")
 
