@@ -39,8 +39,11 @@ def last_frame(x: StreamTensor, behind: int = 1) -> StreamTensor:
 
 
 def _last_window(x: StreamTensor, count: int) -> StreamTensor:
-    """Return the last `count` frames, with a dimension of that size in L's place; shorter streams are refused."""
-    x.require_frames(count)
+    """Return the last `count` frames, with a dimension of that size in L's place; shorter streams are refused.
+
+    Nothing comes of a stream without frames.
+    """
+    x.require_frames(count, also_empty=False)
     axis = x.dims.index("L")
     made: Any = last_frame(x.unfold(axis, count, 1)).movedim(-1, axis)
     return made

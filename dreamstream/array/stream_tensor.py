@@ -329,12 +329,12 @@ class StreamTensor(OfStreams, Tensor):
         elif not same:
             raise ShapeError.here(f"a stream {self.roles} is never {length!r} long")
 
-    def require_frames(self, count: int) -> None:
-        """Refuse, at the end, streams of fewer frames; those that have none here are left alone."""
+    def require_frames(self, count: int, also_empty: bool = True) -> None:
+        """Refuse, at the end, streams of fewer frames; those that have none here only if asked."""
         assert self.edge is not None
         asked = self.edge.entry.library.length(self.edge).compare(count, "ge")
         if isinstance(asked, Comparison):
-            asked.require(also_empty=False)
+            asked.require(also_empty=also_empty)
 
     def of_length(self, length: Any) -> StreamTensor | None:
         """Return a length as a value of whole streams that broadcasts with this one, if it may meet such."""

@@ -115,6 +115,52 @@ def counted_in_a_loop(self, x):
 def test_branches_that_some_streams_enter(forward):
     streamed(forward, [*range(1, 14), 29])
 
+def behind_three(x):
+    return x[:, :, 3:]
+
+
+#: Forwards in which `y` has no frames of the shortest streams, and how many frames of `x` each needs.
+OF_EMPTY = {
+    "else": (4, lambda x, y: y * 2 if y.size(2) > 0 else x),
+    "number": (4, lambda x, y: x * (2 if y.shape[2] else 3)),
+    "neither has frames": (1, lambda x, y: y * 2 if y.size(2) > 0 else y + 1),
+    "all its frames": (1, lambda x, y: y if y.numel() == 0 else y * 2),
+    "back to its length": (1, lambda x, y: F.pad(y, (0, x.size(2) - y.size(2)))),
+    "in front": (3, lambda x, y: F.pad(y, (x.size(2) - y.size(2), 0))),
+    "both sides": (3, lambda x, y: F.pad(y, ((x.size(2) - y.size(2)) // 2, 1))),
+    "as a number": (3, lambda x, y: x * (x.size(2) - y.size(2))),
+    "limited": (3, lambda x, y: x * max(y.size(2) - x.size(2), -2)),
+    "absolute": (3, lambda x, y: x * abs(y.size(2) - x.size(2))),
+    "rounds": (3, lambda x, y: sum((x * i for i in range(x.size(2) - y.size(2))), x)),
+    "cropped": (1, lambda x, y: x[:, :, x.size(2) - y.size(2) :] + y),
+    "cropped on both sides": (4, lambda x, y: x[:, :, (n := (x.size(2) - y[:, :, 1:].size(2)) // 2) : -n]),
+    "falls and rises": (5, lambda x, y: x * 3 if x[:, :, : x.size(2) - 4].size(2) else x),
+}
+
+
+@pytest.mark.parametrize("case", OF_EMPTY)
+def test_streams_in_which_a_length_is_0_are_refused_where_they_answer_otherwise(case):
+    least, made = OF_EMPTY[case]
+
+    def forward(self, x):
+        return made(x, behind_three(x))
+
+    streamed(forward, [*range(least, 9), 30])
+    model = net(forward)
+    engine, online = ds.compile(model, ("B", 2, "L")), ds.patch_module(net(forward)).online()
+    for n in range(1, least):
+        x = np.ones((2, n), np.float32)
+        with pytest.raises(ds.ShapeError, match=f"a length of {n} must be at least {least} at the end"):
+            online(ds.stream_tensor([x], ids=["a"], sos=True, eos=True))
+        with pytest.raises(ds.ShapeError, match=f"a length of {n} must be at least {least} at the end"):
+            engine.step({"a": x}, ["a"], ["a"])
+
+
+def test_a_slice_behind_the_end_of_all_streams_is_refused():
+    for forward in (lambda self, x: x[:, :, x.size(2) :], lambda self, x: x[:, :, 1:][:, :, x.size(2) :]):
+        with pytest.raises(NotStreamableError, match="begins where each stream ends"):
+            ds.compile(net(forward), ("B", 2, "L"))
+
 
 @pytest.mark.parametrize("forward", [caught, fallen_back, fallen_back_at_the_end])
 def test_an_exception_that_only_some_streams_have_is_refused(forward):

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ..where import why_no_copy
-from .condition import Condition, is_length
-from .for_every_stream import OPPOSITE, holds, needed
+from .condition import Condition, is_length, needed
+from .for_every_stream import OPPOSITE, holds
 from .sizes import Token
 
 __all__ = ["MIRRORED", "Comparison", "Shape", "compared", "open_branch"]
@@ -166,10 +166,12 @@ def _require(length: Any, relation: str, also_empty: bool) -> None:
     of_two = sum(c > 0 for c, _ in length.terms) < 2 and sum(c < 0 for c, _ in length.terms) < 2
     of_two = of_two and all(len(length._of([t], 0).of_one().terms) == 1 for t in length.terms)
     if least is not None:
-        frames = least.frames if of_two else least.all_frames or 0
+        frames = least.frames if of_two else least.all_frames
+        if frames is None:
+            length._misuse("checked at the end of streams: those of any length answer differently")
         if frames > 1:
             entry.known_input(least.index).require_frames(frames)
-        if least.all_frames is not None and frames >= least.all_frames:
+        if frames == least.all_frames:
             return
     if not of_two:
         length._misuse("checked at the end of streams: it is made of more than two")

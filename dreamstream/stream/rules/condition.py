@@ -7,13 +7,13 @@ the same wherever the condition holds, and nothing in all other streams.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import StreamLimitError
 from .for_every_stream import OPPOSITE, Formula
 from .sums import recalled
 
-__all__ = ["Condition", "is_length"]
+__all__ = ["Condition", "is_length", "needed"]
 
 #: Of a difference g, by relation with 0: the counts that are all above 0 where it holds, in each way it may hold.
 _HOLDS: dict[str, Callable[[Formula], list[list[Formula | None]]]] = {
@@ -29,6 +29,27 @@ _HOLDS: dict[str, Callable[[Formula], list[list[Formula | None]]]] = {
 def _not_above(g: Formula) -> Formula | None:
     negative = g.times(-1)
     return None if negative is None else negative.plus(1)
+
+
+class Needed(NamedTuple):
+    """How many frames of an input a stream needs so that lengths compare as they must."""
+
+    index: int  #: The input's.
+    frames: int | None  #: Needed since one of the lengths is 0 in shorter streams; 1 for none.
+    all_frames: int | None  #: Needed at all. None: there is no such number.
+
+
+def needed(formula: Formula, relation: str) -> Needed | None:
+    """Return how many frames a formula needs that compares with 0 so; None where it isn't of an input."""
+    if formula.root[0] != "in":
+        return None
+    wrong = _HOLDS[OPPOSITE[relation]](formula)
+    empty = [Formula(formula.root, n, (), ()).times(-1).plus(1) for n in formula.lengths]
+    try:
+        found = formula.last([[*way, none] for way in wrong for none in empty]), formula.last(wrong)
+    except StreamLimitError:
+        return None
+    return Needed(formula.root[1], *[None if last is None else last + 1 for last in found])
 
 
 def is_length(x: object) -> bool:

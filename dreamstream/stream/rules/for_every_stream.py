@@ -12,7 +12,7 @@ and by how much is read off its values at some lengths, and held against the cou
 from __future__ import annotations
 
 import functools
-import operator
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from operator import itemgetter
@@ -21,13 +21,16 @@ from typing import Any, NamedTuple
 from ... import _core
 from ...errors import NotStreamableError, StreamLimitError
 
-__all__ = ["OPPOSITE", "Formula", "Stairs", "constant", "holds", "needed", "rising", "stairs", "total"]
+__all__ = ["OPPOSITE", "Formula", "Stairs", "constant", "holds", "rising", "stairs", "total"]
 
 #: Frames of the input from which on what holds of all streams is how a forward is taken to be meant.
 SOON = 1 << 14
 
 #: Frames up to which a stream may be an exception in any if: where a model is stepped frame by frame, for one.
 FEW = 8
+
+#: Frames of the input up to which a stream may be too short for a comparison to hold.
+_FAR = 1 << 20
 
 OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 
@@ -93,11 +96,7 @@ class Formula:
 
     def soon(self) -> Formula:
         """Return it where so many frames of the input come that no exception for short streams is meant."""
-        return self.beyond(SOON - 1)
-
-    def beyond(self, frames: int) -> Formula:
-        """Return it where more frames of the input come."""
-        return self._if(Count().apply(_SUB, frames))
+        return self._if(Count().apply(_SUB, SOON - 1))
 
     def filled(self) -> Formula:
         """Return it where each of its lengths has frames."""
@@ -107,17 +106,18 @@ class Formula:
         """Return it where each of its lengths has more than a few frames."""
         return self._if(*(n.apply(_SUB, FEW) for n in self.lengths))
 
-    def shortest(self, relation: str, last: int) -> int:
-        """Return the least number of the input's frames from which on it compares so with 0 up to `last` frames."""
-        compares = getattr(operator, relation)
-        for frames in range(last, 0, -1):
-            if not compares(self.count.at(frames), 0) and all(n.at(frames) > 0 for n in self.where):
-                return frames + 1
-        return 1
+    def last(self, ways: Iterable[Sequence[Formula]]) -> int | None:
+        """Return the most frames of the input with which all counts of one of these ways are above 0, or 0.
 
-    def least_filled(self) -> int:
-        """Return the least number of the input's frames of which each of its lengths has one."""
-        return Count().first_positive((*self.where, *self.lengths)) or 1
+        None where there is no bound to them that is looked for.
+        """
+
+        def is_behind(frames: int) -> bool:
+            more = Count().apply(_SUB, frames)
+            found = (more.first_positive((*self.where, *[g.count for g in way])) for way in ways)
+            return all(at is None for at in found)
+
+        return bisect_left(range(_FAR), True, key=is_behind) if is_behind(_FAR) else None
 
     def exceeds(self, k: int) -> bool:
         """Whether it is above k for some stream."""
@@ -207,25 +207,6 @@ def holds(formula: Formula, relation: str) -> bool | None:
     except StreamLimitError:
         return None
     return True if always else False if never else None
-
-
-class Needed(NamedTuple):
-    """How many frames of an input a stream needs so that lengths compare as they must."""
-
-    index: int  #: The input's.
-    frames: int  #: Needed where a length has none in shorter streams.
-    all_frames: int | None  #: From which on they always do; None where that was not found.
-
-
-def needed(formula: Formula, relation: str) -> Needed | None:
-    """Return how many frames a formula that compares with 0 so needs; None where it isn't of an input."""
-    if formula.root[0] != "in":
-        return None
-    always = 1
-    while always < SOON and holds(formula.beyond(always), relation) is not True:
-        always *= 2
-    all_frames = formula.shortest(relation, always) if always < SOON else None
-    return Needed(formula.root[1], formula.shortest(relation, formula.least_filled() - 1), all_frames)
 
 
 def constant(formula: Formula) -> int | None:

@@ -38,8 +38,7 @@ LINES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "first-frames-before-others": lambda ds, F, x: ds.cat([x[:, :2] * 0.5, x[:, 2:] - 0.9 * x[:, :-2]], 1),
     "first-frames-joined-again": lambda ds, F, x: (
         ds.cat([ds.zeros_like(x[:, :3]), x[:, 3:]], 1)
-        + ds.cat([(x[:, :4] @ _kernel(ds, x, 4, 4)).relu() - x[:, 1:5], x[:, 4:]], 1)
-        + ds.cat(x.transpose(1, 2).split([3, x.shape[1] - 3], 2), 2).transpose(1, 2)
+        + ds.cat([(x[:, :4] @ _kernel(ds, x, 4, 4)).relu() - x[:, :4], x[:, 4:]], 1)
     ),
     "first-frames-summed-up": lambda ds, F, x: (
         (x - x[:, :3].mean(1, keepdim=True)) / (0.1 + x[:, :4].abs().amax(1)[:, None])
