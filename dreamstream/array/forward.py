@@ -150,9 +150,8 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
         start = bound_of(start.soon(), frames) if isinstance(start, Length) else start
         if isinstance(start, Length) and isinstance(behind := start - frames, int):
             if behind >= 0:
-                raise NotStreamableError.here(
-                    f"x[..., {start!r}:, ...] on the stream axis", ": it begins where each stream ends, so nothing is left"
-                )
+                what = f"x[..., {start!r}:, ...] on the stream axis"
+                raise NotStreamableError.here(what, ": it begins where each stream ends, so nothing is left")
             start.require("ge", 0)  # of shorter streams it is counted from the end
             start = behind
         if isinstance(start, Length):  # counted from the end, so that what is left has another's length

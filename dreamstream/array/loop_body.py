@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from operator import is_
-from typing import Any
+from typing import Any, NoReturn
 
 from ..errors import NotStreamableError
 from ..operations.refusals import LOOPS_ELSEWHERE, LOOPS_WHOLE
@@ -48,6 +48,10 @@ class Body(Replayed):
         self._made: list[list[tuple[Any, Edge]]] = []  # by each node
         self._leaves: dict[Any, Edge] = {}  # of what is read and carried, by handles
         self._note: str | None = None  # of the node that runs now
+
+    def known_input(self, index: int) -> NoReturn:
+        """A loop's body has no streams, of whose lengths it could ask."""
+        raise NotImplementedError
 
     def begin(self, loop: Any) -> None:
         """Begin a round."""

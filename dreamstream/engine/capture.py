@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 from .. import _core
 from ..array.library import NATIVE, Library
@@ -96,8 +96,7 @@ class Capture:
 
     def known_input(self, index: int) -> Edge:
         """Return the edge of an input."""
-        edge: Edge = self.inputs[index].edge
-        return edge
+        return cast(Edge, self.inputs[index].edge)
 
     def add(self, what: str, *given: Any) -> Any:
         """Add an input, a node or an output to the graph."""

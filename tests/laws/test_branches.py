@@ -115,6 +115,7 @@ def counted_in_a_loop(self, x):
 def test_branches_that_some_streams_enter(forward):
     streamed(forward, [*range(1, 14), 29])
 
+
 def behind_three(x):
     return x[:, :, 3:]
 

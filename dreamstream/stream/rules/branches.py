@@ -318,7 +318,7 @@ class Branch(_Open):
             self._merged = {name: taken.get(name, UNBOUND) for name in self._site.names}
 
     def _filled(self, yes: Any, no: Any) -> Any:
-        """Return the stream that all but short streams have, if both have no frames in the others; else unbound."""
+        """Return what all but short streams have, if neither has frames in the others; else `UNBOUND`."""
         usual = trusted(self._asked)
         lengths = [_frames(inner_of(v)) for v in (yes, no)]
         if usual is None or any(n is None for n in lengths):

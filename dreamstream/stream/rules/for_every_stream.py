@@ -1,8 +1,8 @@
 """What the counts say of lengths, whatever the stream: functions of how many frames of an input come.
 
 A line knows the operation that it comes from; so its length is a function of the forward's input, made in C by
-the operators' own programs, and two lengths are compared for every number of frames at once. Numbers of frames that
-an operator on the way refuses, as a convolution does that is longer than the stream, are left out, and 0.
+the operators' own programs, and two lengths are compared for every number of frames at once. 0 is left out, and
+numbers of frames that an operator on the way refuses, as a convolution does that is longer than the stream.
 
 Sums of lengths and quotients are one multiple of one quotient where counts show that they are:
 ``T // 4 * 4 + 4 * (T % 4 != 0)`` is ``(T + 3) // 4 * 4``, for it goes up by as much, every so many frames. Where
@@ -133,11 +133,11 @@ def _joined(first: tuple[Count, ...], second: tuple[Count, ...]) -> tuple[Count,
 
 
 class _Total(NamedTuple):
-    """A line's length as a function of the frames of an input, and the counts that are above 0 where it has one."""
+    """A line's length as a function of the frames of an input."""
 
-    root: Any
+    root: Any  #: The input's lineage.
     count: Count
-    where: tuple[Count, ...]
+    where: tuple[Count, ...]  #: They are above 0 where no operator refuses.
 
 
 def _total(line: Any) -> _Total | None:
@@ -184,11 +184,11 @@ def _made(op: Any, inputs: Sequence[_Total | None], output: int) -> _Total | Non
 def _accepted(count: Count, inputs: Sequence[_Total]) -> tuple[Count, ...]:
     """Return the counts that are above 0 where neither an operator nor one before it refuses; it makes -1 then."""
     where = functools.reduce(_joined, [i.where for i in inputs])
-    is_refused = count.apply(_MUL, -1)
-    if is_refused.first_positive(where) is None:
+    if count.apply(_MUL, -1).first_positive(where) is None:
         return where
     accepted = count.apply(_ADD, 1)
-    return (*(w for w in where if w.apply(_MUL, -1).apply(_ADD, 1).first_positive((accepted,)) is not None), accepted)
+    others = [w for w in where if w.apply(_MUL, -1).apply(_ADD, 1).first_positive((accepted,)) is not None]
+    return (*others, accepted)  # without those that follow from it
 
 
 def holds(formula: Formula, relation: str) -> bool | None:

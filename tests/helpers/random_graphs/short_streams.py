@@ -34,7 +34,8 @@ LINES = (
     "y = (y * 9).int()\ny = (y * 3 // 2).float()", "y = (y > 0).int().cumsum(1).float()",
     "if n < K:\n    y = F.pad(y, (0, 0, 0, K - n))", "if n < K:\n    y = F.pad(y, (0, 0, K - n, 0))",
     "if n % K:\n    y = F.pad(y, (0, 0, 0, K - n % K))", "y = y[:, 1:] - y[:, :-1]", "y = y - y[:, :1]",
-    "if n > K:\n    y = y * 2", "if not n:\n    return x", "y = y if n >= x.size(1) else x * 2", "y = y * (x.size(1) - n)",
+    "if n > K:\n    y = y * 2", "if not n:\n    return x", "y = y * (x.size(1) - n)",
+    "y = y if n >= x.size(1) else x * 2",
     "y = F.pad(y, (0, 0, 0, x.size(1) - n))", "y = F.pad(y, (0, 0, max(x.size(1) - n, K), 0))",
     "y = y[:, (x.size(1) - n) // 2 :]", "y = y[:, : x.size(1) - K]", "y = x[:, x.size(1) - n :] + y",
     "for k in range(min(n - x.size(1), K)):\n    y = y + k", "y = torch.cat(y.split([K, n - K], 1), 1)",
@@ -120,6 +121,4 @@ def _streamed(model: Any, name: str, x: Any, n_cuts: int) -> list[Any]:
         out = leaves(model(ds.stream_tensor(rows, names=("B", "L", None), ids=[name], **flags)))
         parts.append([(np.asarray(y[name].numpy()), "L" in y.names) for y in out])
     ends = [np.squeeze(own[-1][0]) if own[-1][0].size else None for own in zip(*parts)]
-    return [
-        np.concatenate([a for a, _ in own]) if own[0][1] else end for own, end in zip(zip(*parts), ends)
-    ]
+    return [np.concatenate([a for a, _ in own]) if own[0][1] else end for own, end in zip(zip(*parts), ends)]
