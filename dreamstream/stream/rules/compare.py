@@ -170,7 +170,7 @@ def _require(length: Any, relation: str, also_empty: bool) -> None:
         if frames is None:
             length._misuse("checked at the end of streams: those of any length answer differently")
         if frames > 1:
-            entry.known_input(least.index).require_frames(frames)
+            entry.known_input(least.input).require_frames(frames)
         if frames == least.all_frames:
             return
     if not of_two:

@@ -34,7 +34,7 @@ def _not_above(g: Formula) -> Formula | None:
 class Needed(NamedTuple):
     """How many frames of an input a stream needs so that lengths compare as they must."""
 
-    index: int  #: The input's.
+    input: int  #: Its number.
     frames: int | None  #: Needed since one of the lengths is 0 in shorter streams; 1 for none.
     all_frames: int | None  #: Needed at all. None: there is no such number.
 
@@ -44,9 +44,8 @@ def needed(formula: Formula, relation: str) -> Needed | None:
     if formula.root[0] != "in":
         return None
     wrong = _HOLDS[OPPOSITE[relation]](formula)
-    empty = [Formula(formula.root, n, (), ()).times(-1).plus(1) for n in formula.lengths]
     try:
-        found = formula.last([[*way, none] for way in wrong for none in empty]), formula.last(wrong)
+        found = formula.last([[*way, none] for way in wrong for none in formula.nothing()]), formula.last(wrong)
     except StreamLimitError:
         return None
     return Needed(formula.root[1], *[None if last is None else last + 1 for last in found])

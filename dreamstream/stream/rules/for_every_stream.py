@@ -59,7 +59,7 @@ class Formula:
     def of(cls, line: Any) -> Formula | None:
         """Return a line's length; None where it isn't a function of one input's."""
         found = _total(line)
-        return None if found is None else cls(found.root, found.count, (found.count,), found.where)
+        return None if found is None else cls(found.root, found.frames, (found.frames,), found.where)
 
     def _with(self, code: int, other: Formula | int) -> Formula | None:
         if isinstance(other, int):
@@ -106,7 +106,11 @@ class Formula:
         """Return it where each of its lengths has more than a few frames."""
         return self._if(*(n.apply(_SUB, FEW) for n in self.lengths))
 
-    def last(self, ways: Iterable[Sequence[Formula]]) -> int | None:
+    def nothing(self) -> list[Formula]:
+        """Return formulas that are above 0 where one of its lengths is 0, each for one."""
+        return [Formula(self.root, n.apply(_MUL, -1).apply(_ADD, 1), (n,), self.where) for n in self.lengths]
+
+    def last(self, ways: Iterable[Sequence[Any]]) -> int | None:
         """Return the most frames of the input with which all counts of one of these ways are above 0, or 0.
 
         None where there is no bound to them that is looked for.
@@ -136,7 +140,7 @@ class _Total(NamedTuple):
     """A line's length as a function of the frames of an input."""
 
     root: Any  #: The input's lineage.
-    count: Count
+    frames: Count
     where: tuple[Count, ...]  #: They are above 0 where no operator refuses.
 
 
@@ -175,7 +179,7 @@ def _made(op: Any, inputs: Sequence[_Total | None], output: int) -> _Total | Non
     if not hasattr(op, "totals"):
         return None
     try:
-        count = op.totals(tuple(k.count for k in known))[output]
+        count = op.totals(tuple(k.frames for k in known))[output]
         return _Total(root, count, _accepted(count, known))
     except StreamLimitError:  # it repeats too late to be looked at
         return None

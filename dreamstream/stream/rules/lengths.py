@@ -288,7 +288,7 @@ class Length(Bits):
         return out._of_one_soon() if isinstance(out, Length) else out
 
     def _of_one_soon(self) -> Any:
-        """Return the number, or the function of one length, that it is; other streams are refused at their ends."""
+        """Return the number, or the function of one length, that it is, and refuse other streams at their ends."""
         one: Any = number if (number := self.in_most()) is not None else self
         if one is self and (len(self.of_one().terms) == 1 or (one := self.of_one(soon=True)) is self):
             return self
