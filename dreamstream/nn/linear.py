@@ -35,12 +35,7 @@ _described = described(
 def new_parameter(*shape: int, dtype: Any = None, device: Any = None) -> Parameter:
     """Return a parameter of zeros, float32 unless `dtype` says otherwise.
 
-    Raises
-    ------
-    DTypeError
-        For element types that are no floats.
-    ModeError
-        For a device that is not the CPU.
+    A type that is no float raises DTypeError, a device that is not the CPU ModeError.
     """
     element_types.check_device(device)
     to = element_types.float32 if dtype is None else element_types.as_dtype(dtype)

@@ -27,16 +27,10 @@ _KINDS: list[tuple[type, Join, Keep]] = []
 
 
 def register_arrays(kind: type, join: Join, keep: Keep = lambda array: array) -> None:
-    """Say how arrays of a class are collected.
+    """Say how arrays of a class, subclasses included, are collected; a later registration goes first.
 
-    Parameters
-    ----------
-    kind : type
-        The class, subclasses included; a later registration goes before earlier ones.
-    join : callable
-        ``join(arrays, axis)`` lays two or more arrays end to end.
-    keep : callable, optional
-        ``keep(array)`` returns what is stored of a chunk, by default the array itself.
+    ``join(arrays, axis)`` lays two or more arrays end to end; ``keep(array)`` returns what is stored of a
+    chunk.
     """
     _KINDS.insert(0, (kind, join, keep))
 

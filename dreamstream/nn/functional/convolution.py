@@ -57,19 +57,9 @@ SPREAD = {
 
 
 def window_padding(padding: Any, kernel: int, dilation: int, stride: int) -> tuple[int, int]:
-    """Return the frames of padding before and after a stream.
+    """Return the frames of padding before and after a stream, of what layers and `conv1d` take.
 
-    Parameters
-    ----------
-    padding : int, (int, int), "valid", "same" or "causal"
-        As layers and `conv1d` take it.
-    kernel, dilation, stride : int
-        The windows.
-
-    Raises
-    ------
-    ShapeError
-        For other words, "same" with a stride, and negative numbers.
+    Other words, "same" with a stride, and negative numbers raise ShapeError.
     """
     around = dilation * (kernel - 1)
     if padding == "valid":
@@ -94,19 +84,10 @@ def window_padding(padding: Any, kernel: int, dilation: int, stride: int) -> tup
 def plane_padding(
     padding: Any, kernel: Sequence[int], dilation: Sequence[int], stride: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Return the padding before and after, for each of two axes.
+    """Return the padding before and after, for each of two axes, of what layers and `conv2d` take.
 
-    Parameters
-    ----------
-    padding : int, "valid", "same", or one per axis
-        As layers and `conv2d` take it; per axis int, (left, right), "valid", "same" or "causal".
-    kernel, dilation, stride : sequence of two int
-        The windows.
-
-    Raises
-    ------
-    ShapeError
-        For other words and forms, "same" with a stride, and negative numbers.
+    That is per axis a number, (left, right), "valid", "same" or "causal". Other words and forms, "same" with a
+    stride, and negative numbers raise ShapeError.
     """
     if padding == "causal":
         raise ShapeError("padding='causal' is for one axis: say which, as in padding=('causal', 'same')")

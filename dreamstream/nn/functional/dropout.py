@@ -21,13 +21,7 @@ _described = described(
 
 
 def _dropped(name: str, input: Any, p: float, training: bool, channels: bool = False, alpha: bool = False) -> Any:
-    """Return the input, in training without what is dropped.
-
-    Raises
-    ------
-    NotStreamableError
-        Where an engine would have to draw numbers.
-    """
+    """Return the input, in training without what is dropped; refused where an engine would have to draw."""
     scores = isinstance(input, Scores)
     if not scores:
         input = checked(name, input)

@@ -30,15 +30,9 @@ def described(
 ) -> Callable[[Function], Function]:
     """Add to the docstring of a function or a class what its parameters are, and what it returns.
 
-    Parameters
-    ----------
-    returns : str
-        Of the result, where the first line doesn't say all.
-    raises : dict, optional
-        Which errors, when.
-    **texts : str
-        Of the parameters, ``"type: meaning"`` where the annotation is not their type's best name; a
-        meaning has no colon of its own.
+    `returns` is of the result, where the first line doesn't say all; `raises` says which errors there are, and
+    when. Texts of parameters are ``"type: meaning"`` where the annotation is not their type's best name; a
+    meaning has no colon.
     """
 
     def add(function: Function) -> Function:

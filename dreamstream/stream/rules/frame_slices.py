@@ -89,29 +89,11 @@ def _piece(meta: StreamMetadata, key: slice | npt.NDArray[np.int64], first: bool
 
 
 def index_length(meta: StreamMetadata, index: Any, width: int | None = None) -> StreamMetadata:
-    """Keep the frames that an index picks.
+    """Keep the frames that an index picks of a tensor `width` long, by default the longest row.
 
-    Parameters
-    ----------
-    meta : StreamMetadata
-        The batch.
-    index : int, slice, or 1-D array_like of int or bool
-        Slices take any step of 1 or more; lists must be sorted and may repeat. Negative numbers
-        count from the longest row. An int gives lengths of 0 or 1, ``sos`` only at 0, and ``eos``
-        where the stream has ended by that frame (so also in its padding).
-    width : int, optional
-        Extent of the padded array along L, by default the longest row.
-
-    Raises
-    ------
-    StreamIndexError
-        Out of range, unsorted, a step below 1, a mask of another size, or more than one dimension.
-
-    Examples
-    --------
-    >>> meta = StreamMetadata(["a", "b"], True, True, [4, 2])
-    >>> index_length(meta, slice(0, 2))
-    StreamMetadata(ids=['a', 'b'], sos=[True, True], eos=[False, True], lengths=[2, 2])
+    A slice has a step of 1 or more; a list is sorted and may repeat; negative numbers count from the width. An
+    int gives lengths of 0 or 1, ``sos`` only at 0, and ``eos`` where the stream has ended by that frame, so
+    also in its padding. Any other index raises StreamIndexError.
     """
     width = meta.max_length if width is None else width
     key = read_length_index(index, meta.max_length, width)
@@ -125,24 +107,9 @@ def index_length(meta: StreamMetadata, index: Any, width: int | None = None) -> 
 
 
 def split_length(meta: StreamMetadata, sizes: int | Sequence[int]) -> list[StreamMetadata]:
-    """Split into runs of frames.
+    """Split into runs of so many frames each, or of these sizes; `cat_length` puts them together again.
 
-    Parameters
-    ----------
-    meta : StreamMetadata
-        The batch.
-    sizes : int or sequence of int
-        Frames per piece (repeated until all are covered), or the size of each piece.
-
-    Returns
-    -------
-    list of StreamMetadata
-        At least one; `cat_length` puts them together again.
-
-    Raises
-    ------
-    ShapeError
-        The sizes cover less than the longest row.
+    Sizes that cover less than the longest row raise ShapeError.
     """
     pieces = piece_sizes(sizes, meta.max_length)
     if sum(pieces) < meta.max_length:
@@ -155,17 +122,10 @@ def split_length(meta: StreamMetadata, sizes: int | Sequence[int]) -> list[Strea
 def cat_length(metas: Sequence[StreamMetadata]) -> StreamMetadata:
     """Lay chunks of the same streams end to end.
 
-    A row may begin after the first operand, or end before the last, if the operands before, or
-    behind, hold neither frames nor flags of it, as pieces of `split_length` may.
-
-    Raises
-    ------
-    StreamIdError
-        The operands hold other streams, or the same in another order.
-    StreamMismatchError
-        A stream begins where it is under way, or goes on after its end.
-    ShapeError
-        There is no operand, or a row becomes too long.
+    A row may begin after the first operand, or end before the last, if the operands before, or behind, hold
+    neither frames nor flags of it, as pieces of `split_length` may. Other streams, or another order, raise
+    StreamIdError; a stream that begins where it is under way or goes on after its end StreamMismatchError; no
+    operand, and a row that becomes too long, ShapeError.
     """
     if not metas:
         raise ShapeError("concatenation needs at least one operand")

@@ -82,15 +82,7 @@ class IndexPlan(IndexParts):
     def starts_of(
         self, starts: Sequence[int | None] | None, lengths: Sequence[int] | npt.NDArray[np.int64]
     ) -> tuple[int | None, ...] | None:
-        """Return the absolute positions of the result's first frames; None where they have none.
-
-        Parameters
-        ----------
-        starts : sequence of (int or None) or None
-            Those of the input's rows.
-        lengths : sequence of int
-            The input's lengths.
-        """
+        """Return the absolute positions of the first frames left, or None, of those and the lengths before."""
         if starts is None:
             return None
         rows = range(len(starts)) if self.rows is None else self.rows.tolist()
@@ -154,24 +146,10 @@ def _expand(index: Any, rank: int) -> tuple[Any, ...] | Fallback:
 
 
 def parse_index(index: Any, names: Names) -> IndexParts | Fallback:
-    """Lay a getitem index against the names of the dimensions.
+    """Lay what stands between the brackets against the names of the dimensions.
 
-    Parameters
-    ----------
-    index : int, slice, None, Ellipsis, list, array, or a tuple of them
-        What stands between the brackets.
-    names : tuple of str or None
-        One per dimension.
-
-    Returns
-    -------
-    IndexParts or Fallback
-        The parts, or why the result must be a plain tensor.
-
-    Raises
-    ------
-    StreamIndexError
-        Too many indices, an array that is no index, or one of several dimensions on B or L.
+    Returns the parts, or why the result must be a plain tensor. Too many indices, an array that is no index,
+    and one of several dimensions on B or L raise StreamIndexError.
     """
     expanded = _expand(index, len(names))
     if isinstance(expanded, Fallback):

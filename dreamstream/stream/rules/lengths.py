@@ -468,15 +468,7 @@ Length.__hash__ = Token.__hash__  # type: ignore[method-assign]
 
 
 class BatchSize(Rows):
-    """The number of streams inside a forward, or a multiple of it.
-
-    Parameters
-    ----------
-    edge : Edge
-        The tensor whose streams are counted.
-    times : int
-        How often.
-    """
+    """The number of streams inside a forward, or so many `times` as many."""
 
     __slots__ = ("times",)
     times: int
@@ -529,15 +521,7 @@ class BatchSize(Rows):
 
 
 class BatchLength(Rows):
-    """The number of frames of all streams, ``x.size(B) * x.size(L)``, or a multiple of it: serves in reshape only.
-
-    Parameters
-    ----------
-    length : Length
-        The factor that is not the batch size.
-    times : int
-        The rest.
-    """
+    """The frames of all streams, ``x.size(B) * x.size(L)``, or so many `times` as many: serves in reshape only."""
 
     __slots__ = ("length", "times")
     length: Length

@@ -314,33 +314,14 @@ def _plan_runs(call: _Reshape) -> ReshapePlan:
 
 
 def plan_reshape(dims: Sequence[int | str], sizes: Sequence[Any], shape: Sequence[Any]) -> ReshapePlan:
-    """Say how a tensor inside a forward is reshaped.
+    """Say how a tensor inside a forward is reshaped: steps on each row's frames, and the new dimensions.
 
-    Parameters
-    ----------
-    dims : sequence of str or int
-        The visible dimensions: ``"B"``, ``"L"``, ``"B_L"``, or the number of a stored feature axis.
-    sizes : sequence
-        The size of each: an int for features, else the `BatchSize`, `Length` or `BatchLength`.
-    shape : sequence
-        The new sizes: ints of which one may be -1, and tokens. -1 stands for a feature size, or for
-        whichever of B and L (or both as ``"B_L"``) is missing.
+    Dimensions are those that are seen, ``"B"``, ``"L"``, ``"B_L"`` or the number of a stored feature axis;
+    sizes are integers for features, else a `BatchSize`, `Length` or `BatchLength`. In the new shape -1 stands
+    for a feature size, or for whichever of B and L (or both as ``"B_L"``) is missing. A shape of another number
+    of elements raises ShapeError; one that drops B or L, changes their order, or mixes L with features in a way
+    that is not right for every length NotStreamableError.
 
-    Returns
-    -------
-    ReshapePlan
-        Steps on each row's frames, and the new dimensions.
-
-    Raises
-    ------
-    ShapeError
-        No tensor of the old shape has the new one.
-    NotStreamableError
-        The reshape drops B or L, changes their order, or mixes L with features in a way that is not
-        right for every length.
-
-    Examples
-    --------
     With ``B, L`` the sizes of a tensor of dimensions ``("B", "L", 0)`` and 80 features::
 
         plan_reshape(("B", "L", 0), (B, L, 80), (B, L // 2, 160)).steps

@@ -66,21 +66,10 @@ def rows_of(meta: StreamMetadata, index: Any) -> npt.NDArray[np.int64]:
 
 
 def index_batch(meta: StreamMetadata, index: Any) -> StreamMetadata:
-    """Keep the rows that an index picks, in its order.
+    """Keep the rows that an int, a slice, a sorted or unsorted list or a mask picks, in its order.
 
-    Parameters
-    ----------
-    meta : StreamMetadata
-        The batch.
-    index : int, slice, or 1-D array_like of int or bool
-        An int keeps one row.
-
-    Raises
-    ------
-    StreamIdError
-        A row is chosen twice: a stream may occur only once in a batch.
-    StreamIndexError
-        Out of range, more than one dimension, or a mask of another size.
+    A row that is chosen twice raises StreamIdError, since a stream may occur only once in a batch; any other
+    index StreamIndexError.
     """
     chosen = rows_of(meta, index)
     ids = meta.ids
@@ -96,12 +85,7 @@ def index_batch(meta: StreamMetadata, index: Any) -> StreamMetadata:
 def cat_batch(metas: Sequence[StreamMetadata]) -> StreamMetadata:
     """Put batches one below the other.
 
-    Raises
-    ------
-    StreamIdError
-        A stream occurs in two of them.
-    ShapeError
-        There is none.
+    A stream that occurs in two of them raises StreamIdError, no batch ShapeError.
     """
     if not metas:
         raise ShapeError("concatenation needs at least one operand")
@@ -116,19 +100,9 @@ def cat_batch(metas: Sequence[StreamMetadata]) -> StreamMetadata:
 
 
 def split_batch(meta: StreamMetadata, sizes: int | Sequence[int]) -> list[StreamMetadata]:
-    """Split into groups of rows.
+    """Split into groups of so many rows, the last perhaps smaller, or of these sizes.
 
-    Parameters
-    ----------
-    meta : StreamMetadata
-        The batch.
-    sizes : int or sequence of int
-        Rows per group (the last may be smaller), or the size of each group.
-
-    Raises
-    ------
-    ShapeError
-        The sizes don't add up to the number of rows.
+    Sizes that don't add up to the number of rows raise ShapeError.
     """
     groups = piece_sizes(sizes, len(meta))
     if sum(groups) != len(meta):

@@ -39,19 +39,9 @@ def _text(index: Any) -> str:
 def stream_slice(index: Any) -> StreamSlice:
     """Read an index on the stream axis inside a forward.
 
-    Parameters
-    ----------
-    index : slice
-        Start an int >= 0 or None; stop None, a negative int or a `Length`; step an int >= 1 or None.
+    It is a slice of a start of 0 or more, a stop that is none, negative or a `Length`, and a step of 1 or more.
+    For any other, NotStreamableError says the user's line, the reason and what would work.
 
-    Raises
-    ------
-    NotStreamableError
-        Any other slice, an integer, a list or an array; the message names the user's line, the
-        reason, and what would work.
-
-    Examples
-    --------
     >>> stream_slice(slice(2, -3))
     StreamSlice(start=2, crop=3, step=1, stop_length=None)
     """

@@ -161,24 +161,11 @@ class StreamTensor(OfStreams, torch.Tensor):
         rate: Fraction = Fraction(1),
         names: Sequence[str | None] | None = None,
     ) -> StreamTensor:
-        """Return the padded tensor of ragged frames; differentiable.
+        """Return the padded tensor of ragged frames, ``(frames of all rows, *features)``; differentiable.
 
-        Parameters
-        ----------
-        value : Tensor
-            ``(frames of all rows, *features)``.
-        dims : sequence
-            For each visible dimension ``"B"``, ``"L"``, ``"B_L"`` or the stored feature axis.
-        meta, starts, rate
-            What is known of the rows.
-        names : sequence of (str or None), optional
-            Names of the features' dimensions.
-
-        Returns
-        -------
-        StreamTensor
-            Zeros stand behind each row's frames. Where there is no L: ``(B, ...)``, with NaN (0 for integers)
-            for rows that have no frame.
+        `dims` has for each visible dimension ``"B"``, ``"L"``, ``"B_L"`` or the stored feature axis. Zeros
+        stand behind each row's frames. Where there is no L it is ``(B, ...)``, with NaN (0 for integers) for
+        rows that have no frame.
         """
         return cls.making(dims, meta, rate, names, value.shape[1:])(value, starts)
 
