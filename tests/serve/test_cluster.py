@@ -121,11 +121,12 @@ def test_a_node_leaves_while_another_drains():
         model = server.models["net"]
         await until(lambda: len(model.hosts) == 3 and min(len(host.streams) for host in model.hosts[:2]) > 1)
         stays, drains = model.hosts[:2]
-        drains._handle.delay = 0.1  # a step that is under way is waited for
+        drains._handle.delay = 0.4  # so that nearly always a step is under way, which is waited for
         await until(lambda: any(stream.is_stepping for stream in drains.streams.values()))
         model.n_active = 1
         await until(lambda: any(stream.is_leaving for stream in drains.streams.values()))
         stays._handle.die(), cluster.vaults[0].die()
+        drains._handle.delay = 0.1
         await until(lambda: stays.is_lost and not drains.streams)
         assert not drains.is_lost or drains._handle.killed
 
