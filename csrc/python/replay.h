@@ -21,7 +21,7 @@ enum { RAN_COLUMNS = RAN_COUNTS + 1, RAN_DONE };
     X(_inner) X(edge) X(dims) X(_names) X(value) X(dtype) X(shape) X(requires_grad) X(requires_grad_) \
     X(start) X(stop) X(step) X(_follow) X(replay) X(_step_back) X(keeps_frames) X(training) X(running) X(_rate) \
     X(__enter__) X(__exit__) X(holds) X(quiet) X(asked) X(out) \
-    X(_facts) X(has_converted) X(_view) X(waits) X(device)
+    X(_facts) X(has_converted) X(_view) X(waits) X(device) X(key)
 /* Slots of the classes that it is made with: by whose instances they are read and set where they lie. */
 #define SLOTS(X) \
     X(FORWARD, entry) X(FORWARD, gradients) X(FORWARD, _parameters) X(FORWARD, drawn) \

@@ -219,11 +219,21 @@ static int repeats(const asked *a, PyObject *forward)
     if (!PyObject_TypeCheck(a->entry, (PyTypeObject *)of(r, CALL)))
         return UNKNOWN;
     PyObject *places = slot(r, a->entry, S_CALL_places);
-    if (!places || !PyDict_Check(places) || slot(r, a->entry, S_CALL_recording) != Py_None ||
-        slot(r, a->entry, S_CALL_guard) != Py_None)
+    if (!places || !PyDict_Check(places) || slot(r, a->entry, S_CALL_recording) != Py_None)
         return UNKNOWN;
     PyObject *gradients = slot(r, forward, S_FORWARD_gradients);
     return gradients == Py_None ? DONE : gradients ? is(r, gradients, N_running, Py_None) : UNKNOWN;
+}
+
+/* Within an if that some streams enter, which of them do: pads and crops depend on it. */
+static int add_branch(asked *a)
+{
+    PyObject *branch = slot(a->r, a->entry, S_CALL_guard);
+    if (branch == Py_None)
+        return DONE;
+    DS_OWNED PyObject *key =
+        need(&a->edges) ? PyObject_CallMethodOneArg(branch, a->r->names[N_key], a->edges) : NULL;
+    return !key ? FAILED : key == Py_None ? UNKNOWN : add_item(a, ds_given_on(&key));
 }
 
 /* The key of the items, which it takes. */
@@ -263,6 +273,7 @@ static int read_call(const replay_object *r, PyObject *const *args, asked *a)
     READ(add_item(a, get_slot(r, a->entry, S_CALL_n_done)));
     if (!PyList_GET_SIZE(a->streams) && !(a->edges && PyList_GET_SIZE(a->edges)))
         return UNKNOWN;
+    READ(add_branch(a));
     return make_key(a) ? DONE : FAILED;
 }
 

@@ -77,6 +77,7 @@ class Session:
         self.places: dict[int, Place] = {}
         self.facts: dict[Any, Any] = {}  # of what a forward computes of lengths (`dreamstream.array.facts`)
         self.lines = Lines()
+        self.ran: dict[int, Operation] = {}  #: Operations without weights by their number, as they ran last.
         self.rates: tuple[Fraction, ...] = ()
         self.given: dict[str, Any] = {}  # inputs that live streams were given once, with the kind of their values
         self.kinds: Sequence[Kind] = ()  # of the frames of live streams, by input
@@ -438,7 +439,12 @@ class Call(Replayed):
             return []
         self._follow(key)
         lines = self.session.lines.of(op, edges, self.n_done - 1, request.cid, key)
-        ran = Operation(op, key, [e.signature for e in edges], lines)
+        own = self.recording is None and not request.weights  # a place has its own, as have weights
+        ran = self.session.ran.get(self.n_done) if own else None
+        if ran is None or ran.op is not op or ran.lines is not lines:
+            ran = Operation(op, key, [e.signature for e in edges], lines)
+            if own:
+                self.session.ran[self.n_done] = ran
         try:
             results = self.compute(ran, edges, request.values[: op.n_values], request.weights)
         except Exception:

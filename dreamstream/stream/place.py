@@ -89,6 +89,10 @@ class Recording:
         """Make no place of what ran: a repeat would have the weights that were computed of those given now."""
         self._whole = False
 
+    def edited(self, result: Any, x: Any, amount: Any, edit: Callable[[Any, Any], Any]) -> None:
+        """Hear that a stream was padded or cropped in an if that only some streams enter (`rules.branches`)."""
+        self.forget()
+
     def making(self, make: Callable[[Any], Any], weight: Any) -> Any:
         """Return what an operator gets in the place of a weight that was given."""
         self.forget()

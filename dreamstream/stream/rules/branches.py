@@ -193,6 +193,10 @@ class _Open:
             self.outer._edits.update(self._edits)
 
     # ------------------------------------------------------------------ what happens to streams meanwhile
+    def key(self, edges: list[Any]) -> Any:
+        """Return a key of the streams that enter it, and append the edges of it; None: nothing in it is repeated."""
+        return None
+
     def padded(self, x: Any, pads: list[Any], end: int, whole: Any, pad: Callable[[Any, list[Any]], Any]) -> Any:
         """Pad a stream of this length by what all streams are padded by; `end` is behind its last frame."""
         others = [i for i, p in enumerate(pads) if i != end and (type(p) is not int or p)]
@@ -207,8 +211,8 @@ class _Open:
             amount = self._settled(amount, whole, 1)
         if amount is None:
             raise self._refused("pads")
-        by = [*pads[:end], amount, *pads[end + 1 :]]
-        return self._edited(pad(x, by), x, lambda y: pad(y, by))
+        before, after = [0] * end, [0] * (len(pads) - end - 1)
+        return self._edited(x, amount, lambda y, by: pad(y, [*before, by, *after]))
 
     def cropped(self, x: Any, index: Any, whole: Any, crop: Callable[[Any, slice], Any]) -> Any:
         """Crop the end of a stream of this length by what all streams lose."""
@@ -222,15 +226,34 @@ class _Open:
         if type(lost) is int and not lost:
             return x
 
-        def retake(y: Any) -> Any:
-            return crop(y, slice(None, y.size(y.dims.index("L")) - lost))
-
-        return self._edited(retake(x), x, retake)
+        return self._edited(x, lost, lambda y, by: crop(y, slice(None, y.size(y.dims.index("L")) - by)))
 
     def becomes(self, x: Any, new: Any) -> Any:
         """Know a tensor that was made in the branch as the stream that it becomes, and return that."""
+        self._forget()
         self._edits[id(x)] = x, new, lambda y: y
         return new
+
+    def _edited(self, x: Any, amount: Any, edit: Callable[[Any, Any], Any]) -> Any:
+        result = edit(x, amount)
+        if result is not x:
+            self.know(result, x, amount, edit)
+            if self._recording is not None:
+                self._recording.edited(result, x, amount, edit)
+        return result
+
+    def know(self, result: Any, x: Any, amount: Any, edit: Callable[[Any, Any], Any]) -> None:
+        """Know a stream as what an edit by an amount of frames, a pad or a crop, made of another."""
+        self._edits[id(result)] = result, x, lambda y: edit(y, amount)
+
+    @property
+    def _recording(self) -> Any:
+        return None if self.entry.places is None else self.entry.recording
+
+    def _forget(self) -> None:
+        """Let what runs now not be repeated by later calls: it depends on more than which streams enter."""
+        if self._recording is not None:
+            self._recording.forget()
 
     def meant(self, short: str = "few") -> bool | None:
         """Return whether all but short streams enter this branch; None where that isn't known."""
@@ -239,11 +262,6 @@ class _Open:
     def _settled(self, amount: Any, whole: Any, sign: int) -> Any:
         """Return by how much all streams are padded (1) or cropped (-1); None where that isn't known."""
         raise NotImplementedError
-
-    def _edited(self, result: Any, base: Any, retake: Callable[[Any], Any]) -> Any:
-        if result is not base:
-            self._edits[id(result)] = result, base, retake
-        return result
 
     def _refused(self, does: str) -> NotStreamableError:
         return NotStreamableError.here(
@@ -274,6 +292,9 @@ class Branch(_Open):
     def where(self) -> Condition:
         """Where the branch that runs is entered."""
         return self._conditions[self._side]
+
+    def key(self, edges: list[Any]) -> Any:
+        return self.where.key(edges)
 
     def then(self, seen: Mapping[str, Any]) -> None:
         """Go on with the other branch; `seen` are the variables behind the first."""
@@ -326,6 +347,7 @@ class Branch(_Open):
         return (yes if usual else no) if all(map(self._conditions[not usual].empties, lengths)) else UNBOUND
 
     def _trust(self, short: str) -> None:
+        self._forget()
         if self._answer is None and self._may_trust:
             self._answer = trusted(self._asked, short)
             if self._answer is not None:

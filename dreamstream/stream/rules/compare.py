@@ -15,6 +15,7 @@ from ..where import why_no_copy
 from .condition import Condition, is_length, needed
 from .for_every_stream import OPPOSITE, holds
 from .sizes import Token
+from .sums import fact, index_of, key_of_length
 
 __all__ = ["MIRRORED", "Comparison", "Shape", "compared", "open_branch"]
 
@@ -161,18 +162,29 @@ def _require(length: Any, relation: str, also_empty: bool) -> None:
 
     The operator that checks it leaves lengths of 0 alone; streams in which it would not hold of one are too short.
     """
-    entry = length.edge.entry
+    edges: list[Any] = []
+    key = "require", relation, also_empty, key_of_length(length, edges)
+    frames, check = fact(edges[0].line, key, lambda: _checks(length, relation, also_empty, edges))
+    if frames is not None:
+        length.edge.entry.known_input(frames[0]).require_frames(frames[1])
+    if check is not None:
+        one, other, attributes = check
+        edges[one].require(edges[other], attributes)
+
+
+def _checks(length: Any, relation: str, also_empty: bool, edges: list[Any]) -> tuple[Any, Any]:
+    """Return how many frames of which input are needed, and what an operator checks of which edges; or None."""
     least = length.fact(("needed", relation), lambda formula: needed(formula, relation)) if also_empty else None
     of_two = sum(c > 0 for c, _ in length.terms) < 2 and sum(c < 0 for c, _ in length.terms) < 2
     of_two = of_two and all(len(length._of([t], 0).of_one().terms) == 1 for t in length.terms)
+    found = None
     if least is not None:
         frames = least.frames if of_two else least.all_frames
         if frames is None:
             length._misuse("checked at the end of streams: those of any length answer differently")
-        if frames > 1:
-            entry.known_input(least.input).require_frames(frames)
+        found = (least.input, frames) if frames > 1 else None
         if frames == least.all_frames:
-            return
+            return found, None
     if not of_two:
         length._misuse("checked at the end of streams: it is made of more than two")
     more = [(c, a) for c, a in length.terms if c > 0]
@@ -189,7 +201,7 @@ def _require(length: Any, relation: str, also_empty: bool) -> None:
         "against": "length" if less else "number",
         "relation": relation,
     }
-    one.of.require(other.of, attributes)
+    return found, (index_of(one.of, edges), index_of(other.of, edges), attributes)
 
 
 class Shape(tuple[Any, ...]):

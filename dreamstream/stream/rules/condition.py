@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ...errors import StreamLimitError
 from .for_every_stream import OPPOSITE, Formula
-from .sums import recalled
+from .sums import key_of_length, recalled
 
 __all__ = ["Condition", "is_length", "needed"]
 
@@ -61,6 +61,10 @@ class Condition:
 
     def __init__(self, *asked: tuple[Any, str]) -> None:
         self._asked = asked
+
+    def key(self, edges: list[Any]) -> Any:
+        """Return a key, equal where the same is asked of the same lines; edges that it counts are appended."""
+        return tuple([(relation, key_of_length(length, edges)) for length, relation in self._asked])
 
     def within(self, other: Condition) -> Condition:
         """Return where both hold."""

@@ -15,7 +15,7 @@ import operator
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import partialmethod
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...errors import DTypeError
 from ...operations import RELATIONS
@@ -28,7 +28,7 @@ from .compare import Comparison, compared
 from .for_every_stream import Formula, constant, holds, rising, stairs, total
 from .quotients import Quotient
 from .sizes import Edge, Rows, Token, Uncounted
-from .sums import edges_of, fact, of_positions, origin_of, text_of
+from .sums import Made, edges_of, fact, of_positions, origin_of, remembered, text_of
 
 __all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
 
@@ -39,14 +39,6 @@ _CODES = {"+": 0, "*": 1, "//": 2, "max": 5}
 _INT64 = 2**63
 #: How many integers an operator takes in one attribute (`DS_MAX_INTS` of the engine).
 _MOST_STEPS = 16
-
-
-class _Made(NamedTuple):
-    """A length that is divided by a number and rounded down, "//", or is that number at least, "max"."""
-
-    length: Length
-    by: int
-    op: str = "//"
 
 
 #: What a length counts: an edge's frames, or what was made of a length.
@@ -124,14 +116,21 @@ class Length(Bits):
         except DTypeError:
             self._misuse(f"combined by {op} with {type(value).__name__} (only with integers)")
 
+    @remembered
+    def _less(self, other: Length) -> Any:
+        return self._of([*self.terms, *((-c, a) for c, a in other.terms)], self.plus - other.plus)
+
+    @remembered
+    def _with(self, other: Length) -> Any:
+        return self._of([*self.terms, *other.terms], self.plus + other.plus)
+
     def _sum(self, other: object, sign: int, op: str) -> Any:
         if type(other) is int:
             return self._changed(self.terms, self.plus + sign * other)
+        if isinstance(other, Length):
+            return self._with(other) if sign > 0 else self._less(other)
         if isinstance(other, (Comparison, Quotient)) or of_positions(other) or self._is_number_beside(other):
             return NotImplemented
-        if isinstance(other, Length):
-            more = [(sign * c, a) for c, a in other.terms]
-            return self._of([*self.terms, *more], self.plus + sign * other.plus)
         if isinstance(other, Token):
             self._misuse(f"combined by {op} with another size")
         return self._of(self.terms, self.plus + sign * self._integer(op, other))
@@ -187,6 +186,7 @@ class Length(Bits):
             self._misuse(f"changed by {op} {c} ({op} takes integers of 1 or more)")
         return c
 
+    @remembered
     def __floordiv__(self, other: object) -> Any:
         c = self._divisor("//", other)
         if all(k % c == 0 for k, _ in self.terms):
@@ -194,10 +194,11 @@ class Length(Bits):
         if all(k < 0 for k, _ in self.terms):  # -(x // c) = (-x + c - 1) // c
             return -((-self + (c - 1)) // c)
         (k, inner), *more = self.terms
-        if not more and k == 1 and isinstance(inner, _Made) and inner.op == "//" and inner.by > 1:
+        if not more and k == 1 and isinstance(inner, Made) and inner.op == "//" and inner.by > 1:
             return (inner.length + inner.by * self.plus) // self._divisor("//", inner.by * c)  # (x // a + b) // c
-        return self._of([(1, _Made(self, c))], 0)
+        return self._of([(1, Made(self, c))], 0)
 
+    @remembered
     def at_least(self, least: int) -> Any:
         """Return the greater of it and a number."""
         for relation, greater in (("ge", self), ("le", least)):
@@ -207,10 +208,11 @@ class Length(Bits):
         (k, inner), *more = base.terms
         if k < 0:  # max(-x, c) = max(x, -c) + c - x
             return (-base).at_least(-least) + (least + self)
-        if not more and k == 1 and isinstance(inner, _Made) and inner.op == "max":
+        if not more and k == 1 and isinstance(inner, Made) and inner.op == "max":
             return inner.length.at_least(max(inner.by, least)) + self.plus
-        return self._of([(1, _Made(base, least, "max"))], self.plus)
+        return self._of([(1, Made(base, least, "max"))], self.plus)
 
+    @remembered
     def __mod__(self, other: object) -> Any:
         c = self._divisor("%", other)
         rest = self._of([(k, a) for k, a in self.terms if k % c], self.plus % c)
@@ -271,7 +273,7 @@ class Length(Bits):
         """Return what it is in all but short streams, which are refused at their ends: without ``max``."""
         out: Any = self
         for coefficient, atom in self.terms:
-            if not isinstance(atom, _Made):
+            if not isinstance(atom, Made):
                 continue
             inner = atom.length.soon()
             if atom.op == "max":
@@ -301,13 +303,13 @@ class Length(Bits):
 
     def counting(self) -> Length:
         """Return it as the length of something, which has no frames where the sum is below 0."""
-        return self._of([(1, _Made(self, 1))], 0)
+        return self._of([(1, Made(self, 1))], 0)
 
     def formula(self) -> Formula | None:
         """Return the length as a function of the frames of a forward's input; None where none is known."""
         parts: list[Formula | int | None] = [self.plus]
         for coefficient, atom in self.terms:
-            if isinstance(atom, _Made):
+            if isinstance(atom, Made):
                 inner = atom.length.formula()
                 if inner is None or atom.op == "max":
                     part = inner and inner.at_least(atom.by)
@@ -389,7 +391,7 @@ class Length(Bits):
         if len(one.terms) > 1 or coefficient < 1:
             more = "as the next multiple is, x.size(L) + -x.size(L) % 4"
             self._misuse(f"used as a length here: it is more than one of a stream with +, * and //, {more}")
-        steps = (*atom.length.fn, (atom.op, atom.by)) if isinstance(atom, _Made) else ()
+        steps = (*atom.length.fn, (atom.op, atom.by)) if isinstance(atom, Made) else ()
         own = (("*", coefficient), ("+", one.plus))
         return (*steps, *((op, c) for op, c in own if c != (0 if op == "+" else 1)))
 
@@ -397,7 +399,7 @@ class Length(Bits):
     def of(self) -> Edge:
         """The edge whose frames are counted, where it is a function of one length."""
         _, atom = self.of_one().terms[0]
-        return atom.length.of if isinstance(atom, _Made) else atom
+        return atom.length.of if isinstance(atom, Made) else atom
 
     @property
     def rate(self) -> Fraction:
@@ -442,7 +444,7 @@ class Length(Bits):
         if not hasattr(self, "_cancels"):
             self._cancels = False
             for c, atom in self.terms:
-                if (c < 0 and len(self.terms) > 1) or (isinstance(atom, _Made) and atom.length.may_cancel()):
+                if (c < 0 and len(self.terms) > 1) or (isinstance(atom, Made) and atom.length.may_cancel()):
                     self._cancels = True
         return self._cancels
 
@@ -453,7 +455,7 @@ class Length(Bits):
 
 
 def _key(atom: Atom) -> tuple[Any, ...]:
-    return (atom.op, atom.by, atom.length.key()) if isinstance(atom, _Made) else ("L", atom.cid)
+    return (atom.op, atom.by, atom.length.key()) if isinstance(atom, Made) else ("L", atom.cid)
 
 
 _STEPS: dict[str, Callable[[Any, int], Any]] = {

@@ -7,11 +7,12 @@ greater of both, as `op` says.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..foreign import inner_of
 
 __all__ = [
+    "Made",
     "Unknown",
     "edges_of",
     "fact",
@@ -21,8 +22,17 @@ __all__ = [
     "of_positions",
     "origin_of",
     "recalled",
+    "remembered",
     "text_of",
 ]
+
+
+class Made(NamedTuple):
+    """A length that is divided by a number and rounded down, "//", or is that number at least, "max"."""
+
+    length: Any
+    by: int
+    op: str = "//"
 
 
 def edges_of(atom: Any) -> list[Any]:
@@ -85,27 +95,29 @@ def length_maker(out: Any, edges: Sequence[Any]) -> Callable[..., Any]:
 
     A length that counts the frames of another edge raises Unknown.
     """
-    kind = type(out)
-    plus, first = out.plus, index_of(out.edge, edges)
-    whole = [(times, index_of(atom, edges)) for times, atom in out.terms if not hasattr(atom, "by")]
-    rounded = [(times, a, length_maker(a.length, edges)) for times, a in out.terms if hasattr(a, "by")]
-    order = [not hasattr(atom, "by") for _, atom in out.terms]
+    kind, plus = type(out), out.plus
+    # By what it is found in messages: where lengths have cancelled out it need not be one that is counted.
+    first = next((i for i, e in enumerate(edges) if e is out.edge), 0)
+    parts = [
+        (times, a.op, a.by, length_maker(a.length, edges)) if hasattr(a, "by") else (times, index_of(a, edges))
+        for times, a in out.terms
+    ]
 
     def length_of_one(e: Sequence[Any], *_: Any) -> Any:
         made: Any = object.__new__(kind)
-        made.edge, made.plus, ((times, at),) = e[first], plus, whole
-        made.terms = ((times, e[at]),)
+        made.edge, made.plus, made.terms = e[first], plus, ((times, e[at]),)
         return made
 
     def length_of(e: Sequence[Any], *_: Any) -> Any:
         made: Any = object.__new__(kind)
-        plain = iter([(times, e[at]) for times, at in whole])
-        others = iter([(times, a._replace(length=inner(e))) for times, a, inner in rounded])
         made.edge, made.plus = e[first], plus
-        made.terms = tuple([next(plain if is_edge else others) for is_edge in order])
+        made.terms = tuple([(p[0], e[p[1]] if len(p) == 2 else Made(p[3](e), p[2], p[1])) for p in parts])
         return made
 
-    return length_of_one if order == [True] else length_of
+    if len(parts) == 1 and len(parts[0]) == 2:
+        ((times, at),) = parts
+        return length_of_one
+    return length_of
 
 
 #: Facts of lengths that a line holds; a forward whose numbers change from call to call asks for ever others.
@@ -121,6 +133,17 @@ def fact(line: Any, key: Any, find: Callable[[], Any]) -> Any:
             known.clear()
         known[key] = found
     return known[key]
+
+
+def remembered(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Let what a method of lengths makes of equal ones, and of equal numbers, be found once."""
+
+    def found(self: Any, other: Any) -> Any:
+        if (type(other) is int or hasattr(other, "terms")) and hasattr(self.edge, "line"):
+            return recalled(method, (self, other), lambda: method(self, other))
+        return method(self, other)
+
+    return found
 
 
 def recalled(what: Any, given: Sequence[Any], find: Callable[[], Any]) -> Any:

@@ -26,7 +26,7 @@ from ..tensor.padding import picking
 from ..tensor.stream_tensor import StreamTensor
 from .keys import Asked, is_put_off, is_small
 from .replay import Place, operation_of
-from .results import Results, asking, converting
+from .results import Results, asking, converting, editing
 from .sizes import TensorOfSizes
 
 #: Functions of what a tensor is, whatever it holds.
@@ -91,6 +91,7 @@ class FunctionRecording(Recording):
         self.steps: list[tuple[Any, tuple[Any, ...], dict[str, Any], torch.Tensor]] = []
         self.same: list[torch.Tensor] = []  #: Those that are the same whenever the same is asked for.
         self.converted: list[tuple[Any, Any, Any]] = []  #: Positions, the dtype, and the stream they have become.
+        self.edits: list[tuple[Any, ...]] = []  #: What `edited` was told.
         #: Whether it may do more than run operators where it runs none, as ``requires_grad_`` does.
         self.handled = False
         #: Whether it read small tensors that were given, so that it does the same with the same numbers only.
@@ -110,6 +111,9 @@ class FunctionRecording(Recording):
 
     def making(self, make: Callable[[Any], Any], weight: Any) -> Any:
         return noted(make, weight)
+
+    def edited(self, *edit: Any) -> None:
+        self.edits.append(edit)
 
     def reads(self, tensor: torch.Tensor) -> bool:
         """Note that the numbers of a tensor were read; say whether they follow from what can be in a key."""
@@ -144,6 +148,8 @@ class FunctionRecording(Recording):
             operations = tuple(map(operation_of, self._operations, self._sources, weights))
             making = recipe.making(weights)
             form = (results := Results(self, out)).form(out)
+            for edit in self.edits:
+                form = partial(editing, form, *results.edit(out, *edit))
             if self.converted:
                 form = partial(converting, form, results.converted(self.converted))
             return Place(operations, making, partial(asking, form) if asks else form, self.asked.by_identity)

@@ -90,6 +90,13 @@ class Results:
             out.append((paths, wanted, parts[0] if len(parts) == 1 else partial(_complex, parts)))
         return out
 
+    def edit(self, out: Any, result: Any, x: Any, amount: Any, edit: Any) -> tuple[int, Any, Any]:
+        """Return of which stream, by how much and how the result was padded or cropped in an if."""
+        at = next((i for i, own in enumerate(self._inputs) if own is x), None)
+        if at is None or getattr(out, "_inner", None) is not result:
+            raise Unknown
+        return at, maker(amount, self._given, self._tokens), edit
+
     def _of_stream(self, x: Any) -> Any:
         if (at := self._index(x)) is not None:
             return partial(_given, _TOKENS, at)
@@ -273,6 +280,13 @@ def asking(form: Any, *given: Any) -> Any:
     """Return a result of attention, which asks for the context that is declared in every call."""
     declared_here()[1].append(True)
     return REPLAY.result(form, *given)
+
+
+def editing(form: Any, at: int, amount: Any, edit: Any, edges: Any, values: Any, streams: Any, tokens: Any) -> Any:
+    """Return a result that pads or crops a stream in the if that is open, which knows it then."""
+    out = REPLAY.result(form, edges, values, streams, tokens)
+    edges[0].entry.guard.know(out._inner, streams[at], amount(edges, tokens), edit)
+    return out
 
 
 def converting(form: Any, found: list[Any], edges: list[Any], values: Any, streams: Any, tokens: list[Any]) -> Any:
