@@ -91,10 +91,12 @@ def _largest(x):
 
 _WHERE = "of a choice of -0 ONNX Runtime's Where makes 0"
 _VECTORS = "torch's vectors give NaN for inf and for quotients that overflow"
+_NO_SIGN = "torch's vectors of eight lose the sign of a zero"
 _INSTRUCTION = "which of 0 and -0 is larger torch leaves to the instruction"
 _OF_TORCH = {
     **dict.fromkeys(("minimum", "maximum", "fmax", "fmin"), (_zeros, _INSTRUCTION)),
-    **dict.fromkeys(words("gelu, fmod, remainder"), (_largest, _VECTORS)),
+    **dict.fromkeys(words("fmod, remainder"), (_largest, _VECTORS)),
+    "gelu": (lambda x: _largest(x) | (np.signbit(x) & ((x > -3e-45) | (x < -5))), f"{_VECTORS}; {_NO_SIGN}"),
 }
 
 #: By form and function: the numbers at which it differs, and why.

@@ -61,6 +61,28 @@ def padded(m, x):
     return (F.avg_pool1d(y, 4).repeat_interleave(4, 2) + y)[..., : x.shape[2]]
 
 
+def by_turns(m, x):
+    """Pads and crops in ifs that only some streams enter: in a helper, behind other operations."""
+
+    def halved(y, size):
+        if y.shape[2] % 2:
+            y = F.pad(y, (0, 1))
+        y = F.avg_pool1d(y, 2).repeat_interleave(2, 2)
+        if y.shape[2] > size:
+            y = y[..., :size]
+        return y
+
+    T = x.shape[2]
+    y = halved(x, T) + halved(x * 2, T).relu()
+    z = y.tanh()
+    if T % 4 == 0:
+        n = 0
+    else:
+        n = 4 - T % 4
+        z = F.pad(z, (0, n), value=2.0)
+    return z[..., : T + n] * F.pad(y, (0, n))
+
+
 def turned(m, x):
     """Queries and keys turned by positions, as rotary embeddings of several layers do."""
     at = torch.arange(x.shape[2])[None]
@@ -201,7 +223,8 @@ FORWARDS = {
     "spectra": (spectral, 0, 560),
     "samples of spectra": (resynthesized, 0, 400),
     "ifs on lengths": (levelled, 0, 690),
-    "pads by ifs on lengths": (padded, 1, 760),
+    "pads by ifs on lengths": (padded, 0, 760),
+    "pads and crops by turns": (by_turns, 0, 1000),
     "turned by positions": (turned, 4, 1010),
     "cumulative norms": (normalized, 0, 870),
     "weights for each lane": (by_lane, 0, 420),
