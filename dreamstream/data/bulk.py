@@ -30,31 +30,15 @@ Bad = Callable[[SourceError], None]
 
 @overload
 def bulk(
-    model: Any,
-    source: Any,
-    output: None = None,
-    *,
-    chunk: int = ...,
-    lanes: int = ...,
-    workers: int = ...,
-    sample_rate: int | None = ...,
-    bad: Bad | None = ...,
-    quiet: bool = ...,
-) -> Iterator[tuple[str, Any]]: ...
+    model: Any, source: Any, output: None = None, *, chunk: int = ..., lanes: int = ..., workers: int = ...,
+    sample_rate: int | None = ..., bad: Bad | None = ..., quiet: bool = ...
+) -> Iterator[tuple[str, Any]]: ...  # fmt: skip
 @overload
 def bulk(
-    model: Any,
-    source: Any,
-    output: str | os.PathLike[str],
-    *,
-    chunk: int = ...,
-    lanes: int = ...,
-    workers: int = ...,
-    sample_rate: int | None = ...,
-    bad: Bad | None = ...,
-    quiet: bool = ...,
-    ray: str | None = ...,
-) -> int: ...
+    model: Any, source: Any, output: str | os.PathLike[str], *, chunk: int = ..., lanes: int = ...,
+    workers: int = ..., sample_rate: int | None = ..., bad: Bad | None = ..., quiet: bool = ...,
+    ray: str | None = ...
+) -> int: ...  # fmt: skip
 def bulk(
     model: Any,
     source: Any,

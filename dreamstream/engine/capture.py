@@ -67,7 +67,7 @@ class Capture:
             if array.size:
                 self.names.setdefault(_place(array), key)
         self.buffers = buffers
-        self.guard: Any = None
+        self.guard = self.recording = None
         self.buffer_limit = buffer_limit
         self.context_limit = context_limit
         #: Path of the module, operation and first output of each node.

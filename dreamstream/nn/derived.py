@@ -44,32 +44,14 @@ def layer(
     about: str = "",
     operands: int = 1,
 ) -> Any:
-    """Return the layer of a function.
+    """Return the layer `name` of a module, which calls a function with the input, then its own attributes.
 
-    Parameters
-    ----------
-    module, name : str
-        Where the layer stands, and under which name.
-    notes : str
-        What the docstrings of its family end with.
-    function : callable
-        What it calls: with the input, then its own attributes.
-    shown : str or callable, optional
-        The constructor's arguments as text with attributes' names in braces, or what makes it.
-    usual : dict, optional
-        Attributes that are shown where they are not these; by default `inplace` where there is one.
-    order : sequence of str
-        The constructor's parameters where they don't come in the function's order.
-    types : dict, optional
-        Annotations that differ from the function's.
-    prepare : callable, optional
-        Checks and converts the attributes, once they are set.
-    base : type
-        The layer that it is a kind of.
-    about : str
-        What its docstring says beside what the function's does.
-    operands : int
-        How many of the function's parameters are inputs.
+    `notes` is what the docstrings of its family end with, `about` what its own says beside the function's. `shown`
+    has the constructor's arguments as text with attributes' names in braces, or makes that; attributes are shown
+    where they are not as in `usual`, by default `inplace` where there is one. `order` has the constructor's
+    parameters where they don't come in the function's order, `types` annotations that differ from the function's;
+    `prepare` checks and converts the attributes once they are set; `base` is the layer that it is a kind of, and
+    `operands` says how many of the function's parameters are inputs.
     """
     parameters = inspect.signature(function).parameters
     passed = [n for n in list(parameters)[operands:] if not n.startswith("_") and n != "dtype"]

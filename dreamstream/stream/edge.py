@@ -169,6 +169,8 @@ class Entry(Protocol):
 
     #: The `Place` of the call before at each place of the script; None where nothing is repeated.
     places: dict[int, Any] | None
+    #: The `Recording` of the place that is being made, or None.
+    recording: Any
     #: Whether layers that need the whole stream may wait for its end.
     buffers: bool
     #: The most frames that they may wait for, or None.

@@ -68,15 +68,8 @@ def _conditions(asked: Comparison, outer: Any) -> dict[bool, Condition]:
 class _Values:
     """Merging the values that two branches leave in a variable."""
 
-    def __init__(
-        self,
-        asked: Comparison,
-        where: Mapping[bool, Condition],
-        edits: Mapping[int, tuple[Any, Any, Callable[[Any], Any]]],
-    ) -> None:
-        self._asked = asked
-        self._where = where
-        self._edits = edits
+    def __init__(self, asked: Comparison, where: Mapping[bool, Condition], edits: Mapping[int, Any]) -> None:
+        self._asked, self._where, self._edits = asked, where, edits
 
     def merged(self, yes: Any, no: Any) -> Any:
         """Merge two values: `yes` for streams where the condition holds, `no` for the others; or raise Apart."""
@@ -123,7 +116,9 @@ class _Values:
             return no
         for _, retake in reversed(more):
             a = retake(a)
-        return yes if a is inner_of(yes) else _wrapped(yes, a)
+        if a is inner_of(yes):
+            return yes
+        return type(yes).shell(a) if hasattr(type(yes), "_inner") else a
 
     def _way(self, x: Any) -> list[tuple[Any, Any]]:
         """Return a stream and what it was made of by pads and crops, the last first."""
@@ -139,11 +134,6 @@ def _frames(x: Any) -> Any:
     """Return the length of a stream; None of what is none."""
     edge = getattr(x, "edge", None)
     return edge.entry.library.length(edge) if edge is not None and edge.rate else None
-
-
-def _wrapped(like: Any, x: Any) -> Any:
-    """Return a native stream as the front end's tensor that another is."""
-    return type(like).shell(x) if hasattr(type(like), "_inner") else x
 
 
 class _Open:
@@ -194,7 +184,7 @@ class _Open:
 
     # ------------------------------------------------------------------ what happens to streams meanwhile
     def key(self, edges: list[Any]) -> Any:
-        """Return a key of the streams that enter it, and append the edges of it; None: nothing in it is repeated."""
+        """Return a key of who enters it, and append the edges that are in it; None: nothing in it is repeated."""
         return None
 
     def padded(self, x: Any, pads: list[Any], end: int, whole: Any, pad: Callable[[Any, list[Any]], Any]) -> Any:
@@ -238,22 +228,18 @@ class _Open:
         result = edit(x, amount)
         if result is not x:
             self.know(result, x, amount, edit)
-            if self._recording is not None:
-                self._recording.edited(result, x, amount, edit)
+            if self.entry.recording is not None:
+                self.entry.recording.edited(result, x, amount, edit)
         return result
 
     def know(self, result: Any, x: Any, amount: Any, edit: Callable[[Any, Any], Any]) -> None:
         """Know a stream as what an edit by an amount of frames, a pad or a crop, made of another."""
         self._edits[id(result)] = result, x, lambda y: edit(y, amount)
 
-    @property
-    def _recording(self) -> Any:
-        return None if self.entry.places is None else self.entry.recording
-
     def _forget(self) -> None:
         """Let what runs now not be repeated by later calls: it depends on more than which streams enter."""
-        if self._recording is not None:
-            self._recording.forget()
+        if self.entry.recording is not None:
+            self.entry.recording.forget()
 
     def meant(self, short: str = "few") -> bool | None:
         """Return whether all but short streams enter this branch; None where that isn't known."""

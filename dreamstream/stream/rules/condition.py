@@ -92,7 +92,7 @@ class Condition:
         if type(amount) is int:
             ones = [_number(*asked) for asked in self._asked]
             tried += [one * amount for one in ones if one is not None]
-        tried.sort(key=lambda t: _n_lengths(whole + sign * t) > 1)
+        tried.sort(key=lambda t: is_length(made := whole + sign * t) and len(made.of_one().terms) > 1)
         try:
             return next((t for t in tried if self._fits(t, amount)), None)
         except StreamLimitError:
@@ -141,11 +141,6 @@ class Condition:
                 if differs.count.first_positive((*differs.beside(self._of).where, *where)) is not None:
                     return False
         return True
-
-
-def _n_lengths(x: Any) -> int:
-    """Return of how many lengths something is a function."""
-    return len(x.of_one().terms) if is_length(x) else 0
 
 
 def _number(length: Any, relation: str) -> Any:

@@ -39,8 +39,6 @@ _CODES = {"+": 0, "*": 1, "//": 2, "max": 5}
 _INT64 = 2**63
 #: How many integers an operator takes in one attribute (`DS_MAX_INTS` of the engine).
 _MOST_STEPS = 16
-
-
 #: What a length counts: an edge's frames, or what was made of a length.
 Atom = Any
 
@@ -49,18 +47,9 @@ class Length(Bits):
     """A stream's length inside a forward, or what was computed of lengths.
 
     It is a sum of multiples of edges' lengths, of lengths that were divided or are a number at least, and a
-    number.
+    number. It begins as that of the edge's frames; `fn` are steps from there, ``("+", c)``, ``("*", c)``,
+    ``("//", c)`` and ``("max", c)``, of "*" and "//" by 1 or more.
 
-    Parameters
-    ----------
-    edge : Edge
-        The tensor whose frames are counted.
-    fn : tuple of (str, int), optional
-        Steps ``("+", c)``, ``("*", c)``, ``("//", c)`` and ``("max", c)``, in order; of "*" and "//" `c` is 1 or
-        more.
-
-    Notes
-    -----
     ``+`` and ``-`` with lengths and integers, ``*``, ``//`` and ``%`` with integers give new lengths, or the
     number that it is for every stream; ``*`` with the batch size gives a `BatchLength`, ``/`` what can be
     rounded. A comparison gives the truth where that is the same for every stream, else a `Comparison`. All else

@@ -12,19 +12,9 @@ from typing import Any, NamedTuple
 from ..foreign import inner_of
 
 __all__ = [
-    "Made",
-    "Unknown",
-    "edges_of",
-    "fact",
-    "index_of",
-    "key_of_length",
-    "length_maker",
-    "of_positions",
-    "origin_of",
-    "recalled",
-    "remembered",
-    "text_of",
-]
+    "Made", "Unknown", "edges_of", "fact", "index_of", "key_of_length", "length_maker", "of_positions",
+    "origin_of", "recalled", "remembered", "text_of",
+]  # fmt: skip
 
 
 class Made(NamedTuple):
@@ -96,9 +86,9 @@ def length_maker(out: Any, edges: Sequence[Any]) -> Callable[..., Any]:
     A length that counts the frames of another edge raises Unknown.
     """
     kind, plus = type(out), out.plus
-    # By what it is found in messages: where lengths have cancelled out it need not be one that is counted.
+    # The edge of a length whose own frames have cancelled out is any of the others.
     first = next((i for i, e in enumerate(edges) if e is out.edge), 0)
-    parts = [
+    parts: list[Any] = [
         (times, a.op, a.by, length_maker(a.length, edges)) if hasattr(a, "by") else (times, index_of(a, edges))
         for times, a in out.terms
     ]

@@ -223,16 +223,9 @@ def _size(make: Any, edges: list[Any], values: Any, streams: Any, tokens: list[A
     return make(edges, tokens)
 
 
-def _deferred(
-    make: Any,
-    seen: Sequence[Any],
-    tensors: list[Any],
-    edges: list[Any],
-    values: list[Any],
-    streams: Any,
-    tokens: Any,
-) -> Any:
+def _deferred(make: Any, seen: Sequence[Any], tensors: list[Any], *given: Any) -> Any:
     """Return what is deferred, made anew of streams, seen as `seen` says, and of tensors that hold the same."""
+    edges, values, streams, tokens = given
     more = map(partial(_stream, edges, values), seen)
     return StreamTensor.shell(make([*edges, *streams, *more], [*(tokens or ()), *tensors] if tensors else tokens))
 

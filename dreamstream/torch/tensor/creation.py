@@ -56,7 +56,7 @@ def stream_tensor(
     ShapeError, DTypeError, StreamIdError, StreamMismatchError
         For data that do not fit together; the message says what was expected.
     """
-    out: Any = _build(data, meta, names, ids, sos, eos, lengths, rate, restart, True, dtype, device)
+    out: Any = _build(data, meta, names, restart, True, ids, sos, eos, lengths, rate, dtype, device)
     if pin_memory:
         out = out.pin_memory()
     return out.detach().requires_grad_() if requires_grad else out
@@ -82,23 +82,13 @@ def as_stream_tensor(
     if isinstance(data, StreamTensor) and meta is None and ids is None:
         out: Any = data if names is None else data.refine_names(*names)
         return out.to(device=device, dtype=dtype)
-    return _build(data, meta, names, ids, sos, eos, lengths, rate, False, False, dtype, device)
+    return _build(data, meta, names, False, False, ids, sos, eos, lengths, rate, dtype, device)
 
 
 def _build(
-    data: Any,
-    meta: StreamMetadata | None,
-    names: Any,
-    ids: Any,
-    sos: Any,
-    eos: Any,
-    lengths: Any,
-    rate: Any,
-    restart: bool,
-    copy: bool,
-    dtype: Any,
-    device: Any,
+    data: Any, meta: StreamMetadata | None, names: Any, restart: bool, copy: bool, *own: Any
 ) -> StreamTensor:
+    ids, sos, eos, lengths, rate, dtype, device = own
     known: Info | None = None
     if isinstance(data, StreamTensor):
         if data._inner is not None:
