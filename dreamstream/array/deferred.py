@@ -394,10 +394,13 @@ class Deferred(OfBatch, SharesMemory, LikeOthers):
         return self._refuse("an operation in place") if self.is_constant else super().hold(out)
 
     def shares(self) -> bool:
-        n = self._probed()[0]
-        with self.library.evaluating():
-            args, kwargs = (self._at(x, lambda length: count_of(length, n)) for x in (self.args, self.kwargs))
-            return bool(self.library.share(self.library.compute(self.func, args, kwargs), args))
+        def found() -> bool:
+            n = self._probed()[0]
+            with self.library.evaluating():
+                args, kwargs = (self._at(x, lambda length: count_of(length, n)) for x in (self.args, self.kwargs))
+                return bool(self.library.share(self.library.compute(self.func, args, kwargs), args))
+
+        return bool(recalled(self, "shares", found))
 
     def _within(self, of: Any, out: Any, *source: Any) -> Any:
         if not source:

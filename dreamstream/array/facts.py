@@ -195,10 +195,7 @@ def _holds_all(kind: Any) -> bool:
 
 
 def recalled(x: Any, what: str, make: Callable[[], Any]) -> Any:
-    """Return what was found out about an equal deferred value, or find it out.
-
-    It is a number, a type, or a tuple of those and of lengths.
-    """
+    """Return what was found out about an equal deferred value (a number, type, tuple or length), or find it."""
     try:
         facts, edges = facts_of(x)
     except Unknown:
