@@ -213,6 +213,31 @@ class Conformer(nn.Module):
         return self.head(x)
 
 
+class Levels(nn.Module):
+    """Levels down and up, each padded to an even length and cut again by ifs, as U-Nets are."""
+
+    dims = ("B", 32, "L")
+
+    def __init__(self, levels: int = 2, c: int = 32) -> None:
+        super().__init__()
+        self.down = nn.ModuleList(nn.Conv1d(c, c, 4, 2, 1) for _ in range(levels))
+        self.up = nn.ModuleList(nn.ConvTranspose1d(c, c, 4, 2, 1) for _ in range(levels))
+
+    def forward(self, x: Any) -> Any:
+        kept = []
+        for down in self.down:
+            kept.append(x)
+            if x.size(2) % 2:
+                x = F.pad(x, (0, 1))
+            x = F.relu(down(x))
+        for up in self.up:
+            x, y = up(x), kept.pop()
+            if x.size(2) > y.size(2):
+                x = x[..., : y.size(2)]
+            x = x + y
+        return x
+
+
 class CellLoop(nn.Module):
     """A loop over frames around a cell."""
 
@@ -268,7 +293,7 @@ class LeakyLoop(nn.Module):
 
 NETWORKS = {
     "tcn": Tcn, "dualpath": DualPath, "gtcrn": Gtcrn, "conformer": Conformer,
-    "cell loop": CellLoop, "gate loop": GateLoop, "leaky loop": LeakyLoop,
+    "levels": Levels, "cell loop": CellLoop, "gate loop": GateLoop, "leaky loop": LeakyLoop,
 }  # fmt: skip
 
 
