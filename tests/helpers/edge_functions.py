@@ -41,7 +41,7 @@ def _enter(rows: dict[str, Function]) -> None:
 # ---------------------------------------------------------------- elements
 def _of_one() -> Iterator[tuple[str, Function]]:
     for row in UNARY:
-        if row.name == "elu":  # F.elu is torch's
+        if row.name == "elu" or row.alone:  # F.elu is torch's; of others torch has none
             continue
         function = attrgetter(row.torch or row.name)(torch)
         for values in product(*row.tries.values()):

@@ -67,7 +67,7 @@ def equal(got, expected, what):
 
 def of_one():
     for row in UNARY:
-        if row.name == "elu":
+        if row.name == "elu" or row.alone:
             continue
         for values in product(*row.tries.values()):
             yield row, dict(zip(row.tries, values))
