@@ -213,6 +213,12 @@ def differences(m, x):
     return (y[..., 2:] - y[..., :-2]) * 0.5 + x - x[..., :1]
 
 
+def spread(m, x):
+    """Constants that every frame has, made in each call."""
+    w = m.window.square()
+    return x * w[None, :, None].expand(x.shape[0], -1, x.shape[2]) + w.view(1, 4, 1).repeat(1, 1, x.shape[2])
+
+
 #: Forwards; how many calls of torch may ask the native front end again in a warm call, how many Python functions
 #: of this package may run.
 FORWARDS = {
@@ -225,6 +231,7 @@ FORWARDS = {
     "ifs on lengths": (levelled, 0, 690),
     "pads by ifs on lengths": (padded, 0, 760),
     "pads and crops by turns": (by_turns, 0, 1000),
+    "constants of every frame": (spread, 0, 400),
     "turned by positions": (turned, 4, 1010),
     "cumulative norms": (normalized, 0, 870),
     "weights for each lane": (by_lane, 0, 420),
@@ -271,6 +278,16 @@ def test_warm_calls_know_what_calls_before_found(name, training, monkeypatch):
             sys.setprofile(None)
     ours = [code for code in ran if "/dreamstream/" in code.co_filename]
     assert len(ours) <= most, len(ours)
+
+
+@torch.no_grad()
+def test_a_constant_of_every_frame_is_that_of_this_call():
+    model = Of(spread)
+    ds.patch_module(model).online()
+    for n in range(6):
+        model.window, chunk = torch.rand(4), torch.randn(4, 3)
+        w = model.window.square()[:, None]
+        assert torch.equal(model(ds.stream_tensor([chunk], ids=["a"], sos=n == 0)).tensor()[0], chunk * w + w)
 
 
 @pytest.mark.parametrize("name", ["the whole", "a view between", "the frame"])

@@ -26,7 +26,7 @@ from ..tensor.padding import picking
 from ..tensor.stream_tensor import StreamTensor
 from .keys import Asked, is_put_off, is_small
 from .replay import Place, operation_of
-from .results import Results, asking, converting, editing
+from .results import Results, asking, converting, editing, lending
 from .sizes import TensorOfSizes
 
 #: Functions of what a tensor is, whatever it holds.
@@ -146,8 +146,12 @@ class FunctionRecording(Recording):
             recipe = _Recipe(self.asked, self.steps, self.same, self.entry)
             weights = [recipe.of(each) for each in self._weights]
             operations = tuple(map(operation_of, self._operations, self._sources, weights))
-            making = recipe.making(weights)
             form = (results := Results(self, out)).form(out)
+            lends = [recipe.of([x]) for x in results.lends]
+            making = recipe.making([*weights, *lends])
+            if lends and (making is None or len(lends) > 1):
+                return None
+            making = partial(lending, making, results.lent) if lends else making
             for edit in self.edits:
                 form = partial(editing, form, *results.edit(out, *edit))
             if self.converted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -51,6 +51,7 @@ class Results:
         self._tensors = recording.asked.tensors
         self._held = recording.asked.by_identity
         self._reads = recording.reads
+        self.lends, self.lent = list[Any](), list[Any]()  #: Tensors, made in each call, that a result needs.
 
     def form(self, out: Any) -> Any:
         """Return what makes the same of other values."""
@@ -64,13 +65,14 @@ class Results:
         if type(out) in _RESULTS:
             return partial(constant, out)
         if type(out) in SIZES:
-            return partial(_size, maker(out, self._given, self._tokens))
+            size = maker(out, self._given, self._tokens)
+            return lambda edges, values, streams, tokens: size(edges, tokens)
         raise Unknown
 
     def _first(self, x: FirstFrame) -> Any:
         """Return what makes first frames of other values, which may be written into what they were taken of."""
         if (at := self._index(x)) is not None:
-            return partial(_itself, at)
+            return lambda edges, values, streams, tokens: tokens[at]
         of, index = x.taken_of or (None, ())
         taken = next((i for i, own in enumerate(self._inputs) if own is of), None)
         parts = [(i.start, i.stop, i.step) if type(i) is slice else i for i in leaves(index)]
@@ -124,9 +126,11 @@ class Results:
             if own is x:  # or has become what was written into it
                 return partial(_given, _STREAMS, i) if x.edge is self._given[i] else (*self._seen(x), None)
         if (constant := x.alike[1]) is not None:
-            if all(t is not constant.torch for t in self._held):
-                raise Unknown
-            return partial(_alike, self._seen(x), constant)
+            if any(t is constant.torch for t in self._held):
+                return partial(_alike, self._seen(x), lambda: constant)
+            self.lends.append(constant.torch)
+            kind, lent = type(constant), self.lent
+            return partial(_alike, self._seen(x), lambda: kind(lent.pop()))
         return (*self._seen(x), self._sharing(x))
 
     def _sharing(self, x: NativeStream) -> Any:
@@ -207,20 +211,10 @@ def _given(which: int, at: int, *given: Any) -> Any:
     return StreamTensor.shell(given[which][at])
 
 
-def _itself(at: int, edges: Any, values: Any, streams: Any, tokens: list[Any]) -> Any:
-    """Return first frames themselves, as they were given."""
-    return tokens[at]
-
-
 def _first(like: FirstFrame, form: Any, taken: int | None, index: Any, *given: Any) -> Any:
     """Return first frames as a result had them."""
     taken_of = None if taken is None else (given[2][taken], index)
     return like.of_state(REPLAY.result(form, *given)._inner, taken_of)
-
-
-def _size(make: Any, edges: list[Any], values: Any, streams: Any, tokens: list[Any]) -> Any:
-    """Return a size, made anew of this call's edges; see `dreamstream.array.facts.maker`."""
-    return make(edges, tokens)
 
 
 def _deferred(make: Any, seen: Sequence[Any], tensors: list[Any], *given: Any) -> Any:
@@ -239,18 +233,20 @@ def _constant(
     return StreamTensor.shell(edges[0].entry.library.of_batch(own, axis, rows(edges, tokens), fresh))
 
 
-def _alike(
-    of: tuple[int, Any, Any], constant: Any, edges: list[Any], values: list[Any], streams: Any, tokens: Any
-) -> Any:
+def lending(making: Any, lent: list[torch.Tensor], given: Any) -> list[Any]:
+    """Return the weights of operators, and lend the result what it needs besides."""
+    *weights, lent[:] = making(given)
+    return weights
+
+
+def _alike(of: Any, constant: Callable[[], Any], edges: Any, values: Any, streams: Any, tokens: Any) -> Any:
     """Return a constant that every frame has, as a stream."""
     out = _stream(edges, values, of)
-    out.alike = out.edge, constant
+    out.alike = out.edge, constant()
     return StreamTensor.shell(out)
 
 
-def _made(
-    of: tuple[int, Any, Any], make: Any, edges: list[Any], values: list[Any], streams: Any, tokens: Any
-) -> Any:
+def _made(of: Any, make: Any, edges: Any, values: Any, streams: Any, tokens: Any) -> Any:
     """Return what a function makes of a result, as a constant's rows."""
     return StreamTensor.shell(make(_stream(edges, values, of)))
 
