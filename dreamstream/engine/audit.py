@@ -23,7 +23,7 @@ from ..online.handle import VARIANTS
 from ..online.patch import as_it_was, front_of, patch_module
 from ..operations import row_of
 from ..stream.context import Context
-from ..stream.edge import Edge, Request
+from ..stream.edge import Edge, Line, Request
 from ..stream.tree import leaves
 from .capture import captured
 from .explain import in_full
@@ -327,11 +327,7 @@ def audit(
                 math.ceil(ahead),
                 "; ".join(dict.fromkeys(look.substitute for look in seen if look.substitute)),
                 min((look.last for look in seen if look.last is not None), default=None),
-                sum(
-                    np.dtype(line.dtype).itemsize * math.prod(line.features)
-                    for line, grows in zip(lines, growing)
-                    if line.static and grows
-                ),
+                sum(_frame_bytes(line) for line, grows in zip(lines, growing) if line.static and grows),
             )
         )
     latest = max(delays[:n_outputs])
@@ -350,6 +346,10 @@ class Outlook(NamedTuple):
     ahead: int = 0  #: Frames of its input that an output frame looks ahead; 0 where it needs the whole stream.
     substitute: str = ""  #: What would look less far, or would stream; empty where nothing needs to.
     last: int | None = None  #: Of a table of positions: the last frame of its input that it reaches.
+
+
+def _frame_bytes(line: Line) -> int:
+    return np.dtype(line.dtype).itemsize * math.prod(line.features)
 
 
 def outlook(request: Request, whole: bool) -> Outlook:

@@ -42,6 +42,11 @@ def assignment_of(name: str, functions: Iterable[FunctionType], *, is_variable: 
     return found
 
 
+def _takes(node: ast.Expr) -> bool:
+    """Whether a statement is a method's call by which a container takes a value."""
+    return getattr(getattr(node.value, "func", None), "attr", "") in _TAKING
+
+
 class _Uses(ast.NodeVisitor):
     """Walks over a function as it is evaluated."""
 
@@ -62,8 +67,7 @@ class _Uses(ast.NodeVisitor):
             elif isinstance(node, ast.AugAssign):
                 glances.append(node.target)
             elif isinstance(node, (ast.Compare, ast.JoinedStr)) or (
-                isinstance(node, ast.Expr)
-                and getattr(getattr(node.value, "func", None), "attr", "") not in _TAKING
+                isinstance(node, ast.Expr) and not _takes(node)
             ):
                 glances.append(node)
         glanced = {id(n) for each in glances for n in ast.walk(each)}

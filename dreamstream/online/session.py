@@ -77,7 +77,7 @@ class Session:
         self.places: dict[int, Place] = {}
         self.facts: dict[Any, Any] = {}  # of what a forward computes of lengths (`dreamstream.array.facts`)
         self.lines = Lines()
-        self.ran: dict[int, Operation] = {}  #: Operations by their number, as they ran last.
+        self.ran: dict[int, Operation] = {}  #: Those without weights that no place has, by number.
         self.rates: tuple[Fraction, ...] = ()
         self.given: dict[str, Any] = {}  # inputs that live streams were given once, with the kind of their values
         self.kinds: Sequence[Kind] = ()  # of the frames of live streams, by input
@@ -439,10 +439,14 @@ class Call(Replayed):
             return []
         self._follow(key)
         lines = self.session.lines.of(op, edges, self.n_done - 1, request.cid, key)
-        ran: Any = self.session.ran.get(self.n_done)
-        differs = ran is None or ran.op is not op or ran.lines is not lines or request.weights
-        if differs or self.recording is not None:  # a place has an operation of its own
-            ran = self.session.ran[self.n_done] = Operation(op, key, [e.signature for e in edges], lines)
+        anew = (
+            self.recording is not None or request.weights
+        )  # a place has an operation of its own, as have weights
+        ran = None if anew else self.session.ran.get(self.n_done)
+        if ran is None or ran.op is not op or ran.lines is not lines:
+            ran = Operation(op, key, [e.signature for e in edges], lines)
+            if not anew:
+                self.session.ran[self.n_done] = ran
         try:
             results = self.compute(ran, edges, request.values[: op.n_values], request.weights)
         except Exception:

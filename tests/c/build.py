@@ -82,8 +82,6 @@ def engine(variant: str) -> Engine:
     flags = cbuild.flags(
         openblas=blas is not None, prefix=blas.prefix if blas else "", sanitize=SANITIZERS[variant]
     )
-    if SANITIZERS[variant]:
-        flags.append("-O1")  # which compiles in two fifths of the time
     cflags, where, error = [*flags, f"-I{HERE}", "-Wno-frame-larger-than"], BUILD / variant, ""  # of tests
     cflags += ["-DDS_EMULATED"] if variant == "aarch64" else []
     with _lock(where):

@@ -4,7 +4,7 @@ import pytest
 import source_tree
 
 #: The most lines of a folder's files; lower it where lines have gone.
-MOST = {"dreamstream": ({".py"}, 81_248), "csrc": ({*source_tree.C_SUFFIXES, ".java"}, 50_860)}
+MOST = {"dreamstream": ({".py"}, 81_244), "csrc": ({*source_tree.C_SUFFIXES, ".java"}, 50_860)}
 
 
 @pytest.mark.parametrize("folder", MOST)

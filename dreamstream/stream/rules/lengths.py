@@ -106,10 +106,6 @@ class Length(Bits):
             self._misuse(f"combined by {op} with {type(value).__name__} (only with integers)")
 
     @remembered
-    def _less(self, other: Length) -> Any:
-        return self._of([*self.terms, *((-c, a) for c, a in other.terms)], self.plus - other.plus)
-
-    @remembered
     def _with(self, other: Length) -> Any:
         return self._of([*self.terms, *other.terms], self.plus + other.plus)
 
@@ -117,7 +113,7 @@ class Length(Bits):
         if type(other) is int:
             return self._changed(self.terms, self.plus + sign * other)
         if isinstance(other, Length):
-            return self._with(other) if sign > 0 else self._less(other)
+            return self._with(other if sign > 0 else -other)
         if isinstance(other, (Comparison, Quotient)) or of_positions(other) or self._is_number_beside(other):
             return NotImplemented
         if isinstance(other, Token):

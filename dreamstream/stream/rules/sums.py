@@ -93,20 +93,12 @@ def length_maker(out: Any, edges: Sequence[Any]) -> Callable[..., Any]:
         for times, a in out.terms
     ]
 
-    def length_of_one(e: Sequence[Any], *_: Any) -> Any:
-        made: Any = object.__new__(kind)
-        made.edge, made.plus, made.terms = e[first], plus, ((times, e[at]),)
-        return made
-
     def length_of(e: Sequence[Any], *_: Any) -> Any:
         made: Any = object.__new__(kind)
         made.edge, made.plus = e[first], plus
         made.terms = tuple([(p[0], e[p[1]] if len(p) == 2 else Made(p[3](e), p[2], p[1])) for p in parts])
         return made
 
-    if len(parts) == 1 and len(parts[0]) == 2:
-        ((times, at),) = parts
-        return length_of_one
     return length_of
 
 
